@@ -1,0 +1,9564 @@
+/* hetrain.h 0.1.0: trains transformers, in one C header.
+
+   GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's transformers read, on the cores of one machine.
+   C99 and C++11; needs libc, libm and threads, nothing else.
+
+   USE
+       #define HETRAIN_IMPLEMENTATION      in one source file of the program, before the include; the other files include it without.
+       #include "hetrain.h"
+   Link with -lm -lpthread. Inner loops for AVX2, AVX-512 and NEON are part of any build, cc -O2 included, and chosen at run time.
+
+   A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes model.safetensors. (examples/minimal.c)
+   ---- begin program ----
+// Trains a small GPT on a text file, by default on this one, and saves it.    cc -O2 -I. examples/minimal.c -lm -lpthread
+#define HETRAIN_IMPLEMENTATION
+#include "hetrain.h"
+#include <stdio.h>
+#include <string.h>
+
+static het_result show(void *user, het_ctx *ctx, const het_step_info *info, double validation_loss) {
+    (void)user, (void)ctx, (void)validation_loss;
+    if (info->step % 10 == 9) printf("step %3d  loss %.4f\n", (int)info->step + 1, info->loss);
+    return HET_OK;
+}
+
+int main(int argc, char **argv) {
+    het_train_desc desc;
+    het_error error;
+    het_ctx *ctx = NULL;
+    het_result result;
+    memset(&desc, 0, sizeof desc); // 0 everywhere: all defaults
+    desc.steps = 100;
+    desc.context.optimizer.learning_rate = 2e-3f;
+    desc.progress = show;
+    result = het_reader_open(argc > 1 ? argv[1] : __FILE__, &desc.data.reader, &error);
+    if (result == HET_OK) result = het_train(&desc, &ctx, &error);
+    if (result == HET_OK) result = het_save_file(ctx, "model.safetensors", het_save_weights);
+    if (result != HET_OK) fprintf(stderr, "%s\n", ctx != NULL ? het_last_error(ctx) : error.text);
+    het_reader_close(&desc.data.reader);
+    het_destroy(ctx);
+    return result == HET_OK ? 0 : 1;
+}
+   ---- end program ----
+
+   WHAT IT DOES NOT DO
+   This version drives one CPU device. Several devices, links between them, plans, CUDA, NCCL and MPI come in later versions; until then
+   asking for them is an error (HET_ERR_UNSUPPORTED), never ignored. No tokenizer: text is trained as bytes, other vocabularies come as token
+   files. No attention other than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can add them, >>unit_api).
+   No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one). No ABI promise: the header is compiled into the program.
+
+   CONCEPTS
+   * A model is a chain of units: embed, (attention, mlp) x L, head. Families differ only in settings of het_model_desc and in names in files.
+   * A micro-batch is packed tokens: sequences of any lengths one behind the other, without padding. A target of -1 is ignored.
+   * The loss of a step is the sum over target tokens divided by the sum of their weights over all micro-batches of the step, never a mean of means.
+   * A granule is a run of tokens whose contribution to a gradient (a term) is one chain of f32 operations: whole sequences up to 512 tokens
+     together, or a piece of 512 tokens of a longer one. Terms are summed exactly, so their order and grouping do not exist (DETERMINISM).
+   * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls (het_unit_iface), an optimizer is a const
+     table with state slots and an update (het_optimizer_iface). The built-in ones use nothing that a user's own cannot.
+   Letters used everywhere: n tokens of a micro-batch, B sequences, T context, L layers, D width, H heads, K key/value heads, E head size,
+   F width of the MLP, V vocabulary. Matrices are row-major, weights are [out][in].
+
+   Three levels, the upper ones written with the lower ones:
+       het_train                                        everything from a reader to a trained context
+       het_create, het_step, het_evaluate, het_infer    your own loop and batches
+       het_device_iface, het_unit_iface                 ops and units called or replaced one by one
+
+   All descriptions are structs to be cleared to 0 first; 0 in a field means the default written beside the field, het_desc_defaults fills them in,
+   and het_get_desc gives back what the context uses. Canary fields catch structs that were not cleared.
+
+   OPTIONS   (macros, defined before the include)
+       macro                          default                     needed where, effect
+       HETRAIN_IMPLEMENTATION         not defined                 implementation: one file has it and gets the code
+       HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy
+       HETRAIN_NO_STDIO               not defined                 everywhere: no stdio.h; no het_reader_open, het_save_file, het_log_stderr
+       HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; work runs on the caller or in het_desc.parallel
+       HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; every description must bring an allocator
+       HETRAIN_NO_SIMD                not defined                 implementation: only the plain C inner loops (same bits, slower)
+       HETRAIN_NO_BIT_PROMISE         not defined                 implementation: allows -ffast-math and excess precision; equal bits are gone
+       HETRAIN_ASSERT(condition)      ((void)0)                   implementation: checks of the header's own reasoning, never of arguments
+       HETRAIN_SELF                   "hetrain.h"                 implementation: this file's name, if it was renamed (it includes itself)
+
+   MEMORY AND OWNERSHIP
+   het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
+   exact number of bytes before. No later call on the context allocates. What a call gets through a pointer is read or written before it
+   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, and `settings` and `model` of a user's units,
+   as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. het_create ->
+   het_destroy, het_data_open -> het_data_close, het_reader_open -> het_reader_close; a NULL context or data may be destroyed.
+
+   ERRORS AND LOGGING
+   Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
+   het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
+   every build. The library never exits, aborts, prints, reads the environment or the clock. het_desc.logger receives messages; het_log_stderr is
+   a ready one. A failed computation (not finite, cancelled, a device error, a failed callback) ends the context: afterwards it answers only
+   queries and het_destroy.
+
+   THREADS
+   Different contexts may be used on different threads at any time; one context belongs to one thread at a time. "Threads: any" beside a function
+   means any thread, "Threads: owner" the thread that uses the context. het_cancel is for any thread. A device's work is spread over a pool of
+   het_device_desc.threads threads, or by the caller's het_desc.parallel.
+
+   DETERMINISM
+   Weights are a pure function of model, initial state, data, granule, options, seed and step. Number of threads, grouping of granules into
+   micro-batches, slices, recomputation, fused, split or deferred backward, stop and resume, compiler, optimisation level and instruction set
+   (AVX2, AVX-512, NEON, plain C) do not change a bit, in f32 with reduce = exact. bf16 promises the same on one kind of product. het_hash shows it.
+   How: only correctly rounded operations (every product added to something is an explicit fma), own exp, log, sin, cos and erf,
+   fixed trees over rows, exact sums over granules, random numbers that are a function of a counter. The rounding mode is set on entry and restored.
+   reduce = fast promises equal bits only for one grouping.
+
+   BACKENDS
+   het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
+   is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c).
+
+   CHECKPOINTS
+   Both files are safetensors: u64 header length, JSON header, tensors, little-endian.
+   Weights (het_save_weights): the tensors of the Hugging Face files of the family, by name, shape and layout, in f32; with the
+   config.json of het_model_to_json beside it, transformers loads them. F32, F16 and BF16 files are read.
+   State (het_save_state): "<parameter>/<slot>" in f32; in the metadata step, seed, granule, exponents of the exact sums and options. Weights and
+   state loaded into a context of the same description continue bit for bit. Readers treat every byte as hostile and change nothing unless all of
+   it fits.
+
+   CONTENTS   (search for >>tag)
+   public API:
+       >>results         result codes, error texts
+       >>callbacks       allocator, logger, parallel-for, reader, writer
+       >>model_api       het_model_desc: what is trained
+       >>batch_api       het_batch: packed tokens
+       >>device_api      het_device_iface: the ops and their arguments
+       >>unit_api        het_unit_iface: unit kinds
+       >>optimizer_api   het_optimizer_iface, learning rate schedules
+       >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
+       >>files_api       saving and loading weights and state
+       >>data_api        token files, windows, batches
+       >>high_api        het_train, het_sample, file callbacks
+   implementation:
+       >>config          includes and compiler differences
+       >>error           result texts, the message formatter, the version
+       >>mem             checked sizes, the allocator
+       >>fp              floating-point environment, value barriers
+       >>io              little-endian numbers, reads in full
+       >>rng             Philox: random numbers without state
+       >>hash            XXH64
+       >>sum             sums of doubles that have no order
+       >>par             the pool of threads
+       >>math            exp, log, sin, cos, pow, erf of our own
+       >>tables          what one instruction set offers to the CPU device
+       >>vector          sixteen floats at a time (compiled once per instruction set)
+       >>product         matrix products (compiled once per instruction set)
+       >>rows            norms, attention, activations, ... (compiled once per instruction set)
+       >>cpu_rows        the CPU device: all other ops, its table
+       >>json            a strict JSON reader
+       >>model           model settings, presets, config.json
+       >>units           embed, attention, mlp, head
+       >>structs         what a context consists of
+       >>plan            chain of units, parameter table, map of memory
+       >>optim           learning rate, AdamW, grid of the exact sums
+       >>exec            one step: slots, unit calls, actions
+       >>context         the public calls of the step loop
+       >>data            token files, windows, order of samples
+       >>high            het_train, het_sample, file callbacks
+*/
+
+#ifndef HETRAIN_H
+#define HETRAIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HETRAIN_VERSION_MAJOR 0
+#define HETRAIN_VERSION_MINOR 1
+#define HETRAIN_VERSION_PATCH 0
+
+#if defined(HETRAIN_STATIC) && (defined(__GNUC__) || defined(__clang__))
+#define HETRAIN_API static __attribute__((unused))
+#elif defined(HETRAIN_STATIC)
+#define HETRAIN_API static
+#else
+#define HETRAIN_API extern
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define HETRAIN_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define HETRAIN_MUST_CHECK
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- >>results -------------------------------------------------------------------------------------------------
+   Every call that can fail returns a het_result: 0 is success, errors are negative. Outputs are written only on success. */
+
+#define HETRAIN_RESULTS(X)                                                                        \
+    X(HET_OK,                  0, "ok")                                                           \
+    X(HET_ERR_INVALID,        -1, "invalid argument or description")                              \
+    X(HET_ERR_OOM,            -2, "the allocator returned NULL")                                  \
+    X(HET_ERR_LIMIT,          -3, "larger than the limits declared at create")                    \
+    X(HET_ERR_DATA,           -4, "training data out of range")                                   \
+    X(HET_ERR_FORMAT,         -5, "malformed file or text")                                       \
+    X(HET_ERR_IO,             -6, "a read or write callback failed")                              \
+    X(HET_ERR_UNSUPPORTED,    -7, "not supported by this build, device or version")               \
+    X(HET_ERR_DEVICE,         -8, "a device failed")                                              \
+    X(HET_ERR_TRANSPORT,      -9, "a transport failed")                                           \
+    X(HET_ERR_NOT_FINITE,    -10, "loss or gradient is not finite")                               \
+    X(HET_ERR_CANCELLED,     -11, "cancelled by het_cancel")                                      \
+    X(HET_ERR_STATE,         -12, "not allowed in the present state of the context")              \
+    X(HET_ERR_CALLBACK,      -13, "a user callback reported failure")
+
+#define HETRAIN_RESULT_ENUM(name, value, text) name = value,
+typedef enum het_result { HETRAIN_RESULTS(HETRAIN_RESULT_ENUM) } het_result;
+#undef HETRAIN_RESULT_ENUM
+
+/* Where a call has no context, its error text comes back here; every such argument may be NULL. */
+typedef struct het_error {
+    het_result code;
+    char text[244]; /* one line: function, name, offending value, limit */
+} het_error;
+
+/* 0 in a description always means "the default written beside the field". */
+typedef enum het_choice { HET_DEFAULT = 0, HET_YES = 1, HET_NO = 2 } het_choice;
+
+typedef enum het_dtype { HET_DTYPE_DEFAULT = 0 /* f32 */, HET_F32 = 1, HET_BF16 = 2 } het_dtype;
+
+/* ---- >>callbacks: allocator, log, parallel-for, input and output ------------------------------------------------ */
+
+/* Both members or neither. `free` gets the size given to `alloc`. `align` is a power of two <= 4096. NULL means out of memory. */
+typedef struct het_allocator {
+    void *(*alloc)(void *user, size_t size, size_t align);
+    void (*free)(void *user, void *pointer, size_t size);
+    void *user;
+} het_allocator;
+
+typedef enum het_log_level { HET_LOG_ERROR = 0, HET_LOG_WARNING = 1, HET_LOG_INFO = 2 } het_log_level;
+typedef struct het_logger {
+    void (*log)(void *user, het_log_level level, het_result code, const char *text); /* NULL: silent */
+    void *user;
+} het_logger;
+
+/* run() calls task(arg, i) exactly once for every i in [0, count), in any order, on any threads, and returns when all are done.
+   It may be called by several ranks at once. NULL: the context's own pool of threads. */
+typedef void (*het_task)(void *arg, int64_t index);
+typedef struct het_parallel {
+    void (*run)(void *user, int64_t count, het_task task, void *arg);
+    void *user;
+} het_parallel;
+
+/* Positioned reads. read() returns the bytes it got (short only at the end), or a negative number. */
+typedef struct het_reader {
+    int64_t (*read)(void *user, uint64_t offset, void *to, size_t size);
+    void *user;
+    uint64_t size;    /* bytes in the source */
+    const char *name; /* for messages; NULL: "(memory)" */
+} het_reader;
+
+/* Appending writes. write() takes all bytes and returns 0, or a nonzero number. */
+typedef struct het_writer {
+    int (*write)(void *user, const void *from, size_t size);
+    void *user;
+    const char *name;
+} het_writer;
+
+/* ---- >>model_api: what is trained ------------------------------------------------------------------------------
+   Dimension letters used everywhere: n tokens (rows) of a micro-batch, D width, H heads, K key/value heads, E head size,
+   F width of the MLP, V vocabulary, T context (longest sequence), L layers. Matrices are row-major [out][in]. */
+
+typedef enum het_family { HET_FAMILY_DEFAULT = 0 /* gpt2 */, HET_GPT2 = 1, HET_LLAMA = 2, HET_QWEN2 = 3, HET_QWEN3 = 4, HET_NEOX = 5 } het_family;
+typedef enum het_norm { HET_NORM_DEFAULT = 0 /* as the family */, HET_LAYERNORM = 1, HET_RMSNORM = 2 } het_norm;
+typedef enum het_activation { HET_ACTIVATION_DEFAULT = 0 /* as the family */, HET_GELU_TANH = 1, HET_GELU_ERF = 2, HET_SWIGLU = 3 } het_activation;
+typedef enum het_position { HET_POSITION_DEFAULT = 0 /* as the family */, HET_LEARNED = 1, HET_ROTARY = 2, HET_NO_POSITION = 3 } het_position;
+
+/* Families differ only in these settings, in names of tensors in files, and in initialisation.
+   After het_model_complete no field is 0 except those whose default is 0. */
+typedef struct het_model_desc {
+    uint32_t start_canary;    /* must be 0 */
+    het_family family;        /* gpt2 */
+    int64_t layers;           /* L, 4 */
+    int64_t width;            /* D, 128 */
+    int64_t heads;            /* H, width / 32, at least 1 */
+    int64_t kv_heads;         /* K, heads */
+    int64_t head_size;        /* E, width / heads */
+    int64_t mlp_width;        /* F, 4 width; with SwiGLU 8/3 width rounded up to a multiple of 32 */
+    int64_t vocab;            /* V, 256 */
+    int64_t context;          /* T, 128 */
+    het_norm norm;            /* gpt2, neox: LayerNorm; others: RMSNorm */
+    het_activation activation;/* gpt2: tanh GELU; neox: erf GELU; others: SwiGLU */
+    het_position position;    /* gpt2: learned; others: rotary, pairs (i, i + rotary/2) */
+    het_choice tied;          /* head shares the embedding. gpt2: yes; others: no */
+    het_choice qkv_bias;      /* gpt2, qwen2, neox: yes; others: no */
+    het_choice linear_bias;   /* bias of the output, MLP projections. gpt2, neox: yes; others: no */
+    het_choice qk_norm;       /* RMSNorm over each head of q and k before rotary. qwen3: yes; others: no */
+    het_choice parallel;      /* attention and MLP read the same input. neox: yes; others: no */
+    het_choice causal;        /* yes */
+    int64_t window;           /* 0: unlimited; else a query sees at most this many keys, itself included */
+    float norm_epsilon;       /* 1e-5; qwen2, qwen3: 1e-6 */
+    float rotary_theta;       /* 10000; qwen2, qwen3: 1000000 */
+    float rotary_fraction;    /* share of the head that rotates: 1; neox: 0.25 */
+    float rotary_factor;      /* llama3 scaling; 0: none. Then the three below: */
+    float rotary_low;         /* 1 */
+    float rotary_high;        /* 4 */
+    int64_t rotary_original;  /* 8192 */
+    float init_std;           /* 0.02. gpt2: residual projections 0.02 / sqrt(2 L) */
+    float dropout;            /* 0: none. After the embedding and each residual projection (attention weights are not dropped) */
+    uint32_t end_canary;      /* must be 0 */
+} het_model_desc;
+
+/* ---- >>batch_api: packed micro-batches --------------------------------------------------------------------------
+   n tokens of s sequences, one behind the other. A target of -1 is ignored. The loss is the weighted sum over targets divided by
+   the sum of weights over all micro-batches of the step. A granule is a run of tokens whose gradient terms are one f32 chain
+   (DESIGN: part of the data's definition): whole sequences, or a piece of one sequence. */
+typedef struct het_batch {
+    int64_t tokens;                /* n */
+    int64_t sequences;             /* s; may contain empty sequences */
+    const int32_t *token;          /* [n], 0 <= token < V */
+    const int32_t *target;         /* [n], -1 <= target < V */
+    const float *weight;           /* [n], finite and >= 0, or NULL: 1 each */
+    const int64_t *sequence_start; /* [s + 1], from 0 to n, ascending */
+    const int64_t *sample_id;      /* [s], key of dropout, or NULL: 0, 1, 2, ... */
+    int64_t granules;              /* 0: by rule (het_granules) */
+    const int64_t *granule_start;  /* [granules + 1] or NULL */
+} het_batch;
+
+/* What a device op sees of a micro-batch. The arrays of one line exist twice: `host_` for loops on the host, the other in device
+   memory. On the CPU both are the same memory. Owned by the context, valid until the op's event. */
+typedef struct het_view {
+    int64_t tokens, sequences, granules;
+    int64_t row_begin, row_end;         /* the slice: rows [row_begin, row_end); cut between granules */
+    int64_t granule_begin, granule_end; /* the granules of the slice */
+    const int32_t *token, *target;      /* [n] */
+    const int32_t *position;            /* [n] index within the sequence */
+    const float *weight;                /* [n] */
+    const int64_t *sequence_start, *host_sequence_start; /* [s + 1] */
+    const int64_t *granule_start, *host_granule_start;   /* [granules + 1] */
+    const int64_t *sample_id;           /* [s] */
+    const int32_t *sequence_of;         /* [n] which sequence a token is in */
+} het_view;
+
+/* ---- >>device_api: the device table -----------------------------------------------------------------------------
+   An op gets the device's state, a queue, and one struct of arguments whose pointers are device memory. Ops on one queue run in
+   order. Ops may return before they have run and never allocate: `workspace` has at least workspace_bytes(op, args) bytes,
+   aligned to 64. Rows are tokens of the present slice: pointers stand at the slice's first row unless said otherwise.
+   (=) overwrites, (+=) adds, (~) continues: the fma chain starts from what is there. */
+
+typedef struct het_queue het_queue; /* the device's own */
+typedef struct het_event het_event;
+
+/* Scalars that change from step to step live in device memory, so that a captured graph stays valid. */
+typedef struct het_step_scalars {
+    uint64_t seed, step;      /* counter-based randomness */
+    float inverse_weight;     /* 1 / sum of target weights in the step */
+    float learning_rate;
+    float bias_correction1, bias_correction2; /* 1 - beta^t */
+    float clip_scale;         /* min(1, clip / norm), written by verdict */
+    int32_t verdict;          /* het_verdict, written by verdict */
+    double gradient_norm;     /* written by verdict */
+    double maximum_norm;      /* clip; 0: none */
+} het_step_scalars;
+
+typedef enum het_verdict { HET_VERDICT_NONE = 0, HET_VERDICT_ACCEPT = 1, HET_VERDICT_REPEAT = 2, HET_VERDICT_NOT_FINITE = 3 } het_verdict;
+
+/* An order-free sum of doubles: value = sum over i < 19 of limb[i] 2^(32 i - 320). limb[19] counts terms that are not finite (or 2^288 and
+   larger): the value is then NaN. Added and reduced as integers; up to 2^30 terms. */
+typedef struct het_sum { int64_t limb[20]; } het_sum;
+
+/* Where the gradient of one parameter is summed. exact: double on a grid, g += (term + grid) - grid, one term a granule;
+   otherwise float, one chain over all rows. */
+typedef struct het_gradient {
+    void *sum;          /* double[] or float[], NULL: frozen, add nothing */
+    int32_t exact;      /* which of the two */
+    const double *grid; /* device: c = 1.5 2^52 q of this parameter */
+    uint32_t *maximum;  /* device: largest bits of |term| seen, as an unsigned maximum */
+} het_gradient;
+
+/* y = (x - mean) / sqrt(var + eps) gain + bias (LayerNorm), y = x / sqrt(mean of squares + eps) gain (RMSNorm), over `width`.
+   A token may have several rows (heads of QK-norm): granules count tokens, rows = tokens * rows_per_token. */
+typedef struct het_norm_args {
+    const het_view *view;
+    het_norm kind;
+    int64_t rows, width, rows_per_token;
+    float epsilon;
+    const float *x;                  /* [rows][width] */
+    const float *gain, *bias;        /* [width]; bias NULL: none */
+    float *y;                        /* forward (=) [rows][width] */
+    float *mean, *rstd;              /* [rows]; forward (=), backward reads; RMSNorm leaves mean alone (may be NULL) */
+    const float *dy;                 /* backward [rows][width] */
+    const float *residual;           /* backward_input: dx = residual + gradient, or NULL. [rows][width] */
+    float *dx;                       /* backward_input (=) [rows][width]; may be dy or residual */
+    const het_gradient *dgain, *dbias; /* backward_weight (+=) */
+    void *workspace;
+} het_norm_args;
+
+/* y_p = x W_p^T + b_p for up to 3 matrices that share x. backward_input: dx = sum over p of dy_p W_p, one chain over the rows of
+   W_0, then W_1, ...; backward_weight: dW_p += dy_p^T x, db_p += sum of dy_p, one term a granule. */
+typedef struct het_linear_part {
+    int64_t out;
+    const float *w;       /* [out][in] */
+    const float *bias;    /* [out] or NULL */
+    float *y;             /* forward (=) [rows][out] */
+    const float *dy;      /* backward [rows][out] */
+    const het_gradient *dw, *dbias; /* backward_weight (+=); dbias NULL: no bias */
+} het_linear_part;
+typedef struct het_linear_args {
+    const het_view *view;    /* granules; may be NULL for forward and backward_input */
+    het_dtype compute;       /* HET_F32, or HET_BF16: operands rounded to bf16, products summed in f32 */
+    int64_t rows, in;
+    int64_t parts;           /* 1..3 */
+    het_linear_part part[3];
+    const float *x;          /* [rows][in] */
+    float *dx;               /* backward_input (=) [rows][in] */
+    void *workspace;
+} het_linear_args;
+
+/* Rotary positions, pairs (i, i + rotary/2) of each head; columns from `rotary` on pass unchanged.
+   forward: y = R x; backward: y = R^T x. In place where y == x. */
+typedef struct het_rotary_args {
+    const het_view *view;     /* position of row r is view->position[view->row_begin + r] */
+    int64_t rows, heads, head_size, rotary;
+    const float *cosine, *sine; /* [T][rotary / 2] */
+    const float *x;
+    float *y;                 /* [rows][heads * head_size] */
+} het_rotary_args;
+
+/* Fused attention over packed sequences; query r of the slice sees the keys of its own sequence up to itself (causal) and inside
+   the window. q, o and their gradients stand at the slice's first row; k, v, dk, dv at row 0 of the micro-batch, so that a slice
+   reaches the keys of earlier slices. Not causal: the slice must be the whole micro-batch.
+   forward: S = scale q k^T; m = row maximum; l = sum exp(S - m); o = exp(S - m) v / l.
+   backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~) dS^T (scale q); dv (~) P^T do. Slices go
+   backward last to first; before the last slice the caller clears dk and dv. */
+typedef struct het_attention_args {
+    const het_view *view;
+    het_dtype compute;
+    int64_t heads, kv_heads, head_size, window;
+    int32_t causal;
+    float scale;               /* 1 / sqrt(E) */
+    const float *q;            /* [rows][H E] */
+    const float *k, *v;        /* [n][K E], row 0 of the micro-batch */
+    float *o;                  /* [rows][H E], forward (=), backward reads */
+    float *maximum, *sum;      /* [rows][H] m and l, forward (=), backward reads */
+    const float *d_o;          /* [rows][H E] */
+    float *dq;                 /* [rows][H E] (=) */
+    float *dk, *dv;            /* [n][K E] (~) */
+    void *workspace;
+    size_t workspace_size;     /* more than the minimum lets more heads run at once */
+} het_attention_args;
+
+/* GELU: y = gelu(a). SwiGLU: y = silu(a) b. backward: da, db from dy; da may be dy or a, db may be b. */
+typedef struct het_activation_args {
+    het_activation kind;
+    int64_t count;             /* elements */
+    const float *a, *b;
+    float *y;                  /* forward (=) */
+    const float *dy;
+    float *da, *db;            /* backward (=) */
+} het_activation_args;
+
+/* y[r] = table[token[r]] + positions[position[r]] (positions NULL: none), rows of the slice. backward_weight: dtable[token[r]] += dy[r],
+   dpositions[position[r]] += dy[r]; per granule one chain over the rows that met an entry; entries not met are left alone. */
+typedef struct het_embedding_args {
+    const het_view *view;
+    int64_t rows, width, vocab, context;
+    const float *table, *positions; /* [V][D], [T][D] */
+    float *y;                       /* (=) [rows][D] */
+    const float *dy;
+    const het_gradient *dtable, *dpositions; /* dpositions NULL: none */
+    void *workspace;
+} het_embedding_args;
+
+/* forward: y = a + drop(x) (a NULL: y = drop(x)); backward: y = drop(x) with the same mask. drop multiplies by 1 / (1 - p) or 0 by
+   counter (seed, step, sample, position, site, column); p = 0 drops nothing. In place where y == a or y == x. */
+typedef struct het_dropout_args {
+    const het_view *view;
+    const het_step_scalars *scalars; /* device */
+    int64_t rows, width;
+    float probability;
+    int32_t site;                    /* unit index * 4 + place */
+    const float *a, *x;
+    float *y;
+} het_dropout_args;
+
+/* Softmax cross-entropy of rows of logits. loss += sum of weight * -log p[target]; with `gradient` the logits become
+   (p - onehot) weight * inverse_weight in place (rows whose target is -1 become 0). */
+typedef struct het_cross_entropy_args {
+    const het_step_scalars *scalars; /* device */
+    int64_t rows, vocab;
+    float *logits;                   /* [rows][V], in place */
+    const int32_t *target;           /* [rows] at the first row of logits */
+    const float *weight;             /* [rows] likewise */
+    int32_t gradient;                /* 0: evaluation, logits are left alone */
+    het_sum *loss;                   /* device (+=) */
+    float *row_loss;                 /* [rows] (=) -log p[target], 0 where ignored; may be NULL */
+    void *workspace;
+} het_cross_entropy_args;
+
+/* gradient->sum[offset ...] += one granule's term, for user units whose terms are made by themselves. */
+typedef struct het_accumulate_args {
+    const het_gradient *gradient;
+    int64_t offset, count;
+    const float *term;
+} het_accumulate_args;
+
+/* sum += g^2 over float(g), in double over blocks of 1,024 elements counted from the start. */
+typedef struct het_sum_squares_args {
+    const het_gradient *gradient;
+    int64_t count;
+    het_sum *sum;                    /* device (+=) */
+    void *workspace;
+} het_sum_squares_args;
+
+/* Joins what REDUCE left: not finite -> NOT_FINITE; some maximum >= 2^(exponent + 6), or no history -> REPEAT (nothing else is
+   changed: the host sets exponents); otherwise ACCEPT. Writes scalars->{verdict, gradient_norm, clip_scale}. */
+typedef struct het_verdict_args {
+    het_step_scalars *scalars;
+    int64_t parameters;
+    const uint32_t *maximum;         /* [parameters] device */
+    const int32_t *exponent;         /* [parameters] device; HETRAIN_NO_EXPONENT: no history */
+    int32_t exact;                   /* 0: exponents are not looked at */
+    const het_sum *squares;          /* device */
+    const het_sum *loss;             /* device */
+} het_verdict_args;
+#define HETRAIN_NO_EXPONENT INT32_MIN
+
+/* Decoupled weight decay (AdamW, arXiv 1711.05101), one element at a time:
+   g = float(sum) clip; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+   w = w - lr decay w; w = w - lr (m / c1) / (sqrt(v / c2) + eps). Does nothing unless the verdict is ACCEPT. */
+typedef struct het_adamw_args {
+    const het_step_scalars *scalars;
+    const het_gradient *gradient;
+    int64_t count;
+    float *w, *m, *v;
+    float beta1, beta2, epsilon, decay;
+} het_adamw_args;
+
+typedef enum het_op {
+    HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT,
+    HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT,
+    HET_OP_ATTENTION_FORWARD, HET_OP_ATTENTION_BACKWARD, HET_OP_EMBEDDING_BACKWARD_WEIGHT,
+    HET_OP_CROSS_ENTROPY, HET_OP_SUM_SQUARES
+} het_op;
+
+/* Which inner loops the CPU device uses. AUTO takes the best the machine has. All give the same bits in f32. */
+typedef enum het_isa { HET_ISA_AUTO = 0, HET_ISA_PLAIN = 1, HET_ISA_AVX2 = 2, HET_ISA_AVX512 = 3, HET_ISA_AVX512_BF16 = 4, HET_ISA_NEON = 5 } het_isa;
+
+typedef struct het_device_config {
+    const het_allocator *allocator;  /* never NULL */
+    const het_parallel *parallel;    /* never NULL */
+    int32_t threads;                 /* >= 1 */
+    het_isa isa;
+} het_device_config;
+
+#define HETRAIN_DEVICE_VERSION 1
+/* Required unless marked optional. `self` is what create made. Results other than HET_OK end the context (the text comes from
+   last_error). Threads: one rank uses one device; alloc, free and event_sync may block, nothing else does. */
+typedef struct het_device_iface {
+    uint32_t version;                /* HETRAIN_DEVICE_VERSION */
+    const char *name;
+    het_result (*create)(const het_device_config *config, void **self);
+    void (*destroy)(void *self);
+    const char *(*last_error)(void *self);
+    /* memory: sizes in bytes, alignment 64; copies between host and device are ordered on the queue */
+    void *(*alloc)(void *self, size_t size);
+    void (*free)(void *self, void *pointer, size_t size);
+    het_result (*copy_in)(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size);
+    het_result (*copy_out)(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size);
+    het_result (*copy)(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size);
+    het_result (*clear)(void *self, het_queue *queue, void *device_to, size_t size);
+    /* queues and events: optional, all seven or none; without them every op has run when it returns */
+    het_result (*queue_create)(void *self, het_queue **queue);
+    void (*queue_destroy)(void *self, het_queue *queue);
+    het_result (*event_create)(void *self, het_event **event);
+    void (*event_destroy)(void *self, het_event *event);
+    het_result (*event_record)(void *self, het_queue *queue, het_event *event);
+    het_result (*event_wait)(void *self, het_queue *queue, het_event *event);
+    het_result (*event_sync)(void *self, het_event *event, double deadline_seconds);
+    /* the largest workspace the op may use for these shapes; pointers in args are not looked at */
+    size_t (*workspace_bytes)(void *self, het_op op, const void *args);
+    /* ops */
+    het_result (*norm_forward)(void *self, het_queue *queue, const het_norm_args *a);
+    het_result (*norm_backward_input)(void *self, het_queue *queue, const het_norm_args *a);
+    het_result (*norm_backward_weight)(void *self, het_queue *queue, const het_norm_args *a);
+    het_result (*linear_forward)(void *self, het_queue *queue, const het_linear_args *a);
+    het_result (*linear_backward_input)(void *self, het_queue *queue, const het_linear_args *a);
+    het_result (*linear_backward_weight)(void *self, het_queue *queue, const het_linear_args *a);
+    het_result (*rotary_forward)(void *self, het_queue *queue, const het_rotary_args *a);
+    het_result (*rotary_backward)(void *self, het_queue *queue, const het_rotary_args *a);
+    het_result (*attention_forward)(void *self, het_queue *queue, const het_attention_args *a);
+    het_result (*attention_backward)(void *self, het_queue *queue, const het_attention_args *a);
+    het_result (*activation_forward)(void *self, het_queue *queue, const het_activation_args *a);
+    het_result (*activation_backward)(void *self, het_queue *queue, const het_activation_args *a);
+    het_result (*embedding_forward)(void *self, het_queue *queue, const het_embedding_args *a);
+    het_result (*embedding_backward_weight)(void *self, het_queue *queue, const het_embedding_args *a);
+    het_result (*dropout_forward)(void *self, het_queue *queue, const het_dropout_args *a);
+    het_result (*dropout_backward)(void *self, het_queue *queue, const het_dropout_args *a);
+    het_result (*cross_entropy)(void *self, het_queue *queue, const het_cross_entropy_args *a);
+    het_result (*add)(void *self, het_queue *queue, float *y, const float *x, int64_t count); /* y += x */
+    het_result (*accumulate)(void *self, het_queue *queue, const het_accumulate_args *a);
+    het_result (*sum_squares)(void *self, het_queue *queue, const het_sum_squares_args *a);
+    het_result (*verdict)(void *self, het_queue *queue, const het_verdict_args *a);
+    het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
+} het_device_iface;
+
+typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
+
+/* The built-in devices. Threads: any. The null device allocates and copies but computes nothing. */
+HETRAIN_API const het_device_iface *het_cpu_device(void);
+HETRAIN_API const het_device_iface *het_null_device(void);
+
+/* ---- >>unit_api: the unit table --------------------------------------------------------------------------------
+   The model is a chain of units. Between units travels a list of streams, each [n][width] floats; a unit reads the streams of the unit
+   before it and writes its own list. backward_input turns gradients of its output streams into gradients of its input streams;
+   backward_weight adds to the gradients of its parameters. Both may be called apart, and backward_weight much later. */
+
+#define HETRAIN_MAX_STREAMS 4
+#define HETRAIN_MAX_UNIT_PARAMETERS 16
+#define HETRAIN_MAX_UNIT_TENSORS 24
+
+typedef enum het_init { HET_INIT_ZERO = 0, HET_INIT_ONE = 1, HET_INIT_NORMAL = 2 } het_init;
+
+typedef struct het_parameter_desc {
+    char name[64];          /* unique in the model, or equal to an earlier one of the same shape: then it is the same (tied) */
+    int64_t rows, columns;  /* columns 1: a vector */
+    het_init init;
+    float init_std;         /* HET_INIT_NORMAL */
+    int32_t decay;          /* weight decay applies */
+} het_parameter_desc;
+
+/* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
+typedef enum het_keep {
+    HET_KEEP_CALL = 0,      /* scratch inside one call, never carried over */
+    HET_KEEP_INPUT = 1,     /* from forward until backward_input */
+    HET_KEEP_WEIGHT = 2,    /* from forward until backward_weight */
+    HET_KEEP_GRADIENT = 3,  /* from backward_input until backward_weight */
+    HET_KEEP_CARRY = 4,     /* rows of the whole micro-batch, from its first forward until its last backward_input */
+    HET_KEEP_CARRY_GRADIENT = 5 /* rows of the whole micro-batch, cleared before its first backward_input, until its last backward_weight */
+} het_keep;
+
+typedef struct het_tensor_desc {
+    const char *name;
+    int64_t width;          /* floats a row */
+    het_keep keep;
+} het_tensor_desc;
+
+typedef struct het_unit {   /* one unit of the chain */
+    const struct het_unit_iface *iface;
+    const het_model_desc *model; /* completed */
+    int64_t layer;          /* 0 .. L - 1; embed 0, head L */
+    const void *settings;   /* the user's own, for user kinds; must outlive the context */
+} het_unit;
+
+/* Filled by describe. Limits are those of the context: the most tokens of a micro-batch and of a granule. */
+typedef struct het_unit_info {
+    int64_t max_tokens, max_granule_tokens, max_sequences; /* in */
+    het_dtype compute;                      /* in */
+    const het_device *device;               /* in: for workspace_bytes; NULL while only parameters are asked for */
+    int64_t in_streams, in_width[HETRAIN_MAX_STREAMS]; /* in: what the unit before gives */
+    int64_t out_streams, out_width[HETRAIN_MAX_STREAMS];
+    int64_t parameters;
+    het_parameter_desc parameter[HETRAIN_MAX_UNIT_PARAMETERS];
+    int64_t tensors;
+    het_tensor_desc tensor[HETRAIN_MAX_UNIT_TENSORS];
+    het_keep input_keep;                    /* how long the input streams are needed: CALL (forward only), INPUT or WEIGHT */
+    size_t workspace;                       /* bytes, scratch inside one call */
+    int32_t is_loss;                        /* 1: the last unit; writes no stream, makes loss and gradient in backward_input */
+    double flops_forward, flops_input, flops_weight; /* a token, without the attention over context */
+} het_unit_info;
+
+typedef struct het_unit_call {
+    const het_unit *unit;
+    const het_unit_info *info;
+    const het_device *device;
+    het_queue *queue;
+    void *group;                            /* ranks that share this unit; NULL: one */
+    int64_t index;                          /* of the unit in the chain */
+    const het_view *view;
+    const het_step_scalars *scalars;        /* device */
+    het_dtype compute;
+    int32_t training;                       /* 0: evaluation (no dropout, no gradient) */
+    int64_t rows;                           /* view->row_end - view->row_begin */
+    float *in[HETRAIN_MAX_STREAMS];         /* at the slice's first row */
+    float *out[HETRAIN_MAX_STREAMS];        /* forward (=); may be in[] where the unit passes a stream on */
+    float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may overwrite them */
+    float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
+    float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
+    float *weight[HETRAIN_MAX_UNIT_PARAMETERS];
+    het_gradient gradient[HETRAIN_MAX_UNIT_PARAMETERS];
+    const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
+    void *workspace;
+    size_t workspace_size;
+    het_sum *loss;                          /* device: sum of weight * -log p */
+    float *row_loss;                        /* [rows] or NULL */
+    float *logits;                          /* evaluation: the head writes [rows wanted][V] here, or NULL */
+    int64_t logits_from;                    /* first row of the slice whose logits are wanted */
+} het_unit_call;
+
+#define HETRAIN_UNIT_VERSION 1
+typedef struct het_unit_iface {
+    uint32_t version;       /* HETRAIN_UNIT_VERSION */
+    const char *name;
+    het_result (*describe)(const het_unit *unit, het_unit_info *info);
+    het_result (*forward)(const het_unit_call *call);
+    het_result (*backward_input)(const het_unit_call *call);
+    het_result (*backward_weight)(const het_unit_call *call);
+} het_unit_iface;
+
+/* The built-in kinds. Threads: any. */
+HETRAIN_API const het_unit_iface *het_unit_embed(void);
+HETRAIN_API const het_unit_iface *het_unit_attention(void);
+HETRAIN_API const het_unit_iface *het_unit_mlp(void);
+HETRAIN_API const het_unit_iface *het_unit_head(void);
+
+/* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units, written to units[0 .. capacity). `model` must be completed and
+   outlive the units. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count, het_error *error);
+
+/* ---- >>optimizer_api ------------------------------------------------------------------------------------------- */
+
+typedef struct het_optimizer_call {
+    const het_device *device;
+    het_queue *queue;
+    const het_step_scalars *scalars;  /* device */
+    const het_gradient *gradient;     /* of the elements below */
+    int64_t count;
+    int64_t rows, columns;            /* shape of the whole parameter; count == rows * columns where it is not cut */
+    float *weight;
+    float *state[4];                  /* one a slot */
+    float decay;                      /* 0 for parameters that do not decay */
+    const struct het_optimizer_desc *desc;
+} het_optimizer_call;
+
+/* An optimizer is state slots and an update. AdamW is the first. */
+typedef struct het_optimizer_iface {
+    const char *name;
+    int32_t slots;                    /* float arrays as large as the parameter, at most 4, zero at the start */
+    const char *slot_name[4];
+    int32_t whole_matrices;           /* 1: parameters must not be cut between ranks */
+    het_result (*update)(const het_optimizer_call *call); /* does nothing unless scalars->verdict is ACCEPT */
+} het_optimizer_iface;
+HETRAIN_API const het_optimizer_iface *het_adamw(void);
+
+typedef enum het_lr_schedule { HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4 } het_lr_schedule;
+
+typedef struct het_optimizer_desc {
+    const het_optimizer_iface *iface; /* AdamW */
+    float learning_rate;              /* 6e-4 */
+    float minimum_rate;               /* 0 */
+    int64_t warmup_steps;             /* 0: none; then lr rises linearly, (step + 1) / warmup */
+    int64_t total_steps;              /* 1000: where the schedule ends; afterwards the minimum rate (constant: the rate) */
+    het_lr_schedule schedule;         /* cosine. WSD: constant, over the last 20 % 1 - sqrt(x) */
+    float beta1, beta2, epsilon;      /* 0.9, 0.95, 1e-8 */
+    float weight_decay;               /* 0.1; negative: none */
+    float clip;                       /* 1.0: global norm; negative: none */
+} het_optimizer_desc;
+
+/* Learning rate of a step counted from 0. Threads: any. */
+HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step);
+
+/* ---- >>context_api: the step loop ------------------------------------------------------------------------------- */
+
+typedef enum het_reduce { HET_REDUCE_DEFAULT = 0 /* exact */, HET_REDUCE_EXACT = 1, HET_REDUCE_FAST = 2 } het_reduce;
+typedef enum het_backward { HET_BACKWARD_DEFAULT = 0 /* fused */, HET_BACKWARD_FUSED = 1, HET_BACKWARD_SPLIT = 2 /* I, then W */,
+                            HET_BACKWARD_DEFERRED = 3 /* all W at the end of the step */ } het_backward;
+typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
+
+/* Called at every unit boundary, after a unit's forward with its output streams and after its backward_input with the gradients of its
+   input streams. May read or change them (device memory, rows x width floats). Anything but HET_OK ends the step. */
+typedef struct het_hook_info {
+    het_direction direction;
+    int64_t step, unit, micro_batch, slice, rows;
+    const char *unit_name;
+    const het_device *device;
+    int64_t streams;
+    float *stream[HETRAIN_MAX_STREAMS];
+    int64_t width[HETRAIN_MAX_STREAMS];
+} het_hook_info;
+
+typedef struct het_device_desc {
+    const het_device_iface *iface;    /* CPU */
+    int32_t threads;                  /* 1 */
+    het_isa isa;                      /* auto */
+    size_t memory_limit;              /* bytes; 0: none. het_create refuses what does not fit */
+} het_device_desc;
+
+typedef struct het_desc {
+    uint32_t start_canary;            /* must be 0 */
+    het_model_desc model;
+    const het_unit *units;            /* NULL: het_model_units(model). Copied */
+    int64_t unit_count;
+    const het_device_desc *devices;   /* NULL: one CPU device of one thread. More than one: not yet */
+    int64_t device_count;
+    /* limits */
+    int64_t max_tokens;               /* of a micro-batch: 4 * context */
+    int64_t max_sequences;            /* of a micro-batch: max_tokens */
+    int64_t max_micro_batches;        /* of a step: 8 */
+    int64_t max_slices;               /* of a micro-batch: 1. Used as the number of slices, cut between granules as evenly as can be */
+    /* how the step is computed: none of these changes a bit */
+    het_backward backward;            /* fused */
+    het_choice recompute;             /* no: keep activations; yes: every unit but the last recomputes them in the backward pass */
+    const uint8_t *recompute_unit;    /* [unit_count] 1 a unit that recomputes, or NULL */
+    /* what the step is */
+    het_dtype dtype;                  /* f32 */
+    het_reduce reduce;                /* exact */
+    int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
+    uint64_t seed;                    /* 0 */
+    het_optimizer_desc optimizer;
+    het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
+    het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
+    int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
+    het_result (*hook)(void *user, const het_hook_info *info);
+    void *user;                       /* of frozen and hook */
+    het_allocator allocator;          /* malloc and free */
+    het_parallel parallel;            /* own pool */
+    het_logger logger;                /* silent */
+    uint32_t end_canary;              /* must be 0 */
+} het_desc;
+
+typedef struct het_ctx het_ctx;
+
+typedef struct het_memory {           /* bytes */
+    size_t host;                      /* the context itself, on the host */
+    size_t weights, gradients, optimizer, activations, workspace, communication;
+    size_t device;                    /* the sum of the line above: what the device's allocator is asked for */
+    int64_t parameters;               /* elements */
+} het_memory;
+
+typedef struct het_step_info {
+    int64_t step;                     /* of this step, counted from 0 */
+    double loss;                      /* mean over target weights */
+    double gradient_norm;             /* before clipping */
+    double learning_rate;
+    double weight;                    /* sum of target weights */
+    int64_t tokens;
+    int32_t repeated;                 /* the step was measured again for its exponents */
+    int32_t skipped;                  /* not finite, and skipped as configured */
+} het_step_info;
+
+HETRAIN_API int32_t het_version(void);                       /* major * 10000 + minor * 100 + patch. Threads: any. */
+HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
+
+/* Fills every 0 with its default; validates nothing. Threads: any. */
+HETRAIN_API void het_desc_defaults(het_desc *desc);
+
+/* Model settings: `name` is FAMILY:preset ("gpt2:124m", "llama3:8b", "qwen3:0.6b", ...) or FAMILY:key=value,... ("llama:layers=4,width=128").
+   Fills *model, completed. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_parse(const char *name, het_model_desc *model, het_error *error);
+/* A Hugging Face config.json. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error);
+/* Writes a config.json; *length gets the bytes needed (without the final 0), also when capacity is too small (HET_ERR_LIMIT). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_json(const het_model_desc *model, char *text, size_t capacity, size_t *length);
+/* Fills defaults by family and checks every field. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *model, het_error *error);
+
+/* Granule bounds by rule: `fixed` sequences each (0: the largest divisor of `sequences` that keeps 512 tokens together, for equal lengths;
+   else consecutive samples up to 512 tokens); sequences longer than 512 are cut every 512 tokens. start has room for `capacity` entries
+   (granules + 1 are written); start NULL only counts. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start, int64_t capacity, int64_t *granules);
+
+/* Exact bytes het_create(desc) will ask for. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error);
+
+/* Plans all memory, allocates it, initialises the weights from the seed. desc NULL: all defaults. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error);
+HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL is fine. Threads: owner. */
+HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if none. Threads: owner. */
+HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
+HETRAIN_API void het_get_memory(const het_ctx *ctx, het_memory *memory); /* what was asked for. Threads: owner. */
+HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
+HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
+
+/* One optimizer step over `count` micro-batches. info may be NULL. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
+/* Loss and gradients without the update (het_parameter_read shows the gradient). Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
+/* Mean loss of micro-batches, no gradient; info->loss, weight, tokens. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
+/* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in earlier calls (their keys and values
+   are kept until another call computes). logits: [V]. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits);
+
+/* Parameters in table order. */
+typedef enum het_what { HET_WEIGHT = 0, HET_GRADIENT = 1, HET_STATE0 = 2, HET_STATE1 = 3, HET_STATE2 = 4, HET_STATE3 = 5 } het_what;
+typedef struct het_parameter_info {
+    const char *name;
+    int64_t rows, columns, count;
+    int32_t decay, frozen;
+    int32_t uses;                     /* units that use it: 2 for a tied embedding */
+    int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
+} het_parameter_info;
+HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
+/* to / from: [rows][columns]. HET_GRADIENT: of the last step. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what what, const float *from);
+
+/* The same values under the names, shapes and layouts of Hugging Face files (GPT-2's transposed Conv1D, NeoX's interleaved QKV). */
+typedef struct het_tensor_info {
+    char name[96];
+    int32_t rank;
+    int64_t shape[4];
+    int64_t count;
+} het_tensor_info;
+HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx);                                                                 /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info); /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to);        /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what, const float *from); /* Threads: owner. */
+
+/* XXH64 (seed 0) of the list of XXH64 of each parameter's f32 values, both in table order and little-endian. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash);
+HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
+
+/* ---- >>files_api: weights and checkpoints ------------------------------------------------------------------------
+   Both are safetensors files. Weights hold the tensors above in f32. State holds the optimizer's slots ("<parameter>/<slot>") and, in the
+   metadata, step, seed, granule, exponents and options. A context made from the same description continues bit for bit. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to);   /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);     /* Threads: owner. */
+/* F32, F16 and BF16 tensors are read. Nothing is changed unless the whole file fits the model. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);   /* Threads: owner. */
+
+/* ---- >>data_api: token sources and sampling ---------------------------------------------------------------------- */
+typedef enum het_data_format { HET_DATA_AUTO = 0 /* by the header; else bytes */, HET_DATA_BYTES = 1, HET_DATA_UINT16 = 2 /* nanoGPT */,
+                               HET_DATA_LLMC = 3 /* 20240520 uint16 or 20240801 uint32 */ } het_data_format;
+typedef struct het_data_desc {
+    uint32_t start_canary;
+    het_reader reader;                /* must outlive the data */
+    het_data_format format;
+    int64_t vocab;                    /* every token must be below it; 256 */
+    int64_t length;                   /* T tokens a window, 128 */
+    int64_t sequences;                /* B windows a micro-batch, 4 */
+    int64_t granule;                  /* as het_desc.granule */
+    int64_t slots;                    /* micro-batches whose arrays are kept at once: 8 */
+    uint64_t seed;
+    float held_out;                   /* share of the windows at the end kept for evaluation: 0.05; negative: none */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_data_desc;
+typedef struct het_data het_data;
+typedef struct het_data_info {
+    het_data_format format;
+    int64_t tokens;                   /* in the file */
+    int64_t windows, held_out;        /* windows of T + 1 tokens, T apart; for training and for evaluation */
+    int64_t largest_token;
+} het_data_info;
+
+/* Checks header, size and every token. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_open(const het_data_desc *desc, het_data **data, het_error *error);
+HETRAIN_API void het_data_close(het_data *data);                                   /* Threads: owner. */
+HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info);     /* Threads: owner. */
+/* Micro-batch number `micro_batch` of `micro_batches` of step `step`: windows of a permutation of the epoch by (seed, epoch), so that every
+   window of an epoch comes exactly once. The arrays of *batch belong to `data`; slot < slots says which buffers are used, each keeps its
+   content until used again. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot, het_batch *batch, het_error *error);
+/* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers of its own. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error);
+
+/* ---- >>high_api: one call that trains -----------------------------------------------------------------------------
+   Uses only the calls above: copy it into your program when you need something else. */
+typedef struct het_train_desc {
+    uint32_t start_canary;
+    het_desc context;                 /* max_tokens, max_sequences and max_micro_batches are set from data and micro_batches where 0 */
+    het_data_desc data;               /* vocab, length, granule, seed and allocator are the context's where 0; slots: micro_batches */
+    int64_t steps;                    /* 100; the schedule's total_steps where that is 0 */
+    int64_t micro_batches;            /* 1 */
+    int64_t evaluate_every;           /* 0: only at the end; negative: never */
+    int64_t evaluate_batches;         /* 8 */
+    /* after every step; validation_loss is NaN where not evaluated. Anything but HET_OK stops training and is returned. */
+    het_result (*progress)(void *user, het_ctx *ctx, const het_step_info *info, double validation_loss);
+    void *user;
+    uint32_t end_canary;
+} het_train_desc;
+/* Trains and hands over the context (destroy it with het_destroy). On error *ctx is NULL. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error);
+
+/* Draws a token from logits [V]: temperature 0 takes the largest; top_k 0 and top_p 0 or 1 keep all, otherwise top_p cuts what top_k left;
+   scratch: [V]; `number` counts draws of this seed. -1: a pointer is NULL or vocab is out of range. Threads: any. */
+HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number, float *scratch);
+
+#ifndef HETRAIN_NO_STDIO
+/* Ready-made callbacks over files; het_reader_open fills *reader; `path` must outlive it; close it with het_reader_close. One reader, one
+   thread at a time. Where long has 32 bits (Windows excepted) files end at 2 GiB. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_reader_open(const char *path, het_reader *reader, het_error *error);
+HETRAIN_API void het_reader_close(het_reader *reader);
+/* Writes path.tmp through `save`, flushes it, renames it to path. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_file(het_ctx *ctx, const char *path, het_result (*save)(het_ctx *ctx, const het_writer *to));
+HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code, const char *text); /* a ready-made logger. Threads: any. */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HETRAIN_H ---- end of the API: to use hetrain you need nothing below ---- */
+/* ================================================================================================================
+   >>config  Compiler differences, in one place.
+   ================================================================================================================ */
+#if defined(HETRAIN_IMPLEMENTATION) && !defined(HETRAIN_IMPLEMENTATION_DONE) && !defined(HETI_ISA_PASS)
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+#include <stdlib.h>
+#endif
+#ifndef HETRAIN_NO_STDIO
+#include <stdio.h>
+#endif
+#ifndef HETRAIN_NO_THREADS
+#include <pthread.h>
+#endif
+
+#ifndef HETRAIN_NO_BIT_PROMISE
+#if defined(__FAST_MATH__)
+#error "hetrain: -ffast-math breaks equal bits; compile without it, or define HETRAIN_NO_BIT_PROMISE"
+#endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#error "hetrain: float arithmetic with excess precision breaks equal bits; use SSE2, or define HETRAIN_NO_BIT_PROMISE"
+#endif
+#endif
+
+#ifndef HETRAIN_ASSERT
+#define HETRAIN_ASSERT(condition) ((void)0)
+#endif
+
+/* The kernels are compiled by this file including itself, once per instruction set. A renamed copy says its name. */
+#ifndef HETRAIN_SELF
+#define HETRAIN_SELF "hetrain.h"
+#endif
+
+#ifdef __cplusplus
+#define HETI_CAST(type, value) static_cast<type>(value)
+#else
+#define HETI_CAST(type, value) ((type)(value))
+#endif
+
+/* A static function that a build may leave unused (HETRAIN_STATIC, HETRAIN_NO_*). */
+#if defined(__GNUC__) || defined(__clang__)
+#define HETI_UNUSED __attribute__((unused))
+#define HETI_INLINE __inline__ __attribute__((always_inline, unused))
+#else
+#define HETI_UNUSED
+#define HETI_INLINE
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Passes on an error: HETI_TRY(call). */
+#define HETI_TRY(call) do { het_result heti_try_result = (call); if (heti_try_result != HET_OK) return heti_try_result; } while (0)
+
+/* ================================================================================================================
+   >>error  Result texts, the message formatter, the version.
+   Messages carry facts (function, name, value, limit) and are made without stdio, so that a build without it says the same. The
+   formatter knows %s, %d (int64_t), %u (uint64_t), %x (uint64_t, hexadecimal), %g (double, 6 digits), %G (double, 9 digits: a float
+   survives the trip) and %%. Arguments must have exactly these types: cast them. Control characters in %s become '?', because names
+   come from files and messages go to terminals.
+   ================================================================================================================ */
+
+HETRAIN_API int32_t het_version(void)
+{
+    return HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH;
+}
+
+HETRAIN_API const char *het_result_text(het_result result)
+{
+#define HETI_RESULT_CASE(name, value, text) case name: return text;
+    switch (result) { HETRAIN_RESULTS(HETI_RESULT_CASE) }
+#undef HETI_RESULT_CASE
+    return "unknown result";
+}
+
+/* Text being written: characters that do not fit are counted, not stored. */
+typedef struct heti_text {
+    char *to;
+    size_t capacity, length;
+} heti_text;
+
+static void heti_text_char(heti_text *text, char c)
+{
+    if (text->length + 1 < text->capacity) text->to[text->length] = c;
+    text->length++;
+}
+
+static void heti_text_string(heti_text *text, const char *s)
+{
+    for (s = s != NULL ? s : "(null)"; *s != 0; s++) {
+        unsigned char c = HETI_CAST(unsigned char, *s);
+        heti_text_char(text, c < 32 || c == 127 ? '?' : *s);
+    }
+}
+
+static void heti_text_unsigned(heti_text *text, uint64_t value, uint64_t base, int at_least)
+{
+    char digit[20];
+    int n = 0;
+    do {
+        digit[n++] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value != 0);
+    while (at_least-- > n) heti_text_char(text, '0');
+    while (n > 0) heti_text_char(text, digit[--n]);
+}
+
+/* `digits` significant decimal digits without trailing zeros, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
+static void heti_text_double(heti_text *text, double value, int digits)
+{
+    char digit[20];
+    uint64_t number, limit = 1;
+    int exponent = 0, i, shown, point;
+    if (value != value) { heti_text_string(text, "nan"); return; }
+    if (value < 0) { heti_text_char(text, '-'); value = -value; }
+    if (value > 1.7976931348623157e308) { heti_text_string(text, "inf"); return; }
+    if (value == 0) { heti_text_char(text, '0'); return; }
+    for (; value >= 10; exponent++) value /= 10;
+    for (; value < 1; exponent--) value *= 10;
+    for (i = 1; i < digits; i++) { value *= 10; limit *= 10; }
+    number = HETI_CAST(uint64_t, value + 0.5);
+    if (number >= 10 * limit) { number /= 10; exponent++; }
+    for (i = digits; i-- > 0; number /= 10) digit[i] = "0123456789"[number % 10];
+    for (shown = digits; shown > 1 && digit[shown - 1] == '0'; shown--) {}
+    if (exponent < -4 || exponent >= digits) { /* d.ddde+xx */
+        for (i = 0; i < shown; i++) {
+            heti_text_char(text, digit[i]);
+            if (i == 0 && shown > 1) heti_text_char(text, '.');
+        }
+        heti_text_char(text, 'e');
+        heti_text_char(text, exponent < 0 ? '-' : '+');
+        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, 2);
+        return;
+    }
+    point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
+    if (exponent < 0) heti_text_char(text, '0');
+    for (i = 0; i < point; i++) heti_text_char(text, i < shown ? digit[i] : '0');
+    if (exponent >= 0 && shown <= point) return;
+    heti_text_char(text, '.');
+    for (i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
+    for (i = point; i < shown; i++) heti_text_char(text, digit[i]);
+}
+
+static void heti_text_format(heti_text *text, const char *format, va_list arguments)
+{
+    for (; *format != 0; format++) {
+        int64_t number;
+        if (*format != '%') { heti_text_char(text, *format); continue; }
+        switch (*++format) {
+        case 's': heti_text_string(text, va_arg(arguments, const char *)); break;
+        case 'd':
+            number = va_arg(arguments, int64_t);
+            if (number < 0) heti_text_char(text, '-');
+            heti_text_unsigned(text, number < 0 ? 0 - HETI_CAST(uint64_t, number) : HETI_CAST(uint64_t, number), 10, 0);
+            break;
+        case 'u': heti_text_unsigned(text, va_arg(arguments, uint64_t), 10, 0); break;
+        case 'x': heti_text_unsigned(text, va_arg(arguments, uint64_t), 16, 0); break;
+        case 'g': heti_text_double(text, va_arg(arguments, double), 6); break;
+        case 'G': heti_text_double(text, va_arg(arguments, double), 9); break;
+        case 0: format--; break;
+        default: heti_text_char(text, *format); break;
+        }
+    }
+    if (text->capacity > 0) text->to[text->length < text->capacity ? text->length : text->capacity - 1] = 0;
+}
+
+/* Writes at most capacity characters, always with a final 0; returns the length the whole text needs. */
+HETI_UNUSED static size_t heti_format(char *to, size_t capacity, const char *format, ...)
+{
+    heti_text text;
+    va_list arguments;
+    text.to = to;
+    text.capacity = capacity;
+    text.length = 0;
+    va_start(arguments, format);
+    heti_text_format(&text, format, arguments);
+    va_end(arguments);
+    return text.length;
+}
+
+/* Fills *error (which may be NULL) and returns the code. A text that does not fit ends in "...". */
+HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const char *format, ...)
+{
+    heti_text text;
+    va_list arguments;
+    if (error == NULL) return code;
+    error->code = code;
+    text.to = error->text;
+    text.capacity = sizeof error->text;
+    text.length = 0;
+    va_start(arguments, format);
+    heti_text_format(&text, format, arguments);
+    va_end(arguments);
+    if (text.length >= text.capacity) memcpy(error->text + sizeof error->text - 4, "...", 4);
+    return code;
+}
+
+/* ================================================================================================================
+   >>mem  Checked sizes, the allocator.
+   Every size that depends on input is made by heti_mul and heti_add. All memory comes from a het_allocator, aligned to 64.
+   ================================================================================================================ */
+
+/* *product = a b; 0 where it does not fit. */
+HETI_UNUSED static int heti_mul(size_t a, size_t b, size_t *product)
+{
+    if (b != 0 && a > SIZE_MAX / b) return 0;
+    *product = a * b;
+    return 1;
+}
+
+/* *sum = a + b; 0 where it does not fit. */
+HETI_UNUSED static int heti_add(size_t a, size_t b, size_t *sum)
+{
+    if (a > SIZE_MAX - b) return 0;
+    *sum = a + b;
+    return 1;
+}
+
+HETI_UNUSED static int64_t heti_min(int64_t a, int64_t b) { return a < b ? a : b; }
+HETI_UNUSED static int64_t heti_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* a >= 0, b > 0 */
+HETI_UNUSED static int64_t heti_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+/* The next multiple of `to`; SIZE_MAX where there is none, so that the checked sum after it fails. */
+HETI_UNUSED static size_t heti_round_up(size_t n, size_t to)
+{
+    size_t rest = n % to;
+    if (rest == 0) return n;
+    return n > SIZE_MAX - (to - rest) ? SIZE_MAX : n + (to - rest);
+}
+
+#define HETI_ALIGNMENT 64
+
+/* An allocator is never asked for 0 bytes: some answer NULL, which would read as out of memory. */
+HETI_UNUSED static void *heti_alloc(const het_allocator *allocator, size_t size)
+{
+    return allocator->alloc(allocator->user, size > 0 ? size : 1, HETI_ALIGNMENT);
+}
+
+HETI_UNUSED static void heti_free(const het_allocator *allocator, void *pointer, size_t size)
+{
+    if (pointer != NULL) allocator->free(allocator->user, pointer, size > 0 ? size : 1);
+}
+
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+#ifdef __cplusplus
+#define HETI_ADDRESS(pointer) reinterpret_cast<uintptr_t>(pointer)
+#else
+#define HETI_ADDRESS(pointer) ((uintptr_t)(pointer))
+#endif
+
+/* malloc gives less alignment than asked for and C99 has nothing better: ask for more, and keep malloc's pointer just below the block. */
+static void *heti_default_alloc(void *user, size_t size, size_t align)
+{
+    size_t total;
+    char *raw, *block;
+    (void)user;
+    if (!heti_add(size, align + sizeof raw, &total)) return NULL;
+    raw = HETI_CAST(char *, malloc(total));
+    if (raw == NULL) return NULL;
+    block = raw + sizeof raw;
+    block += (align - HETI_ADDRESS(block) % align) % align;
+    memcpy(block - sizeof raw, &raw, sizeof raw);
+    return block;
+}
+
+static void heti_default_free(void *user, void *pointer, size_t size)
+{
+    char *raw;
+    (void)user;
+    (void)size;
+    memcpy(&raw, HETI_CAST(char *, pointer) - sizeof raw, sizeof raw);
+    free(raw);
+}
+#endif
+
+/* Leaves NULLs where the build has no default: the caller then reports HET_ERR_INVALID. */
+HETI_UNUSED static void heti_default_allocator(het_allocator *allocator)
+{
+    memset(allocator, 0, sizeof *allocator);
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+    allocator->alloc = heti_default_alloc;
+    allocator->free = heti_default_free;
+#endif
+}
+
+/* ================================================================================================================
+   >>fp  The floating-point environment, and values the compiler must not see through.
+   Bits depend on the rounding mode and on whether denormals are kept, and both belong to the caller's thread. Public calls and
+   worker threads set nearest rounding, denormals kept, traps masked, and put back what they found.
+   x86: MXCSR 0x1F80 is its reset value. AArch64: FPCR 0 likewise. Elsewhere fenv.h sets the rounding mode only.
+   ================================================================================================================ */
+
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__SSE__)
+#define HETI_FP_SSE 1
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
+#define HETI_FP_AARCH64 1
+#else
+#define HETI_FP_FENV 1
+#ifdef __cplusplus
+}
+#endif
+#include <fenv.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#endif
+
+typedef struct heti_fp {
+#if defined(HETI_FP_SSE)
+    uint32_t control;
+#elif defined(HETI_FP_AARCH64)
+    uint64_t control;
+#else
+    int control;
+#endif
+} heti_fp;
+
+HETI_UNUSED static void heti_fp_leave(const heti_fp *saved)
+{
+#if defined(HETI_FP_SSE)
+    __asm__ __volatile__("ldmxcsr %0" : : "m"(saved->control) : "memory");
+#elif defined(HETI_FP_AARCH64)
+    __asm__ __volatile__("msr fpcr, %0" : : "r"(saved->control) : "memory");
+#else
+    (void)fesetround(saved->control);
+#endif
+}
+
+HETI_UNUSED static void heti_fp_enter(heti_fp *saved)
+{
+    heti_fp ours;
+#if defined(HETI_FP_SSE)
+    __asm__ __volatile__("stmxcsr %0" : "=m"(saved->control) : : "memory");
+    ours.control = 0x1F80;
+#elif defined(HETI_FP_AARCH64)
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(saved->control) : : "memory");
+    ours.control = 0;
+#else
+    saved->control = fegetround();
+    ours.control = FE_TONEAREST;
+#endif
+    heti_fp_leave(&ours);
+}
+
+/* The value itself, rounded: a product that passes through here cannot be fused into a later addition (-ffp-contract=fast). */
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__SSE2__)
+#define HETI_HIDE(x) __asm__("" : "+x"(x))
+#elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
+#define HETI_HIDE(x) __asm__("" : "+w"(x))
+#endif
+#ifdef HETI_HIDE
+static HETI_INLINE float heti_round_f(float x) { HETI_HIDE(x); return x; }
+static HETI_INLINE double heti_round(double x) { HETI_HIDE(x); return x; }
+#else
+static HETI_INLINE float heti_round_f(float x) { volatile float stored = x; return stored; }
+static HETI_INLINE double heti_round(double x) { volatile double stored = x; return stored; }
+#endif
+
+/* ================================================================================================================
+   >>io  Little-endian numbers, reads in full.
+   Files are little-endian and unaligned; numbers are put together from bytes, which compilers turn into one load.
+   ================================================================================================================ */
+
+HETI_UNUSED static uint32_t heti_load_u16(const unsigned char *from)
+{
+    return HETI_CAST(uint32_t, from[0]) | HETI_CAST(uint32_t, from[1]) << 8;
+}
+
+HETI_UNUSED static uint32_t heti_load_u32(const unsigned char *from)
+{
+    return heti_load_u16(from) | heti_load_u16(from + 2) << 16;
+}
+
+HETI_UNUSED static uint64_t heti_load_u64(const unsigned char *from)
+{
+    return HETI_CAST(uint64_t, heti_load_u32(from)) | HETI_CAST(uint64_t, heti_load_u32(from + 4)) << 32;
+}
+
+HETI_UNUSED static const char *heti_reader_name(const het_reader *reader)
+{
+    return reader->name != NULL ? reader->name : "(memory)";
+}
+
+/* All `size` bytes at `offset`, or HET_ERR_IO. Offsets are checked against reader->size by whoever computes them. */
+HETI_UNUSED static het_result heti_read(const het_reader *reader, uint64_t offset, void *to, size_t size, het_error *error)
+{
+    char *at = HETI_CAST(char *, to);
+    while (size > 0) {
+        int64_t got = reader->read(reader->user, offset, at, size);
+        if (got <= 0 || HETI_CAST(uint64_t, got) > size)
+            return heti_fail(error, HET_ERR_IO, "%s: reading %u bytes at offset %u failed (%d)", heti_reader_name(reader),
+                             HETI_CAST(uint64_t, size), offset, got);
+        at += got;
+        offset += HETI_CAST(uint64_t, got);
+        size -= HETI_CAST(size_t, got);
+    }
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>rng  Random numbers that are a function of a counter, so that there is no state to save and no order to keep.
+   Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Ten rounds of two 32 x 32 -> 64
+   multiplications over a counter of four words, with a key of two words that advances by constants.
+   ================================================================================================================ */
+
+HETI_UNUSED static void heti_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high, uint32_t out[4])
+{
+    uint32_t key0 = HETI_CAST(uint32_t, key & 0xffffffffu), key1 = HETI_CAST(uint32_t, key >> 32);
+    int round;
+    out[0] = HETI_CAST(uint32_t, counter_low & 0xffffffffu);
+    out[1] = HETI_CAST(uint32_t, counter_low >> 32);
+    out[2] = HETI_CAST(uint32_t, counter_high & 0xffffffffu);
+    out[3] = HETI_CAST(uint32_t, counter_high >> 32);
+    for (round = 0; round < 10; round++) {
+        uint64_t a = UINT64_C(0xD2511F53) * out[0], b = UINT64_C(0xCD9E8D57) * out[2];
+        out[0] = HETI_CAST(uint32_t, b >> 32) ^ out[1] ^ key0;
+        out[1] = HETI_CAST(uint32_t, b & 0xffffffffu);
+        out[2] = HETI_CAST(uint32_t, a >> 32) ^ out[3] ^ key1;
+        out[3] = HETI_CAST(uint32_t, a & 0xffffffffu);
+        key0 += UINT32_C(0x9E3779B9);
+        key1 += UINT32_C(0xBB67AE85);
+    }
+}
+
+/* [0, 1), multiples of 2^-24: exact in float. */
+HETI_UNUSED static float heti_uniform(uint32_t bits)
+{
+    return HETI_CAST(float, bits >> 8) * 5.9604644775390625e-8f;
+}
+
+/* [0, 1), multiples of 2^-53: exact in double. */
+static double heti_uniform_double(uint32_t high, uint32_t low)
+{
+    return HETI_CAST(double, (HETI_CAST(uint64_t, high) << 32 | low) >> 11) * 1.1102230246251565e-16;
+}
+
+static double heti_log(double x); /* >>math */
+static double heti_cos(double x);
+
+/* Element `element` of the normal numbers of (seed, stream), by Box and Muller: sqrt(-2 ln u) cos(2 pi v), u in (0, 1]. */
+HETI_UNUSED static float heti_normal(uint64_t seed, uint64_t stream, uint64_t element)
+{
+    uint32_t bits[4];
+    double u, angle;
+    heti_philox(seed, element, stream, bits);
+    u = 1.0 - heti_uniform_double(bits[0], bits[1]);
+    angle = heti_round(6.283185307179586 * heti_uniform_double(bits[2], bits[3]));
+    return HETI_CAST(float, heti_round(sqrt(heti_round(-2.0 * heti_log(u))) * heti_cos(angle)));
+}
+
+/* One pass of an 8-round Feistel network over 2 half_bits bits, with Philox as its round function: a bijection for every key. */
+static uint64_t heti_feistel(uint64_t value, int half_bits, uint64_t key)
+{
+    uint64_t mask = (UINT64_C(1) << half_bits) - 1, left = value >> half_bits, right = value & mask;
+    uint64_t round;
+    for (round = 0; round < 8; round++) {
+        uint32_t bits[4];
+        uint64_t next;
+        heti_philox(key, right, round, bits);
+        next = left ^ (bits[0] & mask);
+        left = right;
+        right = next;
+    }
+    return left << half_bits | right;
+}
+
+/* Where `index` goes in permutation `key` of [0, count): walk the cycle of a bijection of the next power of 4 until it is inside. */
+HETI_UNUSED static uint64_t heti_permute(uint64_t index, uint64_t count, uint64_t key)
+{
+    int half_bits = 1;
+    while (half_bits < 32 && UINT64_C(1) << 2 * half_bits < count) half_bits++;
+    do index = heti_feistel(index, half_bits, key); while (index >= count);
+    return index;
+}
+
+/* ================================================================================================================
+   >>hash  XXH64, from its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md).
+   Four lanes take 8 bytes each of a 32-byte stripe; the rest is folded in by 8, 4 and 1 bytes.
+   ================================================================================================================ */
+
+#define HETI_XXH_PRIME1 UINT64_C(0x9E3779B185EBCA87)
+#define HETI_XXH_PRIME2 UINT64_C(0xC2B2AE3D27D4EB4F)
+#define HETI_XXH_PRIME3 UINT64_C(0x165667B19E3779F9)
+#define HETI_XXH_PRIME4 UINT64_C(0x85EBCA77C2B2AE63)
+#define HETI_XXH_PRIME5 UINT64_C(0x27D4EB2F165667C5)
+
+typedef struct heti_xxh64 {
+    uint64_t lane[4], seed, total; /* total: bytes so far */
+    size_t held;                   /* of them, bytes waiting in `stripe` */
+    unsigned char stripe[32];
+} heti_xxh64;
+
+static uint64_t heti_rotate_left(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static uint64_t heti_xxh64_round(uint64_t lane, uint64_t input)
+{
+    return heti_rotate_left(lane + input * HETI_XXH_PRIME2, 31) * HETI_XXH_PRIME1;
+}
+
+HETI_UNUSED static void heti_xxh64_start(heti_xxh64 *hash, uint64_t seed)
+{
+    memset(hash, 0, sizeof *hash);
+    hash->seed = seed;
+    hash->lane[0] = seed + HETI_XXH_PRIME1 + HETI_XXH_PRIME2;
+    hash->lane[1] = seed + HETI_XXH_PRIME2;
+    hash->lane[2] = seed;
+    hash->lane[3] = seed - HETI_XXH_PRIME1;
+}
+
+static void heti_xxh64_stripe(heti_xxh64 *hash, const unsigned char *from)
+{
+    int i;
+    for (i = 0; i < 4; i++) hash->lane[i] = heti_xxh64_round(hash->lane[i], heti_load_u64(from + 8 * i));
+}
+
+HETI_UNUSED static void heti_xxh64_add(heti_xxh64 *hash, const void *data, size_t size)
+{
+    const unsigned char *from = HETI_CAST(const unsigned char *, data);
+    if (size == 0) return;
+    hash->total += size;
+    if (hash->held > 0) {
+        size_t part = 32 - hash->held < size ? 32 - hash->held : size;
+        memcpy(hash->stripe + hash->held, from, part);
+        hash->held += part;
+        from += part;
+        size -= part;
+        if (hash->held < 32) return;
+        heti_xxh64_stripe(hash, hash->stripe);
+        hash->held = 0;
+    }
+    for (; size >= 32; size -= 32, from += 32) heti_xxh64_stripe(hash, from);
+    memcpy(hash->stripe, from, size);
+    hash->held = size;
+}
+
+HETI_UNUSED static uint64_t heti_xxh64_end(const heti_xxh64 *hash)
+{
+    const unsigned char *from = hash->stripe, *end = hash->stripe + hash->held;
+    uint64_t value = hash->seed + HETI_XXH_PRIME5;
+    int i;
+    if (hash->total >= 32) {
+        value = heti_rotate_left(hash->lane[0], 1) + heti_rotate_left(hash->lane[1], 7) + heti_rotate_left(hash->lane[2], 12)
+              + heti_rotate_left(hash->lane[3], 18);
+        for (i = 0; i < 4; i++) value = (value ^ heti_xxh64_round(0, hash->lane[i])) * HETI_XXH_PRIME1 + HETI_XXH_PRIME4;
+    }
+    value += hash->total;
+    for (; end - from >= 8; from += 8)
+        value = heti_rotate_left(value ^ heti_xxh64_round(0, heti_load_u64(from)), 27) * HETI_XXH_PRIME1 + HETI_XXH_PRIME4;
+    if (end - from >= 4) {
+        value = heti_rotate_left(value ^ heti_load_u32(from) * HETI_XXH_PRIME1, 23) * HETI_XXH_PRIME2 + HETI_XXH_PRIME3;
+        from += 4;
+    }
+    for (; from < end; from++) value = heti_rotate_left(value ^ *from * HETI_XXH_PRIME5, 11) * HETI_XXH_PRIME1;
+    value = (value ^ value >> 33) * HETI_XXH_PRIME2;
+    value = (value ^ value >> 29) * HETI_XXH_PRIME3;
+    return value ^ value >> 32;
+}
+
+HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed)
+{
+    heti_xxh64 hash;
+    heti_xxh64_start(&hash, seed);
+    heti_xxh64_add(&hash, data, size);
+    return heti_xxh64_end(&hash);
+}
+
+/* ================================================================================================================
+   >>sum  Sums of doubles that have no order.
+   value = sum over i < 19 of limb[i] 2^(32 i - 320). A term is a 53-bit integer times a power of two; its bits are added to (or, negative,
+   taken from) at most three limbs as 32-bit pieces, so a limb holds 2^30 terms. Integer sums have no order: threads, slices and ranks
+   may be joined in any way. Bits below 2^-320 are cut off each term. limb[19] counts terms that are not finite, or 2^288 and larger
+   (1,024 squares of floats stay below 2^266): then the value is NaN.
+   ================================================================================================================ */
+
+#define HETI_SUM_LIMBS 19
+#define HETI_SUM_LOWEST (-320)
+
+HETI_UNUSED static void heti_sum_add(het_sum *sum, double term)
+{
+    uint64_t bits, mantissa, low, high;
+    int exponent, place, limb, shift;
+    int64_t sign;
+    memcpy(&bits, &term, sizeof bits);
+    exponent = HETI_CAST(int, bits >> 52 & 0x7ff) - 1075; /* |term| = mantissa 2^exponent */
+    mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+    place = exponent - HETI_SUM_LOWEST;
+    if (place + 53 > 32 * HETI_SUM_LIMBS) { sum->limb[HETI_SUM_LIMBS]++; return; }
+    if (place <= -53) return;
+    if (place < 0) { mantissa >>= -place; place = 0; }
+    sign = bits >> 63 != 0 ? -1 : 1;
+    limb = place / 32;
+    shift = place % 32;
+    low = (mantissa & 0xffffffffu) << shift;            /* bits [0, 64) from the limb */
+    high = ((mantissa >> 32) << shift) + (low >> 32);   /* bits [32, 96) */
+    sum->limb[limb] += sign * HETI_CAST(int64_t, low & 0xffffffffu);
+    if ((high & 0xffffffffu) != 0) sum->limb[limb + 1] += sign * HETI_CAST(int64_t, high & 0xffffffffu);
+    if (high >> 32 != 0) sum->limb[limb + 2] += sign * HETI_CAST(int64_t, high >> 32);
+}
+
+HETI_UNUSED static void heti_sum_join(het_sum *to, const het_sum *from)
+{
+    int i;
+    for (i = 0; i <= HETI_SUM_LIMBS; i++) to->limb[i] += from->limb[i];
+}
+
+/* Writes sign * limbs as digits of 32 bits, the topmost one larger; returns 0 where the number is negative. */
+static int heti_sum_digits(const het_sum *sum, int64_t sign, uint64_t digit[HETI_SUM_LIMBS + 1])
+{
+    int64_t carry = 0;
+    int i;
+    for (i = 0; i < HETI_SUM_LIMBS; i++) {
+        int64_t value = sign * sum->limb[i] + carry;
+        digit[i] = HETI_CAST(uint64_t, value) & 0xffffffffu;
+        carry = (value - HETI_CAST(int64_t, digit[i])) / (INT64_C(1) << 32);
+    }
+    digit[HETI_SUM_LIMBS] = HETI_CAST(uint64_t, carry);
+    return carry >= 0;
+}
+
+/* The exact sum, rounded once to nearest even. */
+HETI_UNUSED static double heti_sum_value(const het_sum *sum)
+{
+    uint64_t digit[HETI_SUM_LIMBS + 1], top, rest, half;
+    int negative = 0, high = HETI_SUM_LIMBS, i, shift, sticky = 0;
+    if (sum->limb[HETI_SUM_LIMBS] != 0) return HETI_CAST(double, NAN);
+    if (!heti_sum_digits(sum, 1, digit)) { negative = 1; (void)heti_sum_digits(sum, -1, digit); }
+    while (high > 0 && digit[high] == 0) high--;
+    /* the 64 bits from the highest one: the highest digit, the next, and what the shift leaves open from the one after */
+    top = digit[high] << 32 | (high > 0 ? digit[high - 1] : 0);
+    if (top == 0) return 0;
+    for (shift = 0; top >> 63 == 0; shift++) top <<= 1;
+    if (high > 1 && shift > 0) top |= digit[high - 2] >> (32 - shift);
+    if (high > 1 && (digit[high - 2] << shift & 0xffffffffu) != 0) sticky = 1;
+    for (i = 0; i < high - 2; i++) sticky |= digit[i] != 0;
+    rest = top & 0x7ff;
+    half = 0x400;
+    top >>= 11;
+    if (rest > half || (rest == half && (sticky || (top & 1) != 0))) top++;
+    return ldexp(negative ? -HETI_CAST(double, top) : HETI_CAST(double, top), 32 * (high - 1) + HETI_SUM_LOWEST + 11 - shift);
+}
+
+/* ================================================================================================================
+   >>par  The pool of threads.
+   threads - 1 workers and the caller take task numbers from one counter. One 32-bit word holds the state of a job: how many workers
+   are inside it, whether it is open, and its number. A worker enters by adding 1 to the word while it is open; the caller closes it when
+   the counter has run out, then waits for those inside. So nobody waits for a worker that never woke up, and a worker that misses a job
+   (or sees a number that has wrapped around) costs time, not correctness. Waiting spins briefly, yields, then sleeps.
+   Sleeping is safe from lost wake-ups because both sides first write, then look, sequentially consistent: the caller opens the job, then
+   looks for sleepers; a worker counts itself as a sleeper, then looks at the job. Leaving a job mirrors this.
+   Without threads, or without GNU atomics, the pool is a loop: threads never change a bit.
+   ================================================================================================================ */
+
+#if defined(__GNUC__) || defined(__clang__)
+#define HETI_ATOMIC_LOAD(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
+#define HETI_ATOMIC_STORE(p, value) __atomic_store_n((p), (value), __ATOMIC_SEQ_CST)
+#define HETI_ATOMIC_ADD(p, value) __atomic_fetch_add((p), (value), __ATOMIC_SEQ_CST) /* the value before */
+#ifndef HETRAIN_NO_THREADS
+#define HETI_THREADS 1
+#endif
+#else
+#define HETI_ATOMIC_LOAD(p) (*(p))
+#define HETI_ATOMIC_STORE(p, value) ((void)(*(p) = (value)))
+#endif
+
+typedef struct heti_pool heti_pool;
+
+#ifndef HETI_THREADS
+
+struct heti_pool { het_allocator allocator; };
+
+HETI_UNUSED static het_result heti_pool_create(const het_allocator *allocator, int32_t threads, heti_pool **pool)
+{
+    *pool = NULL;
+    if (threads < 1) return HET_ERR_INVALID;
+    *pool = HETI_CAST(heti_pool *, heti_alloc(allocator, sizeof **pool));
+    if (*pool == NULL) return HET_ERR_OOM;
+    (*pool)->allocator = *allocator;
+    return HET_OK;
+}
+
+HETI_UNUSED static void heti_pool_destroy(heti_pool *pool)
+{
+    het_allocator allocator;
+    if (pool == NULL) return;
+    allocator = pool->allocator;
+    heti_free(&allocator, pool, sizeof *pool);
+}
+
+HETI_UNUSED static void heti_pool_run(void *pool, int64_t count, het_task task, void *arg)
+{
+    int64_t i;
+    (void)pool;
+    for (i = 0; i < count; i++) task(arg, i);
+}
+
+#else
+
+#define HETI_POOL_MAX_THREADS 4096
+#define HETI_POOL_INSIDE 0x7fffu /* of the state: workers inside */
+#define HETI_POOL_OPEN 0x8000u   /* the job takes workers; the bits above are its number */
+#define HETI_POOL_ROUND (INT64_C(1) << 30) /* tasks per job, so that the counter needs 32 bits */
+#define HETI_POOL_SPINS 300
+#define HETI_POOL_YIELDS 20
+
+struct heti_pool {
+    het_allocator allocator;
+    size_t size;              /* of this allocation: the pool and its threads */
+    int32_t workers;
+    pthread_t *thread;        /* [workers] */
+    pthread_mutex_t turn;     /* held by the caller whose job runs */
+    pthread_mutex_t lock;     /* around the two sleeps */
+    pthread_cond_t job, done; /* workers sleep on job, the caller on done */
+    uint32_t sleepers, waiting, stop; /* atomic: workers asleep, the caller is asleep, the pool ends */
+    het_task task;            /* these four are written while no worker is inside */
+    void *arg;
+    int64_t first;
+    uint32_t count;
+    char apart1[64];          /* the two words everybody writes get cache lines of their own */
+    uint32_t state;           /* atomic */
+    char apart2[64];
+    uint32_t next;            /* atomic: the next task number */
+};
+
+/* Pauses between looks; 0 when it is time to sleep. */
+static int heti_pool_spin(int *looks)
+{
+    if (*looks >= HETI_POOL_SPINS + HETI_POOL_YIELDS) return 0;
+    if ((*looks)++ >= HETI_POOL_SPINS) {
+        (void)sched_yield();
+        return 1;
+    }
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+    return 1;
+}
+
+static void heti_pool_work(heti_pool *pool)
+{
+    for (;;) {
+        uint32_t i = HETI_ATOMIC_ADD(&pool->next, 1u);
+        if (i >= pool->count) return;
+        pool->task(pool->arg, pool->first + HETI_CAST(int64_t, i));
+    }
+}
+
+/* Whether the state shows a job that a worker who last saw job number `seen` can enter. */
+static int heti_pool_has_job(uint32_t state, uint32_t seen)
+{
+    return (state & HETI_POOL_OPEN) != 0 && state >> 16 != seen;
+}
+
+/* Waits for a job to enter or for the end; returns the state seen. */
+static uint32_t heti_pool_await(heti_pool *pool, uint32_t seen)
+{
+    uint32_t state;
+    int looks = 0;
+    do {
+        state = HETI_ATOMIC_LOAD(&pool->state);
+        if (heti_pool_has_job(state, seen) || HETI_ATOMIC_LOAD(&pool->stop) != 0) return state;
+    } while (heti_pool_spin(&looks));
+    (void)pthread_mutex_lock(&pool->lock);
+    (void)HETI_ATOMIC_ADD(&pool->sleepers, 1u);
+    for (;;) {
+        state = HETI_ATOMIC_LOAD(&pool->state);
+        if (heti_pool_has_job(state, seen) || HETI_ATOMIC_LOAD(&pool->stop) != 0) break;
+        (void)pthread_cond_wait(&pool->job, &pool->lock);
+    }
+    (void)HETI_ATOMIC_ADD(&pool->sleepers, 0u - 1u);
+    (void)pthread_mutex_unlock(&pool->lock);
+    return state;
+}
+
+static void *heti_pool_worker(void *arg)
+{
+    heti_pool *pool = HETI_CAST(heti_pool *, arg);
+    heti_fp saved;
+    uint32_t seen = 0;
+    heti_fp_enter(&saved);
+    for (;;) {
+        uint32_t state = heti_pool_await(pool, seen);
+        if (HETI_ATOMIC_LOAD(&pool->stop) != 0) break;
+        if (!__atomic_compare_exchange_n(&pool->state, &state, state + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+        seen = state >> 16;
+        heti_pool_work(pool);
+        state = HETI_ATOMIC_ADD(&pool->state, 0u - 1u) - 1;
+        if ((state & (HETI_POOL_OPEN | HETI_POOL_INSIDE)) == 0 && HETI_ATOMIC_LOAD(&pool->waiting) != 0) {
+            (void)pthread_mutex_lock(&pool->lock);
+            (void)pthread_cond_signal(&pool->done);
+            (void)pthread_mutex_unlock(&pool->lock);
+        }
+    }
+    heti_fp_leave(&saved);
+    return NULL;
+}
+
+/* Lets up to `wanted` sleeping workers look at the state. */
+static void heti_pool_wake(heti_pool *pool, uint32_t wanted)
+{
+    if (HETI_ATOMIC_LOAD(&pool->sleepers) == 0) return;
+    (void)pthread_mutex_lock(&pool->lock);
+    if (wanted >= HETI_ATOMIC_LOAD(&pool->sleepers)) {
+        (void)pthread_cond_broadcast(&pool->job);
+    } else {
+        for (; wanted > 0; wanted--) (void)pthread_cond_signal(&pool->job);
+    }
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* Closes the job and waits until the last worker has left it. */
+static void heti_pool_close(heti_pool *pool)
+{
+    int looks = 0;
+    (void)__atomic_fetch_and(&pool->state, ~HETI_POOL_OPEN, __ATOMIC_SEQ_CST);
+    do {
+        if ((HETI_ATOMIC_LOAD(&pool->state) & HETI_POOL_INSIDE) == 0) return;
+    } while (heti_pool_spin(&looks));
+    (void)pthread_mutex_lock(&pool->lock);
+    HETI_ATOMIC_STORE(&pool->waiting, 1u);
+    while ((HETI_ATOMIC_LOAD(&pool->state) & HETI_POOL_INSIDE) != 0) (void)pthread_cond_wait(&pool->done, &pool->lock);
+    HETI_ATOMIC_STORE(&pool->waiting, 0u);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* A het_parallel.run. Callers on several threads take turns. A task must not call it again on the same pool. */
+HETI_UNUSED static void heti_pool_run(void *user, int64_t count, het_task task, void *arg)
+{
+    heti_pool *pool = HETI_CAST(heti_pool *, user);
+    int64_t i;
+    if (count <= 1 || pool->workers == 0) {
+        for (i = 0; i < count; i++) task(arg, i);
+        return;
+    }
+    (void)pthread_mutex_lock(&pool->turn);
+    for (i = 0; i < count; i += HETI_POOL_ROUND) {
+        pool->task = task;
+        pool->arg = arg;
+        pool->first = i;
+        pool->count = HETI_CAST(uint32_t, heti_min(count - i, HETI_POOL_ROUND));
+        HETI_ATOMIC_STORE(&pool->next, 0u);
+        (void)HETI_ATOMIC_ADD(&pool->state, 0x10000u | HETI_POOL_OPEN); /* closed and empty before */
+        heti_pool_wake(pool, pool->count - 1);
+        heti_pool_work(pool);
+        heti_pool_close(pool);
+    }
+    (void)pthread_mutex_unlock(&pool->turn);
+}
+
+/* Ends the workers that were started and frees everything; `made` of the four locks exist. */
+static void heti_pool_tear_down(heti_pool *pool, int made)
+{
+    het_allocator allocator = pool->allocator;
+    int32_t i;
+    HETI_ATOMIC_STORE(&pool->stop, 1u);
+    if (pool->workers > 0) heti_pool_wake(pool, HETI_POOL_MAX_THREADS);
+    for (i = 0; i < pool->workers; i++) (void)pthread_join(pool->thread[i], NULL);
+    if (made > 3) (void)pthread_cond_destroy(&pool->done);
+    if (made > 2) (void)pthread_cond_destroy(&pool->job);
+    if (made > 1) (void)pthread_mutex_destroy(&pool->lock);
+    if (made > 0) (void)pthread_mutex_destroy(&pool->turn);
+    heti_free(&allocator, pool, pool->size);
+}
+
+HETI_UNUSED static void heti_pool_destroy(heti_pool *pool)
+{
+    if (pool != NULL) heti_pool_tear_down(pool, 4);
+}
+
+/* HET_ERR_OOM also where the system has no more threads. */
+HETI_UNUSED static het_result heti_pool_create(const het_allocator *allocator, int32_t threads, heti_pool **made_pool)
+{
+    heti_pool *pool;
+    size_t size;
+    int32_t i;
+    int made = 0;
+    *made_pool = NULL;
+    if (threads < 1 || threads > HETI_POOL_MAX_THREADS) return HET_ERR_INVALID;
+    size = sizeof *pool + HETI_CAST(size_t, threads) * sizeof *pool->thread;
+    pool = HETI_CAST(heti_pool *, heti_alloc(allocator, size));
+    if (pool == NULL) return HET_ERR_OOM;
+    memset(pool, 0, size);
+    pool->allocator = *allocator;
+    pool->size = size;
+    pool->thread = HETI_CAST(pthread_t *, HETI_CAST(void *, pool + 1));
+    if (pthread_mutex_init(&pool->turn, NULL) == 0) made = 1;
+    if (made == 1 && pthread_mutex_init(&pool->lock, NULL) == 0) made = 2;
+    if (made == 2 && pthread_cond_init(&pool->job, NULL) == 0) made = 3;
+    if (made == 3 && pthread_cond_init(&pool->done, NULL) == 0) made = 4;
+    for (i = 0; made == 4 && i < threads - 1; i++) {
+        if (pthread_create(&pool->thread[i], NULL, heti_pool_worker, pool) != 0) break;
+        pool->workers++;
+    }
+    if (made < 4 || pool->workers < threads - 1) {
+        heti_pool_tear_down(pool, made);
+        return HET_ERR_OOM;
+    }
+    *made_pool = pool;
+    return HET_OK;
+}
+
+#endif /* HETI_THREADS */
+/* ================================================================================================================
+   >>math  exp, log, sin, cos, pow, erf from correctly rounded operations alone.
+   Results of libm differ between machines, so the header has its own. All have the same plan: an exact reduction of the
+   argument to a short interval, a polynomial there (least squares at Chebyshev points, coefficients rounded one after the
+   other from the lowest on), and the reduction undone. The float functions are the lanes of HETI_K(exp), HETI_K(log) and
+   HETI_K(erf) (>>vector), bit for bit. Largest errors, against 200-bit arithmetic, are beside each function.
+   ================================================================================================================ */
+
+#define HETI_COUNT(array) HETI_CAST(int, sizeof(array) / sizeof((array)[0]))
+
+#define HETI_LOG2_E 1.44269504f
+#define HETI_LN2_HIGH 0.693147182f     /* ln 2 = high + low */
+#define HETI_LN2_LOW (-1.90465421e-9f)
+#define HETI_SHIFT 12582912.0f         /* 1.5 2^23: x + shift has the nearest integer to x in its low bits */
+#define HETI_EXP_LOW (-87.3365402f)    /* below it exp is less than the smallest normal number */
+#define HETI_EXP_HIGH 88.7228394f      /* from here on exp overflows */
+#define HETI_MIN_NORMAL 1.17549435e-38f
+#define HETI_TWO_THIRDS 0x3f2aaaab     /* bits of 2/3f */
+
+/* exp(r) = 1 + r + r^2 p(r), |r| <= ln 2 / 2 */
+static const float heti_exp_coefficient[5] = { 0.5f, 0.166665182f, 0.0416668504f, 0.00836896058f, 0.00138992688f };
+/* log(1 + f) = f + f^2 p(f), |f| <= 1/3 */
+static const float heti_log_coefficient[9] = { -0.5f, 0.333332062f, -0.249998882f, 0.200108349f, -0.166763887f, 0.140001044f, -0.122408405f,
+                                               0.140088156f, -0.126471475f };
+/* erf(x) = x + x p(x^2), |x| < 1; erf(x) = 1 - exp(-p(x)), 1 <= x <= 4 */
+static const float heti_erf_inner[7] = { 0.128379166f, -0.376126289f, 0.112836182f, -0.0268551242f, 0.0051907259f, -0.000803065428f, 7.91990169e-05f };
+static const float heti_erf_outer[8] = { -0.000191478495f, 1.12959397f, 0.633190334f, 0.108449206f, -0.0252269208f, 0.0042112465f, -0.000442638469f,
+                                         2.17931902e-05f };
+
+static HETI_INLINE uint32_t heti_float_bits(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
+static HETI_INLINE float heti_bits_float(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
+
+/* x = mantissa 2^e with the mantissa in [2/3, 4/3), for normal x > 0. Returns e. */
+static HETI_UNUSED float heti_splitf(float x, float *mantissa)
+{
+    uint32_t bits = heti_float_bits(x), from_third = bits - HETI_TWO_THIRDS;
+    uint32_t e = (from_third >> 23) | (from_third & 0x80000000u ? 0xfffffe00u : 0u); /* arithmetic shift */
+    *mantissa = heti_bits_float(bits - (e << 23));
+    return e & 0x80000000u ? -HETI_CAST(float, 0u - e) : HETI_CAST(float, e);
+}
+
+static HETI_UNUSED float heti_polynomialf(float x, const float *c, int count)
+{
+    float y = c[count - 1];
+    for (int i = count - 2; i >= 0; i--) y = fmaf(y, x, c[i]);
+    return y;
+}
+
+static HETI_UNUSED float heti_expf(float x)
+{
+    float shifted = fmaf(x, HETI_LOG2_E, HETI_SHIFT), n = shifted - HETI_SHIFT;
+    float r = fmaf(-n, HETI_LN2_LOW, fmaf(-n, HETI_LN2_HIGH, x));
+    float y = fmaf(heti_polynomialf(r, heti_exp_coefficient, HETI_COUNT(heti_exp_coefficient)), heti_round_f(r * r), r) + 1.0f;
+    if (x < HETI_EXP_LOW) return 0.0f;
+    return x < HETI_EXP_HIGH ? heti_bits_float(heti_float_bits(y) + (heti_float_bits(shifted) << 23)) : x + INFINITY;
+}
+
+static HETI_UNUSED float heti_logf(float x)
+{
+    int small = x < HETI_MIN_NORMAL;
+    float m, f, tail, e;
+    if (!(x > 0.0f)) return x < 0.0f ? NAN : x < INFINITY ? -INFINITY : x;
+    if (!(x < INFINITY)) return x;
+    e = heti_splitf(small ? heti_round_f(x * 8388608.0f) : x, &m) + (small ? -23.0f : 0.0f);
+    f = m - 1.0f;
+    tail = heti_polynomialf(f, heti_log_coefficient, HETI_COUNT(heti_log_coefficient));
+    tail = fmaf(tail, heti_round_f(f * f), heti_round_f(e * HETI_LN2_LOW));
+    return fmaf(e, HETI_LN2_HIGH, f + tail);
+}
+
+static HETI_UNUSED float heti_erff(float x)
+{
+    float size = fabsf(x), outer;
+    if (size < 1.0f) return fmaf(x, heti_polynomialf(heti_round_f(x * x), heti_erf_inner, HETI_COUNT(heti_erf_inner)), x);
+    outer = heti_polynomialf(4.0f < size ? 4.0f : size, heti_erf_outer, HETI_COUNT(heti_erf_outer));
+    outer = 1.0f - heti_expf(-outer);
+    return x < 0.0f ? -outer : outer;
+}
+
+/* ---- double ---- */
+
+#define HETI_DINFINITY HETI_CAST(double, INFINITY)
+#define HETI_DNAN HETI_CAST(double, NAN)
+#define HETI_DLN2_HIGH 0.69314718055994529 /* ln 2 = high + low + 5.7e-34 */
+#define HETI_DLN2_LOW 2.3190468138462996e-17
+
+static double heti_polynomial(double x, const double *c, int count)
+{
+    double y = c[count - 1];
+    for (int i = count - 2; i >= 0; i--) y = fma(y, x, c[i]);
+    return y;
+}
+
+/* exp(high + low), |low| much smaller than |high|. */
+static double heti_exp_parts(double high, double low)
+{
+    static const double c[11] = { 0.5, 0.16666666666666685, 0.041666666666666526, 0.0083333333333159686, 0.0013888888888968043,
+        0.00019841269898620266, 2.4801587155237098e-05, 2.7557232902697543e-06, 2.7557417587434751e-07, 2.5112649881903777e-08, 2.0871151225785464e-09 };
+    double n, r, r_low, whole;
+    if (high < -708.39641853226408) return 0.0;
+    if (high > 709.78271289338397) return HETI_DINFINITY;
+    if (!(high == high)) return high;
+    n = rint(heti_round(high * 1.4426950408889634));
+    r = fma(-n, HETI_DLN2_HIGH, high); /* exact */
+    r_low = fma(-n, HETI_DLN2_LOW, low);
+    whole = r + r_low;
+    r_low = (r - whole) + r_low;
+    r = fma(heti_polynomial(whole, c, HETI_COUNT(c)), heti_round(whole * whole), r_low) + whole;
+    return ldexp(1.0 + r, HETI_CAST(int, n));
+}
+
+/* log(x) = high + low to about 2^-70 of its size, for finite x > 0.
+   x = m 2^e; s = (m - 1) / (m + 1); log m = 2 s + 2/3 s^3 + s^5 p(s^2), the first two in two doubles each. */
+static double heti_log_parts(double x, double *low)
+{
+    static const double c[9] = { 0.4, 0.28571428571426843, 0.22222222222711371, 0.18181818111250414, 0.15384621303440424,
+        0.1333302769202909, 0.11774551814727779, 0.10334187404194502, 0.11577959069737771 };
+    const double third = 0.66666666666666663, third_low = 3.7007434154171883e-17; /* 2/3 */
+    int exponent;
+    double m = frexp(x, &exponent), e, f, d, d_low, s, s_low, z, z_low, cube, cube_low, t, t_low, p, sum, rest, high;
+    if (m < third) { m += m; exponent--; }
+    e = HETI_CAST(double, exponent);
+    f = m - 1.0;
+    d = m + 1.0;
+    d_low = m - (d - 1.0);
+    s = f / d;
+    s_low = fma(-s, d_low, fma(-s, d, f)) / d;
+    z = heti_round(s * s);
+    z_low = fma(heti_round(2.0 * s), s_low, fma(s, s, -z));
+    cube = heti_round(z * s);
+    cube_low = fma(z, s_low, fma(z_low, s, fma(z, s, -cube)));
+    t = heti_round(third * cube);
+    t_low = fma(third, cube_low, fma(third_low, cube, fma(third, cube, -t)));
+    p = heti_round(e * HETI_DLN2_HIGH);
+    sum = p + 2.0 * s; /* 2 s is exact, fused or not */
+    rest = (p - sum) + 2.0 * s;
+    high = sum + t;
+    rest += (sum - high) + t;
+    rest += fma(e, HETI_DLN2_LOW, fma(e, HETI_DLN2_HIGH, -p)) + fma(2.0, s_low, t_low);
+    rest = fma(heti_round(cube * z), heti_polynomial(z, c, HETI_COUNT(c)), rest);
+    *low = rest;
+    sum = high + rest;
+    *low = (high - sum) + rest;
+    return sum;
+}
+
+static HETI_UNUSED double heti_exp(double x) { return heti_exp_parts(x, 0.0); }
+
+static HETI_UNUSED double heti_log(double x)
+{
+    double low;
+    if (!(x > 0.0)) return x < 0.0 ? HETI_DNAN : x == 0.0 ? -HETI_DINFINITY : x;
+    return x < HETI_DINFINITY ? heti_log_parts(x, &low) : x;
+}
+
+/* base >= 0; a negative base gives NaN. */
+static HETI_UNUSED double heti_pow(double base, double exponent)
+{
+    double log_high, log_low, high;
+    if (exponent == 0.0 || base == 1.0) return 1.0;
+    if (base == 0.0) return exponent > 0.0 ? 0.0 : exponent < 0.0 ? HETI_DINFINITY : exponent;
+    if (!(base > 0.0)) return HETI_DNAN;
+    if (!(base < HETI_DINFINITY)) return exponent > 0.0 ? base : exponent < 0.0 ? 0.0 : exponent;
+    log_high = heti_log_parts(base, &log_low);
+    high = heti_round(exponent * log_high);
+    return heti_exp_parts(high, fma(exponent, log_low, fma(exponent, log_high, -high)));
+}
+
+/* base^n by repeated squaring: one rounding a product. */
+static HETI_UNUSED double heti_powi(double base, int64_t n)
+{
+    uint64_t left = n < 0 ? 0u - HETI_CAST(uint64_t, n) : HETI_CAST(uint64_t, n);
+    double power = 1.0;
+    for (; left > 0; left >>= 1) {
+        if (left & 1u) power = heti_round(power * base);
+        base = heti_round(base * base);
+    }
+    return n < 0 ? 1.0 / power : power;
+}
+
+/* sin(x + quarter pi / 2). The reduction x - n pi/2 uses 159 bits of pi/2, good for |x| up to 2^30. */
+static double heti_sin_quarter(double x, double quarter)
+{
+    static const double sine[7] = { -0.16666666666666666, 0.0083333333333330973, -0.00019841269841051754, 2.7557319126230735e-06,
+        -2.5052085158079624e-08, 1.6056145662017008e-10, -7.4798418396478678e-13 };
+    static const double cosine[7] = { 0.041666666666666664, -0.0013888888888888434, 2.4801587301242051e-05, -2.7557319091907707e-07,
+        2.0876729635859864e-09, -1.1467760893521914e-11, 4.6338405727070817e-14 };
+    double n = rint(heti_round(x * 0.63661977236758138)), r, product, low, z, y;
+    r = fma(-n, 1.5707963267948966, x); /* exact */
+    product = heti_round(n * 6.123233995736766e-17);
+    low = fma(n, 1.4973849048591698e-33, -fma(n, 6.123233995736766e-17, -product));
+    z = r - product;
+    low += (r - z) - product;
+    r = z;
+    n += quarter;
+    n -= 4.0 * floor(n * 0.25); /* all exact: 0, 1, 2 or 3 */
+    z = heti_round(r * r);
+    if (n == 0.0 || n == 2.0) { /* sin(r + low) = sin r + low (1 - z / 2) */
+        y = fma(heti_round(z * r), heti_polynomial(z, sine, HETI_COUNT(sine)), fma(heti_round(-0.5 * z), low, low)) + r;
+    } else { /* cos(r + low) = cos r - low r; 1 - z / 2 in two parts */
+        double half = 0.5 * z, head = 1.0 - half;
+        y = fma(heti_round(z * z), heti_polynomial(z, cosine, HETI_COUNT(cosine)), fma(-r, low, (1.0 - head) - half)) + head;
+    }
+    return n >= 2.0 ? -y : y;
+}
+
+static HETI_UNUSED double heti_sin(double x) { return heti_sin_quarter(x, 0.0); }
+static HETI_UNUSED double heti_cos(double x) { return heti_sin_quarter(x, 1.0); }
+/* ================================================================================================================
+   >>tables  What one instruction set offers to the CPU device.
+   The numeric kernels are one body of source that this file compiles once per instruction set by including itself
+   (HETI_ISA_PASS: 1 plain C, 2 AVX2, 3 AVX-512, 4 AVX-512 with bf16 products, 5 NEON). Each pass ends in const tables of
+   the types below; the CPU device chooses a pair of them at run time.
+   ================================================================================================================ */
+
+#if !defined(HETRAIN_NO_SIMD) && (defined(__GNUC__) || defined(__clang__))
+#if defined(__x86_64__)
+#define HETI_HAVE_X86 1
+#elif defined(__aarch64__)
+#define HETI_HAVE_NEON 1
+#endif
+#endif
+
+/* Products cut k and the packed rows into blocks of these sizes; a tile is at most TILE_ROWS x TILE_COLUMNS. A packed panel of
+   PRODUCT_K x TILE_COLUMNS floats (32 KiB) lies in the first cache, packed rows in the second. */
+#define HETI_PRODUCT_K 256
+#define HETI_PRODUCT_ROWS 240
+#define HETI_TILE_ROWS 12
+#define HETI_TILE_COLUMNS 32
+
+/* An operand of a product: element (line, k) is at data[line * line_stride + k * k_stride]. Lines are rows of A or columns of B. */
+typedef struct heti_operand {
+    const float *data;
+    int64_t line_stride, k_stride;
+} heti_operand;
+
+/* Where the weight gradient of one part goes: c[line][column] of `columns` floats or doubles a row. */
+typedef struct heti_weight_sum {
+    void *sum;
+    int64_t columns;
+    int32_t exact;
+    double grid;        /* c of (t + c) - c */
+    uint32_t maximum;   /* largest bits of |term| so far; exact only */
+} heti_weight_sum;
+
+/* Packed operands, in tiles of `tile` lines: [line / tile][k][tile], lines beyond the last are 0: heti_packed(lines, k, tile) floats.
+   bf16 operands are rounded on the way; where bf16_pairs is 1 they lie two to a word, [k / 2][tile] at the start of each tile's floats,
+   the even k in the high half, and an odd last k is joined by 0. */
+typedef struct heti_product_kernels {
+    int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
+    int32_t bf16_pairs;
+    void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
+    /* c[m][n], n <= tile_columns, = chain over k of packed rows (tiles a_tile floats apart) and one packed panel, from +0 or, continued, from c. */
+    void (*panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16);
+    /* The same chain is one granule's term of c = to->sum + offset and is added there. */
+    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16);
+    /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
+    void (*bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset);
+    void (*add_bias)(int64_t rows, int64_t count, const float *bias, float *y, int64_t y_row); /* y[row][i] += bias[i] */
+} heti_product_kernels;
+
+static HETI_UNUSED int64_t heti_packed(int64_t lines, int64_t k, int64_t tile) { return (lines + tile - 1) / tile * tile * k; }
+
+/* Bytes of `pack` that HETI_K(product)(m, n, k, ...) needs, whatever the instruction set. */
+static HETI_UNUSED size_t heti_product_pack(int64_t m, int64_t n, int64_t k)
+{
+    int64_t rows = (m < HETI_PRODUCT_ROWS ? m : HETI_PRODUCT_ROWS) + HETI_TILE_ROWS;
+    int64_t depth = (k < HETI_PRODUCT_K ? k : HETI_PRODUCT_K) + 1;
+    (void)n;
+    return HETI_CAST(size_t, (rows + HETI_TILE_COLUMNS) * depth) * sizeof(float);
+}
+
+/* ---- rows: declared by 34-rows.h's owner between these lines (heti_row_kernels) ---- */
+/* A block of attention is at most ATTENTION_ROWS rows; the forward keeps ATTENTION_SCORES scores (rows of up to 2,160 keys are made
+   once), the backward takes ATTENTION_KEYS keys at a time. None of them changes a bit. */
+#define HETI_ATTENTION_ROWS 120
+#define HETI_ATTENTION_KEYS 240
+#define HETI_ATTENTION_SCORES 262144
+
+/* y = a + b; y may be a or b. */
+typedef struct heti_add_args {
+    float *y;
+    const float *a, *b;
+} heti_add_args;
+
+/* Rows of dy to be added to entries of an embedding. key[granule's rows]: entry << 32 | row of the slice, sorted inside each granule. */
+typedef struct heti_scatter {
+    const het_view *view;
+    const het_gradient *gradient;
+    int64_t width;
+    const float *dy;     /* [rows][width] */
+    const uint64_t *key; /* [rows] */
+    float *term;         /* [width], exact only */
+} heti_scatter;
+
+/* A kernel over a range of independent outputs. args: the op's public struct, or the one named; partial: what the range adds up by itself,
+   zero at first, joined without order. */
+typedef void (*heti_range_kernel)(const void *args, int64_t begin, int64_t end, void *partial);
+
+typedef struct heti_row_kernels {
+    heti_range_kernel norm_forward, norm_backward_input; /* rows */
+    heti_range_kernel norm_backward_weight;              /* columns; partial: uint32_t[2], maxima of gain and bias */
+    heti_range_kernel rotary_forward, rotary_backward;   /* rows */
+    heti_range_kernel activation_forward, activation_backward; /* elements */
+    heti_range_kernel embedding_forward;                 /* rows */
+    heti_range_kernel scatter;                           /* columns; heti_scatter; partial: uint32_t, maximum */
+    heti_range_kernel dropout;                           /* rows */
+    heti_range_kernel cross_entropy;                     /* rows; partial: het_sum, loss */
+    heti_range_kernel add;                               /* elements; heti_add_args */
+    heti_range_kernel accumulate;                        /* elements; partial: uint32_t, maximum */
+    heti_range_kernel sum_squares;                       /* blocks of 1,024 elements; partial: het_sum */
+    heti_range_kernel adamw;                             /* elements */
+    /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of the slice descending, heads ascending */
+    void (*attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin, int64_t end, void *workspace);
+    void (*attention_backward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace);
+} heti_row_kernels;
+
+/* Bytes of workspace of one attention kernel: gathered rows, sums, scores, packed operands. */
+static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
+{
+    const size_t gathered = HETI_CAST(size_t, HETI_ATTENTION_ROWS * (3 * head_size + 16) + HETI_ATTENTION_SCORES) * sizeof(float);
+    const size_t pack = heti_product_pack(HETI_PRODUCT_ROWS, HETI_ATTENTION_SCORES, HETI_PRODUCT_K > head_size ? HETI_PRODUCT_K : head_size);
+    return (gathered + pack + 63) / 64 * 64;
+}
+/* ---- end of rows ---- */
+
+#ifdef __cplusplus
+}
+#endif
+#if defined(HETI_HAVE_X86)
+#include <immintrin.h>
+#elif defined(HETI_HAVE_NEON)
+#include <arm_neon.h>
+#endif
+#endif /* implementation, first half */
+/* ================================================================================================================
+   >>vector  Sixteen floats at a time, the same bits on every instruction set.
+   Everything from here to the end of >>rows is compiled once per HETI_ISA_PASS. A pass says what one hardware register
+   (HETI_C, HETI_WIDTH floats) can do; HETI_V is as many of them as make 16 floats, HETI_D 8 doubles, HETI_U the bits of 16
+   floats. Sums over lanes follow one tree whatever the width: (i, i+8), (i, i+4), (i, i+2), (i, i+1).
+   ================================================================================================================ */
+#ifdef HETI_ISA_PASS
+
+#if HETI_ISA_PASS == 1 /* ---- plain C: a register is one float ---- */
+
+#define HETI_K(name) heti_plain_##name
+#define HETI_TARGET
+#define HETI_WIDTH 1
+#define HETI_C float
+#define HETI_CD double
+#define HETI_CU uint32_t
+#define HETI_CHUNKS 16
+#define HETI_DCHUNKS 8
+#define HETI_EACH(...) for (int i = 0; i < 16; i++) { __VA_ARGS__ }
+#define HETI_DEACH(...) for (int i = 0; i < 8; i++) { __VA_ARGS__ }
+#define HETI_C_LOAD(p) (*(p))
+#define HETI_C_STORE(p, v) (*(p) = (v))
+#define HETI_C_SET(x) (x)
+#define HETI_C_ADD(a, b) ((a) + (b))
+#define HETI_C_SUB(a, b) ((a) - (b))
+#define HETI_C_PRODUCT(a, b) heti_round_f((a) * (b))
+#define HETI_C_BARRIER(v)
+#define HETI_C_FMA(a, b, c) fmaf(a, b, c)
+#define HETI_C_FNMA(a, b, c) fmaf(-(a), b, c)
+#define HETI_C_DIV(a, b) ((a) / (b))
+#define HETI_C_SQRT(a) sqrtf(a)
+#define HETI_C_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define HETI_C_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define HETI_C_ABS(a) fabsf(a)
+#define HETI_C_NEG(a) (-(a))
+#define HETI_C_LT(a, b, x, y) ((a) < (b) ? (x) : (y))
+#define HETI_C_BITS(a) heti_float_bits(a)
+#define HETI_C_UMAX(a, b) ((a) > (b) ? (a) : (b))
+#define HETI_C_UZERO() 0u
+#define HETI_C_DLOAD(p) (*(p))
+#define HETI_C_DSTORE(p, v) (*(p) = (v))
+#define HETI_C_DSET(x) (x)
+#define HETI_C_DADD(a, b) ((a) + (b))
+#define HETI_C_DSUB(a, b) ((a) - (b))
+#define HETI_C_DPRODUCT(a, b) heti_round((a) * (b))
+#define HETI_C_DFMA(a, b, c) fma(a, b, c)
+#define HETI_C_SCALE(p, t) heti_bits_float(heti_float_bits(p) + (heti_float_bits(t) << 23))
+#define HETI_C_BF16(a) heti_bits_float((heti_float_bits(a) + 0x7fffu + (heti_float_bits(a) >> 16 & 1u)) & 0xffff0000u)
+
+#elif HETI_ISA_PASS == 2 /* ---- AVX2 and FMA: two registers of 8 floats ---- */
+
+#define HETI_K(name) heti_avx2_##name
+#define HETI_TARGET __attribute__((target("avx2,fma")))
+#define HETI_WIDTH 8
+#define HETI_C __m256
+#define HETI_CD __m256d
+#define HETI_CU __m256i
+#define HETI_CHUNKS 2
+#define HETI_C_LOAD(p) _mm256_loadu_ps(p)
+#define HETI_C_STORE(p, v) _mm256_storeu_ps(p, v)
+#define HETI_C_SET(x) _mm256_set1_ps(x)
+#define HETI_C_ADD(a, b) _mm256_add_ps(a, b)
+#define HETI_C_SUB(a, b) _mm256_sub_ps(a, b)
+#define HETI_C_PRODUCT(a, b) _mm256_mul_ps(a, b)
+#define HETI_C_BARRIER(v) __asm__("" : "+x"(v));
+#define HETI_C_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define HETI_C_FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define HETI_C_DIV(a, b) _mm256_div_ps(a, b)
+#define HETI_C_SQRT(a) _mm256_sqrt_ps(a)
+#define HETI_C_MAX(a, b) _mm256_max_ps(a, b)
+#define HETI_C_MIN(a, b) _mm256_min_ps(a, b)
+#define HETI_C_ABS(a) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a)
+#define HETI_C_NEG(a) _mm256_xor_ps(_mm256_set1_ps(-0.0f), a)
+#define HETI_C_LT(a, b, x, y) _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ))
+#define HETI_C_BITS(a) _mm256_castps_si256(a)
+#define HETI_C_UMAX(a, b) _mm256_max_epu32(a, b)
+#define HETI_C_UZERO() _mm256_setzero_si256()
+#define HETI_C_DLOAD(p) _mm256_loadu_pd(p)
+#define HETI_C_DSTORE(p, v) _mm256_storeu_pd(p, v)
+#define HETI_C_DSET(x) _mm256_set1_pd(x)
+#define HETI_C_DADD(a, b) _mm256_add_pd(a, b)
+#define HETI_C_DSUB(a, b) _mm256_sub_pd(a, b)
+#define HETI_C_DPRODUCT(a, b) _mm256_mul_pd(a, b)
+#define HETI_C_DFMA(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define HETI_C_SCALE(p, t) _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23)))
+#define HETI_C_BF16(a) _mm256_castsi256_ps(_mm256_and_si256(_mm256_set1_epi32(-65536), _mm256_add_epi32(_mm256_castps_si256(a), \
+    _mm256_add_epi32(_mm256_set1_epi32(0x7fff), _mm256_and_si256(_mm256_set1_epi32(1), _mm256_srli_epi32(_mm256_castps_si256(a), 16))))))
+
+#elif HETI_ISA_PASS == 3 || HETI_ISA_PASS == 4 /* ---- AVX-512: one register ---- */
+
+#if HETI_ISA_PASS == 3
+#define HETI_K(name) heti_avx512_##name
+#define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl")))
+#else
+#define HETI_K(name) heti_avx512_bf16_##name
+#define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
+#endif
+#define HETI_WIDTH 16
+#define HETI_C __m512
+#define HETI_CD __m512d
+#define HETI_CU __m512i
+#define HETI_CHUNKS 1
+#define HETI_C_LOAD(p) _mm512_loadu_ps(p)
+#define HETI_C_STORE(p, v) _mm512_storeu_ps(p, v)
+#define HETI_C_SET(x) _mm512_set1_ps(x)
+#define HETI_C_ADD(a, b) _mm512_add_ps(a, b)
+#define HETI_C_SUB(a, b) _mm512_sub_ps(a, b)
+#define HETI_C_PRODUCT(a, b) _mm512_mul_ps(a, b)
+#define HETI_C_BARRIER(v) __asm__("" : "+v"(v));
+#define HETI_C_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define HETI_C_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
+#define HETI_C_DIV(a, b) _mm512_div_ps(a, b)
+#define HETI_C_SQRT(a) _mm512_sqrt_ps(a)
+#define HETI_C_MAX(a, b) _mm512_max_ps(a, b)
+#define HETI_C_MIN(a, b) _mm512_min_ps(a, b)
+#define HETI_C_ABS(a) _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a)
+#define HETI_C_NEG(a) _mm512_xor_ps(_mm512_set1_ps(-0.0f), a)
+#define HETI_C_LT(a, b, x, y) _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)
+#define HETI_C_BITS(a) _mm512_castps_si512(a)
+#define HETI_C_UMAX(a, b) _mm512_max_epu32(a, b)
+#define HETI_C_UZERO() _mm512_setzero_si512()
+#define HETI_C_DLOAD(p) _mm512_loadu_pd(p)
+#define HETI_C_DSTORE(p, v) _mm512_storeu_pd(p, v)
+#define HETI_C_DSET(x) _mm512_set1_pd(x)
+#define HETI_C_DADD(a, b) _mm512_add_pd(a, b)
+#define HETI_C_DSUB(a, b) _mm512_sub_pd(a, b)
+#define HETI_C_DPRODUCT(a, b) _mm512_mul_pd(a, b)
+#define HETI_C_DFMA(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define HETI_C_SCALE(p, t) _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)))
+#define HETI_C_BF16(a) _mm512_castsi512_ps(_mm512_and_si512(_mm512_set1_epi32(-65536), _mm512_add_epi32(_mm512_castps_si512(a), \
+    _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(_mm512_set1_epi32(1), _mm512_srli_epi32(_mm512_castps_si512(a), 16))))))
+
+#elif HETI_ISA_PASS == 5 /* ---- NEON of AArch64: four registers of 4 floats ---- */
+
+#define HETI_K(name) heti_neon_##name
+#define HETI_TARGET
+#define HETI_WIDTH 4
+#define HETI_C float32x4_t
+#define HETI_CD float64x2_t
+#define HETI_CU uint32x4_t
+#define HETI_CHUNKS 4
+#define HETI_C_LOAD(p) vld1q_f32(p)
+#define HETI_C_STORE(p, v) vst1q_f32(p, v)
+#define HETI_C_SET(x) vdupq_n_f32(x)
+#define HETI_C_ADD(a, b) vaddq_f32(a, b)
+#define HETI_C_SUB(a, b) vsubq_f32(a, b)
+#define HETI_C_PRODUCT(a, b) vmulq_f32(a, b)
+#define HETI_C_BARRIER(v) __asm__("" : "+w"(v));
+#define HETI_C_FMA(a, b, c) vfmaq_f32(c, a, b)
+#define HETI_C_FNMA(a, b, c) vfmsq_f32(c, a, b)
+#define HETI_C_DIV(a, b) vdivq_f32(a, b)
+#define HETI_C_SQRT(a) vsqrtq_f32(a)
+#define HETI_C_MAX(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)
+#define HETI_C_MIN(a, b) vbslq_f32(vcltq_f32(a, b), a, b)
+#define HETI_C_ABS(a) vabsq_f32(a)
+#define HETI_C_NEG(a) vnegq_f32(a)
+#define HETI_C_LT(a, b, x, y) vbslq_f32(vcltq_f32(a, b), x, y)
+#define HETI_C_BITS(a) vreinterpretq_u32_f32(a)
+#define HETI_C_UMAX(a, b) vmaxq_u32(a, b)
+#define HETI_C_UZERO() vdupq_n_u32(0)
+#define HETI_C_DLOAD(p) vld1q_f64(p)
+#define HETI_C_DSTORE(p, v) vst1q_f64(p, v)
+#define HETI_C_DSET(x) vdupq_n_f64(x)
+#define HETI_C_DADD(a, b) vaddq_f64(a, b)
+#define HETI_C_DSUB(a, b) vsubq_f64(a, b)
+#define HETI_C_DPRODUCT(a, b) vmulq_f64(a, b)
+#define HETI_C_DFMA(a, b, c) vfmaq_f64(c, a, b)
+#define HETI_C_SCALE(p, t) vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), vshlq_n_u32(vreinterpretq_u32_f32(t), 23)))
+#define HETI_C_BF16(a) vreinterpretq_f32_u32(vandq_u32(vdupq_n_u32(0xffff0000u), vaddq_u32(vreinterpretq_u32_f32(a), \
+    vaddq_u32(vdupq_n_u32(0x7fff), vandq_u32(vdupq_n_u32(1), vshrq_n_u32(vreinterpretq_u32_f32(a), 16))))))
+
+#endif
+
+/* HETI_EACH(statements): once for every register of a HETI_V, with i a constant. HETI_DEACH: of a HETI_D. */
+#if HETI_CHUNKS == 1
+#define HETI_EACH(...) { enum { i = 0 }; __VA_ARGS__ }
+#elif HETI_CHUNKS == 2
+#define HETI_EACH(...) { enum { i = 0 }; __VA_ARGS__ } { enum { i = 1 }; __VA_ARGS__ }
+#elif HETI_CHUNKS == 4
+#define HETI_EACH(...) { enum { i = 0 }; __VA_ARGS__ } { enum { i = 1 }; __VA_ARGS__ } { enum { i = 2 }; __VA_ARGS__ } { enum { i = 3 }; __VA_ARGS__ }
+#endif
+#ifndef HETI_DCHUNKS
+#define HETI_DCHUNKS HETI_CHUNKS
+#define HETI_DEACH HETI_EACH
+#endif
+
+#define HETI_FN static HETI_UNUSED HETI_TARGET
+#define HETI_IN static HETI_INLINE HETI_TARGET
+
+/* Loops whose counts are constants and whose indexes must become constants (registers). */
+#if defined(__clang__)
+#define HETI_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define HETI_UNROLL _Pragma("GCC unroll 32")
+#else
+#define HETI_UNROLL
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define HETI_PREFETCH(p) __builtin_prefetch(p)
+#else
+#define HETI_PREFETCH(p) ((void)0)
+#endif
+
+typedef struct HETI_K(v) { HETI_C c[HETI_CHUNKS]; } HETI_K(v);
+typedef struct HETI_K(u) { HETI_CU c[HETI_CHUNKS]; } HETI_K(u);
+typedef struct HETI_K(d) { HETI_CD c[HETI_DCHUNKS]; } HETI_K(d);
+#define HETI_V HETI_K(v)
+#define HETI_U HETI_K(u)
+#define HETI_D HETI_K(d)
+
+/* ---- floats, element by element ---- */
+
+HETI_IN HETI_V HETI_K(load)(const float *p) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_LOAD(p + i * HETI_WIDTH);) return r; }
+HETI_IN void HETI_K(store)(float *p, HETI_V a) { HETI_EACH(HETI_C_STORE(p + i * HETI_WIDTH, a.c[i]);) }
+HETI_IN HETI_V HETI_K(set)(float x) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_SET(x);) return r; }
+HETI_IN HETI_V HETI_K(add)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_ADD(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(sub)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_SUB(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(mul)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_PRODUCT(a.c[i], b.c[i]); HETI_C_BARRIER(r.c[i])) return r; }
+HETI_IN HETI_V HETI_K(fma)(HETI_V a, HETI_V b, HETI_V c) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_FMA(a.c[i], b.c[i], c.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(fnma)(HETI_V a, HETI_V b, HETI_V c) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_FNMA(a.c[i], b.c[i], c.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(div)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_DIV(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(sqrt)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_SQRT(a.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(max)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_MAX(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(min)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_MIN(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(abs)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_ABS(a.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(neg)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_NEG(a.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(lt)(HETI_V a, HETI_V b, HETI_V x, HETI_V y) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_LT(a.c[i], b.c[i], x.c[i], y.c[i]);) return r; }
+
+#define HETI_LOAD(p) HETI_K(load)(p)
+#define HETI_STORE(p, a) HETI_K(store)(p, a)
+#define HETI_SET(x) HETI_K(set)(x)
+#define HETI_ZERO() HETI_K(set)(0.0f)
+#define HETI_ADD(a, b) HETI_K(add)(a, b)
+#define HETI_SUB(a, b) HETI_K(sub)(a, b)
+#define HETI_MUL(a, b) HETI_K(mul)(a, b)
+#define HETI_FMA(a, b, c) HETI_K(fma)(a, b, c)
+#define HETI_FNMA(a, b, c) HETI_K(fnma)(a, b, c)
+#define HETI_DIV(a, b) HETI_K(div)(a, b)
+#define HETI_SQRT(a) HETI_K(sqrt)(a)
+#define HETI_MAX(a, b) HETI_K(max)(a, b)
+#define HETI_MIN(a, b) HETI_K(min)(a, b)
+#define HETI_ABS(a) HETI_K(abs)(a)
+#define HETI_NEG(a) HETI_K(neg)(a)
+#define HETI_LT(a, b, x, y) HETI_K(lt)(a, b, x, y)
+
+/* ---- doubles and bits, element by element ---- */
+
+HETI_IN HETI_D HETI_K(dload)(const double *p) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DLOAD(p + i * (8 / HETI_DCHUNKS));) return r; }
+HETI_IN void HETI_K(dstore)(double *p, HETI_D a) { HETI_DEACH(HETI_C_DSTORE(p + i * (8 / HETI_DCHUNKS), a.c[i]);) }
+HETI_IN HETI_D HETI_K(dset)(double x) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DSET(x);) return r; }
+HETI_IN HETI_D HETI_K(dadd)(HETI_D a, HETI_D b) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DADD(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_D HETI_K(dsub)(HETI_D a, HETI_D b) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DSUB(a.c[i], b.c[i]);) return r; }
+HETI_IN HETI_D HETI_K(dmul)(HETI_D a, HETI_D b) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DPRODUCT(a.c[i], b.c[i]); HETI_C_BARRIER(r.c[i])) return r; }
+HETI_IN HETI_D HETI_K(dfma)(HETI_D a, HETI_D b, HETI_D c) { HETI_D r; HETI_DEACH(r.c[i] = HETI_C_DFMA(a.c[i], b.c[i], c.c[i]);) return r; }
+HETI_IN HETI_U HETI_K(bits_zero)(void) { HETI_U r; HETI_EACH(r.c[i] = HETI_C_UZERO();) return r; }
+HETI_IN HETI_U HETI_K(bits_max)(HETI_U u, HETI_V a) { HETI_EACH(u.c[i] = HETI_C_UMAX(u.c[i], HETI_C_BITS(HETI_C_ABS(a.c[i])));) return u; }
+
+#define HETI_DLOAD(p) HETI_K(dload)(p)
+#define HETI_DSTORE(p, a) HETI_K(dstore)(p, a)
+#define HETI_DSET(x) HETI_K(dset)(x)
+#define HETI_DADD(a, b) HETI_K(dadd)(a, b)
+#define HETI_DSUB(a, b) HETI_K(dsub)(a, b)
+#define HETI_DMUL(a, b) HETI_K(dmul)(a, b)
+#define HETI_DFMA(a, b, c) HETI_K(dfma)(a, b, c)
+#define HETI_BITS_ZERO() HETI_K(bits_zero)()
+#define HETI_BITS_MAX(u, a) HETI_K(bits_max)(u, a)
+
+/* ---- what differs by more than a name: parts of a register, sums over lanes, conversions ---- */
+
+#if HETI_ISA_PASS == 1
+
+HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n) { HETI_V r; HETI_EACH(r.c[i] = i < n ? p[i] : 0.0f;) return r; }
+HETI_IN void HETI_K(store_part)(float *p, HETI_V a, int64_t n) { HETI_EACH(if (i < n) p[i] = a.c[i];) }
+HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y) { HETI_EACH(if (i >= n) x.c[i] = y.c[i];) return x; }
+HETI_IN float HETI_K(sum)(HETI_V a)
+{
+    for (int half = 8; half > 0; half /= 2) for (int i = 0; i < half; i++) a.c[i] += a.c[i + half];
+    return a.c[0];
+}
+HETI_IN float HETI_K(top)(HETI_V a)
+{
+    for (int half = 8; half > 0; half /= 2) for (int i = 0; i < half; i++) a.c[i] = HETI_C_MAX(a.c[i], a.c[i + half]);
+    return a.c[0];
+}
+HETI_IN double HETI_K(dsum)(HETI_D a)
+{
+    for (int half = 4; half > 0; half /= 2) for (int i = 0; i < half; i++) a.c[i] += a.c[i + half];
+    return a.c[0];
+}
+HETI_IN HETI_D HETI_K(dlow)(HETI_V a) { HETI_D r; HETI_DEACH(r.c[i] = HETI_CAST(double, a.c[i]);) return r; }
+HETI_IN HETI_D HETI_K(dhigh)(HETI_V a) { HETI_D r; HETI_DEACH(r.c[i] = HETI_CAST(double, a.c[i + 8]);) return r; }
+HETI_IN HETI_V HETI_K(floats)(HETI_D low, HETI_D high)
+{
+    HETI_V r;
+    HETI_DEACH(r.c[i] = HETI_CAST(float, low.c[i]); r.c[i + 8] = HETI_CAST(float, high.c[i]);)
+    return r;
+}
+HETI_IN uint32_t HETI_K(bits_top)(HETI_U u)
+{
+    for (int i = 1; i < 16; i++) u.c[0] = HETI_C_UMAX(u.c[0], u.c[i]);
+    return u.c[0];
+}
+/* Exponent e (as floats) and mantissa in [2/3, 4/3) of normal positive numbers: a = mantissa 2^e. */
+HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa) { HETI_V r; HETI_EACH(r.c[i] = heti_splitf(a.c[i], &mantissa->c[i]);) return r; }
+
+#elif HETI_ISA_PASS == 2 || HETI_ISA_PASS == 3 || HETI_ISA_PASS == 4
+
+#if HETI_ISA_PASS == 2
+/* All ones in lanes < n of register `chunk`. */
+HETI_IN __m256i HETI_K(lanes)(int64_t n, int chunk)
+{
+    __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(8 * chunk));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n < 16 ? HETI_CAST(int, n) : 16), lane);
+}
+HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n) { HETI_V r; HETI_EACH(r.c[i] = _mm256_maskload_ps(p + 8 * i, HETI_K(lanes)(n, i));) return r; }
+HETI_IN void HETI_K(store_part)(float *p, HETI_V a, int64_t n) { HETI_EACH(_mm256_maskstore_ps(p + 8 * i, HETI_K(lanes)(n, i), a.c[i]);) }
+HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y)
+{
+    HETI_EACH(x.c[i] = _mm256_blendv_ps(y.c[i], x.c[i], _mm256_castsi256_ps(HETI_K(lanes)(n, i)));)
+    return x;
+}
+#define HETI_HALF(a, h) a.c[h]
+HETI_IN __m256i HETI_K(uhalves)(HETI_U u) { return _mm256_max_epu32(u.c[0], u.c[1]); }
+HETI_IN HETI_D HETI_K(widen)(__m256 a)
+{
+    HETI_D r;
+    r.c[0] = _mm256_cvtps_pd(_mm256_castps256_ps128(a));
+    r.c[1] = _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
+    return r;
+}
+HETI_IN __m256 HETI_K(narrow)(HETI_D a) { return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(a.c[0])), _mm256_cvtpd_ps(a.c[1]), 1); }
+HETI_IN HETI_V HETI_K(floats)(HETI_D low, HETI_D high) { HETI_V r; r.c[0] = HETI_K(narrow)(low); r.c[1] = HETI_K(narrow)(high); return r; }
+HETI_IN __m256d HETI_K(dhalves)(HETI_D a) { return _mm256_add_pd(a.c[0], a.c[1]); }
+HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
+{
+    HETI_V r;
+    HETI_EACH(
+        __m256i bits = _mm256_castps_si256(a.c[i]);
+        __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(HETI_TWO_THIRDS)), 23);
+        mantissa->c[i] = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23)));
+        r.c[i] = _mm256_cvtepi32_ps(e);)
+    return r;
+}
+#else
+HETI_IN __mmask16 HETI_K(lanes)(int64_t n) { return HETI_CAST(__mmask16, n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1); }
+HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n) { HETI_V r; r.c[0] = _mm512_maskz_loadu_ps(HETI_K(lanes)(n), p); return r; }
+HETI_IN void HETI_K(store_part)(float *p, HETI_V a, int64_t n) { _mm512_mask_storeu_ps(p, HETI_K(lanes)(n), a.c[0]); }
+HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y) { x.c[0] = _mm512_mask_blend_ps(HETI_K(lanes)(n), y.c[0], x.c[0]); return x; }
+#define HETI_HALF(a, h) _mm512_extractf32x8_ps(a.c[0], h)
+HETI_IN __m256i HETI_K(uhalves)(HETI_U u) { return _mm256_max_epu32(_mm512_castsi512_si256(u.c[0]), _mm512_extracti64x4_epi64(u.c[0], 1)); }
+HETI_IN HETI_D HETI_K(widen)(__m256 a) { HETI_D r; r.c[0] = _mm512_cvtps_pd(a); return r; }
+HETI_IN HETI_V HETI_K(floats)(HETI_D low, HETI_D high)
+{
+    HETI_V r;
+    r.c[0] = _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low.c[0])), _mm512_cvtpd_ps(high.c[0]), 1);
+    return r;
+}
+HETI_IN __m256d HETI_K(dhalves)(HETI_D a) { return _mm256_add_pd(_mm512_castpd512_pd256(a.c[0]), _mm512_extractf64x4_pd(a.c[0], 1)); }
+HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
+{
+    HETI_V r;
+    __m512i bits = _mm512_castps_si512(a.c[0]);
+    __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(HETI_TWO_THIRDS)), 23);
+    mantissa->c[0] = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23)));
+    r.c[0] = _mm512_cvtepi32_ps(e);
+    return r;
+}
+#endif
+HETI_IN HETI_D HETI_K(dlow)(HETI_V a) { return HETI_K(widen)(HETI_HALF(a, 0)); }
+HETI_IN HETI_D HETI_K(dhigh)(HETI_V a) { return HETI_K(widen)(HETI_HALF(a, 1)); }
+HETI_IN float HETI_K(sum)(HETI_V a)
+{
+    __m256 eight = _mm256_add_ps(HETI_HALF(a, 0), HETI_HALF(a, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+HETI_IN float HETI_K(top)(HETI_V a)
+{
+    __m256 eight = _mm256_max_ps(HETI_HALF(a, 0), HETI_HALF(a, 1));
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+HETI_IN double HETI_K(dsum)(HETI_D a)
+{
+    __m256d four = HETI_K(dhalves)(a);
+    __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+HETI_IN uint32_t HETI_K(bits_top)(HETI_U u)
+{
+    __m256i eight = HETI_K(uhalves)(u);
+    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    __m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+    return HETI_CAST(uint32_t, _mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xb1))));
+}
+
+#elif HETI_ISA_PASS == 5
+
+HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n)
+{
+    float part[16] = { 0.0f };
+    for (int64_t j = 0; j < 16 && j < n; j++) part[j] = p[j];
+    return HETI_LOAD(part);
+}
+HETI_IN void HETI_K(store_part)(float *p, HETI_V a, int64_t n)
+{
+    float part[16];
+    HETI_STORE(part, a);
+    for (int64_t j = 0; j < 16 && j < n; j++) p[j] = part[j];
+}
+HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y)
+{
+    const int32_t step[4] = { 0, 1, 2, 3 };
+    int32x4_t lane = vld1q_s32(step), count = vdupq_n_s32(n < 16 ? HETI_CAST(int32_t, n) : 16);
+    HETI_EACH(x.c[i] = vbslq_f32(vcltq_s32(vaddq_s32(lane, vdupq_n_s32(4 * i)), count), x.c[i], y.c[i]);)
+    return x;
+}
+HETI_IN float HETI_K(sum)(HETI_V a)
+{
+    float32x4_t four = vaddq_f32(vaddq_f32(a.c[0], a.c[2]), vaddq_f32(a.c[1], a.c[3]));
+    float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+    return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+HETI_IN float HETI_K(top)(HETI_V a)
+{
+    float part[4];
+    HETI_C_STORE(part, HETI_C_MAX(HETI_C_MAX(a.c[0], a.c[2]), HETI_C_MAX(a.c[1], a.c[3])));
+    for (int half = 2; half > 0; half /= 2) for (int i = 0; i < half; i++) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
+    return part[0];
+}
+HETI_IN double HETI_K(dsum)(HETI_D a)
+{
+    float64x2_t two = vaddq_f64(vaddq_f64(a.c[0], a.c[2]), vaddq_f64(a.c[1], a.c[3]));
+    return vgetq_lane_f64(two, 0) + vgetq_lane_f64(two, 1);
+}
+HETI_IN HETI_D HETI_K(widen)(float32x4_t low, float32x4_t high)
+{
+    HETI_D r;
+    r.c[0] = vcvt_f64_f32(vget_low_f32(low));
+    r.c[1] = vcvt_high_f64_f32(low);
+    r.c[2] = vcvt_f64_f32(vget_low_f32(high));
+    r.c[3] = vcvt_high_f64_f32(high);
+    return r;
+}
+HETI_IN HETI_D HETI_K(dlow)(HETI_V a) { return HETI_K(widen)(a.c[0], a.c[1]); }
+HETI_IN HETI_D HETI_K(dhigh)(HETI_V a) { return HETI_K(widen)(a.c[2], a.c[3]); }
+HETI_IN HETI_V HETI_K(floats)(HETI_D low, HETI_D high)
+{
+    HETI_V r;
+    r.c[0] = vcvt_high_f32_f64(vcvt_f32_f64(low.c[0]), low.c[1]);
+    r.c[1] = vcvt_high_f32_f64(vcvt_f32_f64(low.c[2]), low.c[3]);
+    r.c[2] = vcvt_high_f32_f64(vcvt_f32_f64(high.c[0]), high.c[1]);
+    r.c[3] = vcvt_high_f32_f64(vcvt_f32_f64(high.c[2]), high.c[3]);
+    return r;
+}
+HETI_IN uint32_t HETI_K(bits_top)(HETI_U u) { return vmaxvq_u32(vmaxq_u32(vmaxq_u32(u.c[0], u.c[1]), vmaxq_u32(u.c[2], u.c[3]))); }
+HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
+{
+    HETI_V r;
+    HETI_EACH(
+        int32x4_t bits = vreinterpretq_s32_f32(a.c[i]);
+        int32x4_t e = vshrq_n_s32(vsubq_s32(bits, vdupq_n_s32(HETI_TWO_THIRDS)), 23);
+        mantissa->c[i] = vreinterpretq_f32_s32(vsubq_s32(bits, vshlq_n_s32(e, 23)));
+        r.c[i] = vcvtq_f32_s32(e);)
+    return r;
+}
+
+#endif
+
+#define HETI_LOAD_PART(p, n) HETI_K(load_part)(p, n)
+#define HETI_STORE_PART(p, a, n) HETI_K(store_part)(p, a, n)
+#define HETI_FIRST(n, x, y) HETI_K(first)(n, x, y)
+#define HETI_SUM(a) HETI_K(sum)(a)
+#define HETI_TOP(a) HETI_K(top)(a)
+#define HETI_DSUM(a) HETI_K(dsum)(a)
+#define HETI_DLOW(a) HETI_K(dlow)(a)
+#define HETI_DHIGH(a) HETI_K(dhigh)(a)
+#define HETI_FLOATS(low, high) HETI_K(floats)(low, high)
+#define HETI_BITS_TOP(u) HETI_K(bits_top)(u)
+#define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n)
+
+/* sum[j] += (a[j] + grid) - grid in double for j < n: the term rounded to a multiple of the parameter's step, so that sums are exact. */
+HETI_IN void HETI_K(grid_add)(double *sum, HETI_V a, double grid, int64_t n)
+{
+    HETI_D g = HETI_DSET(grid);
+    if (n >= 16) {
+        HETI_DSTORE(sum, HETI_DADD(HETI_DLOAD(sum), HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g)));
+        HETI_DSTORE(sum + 8, HETI_DADD(HETI_DLOAD(sum + 8), HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g)));
+    } else {
+        float part[16];
+        HETI_STORE(part, a);
+        for (int64_t j = 0; j < n; j++) sum[j] += (HETI_CAST(double, part[j]) + grid) - grid;
+    }
+}
+
+/* ---- exp, log, sigmoid, erf: the formulas and coefficients of heti_expf and so on (>>math), lane by lane ---- */
+
+/* c[0] + c[1] x + ... + c[count - 1] x^(count - 1), by Horner's rule. */
+HETI_IN HETI_V HETI_K(polynomial)(HETI_V x, const float *c, int count)
+{
+    HETI_V y = HETI_SET(c[count - 1]);
+    HETI_UNROLL
+    for (int i = count - 2; i >= 0; i--) y = HETI_FMA(y, x, HETI_SET(c[i]));
+    return y;
+}
+
+HETI_IN HETI_V HETI_K(exp)(HETI_V x)
+{
+    HETI_V shifted = HETI_FMA(x, HETI_SET(HETI_LOG2_E), HETI_SET(HETI_SHIFT)); /* its low bits: n = nearest integer to x / ln 2 */
+    HETI_V n = HETI_SUB(shifted, HETI_SET(HETI_SHIFT));
+    HETI_V r = HETI_FNMA(n, HETI_SET(HETI_LN2_LOW), HETI_FNMA(n, HETI_SET(HETI_LN2_HIGH), x));
+    HETI_V tail = HETI_K(polynomial)(r, heti_exp_coefficient, HETI_COUNT(heti_exp_coefficient));
+    HETI_V y, scaled;
+    y = HETI_ADD(HETI_FMA(tail, HETI_MUL(r, r), r), HETI_SET(1.0f));
+    HETI_EACH(scaled.c[i] = HETI_C_SCALE(y.c[i], shifted.c[i]);) /* y 2^n */
+    y = HETI_LT(x, HETI_SET(HETI_EXP_HIGH), scaled, HETI_ADD(x, HETI_SET(INFINITY)));
+    return HETI_LT(x, HETI_SET(HETI_EXP_LOW), HETI_ZERO(), y);
+}
+
+HETI_IN HETI_V HETI_K(log)(HETI_V x)
+{
+    HETI_V small = HETI_SET(HETI_MIN_NORMAL), infinity = HETI_SET(INFINITY), m, f, tail, y;
+    HETI_V e = HETI_K(split)(HETI_LT(x, small, HETI_MUL(x, HETI_SET(8388608.0f)), x), &m); /* 2^23 */
+    e = HETI_ADD(e, HETI_LT(x, small, HETI_SET(-23.0f), HETI_ZERO()));
+    f = HETI_SUB(m, HETI_SET(1.0f));
+    tail = HETI_K(polynomial)(f, heti_log_coefficient, HETI_COUNT(heti_log_coefficient));
+    tail = HETI_FMA(tail, HETI_MUL(f, f), HETI_MUL(e, HETI_SET(HETI_LN2_LOW)));
+    y = HETI_FMA(e, HETI_SET(HETI_LN2_HIGH), HETI_ADD(f, tail));
+    y = HETI_LT(x, infinity, y, x);
+    return HETI_LT(HETI_ZERO(), HETI_ABS(x), HETI_LT(x, HETI_ZERO(), HETI_SET(NAN), y), HETI_LT(HETI_ABS(x), infinity, HETI_NEG(infinity), x));
+}
+
+HETI_IN HETI_V HETI_K(sigmoid)(HETI_V x)
+{
+    HETI_V one = HETI_SET(1.0f);
+    return HETI_DIV(one, HETI_ADD(one, HETI_K(exp)(HETI_NEG(x))));
+}
+
+HETI_IN HETI_V HETI_K(erf)(HETI_V x)
+{
+    HETI_V size = HETI_ABS(x), one = HETI_SET(1.0f);
+    HETI_V inner = HETI_K(polynomial)(HETI_MUL(x, x), heti_erf_inner, HETI_COUNT(heti_erf_inner));
+    HETI_V outer = HETI_K(polynomial)(HETI_MIN(HETI_SET(4.0f), size), heti_erf_outer, HETI_COUNT(heti_erf_outer));
+    outer = HETI_SUB(one, HETI_K(exp)(HETI_NEG(outer)));
+    outer = HETI_LT(x, HETI_ZERO(), HETI_NEG(outer), outer);
+    return HETI_LT(size, one, HETI_FMA(x, inner, x), outer);
+}
+/* ================================================================================================================
+   >>product  Matrix products whose every element is one chain of fused multiply-adds over k ascending.
+   After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): operands are packed into the
+   order in which a register tile of C eats them; the tile stays in registers over a block of k, and from block to block
+   in C itself as f32, so that blocking, tile shape, register width and threads cannot change a bit.
+   ================================================================================================================ */
+
+/* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast element of A fit the registers. */
+#if HETI_ISA_PASS == 1
+#define HETI_TILE_M 4
+#define HETI_TILE_V 1
+#elif HETI_ISA_PASS == 2 || HETI_ISA_PASS == 5
+#define HETI_TILE_M 6
+#define HETI_TILE_V 1
+#else
+#define HETI_TILE_M 12
+#define HETI_TILE_V 2
+#endif
+#define HETI_TILE_N (16 * HETI_TILE_V)
+
+/* ---- packing ---- */
+
+/* A block of HETI_WIDTH lines by HETI_WIDTH k, k contiguous, to lines contiguous. Lines >= n are 0. */
+#if HETI_ISA_PASS == 1
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+{
+    (void)line_stride;
+    (void)to_stride;
+    to[0] = n > 0 ? from[0] : 0.0f;
+}
+#elif HETI_ISA_PASS == 2
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+{
+    __m256 r[8], s[8];
+    HETI_UNROLL
+    for (int i = 0; i < 8; i++) r[i] = i < n ? _mm256_loadu_ps(from + i * line_stride) : _mm256_setzero_ps();
+    HETI_UNROLL
+    for (int i = 0; i < 8; i += 2) { /* s[4 h + j]: lines 0..3 of half h, k = j and j + 4 */
+        s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    HETI_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
+    }
+    HETI_UNROLL
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(to + i * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    }
+    HETI_UNROLL
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+#elif HETI_ISA_PASS == 5
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+{
+    float32x4_t r[4], s[4];
+    HETI_UNROLL
+    for (int i = 0; i < 4; i++) r[i] = i < n ? vld1q_f32(from + i * line_stride) : vdupq_n_f32(0.0f);
+    s[0] = vtrn1q_f32(r[0], r[1]); /* k = 0 and 2 of lines 0, 1 */
+    s[1] = vtrn2q_f32(r[0], r[1]);
+    s[2] = vtrn1q_f32(r[2], r[3]);
+    s[3] = vtrn2q_f32(r[2], r[3]);
+    vst1q_f32(to, vcombine_f32(vget_low_f32(s[0]), vget_low_f32(s[2])));
+    vst1q_f32(to + to_stride, vcombine_f32(vget_low_f32(s[1]), vget_low_f32(s[3])));
+    vst1q_f32(to + 2 * to_stride, vcombine_f32(vget_high_f32(s[0]), vget_high_f32(s[2])));
+    vst1q_f32(to + 3 * to_stride, vcombine_f32(vget_high_f32(s[1]), vget_high_f32(s[3])));
+}
+#else
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+{
+    __m512 r[16], s[16];
+    HETI_UNROLL
+    for (int i = 0; i < 16; i++) r[i] = i < n ? _mm512_loadu_ps(from + i * line_stride) : _mm512_setzero_ps();
+    HETI_UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    HETI_UNROLL
+    for (int i = 0; i < 16; i += 4) { /* r[4 g + j]: lines 4 g .. 4 g + 3, k = j, j + 4, j + 8, j + 12 */
+        r[i] = _mm512_shuffle_ps(s[i], s[i + 2], 0x44);
+        r[i + 1] = _mm512_shuffle_ps(s[i], s[i + 2], 0xee);
+        r[i + 2] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+        r[i + 3] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0xee);
+    }
+    HETI_UNROLL
+    for (int i = 0; i < 4; i++) { /* s: lines 0 .. 7 and 8 .. 15, k = i, i + 8 and i + 4, i + 12 */
+        s[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        s[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        s[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        s[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    HETI_UNROLL
+    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + i * to_stride, _mm512_shuffle_f32x4(s[i], s[i + 8], 0x88));
+    HETI_UNROLL
+    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + (i + 8) * to_stride, _mm512_shuffle_f32x4(s[i], s[i + 8], 0xdd));
+}
+#endif
+
+/* to[k][tile] of up to 16 k and one tile of lines; writes up to HETI_WIDTH - 1 floats beyond when tile is no multiple of HETI_WIDTH. */
+HETI_IN void HETI_K(gather)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
+{
+    int64_t j = 0;
+    if (from->line_stride == 1) {
+        for (; j < k; j++) {
+            const float *p = from->data + j * from->k_stride;
+            int64_t line = 0;
+            for (; line + HETI_WIDTH <= lines; line += HETI_WIDTH) HETI_C_STORE(to + j * tile + line, HETI_C_LOAD(p + line));
+            for (; line < tile; line++) to[j * tile + line] = line < lines ? p[line] : 0.0f;
+        }
+        return;
+    }
+    if (from->k_stride == 1) {
+        for (; j + HETI_WIDTH <= k; j += HETI_WIDTH) {
+            /* from the last lines to the first, so that what is written beyond a tile's end is overwritten */
+            for (int64_t line = (tile - 1) / HETI_WIDTH * HETI_WIDTH; line >= 0; line -= HETI_WIDTH)
+                HETI_K(transpose)(from->data + line * from->line_stride + j, from->line_stride, lines - line, to + j * tile + line, tile);
+        }
+    }
+    for (; j < k; j++)
+        for (int64_t line = 0; line < tile; line++)
+            to[j * tile + line] = line < lines ? from->data[line * from->line_stride + j * from->k_stride] : 0.0f;
+}
+
+HETI_IN HETI_V HETI_K(bf16)(HETI_V x)
+{
+    HETI_V size = HETI_ABS(x), r;
+    HETI_EACH(r.c[i] = HETI_C_BF16(x.c[i]);)
+    r = HETI_LT(size, HETI_SET(INFINITY), r, HETI_ADD(x, x)); /* infinite stays, NaN becomes quiet */
+    return HETI_LT(size, HETI_SET(HETI_MIN_NORMAL), HETI_ZERO(), r);
+}
+
+/* Rounds n floats to bf16 in place. */
+HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) HETI_STORE(p + i, HETI_K(bf16)(HETI_LOAD(p + i)));
+    if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
+}
+
+HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
+{
+    float block[17 * HETI_TILE_COLUMNS + 16]; /* one more row for pairs, and what gather writes beyond */
+    for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
+        int64_t count = heti_min(tile, lines - line);
+        for (int64_t j = 0; j < k; j += 16) {
+            int64_t depth = heti_min(16, k - j);
+            heti_operand part = *from;
+            part.data += line * from->line_stride + j * from->k_stride;
+            if (!bf16 && tile % HETI_WIDTH == 0) {
+                HETI_K(gather)(tile, count, depth, &part, to + j * tile);
+                continue;
+            }
+            HETI_K(gather)(tile, count, depth, &part, block);
+            if (bf16) HETI_K(round_bf16)(depth * tile, block);
+#if HETI_ISA_PASS == 4
+            if (bf16) {
+                for (int64_t i = 0; i < tile; i++) block[depth * tile + i] = 0.0f; /* joins an odd last k */
+                for (int64_t i = 0; i < (depth + 1) / 2 * tile; i++) {
+                    int64_t even = i / tile * 2 * tile + i % tile;
+                    to[j / 2 * tile + i] = heti_bits_float(heti_float_bits(block[even]) | heti_float_bits(block[even + tile]) >> 16);
+                }
+                continue;
+            }
+#endif
+            memcpy(to + j * tile, block, HETI_CAST(size_t, depth * tile) * sizeof(float));
+        }
+    }
+}
+
+/* ---- the tile ---- */
+
+typedef struct HETI_K(tile) { HETI_V row[HETI_TILE_M][HETI_TILE_V]; } HETI_K(tile);
+
+/* Continues the chains of a tile over k of a packed tile of A and a packed panel of B. */
+HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, const float *b, int bf16)
+{
+#if HETI_ISA_PASS == 4
+    if (bf16) {
+        for (k = (k + 1) / 2; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) {
+            __m512bh column[HETI_TILE_V];
+            memcpy(column, b, sizeof column);
+            HETI_UNROLL
+            for (int i = 0; i < HETI_TILE_M; i++) {
+                HETI_V pair = HETI_SET(a[i]);
+                __m512bh element;
+                memcpy(&element, &pair, sizeof element);
+                HETI_UNROLL
+                for (int v = 0; v < HETI_TILE_V; v++) c.row[i][v].c[0] = _mm512_dpbf16_ps(c.row[i][v].c[0], element, column[v]);
+            }
+        }
+        return c;
+    }
+#endif
+    (void)bf16;
+    for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) {
+        HETI_V column[HETI_TILE_V];
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
+        HETI_UNROLL
+        for (int i = 0; i < HETI_TILE_M; i++) {
+            HETI_V element = HETI_SET(a[i]);
+            HETI_UNROLL
+            for (int v = 0; v < HETI_TILE_V; v++) c.row[i][v] = HETI_FMA(element, column[v], c.row[i][v]);
+        }
+    }
+    return c;
+}
+
+/* A whole tile of C in memory. */
+HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16)
+{
+    HETI_K(tile) t;
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
+    }
+    t = HETI_K(chain)(t, k, a, b, bf16);
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) HETI_STORE(c + i * c_row + 16 * v, t.row[i][v]);
+    }
+}
+
+/* The tile is a term of an exact sum: rows < m, columns < n. */
+HETI_FN HETI_U HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row, double grid, int bf16, HETI_U maximum)
+{
+    HETI_K(tile) t;
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i < m) for (int64_t j = 0; j < n; j += 8) HETI_PREFETCH(sum + i * sum_row + j);
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
+    }
+    t = HETI_K(chain)(t, k, a, b, bf16);
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= m) continue;
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) {
+            maximum = HETI_BITS_MAX(maximum, t.row[i][v]);
+            HETI_GRID_ADD(sum + i * sum_row + 16 * v, t.row[i][v], grid, n - 16 * v);
+        }
+    }
+    return maximum;
+}
+
+HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16)
+{
+    float edge[HETI_TILE_M * HETI_TILE_N];
+    for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, c += HETI_TILE_M * c_row) {
+        int64_t rows = heti_min(HETI_TILE_M, m - i);
+        if (rows == HETI_TILE_M && n == HETI_TILE_N) {
+            HETI_K(tile_float)(k, a, b, c, c_row, continued, bf16);
+            continue;
+        }
+        memset(edge, 0, sizeof edge);
+        if (continued) for (int64_t r = 0; r < rows; r++) memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
+        HETI_K(tile_float)(k, a, b, edge, HETI_TILE_N, continued, bf16);
+        for (int64_t r = 0; r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
+    }
+}
+
+HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16)
+{
+    HETI_U maximum = HETI_BITS_ZERO();
+    double *sum;
+    uint32_t top;
+    if (!to->exact) {
+        HETI_K(panel)(m, n, k, a, a_tile, b, HETI_CAST(float *, to->sum) + offset, to->columns, 1, bf16);
+        return;
+    }
+    sum = HETI_CAST(double *, to->sum) + offset;
+    for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, sum += HETI_TILE_M * to->columns)
+        maximum = HETI_K(tile_exact)(heti_min(HETI_TILE_M, m - i), n, k, a, b, sum, to->columns, to->grid, bf16, maximum);
+    top = HETI_BITS_TOP(maximum);
+    if (top > to->maximum) to->maximum = top;
+}
+
+HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset)
+{
+    HETI_U maximum = HETI_BITS_ZERO();
+    uint32_t top;
+    for (int64_t i = 0; i < count; i += 16) {
+        int64_t n = heti_min(16, count - i);
+        float *sum = HETI_CAST(float *, to->sum) + offset + i;
+        HETI_V chain = to->exact ? HETI_ZERO() : HETI_LOAD_PART(sum, n);
+        for (int64_t j = 0; j < k; j++) chain = HETI_ADD(chain, HETI_LOAD_PART(dy + j * dy_row + i, n));
+        maximum = HETI_BITS_MAX(maximum, chain);
+        if (to->exact) HETI_GRID_ADD(HETI_CAST(double *, to->sum) + offset + i, chain, to->grid, n);
+        else HETI_STORE_PART(sum, chain, n);
+    }
+    top = HETI_BITS_TOP(maximum);
+    if (to->exact && top > to->maximum) to->maximum = top;
+}
+
+HETI_FN void HETI_K(add_bias)(int64_t rows, int64_t count, const float *bias, float *y, int64_t y_row)
+{
+    for (int64_t i = 0; i < count; i += 16) {
+        int64_t n = heti_min(16, count - i);
+        HETI_V b = HETI_LOAD_PART(bias + i, n);
+        for (int64_t r = 0; r < rows; r++) HETI_STORE_PART(y + r * y_row + i, HETI_ADD(HETI_LOAD_PART(y + r * y_row + i, n), b), n);
+    }
+}
+
+/* ---- a product on one thread, for the kernels of >>rows ----
+   c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. pack: heti_product_pack(m, n, k) bytes. */
+HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t b_column,
+                             float *c, int64_t c_row, int continued, int bf16, float *pack)
+{
+    if (k == 0 && !continued) for (int64_t i = 0; i < m; i++) memset(c + i * c_row, 0, HETI_CAST(size_t, n) * sizeof(float));
+    for (int64_t i = 0; i < m; i += HETI_PRODUCT_ROWS) {
+        int64_t rows = heti_min(HETI_PRODUCT_ROWS, m - i);
+        for (int64_t l = 0; l < k; l += HETI_PRODUCT_K) {
+            int64_t depth = heti_min(HETI_PRODUCT_K, k - l);
+            float *panel = pack + heti_packed(rows, depth, HETI_TILE_M);
+            heti_operand from;
+            from.data = a + i * a_row + l * a_column;
+            from.line_stride = a_row;
+            from.k_stride = a_column;
+            HETI_K(pack)(HETI_TILE_M, rows, depth, &from, bf16, pack);
+            for (int64_t j = 0; j < n; j += HETI_TILE_N) {
+                int64_t columns = heti_min(HETI_TILE_N, n - j);
+                from.data = b + l * b_row + j * b_column;
+                from.line_stride = b_column;
+                from.k_stride = b_row;
+                HETI_K(pack)(HETI_TILE_N, columns, depth, &from, bf16, panel);
+                HETI_K(panel)(rows, columns, depth, pack, HETI_TILE_M * depth, panel, c + i * c_row + j, c_row, continued || l > 0, bf16);
+            }
+        }
+    }
+}
+
+static const heti_product_kernels HETI_K(product_kernels) = {
+    HETI_TILE_M, HETI_TILE_N, HETI_ISA_PASS == 4, HETI_K(pack), HETI_K(panel), HETI_K(weight), HETI_K(bias), HETI_K(add_bias)
+};
+
+/* The rows section follows; then every macro of the pass is forgotten. */
+/* ================================================================================================================
+   >>rows  Kernels over rows or columns: norms, rotary, activations, attention, embedding, dropout, cross-entropy, gradients, AdamW.
+
+   Each is single-threaded and works on a range [begin, end) of independent outputs (rows, columns or elements), so that the caller
+   may cut the work anywhere. `args` is the op's public struct, or the private one named in the table; `partial` is what this range
+   adds up by itself (a maximum, a loss), joined by the caller without order. Sums along a row use 16 lanes by element index (one
+   vector accumulator) and the fixed tree; sums over tokens are f32 chains, one output column a lane.
+   ================================================================================================================ */
+
+/* The last vector of a row may have fewer than 16 elements left: missing lanes are 0 and are not stored. */
+HETI_IN HETI_V HETI_K(get)(const float *from, int64_t left) { return left >= 16 ? HETI_LOAD(from) : HETI_LOAD_PART(from, left); }
+HETI_IN void HETI_K(put)(float *to, HETI_V v, int64_t left)
+{
+    if (left >= 16) HETI_STORE(to, v);
+    else HETI_STORE_PART(to, v, left);
+}
+HETI_IN HETI_V HETI_K(keep)(int64_t left, HETI_V v, HETI_V other) { return left >= 16 ? v : HETI_FIRST(left, v, other); }
+
+/* One granule's term of `count` elements, rounded to the parameter's grid and added; *top: largest bits of |term|. */
+HETI_FN void HETI_K(add_term)(const het_gradient *gradient, int64_t offset, const float *term, int64_t count, uint32_t *top)
+{
+    double *sum = HETI_CAST(double *, gradient->sum) + offset;
+    const double grid = *gradient->grid;
+    HETI_U bits = HETI_BITS_ZERO();
+    for (int64_t i = 0; i < count; i += 16) {
+        HETI_V v = HETI_K(get)(term + i, count - i);
+        HETI_GRID_ADD(sum + i, v, grid, count - i < 16 ? count - i : 16);
+        bits = HETI_BITS_MAX(bits, v);
+    }
+    uint32_t largest = HETI_BITS_TOP(bits);
+    if (largest > *top) *top = largest;
+}
+
+/* ---- norms: xhat = (x - mean) rstd with mean = 0 for RMSNorm; y = xhat gain + bias ---- */
+
+HETI_FN void HETI_K(norm_forward)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_norm_args *a = HETI_CAST(const het_norm_args *, args);
+    const int64_t width = a->width;
+    const float count = HETI_CAST(float, width);
+    (void)partial;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = a->x + r * width;
+        float *y = a->y + r * width;
+        float mean = 0.0f;
+        if (a->kind != HET_RMSNORM) {
+            HETI_V sum = HETI_ZERO();
+            for (int64_t j = 0; j < width; j += 16) sum = HETI_ADD(sum, HETI_K(get)(x + j, width - j));
+            mean = HETI_SUM(sum) / count;
+            a->mean[r] = mean;
+        }
+        const HETI_V means = HETI_SET(mean);
+        HETI_V square = HETI_ZERO();
+        for (int64_t j = 0; j < width; j += 16) {
+            HETI_V d = HETI_K(keep)(width - j, HETI_SUB(HETI_K(get)(x + j, width - j), means), HETI_ZERO());
+            square = HETI_FMA(d, d, square);
+        }
+        const float rstd = 1.0f / sqrtf(HETI_SUM(square) / count + a->epsilon);
+        const HETI_V rstds = HETI_SET(rstd);
+        a->rstd[r] = rstd;
+        for (int64_t j = 0; j < width; j += 16) {
+            const int64_t left = width - j;
+            HETI_V xhat = HETI_MUL(HETI_SUB(HETI_K(get)(x + j, left), means), rstds);
+            HETI_V gain = HETI_K(get)(a->gain + j, left);
+            HETI_K(put)(y + j, a->bias != NULL ? HETI_FMA(xhat, gain, HETI_K(get)(a->bias + j, left)) : HETI_MUL(xhat, gain), left);
+        }
+    }
+}
+
+/* With g = dy gain: dx = rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks mean(g). */
+HETI_FN void HETI_K(norm_backward_input)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_norm_args *a = HETI_CAST(const het_norm_args *, args);
+    const int layer = a->kind != HET_RMSNORM;
+    const int64_t width = a->width;
+    const float count = HETI_CAST(float, width);
+    (void)partial;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = a->x + r * width, *dy = a->dy + r * width;
+        const HETI_V means = HETI_SET(layer ? a->mean[r] : 0.0f), rstds = HETI_SET(a->rstd[r]);
+        HETI_V sum = HETI_ZERO(), product = HETI_ZERO();
+        for (int64_t j = 0; j < width; j += 16) {
+            const int64_t left = width - j;
+            HETI_V g = HETI_MUL(HETI_K(get)(dy + j, left), HETI_K(get)(a->gain + j, left)); /* 0 in missing lanes */
+            HETI_V xhat = HETI_K(keep)(left, HETI_MUL(HETI_SUB(HETI_K(get)(x + j, left), means), rstds), HETI_ZERO());
+            sum = HETI_ADD(sum, g);
+            product = HETI_FMA(g, xhat, product);
+        }
+        const HETI_V mean_g = HETI_SET(layer ? HETI_SUM(sum) / count : 0.0f), mean_gx = HETI_SET(HETI_SUM(product) / count);
+        for (int64_t j = 0; j < width; j += 16) {
+            const int64_t left = width - j;
+            HETI_V g = HETI_MUL(HETI_K(get)(dy + j, left), HETI_K(get)(a->gain + j, left));
+            HETI_V xhat = HETI_MUL(HETI_SUB(HETI_K(get)(x + j, left), means), rstds);
+            HETI_V t = HETI_FNMA(xhat, mean_gx, HETI_SUB(g, mean_g));
+            HETI_V dx = a->residual != NULL ? HETI_FMA(rstds, t, HETI_K(get)(a->residual + r * width + j, left)) : HETI_MUL(rstds, t);
+            HETI_K(put)(a->dx + r * width + j, dx, left);
+        }
+    }
+}
+
+/* dgain += sum of dy xhat, dbias += sum of dy over rows, columns [begin, end). Exact: terms are made in the workspace, [2][width];
+   fast: the chains run on in the sums themselves. partial: uint32_t[2], maxima of dgain and dbias. */
+HETI_FN void HETI_K(norm_backward_weight)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_norm_args *a = HETI_CAST(const het_norm_args *, args);
+    const het_gradient *gradient[2] = { a->dgain, a->dbias };
+    uint32_t *top = HETI_CAST(uint32_t *, partial);
+    float *term[2] = { NULL, NULL };
+    for (int p = 0; p < 2; p++)
+        if (gradient[p] != NULL && gradient[p]->sum != NULL)
+            term[p] = gradient[p]->exact ? HETI_CAST(float *, a->workspace) + p * a->width : HETI_CAST(float *, gradient[p]->sum);
+    for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
+        const int64_t first = (a->view->granule_start[g] - a->view->row_begin) * a->rows_per_token;
+        const int64_t last = (a->view->granule_start[g + 1] - a->view->row_begin) * a->rows_per_token;
+        for (int p = 0; p < 2; p++)
+            if (term[p] != NULL && gradient[p]->exact) memset(term[p] + begin, 0, HETI_CAST(size_t, end - begin) * sizeof(float));
+        for (int64_t r = first; r < last; r++) {
+            const float *x = a->x + r * a->width, *dy = a->dy + r * a->width;
+            const HETI_V means = HETI_SET(a->kind != HET_RMSNORM ? a->mean[r] : 0.0f), rstds = HETI_SET(a->rstd[r]);
+            for (int64_t j = begin; j < end; j += 16) {
+                HETI_V d = HETI_K(get)(dy + j, end - j);
+                if (term[0] != NULL) {
+                    HETI_V xhat = HETI_MUL(HETI_SUB(HETI_K(get)(x + j, end - j), means), rstds);
+                    HETI_K(put)(term[0] + j, HETI_FMA(d, xhat, HETI_K(get)(term[0] + j, end - j)), end - j);
+                }
+                if (term[1] != NULL) HETI_K(put)(term[1] + j, HETI_ADD(HETI_K(get)(term[1] + j, end - j), d), end - j);
+            }
+        }
+        for (int p = 0; p < 2; p++)
+            if (term[p] != NULL && gradient[p]->exact) HETI_K(add_term)(gradient[p], begin, term[p] + begin, end - begin, &top[p]);
+    }
+}
+
+/* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s ---- */
+
+HETI_IN void HETI_K(rotate)(const het_rotary_args *a, int64_t begin, int64_t end, float sign)
+{
+    const int64_t half = a->rotary / 2, stride = a->heads * a->head_size;
+    const HETI_V signs = HETI_SET(sign);
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t position = a->view->position[a->view->row_begin + r];
+        const float *cosine = a->cosine + position * half, *sine = a->sine + position * half;
+        for (int64_t h = 0; h < a->heads; h++) {
+            const float *x = a->x + r * stride + h * a->head_size;
+            float *y = a->y + r * stride + h * a->head_size;
+            for (int64_t i = 0; i < half; i += 16) {
+                const int64_t left = half - i;
+                HETI_V c = HETI_K(get)(cosine + i, left), s = HETI_MUL(signs, HETI_K(get)(sine + i, left));
+                HETI_V x0 = HETI_K(get)(x + i, left), x1 = HETI_K(get)(x + half + i, left);
+                HETI_K(put)(y + i, HETI_FNMA(x1, s, HETI_MUL(x0, c)), left);
+                HETI_K(put)(y + half + i, HETI_FMA(x0, s, HETI_MUL(x1, c)), left);
+            }
+            if (y != x) memcpy(y + 2 * half, x + 2 * half, HETI_CAST(size_t, a->head_size - 2 * half) * sizeof(float));
+        }
+    }
+}
+HETI_FN void HETI_K(rotary_forward)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    (void)partial;
+    HETI_K(rotate)(HETI_CAST(const het_rotary_args *, args), begin, end, 1.0f);
+}
+HETI_FN void HETI_K(rotary_backward)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    (void)partial;
+    HETI_K(rotate)(HETI_CAST(const het_rotary_args *, args), begin, end, -1.0f);
+}
+
+/* ---- activations ---- */
+
+/* tanh GELU (arXiv 1606.08415) as x sigmoid(2u), 2u = x (c0 + c1 x^2), c0 = 2 sqrt(2/pi), c1 = 0.044715 c0. Beyond |x| = 20 the sigmoid
+   is 0 or 1, so u is taken at the clamped x, which keeps its square finite. Returns the sigmoid; *slope = d(2u)/dx. */
+HETI_IN HETI_V HETI_K(gelu_gate)(HETI_V x, HETI_V *slope)
+{
+    const HETI_V c0 = HETI_SET(1.5957691216057308f), c1 = HETI_SET(0.071354816272600251f);
+    HETI_V z = HETI_MIN(HETI_SET(20.0f), HETI_MAX(HETI_SET(-20.0f), x)); /* a NaN stays: it is the second operand */
+    HETI_V square = HETI_MUL(z, z);
+    *slope = HETI_FMA(HETI_MUL(HETI_SET(3.0f), c1), square, c0);
+    return HETI_K(sigmoid)(HETI_MUL(z, HETI_FMA(c1, square, c0)));
+}
+/* erf GELU: x Phi(x), Phi = (1 + erf(x / sqrt 2)) / 2. */
+HETI_IN HETI_V HETI_K(normal_cdf)(HETI_V x)
+{
+    const HETI_V half = HETI_SET(0.5f);
+    return HETI_FMA(half, HETI_K(erf)(HETI_MUL(x, HETI_SET(0.70710678118654752f))), half);
+}
+
+HETI_FN void HETI_K(activation_forward)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_activation_args *a = HETI_CAST(const het_activation_args *, args);
+    (void)partial;
+    for (int64_t i = begin; i < end; i += 16) {
+        const int64_t left = end - i;
+        HETI_V x = HETI_K(get)(a->a + i, left), slope, y;
+        if (a->kind == HET_SWIGLU) y = HETI_MUL(HETI_MUL(x, HETI_K(sigmoid)(x)), HETI_K(get)(a->b + i, left));
+        else if (a->kind == HET_GELU_ERF) y = HETI_MUL(x, HETI_K(normal_cdf)(x));
+        else y = HETI_MUL(x, HETI_K(gelu_gate)(x, &slope));
+        HETI_K(put)(a->y + i, y, left);
+    }
+}
+
+/* SwiGLU: da = dy b s (1 + a (1 - s)), db = dy a s; tanh GELU: dy s (1 + x (1 - s) d(2u)/dx); erf GELU: dy (Phi + x phi). */
+HETI_FN void HETI_K(activation_backward)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_activation_args *a = HETI_CAST(const het_activation_args *, args);
+    const HETI_V one = HETI_SET(1.0f);
+    (void)partial;
+    for (int64_t i = begin; i < end; i += 16) {
+        const int64_t left = end - i;
+        HETI_V x = HETI_K(get)(a->a + i, left), dy = HETI_K(get)(a->dy + i, left), slope, dx;
+        if (a->kind == HET_SWIGLU) {
+            HETI_V s = HETI_K(sigmoid)(x), b = HETI_K(get)(a->b + i, left);
+            dx = HETI_MUL(HETI_MUL(dy, b), HETI_MUL(s, HETI_FMA(x, HETI_SUB(one, s), one)));
+            HETI_K(put)(a->db + i, HETI_MUL(dy, HETI_MUL(x, s)), left);
+        } else if (a->kind == HET_GELU_ERF) {
+            HETI_V bell = HETI_K(exp)(HETI_MUL(HETI_SET(-0.5f), HETI_MUL(x, x)));
+            dx = HETI_MUL(dy, HETI_FMA(HETI_MUL(x, HETI_SET(0.39894228040143268f)), bell, HETI_K(normal_cdf)(x)));
+        } else {
+            HETI_V s = HETI_K(gelu_gate)(x, &slope);
+            dx = HETI_MUL(dy, HETI_MUL(s, HETI_FMA(HETI_MUL(x, HETI_SUB(one, s)), slope, one)));
+        }
+        HETI_K(put)(a->da + i, dx, left);
+    }
+}
+
+/* ---- attention ----
+   A block is up to HETI_ATTENTION_ROWS rows of one sequence and one key/value head. Rows are the pairs (query, head of the group),
+   queries descending, heads ascending: dK and dV are then chains over the rows of a block and over blocks in their order. Scores exist
+   for one block of rows and one block of keys at a time. A row of the block sees keys [first, last) of its sequence; what it does not
+   see has P = 0 and dS = 0, and rows that see nothing of a key block are left out of its products. Zeros are made +0 at the end
+   (x + 0): a masked zero can turn a -0 (an underflow) into +0, and which masked keys a row meets depends on the blocking. */
+
+typedef struct HETI_K(attention) {
+    const het_attention_args *a;
+    int64_t group;              /* heads that share the key/value head */
+    int64_t origin;             /* row of the micro-batch where the sequence starts */
+    int64_t begin, end;         /* queries of the slice, counted from the start of the sequence; keys [0, end) are written */
+    int64_t head;               /* first query head of the group */
+    int64_t query_stride, key_stride;
+    const float *k, *v;         /* key 0 of the sequence, this key/value head */
+    int64_t rows;               /* rows of the present block */
+    float *q, *o, *scores, *pack; /* o: o or dq */
+    int64_t query[HETI_ATTENTION_ROWS], row[HETI_ATTENTION_ROWS]; /* query in the sequence; (row of the slice) * heads + head */
+} HETI_K(attention);
+
+HETI_IN void HETI_K(attention_begin)(HETI_K(attention) *t, const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace)
+{
+    const het_view *view = a->view;
+    const int64_t size = HETI_ATTENTION_ROWS * a->head_size;
+    t->a = a;
+    t->group = a->heads / a->kv_heads;
+    t->origin = view->sequence_start[sequence];
+    t->begin = heti_max(t->origin, view->row_begin) - t->origin;
+    t->end = heti_min(view->sequence_start[sequence + 1], view->row_end) - t->origin;
+    t->head = kv_head * t->group;
+    t->query_stride = a->heads * a->head_size;
+    t->key_stride = a->kv_heads * a->head_size;
+    t->k = a->k + t->origin * t->key_stride + kv_head * a->head_size;
+    t->v = a->v + t->origin * t->key_stride + kv_head * a->head_size;
+    t->q = HETI_CAST(float *, workspace);
+    t->o = t->q + size;
+    t->scores = t->o + size;
+}
+
+/* Keys [*first, *last) that a query sees. Without causality a window is centred on the query. */
+HETI_IN void HETI_K(attention_sees)(const HETI_K(attention) *t, int64_t query, int64_t *first, int64_t *last)
+{
+    const int64_t window = t->a->window;
+    const int64_t behind = t->a->causal ? window - 1 : (window - 1) / 2, ahead = window / 2;
+    *first = window > 0 ? heti_max(0, query - behind) : 0;
+    *last = t->a->causal ? query + 1 : window > 0 ? heti_min(t->end, query + ahead + 1) : t->end;
+}
+
+/* Rows [from, from + rows) of the slice's rows of this group: q' = round(q scale) and, for the backward, `d_o` gathered; o cleared. */
+HETI_IN void HETI_K(attention_gather)(HETI_K(attention) *t, int64_t from, int64_t rows, float *d_o)
+{
+    const het_attention_args *a = t->a;
+    const int64_t size = a->head_size;
+    const HETI_V scale = HETI_SET(a->scale);
+    t->rows = rows;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t query = t->end - 1 - (from + i) / t->group;
+        t->query[i] = query;
+        t->row[i] = (t->origin + query - a->view->row_begin) * a->heads + t->head + (from + i) % t->group;
+        const float *q = a->q + t->row[i] * size;
+        for (int64_t j = 0; j < size; j += 16) HETI_K(put)(t->q + i * size + j, HETI_MUL(HETI_K(get)(q + j, size - j), scale), size - j);
+        if (d_o != NULL) memcpy(d_o + i * size, a->d_o + t->row[i] * size, HETI_CAST(size_t, size) * sizeof(float));
+    }
+    memset(t->o, 0, HETI_CAST(size_t, rows * size) * sizeof(float));
+}
+
+/* Rows [*top, *top + *count) of the block that see something of keys [from, to): queries descend, so they are one run. */
+HETI_IN void HETI_K(attention_rows)(const HETI_K(attention) *t, int64_t from, int64_t to, int64_t *top, int64_t *count)
+{
+    int64_t first, last, begin = 0, end = t->rows;
+    while (begin < end && (HETI_K(attention_sees)(t, t->query[begin], &first, &last), first >= to)) begin++;
+    while (end > begin && (HETI_K(attention_sees)(t, t->query[end - 1], &first, &last), last <= from)) end--;
+    *top = begin;
+    *count = end - begin;
+}
+
+/* Lanes of the 16 keys at `key` that lie in [first, last); the others become `other`. */
+HETI_IN HETI_V HETI_K(attention_mask)(HETI_V v, int64_t key, int64_t first, int64_t last, HETI_V other)
+{
+    if (last - key < 16) v = HETI_FIRST(last - key, v, other);
+    return first > key ? HETI_FIRST(first - key, other, v) : v;
+}
+
+/* scores[i][j] = x[i] . keys[j] for rows [top, top + count) of x and keys [from, to) of k or v. */
+HETI_IN void HETI_K(attention_scores)(const HETI_K(attention) *t, const float *x, const float *keys, int64_t top, int64_t count,
+                                      int64_t from, int64_t to, float *scores, int64_t stride)
+{
+    const int64_t size = t->a->head_size;
+    HETI_K(product)(count, to - from, size, x + top * size, size, 1, keys + from * t->key_stride, 1, t->key_stride,
+                    scores + top * stride, stride, 0, t->a->compute == HET_BF16, t->pack);
+}
+
+/* o[i] continues over keys [from, to): o[i] += weights[i][j] keys[j]. */
+HETI_IN void HETI_K(attention_mix)(const HETI_K(attention) *t, const float *weights, int64_t stride, const float *keys, int64_t top, int64_t count,
+                                   int64_t from, int64_t to)
+{
+    const int64_t size = t->a->head_size;
+    HETI_K(product)(count, size, to - from, weights + top * stride, stride, 1, keys + from * t->key_stride, t->key_stride, 1,
+                    t->o + top * size, size, 1, t->a->compute == HET_BF16, t->pack);
+}
+
+/* One row of scores of keys [from, to) becomes exp(s - m), 0 where not seen; lane sums go on in `sum`. from is a multiple of 16. */
+HETI_IN HETI_V HETI_K(attention_exp)(float *s, int64_t from, int64_t to, int64_t first, int64_t last, HETI_V m, HETI_V sum)
+{
+    for (int64_t key = from; key < to; key += 16) {
+        HETI_V p = HETI_ZERO();
+        if (key < last && key + 16 > first) {
+            p = HETI_K(attention_mask)(HETI_K(exp)(HETI_SUB(HETI_LOAD(s + key - from), m)), key, first, last, p);
+            sum = HETI_ADD(sum, p);
+        }
+        HETI_STORE(s + key - from, p);
+    }
+    return sum;
+}
+
+/* One block of rows. Where all its keys fit the scores are made once; else once for the maximum and once for the exponentials. */
+HETI_IN void HETI_K(attention_forward_block)(HETI_K(attention) *t, float *m, float *sum)
+{
+    int64_t lowest, highest, first, last, top, count;
+    HETI_K(attention_sees)(t, t->query[t->rows - 1], &lowest, &last);
+    HETI_K(attention_sees)(t, t->query[0], &first, &highest);
+    lowest -= lowest % 16;
+    const int64_t room = HETI_ATTENTION_SCORES / t->rows / 16 * 16 - 16, whole = highest - lowest <= room;
+    const int64_t keys = whole ? highest - lowest : room, stride = (keys + 15) / 16 * 16 + 16;
+    for (int64_t i = 0; i < t->rows; i++) m[i] = -INFINITY;
+    memset(sum, 0, HETI_CAST(size_t, t->rows * 16) * sizeof(float));
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t from = lowest; from < highest; from += keys) {
+            const int64_t to = heti_min(from + keys, highest);
+            HETI_K(attention_rows)(t, from, to, &top, &count);
+            if (pass == 0 || !whole) HETI_K(attention_scores)(t, t->q, t->k, top, count, from, to, t->scores, stride);
+            for (int64_t i = top; i < top + count; i++) {
+                float *s = t->scores + i * stride;
+                HETI_K(attention_sees)(t, t->query[i], &first, &last);
+                if (pass == 1) {
+                    HETI_STORE(sum + 16 * i, HETI_K(attention_exp)(s, from, to, first, last, HETI_SET(m[i]), HETI_LOAD(sum + 16 * i)));
+                    continue;
+                }
+                HETI_V largest = HETI_SET(m[i]);
+                for (int64_t key = heti_max(from, first - first % 16); key < heti_min(to, last); key += 16)
+                    largest = HETI_MAX(largest, HETI_K(attention_mask)(HETI_LOAD(s + key - from), key, first, heti_min(to, last), largest));
+                m[i] = HETI_TOP(largest);
+            }
+            if (pass == 1) HETI_K(attention_mix)(t, t->scores, stride, t->v, top, count, from, to);
+        }
+}
+
+/* Rows [begin, end) of the rows (query, head) of one sequence and key/value head that lie in the slice, in block order. */
+HETI_FN void HETI_K(attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin, int64_t end, void *workspace)
+{
+    HETI_K(attention) block, *t = &block;
+    float m[HETI_ATTENTION_ROWS];
+    const int64_t size = a->head_size;
+    HETI_K(attention_begin)(t, a, sequence, kv_head, workspace);
+    float *sum = t->scores + HETI_ATTENTION_SCORES;
+    t->pack = sum + 16 * HETI_ATTENTION_ROWS;
+    for (int64_t from = begin; from < end; from += HETI_ATTENTION_ROWS) {
+        HETI_K(attention_gather)(t, from, heti_min(HETI_ATTENTION_ROWS, end - from), NULL);
+        HETI_K(attention_forward_block)(t, m, sum);
+        for (int64_t i = 0; i < t->rows; i++) {
+            const float l = HETI_SUM(HETI_LOAD(sum + 16 * i));
+            const HETI_V ls = HETI_SET(l);
+            for (int64_t j = 0; j < size; j += 16) {
+                HETI_V o = HETI_ADD(HETI_K(get)(t->o + i * size + j, size - j), HETI_ZERO());
+                HETI_K(put)(a->o + t->row[i] * size + j, HETI_DIV(o, ls), size - j);
+            }
+            a->maximum[t->row[i]] = m[i];
+            a->sum[t->row[i]] = l;
+        }
+    }
+}
+
+/* scores hold S and ds holds dP = do v^T of keys [from, to); they become P = exp(S - m) / l and dS = P (dP - d). */
+HETI_IN void HETI_K(attention_derive)(const HETI_K(attention) *t, const float *delta, int64_t i, int64_t from, int64_t to, float *s, float *ds)
+{
+    const HETI_V m = HETI_SET(t->a->maximum[t->row[i]]), l = HETI_SET(t->a->sum[t->row[i]]), d = HETI_SET(delta[i]), zero = HETI_ZERO();
+    int64_t first, last;
+    HETI_K(attention_sees)(t, t->query[i], &first, &last);
+    for (int64_t key = from; key < to; key += 16, s += 16, ds += 16) {
+        HETI_V p = zero, g = zero;
+        if (key < last && key + 16 > first) {
+            p = HETI_DIV(HETI_K(exp)(HETI_SUB(HETI_LOAD(s), m)), l);
+            g = HETI_MUL(p, HETI_SUB(HETI_LOAD(ds), d));
+            if (key < first || key + 16 > last) {
+                p = HETI_K(attention_mask)(p, key, first, last, zero);
+                g = HETI_K(attention_mask)(g, key, first, last, zero);
+            }
+        }
+        HETI_STORE(s, p);
+        HETI_STORE(ds, g);
+    }
+}
+
+/* One block of rows against keys [from, to). dk and dv continue over the rows; o holds the chains of dq. */
+HETI_IN void HETI_K(attention_backward_block)(HETI_K(attention) *t, const float *d_o, const float *delta, float *dk, float *dv, int64_t from, int64_t to)
+{
+    const int64_t size = t->a->head_size, stride = HETI_ATTENTION_KEYS + 16, bf16 = t->a->compute == HET_BF16;
+    float *s = t->scores, *ds = s + HETI_ATTENTION_ROWS * stride;
+    int64_t top, count;
+    HETI_K(attention_rows)(t, from, to, &top, &count);
+    HETI_K(attention_scores)(t, t->q, t->k, top, count, from, to, s, stride);
+    HETI_K(attention_scores)(t, d_o, t->v, top, count, from, to, ds, stride);
+    for (int64_t i = top; i < top + count; i++) HETI_K(attention_derive)(t, delta, i, from, to, s + i * stride, ds + i * stride);
+    HETI_K(product)(to - from, size, count, s + top * stride, 1, stride, d_o + top * size, size, 1, dv + from * t->key_stride, t->key_stride,
+                    1, HETI_CAST(int, bf16), t->pack);
+    HETI_K(product)(to - from, size, count, ds + top * stride, 1, stride, t->q + top * size, size, 1, dk + from * t->key_stride, t->key_stride,
+                    1, HETI_CAST(int, bf16), t->pack);
+    HETI_K(attention_mix)(t, ds, stride, t->k, top, count, from, to);
+}
+
+HETI_FN void HETI_K(attention_backward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace)
+{
+    HETI_K(attention) block, *t = &block;
+    float delta[HETI_ATTENTION_ROWS];
+    const int64_t size = a->head_size;
+    HETI_K(attention_begin)(t, a, sequence, kv_head, workspace);
+    float *d_o = t->scores + HETI_ATTENTION_SCORES, *dk = a->dk + (t->k - a->k), *dv = a->dv + (t->v - a->v);
+    t->pack = d_o + HETI_ATTENTION_ROWS * size;
+    const int64_t rows = (t->end - t->begin) * t->group;
+    int64_t lowest, highest, first, last, least = t->end;
+    for (int64_t from = 0; from < rows; from += HETI_ATTENTION_ROWS) {
+        HETI_K(attention_gather)(t, from, heti_min(HETI_ATTENTION_ROWS, rows - from), d_o);
+        for (int64_t i = 0; i < t->rows; i++) { /* d = do . o, 16 lanes */
+            HETI_V sum = HETI_ZERO();
+            for (int64_t j = 0; j < size; j += 16)
+                sum = HETI_FMA(HETI_K(get)(d_o + i * size + j, size - j), HETI_K(get)(a->o + t->row[i] * size + j, size - j), sum);
+            delta[i] = HETI_SUM(sum);
+        }
+        HETI_K(attention_sees)(t, t->query[t->rows - 1], &lowest, &last);
+        HETI_K(attention_sees)(t, t->query[0], &first, &highest);
+        least = heti_min(least, lowest);
+        for (int64_t key = lowest; key < highest; key += HETI_ATTENTION_KEYS)
+            HETI_K(attention_backward_block)(t, d_o, delta, dk, dv, key, heti_min(key + HETI_ATTENTION_KEYS, highest));
+        for (int64_t i = 0; i < t->rows; i++)
+            for (int64_t j = 0; j < size; j += 16) {
+                HETI_V dq = HETI_ADD(HETI_K(get)(t->o + i * size + j, size - j), HETI_ZERO());
+                HETI_K(put)(a->dq + t->row[i] * size + j, HETI_MUL(HETI_SET(a->scale), dq), size - j);
+            }
+    }
+    for (int64_t key = least; key < t->end; key++)
+        for (int64_t j = 0; j < size; j += 16) {
+            float *x = dk + key * t->key_stride + j, *y = dv + key * t->key_stride + j;
+            HETI_K(put)(x, HETI_ADD(HETI_K(get)(x, size - j), HETI_ZERO()), size - j);
+            HETI_K(put)(y, HETI_ADD(HETI_K(get)(y, size - j), HETI_ZERO()), size - j);
+        }
+}
+
+/* ---- embedding ---- */
+
+HETI_FN void HETI_K(embedding_forward)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_embedding_args *a = HETI_CAST(const het_embedding_args *, args);
+    (void)partial;
+    for (int64_t r = begin; r < end; r++) {
+        const float *token = a->table + a->view->token[a->view->row_begin + r] * a->width;
+        const float *position = a->positions != NULL ? a->positions + a->view->position[a->view->row_begin + r] * a->width : NULL;
+        for (int64_t j = 0; j < a->width; j += 16) {
+            const int64_t left = a->width - j;
+            HETI_V y = HETI_K(get)(token + j, left);
+            HETI_K(put)(a->y + r * a->width + j, position != NULL ? HETI_ADD(y, HETI_K(get)(position + j, left)) : y, left);
+        }
+    }
+}
+
+/* Rows of dy are added to the entries their keys name, columns [begin, end): heti_scatter. partial: uint32_t, the largest |term|. */
+HETI_FN void HETI_K(scatter)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const heti_scatter *a = HETI_CAST(const heti_scatter *, args);
+    for (int64_t g = a->view->granule_begin; g < a->view->granule_end; g++) {
+        const int64_t last = a->view->granule_start[g + 1] - a->view->row_begin;
+        int64_t next;
+        for (int64_t i = a->view->granule_start[g] - a->view->row_begin; i < last; i = next) {
+            const int64_t entry = HETI_CAST(int64_t, a->key[i] >> 32) * a->width;
+            next = i + 1;
+            while (next < last && a->key[next] >> 32 == a->key[i] >> 32) next++;
+            float *chain = a->gradient->exact ? a->term : HETI_CAST(float *, a->gradient->sum) + entry;
+            for (int64_t j = begin; j < end; j += 16) {
+                HETI_V sum = a->gradient->exact ? HETI_ZERO() : HETI_K(get)(chain + j, end - j);
+                for (int64_t p = i; p < next; p++)
+                    sum = HETI_ADD(sum, HETI_K(get)(a->dy + HETI_CAST(int64_t, a->key[p] & 0xffffffffu) * a->width + j, end - j));
+                HETI_K(put)(chain + j, sum, end - j);
+            }
+            if (a->gradient->exact) HETI_K(add_term)(a->gradient, entry + begin, a->term + begin, end - begin, HETI_CAST(uint32_t *, partial));
+        }
+    }
+}
+
+/* ---- dropout ----
+   key = first 64 bits of Philox(seed; step, sample); column c of position p at a site is dropped where the uniform number of word
+   c mod 4 of Philox(key; p 2^32 + c / 4, site) lies below the probability. */
+HETI_FN void HETI_K(dropout)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_dropout_args *a = HETI_CAST(const het_dropout_args *, args);
+    const float probability = a->probability, scale = 1.0f / (1.0f - probability);
+    (void)partial;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t row = a->view->row_begin + r;
+        const uint64_t position = HETI_CAST(uint64_t, a->view->position[row]) << 32;
+        const uint64_t sample = HETI_CAST(uint64_t, a->view->sample_id[a->view->sequence_of[row]]);
+        uint32_t word[4];
+        heti_philox(a->scalars->seed, a->scalars->step, sample, word);
+        const uint64_t key = word[0] | HETI_CAST(uint64_t, word[1]) << 32;
+        const float *x = a->x + r * a->width, *other = a->a != NULL ? a->a + r * a->width : NULL;
+        for (int64_t j = 0; j < a->width; j += 16) {
+            const int64_t left = a->width - j;
+            float factor[16];
+            for (int64_t c = 0; c < 16; c += 4) {
+                heti_philox(key, position + HETI_CAST(uint64_t, (j + c) / 4), HETI_CAST(uint64_t, a->site), word);
+                for (int64_t i = 0; i < 4; i++) factor[c + i] = heti_uniform(word[i]) < probability ? 0.0f : scale;
+            }
+            HETI_V kept = HETI_LOAD(factor), v = HETI_K(get)(x + j, left);
+            HETI_K(put)(a->y + r * a->width + j, other != NULL ? HETI_FMA(v, kept, HETI_K(get)(other + j, left)) : HETI_MUL(v, kept), left);
+        }
+    }
+}
+
+/* ---- loss: rows of softmax cross-entropy. partial: het_sum ---- */
+
+/* m = max of the row, l = sum of exp(x - m); with `store` the row becomes its exponentials. */
+HETI_IN float HETI_K(softmax_sum)(float *x, int64_t count, int store, float *maximum)
+{
+    HETI_V top = HETI_SET(-INFINITY), sum = HETI_ZERO();
+    for (int64_t j = 0; j < count; j += 16) top = HETI_MAX(top, HETI_K(keep)(count - j, HETI_K(get)(x + j, count - j), top));
+    *maximum = HETI_TOP(top);
+    const HETI_V m = HETI_SET(*maximum);
+    for (int64_t j = 0; j < count; j += 16) {
+        HETI_V e = HETI_K(keep)(count - j, HETI_K(exp)(HETI_SUB(HETI_K(get)(x + j, count - j), m)), HETI_ZERO());
+        sum = HETI_ADD(sum, e);
+        if (store) HETI_K(put)(x + j, e, count - j);
+    }
+    return HETI_SUM(sum);
+}
+
+HETI_FN void HETI_K(cross_entropy)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_cross_entropy_args *a = HETI_CAST(const het_cross_entropy_args *, args);
+    for (int64_t r = begin; r < end; r++) {
+        float *x = a->logits + r * a->vocab, m;
+        const int64_t target = a->target[r];
+        if (target < 0) {
+            if (a->gradient) memset(x, 0, HETI_CAST(size_t, a->vocab) * sizeof(float));
+            if (a->row_loss != NULL) a->row_loss[r] = 0.0f;
+            continue;
+        }
+        const float logit = x[target], l = HETI_K(softmax_sum)(x, a->vocab, a->gradient, &m);
+        const double loss = heti_log(HETI_CAST(double, l)) + HETI_CAST(double, m) - HETI_CAST(double, logit);
+        heti_sum_add(HETI_CAST(het_sum *, partial), heti_round(HETI_CAST(double, a->weight[r]) * loss));
+        if (a->row_loss != NULL) a->row_loss[r] = HETI_CAST(float, loss);
+        if (!a->gradient) continue;
+        const float scale = a->weight[r] * a->scalars->inverse_weight, inverse = 1.0f / l;
+        const float hit = heti_round_f(x[target] * inverse) - 1.0f;
+        for (int64_t j = 0; j < a->vocab; j += 16) {
+            HETI_V p = HETI_MUL(HETI_K(get)(x + j, a->vocab - j), HETI_SET(inverse));
+            HETI_K(put)(x + j, HETI_MUL(p, HETI_SET(scale)), a->vocab - j);
+        }
+        x[target] = hit * scale;
+    }
+}
+
+/* ---- elementwise: gradients and the optimizer ---- */
+
+HETI_FN void HETI_K(add_arrays)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const heti_add_args *a = HETI_CAST(const heti_add_args *, args);
+    (void)partial;
+    for (int64_t i = begin; i < end; i += 16)
+        HETI_K(put)(a->y + i, HETI_ADD(HETI_K(get)(a->a + i, end - i), HETI_K(get)(a->b + i, end - i)), end - i);
+}
+
+HETI_FN void HETI_K(accumulate)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_accumulate_args *a = HETI_CAST(const het_accumulate_args *, args);
+    if (a->gradient->exact) {
+        HETI_K(add_term)(a->gradient, a->offset + begin, a->term + begin, end - begin, HETI_CAST(uint32_t *, partial));
+        return;
+    }
+    float *sum = HETI_CAST(float *, a->gradient->sum) + a->offset;
+    for (int64_t i = begin; i < end; i += 16)
+        HETI_K(put)(sum + i, HETI_ADD(HETI_K(get)(sum + i, end - i), HETI_K(get)(a->term + i, end - i)), end - i);
+}
+
+/* 16 elements of a gradient as floats. */
+HETI_IN HETI_V HETI_K(gradient_get)(const het_gradient *gradient, int64_t i, int64_t left)
+{
+    if (!gradient->exact) return HETI_K(get)(HETI_CAST(const float *, gradient->sum) + i, left);
+    const double *sum = HETI_CAST(const double *, gradient->sum) + i;
+    if (left >= 16) return HETI_FLOATS(HETI_DLOAD(sum), HETI_DLOAD(sum + 8));
+    double part[16] = { 0.0 };
+    memcpy(part, sum, HETI_CAST(size_t, left) * sizeof(double));
+    return HETI_FLOATS(HETI_DLOAD(part), HETI_DLOAD(part + 8));
+}
+
+/* Blocks [begin, end) of 1,024 elements: squares in 16 double lanes by element index, joined by the tree; partial: het_sum. */
+HETI_FN void HETI_K(sum_squares)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_sum_squares_args *a = HETI_CAST(const het_sum_squares_args *, args);
+    for (int64_t block = begin; block < end; block++) {
+        const int64_t last = heti_min(a->count, (block + 1) * 1024);
+        HETI_D low = HETI_DSET(0.0), high = HETI_DSET(0.0);
+        for (int64_t i = block * 1024; i < last; i += 16) {
+            HETI_V g = HETI_K(gradient_get)(a->gradient, i, last - i);
+            low = HETI_DFMA(HETI_DLOW(g), HETI_DLOW(g), low);
+            high = HETI_DFMA(HETI_DHIGH(g), HETI_DHIGH(g), high);
+        }
+        heti_sum_add(HETI_CAST(het_sum *, partial), HETI_DSUM(HETI_DADD(low, high)));
+    }
+}
+
+/* The order of het_adamw_args, products that are added as fma: m = fma(beta1, m, round((1 - beta1) g)),
+   v = fma(beta2, v, round((1 - beta2) round(g g))), w = w - (lr decay) w, w = w - lr u with u = (m / c1) / (sqrt(v / c2) + eps). */
+HETI_FN void HETI_K(adamw)(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const het_adamw_args *a = HETI_CAST(const het_adamw_args *, args);
+    const het_step_scalars *s = a->scalars;
+    const HETI_V beta1 = HETI_SET(a->beta1), rest1 = HETI_SET(1.0f - a->beta1), beta2 = HETI_SET(a->beta2), rest2 = HETI_SET(1.0f - a->beta2);
+    const HETI_V c1 = HETI_SET(s->bias_correction1), c2 = HETI_SET(s->bias_correction2), epsilon = HETI_SET(a->epsilon);
+    const HETI_V rate = HETI_SET(s->learning_rate), shrink = HETI_SET(s->learning_rate * a->decay), clip = HETI_SET(s->clip_scale);
+    (void)partial;
+    for (int64_t i = begin; i < end; i += 16) {
+        const int64_t left = end - i;
+        HETI_V g = HETI_MUL(HETI_K(gradient_get)(a->gradient, i, left), clip);
+        HETI_V m = HETI_FMA(beta1, HETI_K(get)(a->m + i, left), HETI_MUL(rest1, g));
+        HETI_V v = HETI_FMA(beta2, HETI_K(get)(a->v + i, left), HETI_MUL(rest2, HETI_MUL(g, g)));
+        HETI_V w = HETI_K(get)(a->w + i, left);
+        w = HETI_FNMA(shrink, w, w);
+        w = HETI_FNMA(rate, HETI_DIV(HETI_DIV(m, c1), HETI_ADD(HETI_SQRT(HETI_DIV(v, c2)), epsilon)), w);
+        HETI_K(put)(a->m + i, m, left);
+        HETI_K(put)(a->v + i, v, left);
+        HETI_K(put)(a->w + i, w, left);
+    }
+}
+
+static const heti_row_kernels HETI_K(row_kernels) = {
+    HETI_K(norm_forward), HETI_K(norm_backward_input), HETI_K(norm_backward_weight), HETI_K(rotary_forward), HETI_K(rotary_backward),
+    HETI_K(activation_forward), HETI_K(activation_backward), HETI_K(embedding_forward), HETI_K(scatter), HETI_K(dropout), HETI_K(cross_entropy),
+    HETI_K(add_arrays), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw), HETI_K(attention_forward), HETI_K(attention_backward)
+};
+
+#endif /* HETI_ISA_PASS */
+/* The end of an instruction set's pass: its macros are forgotten, so that the next pass can define them anew. */
+#ifdef HETI_ISA_PASS
+#undef HETI_K
+#undef HETI_TARGET
+#undef HETI_WIDTH
+#undef HETI_C
+#undef HETI_CD
+#undef HETI_CU
+#undef HETI_CHUNKS
+#undef HETI_DCHUNKS
+#undef HETI_EACH
+#undef HETI_DEACH
+#undef HETI_C_LOAD
+#undef HETI_C_STORE
+#undef HETI_C_SET
+#undef HETI_C_ADD
+#undef HETI_C_SUB
+#undef HETI_C_PRODUCT
+#undef HETI_C_BARRIER
+#undef HETI_C_FMA
+#undef HETI_C_FNMA
+#undef HETI_C_DIV
+#undef HETI_C_SQRT
+#undef HETI_C_MAX
+#undef HETI_C_MIN
+#undef HETI_C_ABS
+#undef HETI_C_NEG
+#undef HETI_C_LT
+#undef HETI_C_BITS
+#undef HETI_C_UMAX
+#undef HETI_C_UZERO
+#undef HETI_C_DLOAD
+#undef HETI_C_DSTORE
+#undef HETI_C_DSET
+#undef HETI_C_DADD
+#undef HETI_C_DSUB
+#undef HETI_C_DPRODUCT
+#undef HETI_C_DFMA
+#undef HETI_C_SCALE
+#undef HETI_C_BF16
+#undef HETI_FN
+#undef HETI_IN
+#undef HETI_UNROLL
+#undef HETI_PREFETCH
+#undef HETI_V
+#undef HETI_U
+#undef HETI_D
+#undef HETI_LOAD
+#undef HETI_STORE
+#undef HETI_SET
+#undef HETI_ZERO
+#undef HETI_ADD
+#undef HETI_SUB
+#undef HETI_MUL
+#undef HETI_FMA
+#undef HETI_FNMA
+#undef HETI_DIV
+#undef HETI_SQRT
+#undef HETI_MAX
+#undef HETI_MIN
+#undef HETI_ABS
+#undef HETI_NEG
+#undef HETI_LT
+#undef HETI_DLOAD
+#undef HETI_DSTORE
+#undef HETI_DSET
+#undef HETI_DADD
+#undef HETI_DSUB
+#undef HETI_DMUL
+#undef HETI_DFMA
+#undef HETI_BITS_ZERO
+#undef HETI_BITS_MAX
+#undef HETI_HALF
+#undef HETI_LOAD_PART
+#undef HETI_STORE_PART
+#undef HETI_FIRST
+#undef HETI_SUM
+#undef HETI_TOP
+#undef HETI_DSUM
+#undef HETI_DLOW
+#undef HETI_DHIGH
+#undef HETI_FLOATS
+#undef HETI_BITS_TOP
+#undef HETI_GRID_ADD
+#undef HETI_TILE_M
+#undef HETI_TILE_V
+#undef HETI_TILE_N
+#endif /* HETI_ISA_PASS */
+/* ================================================================================================================
+   >>cpu  The CPU device: one pass over the kernels per instruction set, state, memory, linear ops.
+   ================================================================================================================ */
+#if defined(HETRAIN_IMPLEMENTATION) && !defined(HETRAIN_IMPLEMENTATION_DONE) && !defined(HETI_ISA_PASS)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HETI_ISA_PASS 1
+#include HETRAIN_SELF
+#undef HETI_ISA_PASS
+#ifdef HETI_HAVE_X86
+#define HETI_ISA_PASS 2
+#include HETRAIN_SELF
+#undef HETI_ISA_PASS
+#define HETI_ISA_PASS 3
+#include HETRAIN_SELF
+#undef HETI_ISA_PASS
+#define HETI_ISA_PASS 4
+#include HETRAIN_SELF
+#undef HETI_ISA_PASS
+#endif
+#ifdef HETI_HAVE_NEON
+#define HETI_ISA_PASS 5
+#include HETRAIN_SELF
+#undef HETI_ISA_PASS
+#endif
+
+typedef struct heti_cpu {
+    het_device_config config;
+    het_allocator allocator;
+    het_parallel parallel;
+    const heti_product_kernels *product;
+    const heti_row_kernels *rows;
+    het_error error;
+} heti_cpu;
+
+static size_t heti_cpu_rows_workspace(const heti_cpu *cpu, het_op op, const void *args);
+
+/* ---- which kernels ---- */
+
+/* The kernels of an instruction set; 0 where this build or this machine has none. */
+static int heti_cpu_kernels(het_isa isa, heti_cpu *cpu)
+{
+#ifdef HETI_HAVE_X86
+    int avx2, avx512;
+    __builtin_cpu_init();
+    avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")
+        && __builtin_cpu_supports("avx512vl");
+    if (isa == HET_ISA_AVX512_BF16 && avx512 && __builtin_cpu_supports("avx512bf16")) {
+        cpu->product = &heti_avx512_bf16_product_kernels;
+        cpu->rows = &heti_avx512_bf16_row_kernels;
+        return 1;
+    }
+    if (isa == HET_ISA_AVX512 && avx512) {
+        cpu->product = &heti_avx512_product_kernels;
+        cpu->rows = &heti_avx512_row_kernels;
+        return 1;
+    }
+    if (isa == HET_ISA_AVX2 && avx2) {
+        cpu->product = &heti_avx2_product_kernels;
+        cpu->rows = &heti_avx2_row_kernels;
+        return 1;
+    }
+#endif
+#ifdef HETI_HAVE_NEON
+    if (isa == HET_ISA_NEON) {
+        cpu->product = &heti_neon_product_kernels;
+        cpu->rows = &heti_neon_row_kernels;
+        return 1;
+    }
+#endif
+    if (isa != HET_ISA_PLAIN) return 0;
+    cpu->product = &heti_plain_product_kernels;
+    cpu->rows = &heti_plain_row_kernels;
+    return 1;
+}
+
+static het_result heti_cpu_create(const het_device_config *config, void **self)
+{
+    static const het_isa best_first[5] = { HET_ISA_AVX512_BF16, HET_ISA_AVX512, HET_ISA_AVX2, HET_ISA_NEON, HET_ISA_PLAIN };
+    heti_cpu kernels, *cpu;
+    int found = 0;
+    if (config->threads < 1) return HET_ERR_INVALID;
+    memset(&kernels, 0, sizeof kernels);
+    kernels.config = *config;
+    for (int i = 0; i < 5 && !found; i++) {
+        if (config->isa != HET_ISA_AUTO && config->isa != best_first[i]) continue;
+        kernels.config.isa = best_first[i];
+        found = heti_cpu_kernels(best_first[i], &kernels);
+    }
+    if (!found) return HET_ERR_UNSUPPORTED;
+    cpu = HETI_CAST(heti_cpu *, heti_alloc(config->allocator, sizeof *cpu));
+    if (cpu == NULL) return HET_ERR_OOM;
+    *cpu = kernels;
+    cpu->allocator = *config->allocator;
+    cpu->parallel = *config->parallel;
+    cpu->config.allocator = &cpu->allocator;
+    cpu->config.parallel = &cpu->parallel;
+    *self = cpu;
+    return HET_OK;
+}
+
+static void heti_cpu_destroy(void *self)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    het_allocator allocator;
+    if (cpu == NULL) return;
+    allocator = cpu->allocator;
+    heti_free(&allocator, cpu, sizeof *cpu);
+}
+
+static const char *heti_cpu_last_error(void *self) { return HETI_CAST(heti_cpu *, self)->error.text; }
+
+/* ---- memory: device memory is host memory ---- */
+
+static void *heti_cpu_alloc(void *self, size_t size) { return heti_alloc(&HETI_CAST(heti_cpu *, self)->allocator, size); }
+static void heti_cpu_free(void *self, void *pointer, size_t size) { heti_free(&HETI_CAST(heti_cpu *, self)->allocator, pointer, size); }
+
+static het_result heti_cpu_copy(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size)
+{
+    (void)self;
+    (void)queue;
+    if (size > 0) memmove(device_to, device_from, size);
+    return HET_OK;
+}
+
+static het_result heti_cpu_copy_in(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size)
+{
+    return heti_cpu_copy(self, queue, device_to, host_from, size);
+}
+
+static het_result heti_cpu_copy_out(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size)
+{
+    return heti_cpu_copy(self, queue, host_to, device_from, size);
+}
+
+static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, size_t size)
+{
+    (void)self;
+    (void)queue;
+    if (size > 0) memset(device_to, 0, size);
+    return HET_OK;
+}
+
+/* ---- threads ---- */
+
+typedef struct heti_cpu_job {
+    het_task task;
+    void *arg;
+} heti_cpu_job;
+
+static void heti_cpu_task(void *arg, int64_t index)
+{
+    const heti_cpu_job *job = HETI_CAST(const heti_cpu_job *, arg);
+    heti_fp fp;
+    heti_fp_enter(&fp); /* the threads may be the user's */
+    job->task(job->arg, index);
+    heti_fp_leave(&fp);
+}
+
+/* task(arg, i) for every i < count, on the context's threads. */
+static void heti_cpu_run(heti_cpu *cpu, int64_t count, het_task task, void *arg)
+{
+    heti_cpu_job job;
+    if (count == 1 || cpu->parallel.run == NULL) {
+        for (int64_t i = 0; i < count; i++) task(arg, i);
+        return;
+    }
+    job.task = task;
+    job.arg = arg;
+    if (count > 0) cpu->parallel.run(cpu->parallel.user, count, heti_cpu_task, &job);
+}
+
+/* Task `index` of `tasks` takes [*begin, *end) of `count`. */
+static void heti_share(int64_t count, int64_t tasks, int64_t index, int64_t *begin, int64_t *end)
+{
+    *begin = count / tasks * index + heti_min(index, count % tasks);
+    *end = *begin + count / tasks + (index < count % tasks);
+}
+
+/* ---- linear: y = x W^T + b and dx = sum of dy W ----
+   Activations are packed once for all threads, a chunk of k at a time; then every task packs one narrow panel of a weight, which
+   stays in its first cache, and runs it down the packed rows. Weights are never written to memory in another order. */
+
+#define HETI_LINEAR_FLOATS (INT64_C(4) << 20) /* packed activations at a time */
+#define HETI_LINEAR_ROWS 960                  /* rows x PRODUCT_K floats stay in the second cache; a multiple of every tile height */
+#define HETI_PANEL_FLOATS (HETI_PRODUCT_K * HETI_TILE_COLUMNS)
+
+/* output[o] (columns) = chain over the k of every source s of source[s].data[row][k] weight(o, s)[k][column]. Forward has one source and an output
+   per part, backward_input a source per part and one output. */
+typedef struct heti_linear_output {
+    float *c;
+    const float *bias;
+    int64_t columns;
+} heti_linear_output;
+
+typedef struct heti_linear_job {
+    const heti_product_kernels *kernels;
+    int bf16;
+    int64_t rows, outputs, sources, tasks;
+    heti_linear_output output[3];
+    heti_operand weight[3][3]; /* [output][source]; lines are columns of the output */
+    heti_operand source[3];    /* lines are rows */
+    int64_t source_k[3];
+    int64_t panels;            /* of all outputs */
+    int64_t row_step;          /* rows of one unit of work, a multiple of tile_rows */
+    float *packed, *panel;     /* [rows / tile_rows][chunk][tile_rows], [tasks][HETI_PANEL_FLOATS] */
+    int64_t present, chunk_begin, chunk; /* the source and the k being computed */
+    int first, last;           /* chunk of all: starts from +0, adds the bias */
+} heti_linear_job;
+
+static int64_t heti_linear_tasks(const heti_cpu *cpu) { return cpu->config.threads > 1 ? 4 * HETI_CAST(int64_t, cpu->config.threads) : 1; }
+
+static void heti_linear_pack_task(void *arg, int64_t index)
+{
+    const heti_linear_job *job = HETI_CAST(const heti_linear_job *, arg);
+    const int64_t tile = job->kernels->tile_rows;
+    heti_operand from = job->source[job->present];
+    int64_t begin, end;
+    heti_share(heti_ceil_div(job->rows, tile), job->tasks, index, &begin, &end);
+    if (begin == end) return;
+    from.data += begin * tile * from.line_stride + job->chunk_begin * from.k_stride;
+    job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
+}
+
+/* Rows [row, row + rows) of one panel over one block of k, which starts k floats into the chunk. */
+static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t rows, int64_t panel, int64_t k, int64_t depth, float *packed_panel)
+{
+    const heti_product_kernels *kernels = job->kernels;
+    const int64_t tile = kernels->tile_rows, wide = kernels->tile_columns;
+    const float *a = job->packed + row * job->chunk + (job->bf16 && kernels->bf16_pairs ? k / 2 : k) * tile;
+    const heti_linear_output *output = job->output;
+    heti_operand from;
+    int64_t column, columns;
+    for (; panel >= heti_ceil_div(output->columns, wide); output++) panel -= heti_ceil_div(output->columns, wide);
+    column = panel * wide;
+    columns = heti_min(wide, output->columns - column);
+    from = job->weight[output - job->output][job->present];
+    from.data += column * from.line_stride + (job->chunk_begin + k) * from.k_stride;
+    kernels->pack(wide, columns, depth, &from, job->bf16, packed_panel);
+    kernels->panel(rows, columns, depth, a, tile * job->chunk, packed_panel, output->c + row * output->columns + column, output->columns,
+                   !job->first || k > 0, job->bf16);
+    if (job->last && k + depth == job->chunk && output->bias != NULL)
+        kernels->add_bias(rows, columns, output->bias + column, output->c + row * output->columns + column, output->columns);
+}
+
+static void heti_linear_task(void *arg, int64_t index)
+{
+    const heti_linear_job *job = HETI_CAST(const heti_linear_job *, arg);
+    float *packed_panel = job->panel + index * HETI_PANEL_FLOATS;
+    int64_t unit, end;
+    heti_share(heti_ceil_div(job->rows, job->row_step) * job->panels, job->tasks, index, &unit, &end);
+    while (unit < end) {
+        const int64_t row = unit / job->panels * job->row_step, rows = heti_min(job->row_step, job->rows - row);
+        const int64_t panel_begin = unit % job->panels, panel_end = heti_min(job->panels, panel_begin + end - unit);
+        for (int64_t k = 0; k < job->chunk; k += HETI_PRODUCT_K)
+            for (int64_t panel = panel_begin; panel < panel_end; panel++)
+                heti_linear_panel(job, row, rows, panel, k, heti_min(HETI_PRODUCT_K, job->chunk - k), packed_panel);
+        unit += panel_end - panel_begin;
+    }
+}
+
+static int64_t heti_linear_packed_rows(int64_t rows) { return (rows + HETI_TILE_ROWS - 1) / HETI_TILE_ROWS * HETI_TILE_ROWS; }
+
+/* k that is packed at a time: whole blocks, as many as HETI_LINEAR_FLOATS take, at least one. */
+static int64_t heti_linear_chunk(int64_t rows)
+{
+    return heti_max(1, HETI_LINEAR_FLOATS / heti_linear_packed_rows(rows) / HETI_PRODUCT_K) * HETI_PRODUCT_K;
+}
+
+static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linear_args *a)
+{
+    const int64_t chunk = heti_linear_chunk(a->rows), tile = cpu->product->tile_rows;
+    job->kernels = cpu->product;
+    job->bf16 = a->compute == HET_BF16;
+    job->rows = a->rows;
+    job->tasks = heti_linear_tasks(cpu);
+    job->panel = HETI_CAST(float *, a->workspace);
+    job->packed = job->panel + job->tasks * HETI_PANEL_FLOATS;
+    job->panels = 0;
+    for (int64_t o = 0; o < job->outputs; o++) job->panels += heti_ceil_div(job->output[o].columns, cpu->product->tile_columns);
+    job->row_step = heti_min(HETI_LINEAR_ROWS, heti_ceil_div(a->rows, heti_ceil_div(job->tasks, job->panels)));
+    job->row_step = heti_ceil_div(job->row_step, tile) * tile;
+    for (int64_t s = 0; s < job->sources; s++) {
+        job->present = s;
+        for (job->chunk_begin = 0; job->chunk_begin < job->source_k[s]; job->chunk_begin += chunk) {
+            job->chunk = heti_min(chunk, job->source_k[s] - job->chunk_begin);
+            job->first = s == 0 && job->chunk_begin == 0;
+            job->last = s == job->sources - 1 && job->chunk_begin + job->chunk == job->source_k[s];
+            heti_cpu_run(cpu, job->tasks, heti_linear_pack_task, job);
+            heti_cpu_run(cpu, job->tasks, heti_linear_task, job);
+        }
+    }
+}
+
+static het_result heti_linear_check(heti_cpu *cpu, const char *op, const het_linear_args *a)
+{
+    int valid = a->rows >= 0 && a->in > 0 && a->parts >= 1 && a->parts <= 3;
+    for (int64_t p = 0; valid && p < a->parts; p++) valid = a->part[p].out > 0;
+    if (valid) return HET_OK;
+    return heti_fail(&cpu->error, HET_ERR_INVALID, "cpu %s: impossible shape, %d rows, in %d, %d parts", op, a->rows, a->in, a->parts);
+}
+
+static heti_operand heti_make_operand(const float *data, int64_t line_stride, int64_t k_stride)
+{
+    heti_operand operand;
+    operand.data = data;
+    operand.line_stride = line_stride;
+    operand.k_stride = k_stride;
+    return operand;
+}
+
+static het_result heti_cpu_linear_forward(void *self, het_queue *queue, const het_linear_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_linear_job job;
+    (void)queue;
+    HETI_TRY(heti_linear_check(cpu, "linear_forward", a));
+    if (a->rows == 0) return HET_OK;
+    memset(&job, 0, sizeof job);
+    job.outputs = a->parts;
+    job.sources = 1;
+    job.source[0] = heti_make_operand(a->x, a->in, 1);
+    job.source_k[0] = a->in;
+    for (int64_t p = 0; p < a->parts; p++) {
+        job.output[p].c = a->part[p].y;
+        job.output[p].bias = a->part[p].bias;
+        job.output[p].columns = a->part[p].out;
+        job.weight[p][0] = heti_make_operand(a->part[p].w, a->in, 1);
+    }
+    heti_linear_run(cpu, &job, a);
+    return HET_OK;
+}
+
+static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_linear_job job;
+    (void)queue;
+    HETI_TRY(heti_linear_check(cpu, "linear_backward_input", a));
+    if (a->rows == 0) return HET_OK;
+    memset(&job, 0, sizeof job);
+    job.outputs = 1;
+    job.output[0].c = a->dx;
+    job.output[0].columns = a->in;
+    job.sources = a->parts;
+    for (int64_t p = 0; p < a->parts; p++) {
+        job.source[p] = heti_make_operand(a->part[p].dy, a->part[p].out, 1);
+        job.source_k[p] = a->part[p].out;
+        job.weight[0][p] = heti_make_operand(a->part[p].w, 1, a->in);
+    }
+    heti_linear_run(cpu, &job, a);
+    return HET_OK;
+}
+
+/* ---- linear: dW = dy^T x ----
+   The big thing here is the gradient itself. x is packed once for all threads; a task owns lines of the gradients (outputs), packs
+   a few tiles of dy and runs them over all panels of x, granule by granule while the tile of the sum is in the first cache. */
+
+#define HETI_WEIGHT_FLOATS 98304 /* packed dy of a task, unless one tile is larger: a share of the second cache */
+#define HETI_WEIGHT_ROWS 1024    /* whole granules of about so many rows are taken together */
+
+typedef struct heti_weight_job {
+    const heti_product_kernels *kernels;
+    const het_linear_args *args;
+    int bf16;
+    int64_t tasks;
+    int64_t granule_begin, granule_end; /* of the group of granules being computed */
+    int64_t tokens;         /* in the group */
+    int64_t first_row;      /* the group's first row of the slice */
+    int64_t tiles;          /* tiles of lines, of all parts */
+    float *packed_x;        /* each granule [in / tile_columns][tokens][tile_columns] */
+    float *packed_dy;       /* [tasks][task_floats], each granule [tiles][tokens][tile_rows] */
+    int64_t task_floats;
+    uint32_t *maximum;      /* [tasks][6]: dw and dbias of each part */
+} heti_weight_job;
+
+/* Rows [*row, return value) of the slice that granule g has, cut off at the slice. */
+static int64_t heti_granule_rows(const het_view *view, int64_t g, int64_t *row)
+{
+    *row = view->host_granule_start[g] - view->row_begin;
+    return view->host_granule_start[g + 1] - view->row_begin;
+}
+
+static void heti_weight_pack_task(void *arg, int64_t index)
+{
+    const heti_weight_job *job = HETI_CAST(const heti_weight_job *, arg);
+    const het_linear_args *a = job->args;
+    const int64_t wide = job->kernels->tile_columns;
+    int64_t begin, end, row;
+    heti_share(heti_ceil_div(a->in, wide), job->tasks, index, &begin, &end);
+    if (begin == end) return;
+    for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
+        const int64_t k = heti_granule_rows(a->view, g, &row) - row;
+        const heti_operand from = heti_make_operand(a->x + row * a->in + begin * wide, 1, a->in);
+        float *to = job->packed_x + heti_packed(a->in, row - job->first_row, wide);
+        job->kernels->pack(wide, heti_min(end * wide, a->in) - begin * wide, k, &from, job->bf16, to + begin * wide * k);
+    }
+}
+
+static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *gradient, int64_t columns, uint32_t maximum)
+{
+    sum->sum = gradient->sum;
+    sum->columns = columns;
+    sum->exact = gradient->exact;
+    sum->grid = gradient->exact ? *gradient->grid : 0.0;
+    sum->maximum = maximum;
+}
+
+/* Lines [line, line + lines) of dw, which fit the task's buffer, over the granules of the group. */
+static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy, heti_weight_sum *sum)
+{
+    const het_linear_args *a = job->args;
+    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns;
+    int64_t row;
+    for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
+        const int64_t k = heti_granule_rows(a->view, g, &row) - row;
+        const heti_operand from = heti_make_operand(part->dy + row * part->out + line, 1, part->out);
+        job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + heti_packed(lines, row - job->first_row, tile));
+    }
+    for (int64_t column = 0; column < a->in; column += wide) {
+        for (int64_t i = 0; i < lines; i += tile) {
+            for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
+                const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
+                if (k == 0) continue;
+                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, packed_dy + heti_packed(lines, before, tile) + i * k, tile * k,
+                                     job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16);
+            }
+        }
+    }
+}
+
+/* Lines [line, line + lines) of one part's dw and dbias. */
+static void heti_weight_lines(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy, uint32_t *maximum)
+{
+    const int64_t tile = job->kernels->tile_rows;
+    const int64_t step = heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens)) * tile;
+    heti_weight_sum sum;
+    int64_t row;
+    if (part->dbias != NULL && part->dbias->sum != NULL) {
+        heti_weight_sum_start(&sum, part->dbias, 1, maximum[1]);
+        for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
+            const int64_t k = heti_granule_rows(job->args->view, g, &row) - row;
+            if (k > 0) job->kernels->bias(lines, k, part->dy + row * part->out + line, part->out, &sum, line);
+        }
+        maximum[1] = sum.maximum;
+    }
+    if (part->dw == NULL || part->dw->sum == NULL) return;
+    heti_weight_sum_start(&sum, part->dw, job->args->in, maximum[0]);
+    for (int64_t i = 0; i < lines; i += step) heti_weight_block(job, part, line + i, heti_min(step, lines - i), packed_dy, &sum);
+    maximum[0] = sum.maximum;
+}
+
+static void heti_weight_task(void *arg, int64_t index)
+{
+    const heti_weight_job *job = HETI_CAST(const heti_weight_job *, arg);
+    const int64_t tile = job->kernels->tile_rows;
+    int64_t begin, end, before = 0;
+    heti_share(job->tiles, job->tasks, index, &begin, &end);
+    for (int64_t p = 0; p < job->args->parts; p++) {
+        const het_linear_part *part = &job->args->part[p];
+        const int64_t tiles = heti_ceil_div(part->out, tile), from = heti_max(begin - before, 0), to = heti_min(end - before, tiles);
+        if (from < to)
+            heti_weight_lines(job, part, from * tile, heti_min(to * tile, part->out) - from * tile, job->packed_dy + index * job->task_floats,
+                              job->maximum + 6 * index + 2 * p);
+        before += tiles;
+    }
+}
+
+static int64_t heti_weight_tasks(const heti_cpu *cpu) { return cpu->config.threads > 1 ? 2 * HETI_CAST(int64_t, cpu->config.threads) : 1; }
+static int64_t heti_weight_task_floats(int64_t rows) { return heti_max(HETI_WEIGHT_FLOATS, HETI_TILE_ROWS * rows); }
+
+/* The largest term of the tasks goes into the parameter's maximum. */
+static void heti_weight_join(const het_gradient *gradient, const uint32_t *maximum, int64_t tasks)
+{
+    if (gradient == NULL || gradient->sum == NULL || !gradient->exact) return;
+    for (int64_t t = 0; t < tasks; t++)
+        if (maximum[6 * t] > *gradient->maximum) *gradient->maximum = maximum[6 * t];
+}
+
+static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_weight_job job;
+    const het_view *view = a->view;
+    int64_t row;
+    (void)queue;
+    HETI_TRY(heti_linear_check(cpu, "linear_backward_weight", a));
+    memset(&job, 0, sizeof job);
+    job.kernels = cpu->product;
+    job.args = a;
+    job.bf16 = a->compute == HET_BF16;
+    job.tasks = heti_weight_tasks(cpu);
+    job.task_floats = heti_weight_task_floats(a->rows);
+    job.packed_dy = HETI_CAST(float *, a->workspace);
+    job.packed_x = job.packed_dy + job.tasks * job.task_floats;
+    job.maximum = HETI_CAST(uint32_t *, a->workspace) + job.tasks * job.task_floats + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
+    memset(job.maximum, 0, HETI_CAST(size_t, 6 * job.tasks) * sizeof *job.maximum);
+    for (int64_t p = 0; p < a->parts; p++) job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
+    job.granule_end = view->granule_begin;
+    while (job.granule_end < view->granule_end) {
+        job.granule_begin = job.granule_end;
+        (void)heti_granule_rows(view, job.granule_begin, &job.first_row);
+        do {
+            job.tokens = heti_granule_rows(view, job.granule_end++, &row) - job.first_row;
+        } while (job.granule_end < view->granule_end && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= HETI_WEIGHT_ROWS);
+        if (job.tokens == 0) continue;
+        heti_cpu_run(cpu, job.tasks, heti_weight_pack_task, &job);
+        heti_cpu_run(cpu, job.tasks, heti_weight_task, &job);
+    }
+    for (int64_t p = 0; p < a->parts; p++) {
+        heti_weight_join(a->part[p].dw, job.maximum + 2 * p, job.tasks);
+        heti_weight_join(a->part[p].dbias, job.maximum + 2 * p + 1, job.tasks);
+    }
+    return HET_OK;
+}
+
+static size_t heti_cpu_workspace_bytes(void *self, het_op op, const void *args)
+{
+    const heti_cpu *cpu = HETI_CAST(const heti_cpu *, self);
+    const het_linear_args *a = HETI_CAST(const het_linear_args *, args);
+    int64_t floats, k;
+    if (op == HET_OP_LINEAR_BACKWARD_WEIGHT) {
+        floats = heti_weight_tasks(cpu) * (heti_weight_task_floats(a->rows) + 6) + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
+    } else if (op == HET_OP_LINEAR_FORWARD || op == HET_OP_LINEAR_BACKWARD_INPUT) {
+        k = a->in;
+        if (op == HET_OP_LINEAR_BACKWARD_INPUT)
+            for (int64_t p = k = 0; p < a->parts; p++) k = heti_max(k, a->part[p].out);
+        floats = heti_linear_packed_rows(a->rows) * heti_min(k, a->rows > 0 ? heti_linear_chunk(a->rows) : k);
+        /* fewer rows may take a longer chunk */
+        floats = heti_max(floats, heti_min(heti_linear_packed_rows(a->rows) * k, HETI_LINEAR_FLOATS));
+        floats += heti_linear_tasks(cpu) * HETI_PANEL_FLOATS;
+    } else {
+        return heti_cpu_rows_workspace(cpu, op, args);
+    }
+    return HETI_CAST(size_t, floats) * sizeof(float);
+}
+/* ================================================================================================================
+   >>cpu_rows  The CPU device: all ops but the linear ones, and its table.
+
+   An op cuts its independent outputs (rows, or columns where it sums over tokens) into tasks and calls one kernel of the instruction
+   set's table on each range. What ranges add up by themselves (a maximum, a loss) lies in `partial`, one a task, joined afterwards by
+   operations without order. So neither the number of threads nor where the cuts fall changes a bit.
+   ================================================================================================================ */
+
+#define HETI_MAX_TASKS 128
+#define HETI_TASK_WORK 16384 /* elements below which a task is not worth its start */
+
+typedef union heti_partial {
+    uint32_t top[2];
+    het_sum sum;
+} heti_partial;
+
+typedef struct heti_range_job {
+    heti_range_kernel kernel;
+    const void *args;
+    int64_t count, unit, tasks;
+    heti_partial *partial; /* [tasks] or NULL */
+} heti_range_job;
+
+static void heti_range_task(void *arg, int64_t index)
+{
+    const heti_range_job *job = HETI_CAST(const heti_range_job *, arg);
+    const int64_t units = heti_ceil_div(job->count, job->unit);
+    const int64_t begin = units * index / job->tasks * job->unit, end = heti_min(job->count, units * (index + 1) / job->tasks * job->unit);
+    job->kernel(job->args, begin, end, job->partial != NULL ? job->partial + index : NULL);
+}
+
+/* Runs a kernel over [0, count), cut at multiples of `unit`; `work` elements stand behind one of the count. Returns the number of tasks,
+   at most HETI_MAX_TASKS. */
+static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const void *args, int64_t count, int64_t unit, int64_t work, heti_partial *partial)
+{
+    heti_range_job job;
+    const int64_t threads = cpu->config.threads;
+    if (count <= 0) return 0;
+    job.tasks = threads > 1 ? heti_min(heti_min(4 * threads, HETI_MAX_TASKS), heti_min(heti_ceil_div(count, unit), count * work / HETI_TASK_WORK)) : 1;
+    if (job.tasks < 1) job.tasks = 1;
+    job.kernel = kernel;
+    job.args = args;
+    job.count = count;
+    job.unit = unit;
+    job.partial = partial;
+    if (partial != NULL) memset(partial, 0, HETI_CAST(size_t, job.tasks) * sizeof *partial);
+    heti_cpu_run(cpu, job.tasks, heti_range_task, &job);
+    return job.tasks;
+}
+
+/* The largest term of this call goes into the parameter's maximum. */
+static void heti_join_top(const het_gradient *gradient, const heti_partial *partial, int64_t tasks, int which)
+{
+    if (gradient == NULL || gradient->sum == NULL || !gradient->exact) return;
+    for (int64_t i = 0; i < tasks; i++)
+        if (partial[i].top[which] > *gradient->maximum) *gradient->maximum = partial[i].top[which];
+}
+
+static void heti_join_sum(het_sum *to, const heti_partial *partial, int64_t tasks)
+{
+    for (int64_t i = 0; i < tasks; i++) heti_sum_join(to, &partial[i].sum);
+}
+
+static het_result heti_cpu_shape(heti_cpu *cpu, const char *op, int valid, int64_t rows, int64_t width)
+{
+    if (valid) return HET_OK;
+    return heti_fail(&cpu->error, HET_ERR_INVALID, "cpu %s: impossible shape, %d rows of %d", op, rows, width);
+}
+
+/* ---- norms, rotary, activations ---- */
+
+static het_result heti_cpu_norm(heti_cpu *cpu, heti_range_kernel kernel, const het_norm_args *a)
+{
+    HETI_TRY(heti_cpu_shape(cpu, "norm", a->rows >= 0 && a->width > 0, a->rows, a->width));
+    (void)heti_range_run(cpu, kernel, a, a->rows, 1, 4 * a->width, NULL);
+    return HET_OK;
+}
+
+static het_result heti_cpu_norm_forward(void *self, het_queue *queue, const het_norm_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    return heti_cpu_norm(cpu, cpu->rows->norm_forward, a);
+}
+
+static het_result heti_cpu_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    return heti_cpu_norm(cpu, cpu->rows->norm_backward_input, a);
+}
+
+static het_result heti_cpu_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_partial partial[HETI_MAX_TASKS];
+    (void)queue;
+    HETI_TRY(heti_cpu_shape(cpu, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows, a->width));
+    const int64_t tasks = heti_range_run(cpu, cpu->rows->norm_backward_weight, a, a->width, 16, a->rows, partial);
+    heti_join_top(a->dgain, partial, tasks, 0);
+    heti_join_top(a->dbias, partial, tasks, 1);
+    return HET_OK;
+}
+
+static het_result heti_cpu_rotary(heti_cpu *cpu, heti_range_kernel kernel, const het_rotary_args *a)
+{
+    const int64_t width = a->heads * a->head_size;
+    HETI_TRY(heti_cpu_shape(cpu, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size, a->rows, width));
+    (void)heti_range_run(cpu, kernel, a, a->rows, 1, width, NULL);
+    return HET_OK;
+}
+
+static het_result heti_cpu_rotary_forward(void *self, het_queue *queue, const het_rotary_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    return heti_cpu_rotary(cpu, cpu->rows->rotary_forward, a);
+}
+
+static het_result heti_cpu_rotary_backward(void *self, het_queue *queue, const het_rotary_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    return heti_cpu_rotary(cpu, cpu->rows->rotary_backward, a);
+}
+
+static het_result heti_cpu_activation_forward(void *self, het_queue *queue, const het_activation_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    (void)heti_range_run(cpu, cpu->rows->activation_forward, a, a->count, 16, 4, NULL);
+    return HET_OK;
+}
+
+static het_result heti_cpu_activation_backward(void *self, het_queue *queue, const het_activation_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    (void)heti_range_run(cpu, cpu->rows->activation_backward, a, a->count, 16, 4, NULL);
+    return HET_OK;
+}
+
+/* ---- attention ----
+   A task is (sequence, key/value head), in the forward also a block of rows: different tasks write different rows of o, dq, dk, dv.
+   Each of the `runners` has a piece of the workspace and does every runners-th task. */
+
+typedef struct heti_attention_job {
+    const heti_row_kernels *rows;
+    const het_attention_args *a;
+    int64_t runners;
+    size_t bytes;
+    int backward;
+} heti_attention_job;
+
+static void heti_attention_task(void *arg, int64_t runner)
+{
+    const heti_attention_job *job = HETI_CAST(const heti_attention_job *, arg);
+    const het_attention_args *a = job->a;
+    char *workspace = HETI_CAST(char *, a->workspace) + HETI_CAST(size_t, runner) * job->bytes;
+    int64_t task = 0;
+    for (int64_t s = 0; s < a->view->sequences; s++) {
+        const int64_t begin = heti_max(a->view->host_sequence_start[s], a->view->row_begin);
+        const int64_t end = heti_min(a->view->host_sequence_start[s + 1], a->view->row_end);
+        const int64_t rows = (end - begin) * (a->heads / a->kv_heads);
+        for (int64_t head = 0; rows > 0 && head < a->kv_heads; head++) {
+            if (job->backward) {
+                if (task++ % job->runners == runner) job->rows->attention_backward(a, s, head, workspace);
+                continue;
+            }
+            for (int64_t from = 0; from < rows; from += HETI_ATTENTION_ROWS)
+                if (task++ % job->runners == runner)
+                    job->rows->attention_forward(a, s, head, from, heti_min(rows, from + HETI_ATTENTION_ROWS), workspace);
+        }
+    }
+}
+
+static het_result heti_cpu_attention(heti_cpu *cpu, const het_attention_args *a, int backward)
+{
+    heti_attention_job job;
+    HETI_TRY(heti_cpu_shape(cpu, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && a->head_size > 0 && a->window >= 0
+                            && (a->causal || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens)),
+                            a->view->row_end - a->view->row_begin, a->heads * a->head_size));
+    job.rows = cpu->rows;
+    job.a = a;
+    job.bytes = heti_attention_bytes(a->head_size);
+    job.runners = heti_max(1, heti_min(cpu->config.threads, HETI_CAST(int64_t, a->workspace_size / job.bytes)));
+    job.backward = backward;
+    heti_cpu_run(cpu, job.runners, heti_attention_task, &job);
+    return HET_OK;
+}
+
+static het_result heti_cpu_attention_forward(void *self, het_queue *queue, const het_attention_args *a)
+{
+    (void)queue;
+    return heti_cpu_attention(HETI_CAST(heti_cpu *, self), a, 0);
+}
+
+static het_result heti_cpu_attention_backward(void *self, het_queue *queue, const het_attention_args *a)
+{
+    (void)queue;
+    return heti_cpu_attention(HETI_CAST(heti_cpu *, self), a, 1);
+}
+
+/* ---- embedding ---- */
+
+static het_result heti_cpu_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    HETI_TRY(heti_cpu_shape(cpu, "embedding", a->rows >= 0 && a->width > 0, a->rows, a->width));
+    (void)heti_range_run(cpu, cpu->rows->embedding_forward, a, a->rows, 1, a->width, NULL);
+    return HET_OK;
+}
+
+/* Merge sort, bottom up. Keys are distinct (the row is part of them). */
+static void heti_sort_keys(uint64_t *key, uint64_t *spare, int64_t count)
+{
+    uint64_t *from = key, *to = spare;
+    for (int64_t width = 1; width < count; width *= 2) {
+        for (int64_t begin = 0; begin < count; begin += 2 * width) {
+            const int64_t middle = heti_min(begin + width, count), end = heti_min(begin + 2 * width, count);
+            int64_t left = begin, right = middle;
+            for (int64_t i = begin; i < end; i++) to[i] = left < middle && (right >= end || from[left] < from[right]) ? from[left++] : from[right++];
+        }
+        uint64_t *last = from;
+        from = to;
+        to = last;
+    }
+    if (from != key) memcpy(key, from, HETI_CAST(size_t, count) * sizeof *key);
+}
+
+/* Workspace: keys [rows], a second array of them for the sort, one term [width]. id: [n], entry of each token of the micro-batch. */
+static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const het_gradient *gradient, const int32_t *id)
+{
+    const het_view *view = a->view;
+    heti_partial partial[HETI_MAX_TASKS];
+    heti_scatter scatter;
+    uint64_t *key = HETI_CAST(uint64_t *, a->workspace), *spare = key + a->rows;
+    if (gradient == NULL || gradient->sum == NULL) return;
+    for (int64_t r = 0; r < a->rows; r++) key[r] = HETI_CAST(uint64_t, id[view->row_begin + r]) << 32 | HETI_CAST(uint64_t, r);
+    for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
+        const int64_t first = view->host_granule_start[g] - view->row_begin, last = view->host_granule_start[g + 1] - view->row_begin;
+        heti_sort_keys(key + first, spare, last - first);
+    }
+    scatter.view = view;
+    scatter.gradient = gradient;
+    scatter.width = a->width;
+    scatter.dy = a->dy;
+    scatter.key = key;
+    scatter.term = HETI_CAST(float *, HETI_CAST(void *, spare + a->rows));
+    heti_join_top(gradient, partial, heti_range_run(cpu, cpu->rows->scatter, &scatter, a->width, 16, 2 * a->rows, partial), 0);
+}
+
+static het_result heti_cpu_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    HETI_TRY(heti_cpu_shape(cpu, "embedding", a->rows >= 0 && a->width > 0, a->rows, a->width));
+    heti_cpu_scatter(cpu, a, a->dtable, a->view->token);
+    heti_cpu_scatter(cpu, a, a->dpositions, a->view->position);
+    return HET_OK;
+}
+
+/* ---- dropout, loss ---- */
+
+static het_result heti_cpu_add(void *self, het_queue *queue, float *y, const float *x, int64_t count)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_add_args args;
+    (void)queue;
+    args.y = y;
+    args.a = y;
+    args.b = x;
+    (void)heti_range_run(cpu, cpu->rows->add, &args, count, 16, 1, NULL);
+    return HET_OK;
+}
+
+static het_result heti_cpu_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_add_args sum;
+    (void)queue;
+    HETI_TRY(heti_cpu_shape(cpu, "dropout", a->rows >= 0 && a->width > 0, a->rows, a->width));
+    if (a->probability > 0.0f) {
+        (void)heti_range_run(cpu, cpu->rows->dropout, a, a->rows, 1, 8 * a->width, NULL);
+    } else if (a->a != NULL) {
+        sum.y = a->y;
+        sum.a = a->a;
+        sum.b = a->x;
+        (void)heti_range_run(cpu, cpu->rows->add, &sum, a->rows * a->width, 16, 1, NULL);
+    } else if (a->y != a->x) {
+        memcpy(a->y, a->x, HETI_CAST(size_t, a->rows * a->width) * sizeof(float));
+    }
+    return HET_OK;
+}
+
+static het_result heti_cpu_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a)
+{
+    het_dropout_args alone = *a;
+    alone.a = NULL;
+    return heti_cpu_dropout_forward(self, queue, &alone);
+}
+
+static het_result heti_cpu_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_partial partial[HETI_MAX_TASKS];
+    (void)queue;
+    HETI_TRY(heti_cpu_shape(cpu, "cross_entropy", a->rows >= 0 && a->vocab > 0, a->rows, a->vocab));
+    heti_join_sum(a->loss, partial, heti_range_run(cpu, cpu->rows->cross_entropy, a, a->rows, 1, 4 * a->vocab, partial));
+    return HET_OK;
+}
+
+/* ---- gradients, verdict, optimizer ---- */
+
+static het_result heti_cpu_accumulate(void *self, het_queue *queue, const het_accumulate_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_partial partial[HETI_MAX_TASKS];
+    (void)queue;
+    if (a->gradient->sum == NULL) return HET_OK;
+    heti_join_top(a->gradient, partial, heti_range_run(cpu, cpu->rows->accumulate, a, a->count, 16, 1, partial), 0);
+    return HET_OK;
+}
+
+static het_result heti_cpu_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_partial partial[HETI_MAX_TASKS];
+    (void)queue;
+    if (a->gradient->sum == NULL) return HET_OK;
+    heti_join_sum(a->sum, partial, heti_range_run(cpu, cpu->rows->sum_squares, a, heti_ceil_div(a->count, 1024), 1, 1024, partial));
+    return HET_OK;
+}
+
+static int heti_is_finite(double x) { return x - x == 0.0; }
+
+/* Some term is not smaller than 2^(exponent + 6), or the exponent is not known yet. A parameter without terms says nothing. */
+static int heti_outgrown(uint32_t maximum, int32_t exponent)
+{
+    float value;
+    memcpy(&value, &maximum, sizeof value);
+    if (maximum == 0) return 0;
+    return exponent == HETRAIN_NO_EXPONENT || HETI_CAST(double, value) >= ldexp(1.0, exponent + 6);
+}
+
+/* Terms first: where one has outgrown its grid the sums, and so the squares, may depend on the layout and are not looked at. */
+static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdict_args *a)
+{
+    het_step_scalars *s = a->scalars;
+    int repeat = 0, finite = heti_is_finite(heti_sum_value(a->loss));
+    (void)self;
+    (void)queue;
+    for (int64_t p = 0; p < a->parameters; p++) {
+        if (a->maximum[p] >= 0x7f800000u) finite = 0;
+        if (a->exact && heti_outgrown(a->maximum[p], a->exponent[p])) repeat = 1;
+    }
+    s->gradient_norm = sqrt(heti_sum_value(a->squares));
+    s->clip_scale = 1.0f;
+    s->verdict = HET_VERDICT_ACCEPT;
+    if (!finite) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (repeat) s->verdict = HET_VERDICT_REPEAT;
+    else if (!heti_is_finite(s->gradient_norm)) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (s->maximum_norm > 0.0 && s->gradient_norm > s->maximum_norm) s->clip_scale = HETI_CAST(float, s->maximum_norm / s->gradient_norm);
+    return HET_OK;
+}
+
+static het_result heti_cpu_adamw(void *self, het_queue *queue, const het_adamw_args *a)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    (void)queue;
+    if (a->scalars->verdict != HET_VERDICT_ACCEPT || a->gradient->sum == NULL) return HET_OK;
+    (void)heti_range_run(cpu, cpu->rows->adamw, a, a->count, 16, 4, NULL);
+    return HET_OK;
+}
+
+/* ---- workspace and table ---- */
+
+static size_t heti_cpu_rows_workspace(const heti_cpu *cpu, het_op op, const void *args)
+{
+    if (op == HET_OP_NORM_BACKWARD_WEIGHT) {
+        const het_norm_args *a = HETI_CAST(const het_norm_args *, args);
+        return HETI_CAST(size_t, 2 * a->width) * sizeof(float);
+    }
+    if (op == HET_OP_EMBEDDING_BACKWARD_WEIGHT) {
+        const het_embedding_args *a = HETI_CAST(const het_embedding_args *, args);
+        return HETI_CAST(size_t, 2 * a->rows) * sizeof(uint64_t) + HETI_CAST(size_t, a->width) * sizeof(float);
+    }
+    if (op == HET_OP_ATTENTION_FORWARD || op == HET_OP_ATTENTION_BACKWARD) {
+        const het_attention_args *a = HETI_CAST(const het_attention_args *, args);
+        return HETI_CAST(size_t, cpu->config.threads) * heti_attention_bytes(a->head_size);
+    }
+    return 0;
+}
+
+/* Ops run when they are called: no queues, no events. */
+static const het_device_iface heti_cpu_iface = {
+    HETRAIN_DEVICE_VERSION, "cpu", heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
+    heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    heti_cpu_workspace_bytes,
+    heti_cpu_norm_forward, heti_cpu_norm_backward_input, heti_cpu_norm_backward_weight,
+    heti_cpu_linear_forward, heti_cpu_linear_backward_input, heti_cpu_linear_backward_weight,
+    heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
+    heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
+    heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw
+};
+
+HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
+
+/* ================================================================================================================
+   >>null  The null device: the CPU's memory and copies, and ops that do nothing. For tests of schedules larger than any machine.
+   Every step is accepted.
+   ================================================================================================================ */
+
+#define HETI_NULL_OP(name, type) \
+    static het_result heti_null_##name(void *self, het_queue *queue, const type *a) { (void)self; (void)queue; (void)a; return HET_OK; }
+HETI_NULL_OP(norm, het_norm_args)
+HETI_NULL_OP(linear, het_linear_args)
+HETI_NULL_OP(rotary, het_rotary_args)
+HETI_NULL_OP(attention, het_attention_args)
+HETI_NULL_OP(activation, het_activation_args)
+HETI_NULL_OP(embedding, het_embedding_args)
+HETI_NULL_OP(dropout, het_dropout_args)
+HETI_NULL_OP(cross_entropy, het_cross_entropy_args)
+HETI_NULL_OP(accumulate, het_accumulate_args)
+HETI_NULL_OP(sum_squares, het_sum_squares_args)
+HETI_NULL_OP(adamw, het_adamw_args)
+#undef HETI_NULL_OP
+
+static het_result heti_null_add(void *self, het_queue *queue, float *y, const float *x, int64_t count)
+{
+    (void)self;
+    (void)queue;
+    (void)y;
+    (void)x;
+    (void)count;
+    return HET_OK;
+}
+
+static het_result heti_null_verdict(void *self, het_queue *queue, const het_verdict_args *a)
+{
+    (void)self;
+    (void)queue;
+    a->scalars->verdict = HET_VERDICT_ACCEPT;
+    a->scalars->gradient_norm = 0.0;
+    a->scalars->clip_scale = 1.0f;
+    return HET_OK;
+}
+
+static size_t heti_null_workspace_bytes(void *self, het_op op, const void *args)
+{
+    (void)self;
+    (void)op;
+    (void)args;
+    return 0;
+}
+
+static const het_device_iface heti_null_iface = {
+    HETRAIN_DEVICE_VERSION, "null", heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
+    heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    heti_null_workspace_bytes,
+    heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
+    heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
+    heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw
+};
+
+HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
+
+/* ================================================================================================================
+   >>json  A strict reader for JSON text (RFC 8259) that allocates nothing.
+
+   A cursor walks the text once; the caller pulls what it expects: heti_json_kind_of looks, heti_json_enter opens an object or array,
+   heti_json_next steps to the next element (and reads its key), the others take one value. The first error sticks: it is kept with its
+   byte offset, and every later call does nothing and returns 0, so loops end by themselves and the caller looks at `rule` once.
+   Integers never pass through double. Duplicate keys are the caller's business, since only it knows which ones matter.
+   ================================================================================================================ */
+
+#define HETI_JSON_DEPTH 32
+
+typedef enum heti_json_kind { HETI_JSON_ERROR, HETI_JSON_NULL, HETI_JSON_BOOL, HETI_JSON_NUMBER, HETI_JSON_STRING, HETI_JSON_ARRAY, HETI_JSON_OBJECT } heti_json_kind;
+
+typedef struct heti_json {
+    const char *text;
+    size_t length, at;
+    int depth;             /* containers open */
+    uint32_t objects;      /* bit d: the container at depth d is an object */
+    int fresh;             /* just opened: no comma before the next element */
+    const char *rule;      /* what the first error broke; NULL: none */
+    size_t rule_at;        /* its byte offset */
+} heti_json;
+
+/* Appends bytes as they are; what is there always ends in 0. */
+static void heti_text_put(heti_text *t, const char *from, size_t length)
+{
+    size_t i;
+    for (i = 0; i < length; i++) heti_text_char(t, from[i]);
+    if (t->capacity) t->to[t->length < t->capacity ? t->length : t->capacity - 1] = 0;
+}
+
+static void heti_text_add(heti_text *t, const char *from)
+{
+    heti_text_put(t, from, strlen(from));
+}
+
+static void heti_text_integer(heti_text *t, int64_t value)
+{
+    char digits[24];
+    heti_text_put(t, digits, heti_format(digits, sizeof digits, "%d", value));
+}
+
+static heti_text heti_text_in(char *to, size_t capacity)
+{
+    heti_text t;
+    t.to = to;
+    t.capacity = capacity;
+    t.length = 0;
+    heti_text_put(&t, "", 0);
+    return t;
+}
+
+static int heti_same(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* A name from a file for a message: at most 63 bytes, what is not printable ASCII becomes '?' (no terminal escapes in logs). */
+typedef struct heti_printable { char text[64]; } heti_printable;
+static const char *heti_print(heti_printable *p, const char *from, size_t length)
+{
+    size_t i;
+    for (i = 0; i < length && i < sizeof p->text - 1; i++) p->text[i] = HETI_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
+    p->text[i] = 0;
+    return p->text;
+}
+
+static heti_json heti_json_start(const char *text, size_t length)
+{
+    heti_json j;
+    memset(&j, 0, sizeof j);
+    j.text = text;
+    j.length = length;
+    return j;
+}
+
+static int heti_json_fail(heti_json *j, const char *rule)
+{
+    if (!j->rule) {
+        j->rule = rule;
+        j->rule_at = j->at;
+    }
+    return 0;
+}
+
+/* The byte under the cursor, 0 at the end (a 0 in the text is no legal byte anywhere, so the two need no telling apart). */
+static char heti_json_byte(const heti_json *j)
+{
+    return HETI_CAST(char, j->at < j->length ? j->text[j->at] : 0);
+}
+
+static void heti_json_space(heti_json *j)
+{
+    while (j->at < j->length && (j->text[j->at] == ' ' || j->text[j->at] == '\t' || j->text[j->at] == '\n' || j->text[j->at] == '\r')) j->at++;
+}
+
+/* What stands at the cursor. */
+static heti_json_kind heti_json_kind_of(heti_json *j)
+{
+    char c;
+    if (j->rule) return HETI_JSON_ERROR;
+    heti_json_space(j);
+    c = heti_json_byte(j);
+    if (c == '{') return HETI_JSON_OBJECT;
+    if (c == '[') return HETI_JSON_ARRAY;
+    if (c == '"') return HETI_JSON_STRING;
+    if (c == '-' || (c >= '0' && c <= '9')) return HETI_JSON_NUMBER;
+    if (c == 't' || c == 'f') return HETI_JSON_BOOL;
+    if (c == 'n') return HETI_JSON_NULL;
+    heti_json_fail(j, j->at < j->length ? "a JSON value was expected" : "the JSON text ends too early");
+    return HETI_JSON_ERROR;
+}
+
+/* Length of the UTF-8 sequence at p (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF), 0 if malformed. */
+static size_t heti_utf8(const char *p, size_t left)
+{
+    const unsigned first = HETI_CAST(unsigned char, p[0]);
+    unsigned least = 0x80, most = 0xBF;
+    size_t i, count;
+    if (first < 0x80) return 1;
+    if (first < 0xC2 || first > 0xF4) return 0;
+    count = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (count > left) return 0;
+    if (first == 0xE0) least = 0xA0;
+    if (first == 0xED) most = 0x9F;
+    if (first == 0xF0) least = 0x90;
+    if (first == 0xF4) most = 0x8F;
+    for (i = 1; i < count; i++, least = 0x80, most = 0xBF) {
+        const unsigned next = HETI_CAST(unsigned char, p[i]);
+        if (next < least || next > most) return 0;
+    }
+    return count;
+}
+
+/* Four hexadecimal digits at the cursor, or -1. */
+static int32_t heti_json_hex4(heti_json *j)
+{
+    int32_t value = 0;
+    int i;
+    for (i = 0; i < 4; i++, j->at++) {
+        const char c = heti_json_byte(j);
+        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
+        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
+        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
+        else { heti_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
+    }
+    return value;
+}
+
+static void heti_text_code_point(heti_text *t, int32_t c)
+{
+    char b[4];
+    size_t n = 0;
+    if (c < 0x80) b[n++] = HETI_CAST(char, c);
+    else if (c < 0x800) b[n++] = HETI_CAST(char, 0xC0 | (c >> 6));
+    else if (c < 0x10000) b[n++] = HETI_CAST(char, 0xE0 | (c >> 12));
+    else b[n++] = HETI_CAST(char, 0xF0 | (c >> 18));
+    if (c >= 0x10000) b[n++] = HETI_CAST(char, 0x80 | ((c >> 12) & 0x3F));
+    if (c >= 0x800) b[n++] = HETI_CAST(char, 0x80 | ((c >> 6) & 0x3F));
+    if (c >= 0x80) b[n++] = HETI_CAST(char, 0x80 | (c & 0x3F));
+    heti_text_put(t, b, n);
+}
+
+/* The cursor stands behind a backslash. */
+static int heti_json_escape(heti_json *j, heti_text *to)
+{
+    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+    const char c = heti_json_byte(j);
+    const char *found = c ? strchr(from, c) : NULL;
+    int32_t high, low;
+    if (found) {
+        heti_text_put(to, into + (found - from), 1);
+        j->at++;
+        return 1;
+    }
+    if (c != 'u') return heti_json_fail(j, "unknown escape in a string");
+    j->at++;
+    high = heti_json_hex4(j);
+    if (high < 0) return 0;
+    if (high >= 0xDC00 && high < 0xE000) return heti_json_fail(j, "lone surrogate in a string");
+    if (high >= 0xD800 && high < 0xDC00) {
+        if (j->length - j->at < 6 || j->text[j->at] != '\\' || j->text[j->at + 1] != 'u') return heti_json_fail(j, "lone surrogate in a string");
+        j->at += 2;
+        low = heti_json_hex4(j);
+        if (low < 0) return 0;
+        if (low < 0xDC00 || low >= 0xE000) return heti_json_fail(j, "lone surrogate in a string");
+        high = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+    }
+    heti_text_code_point(to, high);
+    return 1;
+}
+
+/* Takes a string; *length gets its decoded length, which may exceed what fits into `to` (and may count a \u0000). */
+static int heti_json_string(heti_json *j, char *to, size_t capacity, size_t *length)
+{
+    heti_text t = heti_text_in(to, capacity);
+    if (heti_json_kind_of(j) != HETI_JSON_STRING) return heti_json_fail(j, "a string was expected");
+    j->at++;
+    for (;;) {
+        size_t count;
+        if (j->at >= j->length) return heti_json_fail(j, "the JSON text ends inside a string");
+        if (j->text[j->at] == '"') break;
+        if (j->text[j->at] == '\\') {
+            j->at++;
+            if (!heti_json_escape(j, &t)) return 0;
+            continue;
+        }
+        count = heti_utf8(j->text + j->at, j->length - j->at);
+        if (!count) return heti_json_fail(j, "a string is not valid UTF-8");
+        if (count == 1 && HETI_CAST(unsigned char, j->text[j->at]) < 0x20) return heti_json_fail(j, "control byte in a string");
+        heti_text_put(&t, j->text + j->at, count);
+        j->at += count;
+    }
+    j->at++;
+    if (length) *length = t.length;
+    return 1;
+}
+
+static size_t heti_json_digits(heti_json *j)
+{
+    const size_t start = j->at;
+    while (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') j->at++;
+    return j->at - start;
+}
+
+/* Takes a number and leaves it as text: [*start, j->at). */
+static int heti_json_number_text(heti_json *j, size_t *start)
+{
+    if (heti_json_kind_of(j) != HETI_JSON_NUMBER) return heti_json_fail(j, "a number was expected");
+    *start = j->at;
+    if (heti_json_byte(j) == '-') j->at++;
+    if (heti_json_byte(j) == '0') j->at++;
+    else if (!heti_json_digits(j)) return heti_json_fail(j, "a number needs digits");
+    if (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') return heti_json_fail(j, "a number starts with 0");
+    if (heti_json_byte(j) == '.') {
+        j->at++;
+        if (!heti_json_digits(j)) return heti_json_fail(j, "a number needs digits behind its point");
+    }
+    if (heti_json_byte(j) == 'e' || heti_json_byte(j) == 'E') {
+        j->at++;
+        if (heti_json_byte(j) == '+' || heti_json_byte(j) == '-') j->at++;
+        if (!heti_json_digits(j)) return heti_json_fail(j, "an exponent needs digits");
+    }
+    return 1;
+}
+
+/* "-12" to an integer; 0: not written as an integer (2.0, 2e0, -0) or beyond int64. */
+static int heti_integer_of(const char *text, size_t length, int64_t *value)
+{
+    const int negative = length > 0 && text[0] == '-';
+    const uint64_t limit = HETI_CAST(uint64_t, INT64_MAX);
+    uint64_t sum = 0;
+    size_t i;
+    if (length == HETI_CAST(size_t, negative) || (negative && text[1] == '0')) return 0;
+    for (i = HETI_CAST(size_t, negative); i < length; i++) {
+        const uint64_t digit = HETI_CAST(uint64_t, HETI_CAST(unsigned char, text[i])) - '0';
+        if (digit > 9 || sum > (limit - digit) / 10) return 0;
+        sum = sum * 10 + digit;
+    }
+    *value = negative ? -HETI_CAST(int64_t, sum) : HETI_CAST(int64_t, sum);
+    return 1;
+}
+
+static int heti_json_integer(heti_json *j, int64_t *value)
+{
+    size_t start;
+    if (!heti_json_number_text(j, &start)) return 0;
+    if (heti_integer_of(j->text + start, j->at - start, value)) return 1;
+    j->at = start;
+    return heti_json_fail(j, "an integer was expected, written as one and below 2^63");
+}
+
+/* Powers of ten that are exact in double. */
+static const double heti_ten[23] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+
+/* digits * 10^scale with `high + low` carrying about 104 bits (double-double: T. J. Dekker 1971, products by fma), so that the one rounding
+   that shows is the last. */
+static double heti_scale_ten(uint64_t digits, int64_t scale)
+{
+    double high = HETI_CAST(double, digits >> 11) * 2048.0, low = HETI_CAST(double, digits & 2047);
+    double sum = high + low;
+    low -= sum - high;
+    high = sum;
+    while (scale) {
+        const int64_t step = heti_min(scale < 0 ? -scale : scale, 22);
+        const double ten = heti_ten[step];
+        double first, rest;
+        if (scale > 0) {
+            first = heti_round(high * ten);
+            rest = fma(low, ten, fma(high, ten, -first));
+        } else {
+            first = high / ten;
+            rest = (fma(-first, ten, high) + low) / ten;
+        }
+        sum = first + rest;
+        low = rest - (sum - first);
+        high = sum;
+        scale += scale > 0 ? -step : step;
+    }
+    return high;
+}
+
+/* Text that follows the grammar of a JSON number to double, within one unit in the last place, in any locale; 0: beyond double. */
+static int heti_double_of(const char *text, size_t length, double *value)
+{
+    const int negative = text[0] == '-';
+    uint64_t digits = 0;
+    int64_t scale = 0, exponent = 0;
+    int point = 0, sign = 1;
+    size_t i;
+    for (i = HETI_CAST(size_t, negative); i < length && text[i] != 'e' && text[i] != 'E'; i++) {
+        if (text[i] == '.') point = 1;
+        else if (digits < UINT64_C(1000000000000000000)) { /* 19 digits count: 2^-59 of the value is dropped at most */
+            digits = digits * 10 + HETI_CAST(uint64_t, text[i] - '0');
+            scale -= point;
+        } else {
+            scale += !point;
+        }
+    }
+    for (i++; i < length; i++) {
+        if (text[i] == '-') sign = -1;
+        else if (text[i] != '+' && exponent < 1000000) exponent = exponent * 10 + (text[i] - '0');
+    }
+    scale += sign * exponent;
+    if (!digits || scale < -400) *value = 0.0;
+    else if (scale > 308) return 0;
+    else *value = heti_scale_ten(digits, scale);
+    if (!(*value <= 1.7976931348623157e308)) return 0;
+    if (negative) *value = -*value;
+    return 1;
+}
+
+static int heti_json_bool(heti_json *j, int *value)
+{
+    const heti_json_kind kind = heti_json_kind_of(j);
+    *value = kind == HETI_JSON_BOOL && j->text[j->at] == 't';
+    if (kind == HETI_JSON_BOOL) {
+        const char *word = *value ? "true" : "false";
+        const size_t length = strlen(word);
+        if (j->length - j->at >= length && memcmp(j->text + j->at, word, length) == 0) {
+            j->at += length;
+            return 1;
+        }
+    }
+    return heti_json_fail(j, "true or false was expected");
+}
+
+static int heti_json_null(heti_json *j)
+{
+    if (heti_json_kind_of(j) != HETI_JSON_NULL || j->length - j->at < 4 || memcmp(j->text + j->at, "null", 4) != 0) return heti_json_fail(j, "null was expected");
+    j->at += 4;
+    return 1;
+}
+
+/* Opens the object or array at the cursor. */
+static int heti_json_enter(heti_json *j, heti_json_kind kind)
+{
+    if (heti_json_kind_of(j) != kind) return heti_json_fail(j, kind == HETI_JSON_OBJECT ? "an object was expected" : "an array was expected");
+    if (j->depth == HETI_JSON_DEPTH) return heti_json_fail(j, "nested deeper than 32");
+    j->objects &= ~(UINT32_C(1) << j->depth);
+    if (kind == HETI_JSON_OBJECT) j->objects |= UINT32_C(1) << j->depth;
+    j->depth++;
+    j->fresh = 1;
+    j->at++;
+    return 1;
+}
+
+/* 1: the cursor stands before the next value of the innermost container, and key holds its key if that is an object;
+   0: the container is closed, or there was an error. */
+static int heti_json_next(heti_json *j, char *key, size_t capacity, size_t *key_length)
+{
+    int object;
+    if (j->rule) return 0;
+    object = (j->objects >> (j->depth - 1)) & 1;
+    heti_json_space(j);
+    if (heti_json_byte(j) == (object ? '}' : ']')) {
+        j->at++;
+        j->depth--;
+        j->fresh = 0;
+        return 0;
+    }
+    if (!j->fresh) {
+        if (heti_json_byte(j) != ',') return heti_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
+        j->at++;
+    }
+    j->fresh = 0;
+    if (object) {
+        if (!heti_json_string(j, key, capacity, key_length)) return 0;
+        heti_json_space(j);
+        if (heti_json_byte(j) != ':') return heti_json_fail(j, "':' was expected");
+        j->at++;
+    }
+    return heti_json_kind_of(j) != HETI_JSON_ERROR;
+}
+
+/* Steps over one value of any kind, checking it. */
+static int heti_json_skip(heti_json *j)
+{
+    const int depth = j->depth;
+    do {
+        const heti_json_kind kind = heti_json_kind_of(j);
+        size_t start;
+        int truth;
+        if (kind == HETI_JSON_OBJECT || kind == HETI_JSON_ARRAY) heti_json_enter(j, kind);
+        else if (kind == HETI_JSON_STRING) heti_json_string(j, NULL, 0, NULL);
+        else if (kind == HETI_JSON_NUMBER) heti_json_number_text(j, &start);
+        else if (kind == HETI_JSON_BOOL) heti_json_bool(j, &truth);
+        else heti_json_null(j);
+        while (!j->rule && j->depth > depth && !heti_json_next(j, NULL, 0, NULL)) {}
+    } while (!j->rule && j->depth > depth);
+    return !j->rule;
+}
+
+/* Only white space may follow the outermost value. */
+static int heti_json_end(heti_json *j)
+{
+    if (j->rule) return 0;
+    heti_json_space(j);
+    return j->at == j->length ? 1 : heti_json_fail(j, "something follows the JSON value");
+}
+
+/* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and objects are an error. */
+static heti_json_kind heti_json_scalar(heti_json *j, char *to, size_t capacity)
+{
+    const heti_json_kind kind = heti_json_kind_of(j);
+    heti_text t = heti_text_in(to, capacity);
+    size_t start, length = 0;
+    int truth;
+    if (kind == HETI_JSON_STRING) {
+        heti_json_string(j, to, capacity, &length);
+        if (length != strlen(to)) heti_json_fail(j, "a string is too long here");
+    } else if (kind == HETI_JSON_NUMBER) {
+        if (heti_json_number_text(j, &start)) heti_text_put(&t, j->text + start, j->at - start);
+        if (t.length >= capacity) heti_json_fail(j, "a number is too long here");
+    } else if (kind == HETI_JSON_BOOL) {
+        if (heti_json_bool(j, &truth)) heti_text_add(&t, truth ? "true" : "false");
+    } else if (kind == HETI_JSON_NULL) {
+        heti_json_null(j);
+    } else {
+        heti_json_fail(j, "a plain value was expected");
+    }
+    return j->rule ? HETI_JSON_ERROR : kind;
+}
+
+/* The fewest digits that read back as the same finite float, always with a point or an exponent so that it is no integer. */
+static void heti_text_float(heti_text *t, float x)
+{
+    char number[40];
+    heti_text n = heti_text_in(number, sizeof number);
+    double back = 0.0;
+    int digits;
+    for (digits = 1; digits <= 9; digits++) {
+        n = heti_text_in(number, sizeof number);
+        heti_text_double(&n, HETI_CAST(double, x), digits);
+        heti_text_put(&n, "", 0);
+        if (heti_double_of(number, n.length, &back) && HETI_CAST(float, back) >= x && HETI_CAST(float, back) <= x) break;
+    }
+    if (strcspn(number, ".e") == n.length) heti_text_add(&n, ".0");
+    heti_text_put(t, number, n.length);
+}
+
+/* ================================================================================================================
+   >>model  Descriptions of models: defaults, checks, names, presets, and Hugging Face's config.json.
+
+   One table, heti_field, knows every setting of het_model_desc: its name, kind and range. Defaults, checks, "key=value" text and JSON go
+   through it. A second table says which key of config.json is which setting in which family; a preset is a line of "key=value" text.
+   ================================================================================================================ */
+
+typedef enum heti_kind { HETI_INTEGER, HETI_FLOAT, HETI_CHOICE, HETI_NORM, HETI_ACTIVATION, HETI_POSITION } heti_kind;
+
+typedef struct heti_field {
+    const char *name;
+    heti_kind kind;
+    size_t offset;
+    double least, most;    /* of numbers */
+    int zero;              /* 0 is a value, not "the default" */
+} heti_field;
+
+#define HETI_MODEL_LARGEST 2147483647.0
+#define HETI_MODEL(field) #field, offsetof(het_model_desc, field)
+#define HETI_SIZE(field) { #field, HETI_INTEGER, offsetof(het_model_desc, field), 1.0, HETI_MODEL_LARGEST, 0 }
+#define HETI_REAL(field, least, most, zero) { #field, HETI_FLOAT, offsetof(het_model_desc, field), least, most, zero }
+#define HETI_WORD(field, kind) { #field, kind, offsetof(het_model_desc, field), 0.0, 0.0, 0 }
+static const heti_field heti_fields[] = {
+    { "layers", HETI_INTEGER, offsetof(het_model_desc, layers), 1.0, 65536.0, 0 },
+    HETI_SIZE(width), HETI_SIZE(heads), HETI_SIZE(kv_heads), HETI_SIZE(head_size), HETI_SIZE(mlp_width), HETI_SIZE(vocab), HETI_SIZE(context),
+    HETI_WORD(norm, HETI_NORM), HETI_WORD(activation, HETI_ACTIVATION), HETI_WORD(position, HETI_POSITION),
+    HETI_WORD(tied, HETI_CHOICE), HETI_WORD(qkv_bias, HETI_CHOICE), HETI_WORD(linear_bias, HETI_CHOICE), HETI_WORD(qk_norm, HETI_CHOICE),
+    HETI_WORD(parallel, HETI_CHOICE), HETI_WORD(causal, HETI_CHOICE),
+    { "window", HETI_INTEGER, offsetof(het_model_desc, window), 0.0, HETI_MODEL_LARGEST, 1 },
+    HETI_REAL(norm_epsilon, 1e-30, 1.0, 0), HETI_REAL(rotary_theta, 1.0, 1e30, 0), HETI_REAL(rotary_fraction, 1e-6, 1.0, 0),
+    HETI_REAL(rotary_factor, 1.0, 1e9, 1), HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0), HETI_SIZE(rotary_original),
+    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1)
+};
+#undef HETI_MODEL
+#undef HETI_SIZE
+#undef HETI_REAL
+#undef HETI_WORD
+#define HETI_FIELDS HETI_CAST(int, sizeof heti_fields / sizeof heti_fields[0])
+
+/* Words of the enumerations; the first word of a value is the one written. */
+typedef struct heti_word { heti_kind kind; int32_t value; const char *name; } heti_word;
+static const heti_word heti_words[] = {
+    { HETI_CHOICE, HET_YES, "yes" }, { HETI_CHOICE, HET_NO, "no" }, { HETI_CHOICE, HET_YES, "true" }, { HETI_CHOICE, HET_NO, "false" },
+    { HETI_NORM, HET_LAYERNORM, "layernorm" }, { HETI_NORM, HET_RMSNORM, "rmsnorm" },
+    { HETI_ACTIVATION, HET_GELU_TANH, "gelu_tanh" }, { HETI_ACTIVATION, HET_GELU_ERF, "gelu_erf" }, { HETI_ACTIVATION, HET_SWIGLU, "swiglu" },
+    { HETI_POSITION, HET_LEARNED, "learned" }, { HETI_POSITION, HET_ROTARY, "rotary" }, { HETI_POSITION, HET_NO_POSITION, "none" }
+};
+#define HETI_WORDS HETI_CAST(int, sizeof heti_words / sizeof heti_words[0])
+
+/* The bytes of a setting. Enumerations go through int32_t, because a hostile value need not be one of theirs. */
+static int64_t heti_field_integer(const het_model_desc *m, const heti_field *f)
+{
+    const char *at = HETI_CAST(const char *, HETI_CAST(const void *, m)) + f->offset;
+    int64_t wide = 0;
+    int32_t word = 0;
+    if (f->kind == HETI_INTEGER) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&word, at, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word);
+    return word;
+}
+
+static float heti_field_float(const het_model_desc *m, const heti_field *f)
+{
+    float value;
+    memcpy(&value, HETI_CAST(const char *, HETI_CAST(const void *, m)) + f->offset, sizeof value);
+    return value;
+}
+
+static void heti_field_set(het_model_desc *m, const heti_field *f, int64_t integer, float real)
+{
+    char *at = HETI_CAST(char *, HETI_CAST(void *, m)) + f->offset;
+    const int32_t word = HETI_CAST(int32_t, integer);
+    if (f->kind == HETI_INTEGER) memcpy(at, &integer, sizeof integer);
+    else if (f->kind == HETI_FLOAT) memcpy(at, &real, sizeof real);
+    else memcpy(at, &word, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word);
+}
+
+static int heti_field_equal(const het_model_desc *a, const het_model_desc *b, const heti_field *f)
+{
+    if (f->kind != HETI_FLOAT) return heti_field_integer(a, f) == heti_field_integer(b, f);
+    return heti_field_float(a, f) >= heti_field_float(b, f) && heti_field_float(a, f) <= heti_field_float(b, f);
+}
+
+static int heti_field_find(const char *name)
+{
+    int i;
+    for (i = 0; i < HETI_FIELDS && !heti_same(heti_fields[i].name, name); i++) {}
+    return i;
+}
+
+/* One setting within its range? `raw`: 0 still stands for the default. */
+static het_result heti_field_check(const het_model_desc *m, const heti_field *f, int raw, const char *where, het_error *error)
+{
+    const int64_t integer = f->kind == HETI_FLOAT ? 0 : heti_field_integer(m, f);
+    const double real = f->kind == HETI_FLOAT ? HETI_CAST(double, heti_field_float(m, f)) : 0.0;
+    const double value = f->kind == HETI_FLOAT ? real : HETI_CAST(double, integer);
+    int i;
+    if ((raw || f->zero) && value >= 0.0 && value <= 0.0) return HET_OK;
+    if (f->kind == HETI_INTEGER) {
+        if (value >= f->least && value <= f->most) return HET_OK;
+        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, must be %d .. %d", where, f->name, integer, HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
+    }
+    if (f->kind == HETI_FLOAT) { /* the float nearest to a bound is inside */
+        if (value >= HETI_CAST(double, HETI_CAST(float, f->least)) && value <= HETI_CAST(double, HETI_CAST(float, f->most))) return HET_OK;
+        return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, real, f->least, f->most);
+    }
+    for (i = 0; i < HETI_WORDS; i++) {
+        if (heti_words[i].kind == f->kind && heti_words[i].value == integer) return HET_OK;
+    }
+    return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, which is no value of its type", where, f->name, integer);
+}
+
+/* Reads one setting from text: an integer, a decimal number or a word. */
+static het_result heti_field_parse(het_model_desc *m, const heti_field *f, const char *text, const char *where, het_error *error)
+{
+    heti_printable print;
+    const size_t length = strlen(text);
+    heti_json j = heti_json_start(text, length);
+    char list[96];
+    heti_text t = heti_text_in(list, sizeof list);
+    size_t start;
+    int64_t integer = 0;
+    double real = 0.0;
+    int i, good = 0;
+    if (f->kind == HETI_INTEGER) {
+        good = heti_integer_of(text, length, &integer);
+        heti_text_add(&t, "an integer");
+    } else if (f->kind == HETI_FLOAT) {
+        good = heti_json_number_text(&j, &start) && start == 0 && j.at == length && heti_double_of(text, length, &real) && real <= 3e38 && real >= -3e38;
+        heti_text_add(&t, "a number");
+    } else {
+        for (i = 0; i < HETI_WORDS; i++) {
+            if (heti_words[i].kind != f->kind) continue;
+            if (t.length) heti_text_add(&t, " ");
+            heti_text_add(&t, heti_words[i].name);
+            if (!good && heti_same(heti_words[i].name, text)) {
+                integer = heti_words[i].value;
+                good = 1;
+            }
+        }
+    }
+    if (!good) return heti_fail(error, HET_ERR_INVALID, "%s: %s is '%s', must be: %s", where, f->name, heti_print(&print, text, length), list);
+    heti_field_set(m, f, integer, good ? HETI_CAST(float, real) : 0.0f);
+    return heti_field_check(m, f, 0, where, error);
+}
+
+static het_choice heti_choice_or(het_choice choice, int yes)
+{
+    return choice != HET_DEFAULT ? choice : yes ? HET_YES : HET_NO;
+}
+
+static int64_t heti_or(int64_t value, int64_t otherwise)
+{
+    return value ? value : otherwise;
+}
+
+static float heti_float_or(float value, float otherwise)
+{
+    return value < 0.0f || value > 0.0f || !(value <= 0.0f) ? value : otherwise; /* a NaN stays, for the check to find */
+}
+
+/* Fills every 0. Validates nothing: what cannot be derived from a nonsensical width stays 0 or nonsensical. */
+static void heti_model_defaults(het_model_desc *m)
+{
+    int gpt2, neox, qwen;
+    int64_t width;
+    if (m->family == HET_FAMILY_DEFAULT) m->family = HET_GPT2;
+    gpt2 = m->family == HET_GPT2;
+    neox = m->family == HET_NEOX;
+    qwen = m->family == HET_QWEN2 || m->family == HET_QWEN3;
+    if (m->norm == HET_NORM_DEFAULT) m->norm = gpt2 || neox ? HET_LAYERNORM : HET_RMSNORM;
+    if (m->activation == HET_ACTIVATION_DEFAULT) m->activation = gpt2 ? HET_GELU_TANH : neox ? HET_GELU_ERF : HET_SWIGLU;
+    if (m->position == HET_POSITION_DEFAULT) m->position = gpt2 ? HET_LEARNED : HET_ROTARY;
+    m->layers = heti_or(m->layers, 4);
+    m->width = heti_or(m->width, 128);
+    width = heti_max(0, heti_min(m->width, INT32_MAX));
+    m->heads = heti_or(m->heads, heti_max(1, width / 32));
+    m->kv_heads = heti_or(m->kv_heads, m->heads);
+    m->head_size = heti_or(m->head_size, width / heti_max(1, m->heads));
+    m->mlp_width = heti_or(m->mlp_width, m->activation == HET_SWIGLU ? (8 * width + 95) / 96 * 32 : 4 * width);
+    m->vocab = heti_or(m->vocab, 256);
+    m->context = heti_or(m->context, 128);
+    m->tied = heti_choice_or(m->tied, gpt2);
+    m->qkv_bias = heti_choice_or(m->qkv_bias, gpt2 || neox || m->family == HET_QWEN2);
+    m->linear_bias = heti_choice_or(m->linear_bias, gpt2 || neox);
+    m->qk_norm = heti_choice_or(m->qk_norm, m->family == HET_QWEN3);
+    m->parallel = heti_choice_or(m->parallel, neox);
+    m->causal = heti_choice_or(m->causal, 1);
+    m->norm_epsilon = heti_float_or(m->norm_epsilon, qwen ? 1e-6f : 1e-5f);
+    m->rotary_theta = heti_float_or(m->rotary_theta, qwen ? 1e6f : 1e4f);
+    m->rotary_fraction = heti_float_or(m->rotary_fraction, neox ? 0.25f : 1.0f);
+    m->rotary_low = heti_float_or(m->rotary_low, 1.0f);
+    m->rotary_high = heti_float_or(m->rotary_high, 4.0f);
+    m->rotary_original = heti_or(m->rotary_original, 8192);
+    m->init_std = heti_float_or(m->init_std, 0.02f);
+}
+
+/* Columns of a head that rotate: int(E fraction) as transformers has it (the small term undoes fraction's rounding to float). */
+HETI_UNUSED static int64_t heti_rotary_size(const het_model_desc *m)
+{
+    const double size = HETI_CAST(double, m->head_size), fraction = HETI_CAST(double, m->rotary_fraction);
+    return m->position == HET_ROTARY ? HETI_CAST(int64_t, floor(fma(size, fraction, size * 1e-7))) : 0;
+}
+
+/* inverse[i] = theta^(-2i / rotary), i < rotary / 2, in double and rounded once. With a factor the "llama3" scaling of Llama 3.1 follows:
+   wavelengths above original / low turn `factor` times slower, those below original / high are left alone, between them
+   f = (1 - s) f / factor + s f with s = (original / wavelength - low) / (high - low). */
+HETI_UNUSED static void heti_rotary_frequencies(const het_model_desc *m, float *inverse)
+{
+    const int64_t rotary = heti_rotary_size(m);
+    const double factor = HETI_CAST(double, m->rotary_factor), low = HETI_CAST(double, m->rotary_low), high = HETI_CAST(double, m->rotary_high);
+    int64_t i;
+    for (i = 0; i < rotary / 2; i++) {
+        double f = heti_pow(HETI_CAST(double, m->rotary_theta), -HETI_CAST(double, 2 * i) / HETI_CAST(double, rotary));
+        if (factor > 0.0) {
+            const double turns = HETI_CAST(double, m->rotary_original) * f / 6.283185307179586; /* original / wavelength */
+            if (turns < low) f = f / factor;
+            else if (turns <= high) {
+                const double s = (turns - low) / (high - low);
+                f = fma(s, f, (1.0 - s) * f / factor);
+            }
+        }
+        inverse[i] = HETI_CAST(float, f);
+    }
+}
+
+/* An upper bound of the parameters, all sizes in 1 .. 2^31 - 1: L (2 D (H + K) E + 3 D F) + (2 V + T) D must stay below 2^48, the
+   largest size a safetensors header may name, and must fit into size_t. */
+static int heti_model_fits(const het_model_desc *m)
+{
+    size_t heads, attention, mlp, layer, layers, ends, rows, all;
+    if (!heti_mul(HETI_CAST(size_t, m->heads) + HETI_CAST(size_t, m->kv_heads), HETI_CAST(size_t, m->head_size), &heads)) return 0;
+    if (!heti_mul(heads, 2, &attention) || !heti_mul(HETI_CAST(size_t, m->mlp_width), 3, &mlp) || !heti_add(attention, mlp, &rows)) return 0;
+    if (!heti_mul(rows, HETI_CAST(size_t, m->width), &layer) || !heti_mul(layer, HETI_CAST(size_t, m->layers), &layers)) return 0;
+    if (!heti_mul(HETI_CAST(size_t, m->vocab), 2, &ends) || !heti_add(ends, HETI_CAST(size_t, m->context), &ends)) return 0;
+    if (!heti_mul(ends, HETI_CAST(size_t, m->width), &ends) || !heti_add(ends, layers, &all)) return 0;
+    return HETI_CAST(uint64_t, all) < UINT64_C(1) << 48;
+}
+
+/* What ties settings to each other. Every one is in its own range. */
+static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error)
+{
+    const int64_t rotary = heti_rotary_size(m);
+    if (m->heads % m->kv_heads) return heti_fail(error, HET_ERR_INVALID, "%s: heads %d is not a multiple of kv_heads %d", where, m->heads, m->kv_heads);
+    if (!head_size_given && m->width % m->heads) {
+        return heti_fail(error, HET_ERR_INVALID, "%s: width %d is not a multiple of heads %d, and head_size is not given", where, m->width, m->heads);
+    }
+    if (m->heads > INT32_MAX / m->head_size) {
+        return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %d", where, m->heads, m->head_size, HETI_CAST(int64_t, INT32_MAX));
+    }
+    if (m->position == HET_ROTARY && (rotary < 2 || rotary % 2)) {
+        return heti_fail(error, HET_ERR_INVALID, "%s: head_size %d times rotary_fraction %g gives %d rotary columns, must be even and at least 2", where,
+                         m->head_size, HETI_CAST(double, m->rotary_fraction), rotary);
+    }
+    if (m->rotary_high <= m->rotary_low) {
+        return heti_fail(error, HET_ERR_INVALID, "%s: rotary_high %g is not above rotary_low %g", where, HETI_CAST(double, m->rotary_high), HETI_CAST(double, m->rotary_low));
+    }
+    if (!heti_model_fits(m)) {
+        return heti_fail(error, HET_ERR_INVALID, "%s: layers %d, width %d, mlp_width %d, vocab %d, context %d give 2^48 parameters or more", where,
+                         m->layers, m->width, m->mlp_width, m->vocab, m->context);
+    }
+    return HET_OK;
+}
+
+static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error)
+{
+    static const heti_field family = { "family", HETI_INTEGER, offsetof(het_model_desc, family), 0.0, 0.0, 0 };
+    het_model_desc m;
+    int32_t kind = 0;
+    int i;
+    if (!model) return heti_fail(error, HET_ERR_INVALID, "%s: model is NULL", where);
+    if (model->start_canary || model->end_canary) {
+        return heti_fail(error, HET_ERR_INVALID, "%s: a canary of het_model_desc is not 0: clear the struct before filling it", where);
+    }
+    memcpy(&kind, HETI_CAST(const char *, HETI_CAST(const void *, model)) + family.offset, sizeof(het_family) < sizeof kind ? sizeof(het_family) : sizeof kind);
+    if (kind < 0 || kind > HET_NEOX) return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where, HETI_CAST(int64_t, kind));
+    m = *model;
+    for (i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 1, where, error));
+    heti_model_defaults(&m);
+    for (i = 0; i < HETI_FIELDS; i++) HETI_TRY(heti_field_check(&m, &heti_fields[i], 0, where, error));
+    HETI_TRY(heti_model_agree(&m, model->head_size != 0, where, error));
+    *model = m;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *error)
+{
+    return heti_model_complete(model, "het_model_complete", error);
+}
+
+/* ---- names of parameters ---- */
+
+enum { HETI_ROLE_EMBED, HETI_ROLE_POSITIONS, HETI_ROLE_ATTENTION_NORM, HETI_ROLE_Q, HETI_ROLE_K, HETI_ROLE_V, HETI_ROLE_Q_NORM, HETI_ROLE_K_NORM,
+       HETI_ROLE_ATTENTION_OUT, HETI_ROLE_MLP_NORM, HETI_ROLE_GATE, HETI_ROLE_UP, HETI_ROLE_DOWN, HETI_ROLE_FINAL_NORM, HETI_ROLE_HEAD, HETI_ROLE_COUNT };
+
+/* Hugging Face's names by (GPT-2, Llama and Qwen, NeoX) and role, '#' the layer; where a family has no such tensor the name is ours.
+   .q .k .v are parts of one tensor in files. */
+static const char *const heti_role_names[3][HETI_ROLE_COUNT] = {
+    { "transformer.wte", "transformer.wpe", "transformer.h.#.ln_1", "transformer.h.#.attn.c_attn.q", "transformer.h.#.attn.c_attn.k",
+      "transformer.h.#.attn.c_attn.v", "transformer.h.#.attn.q_norm", "transformer.h.#.attn.k_norm", "transformer.h.#.attn.c_proj",
+      "transformer.h.#.ln_2", "transformer.h.#.mlp.c_gate", "transformer.h.#.mlp.c_fc", "transformer.h.#.mlp.c_proj", "transformer.ln_f", "lm_head" },
+    { "model.embed_tokens", "model.embed_positions", "model.layers.#.input_layernorm", "model.layers.#.self_attn.q_proj",
+      "model.layers.#.self_attn.k_proj", "model.layers.#.self_attn.v_proj", "model.layers.#.self_attn.q_norm", "model.layers.#.self_attn.k_norm",
+      "model.layers.#.self_attn.o_proj", "model.layers.#.post_attention_layernorm", "model.layers.#.mlp.gate_proj", "model.layers.#.mlp.up_proj",
+      "model.layers.#.mlp.down_proj", "model.norm", "lm_head" },
+    { "gpt_neox.embed_in", "gpt_neox.embed_positions", "gpt_neox.layers.#.input_layernorm", "gpt_neox.layers.#.attention.query_key_value.q",
+      "gpt_neox.layers.#.attention.query_key_value.k", "gpt_neox.layers.#.attention.query_key_value.v", "gpt_neox.layers.#.attention.q_norm",
+      "gpt_neox.layers.#.attention.k_norm", "gpt_neox.layers.#.attention.dense", "gpt_neox.layers.#.post_attention_layernorm",
+      "gpt_neox.layers.#.mlp.dense_h_to_4h_gate", "gpt_neox.layers.#.mlp.dense_h_to_4h", "gpt_neox.layers.#.mlp.dense_4h_to_h",
+      "gpt_neox.final_layer_norm", "embed_out" }
+};
+
+HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int role, int64_t layer, int is_bias, char name[64])
+{
+    const int group = model->family == HET_NEOX ? 2 : model->family == HET_GPT2 || model->family == HET_FAMILY_DEFAULT ? 0 : 1;
+    const char *pattern = heti_role_names[group][role == HETI_ROLE_HEAD && model->tied == HET_YES ? HETI_ROLE_EMBED : role];
+    const char *mark = strchr(pattern, '#');
+    heti_text t = heti_text_in(name, 64);
+    heti_text_put(&t, pattern, mark ? HETI_CAST(size_t, mark - pattern) : strlen(pattern));
+    if (mark) {
+        heti_text_integer(&t, layer);
+        heti_text_add(&t, mark + 1);
+    }
+    heti_text_add(&t, is_bias ? ".bias" : ".weight");
+}
+
+/* ---- "FAMILY:preset" and "FAMILY:key=value,..." ---- */
+
+typedef struct heti_family {
+    const char *name;      /* in het_model_parse */
+    het_family family;
+    const char *settings;  /* that the name implies */
+    const char *type, *architecture; /* in config.json */
+} heti_family;
+static const heti_family heti_families[] = {
+    { "gpt2", HET_GPT2, "", "gpt2", "GPT2LMHeadModel" },
+    { "llama", HET_LLAMA, "", "llama", "LlamaForCausalLM" },
+    { "llama3", HET_LLAMA, "rotary_theta=500000", "llama", "LlamaForCausalLM" },
+    { "qwen2", HET_QWEN2, "", "qwen2", "Qwen2ForCausalLM" },
+    { "qwen3", HET_QWEN3, "", "qwen3", "Qwen3ForCausalLM" },
+    { "neox", HET_NEOX, "", "gpt_neox", "GPTNeoXForCausalLM" }
+};
+#define HETI_FAMILIES HETI_CAST(int, sizeof heti_families / sizeof heti_families[0])
+
+typedef struct heti_preset { const char *family, *name, *settings; } heti_preset;
+static const heti_preset heti_presets[] = {
+    { "gpt2", "tiny", "" },
+    { "gpt2", "124m", "layers=12,width=768,heads=12,vocab=50257,context=1024" },
+    { "gpt2", "355m", "layers=24,width=1024,heads=16,vocab=50257,context=1024" },
+    { "gpt2", "774m", "layers=36,width=1280,heads=20,vocab=50257,context=1024" },
+    { "gpt2", "1558m", "layers=48,width=1600,heads=25,vocab=50257,context=1024" },
+    { "llama", "tiny", "heads=4,kv_heads=2" },
+    { "llama", "tinyllama-1.1b", "layers=22,width=2048,heads=32,kv_heads=4,mlp_width=5632,vocab=32000,context=2048" },
+    { "llama3", "8b", "layers=32,width=4096,heads=32,kv_heads=8,mlp_width=14336,vocab=128256,context=8192" },
+    { "llama3", "3.2-1b", "layers=16,width=2048,heads=32,kv_heads=8,mlp_width=8192,vocab=128256,context=131072,tied=yes,rotary_factor=32" },
+    { "qwen2", "tiny", "heads=4,kv_heads=2,tied=yes" },
+    { "qwen2", "0.5b", "layers=24,width=896,heads=14,kv_heads=2,mlp_width=4864,vocab=151936,context=32768,tied=yes" },
+    { "qwen2", "1.5b", "layers=28,width=1536,heads=12,kv_heads=2,mlp_width=8960,vocab=151936,context=131072,tied=yes" },
+    { "qwen3", "tiny", "heads=4,kv_heads=2,head_size=64,tied=yes" },
+    { "qwen3", "0.6b", "layers=28,width=1024,heads=16,kv_heads=8,head_size=128,mlp_width=3072,vocab=151936,context=40960,tied=yes" },
+    { "qwen3", "1.7b", "layers=28,width=2048,heads=16,kv_heads=8,head_size=128,mlp_width=6144,vocab=151936,context=40960,tied=yes" },
+    { "neox", "tiny", "" },
+    { "neox", "pythia-160m", "layers=12,width=768,heads=12,vocab=50304,context=2048" },
+    { "neox", "20b", "layers=44,width=6144,heads=64,vocab=50432,context=2048,activation=gelu_tanh" }
+};
+#define HETI_PRESETS HETI_CAST(int, sizeof heti_presets / sizeof heti_presets[0])
+
+/* Applies "key=value,key=value". A key may come once. */
+static het_result heti_model_settings(het_model_desc *m, const char *text, het_error *error)
+{
+    static const char where[] = "het_model_parse";
+    uint32_t seen = 0;
+    while (*text) {
+        const size_t item = strcspn(text, ","), name = strcspn(text, "=,");
+        char key[32], value[64], list[256];
+        heti_printable print;
+        heti_text k = heti_text_in(key, sizeof key), v = heti_text_in(value, sizeof value), l = heti_text_in(list, sizeof list);
+        int f, i;
+        if (name == item) return heti_fail(error, HET_ERR_INVALID, "%s: '%s' is not key=value", where, heti_print(&print, text, item));
+        heti_text_put(&k, text, name);
+        heti_text_put(&v, text + name + 1, item - name - 1);
+        f = heti_field_find(key);
+        if (f == HETI_FIELDS || k.length >= sizeof key) {
+            for (i = 0; i < HETI_FIELDS; i++) {
+                heti_text_add(&l, " ");
+                heti_text_add(&l, heti_fields[i].name);
+            }
+            return heti_fail(error, HET_ERR_INVALID, "%s: unknown key '%s', not one of%s", where, heti_print(&print, text, name), list);
+        }
+        if (v.length >= sizeof value) return heti_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", where, key);
+        if ((seen >> f) & 1) return heti_fail(error, HET_ERR_INVALID, "%s: %s is given twice", where, key);
+        seen |= UINT32_C(1) << f;
+        HETI_TRY(heti_field_parse(m, &heti_fields[f], value, where, error));
+        text += item;
+        if (*text == ',' && !*++text) return heti_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", where);
+    }
+    return HET_OK;
+}
+
+/* The index of the preset that starts `text`, or the error that lists what there is. */
+static het_result heti_preset_find(const heti_family *family, const char *text, int *found, het_error *error)
+{
+    heti_printable print;
+    const size_t length = strcspn(text, ",");
+    char list[128];
+    heti_text l = heti_text_in(list, sizeof list);
+    int i;
+    for (i = 0; i < HETI_PRESETS; i++) {
+        if (!heti_same(heti_presets[i].family, family->name)) continue;
+        if (strlen(heti_presets[i].name) == length && memcmp(heti_presets[i].name, text, length) == 0) {
+            *found = i;
+            return HET_OK;
+        }
+        heti_text_add(&l, " ");
+        heti_text_add(&l, heti_presets[i].name);
+    }
+    return heti_fail(error, HET_ERR_INVALID, "het_model_parse: '%s' is no preset of %s (there are:%s) and not key=value", heti_print(&print, text, length), family->name, list);
+}
+
+HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, het_error *error)
+{
+    heti_printable print;
+    const heti_family *family = NULL;
+    het_model_desc m;
+    size_t length;
+    int i, preset = 0;
+    if (!name || !model) return heti_fail(error, HET_ERR_INVALID, "het_model_parse: %s is NULL", name ? "model" : "name");
+    length = strcspn(name, ":");
+    for (i = 0; i < HETI_FAMILIES; i++) {
+        if (strlen(heti_families[i].name) == length && memcmp(heti_families[i].name, name, length) == 0) family = &heti_families[i];
+    }
+    if (!family) {
+        char list[128];
+        heti_text l = heti_text_in(list, sizeof list);
+        for (i = 0; i < HETI_FAMILIES; i++) {
+            heti_text_add(&l, " ");
+            heti_text_add(&l, heti_families[i].name);
+        }
+        return heti_fail(error, HET_ERR_INVALID, "het_model_parse: unknown family '%s', not one of%s", heti_print(&print, name, length), list);
+    }
+    name += length + (name[length] == ':');
+    memset(&m, 0, sizeof m);
+    m.family = family->family;
+    HETI_TRY(heti_model_settings(&m, family->settings, error));
+    length = strcspn(name, ",");
+    if (strcspn(name, "=") >= length) {
+        HETI_TRY(heti_preset_find(family, name, &preset, error));
+        HETI_TRY(heti_model_settings(&m, heti_presets[preset].settings, error));
+        name += length + (name[length] == ',' && name[length + 1]);
+    }
+    HETI_TRY(heti_model_settings(&m, name, error));
+    HETI_TRY(heti_model_complete(&m, "het_model_parse", error));
+    *model = m;
+    return HET_OK;
+}
+
+/* ---- config.json, read ---- */
+
+/* Keys that need more than copying a value. */
+typedef enum heti_special { HETI_COPY, HETI_ACT, HETI_ROPE, HETI_ROPE_TYPE, HETI_USE_WINDOW, HETI_WINDOW, HETI_WINDOW_LAYERS, HETI_LAYER_TYPES, HETI_ATTENTION_BIAS,
+                            HETI_MLP_BIAS, HETI_ONLY_TRUE, HETI_ONLY_FALSE, HETI_TYPE, HETI_OWN } heti_special;
+
+enum { HETI_IN_GPT2 = 1, HETI_IN_LLAMA = 2, HETI_IN_QWEN2 = 4, HETI_IN_QWEN3 = 8, HETI_IN_NEOX = 16, HETI_IN_ROPE = 32,
+       HETI_IN_ROTARY = 30, HETI_IN_GATED = 14, HETI_IN_QWEN = 12, HETI_IN_ALL = 31 };
+
+typedef struct heti_config_key {
+    const char *key;
+    int families;          /* HETI_IN_ bits; HETI_IN_ROPE: inside rope_scaling and rope_parameters */
+    int written;           /* het_model_to_json writes it for these families */
+    heti_special special;
+    const char *field;     /* HETI_COPY: the setting */
+} heti_config_key;
+
+/* Where a setting has several keys, those present must agree. */
+static const heti_config_key heti_config_keys[] = {
+    { "model_type", HETI_IN_ALL, 0, HETI_TYPE, NULL },
+    { "hetrain", HETI_IN_ALL, 0, HETI_OWN, NULL },
+    { "n_layer", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "layers" },
+    { "num_hidden_layers", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "layers" },
+    { "n_embd", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "width" },
+    { "hidden_size", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "width" },
+    { "n_head", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "heads" },
+    { "num_attention_heads", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "heads" },
+    { "num_key_value_heads", HETI_IN_GATED, HETI_IN_GATED, HETI_COPY, "kv_heads" },
+    { "head_dim", HETI_IN_GATED, HETI_IN_GATED, HETI_COPY, "head_size" },
+    { "n_inner", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "mlp_width" },
+    { "intermediate_size", HETI_IN_ROTARY, HETI_IN_ROTARY, HETI_COPY, "mlp_width" },
+    { "vocab_size", HETI_IN_ALL, HETI_IN_ALL, HETI_COPY, "vocab" },
+    { "n_positions", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "context" },
+    { "n_ctx", HETI_IN_GPT2, 0, HETI_COPY, "context" },
+    { "max_position_embeddings", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "context" },
+    { "layer_norm_epsilon", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "norm_epsilon" },
+    { "layer_norm_eps", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "norm_epsilon" },
+    { "rms_norm_eps", HETI_IN_GATED, HETI_IN_GATED, HETI_COPY, "norm_epsilon" },
+    { "initializer_range", HETI_IN_ALL, HETI_IN_ALL, HETI_COPY, "init_std" },
+    { "tie_word_embeddings", HETI_IN_ALL, HETI_IN_ALL, HETI_COPY, "tied" },
+    { "use_parallel_residual", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "parallel" },
+    { "rotary_pct", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "rotary_fraction" },
+    { "partial_rotary_factor", HETI_IN_ROTARY | HETI_IN_ROPE, 0, HETI_COPY, "rotary_fraction" },
+    { "rotary_emb_base", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "rotary_theta" },
+    { "rope_theta", HETI_IN_ROTARY | HETI_IN_ROPE, HETI_IN_GATED, HETI_COPY, "rotary_theta" },
+    { "factor", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_factor" },
+    { "low_freq_factor", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_low" },
+    { "high_freq_factor", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_high" },
+    { "original_max_position_embeddings", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_original" },
+    { "rope_type", HETI_IN_ROPE, 0, HETI_ROPE_TYPE, NULL },
+    { "type", HETI_IN_ROPE, 0, HETI_ROPE_TYPE, NULL },
+    { "rope_scaling", HETI_IN_ROTARY, 0, HETI_ROPE, NULL },
+    { "rope_parameters", HETI_IN_ROTARY, 0, HETI_ROPE, NULL },
+    { "activation_function", HETI_IN_GPT2, 0, HETI_ACT, NULL },
+    { "hidden_act", HETI_IN_ROTARY, 0, HETI_ACT, NULL },
+    { "use_sliding_window", HETI_IN_QWEN, 0, HETI_USE_WINDOW, NULL },
+    { "sliding_window", HETI_IN_QWEN, 0, HETI_WINDOW, NULL },
+    { "max_window_layers", HETI_IN_QWEN, 0, HETI_WINDOW_LAYERS, NULL },
+    { "layer_types", HETI_IN_ALL, 0, HETI_LAYER_TYPES, NULL },
+    { "attention_bias", HETI_IN_ROTARY, 0, HETI_ATTENTION_BIAS, NULL },
+    { "mlp_bias", HETI_IN_LLAMA, 0, HETI_MLP_BIAS, NULL },
+    { "scale_attn_weights", HETI_IN_GPT2, 0, HETI_ONLY_TRUE, NULL },
+    { "scale_attn_by_inverse_layer_idx", HETI_IN_GPT2, 0, HETI_ONLY_FALSE, NULL },
+    { "add_cross_attention", HETI_IN_ALL, 0, HETI_ONLY_FALSE, NULL },
+    { "is_encoder_decoder", HETI_IN_ALL, 0, HETI_ONLY_FALSE, NULL }
+};
+#define HETI_CONFIG_KEYS HETI_CAST(int, sizeof heti_config_keys / sizeof heti_config_keys[0])
+
+/* Names of activations; the first of a kind is written. transformers' gelu_fast and gelu_pytorch_tanh are the same formula as gelu_new. */
+typedef struct heti_act_name { const char *name; het_activation activation; } heti_act_name;
+static const heti_act_name heti_act_names[] = {
+    { "gelu_new", HET_GELU_TANH }, { "gelu_fast", HET_GELU_TANH }, { "gelu_pytorch_tanh", HET_GELU_TANH },
+    { "gelu", HET_GELU_ERF }, { "gelu_python", HET_GELU_ERF }, { "silu", HET_SWIGLU }, { "swish", HET_SWIGLU }
+};
+#define HETI_ACT_NAMES HETI_CAST(int, sizeof heti_act_names / sizeof heti_act_names[0])
+
+typedef struct heti_config {
+    heti_json json;
+    het_error *error;
+    const heti_family *family;
+    int in;                /* HETI_IN_ bit of the family */
+    het_model_desc model;
+    uint32_t set;          /* by field: some key gave it */
+    het_choice attention_bias, mlp_bias, use_window;
+    int rope_type;         /* 0 none seen, 1 default, 2 llama3 */
+    int64_t window, window_layers; /* -1: absent */
+    int layer_types;       /* 0 none seen, 1 all full, 2 all sliding */
+    size_t own;            /* offset of the value of "hetrain", 0: none */
+} heti_config;
+
+static const char heti_config_where[] = "het_model_from_json";
+
+/* Whether activation `a` is of the family's kind: gated or not. */
+static int heti_act_fits(int in, het_activation a)
+{
+    return (a == HET_SWIGLU) == ((in & HETI_IN_GATED) != 0);
+}
+
+static het_result heti_config_syntax(heti_config *c)
+{
+    if (!c->json.rule) return HET_OK;
+    return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s", heti_config_where, HETI_CAST(int64_t, c->json.rule_at), c->json.rule);
+}
+
+static het_result heti_config_unsupported(heti_config *c, const char *key, const char *value, const char *known)
+{
+    heti_printable print;
+    return heti_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %s is not supported%s%s", heti_config_where, key, heti_print(&print, value, strlen(value)), known[0] ? "; supported: " : "", known);
+}
+
+/* Takes the value of a key into a setting, which no other key may have given differently. */
+static het_result heti_config_copy(heti_config *c, const heti_config_key *k)
+{
+    const int index = heti_field_find(k->field);
+    const heti_field *f = &heti_fields[index];
+    const size_t at = c->json.at;
+    het_model_desc before = c->model;
+    char value[64];
+    const heti_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
+    HETI_TRY(heti_config_syntax(c));
+    if (kind == HETI_JSON_NULL) return HET_OK;
+    if (kind != (f->kind == HETI_INTEGER || f->kind == HETI_FLOAT ? HETI_JSON_NUMBER : HETI_JSON_BOOL)) {
+        return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s has a value of the wrong type", heti_config_where, HETI_CAST(int64_t, at), k->key);
+    }
+    HETI_TRY(heti_field_parse(&c->model, f, value, heti_config_where, c->error));
+    if (((c->set >> index) & 1) && !heti_field_equal(&before, &c->model, f)) {
+        return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s %s contradicts an earlier key for %s", heti_config_where, HETI_CAST(int64_t, at), k->key, value, f->name);
+    }
+    c->set |= UINT32_C(1) << index;
+    return HET_OK;
+}
+
+static het_result heti_config_choice(heti_config *c, het_choice *choice)
+{
+    int truth = 0;
+    if (heti_json_kind_of(&c->json) == HETI_JSON_NULL) {
+        heti_json_null(&c->json);
+    } else if (heti_json_bool(&c->json, &truth)) {
+        *choice = truth ? HET_YES : HET_NO;
+    }
+    return heti_config_syntax(c);
+}
+
+static het_result heti_config_count(heti_config *c, int64_t *count)
+{
+    if (heti_json_kind_of(&c->json) == HETI_JSON_NULL) heti_json_null(&c->json);
+    else if (heti_json_integer(&c->json, count) && *count < 0) heti_json_fail(&c->json, "a number that is not negative was expected");
+    return heti_config_syntax(c);
+}
+
+static het_result heti_config_activation(heti_config *c, const heti_config_key *k)
+{
+    char value[64];
+    int i;
+    const heti_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
+    HETI_TRY(heti_config_syntax(c));
+    if (kind == HETI_JSON_NULL) return HET_OK;
+    for (i = 0; i < HETI_ACT_NAMES; i++) {
+        if (kind == HETI_JSON_STRING && heti_same(heti_act_names[i].name, value) && heti_act_fits(c->in, heti_act_names[i].activation)) {
+            c->model.activation = heti_act_names[i].activation;
+            return HET_OK;
+        }
+    }
+    return heti_config_unsupported(c, k->key, value, c->in & HETI_IN_GATED ? "silu" : "gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
+}
+
+static het_result heti_config_rope_type(heti_config *c, const heti_config_key *k)
+{
+    char value[64];
+    int type;
+    const heti_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
+    HETI_TRY(heti_config_syntax(c));
+    if (kind == HETI_JSON_NULL) return HET_OK;
+    type = heti_same(value, "default") ? 1 : heti_same(value, "llama3") ? 2 : 0;
+    if (!type || kind != HETI_JSON_STRING) return heti_config_unsupported(c, k->key, value, "default, llama3");
+    if (c->rope_type && c->rope_type != type) return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_config_where, k->key, value);
+    c->rope_type = type;
+    return HET_OK;
+}
+
+static het_result heti_config_layer_types(heti_config *c)
+{
+    if (heti_json_kind_of(&c->json) == HETI_JSON_NULL) {
+        heti_json_null(&c->json);
+        return heti_config_syntax(c);
+    }
+    if (!heti_json_enter(&c->json, HETI_JSON_ARRAY)) return heti_config_syntax(c);
+    while (heti_json_next(&c->json, NULL, 0, NULL)) {
+        char value[64];
+        int type;
+        if (heti_json_scalar(&c->json, value, sizeof value) == HETI_JSON_ERROR) break;
+        type = heti_same(value, "full_attention") ? 1 : heti_same(value, "sliding_attention") ? 2 : 0;
+        if (!type) return heti_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
+        if (c->layer_types && c->layer_types != type) return heti_config_unsupported(c, "layer_types", "that differ between layers", "");
+        c->layer_types = type;
+    }
+    return heti_config_syntax(c);
+}
+
+static het_result heti_config_object(heti_config *c, int in);
+
+static het_result heti_config_take(heti_config *c, const heti_config_key *k)
+{
+    het_choice choice = HET_DEFAULT;
+    switch (k->special) {
+    case HETI_COPY: return heti_config_copy(c, k);
+    case HETI_ACT: return heti_config_activation(c, k);
+    case HETI_ROPE_TYPE: return heti_config_rope_type(c, k);
+    case HETI_LAYER_TYPES: return heti_config_layer_types(c);
+    case HETI_USE_WINDOW: return heti_config_choice(c, &c->use_window);
+    case HETI_WINDOW: return heti_config_count(c, &c->window);
+    case HETI_WINDOW_LAYERS: return heti_config_count(c, &c->window_layers);
+    case HETI_ATTENTION_BIAS: return heti_config_choice(c, &c->attention_bias);
+    case HETI_MLP_BIAS: return heti_config_choice(c, &c->mlp_bias);
+    case HETI_ROPE:
+        if (heti_json_kind_of(&c->json) == HETI_JSON_OBJECT) return heti_config_object(c, HETI_IN_ROPE);
+        heti_json_null(&c->json);
+        return heti_config_syntax(c);
+    case HETI_ONLY_TRUE:
+    case HETI_ONLY_FALSE:
+        HETI_TRY(heti_config_choice(c, &choice));
+        if (choice == (k->special == HETI_ONLY_TRUE ? HET_NO : HET_YES)) return heti_config_unsupported(c, k->key, choice == HET_YES ? "true" : "false", "");
+        return HET_OK;
+    case HETI_OWN: c->own = c->json.at; break;
+    case HETI_TYPE: break; /* read before everything else */
+    }
+    heti_json_skip(&c->json);
+    return heti_config_syntax(c);
+}
+
+/* The object at the cursor: top level (in: the family) or the rope settings. Unknown keys are stepped over. */
+static het_result heti_config_object(heti_config *c, int in)
+{
+    uint64_t seen = 0;
+    char key[64];
+    size_t length = 0;
+    heti_json_enter(&c->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&c->json, key, sizeof key, &length)) {
+        int i;
+        for (i = 0; i < HETI_CONFIG_KEYS; i++) {
+            if ((heti_config_keys[i].families & in) && strlen(heti_config_keys[i].key) == length && heti_same(heti_config_keys[i].key, key)) break;
+        }
+        if (i == HETI_CONFIG_KEYS) {
+            if (in == HETI_IN_ROPE && heti_json_kind_of(&c->json) == HETI_JSON_OBJECT) return heti_config_unsupported(c, "rope settings by layer type:", key, "");
+            heti_json_skip(&c->json);
+            continue;
+        }
+        if ((seen >> i) & 1) return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s occurs twice", heti_config_where, HETI_CAST(int64_t, c->json.at), key);
+        seen |= UINT64_C(1) << i;
+        HETI_TRY(heti_config_take(c, &heti_config_keys[i]));
+    }
+    return heti_config_syntax(c);
+}
+
+/* First pass: the family, which says what the other keys mean, and the syntax of the whole text. */
+static het_result heti_config_family(heti_config *c)
+{
+    char key[64], type[64] = "";
+    const char *base = type;
+    size_t length = 0;
+    int i, count = 0;
+    heti_json_enter(&c->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&c->json, key, sizeof key, &length)) {
+        if (length == 10 && heti_same(key, "model_type") && heti_json_kind_of(&c->json) == HETI_JSON_STRING) {
+            heti_json_scalar(&c->json, type, sizeof type);
+            count++;
+        } else {
+            heti_json_skip(&c->json);
+        }
+    }
+    heti_json_end(&c->json);
+    HETI_TRY(heti_config_syntax(c));
+    if (count != 1) return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_config_where, count ? "model_type occurs twice" : "model_type is missing");
+    if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
+    for (i = HETI_FAMILIES - 1; i >= 0; i--) {
+        if (heti_same(heti_families[i].type, base)) c->family = &heti_families[i];
+    }
+    if (!c->family) return heti_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
+    c->in = 1 << (c->family->family - HET_GPT2);
+    c->model.family = c->family->family;
+    return HET_OK;
+}
+
+/* What several keys decide together. */
+static het_result heti_config_window(heti_config *c)
+{
+    const int64_t layers_full = c->window_layers < 0 ? 28 : c->window_layers; /* transformers' default */
+    int sliding = c->use_window == HET_YES && c->window != 0;
+    if (c->layer_types == 2 && !sliding) return heti_fail(c->error, HET_ERR_FORMAT, "%s: layer_types says sliding_attention, use_sliding_window does not", heti_config_where);
+    if (c->layer_types == 1) sliding = 0;
+    if (!sliding || (!c->layer_types && layers_full >= c->model.layers)) return HET_OK;
+    if (!c->layer_types && layers_full > 0) return heti_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
+    c->model.window = c->window < 0 ? 4096 : c->window; /* likewise */
+    return HET_OK;
+}
+
+static het_result heti_config_biases(heti_config *c)
+{
+    const int attention = c->attention_bias == HET_YES, mlp = c->mlp_bias == HET_YES;
+    if (c->in == HETI_IN_NEOX && c->attention_bias == HET_NO) return heti_config_unsupported(c, "attention_bias", "false", "true");
+    if (c->in == HETI_IN_QWEN3 && attention) return heti_config_unsupported(c, "attention_bias", "true", "false");
+    if (c->in != HETI_IN_LLAMA) return HET_OK;
+    if (attention != mlp) return heti_config_unsupported(c, "attention_bias unlike", "mlp_bias", "both true, both false");
+    c->model.qkv_bias = c->model.linear_bias = attention ? HET_YES : HET_NO;
+    return HET_OK;
+}
+
+static het_result heti_config_rope(heti_config *c)
+{
+    if (c->rope_type != 2) {
+        c->model.rotary_factor = c->model.rotary_low = c->model.rotary_high = 0.0f;
+        c->model.rotary_original = 0;
+        return HET_OK;
+    }
+    if (heti_float_or(c->model.rotary_factor, -1.0f) < 0.0f || heti_float_or(c->model.rotary_low, -1.0f) < 0.0f || heti_float_or(c->model.rotary_high, -1.0f) < 0.0f) {
+        return heti_fail(c->error, HET_ERR_FORMAT, "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor", heti_config_where);
+    }
+    c->model.rotary_original = heti_or(c->model.rotary_original, c->model.context);
+    return HET_OK;
+}
+
+/* Absent keys mean what transformers' configuration classes mean, which is not always this library's default. */
+static het_result heti_config_finish(heti_config *c)
+{
+    static const char *const needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
+    het_model_desc *m = &c->model;
+    int i, k;
+    for (i = 0; i < (c->in == HETI_IN_GPT2 ? 5 : 6); i++) {
+        if ((c->set >> heti_field_find(needed[i])) & 1) continue;
+        for (k = 0; !(heti_config_keys[k].written & c->in) || !heti_same(heti_config_keys[k].field, needed[i]); k++) {}
+        return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_config_where, heti_config_keys[k].key);
+    }
+    if (c->in & HETI_IN_QWEN) m->kv_heads = heti_or(m->kv_heads, 32);
+    if (c->in == HETI_IN_QWEN3) m->head_size = heti_or(m->head_size, 128);
+    m->norm_epsilon = heti_float_or(m->norm_epsilon, c->in & HETI_IN_GATED ? 1e-6f : 1e-5f);
+    m->rotary_theta = heti_float_or(m->rotary_theta, 1e4f);
+    HETI_TRY(heti_config_window(c));
+    HETI_TRY(heti_config_biases(c));
+    return heti_config_rope(c);
+}
+
+/* "hetrain": {setting: value}, what het_model_to_json adds where Hugging Face has no key. It overrides. */
+static het_result heti_config_own(heti_config *c)
+{
+    heti_printable print;
+    char key[64], value[64];
+    size_t length = 0;
+    uint32_t seen = 0;
+    c->json.at = c->own;
+    c->json.depth = 0;
+    heti_json_enter(&c->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&c->json, key, sizeof key, &length)) {
+        const int f = heti_field_find(key);
+        if (f == HETI_FIELDS || length != strlen(key) || ((seen >> f) & 1)) {
+            return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s key '%s' in \"hetrain\"", heti_config_where, HETI_CAST(int64_t, c->json.at),
+                             f == HETI_FIELDS ? "unknown" : "repeated", heti_print(&print, key, strlen(key)));
+        }
+        seen |= UINT32_C(1) << f;
+        heti_json_scalar(&c->json, value, sizeof value);
+        HETI_TRY(heti_config_syntax(c));
+        HETI_TRY(heti_field_parse(&c->model, &heti_fields[f], value, heti_config_where, c->error));
+    }
+    return heti_config_syntax(c);
+}
+
+/* Everything but defaults and checks. */
+static het_result heti_config_parse(const char *text, size_t length, het_model_desc *model, het_error *error)
+{
+    heti_config c;
+    memset(&c, 0, sizeof c);
+    c.json = heti_json_start(text, length);
+    c.error = error;
+    c.window = c.window_layers = -1;
+    HETI_TRY(heti_config_family(&c));
+    c.json = heti_json_start(text, length);
+    HETI_TRY(heti_config_object(&c, c.in));
+    HETI_TRY(heti_config_finish(&c));
+    if (c.own) HETI_TRY(heti_config_own(&c));
+    *model = c.model;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error)
+{
+    het_model_desc m;
+    if (!text || !model) return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_config_where, text ? "model" : "text");
+    HETI_TRY(heti_config_parse(text, length, &m, error));
+    HETI_TRY(heti_model_complete(&m, heti_config_where, error));
+    *model = m;
+    return HET_OK;
+}
+
+/* ---- config.json, written ---- */
+
+static void heti_text_field(heti_text *t, const het_model_desc *m, const heti_field *f, int json)
+{
+    const int64_t value = f->kind == HETI_FLOAT ? 0 : heti_field_integer(m, f);
+    int i;
+    if (f->kind == HETI_FLOAT) heti_text_float(t, heti_field_float(m, f));
+    else if (f->kind == HETI_INTEGER) heti_text_integer(t, value);
+    else if (f->kind == HETI_CHOICE && json) heti_text_add(t, value == HET_YES ? "true" : "false");
+    else {
+        for (i = 0; i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != value); i++) {}
+        heti_text_add(t, "\"");
+        heti_text_add(t, i < HETI_WORDS ? heti_words[i].name : "?");
+        heti_text_add(t, "\"");
+    }
+}
+
+static void heti_text_key(heti_text *t, const char *key)
+{
+    heti_text_add(t, ",\n  \"");
+    heti_text_add(t, key);
+    heti_text_add(t, "\": ");
+}
+
+static void heti_text_pair(heti_text *t, const char *key, const char *value)
+{
+    heti_text_key(t, key);
+    heti_text_add(t, value);
+}
+
+/* The keys of heti_config_keys that are written in `in`, as ",\n  key: value". */
+static void heti_text_fields(heti_text *t, const het_model_desc *m, int in)
+{
+    int i;
+    for (i = 0; i < HETI_CONFIG_KEYS; i++) {
+        if (!(heti_config_keys[i].written & in)) continue;
+        heti_text_key(t, heti_config_keys[i].key);
+        heti_text_field(t, m, &heti_fields[heti_field_find(heti_config_keys[i].field)], 1);
+    }
+}
+
+/* Keys that are no plain copy of a setting. */
+static void heti_text_specials(heti_text *t, const het_model_desc *m, int in)
+{
+    const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false";
+    int i;
+    for (i = 0; i < HETI_ACT_NAMES && (heti_act_names[i].activation != m->activation || !heti_act_fits(in, m->activation)); i++) {}
+    if (i < HETI_ACT_NAMES) {
+        heti_text_key(t, in == HETI_IN_GPT2 ? "activation_function" : "hidden_act");
+        heti_text_add(t, "\"");
+        heti_text_add(t, heti_act_names[i].name);
+        heti_text_add(t, "\"");
+    }
+    if (in & HETI_IN_ROTARY) heti_text_key(t, "rope_scaling");
+    if ((in & HETI_IN_ROTARY) && m->rotary_factor > 0.0f) {
+        heti_text_add(t, "{\n  \"rope_type\": \"llama3\"");
+        heti_text_fields(t, m, HETI_IN_ROPE);
+        heti_text_add(t, "}");
+    } else if (in & HETI_IN_ROTARY) {
+        heti_text_add(t, "null");
+    }
+    if (in & HETI_IN_QWEN) {
+        heti_text_pair(t, "use_sliding_window", m->window ? "true" : "false");
+        heti_text_key(t, "sliding_window");
+        if (m->window) heti_text_integer(t, m->window);
+        else heti_text_add(t, "null");
+        heti_text_pair(t, "max_window_layers", "0");
+    }
+    if (in == HETI_IN_LLAMA) {
+        heti_text_pair(t, "attention_bias", bias);
+        heti_text_pair(t, "mlp_bias", bias);
+    }
+}
+
+/* Where transformers has places for dropout like ours. Reading ignores it: it is a setting of training. */
+static void heti_text_dropout(heti_text *t, const het_model_desc *m, int in)
+{
+    static const char *const gpt2[] = { "resid_pdrop", "embd_pdrop" }, *const neox[] = { "hidden_dropout" };
+    const char *const *keys = in == HETI_IN_GPT2 ? gpt2 : neox;
+    const int count = in == HETI_IN_GPT2 ? 2 : in == HETI_IN_NEOX;
+    int i;
+    for (i = 0; i < count; i++) {
+        heti_text_key(t, keys[i]);
+        heti_text_float(t, m->dropout);
+    }
+    heti_text_pair(t, in == HETI_IN_GPT2 ? "attn_pdrop" : "attention_dropout", "0.0");
+}
+
+/* The whole text up to the closing brace. */
+static void heti_text_config(heti_text *t, const het_model_desc *m, const char *prefix)
+{
+    const int in = 1 << (m->family - HET_GPT2);
+    int i;
+    for (i = 0; heti_families[i].family != m->family; i++) {}
+    heti_text_add(t, "{\n  \"architectures\": [\"");
+    heti_text_add(t, heti_families[i].architecture);
+    heti_text_add(t, "\"],\n  \"model_type\": \"");
+    heti_text_add(t, prefix);
+    heti_text_add(t, heti_families[i].type);
+    heti_text_add(t, "\"");
+    heti_text_fields(t, m, in);
+    heti_text_specials(t, m, in);
+    heti_text_dropout(t, m, in);
+    if (in != HETI_IN_GPT2 || m->vocab <= 50256) { /* GPT-2's own end of text is transformers' default */
+        heti_text_pair(t, "bos_token_id", "null");
+        heti_text_pair(t, "eos_token_id", "null");
+    }
+    heti_text_pair(t, "use_cache", "true");
+    heti_text_pair(t, "torch_dtype", "\"float32\"");
+}
+
+/* Writes the text as transformers would, reads it back, and puts every setting that did not survive into "hetrain". If one of them changes
+   what the model computes, model_type becomes "hetrain_...", which transformers refuses rather than compute something else. */
+HETRAIN_API het_result het_model_to_json(const het_model_desc *model, char *text, size_t capacity, size_t *length)
+{
+    char plain[4096];
+    heti_text t = heti_text_in(plain, sizeof plain);
+    het_model_desc m, back;
+    int i, own = 0, foreign = 0;
+    if (!model || !length || (!text && capacity)) return HET_ERR_INVALID;
+    m = *model;
+    HETI_TRY(het_model_complete(&m, NULL));
+    heti_text_config(&t, &m, "");
+    heti_text_add(&t, "\n}\n");
+    if (t.length >= sizeof plain) return HET_ERR_LIMIT;
+    HETI_TRY(heti_config_parse(plain, t.length, &back, NULL));
+    heti_model_defaults(&back);
+    for (i = 0; i < HETI_FIELDS; i++) foreign |= !heti_same(heti_fields[i].name, "dropout") && !heti_field_equal(&m, &back, &heti_fields[i]);
+    t = heti_text_in(text, capacity);
+    heti_text_config(&t, &m, foreign ? "hetrain_" : "");
+    for (i = 0; i < HETI_FIELDS; i++) {
+        if (heti_field_equal(&m, &back, &heti_fields[i])) continue;
+        if (!own) heti_text_add(&t, ",\n  \"hetrain\": {\"");
+        else heti_text_add(&t, ", \"");
+        heti_text_add(&t, heti_fields[i].name);
+        heti_text_add(&t, "\": ");
+        heti_text_field(&t, &m, &heti_fields[i], 0);
+        own = 1;
+    }
+    heti_text_add(&t, own ? "}\n}\n" : "\n}\n");
+    *length = t.length;
+    return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
+}
+
+/* ================================================================================================================
+   >>units  The built-in unit kinds: embed, attention, mlp, head.
+
+   A unit says in describe which parameters it has, which tensors it wants kept between its calls and for how long; the engine plans
+   that memory and hands it back in every call. The three calls below it are plain sequences of device ops. Everything families
+   differ in is a setting of the model; there is one code path.
+
+   Normed input h, residual stream x:
+     attention:  q, k, v = h Wq, h Wk, h Wv;  (q, k normed per head);  q, k rotated;  x + attention(q, k, v) Wo
+     mlp:        x + act(h Wup) Wdown,  or with a gate  x + (silu(h Wgate) * h Wup) Wdown
+   With parallel residuals (NeoX) attention passes x on beside its sum, so that the MLP reads the same x.
+   ================================================================================================================ */
+
+#define HETI_OP(call, op, args) ((call)->device->iface->op((call)->device->self, (call)->queue, (args)))
+
+static int heti_yes(het_choice choice) { return choice == HET_YES; }
+
+/* Appends a parameter to a unit's list. columns 1: a vector, which starts at one (norm gains) or zero (biases) and does not decay. */
+static void heti_unit_parameter(const het_unit *unit, het_unit_info *info, int role, int is_bias, int64_t rows, int64_t columns, double std)
+{
+    het_parameter_desc *p = &info->parameter[info->parameters++];
+    heti_parameter_name(unit->model, role, unit->layer, is_bias, p->name);
+    p->rows = rows;
+    p->columns = columns;
+    p->decay = columns > 1;
+    p->init_std = HETI_CAST(float, std);
+    p->init = columns > 1 ? HET_INIT_NORMAL : is_bias ? HET_INIT_ZERO : HET_INIT_ONE;
+}
+
+static void heti_unit_matrix(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns, int has_bias, double std)
+{
+    heti_unit_parameter(unit, info, role, 0, rows, columns, std);
+    if (has_bias) heti_unit_parameter(unit, info, role, 1, rows, 1, 0.0);
+}
+
+static void heti_unit_norm(const het_unit *unit, het_unit_info *info, int role)
+{
+    heti_unit_parameter(unit, info, role, 0, unit->model->width, 1, 0.0);
+    if (unit->model->norm == HET_LAYERNORM) heti_unit_parameter(unit, info, role, 1, unit->model->width, 1, 0.0);
+}
+
+static void heti_unit_tensor(het_unit_info *info, int index, const char *name, int64_t width, het_keep keep)
+{
+    info->tensor[index].name = name;
+    info->tensor[index].width = width;
+    info->tensor[index].keep = keep;
+    if (index >= info->tensors) info->tensors = index + 1;
+}
+
+static void heti_unit_streams(het_unit_info *info, int64_t count, int64_t width)
+{
+    int64_t s;
+    info->out_streams = count;
+    for (s = 0; s < count; s++) info->out_width[s] = width;
+}
+
+static void heti_unit_workspace(het_unit_info *info, het_op op, const void *args)
+{
+    if (info->device) {
+        const size_t bytes = info->device->iface->workspace_bytes(info->device->self, op, args);
+        if (bytes > info->workspace) info->workspace = bytes;
+    }
+}
+
+/* Residual projections of GPT-2 start smaller, 1 / sqrt(2 L) (GPT-2 paper, section 2.3). */
+static double heti_residual_std(const het_model_desc *m)
+{
+    const double std = HETI_CAST(double, m->init_std);
+    return m->family == HET_GPT2 ? std / sqrt(2.0 * HETI_CAST(double, m->layers)) : std;
+}
+
+/* y = norm(x): fills what forward and both backwards share. */
+static het_norm_args heti_norm_args(const het_unit_call *c, float *x, const float *gain, const float *bias, float *mean, float *rstd)
+{
+    het_norm_args a;
+    memset(&a, 0, sizeof a);
+    a.view = c->view;
+    a.kind = c->unit->model->norm;
+    a.rows = c->rows;
+    a.width = c->unit->model->width;
+    a.rows_per_token = 1;
+    a.epsilon = c->unit->model->norm_epsilon;
+    a.x = x;
+    a.gain = gain;
+    a.bias = bias;
+    a.mean = mean;
+    a.rstd = rstd;
+    a.workspace = c->workspace;
+    return a;
+}
+
+/* RMSNorm over each head of q or k. */
+static het_norm_args heti_head_norm_args(const het_unit_call *c, int64_t heads, const float *x, const float *gain, float *rstd)
+{
+    het_norm_args a;
+    memset(&a, 0, sizeof a);
+    a.view = c->view;
+    a.kind = HET_RMSNORM;
+    a.rows = c->rows * heads;
+    a.width = c->unit->model->head_size;
+    a.rows_per_token = heads;
+    a.epsilon = c->unit->model->norm_epsilon;
+    a.x = x;
+    a.gain = gain;
+    a.rstd = rstd;
+    a.workspace = c->workspace;
+    return a;
+}
+
+static het_linear_args heti_linear_args(const het_unit_call *c, int64_t in, const float *x)
+{
+    het_linear_args a;
+    memset(&a, 0, sizeof a);
+    a.view = c->view;
+    a.compute = c->compute;
+    a.rows = c->rows;
+    a.in = in;
+    a.x = x;
+    a.workspace = c->workspace;
+    return a;
+}
+
+/* Adds matrix number w of the unit's parameters (its bias, if any, is number b; b < 0: none). */
+static void heti_linear_part(het_linear_args *a, const het_unit_call *c, int w, int b, int64_t out, float *y, const float *dy)
+{
+    het_linear_part *p = &a->part[a->parts++];
+    p->out = out;
+    p->w = c->weight[w];
+    p->bias = b < 0 ? NULL : c->weight[b];
+    p->y = y;
+    p->dy = dy;
+    p->dw = &c->gradient[w];
+    p->dbias = b < 0 ? NULL : &c->gradient[b];
+}
+
+static het_dropout_args heti_dropout_args(const het_unit_call *c, const float *a, const float *x, float *y)
+{
+    het_dropout_args d;
+    memset(&d, 0, sizeof d);
+    d.view = c->view;
+    d.scalars = c->scalars;
+    d.rows = c->rows;
+    d.width = c->unit->model->width;
+    d.probability = c->training ? c->unit->model->dropout : 0.0f;
+    d.site = HETI_CAST(int32_t, c->index * 4);
+    d.a = a;
+    d.x = x;
+    d.y = y;
+    return d;
+}
+
+/* Workspace of one linear layer of `parts` matrices out_p x in, all three directions. */
+static void heti_linear_workspace(het_unit_info *info, int64_t rows, int64_t in, int64_t parts, const int64_t *out)
+{
+    het_linear_args a;
+    int64_t p;
+    memset(&a, 0, sizeof a);
+    a.compute = info->compute;
+    a.rows = rows;
+    a.in = in;
+    a.parts = parts;
+    for (p = 0; p < parts; p++) a.part[p].out = out[p];
+    heti_unit_workspace(info, HET_OP_LINEAR_FORWARD, &a);
+    heti_unit_workspace(info, HET_OP_LINEAR_BACKWARD_INPUT, &a);
+    heti_unit_workspace(info, HET_OP_LINEAR_BACKWARD_WEIGHT, &a);
+}
+
+static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows, int64_t width, int64_t rows_per_token)
+{
+    het_norm_args a;
+    memset(&a, 0, sizeof a);
+    a.kind = kind;
+    a.rows = rows;
+    a.width = width;
+    a.rows_per_token = rows_per_token;
+    heti_unit_workspace(info, HET_OP_NORM_FORWARD, &a);
+    heti_unit_workspace(info, HET_OP_NORM_BACKWARD_INPUT, &a);
+    heti_unit_workspace(info, HET_OP_NORM_BACKWARD_WEIGHT, &a);
+}
+
+/* ---- embed: tokens (and learned positions) to the residual stream ---- */
+
+enum { HETI_EMBED_DY };
+
+static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    het_embedding_args a;
+    if (info->in_streams != 0) return HET_ERR_INVALID;
+    heti_unit_matrix(unit, info, HETI_ROLE_EMBED, m->vocab, m->width, 0, HETI_CAST(double, m->init_std));
+    if (m->position == HET_LEARNED) heti_unit_matrix(unit, info, HETI_ROLE_POSITIONS, m->context, m->width, 0, HETI_CAST(double, m->init_std));
+    heti_unit_streams(info, 1, m->width);
+    heti_unit_tensor(info, HETI_EMBED_DY, "dy", m->width, HET_KEEP_GRADIENT);
+    memset(&a, 0, sizeof a);
+    a.rows = info->max_tokens;
+    a.width = m->width;
+    a.vocab = m->vocab;
+    a.context = m->context;
+    heti_unit_workspace(info, HET_OP_EMBEDDING_BACKWARD_WEIGHT, &a);
+    return HET_OK;
+}
+
+static het_embedding_args heti_embedding_args(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    het_embedding_args a;
+    memset(&a, 0, sizeof a);
+    a.view = c->view;
+    a.rows = c->rows;
+    a.width = m->width;
+    a.vocab = m->vocab;
+    a.context = m->context;
+    a.table = c->weight[0];
+    a.dtable = &c->gradient[0];
+    if (m->position == HET_LEARNED) {
+        a.positions = c->weight[1];
+        a.dpositions = &c->gradient[1];
+    }
+    a.workspace = c->workspace;
+    return a;
+}
+
+static het_result heti_embed_forward(const het_unit_call *c)
+{
+    het_embedding_args a = heti_embedding_args(c);
+    het_dropout_args d = heti_dropout_args(c, NULL, c->out[0], c->out[0]);
+    a.y = c->out[0];
+    HETI_TRY(HETI_OP(c, embedding_forward, &a));
+    return d.probability > 0.0f ? HETI_OP(c, dropout_forward, &d) : HET_OK;
+}
+
+static het_result heti_embed_backward_input(const het_unit_call *c)
+{
+    const het_dropout_args d = heti_dropout_args(c, NULL, c->d_out[0], c->tensor[HETI_EMBED_DY]);
+    return HETI_OP(c, dropout_backward, &d);
+}
+
+static het_result heti_embed_backward_weight(const het_unit_call *c)
+{
+    het_embedding_args a = heti_embedding_args(c);
+    a.dy = c->tensor[HETI_EMBED_DY];
+    return HETI_OP(c, embedding_backward_weight, &a);
+}
+
+/* ---- attention ---- */
+
+enum {
+    HETI_ATTENTION_H, HETI_ATTENTION_MEAN, HETI_ATTENTION_RSTD, HETI_ATTENTION_Q, HETI_ATTENTION_K, HETI_ATTENTION_V, HETI_ATTENTION_O,
+    HETI_ATTENTION_MAXIMUM, HETI_ATTENTION_SUM, HETI_ATTENTION_Y, HETI_ATTENTION_DY, HETI_ATTENTION_DO, HETI_ATTENTION_DQ,
+    HETI_ATTENTION_DK, HETI_ATTENTION_DV, HETI_ATTENTION_DH,
+    /* only with QK-norm: q and k before the norm, its statistics, and the gradients of its output */
+    HETI_ATTENTION_RAW_Q, HETI_ATTENTION_RAW_K, HETI_ATTENTION_RSTD_Q, HETI_ATTENTION_RSTD_K, HETI_ATTENTION_NORM_DQ, HETI_ATTENTION_NORM_DK
+};
+
+/* Where each parameter stands in the unit's list: gain [bias] Wq [bq] Wk [bk] Wv [bv] [q gain] [k gain] Wo [bo]; -1: not there. */
+typedef struct heti_attention_index { int gain, bias, w[3], b[3], norm_q, norm_k, out, out_bias; } heti_attention_index;
+
+static heti_attention_index heti_attention_parameters(const het_model_desc *m)
+{
+    heti_attention_index x;
+    int next = 0, p;
+    x.gain = next++;
+    x.bias = m->norm == HET_LAYERNORM ? next++ : -1;
+    for (p = 0; p < 3; p++) {
+        x.w[p] = next++;
+        x.b[p] = heti_yes(m->qkv_bias) ? next++ : -1;
+    }
+    x.norm_q = heti_yes(m->qk_norm) ? next++ : -1;
+    x.norm_k = heti_yes(m->qk_norm) ? next++ : -1;
+    x.out = next++;
+    x.out_bias = heti_yes(m->linear_bias) ? next++ : -1;
+    return x;
+}
+
+static het_attention_args heti_attention_args(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    het_attention_args a;
+    memset(&a, 0, sizeof a);
+    a.view = c->view;
+    a.compute = c->compute;
+    a.heads = m->heads;
+    a.kv_heads = m->kv_heads;
+    a.head_size = m->head_size;
+    a.window = m->window;
+    a.causal = m->causal != HET_NO;
+    a.scale = 1.0f / sqrtf(HETI_CAST(float, m->head_size));
+    a.q = c->tensor[HETI_ATTENTION_Q];
+    a.k = c->tensor[HETI_ATTENTION_K];
+    a.v = c->tensor[HETI_ATTENTION_V];
+    a.o = c->tensor[HETI_ATTENTION_O];
+    a.maximum = c->tensor[HETI_ATTENTION_MAXIMUM];
+    a.sum = c->tensor[HETI_ATTENTION_SUM];
+    a.d_o = c->tensor[HETI_ATTENTION_DO];
+    a.dq = c->tensor[HETI_ATTENTION_DQ];
+    a.dk = c->tensor[HETI_ATTENTION_DK];
+    a.dv = c->tensor[HETI_ATTENTION_DV];
+    a.workspace = c->workspace;
+    a.workspace_size = c->workspace_size;
+    return a;
+}
+
+static void heti_attention_tensors(const het_model_desc *m, het_unit_info *info)
+{
+    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
+    heti_unit_tensor(info, HETI_ATTENTION_H, "h", d, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_ATTENTION_MEAN, "mean", 1, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_ATTENTION_RSTD, "rstd", 1, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_ATTENTION_Q, "q", q, HET_KEEP_INPUT);
+    heti_unit_tensor(info, HETI_ATTENTION_K, "k", k, HET_KEEP_CARRY);
+    heti_unit_tensor(info, HETI_ATTENTION_V, "v", k, HET_KEEP_CARRY);
+    heti_unit_tensor(info, HETI_ATTENTION_O, "o", q, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_ATTENTION_MAXIMUM, "maximum", m->heads, HET_KEEP_INPUT);
+    heti_unit_tensor(info, HETI_ATTENTION_SUM, "sum", m->heads, HET_KEEP_INPUT);
+    heti_unit_tensor(info, HETI_ATTENTION_Y, "y", d, HET_KEEP_CALL);
+    heti_unit_tensor(info, HETI_ATTENTION_DY, "dy", d, HET_KEEP_GRADIENT);
+    heti_unit_tensor(info, HETI_ATTENTION_DO, "do", q, HET_KEEP_CALL);
+    heti_unit_tensor(info, HETI_ATTENTION_DQ, "dq", q, HET_KEEP_GRADIENT);
+    heti_unit_tensor(info, HETI_ATTENTION_DK, "dk", k, HET_KEEP_CARRY_GRADIENT);
+    heti_unit_tensor(info, HETI_ATTENTION_DV, "dv", k, HET_KEEP_CARRY_GRADIENT);
+    heti_unit_tensor(info, HETI_ATTENTION_DH, "dh", d, HET_KEEP_GRADIENT);
+    if (heti_yes(m->qk_norm)) {
+        heti_unit_tensor(info, HETI_ATTENTION_RAW_Q, "raw_q", q, HET_KEEP_WEIGHT);
+        heti_unit_tensor(info, HETI_ATTENTION_RAW_K, "raw_k", k, HET_KEEP_WEIGHT);
+        heti_unit_tensor(info, HETI_ATTENTION_RSTD_Q, "rstd_q", m->heads, HET_KEEP_WEIGHT);
+        heti_unit_tensor(info, HETI_ATTENTION_RSTD_K, "rstd_k", m->kv_heads, HET_KEEP_WEIGHT);
+        heti_unit_tensor(info, HETI_ATTENTION_NORM_DQ, "norm_dq", q, HET_KEEP_GRADIENT);
+        heti_unit_tensor(info, HETI_ATTENTION_NORM_DK, "norm_dk", k, HET_KEEP_GRADIENT);
+    }
+}
+
+static het_result heti_attention_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
+    const double std = HETI_CAST(double, m->init_std);
+    int64_t out[3];
+    het_unit_call shape;
+    het_attention_args a;
+    if (info->in_streams != 1 || info->in_width[0] != d) return HET_ERR_INVALID;
+    heti_unit_norm(unit, info, HETI_ROLE_ATTENTION_NORM);
+    heti_unit_matrix(unit, info, HETI_ROLE_Q, q, d, heti_yes(m->qkv_bias), std);
+    heti_unit_matrix(unit, info, HETI_ROLE_K, k, d, heti_yes(m->qkv_bias), std);
+    heti_unit_matrix(unit, info, HETI_ROLE_V, k, d, heti_yes(m->qkv_bias), std);
+    if (heti_yes(m->qk_norm)) {
+        heti_unit_parameter(unit, info, HETI_ROLE_Q_NORM, 0, m->head_size, 1, 0.0);
+        heti_unit_parameter(unit, info, HETI_ROLE_K_NORM, 0, m->head_size, 1, 0.0);
+    }
+    heti_unit_matrix(unit, info, HETI_ROLE_ATTENTION_OUT, d, q, heti_yes(m->linear_bias), heti_residual_std(m));
+    heti_unit_streams(info, heti_yes(m->parallel) ? 2 : 1, d);
+    heti_attention_tensors(m, info);
+    info->input_keep = HET_KEEP_WEIGHT;
+    info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, 2 * q + 2 * k);
+    info->flops_input = info->flops_weight = info->flops_forward;
+
+    out[0] = q; out[1] = k; out[2] = k;
+    heti_linear_workspace(info, info->max_tokens, d, 3, out);
+    heti_linear_workspace(info, info->max_tokens, q, 1, &d);
+    heti_norm_workspace(info, m->norm, info->max_tokens, d, 1);
+    if (heti_yes(m->qk_norm)) heti_norm_workspace(info, HET_RMSNORM, info->max_tokens * m->heads, m->head_size, m->heads);
+    if (info->device) {
+        het_view view;
+        memset(&view, 0, sizeof view);
+        memset(&shape, 0, sizeof shape);
+        view.tokens = view.row_end = info->max_tokens;
+        view.sequences = info->max_sequences;
+        shape.unit = unit;
+        shape.view = &view;
+        shape.compute = info->compute;
+        a = heti_attention_args(&shape);
+        heti_unit_workspace(info, HET_OP_ATTENTION_FORWARD, &a);
+        heti_unit_workspace(info, HET_OP_ATTENTION_BACKWARD, &a);
+    }
+    return HET_OK;
+}
+
+static het_rotary_args heti_rotary_args(const het_unit_call *c, int64_t heads, const float *x, float *y)
+{
+    const het_model_desc *m = c->unit->model;
+    het_rotary_args a;
+    memset(&a, 0, sizeof a);
+    a.view = c->view;
+    a.rows = c->rows;
+    a.heads = heads;
+    a.head_size = m->head_size;
+    a.rotary = heti_rotary_size(m);
+    a.cosine = c->cosine;
+    a.sine = c->sine;
+    a.x = x;
+    a.y = y;
+    return a;
+}
+
+/* q and k of the slice: normed per head where the model says so, then rotated in place. */
+static het_result heti_attention_positions(const het_unit_call *c, const heti_attention_index *x, float *q, float *k)
+{
+    const het_model_desc *m = c->unit->model;
+    if (heti_yes(m->qk_norm)) {
+        het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        nq.y = q;
+        nk.y = k;
+        HETI_TRY(HETI_OP(c, norm_forward, &nq));
+        HETI_TRY(HETI_OP(c, norm_forward, &nk));
+    }
+    if (m->position == HET_ROTARY) {
+        const het_rotary_args rq = heti_rotary_args(c, m->heads, q, q), rk = heti_rotary_args(c, m->kv_heads, k, k);
+        HETI_TRY(HETI_OP(c, rotary_forward, &rq));
+        HETI_TRY(HETI_OP(c, rotary_forward, &rk));
+    }
+    return HET_OK;
+}
+
+static het_result heti_attention_forward(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    const heti_attention_index x = heti_attention_parameters(m);
+    const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
+    const int raw = heti_yes(m->qk_norm), last = heti_yes(m->parallel);
+    float *k = c->tensor[HETI_ATTENTION_K] + c->view->row_begin * kw, *v = c->tensor[HETI_ATTENTION_V] + c->view->row_begin * kw;
+    float *q = c->tensor[HETI_ATTENTION_Q], *h = c->tensor[HETI_ATTENTION_H];
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias],
+                                        c->tensor[HETI_ATTENTION_MEAN], c->tensor[HETI_ATTENTION_RSTD]);
+    het_linear_args qkv = heti_linear_args(c, d, h), out = heti_linear_args(c, qw, c->tensor[HETI_ATTENTION_O]);
+    const het_attention_args attention = heti_attention_args(c);
+    const het_dropout_args residual = heti_dropout_args(c, c->in[0], c->tensor[HETI_ATTENTION_Y], c->out[last]);
+
+    norm.y = h;
+    heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, raw ? c->tensor[HETI_ATTENTION_RAW_Q] : q, NULL);
+    heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, raw ? c->tensor[HETI_ATTENTION_RAW_K] : k, NULL);
+    heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, v, NULL);
+    heti_linear_part(&out, c, x.out, x.out_bias, d, c->tensor[HETI_ATTENTION_Y], NULL);
+
+    HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    HETI_TRY(HETI_OP(c, linear_forward, &qkv));
+    HETI_TRY(heti_attention_positions(c, &x, q, k));
+    HETI_TRY(HETI_OP(c, attention_forward, &attention));
+    HETI_TRY(HETI_OP(c, linear_forward, &out));
+    HETI_TRY(HETI_OP(c, dropout_forward, &residual));
+    if (!last) return HET_OK;
+    return c->device->iface->copy(c->device->self, c->queue, c->out[0], c->in[0], HETI_CAST(size_t, c->rows * d) * sizeof(float));
+}
+
+/* Undoes heti_attention_positions for the gradients of q and k: dq, dk become gradients of the projections' outputs. */
+static het_result heti_attention_positions_backward(const het_unit_call *c, const heti_attention_index *x, float *dq, float *dk)
+{
+    const het_model_desc *m = c->unit->model;
+    const int norm = heti_yes(m->qk_norm);
+    float *nq = norm ? c->tensor[HETI_ATTENTION_NORM_DQ] : dq, *nk = norm ? c->tensor[HETI_ATTENTION_NORM_DK] : dk;
+    if (m->position == HET_ROTARY) {
+        const het_rotary_args rq = heti_rotary_args(c, m->heads, dq, nq), rk = heti_rotary_args(c, m->kv_heads, dk, nk);
+        HETI_TRY(HETI_OP(c, rotary_backward, &rq));
+        HETI_TRY(HETI_OP(c, rotary_backward, &rk));
+    } else if (norm) {
+        const size_t qb = HETI_CAST(size_t, c->rows * m->heads * m->head_size), kb = HETI_CAST(size_t, c->rows * m->kv_heads * m->head_size);
+        HETI_TRY(c->device->iface->copy(c->device->self, c->queue, nq, dq, qb * sizeof(float)));
+        HETI_TRY(c->device->iface->copy(c->device->self, c->queue, nk, dk, kb * sizeof(float)));
+    }
+    if (norm) {
+        het_norm_args aq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
+        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        aq.dy = nq;
+        aq.dx = dq;
+        ak.dy = nk;
+        ak.dx = dk;
+        HETI_TRY(HETI_OP(c, norm_backward_input, &aq));
+        HETI_TRY(HETI_OP(c, norm_backward_input, &ak));
+    }
+    return HET_OK;
+}
+
+static het_result heti_attention_backward_input(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    const heti_attention_index x = heti_attention_parameters(m);
+    const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
+    const int last = heti_yes(m->parallel);
+    float *dk = c->tensor[HETI_ATTENTION_DK] + c->view->row_begin * kw, *dv = c->tensor[HETI_ATTENTION_DV] + c->view->row_begin * kw;
+    float *dq = c->tensor[HETI_ATTENTION_DQ];
+    const het_dropout_args residual = heti_dropout_args(c, NULL, c->d_out[last], c->tensor[HETI_ATTENTION_DY]);
+    het_linear_args out = heti_linear_args(c, qw, NULL), qkv = heti_linear_args(c, d, NULL);
+    const het_attention_args attention = heti_attention_args(c);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_ATTENTION_MEAN], c->tensor[HETI_ATTENTION_RSTD]);
+
+    heti_linear_part(&out, c, x.out, x.out_bias, d, NULL, c->tensor[HETI_ATTENTION_DY]);
+    out.dx = c->tensor[HETI_ATTENTION_DO];
+    heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, NULL, dq);
+    heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, NULL, dk);
+    heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, NULL, dv);
+    qkv.dx = c->tensor[HETI_ATTENTION_DH];
+    norm.dy = c->tensor[HETI_ATTENTION_DH];
+    norm.residual = c->d_out[last];
+    norm.dx = c->d_in[0];
+
+    HETI_TRY(HETI_OP(c, dropout_backward, &residual));
+    HETI_TRY(HETI_OP(c, linear_backward_input, &out));
+    HETI_TRY(HETI_OP(c, attention_backward, &attention));
+    HETI_TRY(heti_attention_positions_backward(c, &x, dq, dk));
+    HETI_TRY(HETI_OP(c, linear_backward_input, &qkv));
+    if (last) HETI_TRY(c->device->iface->add(c->device->self, c->queue, c->d_out[1], c->d_out[0], c->rows * d));
+    return HETI_OP(c, norm_backward_input, &norm);
+}
+
+static het_result heti_attention_backward_weight(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    const heti_attention_index x = heti_attention_parameters(m);
+    const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
+    het_linear_args out = heti_linear_args(c, qw, c->tensor[HETI_ATTENTION_O]), qkv = heti_linear_args(c, d, c->tensor[HETI_ATTENTION_H]);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_ATTENTION_MEAN], c->tensor[HETI_ATTENTION_RSTD]);
+
+    heti_linear_part(&out, c, x.out, x.out_bias, d, NULL, c->tensor[HETI_ATTENTION_DY]);
+    heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, NULL, c->tensor[HETI_ATTENTION_DQ]);
+    heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, NULL, c->tensor[HETI_ATTENTION_DK] + c->view->row_begin * kw);
+    heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, NULL, c->tensor[HETI_ATTENTION_DV] + c->view->row_begin * kw);
+    norm.dy = c->tensor[HETI_ATTENTION_DH];
+    norm.dgain = &c->gradient[x.gain];
+    norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
+
+    HETI_TRY(HETI_OP(c, linear_backward_weight, &out));
+    HETI_TRY(HETI_OP(c, linear_backward_weight, &qkv));
+    if (heti_yes(m->qk_norm)) {
+        het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        nq.dy = c->tensor[HETI_ATTENTION_NORM_DQ];
+        nq.dgain = &c->gradient[x.norm_q];
+        nk.dy = c->tensor[HETI_ATTENTION_NORM_DK];
+        nk.dgain = &c->gradient[x.norm_k];
+        HETI_TRY(HETI_OP(c, norm_backward_weight, &nq));
+        HETI_TRY(HETI_OP(c, norm_backward_weight, &nk));
+    }
+    return HETI_OP(c, norm_backward_weight, &norm);
+}
+
+/* ---- mlp ---- */
+
+enum {
+    HETI_MLP_H, HETI_MLP_MEAN, HETI_MLP_RSTD, HETI_MLP_A, HETI_MLP_U, HETI_MLP_Y, HETI_MLP_DY, HETI_MLP_DA, HETI_MLP_DH,
+    HETI_MLP_B, HETI_MLP_DB /* only with a gate */
+};
+
+/* gain [bias] [Wgate [bgate]] Wup [bup] Wdown [bdown]. Without a gate the one projection is `up`. */
+typedef struct heti_mlp_index { int gain, bias, parts, w[2], b[2], down, down_bias; } heti_mlp_index;
+
+static heti_mlp_index heti_mlp_parameters(const het_model_desc *m)
+{
+    heti_mlp_index x;
+    int next = 0, p;
+    x.gain = next++;
+    x.bias = m->norm == HET_LAYERNORM ? next++ : -1;
+    x.parts = m->activation == HET_SWIGLU ? 2 : 1;
+    for (p = 0; p < 2; p++) x.w[p] = x.b[p] = -1;
+    for (p = 0; p < x.parts; p++) {
+        x.w[p] = next++;
+        x.b[p] = heti_yes(m->linear_bias) ? next++ : -1;
+    }
+    x.down = next++;
+    x.down_bias = heti_yes(m->linear_bias) ? next++ : -1;
+    return x;
+}
+
+static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t d = m->width, f = m->mlp_width;
+    const int gated = m->activation == HET_SWIGLU;
+    const int64_t streams = heti_yes(m->parallel) ? 2 : 1;
+    int64_t out[2];
+    if (info->in_streams != streams || info->in_width[0] != d || info->in_width[streams - 1] != d) return HET_ERR_INVALID;
+    heti_unit_norm(unit, info, HETI_ROLE_MLP_NORM);
+    if (gated) heti_unit_matrix(unit, info, HETI_ROLE_GATE, f, d, heti_yes(m->linear_bias), HETI_CAST(double, m->init_std));
+    heti_unit_matrix(unit, info, HETI_ROLE_UP, f, d, heti_yes(m->linear_bias), HETI_CAST(double, m->init_std));
+    heti_unit_matrix(unit, info, HETI_ROLE_DOWN, d, f, heti_yes(m->linear_bias), heti_residual_std(m));
+    heti_unit_streams(info, 1, d);
+    heti_unit_tensor(info, HETI_MLP_H, "h", d, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_MEAN, "mean", 1, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_RSTD, "rstd", 1, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_A, "a", f, HET_KEEP_INPUT);
+    heti_unit_tensor(info, HETI_MLP_U, "u", f, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_Y, "y", d, HET_KEEP_CALL);
+    heti_unit_tensor(info, HETI_MLP_DY, "dy", d, HET_KEEP_GRADIENT);
+    heti_unit_tensor(info, HETI_MLP_DA, "da", f, HET_KEEP_GRADIENT);
+    heti_unit_tensor(info, HETI_MLP_DH, "dh", d, HET_KEEP_GRADIENT);
+    if (gated) {
+        heti_unit_tensor(info, HETI_MLP_B, "b", f, HET_KEEP_INPUT);
+        heti_unit_tensor(info, HETI_MLP_DB, "db", f, HET_KEEP_GRADIENT);
+    }
+    info->input_keep = HET_KEEP_WEIGHT;
+    info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, f) * (gated ? 3.0 : 2.0);
+    info->flops_input = info->flops_weight = info->flops_forward;
+    out[0] = out[1] = f;
+    heti_linear_workspace(info, info->max_tokens, d, gated ? 2 : 1, out);
+    heti_linear_workspace(info, info->max_tokens, f, 1, &d);
+    heti_norm_workspace(info, m->norm, info->max_tokens, d, 1);
+    return HET_OK;
+}
+
+static het_activation_args heti_activation_args(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    het_activation_args a;
+    memset(&a, 0, sizeof a);
+    a.kind = m->activation;
+    a.count = c->rows * m->mlp_width;
+    a.a = c->tensor[HETI_MLP_A];
+    if (m->activation == HET_SWIGLU) {
+        a.b = c->tensor[HETI_MLP_B];
+        a.db = c->tensor[HETI_MLP_DB];
+    }
+    a.y = c->tensor[HETI_MLP_U];
+    a.dy = a.da = c->tensor[HETI_MLP_DA];
+    return a;
+}
+
+/* The projections from h: gate and up, or up alone. y and dy: two rows of pointers, first for the first. */
+static het_linear_args heti_mlp_first(const het_unit_call *c, const heti_mlp_index *x, int backward)
+{
+    const int64_t f = c->unit->model->mlp_width;
+    het_linear_args a = heti_linear_args(c, c->unit->model->width, c->tensor[HETI_MLP_H]);
+    int p;
+    for (p = 0; p < x->parts; p++)
+        heti_linear_part(&a, c, x->w[p], x->b[p], f, backward ? NULL : c->tensor[p ? HETI_MLP_B : HETI_MLP_A],
+                         backward ? c->tensor[p ? HETI_MLP_DB : HETI_MLP_DA] : NULL);
+    return a;
+}
+
+static het_result heti_mlp_forward(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    const heti_mlp_index x = heti_mlp_parameters(m);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    const het_linear_args first = heti_mlp_first(c, &x, 0);
+    const het_activation_args activation = heti_activation_args(c);
+    het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
+    const het_dropout_args residual = heti_dropout_args(c, c->in[heti_yes(m->parallel)], c->tensor[HETI_MLP_Y], c->out[0]);
+    norm.y = c->tensor[HETI_MLP_H];
+    heti_linear_part(&down, c, x.down, x.down_bias, m->width, c->tensor[HETI_MLP_Y], NULL);
+    HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    HETI_TRY(HETI_OP(c, linear_forward, &first));
+    HETI_TRY(HETI_OP(c, activation_forward, &activation));
+    HETI_TRY(HETI_OP(c, linear_forward, &down));
+    return HETI_OP(c, dropout_forward, &residual);
+}
+
+static het_result heti_mlp_backward_input(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    const heti_mlp_index x = heti_mlp_parameters(m);
+    const het_dropout_args residual = heti_dropout_args(c, NULL, c->d_out[0], c->tensor[HETI_MLP_DY]);
+    het_linear_args down = heti_linear_args(c, m->mlp_width, NULL), first = heti_mlp_first(c, &x, 1);
+    const het_activation_args activation = heti_activation_args(c);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    heti_linear_part(&down, c, x.down, x.down_bias, m->width, NULL, c->tensor[HETI_MLP_DY]);
+    down.dx = c->tensor[HETI_MLP_DA];
+    first.dx = c->tensor[HETI_MLP_DH];
+    norm.dy = c->tensor[HETI_MLP_DH];
+    norm.dx = c->d_in[0];
+    HETI_TRY(HETI_OP(c, dropout_backward, &residual));
+    HETI_TRY(HETI_OP(c, linear_backward_input, &down));
+    HETI_TRY(HETI_OP(c, activation_backward, &activation));
+    HETI_TRY(HETI_OP(c, linear_backward_input, &first));
+    if (heti_yes(m->parallel)) { /* stream 0 is only normed here; stream 1 carries the residual */
+        const size_t bytes = HETI_CAST(size_t, c->rows * m->width) * sizeof(float);
+        HETI_TRY(c->device->iface->copy(c->device->self, c->queue, c->d_in[1], c->d_out[0], bytes));
+    } else {
+        norm.residual = c->d_out[0];
+    }
+    return HETI_OP(c, norm_backward_input, &norm);
+}
+
+static het_result heti_mlp_backward_weight(const het_unit_call *c)
+{
+    const het_model_desc *m = c->unit->model;
+    const heti_mlp_index x = heti_mlp_parameters(m);
+    het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
+    const het_linear_args first = heti_mlp_first(c, &x, 1);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    heti_linear_part(&down, c, x.down, x.down_bias, m->width, NULL, c->tensor[HETI_MLP_DY]);
+    norm.dy = c->tensor[HETI_MLP_DH];
+    norm.dgain = &c->gradient[x.gain];
+    norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
+    HETI_TRY(HETI_OP(c, linear_backward_weight, &down));
+    HETI_TRY(HETI_OP(c, linear_backward_weight, &first));
+    return HETI_OP(c, norm_backward_weight, &norm);
+}
+
+/* ---- head: final norm, logits, softmax cross-entropy ----
+   forward only keeps its input. backward_input does everything, one granule at a time, so that full logits exist for one granule
+   only: h = norm(x); logits = h W^T; loss and dlogits in place; dW, dh; dx. Evaluation stops after the loss. */
+
+typedef struct heti_head_work { float *h, *dh, *mean, *rstd, *logits; void *workspace; } heti_head_work;
+
+static size_t heti_head_bytes(const het_model_desc *m, int64_t rows, heti_head_work *work, void *base)
+{
+    const size_t row_floats[5] = { HETI_CAST(size_t, m->width), HETI_CAST(size_t, m->width), 1, 1, HETI_CAST(size_t, m->vocab) };
+    float **to[5];
+    size_t used = 0;
+    int i;
+    to[0] = &work->h; to[1] = &work->dh; to[2] = &work->mean; to[3] = &work->rstd; to[4] = &work->logits;
+    for (i = 0; i < 5; i++) {
+        *to[i] = base ? HETI_CAST(float *, HETI_CAST(void *, HETI_CAST(char *, base) + used)) : NULL;
+        used += heti_round_up(HETI_CAST(size_t, rows) * row_floats[i] * sizeof(float), 64);
+    }
+    work->workspace = base ? HETI_CAST(void *, HETI_CAST(char *, base) + used) : NULL;
+    return used;
+}
+
+static het_result heti_head_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t rows = info->max_granule_tokens;
+    heti_head_work work;
+    het_cross_entropy_args a;
+    if (info->in_streams != 1 || info->in_width[0] != m->width) return HET_ERR_INVALID;
+    heti_unit_norm(unit, info, HETI_ROLE_FINAL_NORM);
+    heti_unit_matrix(unit, info, heti_yes(m->tied) ? HETI_ROLE_EMBED : HETI_ROLE_HEAD, m->vocab, m->width, 0, HETI_CAST(double, m->init_std));
+    info->out_streams = 0;
+    info->is_loss = 1;
+    info->input_keep = HET_KEEP_INPUT;
+    info->flops_forward = 0.0;
+    info->flops_input = 6.0 * HETI_CAST(double, m->vocab) * HETI_CAST(double, m->width);
+    heti_linear_workspace(info, rows, m->width, 1, &m->vocab);
+    heti_norm_workspace(info, m->norm, rows, m->width, 1);
+    memset(&a, 0, sizeof a);
+    a.rows = rows;
+    a.vocab = m->vocab;
+    heti_unit_workspace(info, HET_OP_CROSS_ENTROPY, &a);
+    info->workspace += heti_head_bytes(m, rows, &work, NULL);
+    return HET_OK;
+}
+
+static het_result heti_head_forward(const het_unit_call *c)
+{
+    (void)c;
+    return HET_OK;
+}
+
+/* Rows [first, first + rows) of the slice: h and logits. */
+static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first, int64_t rows,
+                                   float *logits)
+{
+    const het_model_desc *m = c->unit->model;
+    const int with_bias = m->norm == HET_LAYERNORM;
+    *norm = heti_norm_args(c, c->in[0] + first * m->width, c->weight[0], with_bias ? c->weight[1] : NULL, work->mean, work->rstd);
+    norm->rows = rows;
+    norm->y = work->h;
+    norm->workspace = work->workspace;
+    *linear = heti_linear_args(c, m->width, work->h);
+    linear->rows = rows;
+    linear->workspace = work->workspace;
+    heti_linear_part(linear, c, 1 + with_bias, -1, m->vocab, logits, logits);
+    HETI_TRY(HETI_OP(c, norm_forward, norm));
+    return HETI_OP(c, linear_forward, linear);
+}
+
+static het_result heti_head_granule(const het_unit_call *c, const heti_head_work *work, int64_t granule)
+{
+    const het_model_desc *m = c->unit->model;
+    const int64_t begin = c->view->host_granule_start[granule], end = c->view->host_granule_start[granule + 1], first = begin - c->view->row_begin;
+    het_view view = *c->view;
+    het_norm_args norm;
+    het_linear_args linear;
+    het_cross_entropy_args loss;
+    view.row_begin = begin;
+    view.row_end = end;
+    view.granule_begin = granule;
+    view.granule_end = granule + 1;
+
+    memset(&loss, 0, sizeof loss);
+    loss.scalars = c->scalars;
+    loss.rows = end - begin;
+    loss.vocab = m->vocab;
+    loss.logits = work->logits;
+    loss.target = c->view->target + begin;
+    loss.weight = c->view->weight + begin;
+    loss.gradient = c->training;
+    loss.loss = c->loss;
+    loss.row_loss = c->row_loss ? c->row_loss + first : NULL;
+    loss.workspace = work->workspace;
+
+    HETI_TRY(heti_head_logits(c, work, &norm, &linear, first, end - begin, work->logits));
+    HETI_TRY(HETI_OP(c, cross_entropy, &loss));
+    if (!c->training) return HET_OK;
+    linear.view = &view;
+    linear.dx = work->dh;
+    norm.view = &view;
+    norm.dy = work->dh;
+    norm.dx = c->d_in[0] + first * m->width;
+    norm.dgain = &c->gradient[0];
+    norm.dbias = m->norm == HET_LAYERNORM ? &c->gradient[1] : NULL;
+    HETI_TRY(HETI_OP(c, linear_backward_input, &linear));
+    HETI_TRY(HETI_OP(c, linear_backward_weight, &linear));
+    HETI_TRY(HETI_OP(c, norm_backward_weight, &norm));
+    return HETI_OP(c, norm_backward_input, &norm);
+}
+
+static het_result heti_head_backward_input(const het_unit_call *c)
+{
+    heti_head_work work;
+    int64_t g;
+    (void)heti_head_bytes(c->unit->model, c->info->max_granule_tokens, &work, c->workspace);
+    if (c->logits) {
+        het_norm_args norm;
+        het_linear_args linear;
+        return heti_head_logits(c, &work, &norm, &linear, c->logits_from, c->rows - c->logits_from, c->logits);
+    }
+    for (g = c->view->granule_begin; g < c->view->granule_end; g++) HETI_TRY(heti_head_granule(c, &work, g));
+    return HET_OK;
+}
+
+static het_result heti_head_backward_weight(const het_unit_call *c)
+{
+    (void)c;
+    return HET_OK;
+}
+
+/* ---- the chain ---- */
+
+static const het_unit_iface heti_unit_embed = { HETRAIN_UNIT_VERSION, "embed", heti_embed_describe, heti_embed_forward, heti_embed_backward_input,
+                                                heti_embed_backward_weight };
+static const het_unit_iface heti_unit_attention = { HETRAIN_UNIT_VERSION, "attention", heti_attention_describe, heti_attention_forward,
+                                                    heti_attention_backward_input, heti_attention_backward_weight };
+static const het_unit_iface heti_unit_mlp = { HETRAIN_UNIT_VERSION, "mlp", heti_mlp_describe, heti_mlp_forward, heti_mlp_backward_input,
+                                              heti_mlp_backward_weight };
+static const het_unit_iface heti_unit_head = { HETRAIN_UNIT_VERSION, "head", heti_head_describe, heti_head_forward, heti_head_backward_input,
+                                               heti_head_backward_weight };
+
+HETRAIN_API const het_unit_iface *het_unit_embed(void) { return &heti_unit_embed; }
+HETRAIN_API const het_unit_iface *het_unit_attention(void) { return &heti_unit_attention; }
+HETRAIN_API const het_unit_iface *het_unit_mlp(void) { return &heti_unit_mlp; }
+HETRAIN_API const het_unit_iface *het_unit_head(void) { return &heti_unit_head; }
+
+HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count, het_error *error)
+{
+    int64_t u, needed;
+    if (!model || !count || (!units && capacity != 0))
+        return heti_fail(error, HET_ERR_INVALID, "het_model_units: model, units and count must not be NULL");
+    if (model->layers < 1 || model->layers > INT32_MAX / 4)
+        return heti_fail(error, HET_ERR_INVALID, "het_model_units: layers is %d; complete the model with het_model_complete first", model->layers);
+    needed = 2 * model->layers + 2;
+    if (capacity < needed) return heti_fail(error, HET_ERR_LIMIT, "het_model_units: room for %d units, the model has %d", capacity, needed);
+    for (u = 0; u < needed; u++) {
+        units[u].iface = u == 0 ? &heti_unit_embed : u == needed - 1 ? &heti_unit_head : u % 2 ? &heti_unit_attention : &heti_unit_mlp;
+        units[u].model = model;
+        units[u].layer = u == 0 ? 0 : (u - 1) / 2;
+        units[u].settings = NULL;
+    }
+    *count = needed;
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>structs  What a context consists of.
+   ================================================================================================================ */
+
+/* One trainable array. Its values lie at `offset` of the flat arrays of weights and state, its gradient at `gradient_offset`
+   of the flat gradient; both in elements, multiples of 16. */
+typedef struct heti_parameter {
+    char name[64];
+    int64_t rows, columns, count, offset, gradient_offset;
+    het_init init;
+    float init_std;
+    int32_t decay, frozen, uses;
+    int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
+} heti_parameter;
+
+/* Where a unit's tensor lives: in every micro-batch slot, or in the region all units share because it is needed only while one unit works. */
+typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLOT, HETI_REGION_SHARED } heti_region;
+
+typedef struct heti_unit {
+    het_unit unit;
+    het_unit_info info;
+    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS];    /* indexes into ctx->parameter */
+    heti_region region[HETRAIN_MAX_UNIT_TENSORS];
+    size_t offset[HETRAIN_MAX_UNIT_TENSORS];           /* bytes from the region's start */
+    size_t stream_offset[HETRAIN_MAX_STREAMS];         /* of the output streams, bytes from the slot's start */
+    int32_t recompute;
+} heti_unit;
+
+/* A micro-batch in flight. */
+typedef struct heti_slot {
+    het_view view;                       /* whole micro-batch */
+    int64_t *sequence_start, *granule_start; /* host copies */
+    int32_t *device_token, *device_target, *device_position, *device_sequence_of;
+    float *device_weight;
+    int64_t *device_sequence_start, *device_granule_start, *device_sample_id;
+    char *memory;                        /* device: streams and kept tensors */
+} heti_slot;
+
+/* What the executor runs: DESIGN section 5. A stage is the whole chain today. */
+typedef enum heti_action_kind { HETI_F, HETI_B, HETI_I, HETI_W, HETI_REDUCE, HETI_VERDICT, HETI_STEP } heti_action_kind;
+typedef struct heti_action { heti_action_kind kind; int64_t micro_batch, slice; } heti_action;
+
+/* Counts what goes through the user's allocator, so that the plan can be exact. */
+typedef struct heti_counter { het_allocator inner; size_t live; } heti_counter;
+
+struct het_ctx {
+    het_error error;
+    int32_t cancelled, failed, torn;
+    heti_counter counter;
+    het_allocator allocator;             /* counts, then calls the user's */
+    void *host;                          /* one block for all tables */
+    size_t host_bytes;
+    het_desc desc;
+    het_device_desc device_desc;
+    het_parallel parallel;
+    heti_pool *pool;                     /* NULL where the user gave a parallel-for */
+    het_device device;
+    het_queue *queue;                    /* NULL where the device has none */
+    het_event *event;
+    int64_t max_granule_tokens;
+    int64_t unit_count, parameter_count, slot_count, action_capacity;
+    heti_unit *unit;
+    heti_parameter *parameter;
+    heti_slot *slot;
+    heti_action *action;
+    int64_t slots;                       /* optimizer state slots */
+    int64_t step;
+    int64_t weight_elements, gradient_elements;
+    /* device memory: one block, cut up by heti_layout */
+    char *memory;
+    het_memory sizes;
+    float *weights, *state[4], *cosine, *sine, *logits;
+    void *gradients;
+    uint32_t *maximum;
+    int32_t *exponent;
+    double *grid;
+    het_step_scalars *scalars;
+    het_sum *loss, *squares;
+    char *shared, *workspace;
+    size_t shared_bytes, slot_bytes, workspace_bytes;
+    float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
+    int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
+    /* host staging */
+    int32_t *host_token, *host_target, *host_position, *host_sequence_of;
+    float *host_weight;
+    int64_t *host_sample_id;
+    double *staging;                     /* HETI_STAGING elements: chunks of parameters on their way in or out */
+    uint32_t *host_maximum;
+    int32_t *host_exponent, *saved_exponent;
+    double *host_grid;
+};
+#define HETI_STAGING 16384
+
+static void *heti_counted_alloc(void *user, size_t size, size_t align)
+{
+    heti_counter *counter = HETI_CAST(heti_counter *, user);
+    void *p = counter->inner.alloc(counter->inner.user, size, align);
+    if (p) counter->live += size;
+    return p;
+}
+
+static void heti_counted_free(void *user, void *pointer, size_t size)
+{
+    heti_counter *counter = HETI_CAST(heti_counter *, user);
+    if (!pointer) return;
+    counter->live -= size;
+    counter->inner.free(counter->inner.user, pointer, size);
+}
+
+/* ================================================================================================================
+   >>plan  From a description to a chain of units, a parameter table and a map of memory.
+
+   Everything is sized here, before the first step. heti_layout walks over all device memory twice: once to count, once to hand out
+   pointers; het_memory_estimate stops after counting. Host tables come from one block in the same way.
+   ================================================================================================================ */
+
+/* A bump allocator over a block that may not exist yet: with base NULL it only counts. */
+typedef struct heti_arena { char *base; size_t used; int overflow; } heti_arena;
+
+static void *heti_take(heti_arena *arena, int64_t count, size_t size)
+{
+    size_t bytes, rounded, end;
+    void *p;
+    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) || !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
+        arena->overflow = 1;
+        return NULL;
+    }
+    p = arena->base ? HETI_CAST(void *, arena->base + arena->used) : NULL;
+    arena->used = end;
+    return p;
+}
+#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
+
+static void heti_default_i64(int64_t *value, int64_t fallback) { if (*value == 0) *value = fallback; }
+static void heti_default_f32(float *value, float fallback) { if (!(*value < 0.0f) && !(*value > 0.0f)) *value = fallback; }
+
+static void heti_optimizer_defaults(het_optimizer_desc *o)
+{
+    if (!o->iface) o->iface = het_adamw();
+    heti_default_f32(&o->learning_rate, 6e-4f);
+    heti_default_i64(&o->total_steps, 1000);
+    if (o->schedule == HET_LR_DEFAULT) o->schedule = HET_LR_COSINE;
+    heti_default_f32(&o->beta1, 0.9f);
+    heti_default_f32(&o->beta2, 0.95f);
+    heti_default_f32(&o->epsilon, 1e-8f);
+    heti_default_f32(&o->weight_decay, 0.1f);
+    heti_default_f32(&o->clip, 1.0f);
+}
+
+HETRAIN_API void het_desc_defaults(het_desc *desc)
+{
+    if (!desc) return;
+    if (het_model_complete(&desc->model, NULL) != HET_OK) { /* fields stay as they are; het_create names the bad one */ }
+    if (desc->device_count == 0) desc->device_count = 1;
+    heti_default_i64(&desc->max_tokens, desc->model.context < INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
+    heti_default_i64(&desc->max_sequences, desc->max_tokens);
+    heti_default_i64(&desc->max_micro_batches, 8);
+    heti_default_i64(&desc->max_slices, 1);
+    if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
+    if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
+    if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
+    if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
+    if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
+    if (desc->skip_not_finite == HET_DEFAULT) desc->skip_not_finite = HET_NO;
+    heti_optimizer_defaults(&desc->optimizer);
+    if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
+}
+
+static het_result heti_check_range(het_error *e, const char *field, int64_t value, int64_t lowest, int64_t highest)
+{
+    if (value >= lowest && value <= highest) return HET_OK;
+    return heti_fail(e, HET_ERR_INVALID, "het_desc.%s is %d; it must be from %d to %d", field, value, lowest, highest);
+}
+
+static het_result heti_check_optimizer(het_error *e, const het_optimizer_desc *o)
+{
+    const char *name[7] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
+    const float value[7] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip };
+    int i;
+    for (i = 0; i < 7; i++) {
+        const int below_one = i == 2 || i == 3, may_be_negative = i >= 5;
+        if (!heti_is_finite(HETI_CAST(double, value[i])) || (!may_be_negative && value[i] < 0.0f) || (below_one && value[i] >= 1.0f))
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.optimizer.%s is %g", name[i], HETI_CAST(double, value[i]));
+    }
+    HETI_TRY(heti_check_range(e, "optimizer.warmup_steps", o->warmup_steps, 0, INT64_MAX));
+    HETI_TRY(heti_check_range(e, "optimizer.total_steps", o->total_steps, 1, INT64_MAX));
+    HETI_TRY(heti_check_range(e, "optimizer.schedule", HETI_CAST(int64_t, o->schedule), HET_LR_COSINE, HET_LR_WSD));
+    return heti_check_range(e, "optimizer.iface->slots", o->iface->slots, 0, 4);
+}
+
+/* Checks a completed description. The largest sizes keep every product in 63 bits. */
+static het_result heti_check_desc(het_error *e, const het_desc *d)
+{
+    const int64_t most = INT64_C(1) << 31;
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
+    if (!d->allocator.alloc || !d->allocator.free)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s", d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
+    HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
+    HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
+    HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
+    HETI_TRY(heti_check_range(e, "max_slices", d->max_slices, 1, 4096));
+    HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
+    HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED));
+    HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
+    HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
+    HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "skip_not_finite", HETI_CAST(int64_t, d->skip_not_finite), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 1 << 20));
+    if (d->device_count > 1)
+        return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.device_count is %d; this version drives one device", d->device_count);
+    if (d->max_slices > 1 && d->model.causal == HET_NO)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced", d->max_slices);
+    if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
+    return heti_check_optimizer(e, &d->optimizer);
+}
+
+/* ---- the chain and the parameter table ---- */
+
+static het_unit heti_chain_unit(het_ctx *ctx, int64_t index)
+{
+    const het_model_desc *m = &ctx->desc.model;
+    het_unit unit;
+    if (ctx->desc.units) {
+        unit = ctx->desc.units[index];
+        if (!unit.model) unit.model = m;
+        return unit;
+    }
+    unit.iface = index == 0 ? &heti_unit_embed : index == ctx->unit_count - 1 ? &heti_unit_head : index % 2 ? &heti_unit_attention : &heti_unit_mlp;
+    unit.model = m;
+    unit.layer = index == 0 ? 0 : (index - 1) / 2;
+    unit.settings = NULL;
+    return unit;
+}
+
+/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
+static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_unit_info *before, het_unit_info *info)
+{
+    het_result result;
+    int64_t s;
+    memset(info, 0, sizeof *info);
+    info->max_tokens = ctx->desc.max_tokens;
+    info->max_granule_tokens = ctx->max_granule_tokens;
+    info->max_sequences = ctx->desc.max_sequences;
+    info->compute = ctx->desc.dtype;
+    info->device = &ctx->device;
+    if (before) {
+        info->in_streams = before->out_streams;
+        for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
+    }
+    if (!unit->iface || unit->iface->version != HETRAIN_UNIT_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %d", index,
+                         unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1), HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
+    result = unit->iface->describe(unit, info);
+    if (result != HET_OK)
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index, unit->iface->name,
+                         info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
+    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
+        info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index, unit->iface->name,
+                         info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
+                         HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS), HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
+    return HET_OK;
+}
+
+/* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
+static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index)
+{
+    heti_parameter *to = ctx->parameter;
+    int64_t i;
+    size_t count, bytes;
+    for (i = 0; i < ctx->parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
+    *index = i;
+    if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) || !heti_mul(count, 64, &bytes))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name, p->rows, p->columns);
+    if (i < ctx->parameter_count) {
+        if (to[i].rows != p->rows || to[i].columns != p->columns)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name, p->rows,
+                             p->columns, to[i].rows, to[i].columns);
+        to[i].uses++;
+        return HET_OK;
+    }
+    ctx->parameter_count++;
+    memset(&to[i], 0, sizeof to[i]);
+    memcpy(to[i].name, p->name, sizeof p->name);
+    to[i].name[sizeof to[i].name - 1] = 0;
+    to[i].rows = p->rows;
+    to[i].columns = p->columns;
+    to[i].count = HETI_CAST(int64_t, count);
+    to[i].init = p->init;
+    to[i].init_std = p->init_std;
+    to[i].decay = p->decay;
+    to[i].uses = 1;
+    to[i].exponent = HETRAIN_NO_EXPONENT;
+    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].offset = ctx->weight_elements;
+    to[i].gradient_offset = ctx->gradient_elements;
+    count = heti_round_up(count, 16);
+    ctx->weight_elements += HETI_CAST(int64_t, count);
+    if (!to[i].frozen) ctx->gradient_elements += HETI_CAST(int64_t, count);
+    return HET_OK;
+}
+
+static het_result heti_build_chain(het_ctx *ctx)
+{
+    int64_t u, p, s;
+    for (u = 0; u < ctx->unit_count; u++) {
+        heti_unit *unit = &ctx->unit[u];
+        unit->unit = heti_chain_unit(ctx, u);
+        HETI_TRY(heti_describe(ctx, u, &unit->unit, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+        for (p = 0; p < unit->info.parameters; p++) HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
+        for (s = 0; s < unit->info.out_streams; s++) ctx->stream_width[s] = heti_max(ctx->stream_width[s], unit->info.out_width[s]);
+        if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u, unit->unit.iface->name);
+        unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
+                          (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : ctx->desc.recompute == HET_YES);
+    }
+    return HET_OK;
+}
+
+/* ---- memory ---- */
+
+/* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the backward pass is: recompute, I and, when
+   fused, W. With slices, other slices' turns come between, so what is carried along a sequence stays in the slot. */
+static heti_region heti_place(const het_ctx *ctx, const heti_unit *unit, het_keep keep)
+{
+    const int fused = ctx->desc.backward == HET_BACKWARD_FUSED, sliced = ctx->desc.max_slices > 1;
+    if (ctx->desc.inference == HET_YES) {
+        if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
+        return keep == HET_KEEP_CARRY ? HETI_REGION_SLOT : HETI_REGION_SHARED;
+    }
+    switch (keep) {
+    case HET_KEEP_CALL: return HETI_REGION_SHARED;
+    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLOT;
+    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLOT;
+    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLOT;
+    case HET_KEEP_CARRY: return HETI_REGION_SLOT; /* also the keys and values that het_infer continues */
+    case HET_KEEP_CARRY_GRADIENT: return fused && !sliced ? HETI_REGION_SHARED : HETI_REGION_SLOT;
+    default: return HETI_REGION_SLOT;
+    }
+}
+
+/* Offsets of streams and tensors inside a slot and the shared region. */
+static int heti_layout_activations(het_ctx *ctx)
+{
+    heti_arena slot, shared;
+    int64_t u, t, s;
+    const int64_t rows = ctx->desc.max_tokens;
+    memset(&slot, 0, sizeof slot);
+    ctx->shared_bytes = ctx->workspace_bytes = 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        heti_unit *unit = &ctx->unit[u];
+        memset(&shared, 0, sizeof shared);
+        for (s = 0; s < unit->info.out_streams; s++) {
+            if (ctx->desc.inference == HET_YES && u >= 2 && s < ctx->unit[u - 2].info.out_streams && ctx->unit[u - 2].info.out_width[s] == unit->info.out_width[s]) {
+                unit->stream_offset[s] = ctx->unit[u - 2].stream_offset[s]; /* nothing is kept: two buffers take turns */
+                continue;
+            }
+            unit->stream_offset[s] = slot.used;
+            (void)heti_take(&slot, rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+        }
+        for (t = 0; t < unit->info.tensors; t++) {
+            heti_arena *arena;
+            unit->region[t] = heti_place(ctx, unit, unit->info.tensor[t].keep);
+            if (unit->region[t] == HETI_REGION_NONE) continue;
+            arena = unit->region[t] == HETI_REGION_SLOT ? &slot : &shared;
+            unit->offset[t] = arena->used;
+            (void)heti_take(arena, rows, HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
+        }
+        if (shared.used > ctx->shared_bytes) ctx->shared_bytes = shared.used;
+        if (unit->info.workspace > ctx->workspace_bytes) ctx->workspace_bytes = unit->info.workspace;
+        if (slot.overflow || shared.overflow) return 0;
+    }
+    ctx->slot_bytes = slot.used;
+    for (t = 0; t < ctx->parameter_count; t++) {
+        het_sum_squares_args a;
+        size_t bytes;
+        memset(&a, 0, sizeof a);
+        a.count = ctx->parameter[t].count;
+        bytes = ctx->device.iface->workspace_bytes(ctx->device.self, HET_OP_SUM_SQUARES, &a);
+        if (bytes > ctx->workspace_bytes) ctx->workspace_bytes = bytes;
+    }
+    return 1;
+}
+
+static void heti_layout_slots(het_ctx *ctx, heti_arena *arena)
+{
+    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences;
+    int64_t i;
+    for (i = 0; i < ctx->slot_count; i++) {
+        heti_slot *slot = &ctx->slot[i];
+        slot->device_token = HETI_TAKE(arena, int32_t, rows);
+        slot->device_target = HETI_TAKE(arena, int32_t, rows);
+        slot->device_position = HETI_TAKE(arena, int32_t, rows);
+        slot->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
+        slot->device_weight = HETI_TAKE(arena, float, rows);
+        slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
+        slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
+        slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, ctx->slot_bytes));
+    }
+}
+
+/* Cuts up the device's block, or counts it when base is NULL. */
+static het_result heti_layout(het_ctx *ctx, char *base)
+{
+    const int trains = ctx->desc.inference != HET_YES;
+    const int64_t half = heti_rotary_size(&ctx->desc.model) / 2, rows = ctx->desc.max_tokens;
+    const int64_t table = ctx->desc.model.position == HET_ROTARY ? ctx->desc.model.context * half : 0;
+    heti_arena arena;
+    size_t mark = 0;
+    int64_t s;
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+#define HETI_MARK(field) do { ctx->sizes.field = arena.used - mark; mark = arena.used; } while (0)
+    ctx->weights = HETI_TAKE(&arena, float, ctx->weight_elements);
+    ctx->cosine = HETI_TAKE(&arena, float, table);
+    ctx->sine = HETI_TAKE(&arena, float, table);
+    HETI_MARK(weights);
+    ctx->gradients = heti_take(&arena, ctx->gradient_elements, ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
+    ctx->maximum = HETI_TAKE(&arena, uint32_t, ctx->parameter_count);
+    ctx->exponent = HETI_TAKE(&arena, int32_t, ctx->parameter_count);
+    ctx->grid = HETI_TAKE(&arena, double, ctx->parameter_count);
+    HETI_MARK(gradients);
+    for (s = 0; s < ctx->slots; s++) ctx->state[s] = HETI_TAKE(&arena, float, ctx->gradient_elements);
+    HETI_MARK(optimizer);
+    if (!heti_layout_activations(ctx)) arena.overflow = 1;
+    heti_layout_slots(ctx, &arena);
+    for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
+        const int64_t width = ctx->stream_width[s];
+        int64_t elements = trains && width ? rows * width : 0;
+        if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
+        ctx->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
+        ctx->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
+        ctx->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+    }
+    HETI_MARK(activations);
+    ctx->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, ctx->shared_bytes));
+    ctx->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, ctx->workspace_bytes));
+    ctx->logits = HETI_TAKE(&arena, float, ctx->desc.model.vocab);
+    ctx->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
+    ctx->loss = HETI_TAKE(&arena, het_sum, 1);
+    ctx->squares = HETI_TAKE(&arena, het_sum, 1);
+    HETI_MARK(workspace);
+#undef HETI_MARK
+    ctx->sizes.device = arena.used;
+    if (arena.overflow) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
+    return HET_OK;
+}
+
+/* Host tables and staging; base NULL counts. */
+static size_t heti_layout_host(het_ctx *ctx, char *base, int64_t parameter_uses)
+{
+    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences;
+    heti_arena arena;
+    int64_t i;
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
+    ctx->parameter = HETI_TAKE(&arena, heti_parameter, parameter_uses);
+    ctx->slot = HETI_TAKE(&arena, heti_slot, ctx->slot_count);
+    ctx->action = HETI_TAKE(&arena, heti_action, ctx->action_capacity);
+    for (i = 0; i < ctx->slot_count; i++) {
+        int64_t *start = HETI_TAKE(&arena, int64_t, sequences + 1), *granule = HETI_TAKE(&arena, int64_t, rows + 1);
+        if (base) {
+            ctx->slot[i].sequence_start = start;
+            ctx->slot[i].granule_start = granule;
+        }
+    }
+    ctx->host_token = HETI_TAKE(&arena, int32_t, rows);
+    ctx->host_target = HETI_TAKE(&arena, int32_t, rows);
+    ctx->host_position = HETI_TAKE(&arena, int32_t, rows);
+    ctx->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
+    ctx->host_weight = HETI_TAKE(&arena, float, rows);
+    ctx->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
+    ctx->staging = HETI_TAKE(&arena, double, HETI_STAGING);
+    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, parameter_uses);
+    ctx->host_exponent = HETI_TAKE(&arena, int32_t, parameter_uses);
+    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, parameter_uses);
+    ctx->host_grid = HETI_TAKE(&arena, double, parameter_uses);
+    return arena.overflow ? 0 : arena.used;
+}
+
+/* ---- building and taking down ---- */
+
+static size_t heti_host_bytes(const het_ctx *ctx, int64_t parameter_uses)
+{
+    het_ctx shape = *ctx;
+    return heti_layout_host(&shape, NULL, parameter_uses);
+}
+
+/* Releases whatever a context has got so far. The context itself comes from the user's allocator directly. */
+static void heti_release(het_ctx *ctx)
+{
+    const het_allocator inner = ctx->counter.inner;
+    const het_device_iface *iface = ctx->device.iface;
+    if (ctx->device.self) {
+        if (ctx->memory) iface->free(ctx->device.self, ctx->memory, ctx->sizes.device);
+        if (ctx->event) iface->event_destroy(ctx->device.self, ctx->event);
+        if (ctx->queue) iface->queue_destroy(ctx->device.self, ctx->queue);
+        iface->destroy(ctx->device.self);
+    }
+    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
+    if (ctx->pool) heti_pool_destroy(ctx->pool);
+    inner.free(inner.user, ctx, sizeof *ctx);
+}
+
+static het_result heti_open_device(het_ctx *ctx)
+{
+    het_device_config config;
+    het_result result;
+    if (ctx->desc.parallel.run) {
+        ctx->parallel = ctx->desc.parallel;
+    } else {
+        HETI_TRY(heti_pool_create(&ctx->allocator, ctx->device_desc.threads, &ctx->pool));
+        ctx->parallel.run = heti_pool_run;
+        ctx->parallel.user = ctx->pool;
+    }
+    config.allocator = &ctx->allocator;
+    config.parallel = &ctx->parallel;
+    config.threads = ctx->device_desc.threads;
+    config.isa = ctx->device_desc.isa;
+    ctx->device.iface = ctx->device_desc.iface;
+    result = ctx->device.iface->create(&config, &ctx->device.self);
+    if (result != HET_OK) {
+        ctx->device.self = NULL;
+        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", ctx->device.iface->name,
+                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
+    }
+    if (ctx->device.iface->queue_create) {
+        HETI_TRY(ctx->device.iface->queue_create(ctx->device.self, &ctx->queue));
+        HETI_TRY(ctx->device.iface->event_create(ctx->device.self, &ctx->event));
+    }
+    return HET_OK;
+}
+
+/* Fills ctx->desc from the user's description, the copy of its first device included. */
+static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
+{
+    int64_t whole;
+    ctx->desc = *desc;
+    ctx->desc.allocator = ctx->counter.inner;
+    if (desc->devices) ctx->device_desc = desc->devices[0];
+    if (!ctx->device_desc.iface) ctx->device_desc.iface = het_cpu_device();
+    if (ctx->device_desc.threads == 0) ctx->device_desc.threads = 1;
+    HETI_TRY(heti_check_range(&ctx->error, "devices[0].threads", ctx->device_desc.threads, 1, 4096));
+    if (ctx->device_desc.iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, ctx->device_desc.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    ctx->desc.devices = &ctx->device_desc;
+    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
+    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
+    ctx->slot_count = desc->backward == HET_BACKWARD_DEFERRED && desc->inference != HET_YES ? desc->max_micro_batches : 1;
+    ctx->action_capacity = desc->max_micro_batches * desc->max_slices * 3 + 3;
+    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
+    whole = heti_min(desc->model.context, 512);
+    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+    return HET_OK;
+}
+
+/* Counts the uses of parameters before there is a table to put them in. */
+static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
+{
+    het_unit_info info[2];
+    int64_t u;
+    *uses = 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        const het_unit unit = heti_chain_unit(ctx, u);
+        HETI_TRY(heti_describe(ctx, u, &unit, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
+        *uses += info[u % 2].parameters;
+    }
+    return HET_OK;
+}
+
+/* Everything of a context but its device memory. On failure the error is in ctx->error and heti_release cleans up. */
+static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
+{
+    int64_t uses;
+    HETI_TRY(heti_take_desc(ctx, desc));
+    HETI_TRY(heti_open_device(ctx));
+    HETI_TRY(heti_count_uses(ctx, &uses));
+    ctx->host_bytes = heti_host_bytes(ctx, uses);
+    if (ctx->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", desc->max_tokens);
+    ctx->host = heti_alloc(&ctx->allocator, ctx->host_bytes);
+    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
+    memset(ctx->host, 0, ctx->host_bytes);
+    (void)heti_layout_host(ctx, HETI_CAST(char *, ctx->host), uses);
+    HETI_TRY(heti_build_chain(ctx));
+    ctx->desc.units = NULL; /* copied; the user's arrays are not needed any more */
+    ctx->desc.recompute_unit = NULL;
+    HETI_TRY(heti_layout(ctx, NULL));
+    ctx->sizes.host = sizeof *ctx + ctx->counter.live;
+    ctx->sizes.parameters = 0;
+    for (uses = 0; uses < ctx->parameter_count; uses++) ctx->sizes.parameters += ctx->parameter[uses].count;
+    if (ctx->device_desc.memory_limit && ctx->sizes.device > ctx->device_desc.memory_limit)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "device %s: needs %u bytes, its memory_limit is %u", ctx->device.iface->name,
+                         HETI_CAST(uint64_t, ctx->sizes.device), HETI_CAST(uint64_t, ctx->device_desc.memory_limit));
+    return HET_OK;
+}
+
+/* A context without device memory; both het_create and het_memory_estimate start here. */
+static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error)
+{
+    het_desc full;
+    het_ctx *c;
+    het_result result;
+    *ctx = NULL;
+    if (desc) full = *desc;
+    else memset(&full, 0, sizeof full);
+    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
+    het_desc_defaults(&full);
+    HETI_TRY(heti_check_desc(error, &full));
+    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
+    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %u bytes", HETI_CAST(uint64_t, sizeof(het_ctx)));
+    memset(c, 0, sizeof *c);
+    c->counter.inner = full.allocator;
+    c->allocator.alloc = heti_counted_alloc;
+    c->allocator.free = heti_counted_free;
+    c->allocator.user = &c->counter;
+    result = heti_prepare(c, &full);
+    if (result != HET_OK) {
+        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
+        if (error) *error = c->error;
+        heti_release(c);
+        return result;
+    }
+    *ctx = c;
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>optim  Learning rate, AdamW, the grid of the exact sums.
+   ================================================================================================================ */
+
+HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step)
+{
+    het_optimizer_desc o;
+    double rate, lowest, x;
+    memset(&o, 0, sizeof o);
+    if (desc) o = *desc;
+    heti_optimizer_defaults(&o);
+    rate = HETI_CAST(double, o.learning_rate);
+    lowest = HETI_CAST(double, o.minimum_rate);
+    if (step < 0) step = 0;
+    if (step < o.warmup_steps) return rate * (HETI_CAST(double, step + 1) / HETI_CAST(double, o.warmup_steps));
+    if (o.schedule == HET_LR_CONSTANT) return rate;
+    if (step >= o.total_steps) return lowest;
+    if (o.schedule == HET_LR_WSD) {
+        const double start = 0.8 * HETI_CAST(double, o.total_steps);
+        if (HETI_CAST(double, step) < start) return rate;
+        x = (HETI_CAST(double, step) - start) / (HETI_CAST(double, o.total_steps) - start);
+        x = rate * (1.0 - sqrt(x));
+        return x > lowest ? x : lowest;
+    }
+    x = HETI_CAST(double, step - o.warmup_steps) / HETI_CAST(double, o.total_steps - o.warmup_steps);
+    x = o.schedule == HET_LR_LINEAR ? 1.0 - x : 0.5 * (1.0 + heti_cos(3.14159265358979323846 * x));
+    return fma(rate - lowest, x, lowest);
+}
+
+static het_result heti_adamw_update(const het_optimizer_call *call)
+{
+    het_adamw_args a;
+    memset(&a, 0, sizeof a);
+    a.scalars = call->scalars;
+    a.gradient = call->gradient;
+    a.count = call->count;
+    a.w = call->weight;
+    a.m = call->state[0];
+    a.v = call->state[1];
+    a.beta1 = call->desc->beta1;
+    a.beta2 = call->desc->beta2;
+    a.epsilon = call->desc->epsilon;
+    a.decay = call->decay;
+    return call->device->iface->adamw(call->device->self, call->queue, &a);
+}
+
+static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update };
+HETRAIN_API const het_optimizer_iface *het_adamw(void) { return &heti_adamw; }
+
+/* Smallest x with |t| < 2^x for the float whose bits (without sign) are given and not 0. */
+static int32_t heti_exponent_of(uint32_t bits)
+{
+    float t;
+    int exponent;
+    memcpy(&t, &bits, sizeof t);
+    (void)frexp(HETI_CAST(double, t), &exponent); /* t = f 2^exponent, 1/2 <= f < 1 */
+    return HETI_CAST(int32_t, exponent);
+}
+
+/* c = 1.5 2^52 q with q = 2^(x + 6 + ceil(log2 n) - 51): (t + c) - c rounds t to a multiple of q, and n such terms add up exactly. */
+static double heti_grid_of(int32_t exponent, int64_t terms)
+{
+    int log2_terms = 0;
+    if (exponent == HETRAIN_NO_EXPONENT) exponent = 0; /* measured only; the step is repeated */
+    while (log2_terms < 62 && (INT64_C(1) << log2_terms) < terms) log2_terms++;
+    return ldexp(1.5, exponent + 6 + log2_terms - 51 + 52);
+}
+
+/* ================================================================================================================
+   >>exec  Micro-batches into slots, units into calls, actions into work.
+
+   A step is a list of actions; heti_execute runs any such list. F and B walk over the chain of units for one slice of one micro-batch. The
+   gradient of a boundary lives in one of two buffers that take turns.
+   ================================================================================================================ */
+
+static het_result heti_device_fail(het_ctx *ctx, het_result result, const char *what)
+{
+    const char *text = ctx->device.iface->last_error(ctx->device.self);
+    ctx->failed = 1;
+    if (ctx->error.code != HET_OK) return result;
+    return heti_fail(&ctx->error, result, "step %d: %s: %s", ctx->step, what, text && text[0] ? text : het_result_text(result));
+}
+#define HETI_DEVICE(ctx, call, what) do { const het_result heti_device_result = (call); \
+    if (heti_device_result != HET_OK) return heti_device_fail((ctx), heti_device_result, (what)); } while (0)
+
+static het_result heti_copy_in(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
+{
+    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_in(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
+    return HET_OK;
+}
+
+/* Waits until everything given to the device has run. */
+static het_result heti_sync(het_ctx *ctx)
+{
+    const het_device_iface *iface = ctx->device.iface;
+    if (!ctx->event) return HET_OK;
+    HETI_DEVICE(ctx, iface->event_record(ctx->device.self, ctx->queue, ctx->event), "event");
+    HETI_DEVICE(ctx, iface->event_sync(ctx->device.self, ctx->event, 600.0), "waiting for the device");
+    return HET_OK;
+}
+
+static het_result heti_copy_out(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
+{
+    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_out(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy from the device");
+    return heti_sync(ctx);
+}
+
+static het_result heti_clear(het_ctx *ctx, void *to, size_t bytes)
+{
+    if (bytes > 0) HETI_DEVICE(ctx, ctx->device.iface->clear(ctx->device.self, ctx->queue, to, bytes), "clear");
+    return HET_OK;
+}
+
+/* ---- checking and loading micro-batches ---- */
+
+static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *name, const int64_t *start, int64_t count, int64_t tokens)
+{
+    int64_t i;
+    for (i = 0; i <= count; i++) {
+        const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
+        if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i], tokens);
+    }
+    return HET_OK;
+}
+
+static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch *b)
+{
+    const int64_t vocab = ctx->desc.model.vocab;
+    int64_t i;
+    for (i = 0; i < b->tokens; i++) {
+        if (b->token[i] < 0 || b->token[i] >= vocab)
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->token[i]), vocab);
+        if (b->target[i] < -1 || b->target[i] >= vocab)
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->target[i]), vocab);
+        if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i, HETI_CAST(double, b->weight[i]));
+    }
+    return HET_OK;
+}
+
+/* Granules must lie inside what one head call can hold; slices must not be asked of sequences that a granule cuts wrongly. */
+static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b)
+{
+    int64_t g;
+    if (b->granules == 0) return HET_OK;
+    if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules, b->granule_start ? "given" : "NULL");
+    HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
+    for (g = 0; g < b->granules; g++)
+        if (b->granule_start[g + 1] - b->granule_start[g] > ctx->max_granule_tokens)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest planned is %d", index, g,
+                             b->granule_start[g + 1] - b->granule_start[g], ctx->max_granule_tokens);
+    return HET_OK;
+}
+
+static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch *b)
+{
+    int64_t s;
+    if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL", index, b->tokens, b->sequences);
+    if (b->tokens > ctx->desc.max_tokens)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens, ctx->desc.max_tokens);
+    if (b->sequences > ctx->desc.max_sequences)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences, ctx->desc.max_sequences);
+    HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
+    for (s = 0; s < b->sequences; s++)
+        if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: sequence %d has %d tokens, the model's context is %d", index, s,
+                             b->sequence_start[s + 1] - b->sequence_start[s], ctx->desc.model.context);
+    HETI_TRY(heti_check_granules(ctx, index, b));
+    return heti_check_tokens(ctx, index, b);
+}
+
+/* Granule bounds of a micro-batch into start[max_tokens + 1]. */
+static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t *start, int64_t *granules)
+{
+    if (b->granules > 0) {
+        *granules = b->granules;
+        memcpy(start, b->granule_start, HETI_CAST(size_t, b->granules + 1) * sizeof *start);
+        return HET_OK;
+    }
+    return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
+}
+
+/* Position within the sequence and number of the sequence, for rows [first, n). */
+static void heti_fill_positions(het_ctx *ctx, const int64_t *start, int64_t sequences, int64_t first)
+{
+    int64_t s, i;
+    for (s = 0; s < sequences; s++)
+        for (i = heti_max(first, start[s]); i < start[s + 1]; i++) {
+            ctx->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
+            ctx->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
+        }
+}
+
+/* Brings rows [first, n) of a micro-batch into a slot; the slot's host bounds are already there. */
+static het_result heti_load_rows(het_ctx *ctx, heti_slot *slot, const het_batch *b, int64_t first)
+{
+    const int64_t rows = b->tokens - first;
+    het_view *v = &slot->view;
+    int64_t i;
+    HETI_TRY(heti_sync(ctx)); /* the staging arrays may still be on their way */
+    heti_fill_positions(ctx, slot->sequence_start, b->sequences, first);
+    for (i = 0; i < rows; i++) ctx->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
+    for (i = 0; i < b->sequences; i++) ctx->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
+    memcpy(ctx->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
+    memcpy(ctx->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
+    HETI_TRY(heti_copy_in(ctx, slot->device_token + first, ctx->host_token, rows, sizeof *ctx->host_token));
+    HETI_TRY(heti_copy_in(ctx, slot->device_target + first, ctx->host_target, rows, sizeof *ctx->host_target));
+    HETI_TRY(heti_copy_in(ctx, slot->device_position + first, ctx->host_position, rows, sizeof *ctx->host_position));
+    HETI_TRY(heti_copy_in(ctx, slot->device_sequence_of + first, ctx->host_sequence_of, rows, sizeof *ctx->host_sequence_of));
+    HETI_TRY(heti_copy_in(ctx, slot->device_weight + first, ctx->host_weight, rows, sizeof *ctx->host_weight));
+    HETI_TRY(heti_copy_in(ctx, slot->device_sample_id, ctx->host_sample_id, b->sequences, sizeof *ctx->host_sample_id));
+    HETI_TRY(heti_copy_in(ctx, slot->device_sequence_start, slot->sequence_start, b->sequences + 1, sizeof *slot->sequence_start));
+    HETI_TRY(heti_copy_in(ctx, slot->device_granule_start, slot->granule_start, v->granules + 1, sizeof *slot->granule_start));
+    v->tokens = b->tokens;
+    v->sequences = b->sequences;
+    v->token = slot->device_token;
+    v->target = slot->device_target;
+    v->position = slot->device_position;
+    v->sequence_of = slot->device_sequence_of;
+    v->weight = slot->device_weight;
+    v->sample_id = slot->device_sample_id;
+    v->sequence_start = slot->device_sequence_start;
+    v->granule_start = slot->device_granule_start;
+    v->host_sequence_start = slot->sequence_start;
+    v->host_granule_start = slot->granule_start;
+    return HET_OK;
+}
+
+static het_result heti_load_batch(het_ctx *ctx, heti_slot *slot, const het_batch *b)
+{
+    memcpy(slot->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *slot->sequence_start);
+    HETI_TRY(heti_batch_granules(ctx, b, slot->granule_start, &slot->view.granules));
+    return heti_load_rows(ctx, slot, b, 0);
+}
+
+/* The view of slice k of K: granules [G k / K, G (k + 1) / K). */
+static het_view heti_slice(const heti_slot *slot, int64_t slice, int64_t slices)
+{
+    het_view v = slot->view;
+    v.granule_begin = v.granules * slice / slices;
+    v.granule_end = v.granules * (slice + 1) / slices;
+    v.row_begin = v.host_granule_start[v.granule_begin];
+    v.row_end = v.host_granule_start[v.granule_end];
+    return v;
+}
+
+/* ---- calling units ---- */
+
+static float *heti_at(char *base, size_t offset, int64_t row, int64_t width)
+{
+    return HETI_CAST(float *, HETI_CAST(void *, base + offset)) + row * width;
+}
+
+static het_gradient heti_gradient_of(const het_ctx *ctx, int64_t parameter)
+{
+    const heti_parameter *p = &ctx->parameter[parameter];
+    het_gradient g;
+    g.exact = ctx->desc.reduce == HET_REDUCE_EXACT;
+    g.sum = p->frozen                ? NULL
+            : g.exact                ? HETI_CAST(void *, HETI_CAST(double *, ctx->gradients) + p->gradient_offset)
+                                     : HETI_CAST(void *, HETI_CAST(float *, ctx->gradients) + p->gradient_offset);
+    g.grid = ctx->grid + parameter;
+    g.maximum = ctx->maximum + parameter;
+    return g;
+}
+
+/* Everything a unit's call needs except the gradient streams. */
+static void heti_call_prepare(het_ctx *ctx, int64_t index, const heti_slot *slot, const het_view *view, int training, het_unit_call *c)
+{
+    const heti_unit *unit = &ctx->unit[index];
+    int64_t i;
+    memset(c, 0, sizeof *c);
+    c->unit = &unit->unit;
+    c->info = &unit->info;
+    c->device = &ctx->device;
+    c->queue = ctx->queue;
+    c->index = index;
+    c->view = view;
+    c->scalars = ctx->scalars;
+    c->compute = ctx->desc.dtype;
+    c->training = training;
+    c->rows = view->row_end - view->row_begin;
+    for (i = 0; i < unit->info.in_streams; i++) c->in[i] = heti_at(slot->memory, ctx->unit[index - 1].stream_offset[i], view->row_begin, unit->info.in_width[i]);
+    for (i = 0; i < unit->info.out_streams; i++) c->out[i] = heti_at(slot->memory, unit->stream_offset[i], view->row_begin, unit->info.out_width[i]);
+    for (i = 0; i < unit->info.tensors; i++) {
+        const het_tensor_desc *t = &unit->info.tensor[i];
+        const int whole = t->keep == HET_KEEP_CARRY || t->keep == HET_KEEP_CARRY_GRADIENT, shared = unit->region[i] == HETI_REGION_SHARED;
+        if (unit->region[i] == HETI_REGION_NONE) continue;
+        c->tensor[i] = heti_at(shared ? ctx->shared : slot->memory, unit->offset[i], whole || shared ? 0 : view->row_begin, t->width);
+    }
+    for (i = 0; i < unit->info.parameters; i++) {
+        c->weight[i] = ctx->weights + ctx->parameter[unit->parameter[i]].offset;
+        c->gradient[i] = heti_gradient_of(ctx, unit->parameter[i]);
+    }
+    c->cosine = ctx->cosine;
+    c->sine = ctx->sine;
+    c->workspace = ctx->workspace;
+    c->workspace_size = ctx->workspace_bytes;
+    c->loss = ctx->loss;
+}
+
+static het_result heti_hook(het_ctx *ctx, het_direction direction, const het_unit_call *c, int64_t micro_batch, int64_t slice)
+{
+    het_hook_info info;
+    het_result result;
+    int64_t s;
+    if (!ctx->desc.hook) return HET_OK;
+    info.direction = direction;
+    info.step = ctx->step;
+    info.unit = c->index;
+    info.micro_batch = micro_batch;
+    info.slice = slice;
+    info.rows = c->rows;
+    info.unit_name = c->unit->iface->name;
+    info.device = &ctx->device;
+    info.streams = direction == HET_FORWARD ? c->info->out_streams : c->info->in_streams;
+    for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
+        const int there = s < info.streams;
+        info.stream[s] = !there ? NULL : direction == HET_FORWARD ? c->out[s] : c->d_in[s];
+        info.width[s] = !there ? 0 : direction == HET_FORWARD ? c->info->out_width[s] : c->info->in_width[s];
+    }
+    result = ctx->desc.hook(ctx->desc.user, &info);
+    if (result == HET_OK) return HET_OK;
+    ctx->failed = 1;
+    return heti_fail(&ctx->error, result, "step %d: the hook failed at unit %d (%s), micro-batch %d", ctx->step, c->index, c->unit->iface->name, micro_batch);
+}
+
+static het_result heti_check_cancel(het_ctx *ctx)
+{
+    if (!HETI_ATOMIC_LOAD(&ctx->cancelled)) return HET_OK;
+    ctx->failed = 1;
+    return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+}
+
+/* Units [first, last] forward over one slice. */
+static het_result heti_forward(het_ctx *ctx, const heti_slot *slot, const het_view *view, int training, int64_t micro_batch, int64_t slice)
+{
+    het_unit_call c;
+    int64_t u;
+    for (u = 0; u < ctx->unit_count; u++) {
+        HETI_TRY(heti_check_cancel(ctx));
+        heti_call_prepare(ctx, u, slot, view, training, &c);
+        HETI_DEVICE(ctx, c.unit->iface->forward(&c), c.unit->iface->name);
+        HETI_TRY(heti_hook(ctx, HET_FORWARD, &c, micro_batch, slice));
+    }
+    return HET_OK;
+}
+
+static het_result heti_clear_carried(het_ctx *ctx, const heti_unit *unit, const het_unit_call *c)
+{
+    int64_t t;
+    for (t = 0; t < unit->info.tensors; t++)
+        if (unit->info.tensor[t].keep == HET_KEEP_CARRY_GRADIENT)
+            HETI_TRY(heti_clear(ctx, c->tensor[t], HETI_CAST(size_t, c->view->tokens * unit->info.tensor[t].width) * sizeof(float)));
+    return HET_OK;
+}
+
+/* A unit that recomputes runs its forward again, into the same tensors; its output streams are still there and stay untouched. */
+static het_result heti_recompute(het_ctx *ctx, const het_unit_call *c)
+{
+    het_unit_call again = *c;
+    int64_t s;
+    for (s = 0; s < c->info->out_streams; s++) again.out[s] = ctx->spare_stream[s];
+    HETI_DEVICE(ctx, c->unit->iface->forward(&again), c->unit->iface->name);
+    return HET_OK;
+}
+
+/* Units last to first over one slice: recompute, I, and W as well when `fused`. */
+static het_result heti_backward(het_ctx *ctx, const heti_slot *slot, const het_view *view, int64_t micro_batch, int64_t slice, int fused)
+{
+    het_unit_call c;
+    int64_t u, s;
+    int now = 0;
+    for (u = ctx->unit_count - 1; u >= 0; u--) {
+        const heti_unit *unit = &ctx->unit[u];
+        HETI_TRY(heti_check_cancel(ctx));
+        heti_call_prepare(ctx, u, slot, view, 1, &c);
+        for (s = 0; s < unit->info.out_streams; s++) c.d_out[s] = ctx->gradient_stream[now][s];
+        now = 1 - now;
+        for (s = 0; s < unit->info.in_streams; s++) c.d_in[s] = ctx->gradient_stream[now][s];
+        if (unit->recompute) HETI_TRY(heti_recompute(ctx, &c));
+        if (slice == ctx->desc.max_slices - 1) HETI_TRY(heti_clear_carried(ctx, unit, &c));
+        HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        if (fused) HETI_DEVICE(ctx, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        HETI_TRY(heti_hook(ctx, HET_BACKWARD, &c, micro_batch, slice));
+    }
+    return HET_OK;
+}
+
+static het_result heti_backward_weights(het_ctx *ctx, const heti_slot *slot, const het_view *view)
+{
+    het_unit_call c;
+    int64_t u;
+    for (u = ctx->unit_count - 1; u >= 0; u--) {
+        HETI_TRY(heti_check_cancel(ctx));
+        heti_call_prepare(ctx, u, slot, view, 1, &c);
+        HETI_DEVICE(ctx, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+    }
+    return HET_OK;
+}
+
+/* ---- the actions of a step ---- */
+
+static void heti_push(het_ctx *ctx, int64_t *count, heti_action_kind kind, int64_t micro_batch, int64_t slice)
+{
+    heti_action *a = &ctx->action[(*count)++];
+    a->kind = kind;
+    a->micro_batch = micro_batch;
+    a->slice = slice;
+}
+
+/* One device: F then B (or I, W) for each micro-batch; slices forward first to last, backward last to first. */
+static int64_t heti_schedule(het_ctx *ctx, int64_t micro_batches)
+{
+    const int64_t slices = ctx->desc.max_slices;
+    const het_backward backward = ctx->desc.backward;
+    int64_t m, k, count = 0;
+    for (m = 0; m < micro_batches; m++) {
+        for (k = 0; k < slices; k++) heti_push(ctx, &count, HETI_F, m, k);
+        for (k = slices - 1; k >= 0; k--) heti_push(ctx, &count, backward == HET_BACKWARD_FUSED ? HETI_B : HETI_I, m, k);
+        for (k = slices - 1; k >= 0 && backward == HET_BACKWARD_SPLIT; k--) heti_push(ctx, &count, HETI_W, m, k);
+    }
+    for (m = 0; m < micro_batches && backward == HET_BACKWARD_DEFERRED; m++)
+        for (k = slices - 1; k >= 0; k--) heti_push(ctx, &count, HETI_W, m, k);
+    heti_push(ctx, &count, HETI_REDUCE, 0, 0);
+    heti_push(ctx, &count, HETI_VERDICT, 0, 0);
+    heti_push(ctx, &count, HETI_STEP, 0, 0);
+    return count;
+}
+
+/* Squared norm of all gradients. With one rank nothing is exchanged. */
+static het_result heti_reduce(het_ctx *ctx)
+{
+    int64_t p;
+    HETI_TRY(heti_clear(ctx, ctx->squares, sizeof *ctx->squares));
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const het_gradient g = heti_gradient_of(ctx, p);
+        het_sum_squares_args a;
+        if (!g.sum) continue;
+        a.gradient = &g;
+        a.count = ctx->parameter[p].count;
+        a.sum = ctx->squares;
+        a.workspace = ctx->workspace;
+        HETI_DEVICE(ctx, ctx->device.iface->sum_squares(ctx->device.self, ctx->queue, &a), "gradient norm");
+    }
+    return HET_OK;
+}
+
+static het_result heti_verdict(het_ctx *ctx)
+{
+    het_verdict_args a;
+    a.scalars = ctx->scalars;
+    a.parameters = ctx->parameter_count;
+    a.maximum = ctx->maximum;
+    a.exponent = ctx->exponent;
+    a.exact = ctx->desc.reduce == HET_REDUCE_EXACT;
+    a.squares = ctx->squares;
+    a.loss = ctx->loss;
+    HETI_DEVICE(ctx, ctx->device.iface->verdict(ctx->device.self, ctx->queue, &a), "verdict");
+    return HET_OK;
+}
+
+static het_result heti_update(het_ctx *ctx)
+{
+    int64_t p, s;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->parameter[p];
+        const het_gradient g = heti_gradient_of(ctx, p);
+        het_optimizer_call call;
+        if (!g.sum) continue;
+        memset(&call, 0, sizeof call);
+        call.device = &ctx->device;
+        call.queue = ctx->queue;
+        call.scalars = ctx->scalars;
+        call.gradient = &g;
+        call.count = parameter->count;
+        call.rows = parameter->rows;
+        call.columns = parameter->columns;
+        call.weight = ctx->weights + parameter->offset;
+        for (s = 0; s < ctx->slots; s++) call.state[s] = ctx->state[s] + parameter->gradient_offset;
+        call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay : 0.0f;
+        call.desc = &ctx->desc.optimizer;
+        HETI_DEVICE(ctx, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
+    }
+    return HET_OK;
+}
+
+static het_result heti_run_action(het_ctx *ctx, const heti_action *a, const het_batch *batches)
+{
+    heti_slot *slot = &ctx->slot[a->micro_batch % ctx->slot_count];
+    het_view view;
+    if (a->kind == HETI_F && a->slice == 0) HETI_TRY(heti_load_batch(ctx, slot, &batches[a->micro_batch]));
+    if (a->kind <= HETI_W) view = heti_slice(slot, a->slice, ctx->desc.max_slices);
+    switch (a->kind) {
+    case HETI_F: return heti_forward(ctx, slot, &view, 1, a->micro_batch, a->slice);
+    case HETI_B: return heti_backward(ctx, slot, &view, a->micro_batch, a->slice, 1);
+    case HETI_I: return heti_backward(ctx, slot, &view, a->micro_batch, a->slice, 0);
+    case HETI_W: return heti_backward_weights(ctx, slot, &view);
+    case HETI_REDUCE: return heti_reduce(ctx);
+    case HETI_VERDICT: return heti_verdict(ctx);
+    case HETI_STEP: return heti_update(ctx);
+    default: return HET_ERR_STATE;
+    }
+}
+
+static het_result heti_execute(het_ctx *ctx, int64_t actions, const het_batch *batches)
+{
+    int64_t i;
+    for (i = 0; i < actions; i++) HETI_TRY(heti_run_action(ctx, &ctx->action[i], batches));
+    return HET_OK;
+}
+
+/* ---- a step ---- */
+
+/* What is known of a step before it starts. */
+typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
+
+static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count, heti_totals *totals)
+{
+    het_sum sum;
+    int64_t m, i;
+    memset(&sum, 0, sizeof sum);
+    memset(totals, 0, sizeof *totals);
+    if (!batches || count < 1)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count, batches ? "an address" : "NULL");
+    if (count > ctx->desc.max_micro_batches)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
+    for (m = 0; m < count; m++) {
+        const het_batch *b = &batches[m];
+        int64_t granules;
+        HETI_TRY(heti_check_batch(ctx, m, b));
+        for (i = 0; i < b->tokens; i++)
+            if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
+        HETI_TRY(heti_batch_granules(ctx, b, ctx->slot[0].granule_start, &granules));
+        if (b->granules == 0)
+            for (i = 0; i < granules; i++)
+                if (ctx->slot[0].granule_start[i + 1] - ctx->slot[0].granule_start[i] > ctx->max_granule_tokens)
+                    return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
+                                     ctx->slot[0].granule_start[i + 1] - ctx->slot[0].granule_start[i], ctx->max_granule_tokens);
+        totals->tokens += b->tokens;
+        totals->granules += granules;
+    }
+    totals->weight = heti_sum_value(&sum);
+    if (!(totals->weight > 0.0))
+        return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function, totals->tokens);
+    return HET_OK;
+}
+
+static het_result heti_set_scalars(het_ctx *ctx, const heti_totals *totals)
+{
+    const het_optimizer_desc *o = &ctx->desc.optimizer;
+    het_step_scalars s;
+    memset(&s, 0, sizeof s);
+    s.seed = ctx->desc.seed;
+    s.step = HETI_CAST(uint64_t, ctx->step);
+    s.inverse_weight = HETI_CAST(float, 1.0 / totals->weight);
+    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
+    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
+    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
+    s.clip_scale = 1.0f;
+    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    return heti_copy_in(ctx, ctx->scalars, &s, 1, sizeof s);
+}
+
+/* Clears the sums of a step and sets each parameter's grid. */
+static het_result heti_begin_sums(het_ctx *ctx, const heti_totals *totals)
+{
+    const size_t element = ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+    int64_t p;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->parameter[p];
+        ctx->host_exponent[p] = parameter->exponent;
+        ctx->host_grid[p] = heti_grid_of(parameter->exponent, totals->granules * parameter->uses);
+    }
+    HETI_TRY(heti_copy_in(ctx, ctx->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *ctx->exponent));
+    HETI_TRY(heti_copy_in(ctx, ctx->grid, ctx->host_grid, ctx->parameter_count, sizeof *ctx->grid));
+    HETI_TRY(heti_clear(ctx, ctx->gradients, HETI_CAST(size_t, ctx->gradient_elements) * element));
+    HETI_TRY(heti_clear(ctx, ctx->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *ctx->maximum));
+    return heti_clear(ctx, ctx->loss, sizeof *ctx->loss);
+}
+
+/* Sets exponents from the maxima of an attempt: those that were too small or unknown (repeat), or all (accepted). */
+static void heti_set_exponents(het_ctx *ctx, int repeat)
+{
+    int64_t p;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        heti_parameter *parameter = &ctx->parameter[p];
+        int32_t x;
+        if (parameter->frozen || ctx->host_maximum[p] == 0) continue;
+        x = heti_exponent_of(ctx->host_maximum[p]);
+        if (!repeat || parameter->exponent == HETRAIN_NO_EXPONENT || x > parameter->exponent + 6) parameter->exponent = x;
+    }
+}
+
+static het_result heti_name_not_finite(het_ctx *ctx, double loss)
+{
+    int64_t p;
+    for (p = 0; p < ctx->parameter_count; p++)
+        if (ctx->host_maximum[p] >= 0x7f800000u)
+            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step, ctx->parameter[p].name, loss);
+    return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
+}
+
+/* Runs the actions until the verdict is final: at most twice. */
+static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const heti_totals *totals, int64_t actions, het_step_scalars *scalars, het_step_info *info)
+{
+    int attempt;
+    for (attempt = 0; attempt < 2; attempt++) {
+        het_sum loss;
+        HETI_TRY(heti_set_scalars(ctx, totals));
+        HETI_TRY(heti_begin_sums(ctx, totals));
+        HETI_TRY(heti_execute(ctx, actions, batches));
+        HETI_TRY(heti_copy_out(ctx, scalars, ctx->scalars, 1, sizeof *scalars));
+        HETI_TRY(heti_copy_out(ctx, &loss, ctx->loss, 1, sizeof loss));
+        HETI_TRY(heti_copy_out(ctx, ctx->host_maximum, ctx->maximum, ctx->parameter_count, sizeof *ctx->maximum));
+        info->loss = heti_sum_value(&loss) / totals->weight;
+        info->gradient_norm = scalars->gradient_norm;
+        info->repeated = attempt;
+        if (scalars->verdict != HET_VERDICT_REPEAT) return HET_OK;
+        heti_set_exponents(ctx, 1);
+    }
+    ctx->failed = 1;
+    return heti_fail(&ctx->error, HET_ERR_STATE, "step %d: the second attempt asked for a third; the device is not deterministic", ctx->step);
+}
+
+static het_result heti_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count, het_step_info *out, int update)
+{
+    heti_totals totals;
+    het_step_scalars scalars;
+    het_step_info info;
+    int64_t actions, p;
+    if (ctx->desc.inference == HET_YES) return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", function);
+    HETI_TRY(heti_total(ctx, function, batches, count, &totals));
+    memset(&info, 0, sizeof info);
+    memset(&scalars, 0, sizeof scalars);
+    for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
+    actions = heti_schedule(ctx, count) - (update ? 0 : 1); /* without the last action, STEP, the weights stay */
+    HETI_TRY(heti_attempts(ctx, batches, &totals, actions, &scalars, &info));
+    info.step = ctx->step;
+    info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
+    info.weight = totals.weight;
+    info.tokens = totals.tokens;
+    if (scalars.verdict == HET_VERDICT_NOT_FINITE) {
+        if (ctx->desc.skip_not_finite != HET_YES || !update) return heti_name_not_finite(ctx, info.loss);
+        info.skipped = 1;
+    }
+    if (update) {
+        if (!info.skipped) heti_set_exponents(ctx, 0);
+        ctx->step++;
+    } else {
+        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+    }
+    if (out) *out = info;
+    return HET_OK;
+}
+
+/* Loss of micro-batches without gradients. */
+static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
+{
+    heti_totals totals;
+    het_sum loss;
+    int64_t m, k;
+    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &totals));
+    HETI_TRY(heti_set_scalars(ctx, &totals));
+    HETI_TRY(heti_clear(ctx, ctx->loss, sizeof *ctx->loss));
+    for (m = 0; m < count; m++) {
+        HETI_TRY(heti_load_batch(ctx, &ctx->slot[0], &batches[m]));
+        for (k = 0; k < ctx->desc.max_slices; k++) {
+            const het_view view = heti_slice(&ctx->slot[0], k, ctx->desc.max_slices);
+            het_unit_call c;
+            HETI_TRY(heti_forward(ctx, &ctx->slot[0], &view, 0, m, k));
+            heti_call_prepare(ctx, ctx->unit_count - 1, &ctx->slot[0], &view, 0, &c);
+            HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        }
+    }
+    HETI_TRY(heti_copy_out(ctx, &loss, ctx->loss, 1, sizeof loss));
+    memset(info, 0, sizeof *info);
+    info->step = ctx->step;
+    info->loss = heti_sum_value(&loss) / totals.weight;
+    info->weight = totals.weight;
+    info->tokens = totals.tokens;
+    return HET_OK;
+}
+
+/* Rows [past, past + count) of one sequence: the keys and values of the earlier rows are still in slot 0. */
+static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits)
+{
+    heti_slot *slot = &ctx->slot[0];
+    het_unit_call c;
+    het_view view;
+    het_batch b;
+    memset(&b, 0, sizeof b);
+    b.tokens = past + count;
+    b.sequences = 1;
+    b.token = b.target = token;
+    slot->sequence_start[0] = 0;
+    slot->sequence_start[1] = slot->granule_start[1] = b.tokens;
+    slot->granule_start[0] = past;
+    slot->view.granules = 1;
+    HETI_TRY(heti_load_rows(ctx, slot, &b, past));
+    view = slot->view;
+    view.row_begin = past;
+    view.row_end = b.tokens;
+    view.granule_begin = 0;
+    view.granule_end = 1;
+    HETI_TRY(heti_forward(ctx, slot, &view, 0, 0, 0));
+    heti_call_prepare(ctx, ctx->unit_count - 1, slot, &view, 0, &c);
+    c.logits = ctx->logits;
+    c.logits_from = count - 1;
+    HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
+    return heti_copy_out(ctx, logits, ctx->logits, ctx->desc.model.vocab, sizeof *logits);
+}
+
+/* ================================================================================================================
+   >>context  The public calls of the step loop: check, set the floating-point mode, do, restore.
+   ================================================================================================================ */
+
+/* Start of every call that computes. A context that failed answers only queries and het_destroy. */
+static het_result heti_enter(het_ctx *ctx, heti_fp *fp)
+{
+    if (!ctx) return HET_ERR_INVALID;
+    if (ctx->failed) return HET_ERR_STATE; /* the first error stays in het_last_error */
+    ctx->error.code = HET_OK;
+    ctx->error.text[0] = 0;
+    heti_fp_enter(fp);
+    return HET_OK;
+}
+
+static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
+{
+    heti_fp_leave(fp);
+    if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
+    if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
+    return result;
+}
+
+/* ---- initial weights: a function of (seed, parameter, element) ---- */
+
+typedef struct heti_init_task { const heti_parameter *parameter; uint64_t seed, stream; int64_t first, count, parts; float *to; } heti_init_task;
+
+static void heti_init_part(void *arg, int64_t index)
+{
+    const heti_init_task *t = HETI_CAST(const heti_init_task *, arg);
+    const int64_t begin = t->count * index / t->parts, end = t->count * (index + 1) / t->parts;
+    int64_t i;
+    for (i = begin; i < end; i++)
+        t->to[i] = t->parameter->init == HET_INIT_ZERO  ? 0.0f
+                   : t->parameter->init == HET_INIT_ONE ? 1.0f
+                                                        : t->parameter->init_std * heti_normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first + i));
+}
+
+static het_result heti_init_weights(het_ctx *ctx)
+{
+    heti_init_task task;
+    int64_t p;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        task.parameter = &ctx->parameter[p];
+        task.seed = ctx->desc.seed;
+        task.stream = HETI_CAST(uint64_t, p);
+        task.to = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
+        task.parts = ctx->device_desc.threads;
+        for (task.first = 0; task.first < ctx->parameter[p].count; task.first += task.count) {
+            task.count = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - task.first);
+            ctx->parallel.run(ctx->parallel.user, task.parts, heti_init_part, &task);
+            HETI_TRY(heti_copy_in(ctx, ctx->weights + ctx->parameter[p].offset + task.first, task.to, task.count, sizeof(float)));
+            HETI_TRY(heti_sync(ctx));
+        }
+    }
+    return HET_OK;
+}
+
+/* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has it. */
+static het_result heti_init_rotary(het_ctx *ctx)
+{
+    const int64_t half = heti_rotary_size(&ctx->desc.model) / 2;
+    float *inverse = HETI_CAST(float *, HETI_CAST(void *, ctx->staging)), *cosine = inverse + half, *sine = cosine + half;
+    int64_t t, i;
+    if (ctx->desc.model.position != HET_ROTARY) return HET_OK;
+    if (3 * half > 2 * HETI_STAGING) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", ctx->desc.model.head_size);
+    heti_rotary_frequencies(&ctx->desc.model, inverse);
+    for (t = 0; t < ctx->desc.model.context; t++) {
+        for (i = 0; i < half; i++) {
+            const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
+            cosine[i] = HETI_CAST(float, heti_cos(angle));
+            sine[i] = HETI_CAST(float, heti_sin(angle));
+        }
+        HETI_TRY(heti_copy_in(ctx, ctx->cosine + t * half, cosine, half, sizeof(float)));
+        HETI_TRY(heti_copy_in(ctx, ctx->sine + t * half, sine, half, sizeof(float)));
+        HETI_TRY(heti_sync(ctx));
+    }
+    return HET_OK;
+}
+
+static het_result heti_start(het_ctx *ctx)
+{
+    int64_t s;
+    ctx->memory = HETI_CAST(char *, ctx->device.iface->alloc(ctx->device.self, ctx->sizes.device));
+    if (!ctx->memory)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "device %s: no memory for %u bytes", ctx->device.iface->name, HETI_CAST(uint64_t, ctx->sizes.device));
+    HETI_TRY(heti_layout(ctx, ctx->memory));
+    for (s = 0; s < ctx->slots; s++) HETI_TRY(heti_clear(ctx, ctx->state[s], HETI_CAST(size_t, ctx->gradient_elements) * sizeof(float)));
+    HETI_TRY(heti_init_weights(ctx));
+    return heti_init_rotary(ctx);
+}
+
+HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error)
+{
+    het_ctx *c;
+    heti_fp fp;
+    het_result result;
+    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
+    *ctx = NULL;
+    if (error) memset(error, 0, sizeof *error);
+    heti_fp_enter(&fp);
+    result = heti_new(desc, &c, error);
+    if (result == HET_OK) {
+        result = heti_start(c);
+        if (result != HET_OK) {
+            if (error) *error = c->error;
+            heti_release(c);
+        }
+    }
+    heti_fp_leave(&fp);
+    if (result == HET_OK) *ctx = c;
+    else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->logger.log)
+        desc->logger.log(desc->logger.user, HET_LOG_ERROR, result, error ? error->text : het_result_text(result));
+    return result;
+}
+
+HETRAIN_API het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error)
+{
+    het_ctx *ctx;
+    heti_fp fp;
+    het_result result;
+    if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
+    if (error) memset(error, 0, sizeof *error);
+    heti_fp_enter(&fp);
+    result = heti_new(desc, &ctx, error);
+    heti_fp_leave(&fp);
+    if (result != HET_OK) return result;
+    *memory = ctx->sizes;
+    heti_release(ctx);
+    return HET_OK;
+}
+
+HETRAIN_API void het_destroy(het_ctx *ctx)
+{
+    if (ctx) heti_release(ctx);
+}
+
+HETRAIN_API const char *het_last_error(const het_ctx *ctx) { return ctx ? ctx->error.text : ""; }
+HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx) { return ctx ? &ctx->desc : NULL; }
+HETRAIN_API int64_t het_get_step(const het_ctx *ctx) { return ctx ? ctx->step : 0; }
+HETRAIN_API void het_cancel(het_ctx *ctx) { if (ctx) HETI_ATOMIC_STORE(&ctx->cancelled, 1); }
+
+HETRAIN_API void het_get_memory(const het_ctx *ctx, het_memory *memory)
+{
+    if (!memory) return;
+    memset(memory, 0, sizeof *memory);
+    if (ctx) *memory = ctx->sizes;
+}
+
+HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
+{
+    heti_fp fp;
+    HETI_TRY(heti_enter(ctx, &fp));
+    return heti_leave(ctx, &fp, heti_step(ctx, "het_step", batches, count, info, 1));
+}
+
+HETRAIN_API het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
+{
+    heti_fp fp;
+    HETI_TRY(heti_enter(ctx, &fp));
+    return heti_leave(ctx, &fp, heti_step(ctx, "het_gradients", batches, count, info, 0));
+}
+
+HETRAIN_API het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
+{
+    het_step_info local;
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    result = heti_evaluate(ctx, batches, count, &local);
+    if (result == HET_OK && info) *info = local;
+    return heti_leave(ctx, &fp, result);
+}
+
+static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, const float *logits)
+{
+    const int64_t most = heti_min(ctx->desc.max_tokens, ctx->desc.model.context);
+    int64_t i;
+    if (!token || !logits || count < 1 || past < 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_infer: %d tokens after %d; token and logits must not be NULL", count, past);
+    if (ctx->desc.model.causal == HET_NO && past > 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
+    if (count > most || past > most - count)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "het_infer: %d tokens after %d; the context holds %d", count, past, most);
+    for (i = 0; i < count; i++)
+        if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
+            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    result = heti_check_infer(ctx, token, count, past, logits);
+    if (result == HET_OK) result = heti_infer(ctx, token, count, past, logits);
+    return heti_leave(ctx, &fp, result);
+}
+
+/* ---- parameters ---- */
+
+HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx) { return ctx ? ctx->parameter_count : 0; }
+
+HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info)
+{
+    const heti_parameter *p;
+    if (!ctx || !info || index < 0 || index >= ctx->parameter_count) return HET_ERR_INVALID;
+    p = &ctx->parameter[index];
+    info->name = p->name;
+    info->rows = p->rows;
+    info->columns = p->columns;
+    info->count = p->count;
+    info->decay = p->decay;
+    info->frozen = p->frozen;
+    info->uses = p->uses;
+    info->exponent = p->exponent;
+    return HET_OK;
+}
+
+/* Device address of a parameter's floats, or NULL where it has none (state and gradient of a frozen one). */
+static float *heti_parameter_values(const het_ctx *ctx, int64_t index, het_what what)
+{
+    const heti_parameter *p = &ctx->parameter[index];
+    if (what == HET_WEIGHT) return ctx->weights + p->offset;
+    if (p->frozen || what < HET_STATE0 || HETI_CAST(int64_t, what) - HET_STATE0 >= ctx->slots) return NULL;
+    return ctx->state[what - HET_STATE0] + p->gradient_offset;
+}
+
+/* The step's gradient as float, without clipping: chunks of the exact sum go through the staging buffer. */
+static het_result heti_read_gradient(het_ctx *ctx, int64_t index, float *to)
+{
+    const het_gradient g = heti_gradient_of(ctx, index);
+    const int64_t count = ctx->parameter[index].count;
+    int64_t first, i, n;
+    if (!g.sum) {
+        memset(to, 0, HETI_CAST(size_t, count) * sizeof *to);
+        return HET_OK;
+    }
+    if (!g.exact) return heti_copy_out(ctx, to, g.sum, count, sizeof *to);
+    for (first = 0; first < count; first += n) {
+        n = heti_min(HETI_STAGING, count - first);
+        HETI_TRY(heti_copy_out(ctx, ctx->staging, HETI_CAST(const double *, g.sum) + first, n, sizeof(double)));
+        for (i = 0; i < n; i++) to[first + i] = HETI_CAST(float, ctx->staging[i]);
+    }
+    return HET_OK;
+}
+
+static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_what what, const void *buffer)
+{
+    if (index < 0 || index >= ctx->parameter_count || !buffer)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count, buffer ? "given" : "NULL");
+    if (what == HET_WEIGHT || (what == HET_GRADIENT && ctx->desc.inference != HET_YES) || heti_parameter_values(ctx, index, what)) return HET_OK;
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t, what));
+}
+
+HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    result = heti_check_parameter(ctx, "het_parameter_read", index, what, to);
+    if (result == HET_OK)
+        result = what == HET_GRADIENT ? heti_read_gradient(ctx, index, to)
+                                      : heti_copy_out(ctx, to, heti_parameter_values(ctx, index, what), ctx->parameter[index].count, sizeof *to);
+    return heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what what, const float *from)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    result = heti_check_parameter(ctx, "het_parameter_write", index, what, from);
+    if (result == HET_OK && what == HET_GRADIENT)
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written", ctx->parameter[index].name);
+    if (result == HET_OK) result = heti_copy_in(ctx, heti_parameter_values(ctx, index, what), from, ctx->parameter[index].count, sizeof *from);
+    if (result == HET_OK) result = heti_sync(ctx);
+    return heti_leave(ctx, &fp, result);
+}
+
+static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash)
+{
+    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
+    unsigned char digest[8];
+    heti_xxh64 all, one;
+    int64_t p, first, n;
+    int i;
+    heti_xxh64_start(&all, 0);
+    for (p = 0; p < ctx->parameter_count; p++) {
+        uint64_t value;
+        heti_xxh64_start(&one, 0);
+        for (first = 0; first < ctx->parameter[p].count; first += n) {
+            n = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - first);
+            HETI_TRY(heti_copy_out(ctx, chunk, ctx->weights + ctx->parameter[p].offset + first, n, sizeof *chunk));
+            heti_xxh64_add(&one, chunk, HETI_CAST(size_t, n) * sizeof *chunk);
+        }
+        value = heti_xxh64_end(&one);
+        for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
+        heti_xxh64_add(&all, digest, sizeof digest);
+    }
+    *hash = heti_xxh64_end(&all);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    result = hash ? heti_hash_all(ctx, hash) : heti_fail(&ctx->error, HET_ERR_INVALID, "het_hash: hash is NULL");
+    return heti_leave(ctx, &fp, result);
+}
+
+/* ================================================================================================================
+   >>data  Granules, token files, windows, the order of samples.
+   A token file is never held in memory: open reads it once, block by block, to check every token; then each window is one positioned
+   read. Windows start T tokens apart and hold T + 1 tokens, so each token is predicted once. Sample number i of the run (counted over
+   steps, micro-batches and sequences) is window P(i mod W) of the W training windows, where P is the permutation of epoch i / W: the order
+   is a function of (seed, sample number), there is no position to save, and any split of a step into micro-batches sees the same samples.
+   ================================================================================================================ */
+
+#define HETI_GRANULE_TOKENS 512
+
+/* Bounds being written; without `start` they are only counted. */
+typedef struct heti_bounds {
+    int64_t *start;
+    int64_t capacity, count;
+} heti_bounds;
+
+static het_result heti_bounds_put(heti_bounds *bounds, int64_t bound)
+{
+    if (bounds->start != NULL) {
+        if (bounds->count >= bounds->capacity) return HET_ERR_LIMIT;
+        bounds->start[bounds->count] = bound;
+    }
+    bounds->count++;
+    return HET_OK;
+}
+
+/* Sequences a granule by rule: for equal lengths the largest divisor of their number with at most 512 tokens together (1 where one is
+   longer), 0 where lengths differ: then granules are filled up to 512 tokens. */
+static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequences)
+{
+    int64_t length, s, group;
+    if (sequences == 0) return 0;
+    length = sequence_start[1] - sequence_start[0];
+    for (s = 1; s < sequences; s++) {
+        if (sequence_start[s + 1] - sequence_start[s] != length) return 0;
+    }
+    if (length == 0) return 0;
+    group = heti_max(1, heti_min(sequences, HETI_GRANULE_TOKENS / length));
+    while (sequences % group != 0) group--;
+    return group;
+}
+
+HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start, int64_t capacity, int64_t *granules)
+{
+    heti_bounds bounds;
+    int64_t s, group, begin, held = 0; /* the granule being filled: its first token, its sequences */
+    if (sequence_start == NULL || granules == NULL || sequences < 0 || fixed < 0 || sequence_start[0] < 0) return HET_ERR_INVALID;
+    for (s = 0; s < sequences; s++) {
+        if (sequence_start[s + 1] < sequence_start[s]) return HET_ERR_INVALID;
+    }
+    bounds.start = start;
+    bounds.capacity = capacity;
+    bounds.count = 0;
+    group = fixed > 0 ? fixed : heti_granule_group(sequence_start, sequences);
+    begin = sequence_start[0];
+    HETI_TRY(heti_bounds_put(&bounds, begin));
+    for (s = 0; s < sequences; s++) {
+        int64_t first = sequence_start[s], end = sequence_start[s + 1], cut;
+        int is_long = end - first > HETI_GRANULE_TOKENS;
+        int is_full = group > 0 ? held == group : end - begin > HETI_GRANULE_TOKENS;
+        if (is_long || is_full) {
+            if (first > begin) HETI_TRY(heti_bounds_put(&bounds, first));
+            begin = first;
+            held = 0;
+        }
+        held++;
+        if (!is_long) continue;
+        for (cut = HETI_GRANULE_TOKENS; cut < end - first; cut += HETI_GRANULE_TOKENS) HETI_TRY(heti_bounds_put(&bounds, first + cut));
+        HETI_TRY(heti_bounds_put(&bounds, end));
+        begin = end;
+        held = 0;
+    }
+    if (sequence_start[sequences] > begin) HETI_TRY(heti_bounds_put(&bounds, sequence_start[sequences]));
+    *granules = bounds.count - 1;
+    return HET_OK;
+}
+
+/* One allocation holds the struct and every array. Slot `slots` is the one for held-out windows. B: sequences, T: length. */
+struct het_data {
+    het_allocator allocator;
+    size_t size;             /* of the allocation */
+    het_reader reader;
+    het_data_info info;
+    int64_t vocab, length, sequences, slots;
+    int64_t group;           /* sequences a granule */
+    uint64_t seed;
+    uint64_t first;          /* offset of the first token in the file */
+    size_t token_bytes;
+    size_t raw_size;
+    unsigned char *raw;      /* [raw_size] what was read: a window, or a block while checking */
+    int32_t *token, *target; /* [slots + 1][B T] */
+    int64_t *sample_id;      /* [slots + 1][B] */
+    int64_t *sequence_start; /* [B + 1] 0, T, 2 T, ... */
+    int64_t *granule_start;  /* [granule_limit + 1] of B sequences */
+    int64_t *held_out_start; /* [granule_limit + 1] of the last held-out micro-batch */
+    int64_t granules, granule_limit;
+};
+
+#define HETI_DATA_BLOCK 65536 /* bytes a read while checking */
+
+/* Checks `count` stored tokens, the first of which is token `number` of the file, and converts them where `to` is given. */
+static het_result heti_data_convert(het_data *data, const unsigned char *from, int64_t number, int64_t count, int32_t *to, het_error *error)
+{
+    int64_t i;
+    for (i = 0; i < count; i++, from += data->token_bytes) {
+        uint32_t token = data->token_bytes == 1 ? *from : data->token_bytes == 2 ? heti_load_u16(from) : heti_load_u32(from);
+        if (HETI_CAST(int64_t, token) >= data->vocab)
+            return heti_fail(error, HET_ERR_DATA, "%s: token %u at offset %u (token number %d) is not below the vocabulary, %d",
+                             heti_reader_name(&data->reader), HETI_CAST(uint64_t, token),
+                             data->first + HETI_CAST(uint64_t, number + i) * data->token_bytes, number + i, data->vocab);
+        if (HETI_CAST(int64_t, token) > data->info.largest_token) data->info.largest_token = HETI_CAST(int64_t, token);
+        if (to != NULL) to[i] = HETI_CAST(int32_t, token);
+    }
+    return HET_OK;
+}
+
+/* Reads `count` tokens from token `number` on into data->raw. */
+static het_result heti_data_read(het_data *data, int64_t number, int64_t count, het_error *error)
+{
+    return heti_read(&data->reader, data->first + HETI_CAST(uint64_t, number) * data->token_bytes, data->raw,
+                     HETI_CAST(size_t, count) * data->token_bytes, error);
+}
+
+static het_result heti_data_check_tokens(het_data *data, het_error *error)
+{
+    int64_t number, block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
+    for (number = 0; number < data->info.tokens; number += block) {
+        int64_t count = heti_min(block, data->info.tokens - number);
+        HETI_TRY(heti_data_read(data, number, count, error));
+        HETI_TRY(heti_data_convert(data, data->raw, number, count, NULL, error));
+    }
+    return HET_OK;
+}
+
+#define HETI_LLMC_HEADER 1024 /* 256 int32: magic, version, tokens, zeros */
+
+/* llm.c's headers: 20240520, version 1, uint16 tokens; 20240801, version 7, uint32 tokens. */
+static het_result heti_data_header(het_data *data, const unsigned char *header, size_t size, het_error *error)
+{
+    const char *name = heti_reader_name(&data->reader);
+    uint32_t magic = heti_load_u32(header), version = heti_load_u32(header + 4), wanted = magic == 20240520 ? 1 : 7;
+    uint64_t tokens, expected;
+    if (magic != 20240520 && magic != 20240801)
+        return heti_fail(error, HET_ERR_FORMAT, "%s: magic %u at offset 0 is not that of a token file, 20240520 or 20240801", name,
+                         HETI_CAST(uint64_t, magic));
+    if (size < HETI_LLMC_HEADER)
+        return heti_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for the header of 1024", name, data->reader.size);
+    if (version != wanted)
+        return heti_fail(error, HET_ERR_FORMAT, "%s: version %u at offset 4, where magic %u has version %u", name, HETI_CAST(uint64_t, version),
+                         HETI_CAST(uint64_t, magic), HETI_CAST(uint64_t, wanted));
+    tokens = heti_load_u32(header + 8);
+    data->token_bytes = magic == 20240520 ? 2 : 4;
+    expected = HETI_LLMC_HEADER + tokens * data->token_bytes;
+    if (tokens > INT32_MAX || expected != data->reader.size)
+        return heti_fail(error, HET_ERR_FORMAT, "%s: the header's %u tokens (offset 8) make a file of %u bytes, it has %u", name, tokens, expected,
+                         data->reader.size);
+    data->info.format = HET_DATA_LLMC;
+    data->info.tokens = HETI_CAST(int64_t, tokens);
+    data->first = HETI_LLMC_HEADER;
+    return HET_OK;
+}
+
+/* Format, size of a token, where tokens begin, how many there are. llm.c numbers its files by date, so any other file of its family
+   (weights, tokenizer, evaluation) is refused here instead of being read as bytes. */
+static het_result heti_data_detect(het_data *data, het_data_format format, het_error *error)
+{
+    unsigned char header[HETI_LLMC_HEADER];
+    uint64_t size = data->reader.size;
+    const char *name = heti_reader_name(&data->reader);
+    size_t head = size < HETI_LLMC_HEADER ? HETI_CAST(size_t, size) : HETI_LLMC_HEADER;
+    if (size == 0) return heti_fail(error, HET_ERR_DATA, "%s: the file is empty", name);
+    if (size > INT64_MAX) return heti_fail(error, HET_ERR_DATA, "%s: %u bytes are too many", name, size);
+    if (format == HET_DATA_AUTO || format == HET_DATA_LLMC) {
+        int is_dated;
+        HETI_TRY(heti_read(&data->reader, 0, header, head, error));
+        is_dated = head >= 12 && heti_load_u32(header) >= 20240000 && heti_load_u32(header) < 20300000;
+        if (format == HET_DATA_LLMC && head < 12)
+            return heti_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for the header of 1024", name, size);
+        if (format == HET_DATA_LLMC || is_dated) return heti_data_header(data, header, head, error);
+    }
+    data->info.format = format == HET_DATA_UINT16 ? HET_DATA_UINT16 : HET_DATA_BYTES;
+    data->token_bytes = format == HET_DATA_UINT16 ? 2 : 1;
+    if (size % data->token_bytes != 0)
+        return heti_fail(error, HET_ERR_FORMAT, "%s: %u bytes are not a whole number of uint16 tokens", name, size);
+    data->info.tokens = HETI_CAST(int64_t, size / data->token_bytes);
+    return HET_OK;
+}
+
+/* Counts windows and holds back the last ones. */
+static het_result heti_data_split(het_data *data, float held_out, het_error *error)
+{
+    int64_t windows = (data->info.tokens - 1) / data->length, held = 0;
+    heti_fp saved;
+    if (windows < 1)
+        return heti_fail(error, HET_ERR_DATA, "%s: %d tokens are too few for one window of %d", heti_reader_name(&data->reader), data->info.tokens,
+                         data->length + 1);
+    if (held_out > 0) {
+        heti_fp_enter(&saved);
+        held = HETI_CAST(int64_t, floor(heti_round(HETI_CAST(double, held_out) * HETI_CAST(double, windows)) + 0.5));
+        heti_fp_leave(&saved);
+        held = heti_min(heti_max(held, 1), windows - 1);
+    }
+    data->info.windows = windows - held;
+    data->info.held_out = held;
+    return HET_OK;
+}
+
+/* Cuts the arrays of *data out of the arena (which only counts while it has no memory). */
+static void heti_data_arrays(het_data *data, heti_arena *arena)
+{
+    int64_t batches = data->slots + 1, rows = data->sequences * data->length;
+    int64_t window = (data->length + 1) * HETI_CAST(int64_t, data->token_bytes);
+    if (data->sequences > INT64_MAX / data->length / batches) { arena->overflow = 1; return; }
+    data->raw_size = HETI_CAST(size_t, heti_max(window, HETI_DATA_BLOCK));
+    data->raw = HETI_TAKE(arena, unsigned char, heti_max(window, HETI_DATA_BLOCK));
+    data->token = HETI_TAKE(arena, int32_t, batches * rows);
+    data->target = HETI_TAKE(arena, int32_t, batches * rows);
+    data->sample_id = HETI_TAKE(arena, int64_t, batches * data->sequences);
+    data->sequence_start = HETI_TAKE(arena, int64_t, data->sequences + 1);
+    data->granule_limit = data->sequences * heti_ceil_div(data->length, HETI_GRANULE_TOKENS);
+    data->granule_start = HETI_TAKE(arena, int64_t, data->granule_limit + 1);
+    data->held_out_start = HETI_TAKE(arena, int64_t, data->granule_limit + 1);
+}
+
+/* The open data in memory: a copy of *plan with its arrays. NULL: out of memory, or sizes beyond it. */
+static het_data *heti_data_make(het_data *plan)
+{
+    heti_arena arena;
+    het_data *data;
+    int64_t s;
+    memset(&arena, 0, sizeof arena);
+    (void)HETI_TAKE(&arena, het_data, 1);
+    heti_data_arrays(plan, &arena);
+    plan->size = arena.used;
+    if (arena.overflow) return NULL;
+    data = HETI_CAST(het_data *, heti_alloc(&plan->allocator, plan->size));
+    if (data == NULL) return NULL;
+    *data = *plan;
+    memset(&arena, 0, sizeof arena);
+    arena.base = HETI_CAST(char *, HETI_CAST(void *, data));
+    (void)HETI_TAKE(&arena, het_data, 1);
+    heti_data_arrays(data, &arena);
+    for (s = 0; s <= data->sequences; s++) data->sequence_start[s] = s * data->length;
+    return data;
+}
+
+static het_result heti_data_setting(het_error *error, const char *name, int64_t given, int64_t fallback, int64_t *value)
+{
+    *value = given != 0 ? given : fallback;
+    if (*value >= 1 && *value <= INT32_MAX) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "het_data_open: %s %d is not between 1 and %d", name, given, HETI_CAST(int64_t, INT32_MAX));
+}
+
+/* Copies the description into *plan with its defaults, and checks it. */
+static het_result heti_data_settings(const het_data_desc *desc, het_data *plan, het_error *error)
+{
+    memset(plan, 0, sizeof *plan);
+    if (desc == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: desc is NULL");
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_open: a canary of the description is not 0: clear the struct before filling it");
+    if (desc->reader.read == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: reader.read is NULL");
+    if (HETI_CAST(int, desc->format) < HET_DATA_AUTO || desc->format > HET_DATA_LLMC)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_open: format %d is unknown", HETI_CAST(int64_t, desc->format));
+    plan->reader = desc->reader;
+    plan->seed = desc->seed;
+    HETI_TRY(heti_data_setting(error, "vocab", desc->vocab, 256, &plan->vocab));
+    HETI_TRY(heti_data_setting(error, "length", desc->length, 128, &plan->length));
+    HETI_TRY(heti_data_setting(error, "sequences", desc->sequences, 4, &plan->sequences));
+    HETI_TRY(heti_data_setting(error, "slots", desc->slots, 8, &plan->slots));
+    HETI_TRY(heti_data_setting(error, "granule", desc->granule, INT32_MAX, &plan->group)); /* by rule: once the lengths are known */
+    if (!(desc->held_out < 1))
+        return heti_fail(error, HET_ERR_INVALID, "het_data_open: held_out %g is not below 1", HETI_CAST(double, desc->held_out));
+    plan->allocator = desc->allocator;
+    if (desc->allocator.alloc == NULL && desc->allocator.free == NULL) heti_default_allocator(&plan->allocator);
+    if (plan->allocator.alloc == NULL || plan->allocator.free == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_open: allocator needs both alloc and free");
+    return HET_OK;
+}
+
+/* Everything that needs the arrays: granules by rule, and one look at every token. */
+static het_result heti_data_prepare(het_data *data, int64_t granule, het_error *error)
+{
+    if (granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
+    HETI_TRY(het_granules(data->sequence_start, data->sequences, data->group, data->granule_start, data->granule_limit + 1, &data->granules));
+    return heti_data_check_tokens(data, error);
+}
+
+HETRAIN_API het_result het_data_open(const het_data_desc *desc, het_data **opened, het_error *error)
+{
+    het_data plan, *data;
+    het_result result;
+    if (opened == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_open: data is NULL");
+    *opened = NULL;
+    HETI_TRY(heti_data_settings(desc, &plan, error));
+    HETI_TRY(heti_data_detect(&plan, desc->format, error));
+    HETI_TRY(heti_data_split(&plan, desc->held_out == 0 ? 0.05f : desc->held_out, error));
+    data = heti_data_make(&plan);
+    if (data == NULL)
+        return heti_fail(error, HET_ERR_OOM, "het_data_open: no memory for %d slots of %d x %d tokens", plan.slots, plan.sequences, plan.length);
+    result = heti_data_prepare(data, desc->granule, error);
+    if (result != HET_OK) {
+        het_data_close(data);
+        return result;
+    }
+    *opened = data;
+    return HET_OK;
+}
+
+HETRAIN_API void het_data_close(het_data *data)
+{
+    het_allocator allocator;
+    if (data == NULL) return;
+    allocator = data->allocator;
+    heti_free(&allocator, data, data->size);
+}
+
+HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info)
+{
+    *info = data->info;
+}
+
+/* The training window of a sample: epoch e has the permutation whose key is Philox(seed, e, "data"). */
+static int64_t heti_data_window(const het_data *data, int64_t sample)
+{
+    uint32_t key[4];
+    heti_philox(data->seed, HETI_CAST(uint64_t, sample / data->info.windows), 0x64617461, key);
+    return HETI_CAST(int64_t, heti_permute(HETI_CAST(uint64_t, sample % data->info.windows), HETI_CAST(uint64_t, data->info.windows),
+                                           HETI_CAST(uint64_t, key[1]) << 32 | key[0]));
+}
+
+/* Puts window `window` into sequence b of a slot: token[0 .. T) = window[0 .. T), target[0 .. T) = window[1 .. T + 1). */
+static het_result heti_data_fill(het_data *data, int64_t slot, int64_t b, int64_t window, int64_t sample, het_error *error)
+{
+    int64_t length = data->length, number = window * length, row = (slot * data->sequences + b) * length;
+    HETI_TRY(heti_data_read(data, number, length + 1, error));
+    HETI_TRY(heti_data_convert(data, data->raw, number, length, data->token + row, error));
+    HETI_TRY(heti_data_convert(data, data->raw + data->token_bytes, number + 1, length, data->target + row, error));
+    data->sample_id[slot * data->sequences + b] = sample;
+    return HET_OK;
+}
+
+static void heti_data_show(const het_data *data, int64_t slot, int64_t sequences, int64_t granules, const int64_t *granule_start, het_batch *batch)
+{
+    memset(batch, 0, sizeof *batch);
+    batch->tokens = sequences * data->length;
+    batch->sequences = sequences;
+    batch->token = data->token + slot * data->sequences * data->length;
+    batch->target = data->target + slot * data->sequences * data->length;
+    batch->sequence_start = data->sequence_start;
+    batch->sample_id = data->sample_id + slot * data->sequences;
+    batch->granules = granules;
+    batch->granule_start = granule_start;
+}
+
+HETRAIN_API het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot, het_batch *batch, het_error *error)
+{
+    int64_t sample, b;
+    if (data == NULL || batch == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_batch: data or batch is NULL");
+    if (micro_batches < 1 || micro_batch < 0 || micro_batch >= micro_batches)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_batch: micro_batch %d is not in [0, %d)", micro_batch, micro_batches);
+    if (slot < 0 || slot >= data->slots) return heti_fail(error, HET_ERR_INVALID, "het_data_batch: slot %d is not in [0, %d)", slot, data->slots);
+    /* (step micro_batches + micro_batch + 1) B must fit */
+    if (step < 0 || micro_batches > INT64_MAX / data->sequences || step > INT64_MAX / data->sequences / micro_batches - 1)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_batch: step %d of %d micro-batches is out of range", step, micro_batches);
+    sample = (step * micro_batches + micro_batch) * data->sequences;
+    for (b = 0; b < data->sequences; b++) HETI_TRY(heti_data_fill(data, slot, b, heti_data_window(data, sample + b), sample + b, error));
+    heti_data_show(data, slot, data->sequences, data->granules, data->granule_start, batch);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error)
+{
+    int64_t sequences, granules, b;
+    if (data == NULL || batch == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: data or batch is NULL");
+    if (first < 0) return heti_fail(error, HET_ERR_INVALID, "het_data_held_out: first %d is negative", first);
+    sequences = heti_min(data->sequences, heti_max(0, data->info.held_out - first));
+    for (b = 0; b < sequences; b++) {
+        int64_t window = data->info.windows + first + b;
+        HETI_TRY(heti_data_fill(data, data->slots, b, window, window, error));
+    }
+    HETI_TRY(het_granules(data->sequence_start, sequences, data->group, data->held_out_start, data->granule_limit + 1, &granules));
+    heti_data_show(data, data->slots, sequences, granules, data->held_out_start, batch);
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>high  One call that trains, drawing of tokens, files.
+   het_train and its helpers use only the public API, so that they can be copied into a program and changed there.
+   ================================================================================================================ */
+
+typedef struct heti_train {
+    het_train_desc desc; /* completed */
+    het_data *data;
+    het_ctx *ctx;
+    het_batch *batch;    /* [micro_batches] */
+    het_error *error;
+} heti_train;
+
+static het_result heti_train_fail(het_error *error, het_result code, const char *text)
+{
+    size_t length = strlen(text);
+    if (error == NULL) return code;
+    if (length >= sizeof error->text) length = sizeof error->text - 1;
+    memcpy(error->text, text, length);
+    error->text[length] = 0;
+    error->code = code;
+    return code;
+}
+
+/* What data and context have in common is given once: the other takes it over where it is 0. */
+static het_result heti_train_settings(het_train_desc *d, het_error *error)
+{
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_train_fail(error, HET_ERR_INVALID, "het_train: a canary of the description is not 0: clear the struct before filling it");
+    if (d->steps < 0) return heti_train_fail(error, HET_ERR_INVALID, "het_train: steps is negative");
+    if (d->micro_batches < 0 || d->micro_batches > 1 << 20)
+        return heti_train_fail(error, HET_ERR_INVALID, "het_train: micro_batches is not between 1 and 1048576");
+    if (d->evaluate_batches < 0) return heti_train_fail(error, HET_ERR_INVALID, "het_train: evaluate_batches is negative");
+    HETI_TRY(het_model_complete(&d->context.model, error));
+    if (d->steps == 0) d->steps = 100;
+    if (d->micro_batches == 0) d->micro_batches = 1;
+    if (d->evaluate_batches == 0) d->evaluate_batches = 8;
+    if (d->data.vocab == 0) d->data.vocab = d->context.model.vocab;
+    if (d->data.length == 0) d->data.length = d->context.model.context;
+    if (d->data.sequences == 0) d->data.sequences = 4;
+    if (d->data.slots == 0) d->data.slots = d->micro_batches;
+    if (d->data.granule == 0) d->data.granule = d->context.granule;
+    if (d->data.seed == 0) d->data.seed = d->context.seed;
+    if (d->data.allocator.alloc == NULL && d->data.allocator.free == NULL) d->data.allocator = d->context.allocator;
+    if (d->context.granule == 0) d->context.granule = d->data.granule;
+    if (d->context.max_micro_batches == 0) d->context.max_micro_batches = d->micro_batches;
+    if (d->context.optimizer.total_steps == 0) d->context.optimizer.total_steps = d->steps;
+    return HET_OK;
+}
+
+/* Mean loss over held-out windows; NaN where there are none. */
+static het_result heti_train_evaluate(heti_train *t, double *loss)
+{
+    double sum = 0, weight = 0;
+    int64_t i;
+    for (i = 0; i < t->desc.evaluate_batches; i++) {
+        het_batch batch;
+        het_step_info info;
+        het_result result;
+        HETI_TRY(het_data_held_out(t->data, i * t->desc.data.sequences, &batch, t->error));
+        if (batch.tokens == 0) break;
+        result = het_evaluate(t->ctx, &batch, 1, &info);
+        if (result != HET_OK) return heti_train_fail(t->error, result, het_last_error(t->ctx));
+        sum = fma(info.loss, info.weight, sum);
+        weight += info.weight;
+    }
+    *loss = weight > 0 ? sum / weight : HETI_CAST(double, NAN);
+    return HET_OK;
+}
+
+static het_result heti_train_step(heti_train *t, int64_t step)
+{
+    const het_train_desc *d = &t->desc;
+    het_step_info info;
+    het_result result;
+    double validation_loss = HETI_CAST(double, NAN);
+    int64_t m;
+    for (m = 0; m < d->micro_batches; m++) HETI_TRY(het_data_batch(t->data, step, m, d->micro_batches, m, &t->batch[m], t->error));
+    result = het_step(t->ctx, t->batch, d->micro_batches, &info);
+    if (result != HET_OK) return heti_train_fail(t->error, result, het_last_error(t->ctx));
+    if ((d->evaluate_every > 0 && (step + 1) % d->evaluate_every == 0) || (d->evaluate_every >= 0 && step + 1 == d->steps))
+        HETI_TRY(heti_train_evaluate(t, &validation_loss));
+    if (d->progress == NULL) return HET_OK;
+    result = d->progress(d->user, t->ctx, &info, validation_loss);
+    return result == HET_OK ? HET_OK : heti_train_fail(t->error, result, "het_train: stopped by the progress callback");
+}
+
+static het_result heti_train_run(heti_train *t)
+{
+    const het_allocator *allocator;
+    size_t size = HETI_CAST(size_t, t->desc.micro_batches) * sizeof *t->batch;
+    het_result result = HET_OK;
+    int64_t step;
+    HETI_TRY(het_create(&t->desc.context, &t->ctx, t->error));
+    allocator = &het_get_desc(t->ctx)->allocator;
+    t->batch = HETI_CAST(het_batch *, allocator->alloc(allocator->user, size, 64));
+    if (t->batch == NULL) return heti_train_fail(t->error, HET_ERR_OOM, "het_train: no memory for the micro-batches of a step");
+    for (step = 0; step < t->desc.steps && result == HET_OK; step++) result = heti_train_step(t, step);
+    allocator->free(allocator->user, t->batch, size);
+    return result;
+}
+
+HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_error *error)
+{
+    heti_train t;
+    het_result result;
+    if (ctx == NULL) return heti_train_fail(error, HET_ERR_INVALID, "het_train: ctx is NULL");
+    *ctx = NULL;
+    if (desc == NULL) return heti_train_fail(error, HET_ERR_INVALID, "het_train: desc is NULL");
+    memset(&t, 0, sizeof t);
+    t.desc = *desc;
+    t.error = error;
+    HETI_TRY(heti_train_settings(&t.desc, error));
+    HETI_TRY(het_data_open(&t.desc.data, &t.data, error));
+    /* open has checked length and sequences: their product fits */
+    if (t.desc.context.max_tokens == 0) t.desc.context.max_tokens = t.desc.data.length * t.desc.data.sequences;
+    if (t.desc.context.max_sequences == 0) t.desc.context.max_sequences = t.desc.data.sequences;
+    result = heti_train_run(&t);
+    het_data_close(t.data);
+    if (result == HET_OK) *ctx = t.ctx;
+    else het_destroy(t.ctx);
+    return result;
+}
+
+/* Keeps the largest values of p[0 .. count) that together are worth at least `wanted` and clears the others; a value is worth itself, or 1
+   (by_number). Equal values at the border stay in order of index. The border is found by halving the range of bit patterns, which rise
+   with the value for floats >= 0: 31 passes, no sorting, no memory. */
+static void heti_sample_keep(float *p, int64_t count, double wanted, int by_number)
+{
+    uint32_t low = 0, high = 0x7f800000u; /* keeping all >= low is enough, keeping all >= high is not */
+    double kept = 0;
+    float border;
+    int64_t i;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        double worth = 0;
+        border = heti_bits_float(middle);
+        for (i = 0; i < count; i++) worth += p[i] < border ? 0.0 : by_number ? 1.0 : HETI_CAST(double, p[i]);
+        if (worth >= wanted) low = middle;
+        else high = middle;
+    }
+    border = heti_bits_float(low);
+    for (i = 0; i < count; i++) kept += p[i] > border ? by_number ? 1.0 : HETI_CAST(double, p[i]) : 0.0;
+    for (i = 0; i < count; i++) {
+        if (p[i] > border) continue;
+        if (p[i] < border || kept >= wanted) { p[i] = 0; continue; }
+        kept += by_number ? 1.0 : HETI_CAST(double, p[i]);
+    }
+}
+
+static double heti_sample_total(const float *p, int64_t count)
+{
+    double total = 0;
+    int64_t i;
+    for (i = 0; i < count; i++) total += HETI_CAST(double, p[i]);
+    return total;
+}
+
+/* Index drawn with probability p[i] / total. */
+static int64_t heti_sample_draw(const float *p, int64_t count, uint64_t seed, uint64_t number)
+{
+    uint32_t bits[4];
+    double left;
+    int64_t i, last = 0;
+    heti_philox(seed, number, 0x73616d70, bits); /* "samp" */
+    left = heti_round(heti_uniform_double(bits[0], bits[1]) * heti_sample_total(p, count));
+    for (i = 0; i < count; i++) {
+        if (!(p[i] > 0)) continue;
+        last = i;
+        left -= HETI_CAST(double, p[i]);
+        if (left < 0) break;
+    }
+    return last;
+}
+
+HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number, float *scratch)
+{
+    heti_fp saved;
+    int64_t i, best = 0;
+    if (logits == NULL || vocab < 1 || vocab > INT32_MAX || (temperature > 0 && scratch == NULL)) return -1;
+    for (i = 1; i < vocab; i++) {
+        if (logits[i] > logits[best] || logits[best] != logits[best]) best = i;
+    }
+    if (!(temperature > 0) || !(logits[best] - logits[best] <= 0)) return HETI_CAST(int32_t, best); /* or all are NaN, or one is infinite */
+    heti_fp_enter(&saved);
+    for (i = 0; i < vocab; i++) { /* exp((l - max) / temperature); NaN counts as 0 */
+        float p = heti_expf((logits[i] - logits[best]) / temperature);
+        scratch[i] = p > 0 ? p : 0;
+    }
+    if (top_k > 0 && top_k < vocab) heti_sample_keep(scratch, vocab, HETI_CAST(double, top_k), 1);
+    if (top_p > 0 && top_p < 1) heti_sample_keep(scratch, vocab, heti_round(HETI_CAST(double, top_p) * heti_sample_total(scratch, vocab)), 0);
+    best = heti_sample_draw(scratch, vocab, seed, number);
+    heti_fp_leave(&saved);
+    return HETI_CAST(int32_t, best);
+}
+
+#ifndef HETRAIN_NO_STDIO
+
+/* C99's fseek takes a long: where that has 32 bits and the system is not Windows, files end at 2 GiB. */
+#ifdef _WIN32
+typedef int64_t heti_offset;
+static int heti_file_seek(FILE *file, heti_offset offset, int from) { return _fseeki64(file, offset, from); }
+static heti_offset heti_file_tell(FILE *file) { return _ftelli64(file); }
+#else
+typedef long heti_offset;
+static int heti_file_seek(FILE *file, heti_offset offset, int from) { return fseek(file, offset, from); }
+static heti_offset heti_file_tell(FILE *file) { return ftell(file); }
+#endif
+
+static int64_t heti_file_read(void *user, uint64_t offset, void *to, size_t size)
+{
+    FILE *file = HETI_CAST(FILE *, user);
+    heti_offset at = HETI_CAST(heti_offset, offset);
+    size_t got;
+    if (at < 0 || HETI_CAST(uint64_t, at) != offset || heti_file_seek(file, at, SEEK_SET) != 0) return -1;
+    got = fread(to, 1, size, file);
+    return ferror(file) ? -1 : HETI_CAST(int64_t, got);
+}
+
+static int heti_file_write(void *user, const void *from, size_t size)
+{
+    return size > 0 && fwrite(from, 1, size, HETI_CAST(FILE *, user)) != size;
+}
+
+HETRAIN_API het_result het_reader_open(const char *path, het_reader *reader, het_error *error)
+{
+    FILE *file;
+    char byte;
+    int64_t size = -1;
+    if (path == NULL || reader == NULL) return heti_fail(error, HET_ERR_INVALID, "het_reader_open: path or reader is NULL");
+    memset(reader, 0, sizeof *reader);
+    file = fopen(path, "rb");
+    if (file == NULL) return heti_fail(error, HET_ERR_IO, "%s: cannot be opened", path);
+    /* directories open, but do not read; pipes read, but do not seek */
+    if ((fread(&byte, 1, 1, file) == 1 || !ferror(file)) && heti_file_seek(file, 0, SEEK_END) == 0) size = heti_file_tell(file);
+    if (size < 0) {
+        (void)fclose(file);
+        return heti_fail(error, HET_ERR_IO, "%s: is not a file that can be read at any place", path);
+    }
+    reader->read = heti_file_read;
+    reader->user = file;
+    reader->size = HETI_CAST(uint64_t, size);
+    reader->name = path;
+    return HET_OK;
+}
+
+HETRAIN_API void het_reader_close(het_reader *reader)
+{
+    if (reader == NULL || reader->user == NULL) return;
+    (void)fclose(HETI_CAST(FILE *, reader->user));
+    memset(reader, 0, sizeof *reader);
+}
+
+static het_result heti_file_fail(het_ctx *ctx, const char *what, const char *path)
+{
+    (void)heti_fail(&ctx->error, HET_ERR_IO, "het_save_file: cannot %s %s", what, path);
+    if (ctx->desc.logger.log != NULL) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, HET_ERR_IO, ctx->error.text);
+    return HET_ERR_IO;
+}
+
+#define HETI_PATH_LIMIT 4096
+
+HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path, het_result (*save)(het_ctx *ctx, const het_writer *to))
+{
+    char temporary[HETI_PATH_LIMIT];
+    het_writer writer;
+    het_result result;
+    FILE *file;
+    size_t length;
+    int closed;
+    if (ctx == NULL || path == NULL || save == NULL) return HET_ERR_INVALID;
+    length = strlen(path);
+    if (length > sizeof temporary - sizeof ".tmp") return heti_file_fail(ctx, "use a path of more than 4091 bytes:", path);
+    memcpy(temporary, path, length);
+    memcpy(temporary + length, ".tmp", sizeof ".tmp");
+    file = fopen(temporary, "wb");
+    if (file == NULL) return heti_file_fail(ctx, "open", temporary);
+    writer.write = heti_file_write;
+    writer.user = file;
+    writer.name = temporary;
+    result = save(ctx, &writer);
+    if (result == HET_OK && (fflush(file) != 0 || ferror(file))) result = heti_file_fail(ctx, "write", temporary);
+    closed = fclose(file) == 0;
+    if (result == HET_OK && !closed) result = heti_file_fail(ctx, "write", temporary);
+#ifdef _WIN32
+    if (result == HET_OK) (void)remove(path); /* rename does not replace there */
+#endif
+    if (result == HET_OK && rename(temporary, path) != 0) result = heti_file_fail(ctx, "rename a new file to", path);
+    if (result != HET_OK) (void)remove(temporary);
+    return result;
+}
+
+HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code, const char *text)
+{
+    (void)user;
+    (void)fprintf(stderr, "hetrain %s: %s", level == HET_LOG_ERROR ? "error" : level == HET_LOG_WARNING ? "warning" : "info", text);
+    if (code != HET_OK) (void)fprintf(stderr, " (%s)", het_result_text(code));
+    (void)fprintf(stderr, "\n");
+}
+
+#endif /* HETRAIN_NO_STDIO */
+
+#ifdef __cplusplus
+}
+#endif
+#define HETRAIN_IMPLEMENTATION_DONE
+#endif /* HETRAIN_IMPLEMENTATION */
+
+/* ---- changes -----------------------------------------------------------------------------------------------------
+   0.1.0  The first version.
+
+   ---- licence: MIT-0 ----------------------------------------------------------------------------------------------
+   MIT No Attribution
+
+   Copyright 2026 hetrain authors
+
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+   "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+   distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so.
+
+   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF
+   MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY
+   CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE
+   SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
