@@ -439,7 +439,7 @@ typedef struct het_rotary_args {
 /* Fused attention over packed sequences; query r of the slice sees the keys of its own sequence up to itself (causal) and inside
    the window. q, o and their gradients stand at the slice's first row; k, v, dk, dv at row 0 of the micro-batch, so that a slice
    reaches the keys of earlier slices. Not causal: the slice must be the whole micro-batch.
-   forward: S = scale q k^T; m = row maximum; l = sum exp(S - m); o = exp(S - m) v / l.
+   forward: S = (scale q) k^T, scale q rounded first; m = row maximum; l = sum exp(S - m); o = exp(S - m) v / l.
    backward: P = exp(S - m) / l; d = rowsum(do o); dS = P (do v^T - d); dq (=) scale dS k; dk (~) dS^T (scale q); dv (~) P^T do. Slices go
    backward last to first; before the last slice the caller clears dk and dv. */
 typedef struct het_attention_args {
@@ -1456,20 +1456,6 @@ static double heti_uniform_double(uint32_t high, uint32_t low)
     return HETI_CAST(double, (HETI_CAST(uint64_t, high) << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
 
-static double heti_log(double x); /* >>math */
-static double heti_cos(double x);
-
-/* Element `element` of the normal numbers of (seed, stream), by Box and Muller: sqrt(-2 ln u) cos(2 pi v), u in (0, 1]. */
-HETI_UNUSED static float heti_normal(uint64_t seed, uint64_t stream, uint64_t element)
-{
-    uint32_t bits[4];
-    double u, angle;
-    heti_philox(seed, element, stream, bits);
-    u = 1.0 - heti_uniform_double(bits[0], bits[1]);
-    angle = heti_round(6.283185307179586 * heti_uniform_double(bits[2], bits[3]));
-    return HETI_CAST(float, heti_round(sqrt(heti_round(-2.0 * heti_log(u))) * heti_cos(angle)));
-}
-
 /* One pass of an 8-round Feistel network over 2 half_bits bits, with Philox as its round function: a bijection for every key, because a
    round (left, right) -> (right, left ^ f(right)) can be undone whatever f is. Small domains need more rounds than the usual four. */
 static uint64_t heti_feistel(uint64_t value, int half_bits, uint64_t key)
@@ -2181,6 +2167,14 @@ typedef struct heti_block {
     int64_t lines, k;
 } heti_block;
 
+/* Cache lines to be fetched ahead, a few at a time between multiplications: `rows` runs of `length` bytes, `stride` bytes apart. */
+typedef struct heti_walk {
+    const char *row;
+    int64_t stride, length, rows;
+    int64_t offset; /* in the present run */
+    int64_t pace;   /* lines a time */
+} heti_walk;
+
 /* Where the weight gradient of one part goes: c[line][column] of `columns` floats or doubles a row. */
 typedef struct heti_weight_sum {
     void *sum;
@@ -2262,6 +2256,7 @@ typedef struct heti_row_kernels {
     /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of the slice descending, heads ascending */
     void (*attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin, int64_t end, void *workspace);
     void (*attention_backward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace);
+    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to); /* to[32]: normal numbers 32 group .. of a stream, times std */
 } heti_row_kernels;
 
 /* Bytes of workspace of one attention kernel: gathered rows, sums, scores, packed operands. */
@@ -2477,13 +2472,16 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
 #define HETI_IN static HETI_INLINE HETI_TARGET
 #endif
 
-/* Loops whose counts are constants and whose indexes must become constants (registers). */
+/* HETI_UNROLL: loops whose counts are constants and whose indexes must become constants (registers). HETI_ROLLED: not to be unrolled. */
 #if defined(__clang__)
 #define HETI_UNROLL _Pragma("clang loop unroll(full)")
+#define HETI_ROLLED _Pragma("clang loop unroll(disable)")
 #elif defined(__GNUC__)
 #define HETI_UNROLL _Pragma("GCC unroll 32")
+#define HETI_ROLLED _Pragma("GCC unroll 1")
 #else
 #define HETI_UNROLL
+#define HETI_ROLLED
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -2943,16 +2941,15 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
 }
 #endif
 
-/* to[k][tile] of up to 16 k and one tile of lines; writes up to HETI_WIDTH - 1 floats beyond when tile is no multiple of HETI_WIDTH. */
+/* to[k][tile] of up to 16 k and one tile of lines; writes up to 15 floats beyond where tile is no multiple of 16. */
 HETI_IN void HETI_K(gather)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
 {
     int64_t j = 0;
     if (from->line_stride == 1) {
         for (; j < k; j++) {
             const float *p = from->data + j * from->k_stride;
-            int64_t line = 0;
-            for (; line + HETI_WIDTH <= lines; line += HETI_WIDTH) HETI_C_STORE(to + j * tile + line, HETI_C_LOAD(p + line));
-            for (; line < tile; line++) to[j * tile + line] = line < lines ? p[line] : 0.0f;
+            for (int64_t line = 0; line < tile; line += 16)
+                HETI_STORE(to + j * tile + line, lines - line >= 16 ? HETI_LOAD(p + line) : HETI_LOAD_PART(p + line, lines - line));
         }
         return;
     }
@@ -2996,7 +2993,7 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
             int64_t depth = heti_min(16, k - j);
             heti_operand part = *from;
             part.data += line * from->line_stride + j * from->k_stride;
-            if (!bf16 && tile % HETI_WIDTH == 0) {
+            if (!bf16 && tile % 16 == 0) {
                 HETI_K(gather)(tile, count, depth, &part, to + j * tile);
                 continue;
             }
@@ -3021,51 +3018,105 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
 
 typedef struct HETI_K(tile) { HETI_V row[HETI_TILE_M][HETI_TILE_V]; } HETI_K(tile);
 
-/* Continues the chains of a tile over k of a packed tile of A and a packed panel of B. */
-HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, const float *b, int bf16)
+/* Fetches the next lines of a walk. */
+HETI_IN void HETI_K(fetch)(heti_walk *walk)
 {
+    for (int64_t i = 0; i < walk->pace && walk->rows > 0; i++) {
+        HETI_PREFETCH(walk->row + walk->offset);
+        walk->offset += 64;
+        if (walk->offset < walk->length) continue;
+        walk->offset = 0;
+        walk->row += walk->stride;
+        walk->rows--;
+    }
+}
+
+/* A walk over rows of `length` bytes that is done in `times` fetches. */
+HETI_IN heti_walk HETI_K(walk)(const void *row, int64_t stride, int64_t length, int64_t rows, int64_t times)
+{
+    heti_walk walk;
+    walk.row = HETI_CAST(const char *, row);
+    walk.stride = stride;
+    walk.length = length;
+    walk.rows = rows;
+    walk.offset = 0;
+    walk.pace = ((length + 63) / 64 * rows + times - 1) / (times > 0 ? times : 1);
+    return walk;
+}
+
+/* One k: the outer product of a column of A's tile and a row of B's panel. */
+HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, const float *b)
+{
+    HETI_V column[HETI_TILE_V];
+    HETI_UNROLL
+    for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        HETI_V element = HETI_SET(a[i]);
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v] = HETI_FMA(element, column[v], c->row[i][v]);
+    }
+}
+
 #if HETI_ISA_PASS == 4
-    if (bf16) {
-        for (k = (k + 1) / 2; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) {
-            __m512bh column[HETI_TILE_V];
-            memcpy(column, b, sizeof column);
-            HETI_UNROLL
-            for (int i = 0; i < HETI_TILE_M; i++) {
-                HETI_V pair = HETI_SET(a[i]);
-                __m512bh element;
-                memcpy(&element, &pair, sizeof element);
-                HETI_UNROLL
-                for (int v = 0; v < HETI_TILE_V; v++) c.row[i][v].c[0] = _mm512_dpbf16_ps(c.row[i][v].c[0], element, column[v]);
-            }
+/* Two k: the instruction adds the product of the high halves, then that of the low halves, each rounded as an fma (found equal to two fmas on
+   Sapphire Rapids wherever no subnormal number occurs). */
+HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, const float *a, const float *b)
+{
+    __m512bh column[HETI_TILE_V];
+    memcpy(column, b, sizeof column);
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        HETI_V pair = HETI_SET(a[i]);
+        __m512bh element;
+        memcpy(&element, &pair, sizeof element);
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v].c[0] = _mm512_dpbf16_ps(c->row[i][v].c[0], element, column[v]);
+    }
+}
+#define HETI_PAIRS(bf16) (bf16)
+#define HETI_PAIR_STEP(c, a, b) HETI_K(pair_step)(c, a, b)
+#else
+#define HETI_PAIRS(bf16) ((void)(bf16), 0)
+#define HETI_PAIR_STEP(c, a, b) ((void)0)
+#endif
+
+/* Continues the chains of a tile over k of a packed tile of A and a packed panel of B. Every 8 k it fetches a little of what comes next: spread
+   like this the fetches hide behind the multiplications, all at once they would stop them. */
+HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, const float *b, int bf16, heti_walk here, heti_walk *next)
+{
+    if (HETI_PAIRS(bf16)) {
+        k = (k + 1) / 2;
+        for (; k >= 8; k -= 8) {
+            HETI_K(fetch)(&here);
+            HETI_K(fetch)(next);
+            HETI_ROLLED
+            for (int j = 0; j < 8; j++, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, a, b);
         }
+        for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, a, b);
         return c;
     }
-#endif
-    (void)bf16;
-    for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) {
-        HETI_V column[HETI_TILE_V];
-        HETI_UNROLL
-        for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
-        HETI_UNROLL
-        for (int i = 0; i < HETI_TILE_M; i++) {
-            HETI_V element = HETI_SET(a[i]);
-            HETI_UNROLL
-            for (int v = 0; v < HETI_TILE_V; v++) c.row[i][v] = HETI_FMA(element, column[v], c.row[i][v]);
-        }
+    for (; k >= 8; k -= 8) {
+        HETI_K(fetch)(&here);
+        HETI_K(fetch)(next);
+        HETI_ROLLED
+        for (int j = 0; j < 8; j++, a += HETI_TILE_M, b += HETI_TILE_N) HETI_K(step)(&c, a, b);
     }
+    for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) HETI_K(step)(&c, a, b);
     return c;
 }
 
-/* A whole tile of C in memory. */
-HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16)
+/* A whole tile of C in memory. The tile below it is fetched meanwhile. */
+HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16, int64_t rows_below, heti_walk *next)
 {
+    const heti_walk below = HETI_K(walk)(c + HETI_TILE_M * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(HETI_TILE_M, rows_below), k / 8);
     HETI_K(tile) t;
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, b, bf16);
+    t = HETI_K(chain)(t, k, a, b, bf16, below, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         HETI_UNROLL
@@ -3076,15 +3127,16 @@ HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float
 /* The tile is a term of an exact sum: rows < m, columns < n. */
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row, double grid, int bf16, HETI_U *top)
 {
+    const heti_walk here = HETI_K(walk)(sum, 8 * sum_row, 8 * n, m, k / 8);
+    heti_walk nothing = HETI_K(walk)(sum, 0, 0, 0, 0);
     HETI_K(tile) t;
     HETI_U maximum = *top;
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
-        if (i < m) for (int64_t j = 0; j < n; j += 8) HETI_PREFETCH(sum + i * sum_row + j);
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, b, bf16);
+    t = HETI_K(chain)(t, k, a, b, bf16, here, &nothing);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -3097,31 +3149,25 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
     *top = maximum;
 }
 
-/* Fetches share `index` of `shares` of the cache lines of an operand. */
-HETI_IN void HETI_K(fetch)(const heti_block *block, int64_t index, int64_t shares)
-{
-    const int64_t lines = block->from.k_stride == 1 ? block->lines : block->k, stride = block->from.k_stride == 1 ? block->from.line_stride : block->from.k_stride;
-    const int64_t length = block->from.k_stride == 1 ? block->k : block->lines;
-    for (int64_t i = lines * index / shares; i < lines * (index + 1) / shares; i++)
-        for (int64_t j = 0; j < length; j += 16) HETI_PREFETCH(block->from.data + i * stride + j);
-}
-
 HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16,
                            const heti_block *next)
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
+    heti_walk walk = HETI_K(walk)(b, 0, 0, 0, 0);
+    if (next != NULL) {
+        const int by_line = next->from.k_stride == 1;
+        walk = HETI_K(walk)(next->from.data, 4 * (by_line ? next->from.line_stride : next->from.k_stride), 4 * (by_line ? next->k : next->lines),
+                            by_line ? next->lines : next->k, (m + HETI_TILE_M - 1) / HETI_TILE_M * (k / 8));
+    }
     for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, c += HETI_TILE_M * c_row) {
-        int64_t rows = heti_min(HETI_TILE_M, m - i);
-        if (next != NULL) HETI_K(fetch)(next, i / HETI_TILE_M, (m + HETI_TILE_M - 1) / HETI_TILE_M);
-        for (int64_t r = 0; r < HETI_TILE_M && r + HETI_TILE_M < m - i; r++)
-            for (int64_t j = 0; j < n; j += 16) HETI_PREFETCH(c + (HETI_TILE_M + r) * c_row + j);
+        const int64_t rows = heti_min(HETI_TILE_M, m - i);
         if (rows == HETI_TILE_M && n == HETI_TILE_N) {
-            HETI_K(tile_float)(k, a, b, c, c_row, continued, bf16);
+            HETI_K(tile_float)(k, a, b, c, c_row, continued, bf16, m - i - rows, &walk);
             continue;
         }
         memset(edge, 0, sizeof edge);
         if (continued) for (int64_t r = 0; r < rows; r++) memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_float)(k, a, b, edge, HETI_TILE_N, continued, bf16);
+        HETI_K(tile_float)(k, a, b, edge, HETI_TILE_N, continued, bf16, 0, &walk);
         for (int64_t r = 0; r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
@@ -3146,14 +3192,25 @@ HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_
 {
     HETI_U maximum = HETI_BITS_ZERO();
     uint32_t top;
-    for (int64_t i = 0; i < count; i += 16) {
-        int64_t n = heti_min(16, count - i);
-        float *sum = HETI_CAST(float *, to->sum) + offset + i;
-        HETI_V chain = to->exact ? HETI_ZERO() : HETI_LOAD_PART(sum, n);
-        for (int64_t j = 0; j < k; j++) chain = HETI_ADD(chain, HETI_LOAD_PART(dy + j * dy_row + i, n));
-        maximum = HETI_BITS_MAX(maximum, chain);
-        if (to->exact) HETI_GRID_ADD(HETI_CAST(double *, to->sum) + offset + i, chain, to->grid, n);
-        else HETI_STORE_PART(sum, chain, n);
+    for (int64_t i = 0; i < count; i += 64) { /* a cache line of each of four vectors, so that pages change less often */
+        HETI_V chain[4];
+        for (int v = 0; v < 4; v++) chain[v] = to->exact ? HETI_ZERO() : HETI_LOAD_PART(HETI_CAST(float *, to->sum) + offset + i + 16 * v, count - i - 16 * v);
+        if (count - i >= 64) {
+            for (int64_t j = 0; j < k; j++) {
+                HETI_UNROLL
+                for (int v = 0; v < 4; v++) chain[v] = HETI_ADD(chain[v], HETI_LOAD(dy + j * dy_row + i + 16 * v));
+            }
+        } else {
+            for (int64_t j = 0; j < k; j++)
+                for (int v = 0; v < 4; v++) chain[v] = HETI_ADD(chain[v], HETI_LOAD_PART(dy + j * dy_row + i + 16 * v, count - i - 16 * v));
+        }
+        for (int v = 0; v < 4; v++) {
+            const int64_t n = count - i - 16 * v;
+            if (n <= 0) break;
+            maximum = HETI_BITS_MAX(maximum, chain[v]);
+            if (to->exact) HETI_GRID_ADD(HETI_CAST(double *, to->sum) + offset + i + 16 * v, chain[v], to->grid, n);
+            else HETI_STORE_PART(HETI_CAST(float *, to->sum) + offset + i + 16 * v, chain[v], n);
+        }
     }
     top = HETI_BITS_TOP(maximum);
     if (to->exact && top > to->maximum) to->maximum = top;
@@ -3881,10 +3938,53 @@ HETI_FN void HETI_K(adamw)(const void *args, int64_t begin, int64_t end, void *p
     }
 }
 
+/* ---- normal numbers: 32 at a time by the method of Box and Muller (1958) ----
+   Group g takes the 32 words of Philox counters 8 g .. 8 g + 7: the first 16 become u in (0, 1], the others an angle of w / 2^32 turns;
+   to[i] = std sqrt(-2 log u_i) cos(angle_i), to[16 + i] likewise with sin. Within a quarter turn around a multiple of one, Taylor's
+   polynomials are exact to 3e-8. */
+HETI_IN void HETI_K(normal_words)(uint64_t seed, uint64_t stream, uint64_t group, float *u, float *angle, uint32_t *quarter)
+{
+    uint32_t word[32];
+    for (uint64_t i = 0; i < 8; i++) heti_philox(seed, 8 * group + i, stream, word + 4 * i);
+    for (int i = 0; i < 16; i++) {
+        const uint32_t turn = word[16 + i] + 0x20000000u; /* turn + 1/8: its upper bits number the nearest quarter */
+        u[i] = HETI_CAST(float, (word[i] >> 8) + 1u) * 5.9604644775390625e-8f;
+        angle[i] = HETI_CAST(float, HETI_CAST(int32_t, (turn & 0x3fffffffu) >> 6) - 0x800000) * 5.9604644775390625e-8f; /* quarters, -1/2 .. 1/2 */
+        quarter[i] = turn >> 30;
+    }
+}
+
+HETI_FN void HETI_K(normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to)
+{
+    float u[16], angle[16], cosine[16], sine[16];
+    uint32_t quarter[16];
+    HETI_V radius, x, square, c, s;
+    HETI_K(normal_words)(seed, stream, group, u, angle, quarter);
+    radius = HETI_MUL(HETI_SET(std), HETI_SQRT(HETI_MUL(HETI_SET(-2.0f), HETI_K(log)(HETI_LOAD(u)))));
+    x = HETI_MUL(HETI_SET(1.57079632679489662f), HETI_LOAD(angle));
+    square = HETI_MUL(x, x);
+    s = HETI_FMA(square, HETI_SET(1.0f / 362880.0f), HETI_SET(-1.0f / 5040.0f));
+    s = HETI_FMA(square, s, HETI_SET(1.0f / 120.0f));
+    s = HETI_FMA(square, s, HETI_SET(-1.0f / 6.0f));
+    s = HETI_FMA(HETI_MUL(x, square), s, x);
+    c = HETI_FMA(square, HETI_SET(1.0f / 40320.0f), HETI_SET(-1.0f / 720.0f));
+    c = HETI_FMA(square, c, HETI_SET(1.0f / 24.0f));
+    c = HETI_FMA(square, c, HETI_SET(-0.5f));
+    c = HETI_FMA(square, c, HETI_SET(1.0f));
+    HETI_STORE(cosine, HETI_MUL(radius, c));
+    HETI_STORE(sine, HETI_MUL(radius, s));
+    for (int i = 0; i < 16; i++) { /* cos(x + q pi/2), sin(x + q pi/2) */
+        const float a = quarter[i] & 1u ? sine[i] : cosine[i], b = quarter[i] & 1u ? cosine[i] : sine[i];
+        to[i] = quarter[i] == 1u || quarter[i] == 2u ? -a : a;
+        to[16 + i] = quarter[i] >= 2u ? -b : b;
+    }
+}
+
 static const heti_row_kernels HETI_K(row_kernels) = {
     HETI_K(norm_forward), HETI_K(norm_backward_input), HETI_K(norm_backward_weight), HETI_K(rotary_forward), HETI_K(rotary_backward),
     HETI_K(activation_forward), HETI_K(activation_backward), HETI_K(embedding_forward), HETI_K(scatter), HETI_K(dropout), HETI_K(cross_entropy),
-    HETI_K(add_arrays), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw), HETI_K(attention_forward), HETI_K(attention_backward)
+    HETI_K(add_arrays), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw), HETI_K(attention_forward), HETI_K(attention_backward),
+    HETI_K(normal)
 };
 
 #endif /* HETI_ISA_PASS */
@@ -3931,6 +4031,7 @@ static const heti_row_kernels HETI_K(row_kernels) = {
 #undef HETI_FN
 #undef HETI_IN
 #undef HETI_UNROLL
+#undef HETI_ROLLED
 #undef HETI_PREFETCH
 #undef HETI_V
 #undef HETI_U
@@ -3975,6 +4076,8 @@ static const heti_row_kernels HETI_K(row_kernels) = {
 #undef HETI_TILE_M
 #undef HETI_TILE_V
 #undef HETI_TILE_N
+#undef HETI_PAIRS
+#undef HETI_PAIR_STEP
 #endif /* HETI_ISA_PASS */
 /* ================================================================================================================
    >>cpu  The CPU device: one pass over the kernels per instruction set, state, memory, linear ops.
@@ -4068,20 +4171,25 @@ static int heti_cpu_avoids(het_isa isa)
 #endif
 }
 
-static het_result heti_cpu_create(const het_device_config *config, void **self)
+/* The kernels of `isa`, AUTO: the best this machine has. 0: there are none. */
+static int heti_cpu_choose(het_isa isa, heti_cpu *cpu)
 {
     static const het_isa best_first[5] = { HET_ISA_AVX512_BF16, HET_ISA_AVX512, HET_ISA_AVX2, HET_ISA_NEON, HET_ISA_PLAIN };
+    for (int i = 0; i < 5; i++) {
+        if (isa == HET_ISA_AUTO ? heti_cpu_avoids(best_first[i]) : isa != best_first[i]) continue;
+        cpu->config.isa = best_first[i];
+        if (heti_cpu_kernels(best_first[i], cpu)) return 1;
+    }
+    return 0;
+}
+
+static het_result heti_cpu_create(const het_device_config *config, void **self)
+{
     heti_cpu kernels, *cpu;
-    int found = 0;
     if (config->threads < 1) return HET_ERR_INVALID;
     memset(&kernels, 0, sizeof kernels);
     kernels.config = *config;
-    for (int i = 0; i < 5 && !found; i++) {
-        if (config->isa == HET_ISA_AUTO ? heti_cpu_avoids(best_first[i]) : config->isa != best_first[i]) continue;
-        kernels.config.isa = best_first[i];
-        found = heti_cpu_kernels(best_first[i], &kernels);
-    }
-    if (!found) return HET_ERR_UNSUPPORTED;
+    if (!heti_cpu_choose(config->isa, &kernels)) return HET_ERR_UNSUPPORTED;
     cpu = HETI_CAST(heti_cpu *, heti_alloc(config->allocator, sizeof *cpu));
     if (cpu == NULL) return HET_ERR_OOM;
     *cpu = kernels;
@@ -4140,7 +4248,16 @@ static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, 
 typedef struct heti_cpu_job {
     het_task task;
     void *arg;
+    int vector; /* kernels use AVX registers */
 } heti_cpu_job;
+
+/* From -O2 on gcc ends AVX functions with vzeroupper by itself. Below, registers left dirty would make all SSE code that follows, the
+   user's too, many times slower. */
+#ifdef HETI_HAVE_X86
+__attribute__((target("avx"))) static void heti_cpu_clear_upper(void) { _mm256_zeroupper(); }
+#else
+static void heti_cpu_clear_upper(void) {}
+#endif
 
 static void heti_cpu_task(void *arg, int64_t index)
 {
@@ -4148,6 +4265,7 @@ static void heti_cpu_task(void *arg, int64_t index)
     heti_fp fp;
     heti_fp_enter(&fp); /* the threads may be the user's */
     job->task(job->arg, index);
+    if (job->vector) heti_cpu_clear_upper();
     heti_fp_leave(&fp);
 }
 
@@ -4155,13 +4273,11 @@ static void heti_cpu_task(void *arg, int64_t index)
 static void heti_cpu_run(heti_cpu *cpu, int64_t count, het_task task, void *arg)
 {
     heti_cpu_job job;
-    if (count == 1 || cpu->parallel.run == NULL) {
-        for (int64_t i = 0; i < count; i++) task(arg, i);
-        return;
-    }
     job.task = task;
     job.arg = arg;
-    if (count > 0) cpu->parallel.run(cpu->parallel.user, count, heti_cpu_task, &job);
+    job.vector = cpu->config.isa != HET_ISA_PLAIN;
+    if (count > 1 && cpu->parallel.run != NULL) cpu->parallel.run(cpu->parallel.user, count, heti_cpu_task, &job);
+    else for (int64_t i = 0; i < count; i++) heti_cpu_task(&job, i);
 }
 
 /* Task `index` of `tasks` takes [*begin, *end) of `count`. */
@@ -4362,6 +4478,7 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
    a few tiles of dy and runs them over all panels of x, granule by granule while the tile of the sum is in the first cache. */
 
 #define HETI_WEIGHT_FLOATS 98304 /* packed dy of a task, unless one tile is larger: a share of the second cache */
+#define HETI_WEIGHT_TILES 8      /* at a time: their rows of the sum are so many pages, which neighbouring columns meet again */
 #define HETI_WEIGHT_ROWS 1024    /* whole granules of about so many rows are taken together */
 
 typedef struct heti_weight_job {
@@ -4438,7 +4555,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
 static void heti_weight_lines(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy, uint32_t *maximum)
 {
     const int64_t tile = job->kernels->tile_rows;
-    const int64_t step = heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens)) * tile;
+    const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens))) * tile;
     heti_weight_sum sum;
     int64_t row;
     if (part->dbias != NULL && part->dbias->sum != NULL) {
@@ -4472,7 +4589,12 @@ static void heti_weight_task(void *arg, int64_t index)
 }
 
 static int64_t heti_weight_tasks(const heti_cpu *cpu) { return cpu->config.threads > 1 ? 2 * HETI_CAST(int64_t, cpu->config.threads) : 1; }
-static int64_t heti_weight_task_floats(int64_t rows) { return heti_max(HETI_WEIGHT_FLOATS, HETI_TILE_ROWS * rows); }
+/* Enough for any group of granules among these rows: WEIGHT_TILES tiles, or what WEIGHT_FLOATS take of them, or one. */
+static int64_t heti_weight_task_floats(int64_t rows)
+{
+    return heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows);
+}
+
 
 /* The largest term of the tasks goes into the parameter's maximum. */
 static void heti_weight_join(const het_gradient *gradient, const uint32_t *maximum, int64_t tasks)
@@ -6170,9 +6292,8 @@ static het_result heti_config_take(heti_config *c, const heti_config_key *k)
     case HETI_ONLY_TRUE:
     case HETI_ONLY_FALSE:
         HETI_TRY(heti_config_choice(c, &choice));
-        if (choice == (k->special == HETI_ONLY_TRUE ? HET_NO : HET_YES)) return heti_config_unsupported(c, k->key,
-            choice == HET_YES ? "true" : "false", "");
-        return HET_OK;
+        if (choice != (k->special == HETI_ONLY_TRUE ? HET_NO : HET_YES)) return HET_OK;
+        return heti_config_unsupported(c, k->key, choice == HET_YES ? "true" : "false", "");
     case HETI_OWN: c->own = c->json.at; break;
     case HETI_TYPE: break; /* read before everything else */
     }
@@ -6193,13 +6314,15 @@ static het_result heti_config_object(heti_config *c, int in)
             if ((heti_config_keys[i].families & in) && heti_is_key(key, length, heti_config_keys[i].key)) break;
         }
         if (i == HETI_CONFIG_KEYS) {
-            if (in == HETI_IN_ROPE && heti_json_kind_of(&c->json) == HETI_JSON_OBJECT) return heti_config_unsupported(c,
-                "rope settings by layer type:", key, "");
+            if (in == HETI_IN_ROPE && heti_json_kind_of(&c->json) == HETI_JSON_OBJECT) {
+                return heti_config_unsupported(c, "rope settings by layer type:", key, "");
+            }
             heti_json_skip(&c->json);
             continue;
         }
-        if ((seen >> i) & 1) return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s occurs twice", heti_config_where, HETI_CAST(int64_t,
-            c->json.at), key);
+        if ((seen >> i) & 1) {
+            return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s occurs twice", heti_config_where, HETI_CAST(int64_t, c->json.at), key);
+        }
         seen |= UINT64_C(1) << i;
         HETI_TRY(heti_config_take(c, &heti_config_keys[i]));
     }
@@ -8490,6 +8613,13 @@ static het_result heti_execute(het_ctx *ctx, int64_t actions, const het_batch *b
 
 /* ---- a step ---- */
 
+/* Weights that a failed load left half written must not be used; loading again mends them. */
+static het_result heti_check_torn(het_ctx *ctx, const char *function)
+{
+    if (!ctx->torn) return HET_OK;
+    return heti_fail(&ctx->error, HET_ERR_STATE, "%s: a load that failed midway left the weights or the state incomplete; load them again", function);
+}
+
 /* What is known of a step before it starts. */
 typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
 
@@ -8499,6 +8629,7 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
     int64_t m, i;
     memset(&sum, 0, sizeof sum);
     memset(totals, 0, sizeof *totals);
+    HETI_TRY(heti_check_torn(ctx, function));
     if (!batches || count < 1)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count, batches ? "an address" : "NULL");
     if (count > ctx->desc.max_micro_batches)
@@ -8714,23 +8845,36 @@ static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
 
 /* ---- initial weights: a function of (seed, parameter, element) ---- */
 
-typedef struct heti_init_task { const heti_parameter *parameter; uint64_t seed, stream; int64_t first, count, parts; float *to; } heti_init_task;
+typedef struct heti_init_task {
+    const heti_parameter *parameter;
+    const heti_row_kernels *kernels;
+    uint64_t seed, stream;
+    int64_t first, count, parts; /* elements of this chunk; first is a multiple of 32 */
+    float *to;
+} heti_init_task;
 
 static void heti_init_part(void *arg, int64_t index)
 {
     const heti_init_task *t = HETI_CAST(const heti_init_task *, arg);
-    const int64_t begin = t->count * index / t->parts, end = t->count * (index + 1) / t->parts;
-    int64_t i;
-    for (i = begin; i < end; i++)
-        t->to[i] = t->parameter->init == HET_INIT_ZERO  ? 0.0f
-                   : t->parameter->init == HET_INIT_ONE ? 1.0f
-                                                        : t->parameter->init_std * heti_normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first + i));
+    const int64_t groups = heti_ceil_div(t->count, 32), end = groups * (index + 1) / t->parts;
+    int64_t group, i;
+    for (group = groups * index / t->parts; group < end; group++) {
+        const int64_t n = heti_min(32, t->count - 32 * group);
+        float value[32];
+        if (t->parameter->init == HET_INIT_NORMAL)
+            t->kernels->normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std, value);
+        for (i = 0; i < n; i++) t->to[32 * group + i] = t->parameter->init == HET_INIT_NORMAL ? value[i] : t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
+    }
 }
 
 static het_result heti_init_weights(het_ctx *ctx)
 {
     heti_init_task task;
+    heti_cpu host;
     int64_t p;
+    memset(&host, 0, sizeof host);
+    if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
+    task.kernels = host.rows;
     for (p = 0; p < ctx->parameter_count; p++) {
         task.parameter = &ctx->parameter[p];
         task.seed = ctx->desc.seed;
@@ -8867,6 +9011,7 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
 {
     const int64_t most = heti_min(ctx->desc.max_tokens, ctx->desc.model.context);
     int64_t i;
+    HETI_TRY(heti_check_torn(ctx, "het_infer"));
     if (!token || !logits || count < 1 || past < 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_infer: %d tokens after %d; token and logits must not be NULL", count, past);
     if (ctx->desc.model.causal == HET_NO && past > 0)
@@ -9558,7 +9703,7 @@ typedef struct heti_saved_type { const char *name; uint64_t bits; } heti_saved_t
 static const heti_saved_type heti_saved_types[] = {
     { "F32", 32 }, { "F16", 16 }, { "BF16", 16 }, /* these three can be loaded */
     { "BOOL", 8 }, { "F4", 4 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "U8", 8 }, { "I8", 8 }, { "F8_E5M2", 8 }, { "F8_E4M3", 8 }, { "F8_E8M0", 8 },
-    { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 }, { "U16", 16 }, { "I32", 32 }, { "U32", 32 }, { "C64", 64 }, { "F64", 64 }, 
+    { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 }, { "U16", 16 }, { "I32", 32 }, { "U32", 32 }, { "C64", 64 }, { "F64", 64 },
     { "I64", 64 }, { "U64", 64 }
 };
 #define HETI_SAVED_TYPES HETI_CAST(int, sizeof heti_saved_types / sizeof heti_saved_types[0])
