@@ -1945,7 +1945,8 @@ static const float heti_exp_coefficient[5] = { 0.5f, 0.166665182f, 0.0416668504f
 static const float heti_log_coefficient[9] = { -0.5f, 0.333332062f, -0.249998882f, 0.200108349f, -0.166763887f, 0.140001044f, -0.122408405f,
                                                0.140088156f, -0.126471475f };
 /* erf(x) = x + x p(x^2), |x| < 1; erf(x) = 1 - exp(-p(x)), 1 <= x <= 4 */
-static const float heti_erf_inner[7] = { 0.128379166f, -0.376126289f, 0.112836182f, -0.0268551242f, 0.0051907259f, -0.000803065428f, 7.91990169e-05f };
+static const float heti_erf_inner[7] = { 0.128379166f, -0.376126289f, 0.112836182f, -0.0268551242f, 0.0051907259f, -0.000803065428f,
+                                         7.91990169e-05f };
 static const float heti_erf_outer[8] = { -0.000191478495f, 1.12959397f, 0.633190334f, 0.108449206f, -0.0252269208f, 0.0042112465f, -0.000442638469f,
                                          2.17931902e-05f };
 
@@ -2020,7 +2021,8 @@ static double heti_polynomial(double x, const double *c, int count)
 static double heti_exp_parts(double high, double low)
 {
     static const double c[11] = { 0.5, 0.16666666666666685, 0.041666666666666526, 0.0083333333333159686, 0.0013888888888968043,
-        0.00019841269898620266, 2.4801587155237098e-05, 2.7557232902697543e-06, 2.7557417587434751e-07, 2.5112649881903777e-08, 2.0871151225785464e-09 };
+        0.00019841269898620266, 2.4801587155237098e-05, 2.7557232902697543e-06, 2.7557417587434751e-07, 2.5112649881903777e-08,
+        2.0871151225785464e-09 };
     double n, r, r_low, whole;
     if (high < -708.39641853226408) return 0.0;
     if (high > 709.78271289338397) return HETI_DINFINITY;
@@ -2191,8 +2193,8 @@ typedef struct heti_product_kernels {
     int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
     int32_t bf16_pairs;
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
-    /* c[m][n], n <= tile_columns, = chain over k of packed rows (tiles a_tile floats apart) and one packed panel, from +0 or, continued, from c. Fetches
-       the block `next` (may be NULL) into the cache meanwhile. */
+    /* c[m][n], n <= tile_columns, = chain over k of packed rows (tiles a_tile floats apart) and one packed panel, from +0 or, continued,
+       from c. Fetches the block `next` (may be NULL) into the cache meanwhile. */
     void (*panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16,
                   const heti_block *next);
     /* The same chain is one granule's term of c = to->sum + offset and is added there. */
@@ -2374,6 +2376,10 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
 #define HETI_K(name) heti_avx512_bf16_##name
 #define HETI_TARGET __attribute__((target("avx2,fma,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
 #endif
+/* Masks of all lanes: g++ 12 takes the undefined register behind the unmasked forms of some intrinsics for a mistake of ours
+   (GCC bug 105593). The instructions are the same. */
+#define HETI_SIXTEEN HETI_CAST(__mmask16, 0xffff)
+#define HETI_EIGHT HETI_CAST(__mmask8, 0xff)
 #define HETI_WIDTH 16
 #define HETI_C __m512
 #define HETI_CD __m512d
@@ -2389,14 +2395,14 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
 #define HETI_C_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define HETI_C_FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
 #define HETI_C_DIV(a, b) _mm512_div_ps(a, b)
-#define HETI_C_SQRT(a) _mm512_sqrt_ps(a)
-#define HETI_C_MAX(a, b) _mm512_max_ps(a, b)
-#define HETI_C_MIN(a, b) _mm512_min_ps(a, b)
+#define HETI_C_SQRT(a) _mm512_maskz_sqrt_ps(HETI_SIXTEEN, a)
+#define HETI_C_MAX(a, b) _mm512_maskz_max_ps(HETI_SIXTEEN, a, b)
+#define HETI_C_MIN(a, b) _mm512_maskz_min_ps(HETI_SIXTEEN, a, b)
 #define HETI_C_ABS(a) _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a)
 #define HETI_C_NEG(a) _mm512_xor_ps(_mm512_set1_ps(-0.0f), a)
 #define HETI_C_LT(a, b, x, y) _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x)
 #define HETI_C_BITS(a) _mm512_castps_si512(a)
-#define HETI_C_UMAX(a, b) _mm512_max_epu32(a, b)
+#define HETI_C_UMAX(a, b) _mm512_maskz_max_epu32(HETI_SIXTEEN, a, b)
 #define HETI_C_UZERO() _mm512_setzero_si512()
 #define HETI_C_DLOAD(p) _mm512_loadu_pd(p)
 #define HETI_C_DSTORE(p, v) _mm512_storeu_pd(p, v)
@@ -2405,9 +2411,11 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
 #define HETI_C_DSUB(a, b) _mm512_sub_pd(a, b)
 #define HETI_C_DPRODUCT(a, b) _mm512_mul_pd(a, b)
 #define HETI_C_DFMA(a, b, c) _mm512_fmadd_pd(a, b, c)
-#define HETI_C_SCALE(p, t) _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)))
+#define HETI_C_SCALE(p, t) _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), \
+    _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_castps_si512(t), 23)))
 #define HETI_C_BF16(a) _mm512_castsi512_ps(_mm512_and_si512(_mm512_set1_epi32(-65536), _mm512_add_epi32(_mm512_castps_si512(a), \
-    _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(_mm512_set1_epi32(1), _mm512_srli_epi32(_mm512_castps_si512(a), 16))))))
+    _mm512_add_epi32(_mm512_set1_epi32(0x7fff), _mm512_and_si512(_mm512_set1_epi32(1), \
+    _mm512_maskz_srli_epi32(HETI_SIXTEEN, _mm512_castps_si512(a), 16))))))
 
 #elif HETI_ISA_PASS == 5 /* ---- NEON of AArch64: four registers of 4 floats ---- */
 
@@ -2513,7 +2521,12 @@ HETI_IN HETI_V HETI_K(max)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HE
 HETI_IN HETI_V HETI_K(min)(HETI_V a, HETI_V b) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_MIN(a.c[i], b.c[i]);) return r; }
 HETI_IN HETI_V HETI_K(abs)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_ABS(a.c[i]);) return r; }
 HETI_IN HETI_V HETI_K(neg)(HETI_V a) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_NEG(a.c[i]);) return r; }
-HETI_IN HETI_V HETI_K(lt)(HETI_V a, HETI_V b, HETI_V x, HETI_V y) { HETI_V r; HETI_EACH(r.c[i] = HETI_C_LT(a.c[i], b.c[i], x.c[i], y.c[i]);) return r; }
+HETI_IN HETI_V HETI_K(lt)(HETI_V a, HETI_V b, HETI_V x, HETI_V y)
+{
+    HETI_V r;
+    HETI_EACH(r.c[i] = HETI_C_LT(a.c[i], b.c[i], x.c[i], y.c[i]);)
+    return r;
+}
 
 #define HETI_LOAD(p) HETI_K(load)(p)
 #define HETI_STORE(p, a) HETI_K(store)(p, a)
@@ -2601,7 +2614,12 @@ HETI_IN __m256i HETI_K(lanes)(int64_t n, int chunk)
     __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(8 * chunk));
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n < 16 ? HETI_CAST(int, n) : 16), lane);
 }
-HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n) { HETI_V r; HETI_EACH(r.c[i] = _mm256_maskload_ps(p + 8 * i, HETI_K(lanes)(n, i));) return r; }
+HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n)
+{
+    HETI_V r;
+    HETI_EACH(r.c[i] = _mm256_maskload_ps(p + 8 * i, HETI_K(lanes)(n, i));)
+    return r;
+}
 HETI_IN void HETI_K(store_part)(float *p, HETI_V a, int64_t n) { HETI_EACH(_mm256_maskstore_ps(p + 8 * i, HETI_K(lanes)(n, i), a.c[i]);) }
 HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y)
 {
@@ -2636,22 +2654,28 @@ HETI_IN HETI_V HETI_K(load_part)(const float *p, int64_t n) { HETI_V r; r.c[0] =
 HETI_IN void HETI_K(store_part)(float *p, HETI_V a, int64_t n) { _mm512_mask_storeu_ps(p, HETI_K(lanes)(n), a.c[0]); }
 HETI_IN HETI_V HETI_K(first)(int64_t n, HETI_V x, HETI_V y) { x.c[0] = _mm512_mask_blend_ps(HETI_K(lanes)(n), y.c[0], x.c[0]); return x; }
 #define HETI_HALF(a, h) _mm512_extractf32x8_ps(a.c[0], h)
-HETI_IN __m256i HETI_K(uhalves)(HETI_U u) { return _mm256_max_epu32(_mm512_castsi512_si256(u.c[0]), _mm512_extracti64x4_epi64(u.c[0], 1)); }
-HETI_IN HETI_D HETI_K(widen)(__m256 a) { HETI_D r; r.c[0] = _mm512_cvtps_pd(a); return r; }
+HETI_IN __m256i HETI_K(uhalves)(HETI_U u)
+{
+    return _mm256_max_epu32(_mm512_maskz_extracti64x4_epi64(HETI_EIGHT, u.c[0], 0), _mm512_maskz_extracti64x4_epi64(HETI_EIGHT, u.c[0], 1));
+}
+HETI_IN HETI_D HETI_K(widen)(__m256 a) { HETI_D r; r.c[0] = _mm512_maskz_cvtps_pd(HETI_EIGHT, a); return r; }
 HETI_IN HETI_V HETI_K(floats)(HETI_D low, HETI_D high)
 {
     HETI_V r;
-    r.c[0] = _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low.c[0])), _mm512_cvtpd_ps(high.c[0]), 1);
+    r.c[0] = _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_maskz_cvtpd_ps(HETI_EIGHT, low.c[0])), _mm512_maskz_cvtpd_ps(HETI_EIGHT, high.c[0]), 1);
     return r;
 }
-HETI_IN __m256d HETI_K(dhalves)(HETI_D a) { return _mm256_add_pd(_mm512_castpd512_pd256(a.c[0]), _mm512_extractf64x4_pd(a.c[0], 1)); }
+HETI_IN __m256d HETI_K(dhalves)(HETI_D a)
+{
+    return _mm256_add_pd(_mm512_maskz_extractf64x4_pd(HETI_EIGHT, a.c[0], 0), _mm512_maskz_extractf64x4_pd(HETI_EIGHT, a.c[0], 1));
+}
 HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
 {
     HETI_V r;
     __m512i bits = _mm512_castps_si512(a.c[0]);
-    __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(HETI_TWO_THIRDS)), 23);
-    mantissa->c[0] = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23)));
-    r.c[0] = _mm512_cvtepi32_ps(e);
+    __m512i e = _mm512_maskz_srai_epi32(HETI_SIXTEEN, _mm512_sub_epi32(bits, _mm512_set1_epi32(HETI_TWO_THIRDS)), 23);
+    mantissa->c[0] = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_maskz_slli_epi32(HETI_SIXTEEN, e, 23)));
+    r.c[0] = _mm512_maskz_cvtepi32_ps(HETI_SIXTEEN, e);
     return r;
 }
 #endif
@@ -2917,8 +2941,8 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     for (int i = 0; i < 16; i++) r[i] = i < n ? _mm512_loadu_ps(from + i * line_stride) : _mm512_setzero_ps();
     HETI_UNROLL
     for (int i = 0; i < 16; i += 2) {
-        s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+        s[i] = _mm512_maskz_unpacklo_ps(HETI_SIXTEEN, r[i], r[i + 1]);
+        s[i + 1] = _mm512_maskz_unpackhi_ps(HETI_SIXTEEN, r[i], r[i + 1]);
     }
     HETI_UNROLL
     for (int i = 0; i < 16; i += 4) { /* r[4 g + j]: lines 4 g .. 4 g + 3, k = j, j + 4, j + 8, j + 12 */
@@ -2929,15 +2953,15 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     }
     HETI_UNROLL
     for (int i = 0; i < 4; i++) { /* s: lines 0 .. 7 and 8 .. 15, k = i, i + 8 and i + 4, i + 12 */
-        s[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
-        s[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
-        s[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
-        s[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+        s[i] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, r[i], r[i + 4], 0x88);
+        s[i + 4] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, r[i], r[i + 4], 0xdd);
+        s[i + 8] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, r[i + 8], r[i + 12], 0x88);
+        s[i + 12] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, r[i + 8], r[i + 12], 0xdd);
     }
     HETI_UNROLL
-    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + i * to_stride, _mm512_shuffle_f32x4(s[i], s[i + 8], 0x88));
+    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + i * to_stride, _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0x88));
     HETI_UNROLL
-    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + (i + 8) * to_stride, _mm512_shuffle_f32x4(s[i], s[i + 8], 0xdd));
+    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + (i + 8) * to_stride, _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0xdd));
 }
 #endif
 
@@ -3107,7 +3131,8 @@ HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, co
 }
 
 /* A whole tile of C in memory. The tile below it is fetched meanwhile. */
-HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16, int64_t rows_below, heti_walk *next)
+HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
+                                int64_t rows_below, heti_walk *next)
 {
     const heti_walk below = HETI_K(walk)(c + HETI_TILE_M * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(HETI_TILE_M, rows_below), k / 8);
     HETI_K(tile) t;
@@ -3125,7 +3150,8 @@ HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float
 }
 
 /* The tile is a term of an exact sum: rows < m, columns < n. */
-HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row, double grid, int bf16, HETI_U *top)
+HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row,
+                                double grid, int bf16, HETI_U *top)
 {
     const heti_walk here = HETI_K(walk)(sum, 8 * sum_row, 8 * n, m, k / 8);
     heti_walk nothing = HETI_K(walk)(sum, 0, 0, 0, 0);
@@ -3149,8 +3175,8 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
     *top = maximum;
 }
 
-HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                           const heti_block *next)
+HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row,
+                           int continued, int bf16, const heti_block *next)
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
     heti_walk walk = HETI_K(walk)(b, 0, 0, 0, 0);
@@ -3172,7 +3198,8 @@ HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int6
     }
 }
 
-HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16)
+HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to,
+                            int64_t offset, int bf16)
 {
     HETI_U maximum = HETI_BITS_ZERO();
     double *sum;
@@ -3194,7 +3221,8 @@ HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_
     uint32_t top;
     for (int64_t i = 0; i < count; i += 64) { /* a cache line of each of four vectors, so that pages change less often */
         HETI_V chain[4];
-        for (int v = 0; v < 4; v++) chain[v] = to->exact ? HETI_ZERO() : HETI_LOAD_PART(HETI_CAST(float *, to->sum) + offset + i + 16 * v, count - i - 16 * v);
+        for (int v = 0; v < 4; v++)
+            chain[v] = to->exact ? HETI_ZERO() : HETI_LOAD_PART(HETI_CAST(float *, to->sum) + offset + i + 16 * v, count - i - 16 * v);
         if (count - i >= 64) {
             for (int64_t j = 0; j < k; j++) {
                 HETI_UNROLL
@@ -3227,8 +3255,8 @@ HETI_FN void HETI_K(add_bias)(int64_t rows, int64_t count, const float *bias, fl
 
 /* ---- a product on one thread, for the kernels of >>rows ----
    c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. pack: heti_product_pack(m, n, k) bytes. */
-HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t b_column,
-                             float *c, int64_t c_row, int continued, int bf16, float *pack)
+HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row,
+                             int64_t b_column, float *c, int64_t c_row, int continued, int bf16, float *pack)
 {
     if (k == 0 && !continued) for (int64_t i = 0; i < m; i++) memset(c + i * c_row, 0, HETI_CAST(size_t, n) * sizeof(float));
     for (int64_t i = 0; i < m; i += HETI_PRODUCT_ROWS) {
@@ -3676,7 +3704,8 @@ HETI_IN void HETI_K(attention_derive)(const HETI_K(attention) *t, const float *d
 }
 
 /* One block of rows against keys [from, to). dk and dv continue over the rows; o holds the chains of dq. */
-HETI_IN void HETI_K(attention_backward_block)(HETI_K(attention) *t, const float *d_o, const float *delta, float *dk, float *dv, int64_t from, int64_t to)
+HETI_IN void HETI_K(attention_backward_block)(HETI_K(attention) *t, const float *d_o, const float *delta, float *dk, float *dv,
+                                              int64_t from, int64_t to)
 {
     const int64_t size = t->a->head_size, stride = HETI_ATTENTION_KEYS + 16, bf16 = t->a->compute == HET_BF16;
     float *s = t->scores, *ds = s + HETI_ATTENTION_ROWS * stride;
@@ -4028,6 +4057,8 @@ static const heti_row_kernels HETI_K(row_kernels) = {
 #undef HETI_C_DFMA
 #undef HETI_C_SCALE
 #undef HETI_C_BF16
+#undef HETI_SIXTEEN
+#undef HETI_EIGHT
 #undef HETI_FN
 #undef HETI_IN
 #undef HETI_UNROLL
@@ -4360,8 +4391,10 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     output = heti_linear_block(job, panel, k, &block, &column);
     c = output->c + row * output->columns + column;
     kernels->pack(kernels->tile_columns, block.lines, block.k, &block.from, job->bf16, packed_panel);
-    kernels->panel(rows, block.lines, block.k, a, tile * job->chunk, packed_panel, c, output->columns, !job->first || k > 0, job->bf16, ahead >= 0 ? &next : NULL);
-    if (job->last && k + block.k == job->chunk && output->bias != NULL) kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
+    kernels->panel(rows, block.lines, block.k, a, tile * job->chunk, packed_panel, c, output->columns, !job->first || k > 0, job->bf16,
+                   ahead >= 0 ? &next : NULL);
+    if (job->last && k + block.k == job->chunk && output->bias != NULL)
+        kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
 }
 
 static void heti_linear_task(void *arg, int64_t index)
@@ -4529,7 +4562,8 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
 }
 
 /* Lines [line, line + lines) of dw, which fit the task's buffer, over the granules of the group. */
-static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy, heti_weight_sum *sum)
+static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy,
+                              heti_weight_sum *sum)
 {
     const het_linear_args *a = job->args;
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns;
@@ -4544,15 +4578,16 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
                 if (k == 0) continue;
-                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, packed_dy + heti_packed(lines, before, tile) + i * k, tile * k,
-                                     job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16);
+                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k,
+                                     packed_dy + heti_packed(lines, before, tile) + i * k, tile * k, job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16);
             }
         }
     }
 }
 
 /* Lines [line, line + lines) of one part's dw and dbias. */
-static void heti_weight_lines(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy, uint32_t *maximum)
+static void heti_weight_lines(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy,
+                              uint32_t *maximum)
 {
     const int64_t tile = job->kernels->tile_rows;
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens))) * tile;
@@ -4592,7 +4627,7 @@ static int64_t heti_weight_tasks(const heti_cpu *cpu) { return cpu->config.threa
 /* Enough for any group of granules among these rows: WEIGHT_TILES tiles, or what WEIGHT_FLOATS take of them, or one. */
 static int64_t heti_weight_task_floats(int64_t rows)
 {
-    return heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows);
+    return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows) + 15) / 16 * 16;
 }
 
 
@@ -4629,7 +4664,8 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
         (void)heti_granule_rows(view, job.granule_begin, &job.first_row);
         do {
             job.tokens = heti_granule_rows(view, job.granule_end++, &row) - job.first_row;
-        } while (job.granule_end < view->granule_end && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= HETI_WEIGHT_ROWS);
+        } while (job.granule_end < view->granule_end
+                 && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= HETI_WEIGHT_ROWS);
         if (job.tokens == 0) continue;
         heti_cpu_run(cpu, job.tasks, heti_weight_pack_task, &job);
         heti_cpu_run(cpu, job.tasks, heti_weight_task, &job);
@@ -4694,13 +4730,14 @@ static void heti_range_task(void *arg, int64_t index)
 
 /* Runs a kernel over [0, count), cut at multiples of `unit`; `work` elements stand behind one of the count. Returns the number of tasks,
    at most HETI_MAX_TASKS. */
-static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const void *args, int64_t count, int64_t unit, int64_t work, heti_partial *partial)
+static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const void *args, int64_t count, int64_t unit, int64_t work,
+                              heti_partial *partial)
 {
     heti_range_job job;
     const int64_t threads = cpu->config.threads;
     if (count <= 0) return 0;
-    job.tasks = threads > 1 ? heti_min(heti_min(4 * threads, HETI_MAX_TASKS), heti_min(heti_ceil_div(count, unit), count * work / HETI_TASK_WORK)) : 1;
-    if (job.tasks < 1) job.tasks = 1;
+    job.tasks = heti_min(threads > 1 ? 4 * threads : 1, HETI_MAX_TASKS);
+    job.tasks = heti_max(1, heti_min(job.tasks, heti_min(heti_ceil_div(count, unit), count * work / HETI_TASK_WORK)));
     job.kernel = kernel;
     job.args = args;
     job.count = count;
@@ -7532,6 +7569,7 @@ struct het_ctx {
     heti_action *action;
     int64_t slots;                       /* optimizer state slots */
     int64_t step;
+    int64_t inferred;                    /* tokens whose keys and values het_infer has left in slot 0 */
     int64_t weight_elements, gradient_elements;
     /* device memory: one block, cut up by heti_layout */
     char *memory;
@@ -7599,7 +7637,7 @@ static void *heti_take(heti_arena *arena, int64_t count, size_t size)
 #define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
 
 static void heti_default_i64(int64_t *value, int64_t fallback) { if (*value == 0) *value = fallback; }
-static void heti_default_f32(float *value, float fallback) { if (!(*value < 0.0f) && !(*value > 0.0f)) *value = fallback; }
+static void heti_default_f32(float *value, float fallback) { if (*value <= 0.0f && *value >= 0.0f) *value = fallback; } /* NaN stays, to be refused */
 
 static void heti_optimizer_defaults(het_optimizer_desc *o)
 {
@@ -8117,8 +8155,7 @@ HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t ste
         const double start = 0.8 * HETI_CAST(double, o.total_steps);
         if (HETI_CAST(double, step) < start) return rate;
         x = (HETI_CAST(double, step) - start) / (HETI_CAST(double, o.total_steps) - start);
-        x = rate * (1.0 - sqrt(x));
-        return x > lowest ? x : lowest;
+        return fma(rate - lowest, 1.0 - sqrt(x), lowest);
     }
     x = HETI_CAST(double, step - o.warmup_steps) / HETI_CAST(double, o.total_steps - o.warmup_steps);
     x = o.schedule == HET_LR_LINEAR ? 1.0 - x : 0.5 * (1.0 + heti_cos(3.14159265358979323846 * x));
@@ -8237,10 +8274,21 @@ static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch
     return HET_OK;
 }
 
-/* Granules must lie inside what one head call can hold; slices must not be asked of sequences that a granule cuts wrongly. */
+/* A granule is whole sequences or a piece of one, and fits what one call of the head can hold. */
+static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int64_t *sequence)
+{
+    int64_t s = *sequence;
+    while (s < b->sequences && b->sequence_start[s + 1] <= begin) s++;
+    *sequence = s;
+    if (begin == end || end <= b->sequence_start[s + 1]) return 1;
+    if (begin != b->sequence_start[s]) return 0;
+    while (b->sequence_start[s] < end) s++;
+    return b->sequence_start[s] == end;
+}
+
 static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b)
 {
-    int64_t g;
+    int64_t g, sequence = 0;
     if (b->granules == 0) return HET_OK;
     if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules, b->granule_start ? "given" : "NULL");
@@ -8249,6 +8297,10 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
         if (b->granule_start[g + 1] - b->granule_start[g] > ctx->max_granule_tokens)
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest planned is %d", index, g,
                              b->granule_start[g + 1] - b->granule_start[g], ctx->max_granule_tokens);
+    for (g = 0; g < b->granules; g++)
+        if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one", index, g,
+                             b->granule_start[g], b->granule_start[g + 1]);
     return HET_OK;
 }
 
@@ -8629,6 +8681,7 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
     int64_t m, i;
     memset(&sum, 0, sizeof sum);
     memset(totals, 0, sizeof *totals);
+    ctx->inferred = 0;
     HETI_TRY(heti_check_torn(ctx, function));
     if (!batches || count < 1)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count, batches ? "an address" : "NULL");
@@ -9018,6 +9071,8 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_infer: past is %d, but a bidirectional model sees whole sequences only", past);
     if (count > most || past > most - count)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "het_infer: %d tokens after %d; the context holds %d", count, past, most);
+    if (past > ctx->inferred)
+        return heti_fail(&ctx->error, HET_ERR_STATE, "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
     for (i = 0; i < count; i++)
         if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
             return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
@@ -9031,6 +9086,7 @@ HETRAIN_API het_result het_infer(het_ctx *ctx, const int32_t *token, int64_t cou
     HETI_TRY(heti_enter(ctx, &fp));
     result = heti_check_infer(ctx, token, count, past, logits);
     if (result == HET_OK) result = heti_infer(ctx, token, count, past, logits);
+    if (result == HET_OK) ctx->inferred = past + count;
     return heti_leave(ctx, &fp, result);
 }
 
@@ -10663,7 +10719,7 @@ HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batc
 
 /* ================================================================================================================
    >>high  One call that trains, drawing of tokens, files.
-   het_train and its helpers use only the public API, so that they can be copied into a program and changed there.
+   het_train and its helpers use only the public API, and heti_fail for their messages: copy them into a program and change them there.
    ================================================================================================================ */
 
 typedef struct heti_train {
@@ -10674,27 +10730,15 @@ typedef struct heti_train {
     het_error *error;
 } heti_train;
 
-/* Fills *error, which may be NULL, with a finished text. */
-static het_result heti_train_fail(het_error *error, het_result code, const char *text)
-{
-    size_t length = strlen(text);
-    if (error == NULL) return code;
-    if (length >= sizeof error->text) length = sizeof error->text - 1;
-    memcpy(error->text, text, length);
-    error->text[length] = 0;
-    error->code = code;
-    return code;
-}
-
 /* What data and context have in common is given once: the other takes it over where it is 0. */
 static het_result heti_train_settings(het_train_desc *d, het_error *error)
 {
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_train_fail(error, HET_ERR_INVALID, "het_train: a canary of the description is not 0: clear the struct before filling it");
-    if (d->steps < 0) return heti_train_fail(error, HET_ERR_INVALID, "het_train: steps is negative");
+        return heti_fail(error, HET_ERR_INVALID, "het_train: a canary of the description is not 0: clear the struct before filling it");
+    if (d->steps < 0) return heti_fail(error, HET_ERR_INVALID, "het_train: steps is %d", d->steps);
     if (d->micro_batches < 0 || d->micro_batches > 1 << 20)
-        return heti_train_fail(error, HET_ERR_INVALID, "het_train: micro_batches is not between 1 and 1048576");
-    if (d->evaluate_batches < 0) return heti_train_fail(error, HET_ERR_INVALID, "het_train: evaluate_batches is negative");
+        return heti_fail(error, HET_ERR_INVALID, "het_train: micro_batches is %d; it must be from 1 to 1048576", d->micro_batches);
+    if (d->evaluate_batches < 0) return heti_fail(error, HET_ERR_INVALID, "het_train: evaluate_batches is %d", d->evaluate_batches);
     HETI_TRY(het_model_complete(&d->context.model, error));
     if (d->steps == 0) d->steps = 100;
     if (d->micro_batches == 0) d->micro_batches = 1;
@@ -10725,7 +10769,7 @@ static het_result heti_train_evaluate(heti_train *t, double *loss)
         HETI_TRY(het_data_held_out(t->data, i * t->desc.data.sequences, &batch, t->error));
         if (batch.tokens == 0) break;
         result = het_evaluate(t->ctx, &batch, 1, &info);
-        if (result != HET_OK) return heti_train_fail(t->error, result, het_last_error(t->ctx));
+        if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
         sum = fma(info.loss, info.weight, sum);
         weight += info.weight;
     }
@@ -10743,12 +10787,12 @@ static het_result heti_train_step(heti_train *t, int64_t step)
     int64_t m;
     for (m = 0; m < d->micro_batches; m++) HETI_TRY(het_data_batch(t->data, step, m, d->micro_batches, m, &t->batch[m], t->error));
     result = het_step(t->ctx, t->batch, d->micro_batches, &info);
-    if (result != HET_OK) return heti_train_fail(t->error, result, het_last_error(t->ctx));
+    if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
     if ((d->evaluate_every > 0 && (step + 1) % d->evaluate_every == 0) || (d->evaluate_every >= 0 && step + 1 == d->steps))
         HETI_TRY(heti_train_evaluate(t, &validation_loss));
     if (d->progress == NULL) return HET_OK;
     result = d->progress(d->user, t->ctx, &info, validation_loss);
-    return result == HET_OK ? HET_OK : heti_train_fail(t->error, result, "het_train: stopped by the progress callback");
+    return result == HET_OK ? HET_OK : heti_fail(t->error, result, "het_train: stopped by the progress callback");
 }
 
 /* Makes the context and runs the loop. On failure t->ctx, if it was made, is destroyed by the caller. */
@@ -10761,7 +10805,7 @@ static het_result heti_train_run(heti_train *t)
     HETI_TRY(het_create(&t->desc.context, &t->ctx, t->error));
     allocator = &het_get_desc(t->ctx)->allocator;
     t->batch = HETI_CAST(het_batch *, allocator->alloc(allocator->user, size, 64));
-    if (t->batch == NULL) return heti_train_fail(t->error, HET_ERR_OOM, "het_train: no memory for the micro-batches of a step");
+    if (t->batch == NULL) return heti_fail(t->error, HET_ERR_OOM, "het_train: no memory for the micro-batches of a step");
     for (step = 0; step < t->desc.steps && result == HET_OK; step++) result = heti_train_step(t, step);
     allocator->free(allocator->user, t->batch, size);
     return result;
@@ -10772,9 +10816,9 @@ HETRAIN_API het_result het_train(const het_train_desc *desc, het_ctx **ctx, het_
 {
     heti_train t;
     het_result result;
-    if (ctx == NULL) return heti_train_fail(error, HET_ERR_INVALID, "het_train: ctx is NULL");
+    if (ctx == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: ctx is NULL");
     *ctx = NULL;
-    if (desc == NULL) return heti_train_fail(error, HET_ERR_INVALID, "het_train: desc is NULL");
+    if (desc == NULL) return heti_fail(error, HET_ERR_INVALID, "het_train: desc is NULL");
     memset(&t, 0, sizeof t);
     t.desc = *desc;
     t.error = error;
@@ -10945,7 +10989,8 @@ HETRAIN_API het_result het_save_file(het_ctx *ctx, const char *path, het_result 
     FILE *file;
     size_t length;
     int closed;
-    if (ctx == NULL || path == NULL || save == NULL) return HET_ERR_INVALID;
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if (path == NULL || save == NULL) return heti_fail(&ctx->error, HET_ERR_INVALID, "het_save_file: %s is NULL", path == NULL ? "path" : "save");
     length = strlen(path);
     if (length > sizeof temporary - sizeof ".tmp") return heti_file_fail(ctx, "use a path of more than 4091 bytes:", path);
     memcpy(temporary, path, length);

@@ -1,0 +1,152 @@
+# make            this menu
+# Variables: CC, CXX, CFLAGS, DATA=file (make run), JOBS
+
+CC ?= cc
+CXX ?= c++
+CFLAGS ?= -O2
+JOBS ?= $(shell nproc 2> /dev/null || echo 2)
+BUILD ?= build
+LIBS = -lm -lpthread
+
+.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda test-cuda bench-cuda
+.PHONY: programs test-programs thread-test-programs FORCE
+
+menu:
+	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
+	@echo 'make programs      build/train, build/generate and the other examples'
+	@echo 'make test          installs what the tests need, builds and runs everything that needs no GPU'
+	@echo 'make check-header  warnings, symbols, options and manual of hetrain.h'
+	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
+	@echo 'make sanitize      the tests under ASan and UBSan, thread tests under TSan'
+	@echo 'make faults        seeded bugs, each must be caught'
+	@echo 'make soak          sanitize, faults, and many random layouts: for a night'
+	@echo 'make bench         build/het_bench: speed of products and of whole steps'
+	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
+	@echo 'make clean         removes build/'
+	@echo 'not yet: fuzz mpi cuda test-cuda bench-cuda'
+
+# ---- programs ---------------------------------------------------------------------------------------------------------
+# build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
+
+EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
+HEADERS = hetrain.h $(wildcard examples/*.h)
+
+programs: $(EXAMPLES:%=build/%) build/het_bench
+
+build/%: examples/%.c $(HEADERS) | build
+	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
+
+build/%: examples/%.cpp $(HEADERS) | build
+	$(CXX) -std=c++11 $(CFLAGS) -I. $< -o $@ $(LIBS)
+
+build/het_bench: tests/bench/het_bench.c $(HEADERS) | build
+	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
+
+build:
+	@mkdir -p $@
+
+# ---- the main job -----------------------------------------------------------------------------------------------------
+
+DATA ?= build/run/text.txt
+OWN_TEXT = hetrain.h $(wildcard README.md examples/*.h examples/*.c tests/*.h tests/*.c)
+
+run: build/train build/generate $(DATA)
+	build/train --data $(DATA) --out build/run
+	@echo
+	build/generate --init build/run
+
+build/run/text.txt: $(OWN_TEXT)
+	@mkdir -p build/run
+	@cat $(OWN_TEXT) > $@
+
+# ---- tests ------------------------------------------------------------------------------------------------------------
+# Everything here is compiled with the whole set of warnings as errors, into $(BUILD)/tests and $(BUILD)/checked.
+
+WARNINGS = -Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2
+C_WARNINGS = $(WARNINGS) -Wstrict-prototypes -Wmissing-prototypes
+SANITIZER ?=
+TEST_FLAGS ?= -O2 -g
+TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
+
+SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
+SHELL_SUITES = $(wildcard tests/test_*.sh)
+TEST_HEADERS = hetrain.h $(wildcard tests/*.h tests/oracle/*.h)
+LINKED_SUITES = $(filter-out test_inside,$(SUITES))
+CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
+
+test:
+	@bash tests/tools/install.sh
+	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
+
+test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED)
+
+$(LINKED_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
+	@$(TEST_CC) $^ -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/tests/test_inside: $(BUILD)/tests/test_inside.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
+	@$(TEST_CC) $^ -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
+	@echo "  compile $<"
+	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
+
+$(BUILD)/checked/het_bench: tests/bench/het_bench.c $(HEADERS) | $(BUILD)/checked
+	@echo "  compile $<"
+	@$(TEST_CC) $(C_WARNINGS) $< -o $@ $(LIBS)
+
+$(BUILD)/checked/%: examples/%.c $(HEADERS) | $(BUILD)/checked
+	@echo "  compile $<"
+	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat $< -o $@ $(LIBS)
+
+$(BUILD)/checked/%: examples/%.cpp $(HEADERS) | $(BUILD)/checked
+	@echo "  compile $<"
+	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) -I. $(WARNINGS) $< -o $@ $(LIBS)
+
+$(BUILD)/tests $(BUILD)/checked:
+	@mkdir -p $@
+
+.SECONDARY:
+
+check-header:
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_header.sh
+
+golden:
+	@bash tests/tools/install.sh
+	@CC="$(CC)" bash tests/tools/golden.sh
+
+# ---- longer tests -----------------------------------------------------------------------------------------------------
+
+sanitize:
+	@bash tests/tools/install.sh
+	@echo 'Address and undefined behaviour sanitizers'
+	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all' test-programs || true
+	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(SHELL_SUITES)
+	@echo 'Thread sanitizer'
+	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
+	@bash tests/tools/run_tests.sh build/tsan test_threads test_bits
+
+thread-test-programs: $(BUILD)/tests/test_threads $(BUILD)/tests/test_bits
+
+faults:
+	@bash tests/tools/install.sh
+	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
+	@CC="$(CC)" bash tests/tools/faults.sh
+
+soak: sanitize faults
+	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
+	HETRAIN_TEST_ROUNDS=2000 $(BUILD)/tests/test_bits
+	HETRAIN_TEST_ROUNDS=2000 $(BUILD)/tests/test_ops
+
+bench: build/het_bench
+	build/het_bench
+
+oracle:
+	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }
+	python3 tests/oracle/generate.py
+
+fuzz mpi cuda test-cuda bench-cuda:
+	@echo 'make $@: not yet' >&2; exit 2
+
+clean:
+	rm -rf build

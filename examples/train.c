@@ -1,0 +1,811 @@
+/* train: the main job. Trains a transformer on a file and writes weights, a log and a loss curve.
+     cc -O2 -I. examples/train.c -o build/train -lm -lpthread
+     build/train --data FILE --out build/run
+   Sections: settings, configuration, checkpoints, log, progress, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
+#define PROGRAM "train"
+#define HETRAIN_IMPLEMENTATION
+#include "common.h"
+#include "curve.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+
+/* ---- settings ------------------------------------------------------------------------------------------------------ */
+
+typedef struct settings {
+    const char *data, *val, *model, *init, *devices, *out, *resume, *log;
+    int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
+    double lr, min_lr, weight_decay, clip, dropout;
+    uint64_t seed;
+} settings;
+
+#define MODEL_DEFAULT "gpt2:layers=4,width=192,heads=6,context=128"
+#define AT(field) offsetof(settings, field)
+#define LATER(name, value) { name, value, OPTION_LATER, 0, 0, 0, "later" }
+static const option options[] = {
+    { "--data", "FILE", OPTION_TEXT, AT(data), 0, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
+    { "--val", "FILE", OPTION_TEXT, AT(val), 0, 0, "validation data; default: the last 5 % of the windows of --data" },
+    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
+    { "--init", "FILE|DIR", OPTION_TEXT, AT(init), 0, 0, "start from these weights (safetensors)" },
+    { "--steps", "N", OPTION_INTEGER, AT(steps), 1, 1e12, "optimizer steps" },
+    { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
+    { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
+    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence; default: the model's context" },
+    { "--lr", "X", OPTION_REAL, AT(lr), 1e-12, 1e3, "learning rate" },
+    { "--min-lr", "X", OPTION_REAL, AT(min_lr), 0, 1e3, "learning rate at the end of the schedule" },
+    { "--warmup", "N", OPTION_INTEGER, AT(warmup), 0, 1e12, "steps of linear warm-up" },
+    { "--schedule-lr", "cosine|linear|constant|wsd", OPTION_CHOICE, AT(schedule_lr), 0, 0, "how the learning rate falls (wsd: over the last 20 %)" },
+    { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "AdamW's decay of matrices; 0: none" },
+    { "--clip", "X", OPTION_REAL, AT(clip), 0, 1e9, "largest gradient norm; 0: no clipping" },
+    { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of initial weights, data order and dropout" },
+    { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "sequences a granule; 0: by rule" },
+    { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
+    { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
+    { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "cpu:N or cpu:N/256M: threads and memory cap; default: all processors" },
+    { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
+    { "--recompute", NULL, OPTION_FLAG, AT(recompute), 0, 0, "recompute activations in the backward pass: less memory, same bits" },
+    { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
+    { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
+    { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
+    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes model.safetensors, config.json, state.*, log.jsonl, loss.svg" },
+    { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
+    { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options" },
+    { "--log", "FILE", OPTION_TEXT, AT(log), 0, 0, "JSON lines; default: DIR/log.jsonl" },
+    { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
+    { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
+    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+    LATER("--tokenizer", "FILE"), LATER("--links", "LIST"), LATER("--plan", "SPEC"), LATER("--schedule", "NAME"), LATER("--save-plan", "FILE"),
+    LATER("--save-profile", "FILE"), LATER("--trace", "FILE"), LATER("--timeline", "FILE"),
+};
+enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
+
+static const char summary[] = "build/train --data FILE [options]\n\nTrains a transformer; in brackets: the defaults.";
+
+static void settings_default(settings *s) {
+    memset(s, 0, sizeof *s);
+    s->steps = 1500, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
+    s->lr = 2e-3, s->min_lr = 1e-4, s->warmup = 60, s->weight_decay = 0.1, s->clip = 1;
+    s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
+}
+
+/* Options that belong to one run of the program, not to the training that a checkpoint continues. */
+static int option_is_saved(const option *o) {
+    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet" };
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(o->name, names[i]) == 0) return 0;
+    return o->kind < OPTION_LATER;
+}
+
+typedef struct source { het_reader reader; het_data *data; het_data_info info; int open; } source;
+
+typedef struct job {
+    settings set;
+    unsigned char given[OPTIONS];
+    char *saved_options;            /* text that settings taken from a checkpoint point into */
+    char out[PATH_SIZE], from[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE]; /* from: the directory resumed */
+    int64_t resumed_step;
+    het_desc desc;
+    het_device_desc device;
+    source training, validation;
+    het_batch *batch;
+    het_ctx *ctx;
+    het_memory memory;
+    FILE *log;
+    curve training_curve, validation_curve;
+    double peak;                    /* GFLOP/s */
+    double step_seconds, evaluate_seconds, shown_at; /* progress: running means, time of the last line */
+    int terminal, colour, line_open;
+} job;
+
+/* ---- configuration: devices, model, data, context -------------------------------------------------------------------- */
+
+/* cpu:N[/SIZE], SIZE a number of bytes or with K, M, G. */
+static int configure_devices(job *j) {
+    const char *list = j->set.devices, *rest;
+    char digits[32];
+    int64_t threads, size = 0;
+    int shift = 0;
+    j->device.threads = processors();
+    if (list == NULL) return 0;
+    if (strchr(list, ',') != NULL) return fail(BAD_INPUT, "--devices %s: more than one device: not yet in this version", list);
+    if (strchr(list, '@') != NULL) return fail(BAD_INPUT, "--devices %s: slowing down (@): not yet in this version", list);
+    if (strncmp(list, "cuda", 4) == 0) return fail(BAD_INPUT, "--devices %s: cuda: not yet in this version", list);
+    rest = strncmp(list, "cpu:", 4) == 0 ? list + 4 : "";
+    snprintf(digits, sizeof digits, "%.*s", (int)strcspn(rest, "/"), rest);
+    if (!parse_integer(digits, 1, 256, &threads)) return fail(BAD_INPUT, "--devices %s: expected cpu:N, N threads from 1 to 256", list);
+    rest = strchr(rest, '/');
+    if (rest != NULL) {
+        size_t length = strlen(++rest);
+        if (length > 0 && strchr("KMG", rest[length - 1]) != NULL) shift = 10 * (int)(1 + strchr("KMG", rest[--length]) - "KMG");
+        snprintf(digits, sizeof digits, "%.*s", (int)length, rest);
+        if (length >= sizeof digits || !parse_integer(digits, 1, ldexp(1, 50 - shift), &size))
+            return fail(BAD_INPUT, "--devices %s: expected a size such as 256M behind the /", list);
+    }
+    j->device.threads = (int32_t)threads;
+    j->device.memory_limit = (size_t)size << shift;
+    return 0;
+}
+
+static int configure_model(job *j) {
+    settings *s = &j->set;
+    char path[PATH_SIZE];
+    int status;
+    if (s->resume != NULL) {
+        if (!path_join(path, sizeof path, j->from, "config.json")) return fail(BAD_INPUT, "--resume: path too long");
+        status = model_from_spec("--resume", path, &j->desc.model);
+    } else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
+    else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
+    if (status != 0) return status;
+    if (s->length == 0) s->length = j->desc.model.context;
+    if (s->length > j->desc.model.context) return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
+    if (s->evaluate_every < 0) s->evaluate_every = s->steps < 20 ? 1 : s->steps / 20;
+    return 0;
+}
+
+/* A *.bin file without one of llm.c's headers (which begin with a date) holds nanoGPT's uint16 tokens; het_data_open finds out the rest. */
+static int open_source(job *j, source *to, const char *option_name, const char *path, float held_out) {
+    het_data_desc desc;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    unsigned char head[4] = { 0, 0, 0, 0 };
+    size_t length = strlen(path);
+    if (is_directory(path)) return fail(BAD_INPUT, "%s %s: is a directory", option_name, path);
+    if (access(path, R_OK) != 0) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
+    result = het_reader_open(path, &to->reader, &error);
+    if (result != HET_OK) return fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+    to->open = 1;
+    memset(&desc, 0, sizeof desc);
+    if (length > 4 && strcmp(path + length - 4, ".bin") == 0 && to->reader.read(to->reader.user, 0, head, 4) >= 0) {
+        uint32_t magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
+        if (magic < 20240000 || magic >= 20300000) desc.format = HET_DATA_UINT16;
+    }
+    desc.reader = to->reader;
+    desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->set.sequences;
+    desc.slots = j->set.micro_batches, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
+    result = het_data_open(&desc, &to->data, &error);
+    if (result != HET_OK) /* names the file */
+        return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
+    het_data_get_info(to->data, &to->info);
+    return 0;
+}
+
+static int configure_context(job *j) {
+    const settings *s = &j->set;
+    het_desc *d = &j->desc;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int status = 0;
+    if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
+    d->devices = &j->device, d->device_count = 1;
+    d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
+    d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
+    d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
+    d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
+    d->optimizer.warmup_steps = s->warmup, d->optimizer.total_steps = s->steps;
+    d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
+    d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
+    result = het_create(d, &j->ctx, &error);
+    if (result == HET_ERR_LIMIT && j->device.memory_limit > 0) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
+    if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+    het_get_memory(j->ctx, &j->memory);
+    if (j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
+    return status;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------------
+   A saved directory holds model.safetensors, config.json, state.safetensors and, written last, state.json: step, options and checksums. It is
+   written to OUT/saving.tmp and renamed, so that a directory with a state.json is whole. */
+
+static const char *const saved_files[] = { "model.safetensors", "config.json", "state.safetensors", "state.json" };
+enum { SAVED_FILES = 4, BLOCK = 1 << 16 };
+
+/* Checksum of a file: XXH64 of its blocks of 64 KiB, each seeded with the hash of the one before. */
+typedef struct output { FILE *file; uint64_t hash; size_t used; unsigned char block[BLOCK]; } output;
+
+static int output_flush(output *o) {
+    size_t size = o->used;
+    if (size == 0) return 0;
+    o->hash = het_xxh64(o->block, size, o->hash);
+    o->used = 0;
+    return fwrite(o->block, 1, size, o->file) != size;
+}
+
+static int output_write(void *user, const void *from, size_t size) {
+    output *o = (output *)user;
+    const unsigned char *bytes = (const unsigned char *)from;
+    while (size > 0) {
+        size_t part = size < BLOCK - o->used ? size : BLOCK - o->used;
+        memcpy(o->block + o->used, bytes, part);
+        o->used += part, bytes += part, size -= part;
+        if (o->used == BLOCK && output_flush(o)) return 1;
+    }
+    return 0;
+}
+
+static void write_json_string(FILE *file, const char *text) {
+    fputc('"', file);
+    for (; *text != 0; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if ((unsigned char)*text < 32) fprintf(file, "\\u%04x", (unsigned)*text);
+        else fputc(*text, file);
+    }
+    fputc('"', file);
+}
+
+static void write_options(FILE *file, const job *j, int all, const char *separator) {
+    char buffer[64];
+    int i, first = 1;
+    for (i = 0; i < OPTIONS; i++) {
+        const char *text = all || option_is_saved(&options[i]) ? option_text(&j->set, &options[i], buffer, sizeof buffer) : NULL;
+        if (text == NULL) continue;
+        fprintf(file, "%s\"%s\":", first ? "" : separator, options[i].name + 2);
+        write_json_string(file, text);
+        first = 0;
+    }
+}
+
+/* The model as JSON, to be freed; NULL: out of memory. */
+static char *model_json(const job *j, size_t *length) {
+    char *text = NULL;
+    if (het_model_to_json(&het_get_desc(j->ctx)->model, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
+    text = (char *)malloc(*length + 1);
+    if (text != NULL && het_model_to_json(&het_get_desc(j->ctx)->model, text, *length + 1, length) != HET_OK) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+static int write_state_json(job *j, FILE *file, const uint64_t *checksum) {
+    uint64_t hash;
+    if (het_hash(j->ctx, &hash) != HET_OK) return 1;
+    fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH, (long long)het_get_step(j->ctx));
+    fprintf(file, "\"weights\":\"%016llx\",\n\"data_tokens\":%lld,\n", (unsigned long long)hash, (long long)j->training.info.tokens);
+    fprintf(file, "\"checksum\":{\"model.safetensors\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n", (unsigned long long)checksum[0], (unsigned long long)checksum[2]);
+    write_options(file, j, 0, ",\n");
+    fprintf(file, "}}\n");
+    return ferror(file) != 0;
+}
+
+/* One file of the four, synced. */
+static int write_saved_file(job *j, int which, const char *path, output *o, uint64_t *checksum) {
+    het_writer writer;
+    size_t length;
+    char *text = NULL;
+    int bad = 0, closed;
+    memset(o, 0, sizeof *o);
+    o->file = fopen(path, "wb");
+    if (o->file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
+    writer.write = output_write, writer.user = o, writer.name = path;
+    errno = 0;
+    if (which == 0) bad = het_save_weights(j->ctx, &writer) != HET_OK || output_flush(o);
+    else if (which == 2) bad = het_save_state(j->ctx, &writer) != HET_OK || output_flush(o);
+    else if (which == 3) bad = write_state_json(j, o->file, checksum);
+    else bad = (text = model_json(j, &length)) == NULL || fwrite(text, 1, length, o->file) != length;
+    free(text);
+    checksum[which] = o->hash;
+    bad = fflush(o->file) != 0 || fsync(fileno(o->file)) != 0 || bad;
+    closed = fclose(o->file);
+    if (bad || closed != 0) return fail(FAILED, "cannot write %s: %s", path, errno != 0 ? strerror(errno) : het_last_error(j->ctx));
+    return 0;
+}
+
+static void sync_directory(const char *path) {
+    int handle = open(path, O_RDONLY);
+    if (handle >= 0) {
+        fsync(handle);
+        close(handle);
+    }
+}
+
+/* name NULL: into OUT itself; else as the new directory OUT/name. */
+static int save(job *j, const char *name) {
+    char temporary[PATH_SIZE], target[PATH_SIZE], path[PATH_SIZE], old[PATH_SIZE];
+    uint64_t checksum[SAVED_FILES] = { 0, 0, 0, 0 };
+    output *o = (output *)malloc(sizeof *o);
+    int i, status = o == NULL ? fail(FAILED, "out of memory") : 0;
+    if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : ".")) status = fail(BAD_INPUT, "--out: path too long");
+    if (status == 0 && mkdir(temporary, 0777) != 0 && errno != EEXIST) status = fail(FAILED, "cannot make %s: %s", temporary, strerror(errno));
+    for (i = 0; i < SAVED_FILES && status == 0; i++) {
+        if (!path_join(path, sizeof path, temporary, saved_files[i])) status = fail(BAD_INPUT, "--out: path too long");
+        else status = write_saved_file(j, i, path, o, checksum);
+    }
+    free(o);
+    if (status != 0) return status;
+    sync_directory(temporary);
+    for (i = SAVED_FILES - 1; i >= 0; i--) /* the old state.json goes first: without it the directory does not count as saved */
+        if (path_join(old, sizeof old, target, saved_files[i]) && (i == SAVED_FILES - 1 || name != NULL)) remove(old);
+    if (name != NULL) {
+        remove(target);
+        if (rename(temporary, target) != 0) return fail(FAILED, "cannot rename %s to %s: %s", temporary, target, strerror(errno));
+    } else {
+        for (i = 0; i < SAVED_FILES; i++)
+            if (!path_join(path, sizeof path, temporary, saved_files[i]) || !path_join(old, sizeof old, target, saved_files[i]) || rename(path, old) != 0)
+                return fail(FAILED, "cannot rename %s: %s", path, strerror(errno));
+        remove(temporary);
+    }
+    sync_directory(j->out);
+    return 0;
+}
+
+/* Decodes a JSON string in place; `p` stands at its quote. Returns what follows it, or NULL. */
+static char *json_string(char *p, char **text) {
+    char *to = ++p;
+    *text = to;
+    for (; *p != '"'; p++) {
+        unsigned code;
+        if ((unsigned char)*p < 32) return NULL;
+        if (*p != '\\') *to++ = *p;
+        else if (p[1] == '"' || p[1] == '\\' || p[1] == '/') *to++ = *++p;
+        else if (sscanf(p, "\\u00%2x", &code) == 1 && code > 0 && code < 128 && p[4] != 0 && p[5] != 0) *to++ = (char)code, p += 5;
+        else return NULL;
+    }
+    *to = 0;
+    return p + 1;
+}
+
+/* The next "key": scalar of a JSON text at any depth, decoded in place. 1: found, 0: end, -1: malformed at *at. */
+static int next_pair(char **at, char **key, char **value) {
+    char *p = *at;
+    do {
+        p += strspn(p, " \t\r\n,{}");
+        *at = p;
+        if (*p == 0) return 0;
+        if (*p != '"' || (p = json_string(p, key)) == NULL) return -1;
+        p += strspn(p, " \t\r\n");
+        if (*p++ != ':') return -1;
+        p += strspn(p, " \t\r\n");
+    } while (*p == '{');
+    *at = p;
+    if (*p == '"') {
+        if ((p = json_string(p, value)) == NULL) return -1;
+    } else {
+        *value = p;
+        p += strspn(p, "0123456789.eE+-");
+        if (p == *value || *p == 0) return -1;
+        *p++ = 0;
+    }
+    *at = p;
+    return 1;
+}
+
+/* Newest of DIR/state.json and DIR/step-.../state.json, by time of writing; its directory goes to `from`. */
+static int find_checkpoint(job *j) {
+    const char *directory = j->set.resume;
+    DIR *list;
+    struct dirent *entry;
+    struct stat best, s;
+    char path[PATH_SIZE + 300];
+    int found = 0;
+    if (!is_directory(directory)) return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
+    memset(&best, 0, sizeof best);
+    list = opendir(directory);
+    while (list != NULL && (entry = readdir(list)) != NULL) {
+        int self = strcmp(entry->d_name, ".") == 0;
+        if (!self && strncmp(entry->d_name, "step-", 5) != 0) continue;
+        snprintf(path, sizeof path, "%s/%s/state.json", directory, entry->d_name);
+        if (stat(path, &s) != 0) continue;
+        if (found && (s.st_mtim.tv_sec < best.st_mtim.tv_sec || (s.st_mtim.tv_sec == best.st_mtim.tv_sec && s.st_mtim.tv_nsec <= best.st_mtim.tv_nsec))) continue;
+        best = s, found = 1;
+        if ((size_t)snprintf(j->from, sizeof j->from, self ? "%s" : "%s/%s", directory, entry->d_name) >= sizeof j->from) found = 0;
+    }
+    if (list != NULL) closedir(list);
+    return found ? 0 : fail(BAD_INPUT, "--resume %s: no state.json in it or in its step-... directories: nothing was saved there", directory);
+}
+
+static int check_file(const char *directory, const char *name, const char *expected) {
+    char path[PATH_SIZE], text[17];
+    unsigned char *block = (unsigned char *)malloc(BLOCK);
+    FILE *file = path_join(path, sizeof path, directory, name) ? fopen(path, "rb") : NULL;
+    uint64_t hash = 0;
+    size_t size;
+    int status = 0;
+    if (file == NULL || block == NULL) status = fail(BAD_INPUT, "--resume %s/%s: %s", directory, name, strerror(errno));
+    while (status == 0 && (size = fread(block, 1, BLOCK, file)) > 0) hash = het_xxh64(block, size, hash);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    if (status == 0 && strcmp(text, expected) != 0) status = fail(BAD_INPUT, "--resume %s/%s: checksum is %s, state.json says %s", directory, name, text, expected);
+    if (file != NULL) fclose(file);
+    free(block);
+    return status;
+}
+
+/* Takes step and options from state.json and checks the files beside it. */
+static int read_checkpoint(job *j) {
+    char path[PATH_SIZE], *at, *key, *value, name[64];
+    const char *where = "state.json: ";
+    size_t length;
+    int more, status = find_checkpoint(j), checked = 0;
+    int64_t tokens = 0;
+    if (status != 0) return status;
+    if (!path_join(path, sizeof path, j->from, "state.json")) return fail(BAD_INPUT, "--resume: path too long");
+    j->saved_options = read_small_file(path, &length);
+    if (j->saved_options == NULL) return fail(BAD_INPUT, "--resume %s: %s", path, strerror(errno));
+    at = j->saved_options;
+    while ((more = next_pair(&at, &key, &value)) > 0) {
+        int i;
+        snprintf(name, sizeof name, "--%s", key);
+        i = option_find(options, OPTIONS, name, strlen(name));
+        if (strcmp(key, "step") == 0) {
+            if (!parse_integer(value, 0, 1e12, &j->resumed_step)) return fail(BAD_INPUT, "--resume %s: step %s", path, value);
+        } else if (strcmp(key, "data_tokens") == 0) {
+            if (!parse_integer(value, 0, 1e18, &tokens)) return fail(BAD_INPUT, "--resume %s: data_tokens %s", path, value);
+            j->training.info.tokens = tokens;
+        } else if (strcmp(key, "model.safetensors") == 0 || strcmp(key, "state.safetensors") == 0) {
+            if ((status = check_file(j->from, key, value)) != 0) return status;
+            checked++;
+        } else if (i >= 0 && option_is_saved(&options[i])) {
+            if ((status = option_set(&options[i], &j->set, value, where)) != 0) return status;
+            j->given[i] = 1;
+        }
+    }
+    if (more < 0) return fail(BAD_INPUT, "--resume %s: offset %ld: malformed JSON", path, (long)(at - j->saved_options));
+    if (checked != 2 || tokens == 0) return fail(BAD_INPUT, "--resume %s: not a state.json of hetrain: step, data_tokens or checksum missing", path);
+    return 0;
+}
+
+/* The command line comes on top of the options of the checkpoint. */
+static int configure_options(job *j, int argc, char **argv) {
+    settings *s = &j->set;
+    int status;
+    settings_default(s);
+    status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv);
+    if (status >= 0) return status;
+    if (s->resume != NULL) {
+        const char *resume = s->resume, *last;
+        if (s->model != NULL || s->init != NULL) return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR", s->model != NULL ? "--model" : "--init");
+        settings_default(s);
+        memset(j->given, 0, sizeof j->given);
+        s->resume = resume;
+        if ((status = read_checkpoint(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
+        snprintf(j->out, sizeof j->out, "%s", j->from);
+        last = strrchr(j->out, '/');
+        if (last != NULL && strncmp(last + 1, "step-", 5) == 0) j->out[last - j->out] = 0;
+    }
+    if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");
+    if (s->out != NULL && (size_t)snprintf(j->out, sizeof j->out, "%s", s->out) >= sizeof j->out - 64) return fail(BAD_INPUT, "--out: path too long");
+    if (s->checkpoint_every > 0 && j->out[0] == 0) return fail(BAD_INPUT, "--checkpoint-every: needs --out DIR");
+    return -1;
+}
+
+static int resume(job *j) {
+    char path[PATH_SIZE];
+    het_reader reader;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int status;
+    if (!path_join(path, sizeof path, j->from, "model.safetensors")) return fail(BAD_INPUT, "--resume: path too long");
+    if ((status = load_weights(j->ctx, "--resume", path)) != 0) return status;
+    if (!path_join(path, sizeof path, j->from, "state.safetensors")) return fail(BAD_INPUT, "--resume: path too long");
+    result = het_reader_open(path, &reader, &error);
+    if (result != HET_OK) return fail(BAD_INPUT, "--resume %s: %s", path, error.text);
+    result = het_load_state(j->ctx, &reader);
+    het_reader_close(&reader);
+    if (result != HET_OK) return fail(status_of(result), "--resume: %s", het_last_error(j->ctx));
+    if (het_get_step(j->ctx) != j->resumed_step)
+        return fail(BAD_INPUT, "--resume %s: is of step %lld, state.json of step %lld", path, (long long)het_get_step(j->ctx), (long long)j->resumed_step);
+    return 0;
+}
+
+/* ---- log: JSON lines ---------------------------------------------------------------------------------------------------- */
+
+static double flops_per_token(const job *j) {
+    const het_model_desc *m = &het_get_desc(j->ctx)->model;
+    return 6.0 * (double)j->memory.parameters + 6.0 * (double)m->layers * (double)m->width * (double)j->set.length;
+}
+
+static void log_number(FILE *file, const char *name, double value) {
+    if (isfinite(value)) fprintf(file, ",\"%s\":%.17g", name, value);
+    else fprintf(file, ",\"%s\":null", name);
+}
+
+static void log_configuration(job *j) {
+    size_t length, i;
+    char *model = j->log != NULL ? model_json(j, &length) : NULL;
+    if (model == NULL) return;
+    for (i = 0; i < length; i++)
+        if (model[i] == '\n') model[i] = ' ';
+    fprintf(j->log, "{\"hetrain\":\"%d.%d.%d\",\"options\":{", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
+    write_options(j->log, j, 1, ",");
+    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model, (long long)het_get_step(j->ctx),
+            (long long)j->memory.parameters, (long long)j->training.info.tokens, (int)j->device.threads, (unsigned long long)j->memory.device);
+    log_number(j->log, "flops_per_token", flops_per_token(j));
+    log_number(j->log, "product_peak_gflops", j->peak);
+    fprintf(j->log, "}\n");
+    fflush(j->log);
+    free(model);
+}
+
+static void log_step(job *j, const het_step_info *info, double seconds) {
+    double step = (double)info->step + 1;
+    if (!curve_add(&j->training_curve, step, info->loss)) return; /* a curve without this point; the log has it */
+    if (j->log == NULL) return;
+    fprintf(j->log, "{\"step\":%.0f", step);
+    log_number(j->log, "loss", info->loss);
+    log_number(j->log, "grad_norm", info->gradient_norm);
+    log_number(j->log, "lr", info->learning_rate);
+    fprintf(j->log, ",\"tokens\":%lld", (long long)info->tokens);
+    log_number(j->log, "step_ms", 1e3 * seconds);
+    log_number(j->log, "tokens_per_s", (double)info->tokens / seconds);
+    log_number(j->log, "peak_share", j->peak > 0 ? 1e-9 * flops_per_token(j) * (double)info->tokens / seconds / j->peak : (double)NAN);
+    fprintf(j->log, "}\n");
+    fflush(j->log);
+}
+
+static void log_validation(job *j, double loss, int64_t tokens) {
+    double step = (double)het_get_step(j->ctx);
+    curve_add(&j->validation_curve, step, loss);
+    if (j->log == NULL) return;
+    fprintf(j->log, "{\"step\":%.0f", step);
+    log_number(j->log, "val_loss", loss);
+    fprintf(j->log, ",\"val_tokens\":%lld}\n", (long long)tokens);
+    fflush(j->log);
+}
+
+/* After a resume: keeps the lines up to the step resumed, which also fill the curves. Returns bytes to keep. */
+static long log_replay(job *j, FILE *file) {
+    char line[4096];
+    long keep = 0;
+    int whole = 1;
+    while (fgets(line, sizeof line, file) != NULL) {
+        int started = whole;
+        const char *loss = strstr(line, "loss\":");
+        long long step;
+        whole = strchr(line, '\n') != NULL;
+        if (started && sscanf(line, "{\"step\":%lld,", &step) == 1) {
+            if (step > j->resumed_step || !whole) break;
+            if (loss != NULL && loss[6] != 'n') curve_add(loss[-1] == '_' ? &j->validation_curve : &j->training_curve, (double)step, strtod(loss + 6, NULL));
+        }
+        if (whole) keep = ftell(file);
+    }
+    return keep;
+}
+
+static int open_log(job *j) {
+    long keep = 0;
+    if (j->set.log != NULL) snprintf(j->log_path, sizeof j->log_path, "%s", j->set.log);
+    else if (j->out[0] == 0 || !path_join(j->log_path, sizeof j->log_path, j->out, "log.jsonl")) return 0;
+    j->log = fopen(j->log_path, j->set.resume != NULL ? "r+b" : "wb");
+    if (j->log == NULL && j->set.resume != NULL) j->log = fopen(j->log_path, "wb");
+    if (j->log == NULL) return fail(BAD_INPUT, "%s %s: %s", j->set.log != NULL ? "--log" : "--out", j->log_path, strerror(errno));
+    if (j->set.resume != NULL) {
+        keep = log_replay(j, j->log);
+        fflush(j->log);
+        if (ftruncate(fileno(j->log), keep) != 0 || fseek(j->log, keep, SEEK_SET) != 0) return fail(FAILED, "cannot continue %s: %s", j->log_path, strerror(errno));
+    }
+    return 0;
+}
+
+static int write_curve(job *j) {
+    char path[PATH_SIZE], title[PATH_SIZE + 100];
+    FILE *file = path_join(path, sizeof path, j->out, "loss.svg") ? fopen(path, "wb") : NULL;
+    int good;
+    const char *name = strrchr(j->set.data, '/');
+    snprintf(title, sizeof title, "%s, %.3g M parameters, %lld tokens a step", name != NULL ? name + 1 : j->set.data,
+             1e-6 * (double)j->memory.parameters, (long long)(j->set.micro_batches * j->set.sequences * j->set.length));
+    if (file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
+    good = curve_svg(file, title, &j->training_curve, &j->validation_curve);
+    return (fclose(file) == 0 && good) ? 0 : fail(FAILED, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* ---- progress ----------------------------------------------------------------------------------------------------------- */
+
+static void count_text(char *to, size_t capacity, double value) {
+    long long n = (long long)(value + 0.5);
+    if (n >= 1000000) snprintf(to, capacity, "%lld,%03lld,%03lld", n / 1000000, n / 1000 % 1000, n % 1000);
+    else if (n >= 1000) snprintf(to, capacity, "%lld,%03lld", n / 1000, n % 1000);
+    else snprintf(to, capacity, "%lld", n);
+}
+
+static void show_configuration(const job *j) {
+    const het_model_desc *m = &het_get_desc(j->ctx)->model;
+    const settings *s = &j->set;
+    static const char *const families[] = { "", "gpt2", "llama", "qwen2", "qwen3", "neox" };
+    char parameters[32], tokens[32];
+    if (s->quiet) return;
+    count_text(parameters, sizeof parameters, (double)j->memory.parameters);
+    count_text(tokens, sizeof tokens, (double)j->training.info.tokens);
+    printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family], (long long)m->layers,
+           (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
+    printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows, (long long)j->validation.info.windows);
+    printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
+           s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
+    printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", (int)j->device.threads, 1e-6 * (double)j->memory.device, j->peak);
+    if (s->resume != NULL) printf("resume   %s, step %lld\n", j->from, (long long)j->resumed_step);
+    fflush(stdout);
+}
+
+/* One line: redrawn in place on a terminal at most ten times a second, else printed at the first step, at validations and at the end. */
+static void show_progress(job *j, const het_step_info *info, double validation_loss, int important) {
+    const settings *s = &j->set;
+    double now = seconds_now(), tokens = (double)(s->micro_batches * s->sequences * s->length), rate = tokens / j->step_seconds, left;
+    int64_t done = het_get_step(j->ctx), evaluations = s->evaluate_every > 0 ? s->steps / s->evaluate_every - done / s->evaluate_every : 0;
+    char line[200], speed[32], validation[32] = "     -", share[32] = "";
+    if (s->quiet || (!important && (!j->terminal || now - j->shown_at < 0.1))) return;
+    j->shown_at = now;
+    left = j->step_seconds * (double)(s->steps - done) + j->evaluate_seconds * (double)evaluations;
+    count_text(speed, sizeof speed, rate);
+    if (isfinite(validation_loss)) snprintf(validation, sizeof validation, "%.4f", validation_loss);
+    if (j->peak > 0) snprintf(share, sizeof share, "  %2.0f %% of peak", 1e-7 * flops_per_token(j) * rate / j->peak);
+    snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps, info->loss, validation, speed, share,
+             (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
+    if (j->terminal) printf(j->colour ? "\r\033[36m%-100s\033[0m" : "\r%-100s", line);
+    else printf("%s\n", line);
+    j->line_open = j->terminal;
+    fflush(stdout);
+}
+
+static void end_progress(job *j) {
+    if (j->line_open) printf("\n");
+    j->line_open = 0;
+    fflush(stdout);
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stop_asked;
+static void on_signal(int signal_number) { (void)signal_number; stop_asked = 1; }
+
+static void catch_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* a second Ctrl-C ends the program at once */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. */
+static int evaluate(job *j, double *loss) {
+    double total = 0, weight = 0, start = seconds_now();
+    int64_t i, tokens = 0, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
+    het_step_info info;
+    het_batch batch;
+    het_error error = { HET_OK, "" };
+    *loss = (double)NAN;
+    if (j->set.val != NULL && whole < most) most = whole > 0 ? whole : 1;
+    for (i = 0; i < most; i++) {
+        het_result result = j->set.val != NULL ? het_data_batch(j->validation.data, i, 0, 1, 0, &batch, &error)
+                                               : het_data_held_out(j->validation.data, i * j->set.sequences, &batch, &error);
+        if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+        if (batch.tokens == 0) break;
+        result = het_evaluate(j->ctx, &batch, 1, &info);
+        if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(j->ctx));
+        total += info.loss * info.weight, weight += info.weight, tokens += info.tokens;
+    }
+    if (weight <= 0) return 0;
+    *loss = total / weight;
+    j->evaluate_seconds = seconds_now() - start;
+    log_validation(j, *loss, tokens);
+    return 0;
+}
+
+static int one_step(job *j, het_step_info *info) {
+    const settings *s = &j->set;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int64_t step = het_get_step(j->ctx), m;
+    double start = seconds_now(), seconds;
+    for (m = 0; m < s->micro_batches; m++) {
+        result = het_data_batch(j->training.data, step, m, s->micro_batches, m, &j->batch[m], &error);
+        if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
+    }
+    result = het_step(j->ctx, j->batch, s->micro_batches, info);
+    if (result != HET_OK) {
+        end_progress(j);
+        return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "step %lld: %s", (long long)step + 1, het_last_error(j->ctx));
+    }
+    seconds = seconds_now() - start;
+    if (j->step_seconds <= 0 || step <= j->resumed_step + 1) j->step_seconds = seconds; /* the first step is measured twice: not typical */
+    else j->step_seconds += 0.05 * (seconds - j->step_seconds);
+    log_step(j, info, seconds);
+    return 0;
+}
+
+static int train(job *j) {
+    const settings *s = &j->set;
+    het_step_info info;
+    double validation_loss = (double)NAN;
+    char name[32];
+    int status = 0;
+    memset(&info, 0, sizeof info);
+    while (status == 0 && het_get_step(j->ctx) < s->steps && !stop_asked) {
+        int64_t done;
+        int last, due;
+        status = one_step(j, &info);
+        if (status != 0) break;
+        done = het_get_step(j->ctx);
+        last = done == s->steps;
+        due = last || (s->evaluate_every > 0 && done % s->evaluate_every == 0);
+        if (due) status = evaluate(j, &validation_loss);
+        if (status == 0) show_progress(j, &info, validation_loss, due || done == j->resumed_step + 1);
+        if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) {
+            snprintf(name, sizeof name, "step-%08lld", (long long)done);
+            status = save(j, name);
+        }
+    }
+    end_progress(j);
+    return status;
+}
+
+static int finish(job *j) {
+    int64_t done = het_get_step(j->ctx);
+    uint64_t hash;
+    int status;
+    if (j->out[0] != 0) {
+        if ((status = save(j, NULL)) != 0 || (status = write_curve(j)) != 0) return status;
+        if (done < j->set.steps) printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train", j->out);
+        else if (!j->set.quiet) printf("wrote    %s: model.safetensors config.json state.safetensors state.json log.jsonl loss.svg\n", j->out);
+    } else if (done < j->set.steps) return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
+    if (j->set.hash) {
+        if (het_hash(j->ctx, &hash) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
+        printf("weights %016llx\n", (unsigned long long)hash);
+    }
+    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+}
+
+/* mkdir -p, then drops the state.json of an earlier run: what it stood for is about to be overwritten. */
+static int prepare_out(job *j) {
+    char path[PATH_SIZE];
+    size_t i;
+    if (j->out[0] == 0) return 0;
+    for (i = 1; i <= strlen(j->out); i++) {
+        if (j->out[i] != '/' && j->out[i] != 0) continue;
+        snprintf(path, sizeof path, "%.*s", (int)i, j->out);
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(BAD_INPUT, "--out %s: cannot make %s: %s", j->out, path, strerror(errno));
+    }
+    if (!is_directory(j->out)) return fail(BAD_INPUT, "--out %s: not a directory", j->out);
+    if (j->set.resume == NULL && path_join(path, sizeof path, j->out, "state.json")) remove(path);
+    return 0;
+}
+
+static int run(job *j, int argc, char **argv) {
+    settings *s = &j->set;
+    int64_t saved_tokens;
+    int status = configure_options(j, argc, argv);
+    if (status >= 0) return status;
+    saved_tokens = j->training.info.tokens;
+    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0) return status;
+    if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
+    if (s->resume != NULL && saved_tokens != j->training.info.tokens)
+        return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens, (long long)saved_tokens);
+    if (s->val != NULL) {
+        if ((status = open_source(j, &j->validation, "--val", s->val, -1.0f)) != 0) return status;
+    } else {
+        j->validation.data = j->training.data;
+        j->validation.info.windows = j->training.info.held_out;
+    }
+    j->batch = (het_batch *)calloc((size_t)s->micro_batches, sizeof(het_batch));
+    if (j->batch == NULL) return fail(FAILED, "out of memory");
+    if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
+    if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
+    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->device.threads, (het_dtype)s->dtype, 768, 768, 768, 20);
+    j->terminal = isatty(STDOUT_FILENO);
+    j->colour = getenv("NO_COLOR") == NULL;
+    show_configuration(j);
+    log_configuration(j);
+    catch_signals();
+    status = train(j);
+    return status != 0 ? status : finish(j);
+}
+
+int main(int argc, char **argv) {
+    job *j = (job *)calloc(1, sizeof *j);
+    int status = j != NULL ? run(j, argc, argv) : fail(FAILED, "out of memory");
+    if (j == NULL) return status;
+    het_destroy(j->ctx);
+    if (j->validation.data != j->training.data) het_data_close(j->validation.data);
+    het_data_close(j->training.data);
+    if (j->validation.open) het_reader_close(&j->validation.reader);
+    if (j->training.open) het_reader_close(&j->training.reader);
+    if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
+    curve_free(&j->training_curve);
+    curve_free(&j->validation_curve);
+    free(j->batch);
+    free(j->saved_options);
+    free(j);
+    return status;
+}

@@ -1,0 +1,175 @@
+#!/bin/bash
+# build/train and build/generate as a user meets them: bad command lines and files give exit status 2 and one line that names the option,
+# file, offset or value; good ones train, write what they say, resume and repeat bit for bit. Prints TAP.
+cd "$(dirname "$0")/.." || exit 2
+programs=$PWD/${BUILD:-build}/checked
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+failures=0
+tiny=(--model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2)
+
+report() { # report STATUS NAME DETAIL...
+    count=$((count + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $count - $2"
+    else
+        echo "not ok $count - $2"
+        printf '%s\n' "${@:3}" | sed 's/^/# /'
+        failures=$((failures + 1))
+    fi
+}
+
+# refuses WORDS PROGRAM ARGUMENTS...   WORDS: what the line must hold, separated by |
+refuses() {
+    local words=$1 program=$2 status out line bad=
+    shift 2
+    out=$("$programs/$program" "$@" 2> "$work/err" < /dev/null)
+    status=$?
+    line=$(cat "$work/err")
+    [ $status = 2 ] || bad="exit status $status, not 2"
+    [ "$(wc -l < "$work/err")" = 1 ] || bad="$bad; $(wc -l < "$work/err") lines on standard error, not 1"
+    LC_ALL=C grep -q '[^[:print:][:space:]]' "$work/err" && bad="$bad; unprintable bytes"
+    local IFS='|' word
+    for word in $words; do
+        case $line in *"$word"*) ;; *) bad="$bad; does not name $word" ;; esac
+    done
+    report "$([ -z "$bad" ] && echo 0 || echo 1)" "$program refuses $words" "$program $*" "$bad" "$line" "$out"
+}
+
+# accepts NAME PROGRAM ARGUMENTS...   standard output goes to $work/out
+accepts() {
+    local name=$1 program=$2 status
+    shift 2
+    "$programs/$program" "$@" > "$work/out" 2> "$work/err" < /dev/null
+    status=$?
+    report "$status" "$name" "$program $*" "exit status $status" "$(tail -n 3 "$work/err")"
+}
+
+cd "$work" || exit 2
+for i in $(seq 300); do echo "line $i: the quick brown fox jumps over the lazy dog"; done > text
+: > empty
+printf 'too short' > short
+printf '\001\002\003' > odd.bin
+head -c 2000 /dev/zero | tr '\0' '\377' > large.bin # tokens of 65535
+words() { local w; for w in "$@"; do printf "\\x$(printf %02x $((w & 255)))\\x$(printf %02x $((w >> 8 & 255)))\\x$(printf %02x $((w >> 16 & 255)))\\x$(printf %02x $((w >> 24 & 255)))"; done; }
+{ words 20240520 1 500; head -c 1012 /dev/zero; head -c 1000 /dev/zero | tr '\0' '\001'; } > tokens.llmc  # tokens of 257
+{ words 20240520 1 501; head -c 1012 /dev/zero; head -c 1000 /dev/zero; } > cut.llmc
+{ words 20240520 9 500; head -c 1012 /dev/zero; head -c 1000 /dev/zero; } > version.llmc
+mkdir directory
+
+# ---- command lines ----
+refuses '--data' train
+refuses '--frobnicate' train --data text --frobnicate 3
+refuses 'stray' train --data text stray
+refuses '--steps' train --data text --steps
+refuses '--steps|ten' train --data text --steps ten
+refuses '--steps|0' train --data text --steps 0
+refuses '--steps|-5' train --data text --steps -5
+refuses '--steps|99999999999999999999' train --data text --steps 99999999999999999999
+refuses '--steps|1e3' train --data text --steps 1e3
+refuses '--lr|nan' train --data text --lr nan
+refuses '--lr|-1' train --data text --lr -1
+refuses '--lr|1x' train --data text --lr 1x
+refuses '--dropout|1' train --data text --dropout 1
+refuses '--seed|-1' train --data text --seed -1
+refuses '--dtype|f16' train --data text --dtype f16
+refuses '--reduce|sloppy' train --data text --reduce sloppy
+refuses '--schedule-lr|stairs' train --data text --schedule-lr stairs
+refuses '--quiet' train --data text --quiet=yes
+refuses '--devices|gpu' train --data text --devices gpu
+refuses '--devices|cpu:0' train --data text --devices cpu:0
+refuses '--devices|cpu:1,cpu:1|not yet' train --data text --devices cpu:1,cpu:1
+refuses '--devices|cuda:0|not yet' train --data text --devices cuda:0
+refuses '--devices|cpu:1/1K' train --data text --devices cpu:1/1K "${tiny[@]}"
+refuses '--length|17|16' train --data text --length 17 "${tiny[@]}"
+refuses '--checkpoint-every' train --data text --checkpoint-every 5
+for later in --tokenizer --links --plan --schedule --save-plan --save-profile --trace --timeline; do
+    refuses "$later|not yet" train --data text $later x
+done
+
+# ---- models ----
+refuses '--model|gpt5' train --data text --model gpt5:small
+refuses '--model|colour' train --data text --model gpt2:colour=3
+refuses '--model|65|4' train --data text --model gpt2:width=65,heads=4
+refuses '--model|layers|-3' train --data text --model gpt2:layers=-3
+refuses '--model|nothere.json' train --data text --model nothere.json
+echo '{"model_type": "gpt2", "n_embd": }' > broken.json
+refuses '--model|broken.json|byte' train --data text --model broken.json
+refuses '--model|vocab|100' train --data text --model gpt2:layers=1,width=32,vocab=100
+
+# ---- data files ----
+refuses '--data|nothere|No such file' train --data nothere
+refuses '--data|directory' train --data directory
+refuses '--data|empty' train --data empty
+refuses '--data|short|9 tokens|17' train --data short "${tiny[@]}"
+refuses '--data|odd.bin|3 bytes' train --data odd.bin "${tiny[@]}"
+refuses '--data|large.bin|65535|offset 0|256' train --data large.bin "${tiny[@]}"
+refuses '--data|tokens.llmc|257|offset 1024|256' train --data tokens.llmc "${tiny[@]}"
+refuses '--data|cut.llmc|501|2026|2024' train --data cut.llmc "${tiny[@]}"
+refuses '--data|version.llmc|version 9|offset 4' train --data version.llmc "${tiny[@]}"
+refuses '--val|nothere' train --data text --val nothere "${tiny[@]}"
+refuses '--val|empty' train --data text --val empty "${tiny[@]}"
+refuses '--out|text' train --data text --out text "${tiny[@]}"
+
+# ---- a run, what it writes, and going on from it ----
+accepts 'a run' train --data text --out run --steps 20 --hash "${tiny[@]}"
+first=$(grep -E '^weights [0-9a-f]{16}$' out)
+report "$([ -n "$first" ]; echo $?)" 'the run ends with its hash' "$(tail -n 2 out)"
+missing=
+for file in model.safetensors config.json state.json log.jsonl loss.svg; do [ -s run/$file ] || missing="$missing $file"; done
+report "$([ -z "$missing" ]; echo $?)" 'weights, state, log and picture are written' "missing:$missing"
+report "$([ "$(grep -c '"loss":' run/log.jsonl)" -ge 20 ]; echo $?)" 'the log has every step' "$(wc -l run/log.jsonl)"
+if command -v python3 > /dev/null; then
+    python3 - > py 2>&1 << 'PY'
+import json, struct
+for line in open('run/log.jsonl'):
+    record = json.loads(line)
+    if 'step' in record and 'loss' in record:
+        for key in ('step', 'loss', 'grad_norm', 'lr', 'tokens', 'step_ms', 'tokens_per_s'):
+            assert key in record, key
+json.load(open('run/config.json'))
+json.load(open('run/state.json'))
+data = open('run/model.safetensors', 'rb').read()
+size = struct.unpack('<Q', data[:8])[0]
+header = json.loads(data[8:8 + size])
+assert max(t['data_offsets'][1] for n, t in header.items() if n != '__metadata__') == len(data) - 8 - size
+PY
+    report $? 'log, config, state and weights can be read by others' "$(tail -n 3 py)"
+fi
+
+accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+accepts 'the same run with a checkpoint' train --data text --out half --steps 20 --checkpoint-every 8 --hash "${tiny[@]}"
+rm -rf from; mkdir from; cp -r half/step-*8 from/ 2> /dev/null
+accepts 'resumed at step 8' train --data text --resume from --hash --quiet
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
+
+refuses '--resume|nothere' train --data text --resume nothere
+refuses '--resume|directory' train --data text --resume directory
+refuses '--model' train --data text --resume from --model gpt2:tiny
+cp -r run damaged
+printf 'X' | dd of=damaged/model.safetensors bs=1 seek=3000 conv=notrunc 2> /dev/null
+refuses '--resume|model.safetensors' train --data text --resume damaged
+head -c 1000 run/model.safetensors > damaged/model.safetensors
+refuses '--init|model.safetensors' train --data text --init damaged "${tiny[@]:2}"
+refuses '--init|nothere' train --data text --init nothere
+accepts 'starting from weights' train --data text --init run --steps 2 --quiet --sequences 2
+
+# ---- generate ----
+refuses '--init' generate
+refuses '--init|nothere' generate --init nothere
+refuses '--init|model.safetensors' generate --init damaged
+refuses '--tokens|-1' generate --init run --tokens -1
+refuses '--temperature|hot' generate --init run --temperature hot
+refuses '--frobnicate' generate --init run --frobnicate
+accepts 'a sample' generate --init run --prompt line --tokens 50
+cp out sample
+report "$([ "$(wc -c < sample)" -ge 50 ]; echo $?)" 'has its 50 bytes' "$(wc -c < sample)"
+accepts 'the same sample again' generate --init run --prompt line --tokens 50
+report "$(cmp -s out sample; echo $?)" 'is the same'
+accepts 'a sample of another seed' generate --init run --prompt line --tokens 50 --seed 7
+report "$(! cmp -s out sample; echo $?)" 'is another'
+
+echo "1..$count"
+[ $failures = 0 ]

@@ -1,0 +1,212 @@
+/* Private pieces with known answers: this file is itself a static copy of the implementation, so it can call them. */
+#define HETRAIN_IMPLEMENTATION
+#define HETRAIN_STATIC
+#include "hetrain.h"
+
+#include "support.h"
+
+/* ---- random numbers ---- */
+
+/* Vectors of Random123 (Salmon et al. 2011), philox4x32-10. */
+static void philox_known_answers(void **state)
+{
+    uint32_t out[4];
+    (void)state;
+    heti_philox(0, 0, 0, out);
+    assert_int_equal(out[0], 0x6627e8d5u);
+    assert_int_equal(out[1], 0xe169c58du);
+    assert_int_equal(out[2], 0xbc57ac4cu);
+    assert_int_equal(out[3], 0x9b00dbd8u);
+    heti_philox(~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), out);
+    assert_int_equal(out[0], 0x408f276du);
+    assert_int_equal(out[1], 0x41c83b0eu);
+    assert_int_equal(out[2], 0xa20bc7c6u);
+    assert_int_equal(out[3], 0x6d5451fdu);
+    heti_philox(UINT64_C(0x299f31d0a4093822), UINT64_C(0x85a308d3243f6a88), UINT64_C(0x0370734413198a2e), out);
+    assert_int_equal(out[0], 0xd16cfe09u);
+    assert_int_equal(out[1], 0x94fdccebu);
+    assert_int_equal(out[2], 0x5001e420u);
+    assert_int_equal(out[3], 0x24126ea1u);
+}
+
+/* Moments, and the same bits from every instruction set this machine has. */
+static void uniform_numbers(void **state)
+{
+    (void)state;
+    assert_true(heti_uniform(0) == 0.0f && heti_uniform(0xFFFFFFFFu) < 1.0f);
+    assert_true(heti_uniform(0x80000000u) == 0.5f);
+}
+
+static void permutations_are_bijections(void **state)
+{
+    static const uint64_t counts[] = { 1, 2, 3, 17, 63, 64, 65, 1000, 4097 };
+    size_t c;
+    (void)state;
+    for (c = 0; c < sizeof counts / sizeof *counts; c++) {
+        uint64_t key, i, fixed = 0;
+        for (key = 0; key < 5; key++) {
+            unsigned char *met = support_alloc((size_t)counts[c], 1);
+            for (i = 0; i < counts[c]; i++) {
+                uint64_t to = heti_permute(i, counts[c], key);
+                assert_true(to < counts[c]);
+                assert_int_equal(met[to], 0);
+                met[to] = 1;
+                fixed += to == i;
+            }
+            free(met);
+        }
+        if (counts[c] >= 1000) assert_true(fixed < 40); /* about 1 a key */
+    }
+    assert_true(heti_permute(UINT64_C(1) << 40, UINT64_C(1) << 41, 9) < UINT64_C(1) << 41);
+}
+
+/* ---- hash and sums ---- */
+
+static void xxh64_known_answers(void **state)
+{
+    unsigned char data[1024];
+    size_t size, i;
+    (void)state;
+    assert_true(het_xxh64("", 0, 0) == UINT64_C(0xEF46DB3751D8E999));
+    assert_true(het_xxh64("abc", 3, 0) == UINT64_C(0x44BC2CF5AD770999));
+    for (i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * 7 + i / 5);
+    for (size = 0; size < sizeof data; size += 13) { /* streamed in unequal pieces */
+        heti_xxh64 stream;
+        heti_xxh64_start(&stream, 99);
+        heti_xxh64_add(&stream, data, size / 3);
+        heti_xxh64_add(&stream, data + size / 3, 0);
+        heti_xxh64_add(&stream, data + size / 3, size - size / 3);
+        assert_true(heti_xxh64_end(&stream) == het_xxh64(data, size, 99));
+    }
+}
+
+static void sums_have_no_order(void **state)
+{
+    enum { N = 3000 };
+    static double x[N];
+    het_sum forward, backward, halves[2];
+    uint64_t seed = 5;
+    double magnitude = 0.0;
+    int i;
+    (void)state;
+    memset(&forward, 0, sizeof forward);
+    memset(&backward, 0, sizeof backward);
+    memset(halves, 0, sizeof halves);
+    for (i = 0; i < N; i++) {
+        x[i] = ldexp(support_uniform(&seed), (int)support_below(&seed, 120) - 60);
+        magnitude += fabs(x[i]);
+    }
+    for (i = 0; i < N; i++) heti_sum_add(&forward, x[i]);
+    for (i = N; i-- > 0;) heti_sum_add(&backward, x[i]);
+    for (i = 0; i < N; i++) heti_sum_add(&halves[i % 2], x[i]);
+    heti_sum_join(&halves[0], &halves[1]);
+    assert_true(heti_sum_value(&forward) == heti_sum_value(&backward));
+    assert_true(heti_sum_value(&forward) == heti_sum_value(&halves[0]));
+    assert_true(fabs(heti_sum_value(&forward) - support_sum_value(&forward)) <= 1e-15 * magnitude);
+    for (i = 0; i < N; i++) heti_sum_add(&forward, -x[i]); /* exact: nothing is left */
+    assert_true(heti_sum_value(&forward) == 0.0);
+    heti_sum_add(&backward, (double)INFINITY);
+    assert_true(isnan(heti_sum_value(&backward)));
+    heti_sum_join(&halves[0], &backward);
+    assert_true(isnan(heti_sum_value(&halves[0])));
+}
+
+/* ---- mathematics ---- */
+
+/* Largest error in units of the last place of `bits` bits of mantissa. */
+static double ulps(double got, double want, int bits)
+{
+    int exponent;
+    if (got == want) return 0.0;
+    (void)frexp(want, &exponent);
+    return fabs(got - want) / ldexp(1.0, exponent - bits);
+}
+
+static void double_functions(void **state)
+{
+    uint64_t seed = 1;
+    double e = 0.0, l = 0.0, s = 0.0, c = 0.0, p = 0.0;
+    int i;
+    (void)state;
+    for (i = 0; i < 300000; i++) {
+        double u = support_uniform(&seed), x = u * 700.0, positive = ldexp(1.0 + fabs(u), (int)support_below(&seed, 2000) - 1000), angle = u * 3000.0;
+        e = fmax(e, ulps(heti_exp(x), exp(x), 53));
+        l = fmax(l, ulps(heti_log(positive), log(positive), 53));
+        s = fmax(s, fabs(heti_sin(angle) - sin(angle)));
+        c = fmax(c, fabs(heti_cos(angle) - cos(angle)));
+        p = fmax(p, fabs(heti_pow(1e4, u) / pow(1e4, u) - 1.0));
+    }
+    print_message("exp %.2f ulp, log %.2f ulp, sin %.2g, cos %.2g, pow %.2g\n", e, l, s, c, p);
+    assert_true(e <= 2.0 && l <= 2.0);
+    assert_true(s <= 4e-16 && c <= 4e-16);
+    assert_true(p <= 1e-14);
+    assert_true(heti_exp(0.0) == 1.0 && heti_log(1.0) == 0.0 && heti_sin(0.0) == 0.0 && heti_cos(0.0) == 1.0);
+    assert_true(fabs(heti_powi(0.95, 1000) / pow(0.95, 1000.0) - 1.0) < 1e-12);
+    assert_true(heti_powi(0.5, 3) == 0.125 && heti_powi(3.0, 0) == 1.0);
+}
+
+static void float_functions(void **state)
+{
+    double e = 0.0, l = 0.0, r = 0.0;
+    uint32_t bits;
+    (void)state;
+    for (bits = 0; bits < 0xFFFFFFFFu - 997u; bits += 997u) { /* every sign and exponent, 4.3 million values */
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        if (!isfinite(x)) continue;
+        if (x < 88.0f && x > -87.0f) e = fmax(e, ulps((double)heti_expf(x), exp((double)x), 24));
+        if (x > 1.2e-38f) l = fmax(l, ulps((double)heti_logf(x), log((double)x), 24));
+        r = fmax(r, fabs((double)heti_erff(x) - erf((double)x)));
+    }
+    print_message("expf %.2f ulp, logf %.2f ulp, erff %.2g\n", e, l, r);
+    assert_true(e <= 2.0 && l <= 2.0 && r <= 2e-7);
+    assert_true(heti_expf(0.0f) == 1.0f && heti_logf(1.0f) == 0.0f && heti_erff(0.0f) == 0.0f);
+    assert_true(heti_expf(-1000.0f) == 0.0f);
+    assert_true(isnan(heti_expf(NAN)));
+}
+
+/* ---- text ---- */
+
+static void formatter(void **state)
+{
+    char text[64];
+    (void)state;
+    assert_int_equal(heti_format(text, sizeof text, "%s %d %u %x %%", "a", (int64_t)-5, (uint64_t)7, (uint64_t)255), 11);
+    assert_string_equal(text, "a -5 7 ff %");
+    heti_format(text, sizeof text, "%d", INT64_MIN);
+    assert_string_equal(text, "-9223372036854775808");
+    heti_format(text, sizeof text, "%g %g %g %g", 0.5, 1e-5, 1e30, -3.0);
+    assert_true(strtod(text, NULL) == 0.5);
+    assert_non_null(strstr(text, "-3"));
+    heti_format(text, sizeof text, "%g", (double)NAN);
+    assert_non_null(strstr(text, "nan"));
+    assert_true(heti_format(text, 4, "%s", "abcdefgh") == 8);
+    assert_string_equal(text, "abc");
+}
+
+static void checked_sizes(void **state)
+{
+    size_t out = 0;
+    (void)state;
+    assert_true(heti_mul(3, 5, &out) && out == 15);
+    assert_true(heti_mul(0, SIZE_MAX, &out) && out == 0);
+    assert_false(heti_mul(SIZE_MAX / 2, 3, &out));
+    assert_true(heti_add(SIZE_MAX - 1, 1, &out) && out == SIZE_MAX);
+    assert_false(heti_add(SIZE_MAX, 1, &out));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(uniform_numbers),
+        cmocka_unit_test(permutations_are_bijections),
+        cmocka_unit_test(xxh64_known_answers),
+        cmocka_unit_test(sums_have_no_order),
+        cmocka_unit_test(double_functions),
+        cmocka_unit_test(float_functions),
+        cmocka_unit_test(formatter),
+        cmocka_unit_test(checked_sizes),
+    };
+    return cmocka_run_group_tests_name("inside", tests, NULL, NULL);
+}

@@ -1,0 +1,403 @@
+/* Memory: every allocation may fail, everything is freed with its size, nothing is allocated in a step, and the estimate is exact. */
+#include "support.h"
+
+typedef struct fixture {
+    support_memory memory;
+    support_batch batch[2];
+    het_batch batches[2];
+    support_buffer weights, state, tokens;
+    het_device_desc device;
+    het_desc desc;
+} fixture;
+
+static void fixture_start(fixture *f, het_family family)
+{
+    int i;
+    memset(f, 0, sizeof *f);
+    f->desc.allocator = support_allocator(&f->memory);
+    f->desc.model = support_model(family);
+    f->device.threads = 2;
+    f->desc.devices = &f->device;
+    f->desc.device_count = 1;
+    f->desc.max_tokens = 64;
+    f->desc.max_micro_batches = 2;
+    for (i = 0; i < 2; i++) {
+        support_batch_start(&f->batch[i]);
+        support_batch_sequence(&f->batch[i], 20, f->desc.model.vocab, i, 5);
+        support_batch_sequence(&f->batch[i], 31, f->desc.model.vocab, i, 6);
+        f->batches[i] = f->batch[i].batch;
+    }
+    support_buffer_start(&f->weights);
+    support_buffer_start(&f->state);
+    support_buffer_start(&f->tokens);
+    for (i = 0; i < 500; i++) {
+        unsigned char byte = (unsigned char)(i * 7 % 50);
+        support_buffer_append(&f->tokens, &byte, 1);
+    }
+}
+
+static void fixture_end(fixture *f)
+{
+    support_batch_end(&f->batch[0]);
+    support_batch_end(&f->batch[1]);
+    support_buffer_end(&f->weights);
+    support_buffer_end(&f->state);
+    support_buffer_end(&f->tokens);
+    assert_int_equal(f->memory.live, 0);
+    assert_int_equal(f->memory.bytes, 0);
+    assert_int_equal(f->memory.wrong, 0);
+}
+
+/* ---- failing allocations ---- */
+
+/* HET_OK goes on, HET_ERR_OOM ends the attempt, anything else is wrong. */
+#define ATTEMPT(call) \
+    do { \
+        het_result got_ = (call); \
+        if (got_ == HET_ERR_OOM) { result = got_; goto done; } \
+        if (got_ != HET_OK) fail_msg("%s gave %s", #call, het_result_text(got_)); \
+    } while (0)
+
+static het_result whole_life(fixture *f)
+{
+    het_result result = HET_OK;
+    het_ctx *ctx = NULL, *other = NULL;
+    het_data *data = NULL;
+    het_data_desc data_desc;
+    het_data_info data_info;
+    het_error error;
+    het_memory memory;
+    het_writer weights_out, state_out;
+    het_reader weights_in, state_in;
+    het_batch batch;
+    uint64_t hash;
+    float *logits = support_floats(f->desc.model.vocab, 1.0, 1);
+
+    f->weights.size = f->state.size = 0;
+    weights_out = support_writer(&f->weights);
+    state_out = support_writer(&f->state);
+    memset(&data_desc, 0, sizeof data_desc);
+    data_desc.reader = support_reader(&f->tokens);
+    data_desc.format = HET_DATA_BYTES;
+    data_desc.vocab = f->desc.model.vocab;
+    data_desc.length = 16;
+    data_desc.sequences = 2;
+    data_desc.allocator = f->desc.allocator;
+
+    memset(&error, 0, sizeof error);
+    ATTEMPT(het_memory_estimate(&f->desc, &memory, &error));
+    ATTEMPT(het_create(&f->desc, &ctx, &error));
+    ATTEMPT(het_step(ctx, f->batches, 2, NULL));
+    ATTEMPT(het_gradients(ctx, f->batches, 2, NULL));
+    ATTEMPT(het_evaluate(ctx, f->batches, 1, NULL));
+    ATTEMPT(het_infer(ctx, f->batch[0].token, 5, 0, logits));
+    ATTEMPT(het_save_weights(ctx, &weights_out));
+    ATTEMPT(het_save_state(ctx, &state_out));
+    ATTEMPT(het_create(&f->desc, &other, &error));
+    weights_in = support_reader(&f->weights);
+    state_in = support_reader(&f->state);
+    ATTEMPT(het_load_weights(other, &weights_in));
+    ATTEMPT(het_load_state(other, &state_in));
+    ATTEMPT(het_hash(other, &hash));
+    ATTEMPT(het_data_open(&data_desc, &data, &error));
+    het_data_get_info(data, &data_info);
+    ATTEMPT(het_data_batch(data, 0, 0, 1, 0, &batch, &error));
+    ATTEMPT(het_step(other, &batch, 1, NULL));
+done:
+    if (result != HET_OK && f->memory.calls > 0) {
+        /* what failed left nothing behind: outputs of failed creations are NULL, the others can be destroyed */
+        if (f->memory.live == 0) assert_true(ctx == NULL && other == NULL && data == NULL);
+    }
+    het_data_close(data);
+    het_destroy(other);
+    het_destroy(ctx);
+    free(logits);
+    return result;
+}
+
+static void every_allocation_fails_once(void **state)
+{
+    static const het_family families[] = { HET_GPT2, HET_QWEN3 };
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        fixture f;
+        int64_t k;
+        het_result result;
+        fixture_start(&f, families[i]);
+        f.desc.backward = i ? HET_BACKWARD_DEFERRED : HET_BACKWARD_FUSED;
+        for (k = 0; k < 10000; k++) {
+            f.memory.calls = 0;
+            f.memory.fail_at = k;
+            result = whole_life(&f);
+            assert_int_equal(f.memory.live, 0);
+            assert_int_equal(f.memory.bytes, 0);
+            assert_int_equal(f.memory.wrong, 0);
+            if (result == HET_OK) break;
+            assert_int_equal(result, HET_ERR_OOM);
+        }
+        assert_true(k >= 5 && k == f.memory.calls);
+        print_message("%d allocations\n", (int)k);
+        fixture_end(&f);
+    }
+}
+
+static void outputs_are_null_after_a_failure(void **state)
+{
+    fixture f;
+    het_ctx *ctx;
+    het_data *data;
+    het_data_desc data_desc;
+    het_error error;
+    int64_t k;
+    (void)state;
+    fixture_start(&f, HET_GPT2);
+    for (k = 0; k < 10000; k++) {
+        het_result result;
+        int mark;
+        f.memory.calls = 0;
+        f.memory.fail_at = k;
+        ctx = (het_ctx *)(void *)&mark;
+        result = het_create(&f.desc, &ctx, &error);
+        if (result == HET_OK) break;
+        EXPECT_ERROR(result, HET_ERR_OOM, error.text, "");
+        assert_true(strlen(error.text) > 10);
+        assert_int_equal(error.code, HET_ERR_OOM);
+        assert_null(ctx);
+        assert_int_equal(f.memory.live, 0);
+    }
+    het_destroy(ctx);
+    memset(&data_desc, 0, sizeof data_desc);
+    data_desc.reader = support_reader(&f.tokens);
+    data_desc.allocator = f.desc.allocator;
+    data_desc.length = 16;
+    data_desc.sequences = 2;
+    for (k = 0; k < 10000; k++) {
+        het_result result;
+        int mark;
+        f.memory.calls = 0;
+        f.memory.fail_at = k;
+        data = (het_data *)(void *)&mark;
+        result = het_data_open(&data_desc, &data, &error);
+        if (result == HET_OK) break;
+        EXPECT_ERROR(result, HET_ERR_OOM, error.text, "");
+        assert_null(data);
+        assert_int_equal(f.memory.live, 0);
+    }
+    assert_true(k > 0);
+    het_data_close(data);
+    fixture_end(&f);
+}
+
+/* ---- no allocation in a step ---- */
+
+static void steps_do_not_allocate(void **state)
+{
+    static const het_backward backward[] = { HET_BACKWARD_FUSED, HET_BACKWARD_SPLIT, HET_BACKWARD_DEFERRED };
+    int i, s;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        fixture f;
+        het_ctx *ctx;
+        int64_t calls;
+        float logits[61];
+        fixture_start(&f, HET_LLAMA);
+        f.desc.backward = backward[i];
+        f.desc.max_slices = 1 + i;
+        ctx = support_create(&f.desc);
+        calls = f.memory.calls;
+        for (s = 0; s < 4; s++) {
+            EXPECT_OK(het_step(ctx, f.batches, 1 + s % 2, NULL));
+            EXPECT_OK(het_gradients(ctx, f.batches, 2, NULL));
+            EXPECT_OK(het_evaluate(ctx, f.batches, 2, NULL));
+            EXPECT_OK(het_infer(ctx, f.batch[0].token, 7, 0, logits));
+            (void)support_hash(ctx);
+        }
+        assert_int_equal(f.memory.calls, calls);
+        het_destroy(ctx);
+        fixture_end(&f);
+    }
+}
+
+/* ---- the estimate ---- */
+
+static void check_estimate(fixture *f)
+{
+    het_memory estimate, asked;
+    het_error error;
+    het_ctx *ctx;
+    size_t before;
+    error.text[0] = 0;
+    EXPECT_ERROR(het_memory_estimate(&f->desc, &estimate, &error), HET_OK, error.text, "");
+    assert_int_equal(f->memory.live, 0);
+    f->memory.peak = 0;
+    ctx = support_create(&f->desc);
+    het_get_memory(ctx, &asked);
+    assert_memory_equal(&estimate, &asked, sizeof asked);
+    assert_int_equal(estimate.device, estimate.weights + estimate.gradients + estimate.optimizer + estimate.activations + estimate.workspace + estimate.communication);
+    before = f->memory.peak;
+    if (f->desc.inference != HET_YES) {
+        EXPECT_OK(het_step(ctx, f->batches, 2, NULL));
+        EXPECT_OK(het_step(ctx, f->batches, 2, NULL));
+    }
+    assert_int_equal(f->memory.peak, before);
+    if (estimate.host + estimate.device != f->memory.peak) {
+        fail_msg("the estimate is %lu + %lu bytes, the most that was allocated %lu", (unsigned long)estimate.host, (unsigned long)estimate.device,
+                 (unsigned long)f->memory.peak);
+    }
+    het_destroy(ctx);
+}
+
+static void estimates_are_exact(void **state)
+{
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
+    int i;
+    (void)state;
+    for (i = 0; i < 40; i++) {
+        fixture f;
+        fixture_start(&f, families[i % 5]);
+        f.device.threads = 1 + i % 3;
+        f.desc.backward = (het_backward)(HET_BACKWARD_FUSED + i % 3);
+        f.desc.recompute = i % 4 < 2 ? HET_NO : HET_YES;
+        f.desc.max_slices = 1 + i % 7 / 2;
+        f.desc.reduce = i % 11 == 3 ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
+        f.desc.dtype = i % 6 == 5 ? HET_BF16 : HET_F32;
+        f.desc.max_tokens = 64 + 40 * (i % 3);
+        f.desc.inference = i % 13 == 12 ? HET_YES : HET_NO;
+        check_estimate(&f);
+        fixture_end(&f);
+    }
+}
+
+/* More than 2^31 elements and more than 2^32 bytes: sizes are computed, never allocated. */
+static void estimate_of_large_models(void **state)
+{
+    het_error error;
+    het_memory m;
+    het_desc desc;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    EXPECT_ERROR(het_model_parse("llama3:8b", &desc.model, &error), HET_OK, error.text, "");
+    desc.max_tokens = 8192;
+    EXPECT_ERROR(het_memory_estimate(&desc, &m, &error), HET_OK, error.text, "");
+    assert_true(m.parameters > INT64_C(8000000000) && m.parameters < INT64_C(8100000000));
+    assert_true(m.weights >= (size_t)m.parameters * 4 && m.weights < (size_t)m.parameters * 4 + ((size_t)1 << 24));
+    assert_true(m.gradients >= (size_t)m.parameters * 8);
+    assert_true(m.optimizer >= (size_t)m.parameters * 8);
+    EXPECT_ERROR(het_model_parse("gpt2:1558m", &desc.model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_memory_estimate(&desc, &m, &error), HET_OK, error.text, "");
+    assert_int_equal(m.parameters, 1557611200);
+    EXPECT_ERROR(het_model_parse("gpt2:124m", &desc.model, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_memory_estimate(&desc, &m, &error), HET_OK, error.text, "");
+    assert_int_equal(m.parameters, 124439808);
+}
+
+static void memory_limit_refuses(void **state)
+{
+    fixture f;
+    het_memory m;
+    het_error error;
+    het_ctx *ctx = NULL;
+    char number[32];
+    (void)state;
+    fixture_start(&f, HET_GPT2);
+    EXPECT_OK(het_memory_estimate(&f.desc, &m, &error));
+    f.device.memory_limit = m.device - 1;
+    snprintf(number, sizeof number, "%lu", (unsigned long)m.device);
+    EXPECT_ERROR(het_create(&f.desc, &ctx, &error), HET_ERR_LIMIT, error.text, number);
+    assert_null(ctx);
+    assert_int_equal(f.memory.live, 0);
+    f.device.memory_limit = m.device;
+    het_destroy(support_create(&f.desc));
+    fixture_end(&f);
+}
+
+/* ---- descriptions ---- */
+
+static void zeroed_and_null_descriptions_train(void **state)
+{
+    het_ctx *a, *b;
+    het_desc desc, filled;
+    support_batch batch;
+    het_error error;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    a = support_create(&desc);
+    b = NULL;
+    EXPECT_ERROR(het_create(NULL, &b, &error), HET_OK, error.text, "");
+    assert_true(support_hash(a) == support_hash(b));
+    support_batch_start(&batch);
+    support_batch_sequence(&batch, 100, 256, 0, 1);
+    EXPECT_OK(het_step(a, &batch.batch, 1, NULL));
+    EXPECT_OK(het_step(b, &batch.batch, 1, NULL));
+    assert_true(support_hash(a) == support_hash(b));
+    /* the filled copy says what was used */
+    memset(&filled, 0, sizeof filled);
+    het_desc_defaults(&filled);
+    assert_int_equal(filled.model.layers, 4);
+    assert_int_equal(filled.model.width, 128);
+    assert_int_equal(filled.model.vocab, 256);
+    assert_int_equal(filled.model.context, 128);
+    assert_int_equal(filled.max_tokens, 512);
+    assert_int_equal(filled.max_sequences, 512);
+    assert_int_equal(filled.max_micro_batches, 8);
+    assert_int_equal(filled.max_slices, 1);
+    assert_int_equal(filled.dtype, HET_F32);
+    assert_int_equal(filled.reduce, HET_REDUCE_EXACT);
+    assert_int_equal(filled.backward, HET_BACKWARD_FUSED);
+    assert_true(filled.optimizer.learning_rate == 6e-4f && filled.optimizer.beta1 == 0.9f && filled.optimizer.beta2 == 0.95f);
+    assert_true(filled.optimizer.weight_decay == 0.1f && filled.optimizer.clip == 1.0f && filled.optimizer.epsilon == 1e-8f);
+    assert_int_equal(filled.optimizer.total_steps, 1000);
+    assert_int_equal(filled.optimizer.schedule, HET_LR_COSINE);
+    assert_int_equal(het_get_desc(a)->max_tokens, 512);
+    assert_int_equal(het_get_desc(a)->model.heads, 4);
+    support_batch_end(&batch);
+    het_destroy(a);
+    het_destroy(b);
+    het_destroy(NULL);
+}
+
+/* A description that nobody zeroed is caught by its canaries, whatever garbage it holds. */
+static void garbage_is_refused(void **state)
+{
+    het_desc desc;
+    het_data_desc data;
+    het_train_desc train;
+    het_model_desc model;
+    het_memory memory;
+    het_error error;
+    het_ctx *ctx = NULL;
+    het_data *source = NULL;
+    (void)state;
+    memset(&desc, 0xCD, sizeof desc);
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "canar");
+    assert_null(ctx);
+    EXPECT_ERROR(het_memory_estimate(&desc, &memory, &error), HET_ERR_INVALID, error.text, "canar");
+    memset(&model, 0xCD, sizeof model);
+    EXPECT_ERROR(het_model_complete(&model, &error), HET_ERR_INVALID, error.text, "canar");
+    memset(&data, 0xCD, sizeof data);
+    EXPECT_ERROR(het_data_open(&data, &source, &error), HET_ERR_INVALID, error.text, "canar");
+    memset(&train, 0xCD, sizeof train);
+    EXPECT_ERROR(het_train(&train, &ctx, &error), HET_ERR_INVALID, error.text, "canar");
+    memset(&desc, 0, sizeof desc);
+    desc.end_canary = 1; /* a description of another version's size */
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "canar");
+    memset(&desc, 0, sizeof desc);
+    desc.model.end_canary = 1;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "canar");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_fails_once),
+        cmocka_unit_test(outputs_are_null_after_a_failure),
+        cmocka_unit_test(steps_do_not_allocate),
+        cmocka_unit_test(estimates_are_exact),
+        cmocka_unit_test(estimate_of_large_models),
+        cmocka_unit_test(memory_limit_refuses),
+        cmocka_unit_test(zeroed_and_null_descriptions_train),
+        cmocka_unit_test(garbage_is_refused),
+    };
+    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}

@@ -1,0 +1,913 @@
+/* Every public function with null, zero, huge and contradictory arguments: the documented code, and a message that names the value. */
+#include "support.h"
+
+typedef struct small {
+    het_desc desc;
+    het_ctx *ctx;
+    support_batch batch;
+} small;
+
+static void small_start(small *s, het_family family)
+{
+    memset(s, 0, sizeof *s);
+    s->desc.model = support_model(family);
+    s->desc.max_tokens = 60;
+    s->desc.max_sequences = 4;
+    s->desc.max_micro_batches = 2;
+    s->ctx = support_create(&s->desc);
+    support_batch_start(&s->batch);
+    support_batch_sequence(&s->batch, 20, s->desc.model.vocab, 0, 1);
+    support_batch_sequence(&s->batch, 30, s->desc.model.vocab, 1, 2);
+}
+
+static void small_end(small *s)
+{
+    het_destroy(s->ctx);
+    support_batch_end(&s->batch);
+}
+
+#define CTX_ERROR(s, call, code, words) EXPECT_ERROR(call, code, het_last_error((s)->ctx), words)
+
+/* ---- results ---- */
+
+static void codes_have_texts(void **state)
+{
+#define TEXT_OF_CODE(name, value, text) text,
+#define VALUE_OF_CODE(name, value, text) name,
+    static const char *const texts[] = { HETRAIN_RESULTS(TEXT_OF_CODE) };
+    static const het_result codes[] = { HETRAIN_RESULTS(VALUE_OF_CODE) };
+    size_t i, k, n = sizeof codes / sizeof *codes;
+    (void)state;
+    for (i = 0; i < n; i++) {
+        assert_string_equal(het_result_text(codes[i]), texts[i]);
+        assert_true(i == 0 ? codes[i] == 0 : codes[i] < 0);
+        for (k = 0; k < i; k++) assert_string_not_equal(texts[i], texts[k]);
+    }
+    assert_non_null(het_result_text((het_result)-99));
+    assert_true(strlen(het_result_text((het_result)12345)) > 0);
+    assert_int_equal(het_version(), HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH);
+}
+
+/* ---- models ---- */
+
+static void model_refused(void (*spoil)(het_model_desc *), const char *words, int line)
+{
+    het_model_desc model;
+    het_error error;
+    het_desc desc;
+    het_ctx *ctx = NULL;
+    memset(&model, 0, sizeof model);
+    model.width = 64;
+    model.heads = 4;
+    spoil(&model);
+    support_expect(het_model_complete(&model, &error), HET_ERR_INVALID, error.text, words, "het_model_complete", line);
+    assert_int_equal(error.code, HET_ERR_INVALID);
+    memset(&desc, 0, sizeof desc);
+    memset(&model, 0, sizeof model);
+    model.width = 64;
+    model.heads = 4;
+    spoil(&model);
+    desc.model = model;
+    support_expect(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, words, "het_create", line);
+    assert_null(ctx);
+}
+
+#define MODEL_CASE(name, code) static void name(het_model_desc *m) { code; }
+MODEL_CASE(negative_layers, m->layers = -3)
+MODEL_CASE(huge_layers, m->layers = INT64_MAX)
+MODEL_CASE(negative_width, m->width = -64)
+MODEL_CASE(huge_width, m->width = INT64_C(1) << 40)
+MODEL_CASE(odd_heads, (m->width = 65, m->heads = 4))
+MODEL_CASE(negative_heads, m->heads = -1)
+MODEL_CASE(odd_kv_heads, m->kv_heads = 3)
+MODEL_CASE(huge_head_size, m->head_size = INT64_C(1) << 50)
+MODEL_CASE(negative_vocab, m->vocab = -7)
+MODEL_CASE(huge_vocab, m->vocab = INT64_C(3000000000))
+MODEL_CASE(negative_context, m->context = -128)
+MODEL_CASE(negative_window, m->window = -5)
+MODEL_CASE(nan_theta, (m->family = HET_LLAMA, m->rotary_theta = NAN))
+MODEL_CASE(negative_epsilon, m->norm_epsilon = -1.0f)
+MODEL_CASE(dropout_of_one, m->dropout = 1.0f)
+MODEL_CASE(negative_dropout, m->dropout = -0.5f)
+MODEL_CASE(infinite_std, m->init_std = INFINITY)
+MODEL_CASE(rotary_over_one, (m->family = HET_LLAMA, m->rotary_fraction = 1.5f))
+MODEL_CASE(odd_rotary, (m->family = HET_LLAMA, m->head_size = 17))
+MODEL_CASE(low_over_high, (m->family = HET_LLAMA, m->rotary_factor = 8.0f, m->rotary_low = 5.0f, m->rotary_high = 2.0f))
+MODEL_CASE(unknown_family, m->family = (het_family)77)
+MODEL_CASE(unknown_norm, m->norm = (het_norm)9)
+MODEL_CASE(unknown_activation, m->activation = (het_activation)8)
+MODEL_CASE(unknown_position, m->position = (het_position)6)
+MODEL_CASE(unknown_choice, m->tied = (het_choice)5)
+
+static void models(void **state)
+{
+    static const struct { void (*spoil)(het_model_desc *); const char *words; int line; } cases[] = {
+        { negative_layers, "layers|-3", __LINE__ },         { huge_layers, "layers|9223372036854775807", __LINE__ },
+        { negative_width, "width|-64", __LINE__ },          { huge_width, "width|1099511627776", __LINE__ },
+        { odd_heads, "65|4|heads", __LINE__ },              { negative_heads, "heads|-1", __LINE__ },
+        { odd_kv_heads, "kv_heads|3|4", __LINE__ },         { huge_head_size, "head_size|1125899906842624", __LINE__ },
+        { negative_vocab, "vocab|-7", __LINE__ },           { huge_vocab, "vocab|3000000000", __LINE__ },
+        { negative_context, "context|-128", __LINE__ },     { negative_window, "window|-5", __LINE__ },
+        { nan_theta, "rotary_theta|nan", __LINE__ },        { negative_epsilon, "norm_epsilon|-1", __LINE__ },
+        { dropout_of_one, "dropout|1", __LINE__ },          { negative_dropout, "dropout|-0.5", __LINE__ },
+        { infinite_std, "init_std|inf", __LINE__ },         { rotary_over_one, "rotary_fraction|1.5", __LINE__ },
+        { odd_rotary, "head_size|17", __LINE__ },           { low_over_high, "rotary_low|5|2", __LINE__ },
+        { unknown_family, "family|77", __LINE__ },          { unknown_norm, "norm|9", __LINE__ },
+        { unknown_activation, "activation|8", __LINE__ },   { unknown_position, "position|6", __LINE__ },
+        { unknown_choice, "tied|5", __LINE__ },
+    };
+    het_error error;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) model_refused(cases[i].spoil, cases[i].words, cases[i].line);
+    EXPECT_ERROR(het_model_complete(NULL, &error), HET_ERR_INVALID, error.text, "model|NULL");
+    assert_int_equal(het_model_complete(NULL, NULL), HET_ERR_INVALID); /* nobody asked for the text */
+}
+
+static void model_names(void **state)
+{
+    static const struct { const char *name, *words; } bad[] = {
+        { "", "family" },
+        { "gpt9:124m", "gpt9" },
+        { "gpt2:125m", "125m|124m" },
+        { "gpt2:layers=x", "layers|x" },
+        { "gpt2:layers=", "layers" },
+        { "gpt2:layers=4,", "," },
+        { "gpt2:layers=4,layers=5", "layers|twice" },
+        { "gpt2:colour=4", "colour" },
+        { "gpt2:width=99999999999999999999", "width|99999999999999999999" },
+        { "gpt2:width=64,heads=5", "64|5" },
+        { "llama:layers=-4", "layers|-4" },
+        { "llama:rotary_theta=abc", "rotary_theta|abc" },
+        { "llama:tied=perhaps", "tied|perhaps" },
+    };
+    het_model_desc model, kept;
+    het_error error;
+    size_t i;
+    (void)state;
+    memset(&kept, 0x5A, sizeof kept);
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        memset(&model, 0x5A, sizeof model);
+        EXPECT_ERROR(het_model_parse(bad[i].name, &model, &error), HET_ERR_INVALID, error.text, bad[i].words);
+        assert_memory_equal(&model, &kept, sizeof model); /* outputs are written only on success */
+    }
+    EXPECT_ERROR(het_model_parse(NULL, &model, &error), HET_ERR_INVALID, error.text, "name|NULL");
+    EXPECT_ERROR(het_model_parse("gpt2:124m", NULL, &error), HET_ERR_INVALID, error.text, "model|NULL");
+    EXPECT_ERROR(het_model_parse("gpt2:124m", &model, &error), HET_OK, error.text, "");
+    assert_int_equal(model.width, 768);
+    assert_int_equal(model.layers, 12);
+    assert_int_equal(model.vocab, 50257);
+    EXPECT_ERROR(het_model_parse("llama:layers=3,width=96,heads=6,kv_heads=2", &model, &error), HET_OK, error.text, "");
+    assert_int_equal(model.kv_heads, 2);
+    assert_int_equal(model.head_size, 16);
+}
+
+static void config_json(void **state)
+{
+    static const struct { const char *text; het_result code; const char *words; } bad[] = {
+        { "", HET_ERR_FORMAT, "byte 0" },
+        { "[1]", HET_ERR_FORMAT, "byte" },
+        { "{", HET_ERR_FORMAT, "byte" },
+        { "{}", HET_ERR_FORMAT, "model_type" },
+        { "{\"model_type\": \"t5\"}", HET_ERR_UNSUPPORTED, "model_type|t5" },
+        { "{\"model_type\": \"llama\"}", HET_ERR_FORMAT, "missing" },
+        { "{\"model_type\": \"llama\", \"hidden_size\": \"wide\"}", HET_ERR_FORMAT, "hidden_size" },
+        { "{\"model_type\": \"llama\", \"hidden_size\": 1.5}", HET_ERR_INVALID, "width|1.5" },
+        { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 5, \"n_positions\": 64, \"vocab_size\": 100}", HET_ERR_INVALID, "64|5" },
+        { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_embd\": 64}", HET_ERR_FORMAT, "n_embd" },
+    };
+    het_model_desc model, back;
+    het_error error;
+    char text[8192], deep[300];
+    size_t i, length = 0;
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
+    (void)state;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        EXPECT_ERROR(het_model_from_json(bad[i].text, strlen(bad[i].text), &model, &error), bad[i].code, error.text, bad[i].words);
+    }
+    memset(deep, '[', sizeof deep);
+    EXPECT_ERROR(het_model_from_json(deep, sizeof deep, &model, &error), HET_ERR_FORMAT, error.text, "byte");
+    EXPECT_ERROR(het_model_from_json(NULL, 3, &model, &error), HET_ERR_INVALID, error.text, "text|NULL");
+    EXPECT_ERROR(het_model_from_json("{}", 2, NULL, &error), HET_ERR_INVALID, error.text, "model|NULL");
+    for (i = 0; i < sizeof families / sizeof *families; i++) { /* what is written can be read */
+        model = support_model(families[i]);
+        EXPECT_OK(het_model_to_json(&model, text, sizeof text, &length));
+        assert_int_equal(length, strlen(text));
+        assert_int_equal(het_model_to_json(&model, text, length, &length), HET_ERR_LIMIT); /* no room for the final 0 */
+        assert_int_equal(het_model_to_json(&model, NULL, 0, &length), HET_ERR_LIMIT);
+        EXPECT_OK(het_model_to_json(&model, text, length + 1, &length));
+        EXPECT_ERROR(het_model_from_json(text, length, &back, &error), HET_OK, error.text, "");
+        assert_memory_equal(&model, &back, sizeof model);
+    }
+    assert_int_equal(het_model_to_json(NULL, text, sizeof text, &length), HET_ERR_INVALID);
+    assert_int_equal(het_model_to_json(&model, text, sizeof text, NULL), HET_ERR_INVALID);
+}
+
+static void chains_of_units(void **state)
+{
+    het_model_desc model = support_model(HET_GPT2);
+    het_unit units[8];
+    het_error error;
+    int64_t count = 0;
+    (void)state;
+    EXPECT_ERROR(het_model_units(&model, units, 8, &count, &error), HET_OK, error.text, "");
+    assert_int_equal(count, 6);
+    EXPECT_ERROR(het_model_units(&model, units, 5, &count, &error), HET_ERR_LIMIT, error.text, "5|6");
+    EXPECT_ERROR(het_model_units(NULL, units, 8, &count, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_model_units(&model, NULL, 8, &count, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_model_units(&model, units, 8, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    model.layers = 0;
+    EXPECT_ERROR(het_model_units(&model, units, 8, &count, &error), HET_ERR_INVALID, error.text, "layers|0");
+}
+
+/* ---- descriptions ---- */
+
+static void create_refused(const het_desc *desc, het_result code, const char *words, int line)
+{
+    het_ctx *ctx = NULL;
+    het_error error;
+    het_memory memory;
+    int mark;
+    ctx = (het_ctx *)(void *)&mark;
+    support_expect(het_create(desc, &ctx, &error), code, error.text, words, "het_create", line);
+    assert_null(ctx);
+    support_expect(het_memory_estimate(desc, &memory, &error), code, error.text, words, "het_memory_estimate", line);
+}
+
+#define REFUSED(field, value, code, words) \
+    do { \
+        het_desc desc_ = base; \
+        desc_.field = value; \
+        create_refused(&desc_, code, words, __LINE__); \
+    } while (0)
+
+static void descriptions(void **state)
+{
+    het_device_iface table = *het_cpu_device();
+    het_device_desc devices[2];
+    het_unit units[3];
+    het_desc base, desc;
+    het_ctx *ctx = NULL;
+    het_error error;
+    support_memory memory;
+    (void)state;
+    memset(&base, 0, sizeof base);
+    base.model = support_model(HET_GPT2);
+    REFUSED(max_tokens, -1, HET_ERR_INVALID, "max_tokens|-1");
+    REFUSED(max_tokens, INT64_MAX, HET_ERR_INVALID, "max_tokens|9223372036854775807");
+    REFUSED(max_sequences, -4, HET_ERR_INVALID, "max_sequences|-4");
+    REFUSED(max_micro_batches, -2, HET_ERR_INVALID, "max_micro_batches|-2");
+    REFUSED(max_slices, -9, HET_ERR_INVALID, "max_slices|-9");
+    REFUSED(granule, -6, HET_ERR_INVALID, "granule|-6");
+    REFUSED(backward, (het_backward)4, HET_ERR_INVALID, "backward|4");
+    REFUSED(dtype, (het_dtype)7, HET_ERR_INVALID, "dtype|7");
+    REFUSED(reduce, (het_reduce)5, HET_ERR_INVALID, "reduce|5");
+    REFUSED(recompute, (het_choice)3, HET_ERR_INVALID, "recompute|3");
+    REFUSED(inference, (het_choice)4, HET_ERR_INVALID, "inference|4");
+    REFUSED(optimizer.learning_rate, -1.0f, HET_ERR_INVALID, "learning_rate|-1");
+    REFUSED(optimizer.learning_rate, NAN, HET_ERR_INVALID, "learning_rate|nan");
+    REFUSED(optimizer.beta1, 1.5f, HET_ERR_INVALID, "beta1|1.5");
+    REFUSED(optimizer.beta2, -0.5f, HET_ERR_INVALID, "beta2|-0.5");
+    REFUSED(optimizer.epsilon, -1e-3f, HET_ERR_INVALID, "epsilon|-0.001");
+    REFUSED(optimizer.warmup_steps, -3, HET_ERR_INVALID, "warmup_steps|-3");
+    REFUSED(optimizer.total_steps, -30, HET_ERR_INVALID, "total_steps|-30");
+    REFUSED(optimizer.schedule, (het_lr_schedule)11, HET_ERR_INVALID, "schedule|11");
+    REFUSED(optimizer.clip, NAN, HET_ERR_INVALID, "clip|nan");
+    REFUSED(allocator.alloc, support_allocator(&memory).alloc, HET_ERR_INVALID, "allocator|free");
+    memset(devices, 0, sizeof devices);
+    desc = base;
+    desc.devices = devices;
+    desc.device_count = 2;
+    create_refused(&desc, HET_ERR_UNSUPPORTED, "device_count|2", __LINE__);
+    desc.device_count = -1;
+    create_refused(&desc, HET_ERR_INVALID, "device_count|-1", __LINE__);
+    desc.device_count = 1;
+    devices[0].threads = -5;
+    create_refused(&desc, HET_ERR_INVALID, "threads|-5", __LINE__);
+    devices[0].threads = INT32_MAX;
+    create_refused(&desc, HET_ERR_INVALID, "threads|2147483647", __LINE__);
+    devices[0].threads = 1;
+    devices[0].isa = (het_isa)42;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "instruction set 42");
+#if defined(__x86_64__)
+    devices[0].isa = HET_ISA_NEON;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "instruction set|5");
+#endif
+    devices[0].isa = HET_ISA_AUTO;
+    table.version = 99;
+    devices[0].iface = &table;
+    EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "version|99");
+    assert_null(ctx);
+
+    desc = base;
+    desc.units = units;
+    desc.unit_count = 0;
+    memset(units, 0, sizeof units);
+    create_refused(&desc, HET_ERR_INVALID, "unit_count|0", __LINE__);
+    desc.unit_count = 1;
+    create_refused(&desc, HET_ERR_INVALID, "unit_count|1", __LINE__);
+    desc.unit_count = 2;
+    create_refused(&desc, HET_ERR_INVALID, "unit 0", __LINE__); /* no table */
+    units[0].iface = het_unit_embed();
+    units[1].iface = het_unit_mlp();
+    units[0].model = units[1].model = &base.model;
+    create_refused(&desc, HET_ERR_INVALID, "unit 1|mlp|loss", __LINE__);
+    units[1].iface = het_unit_embed(); /* takes no stream */
+    create_refused(&desc, HET_ERR_INVALID, "unit 1|embed", __LINE__);
+
+    EXPECT_ERROR(het_create(&base, NULL, &error), HET_ERR_INVALID, error.text, "ctx|NULL");
+    EXPECT_ERROR(het_memory_estimate(&base, NULL, &error), HET_ERR_INVALID, error.text, "memory|NULL");
+    assert_int_equal(het_create(&base, NULL, NULL), HET_ERR_INVALID);
+    het_desc_defaults(NULL);
+}
+
+static void learning_rates(void **state)
+{
+    het_optimizer_desc o;
+    (void)state;
+    memset(&o, 0, sizeof o);
+    assert_true(het_learning_rate(&o, 0) == (double)6e-4f);
+    assert_true(het_learning_rate(&o, INT64_MAX) == 0.0);
+    assert_true(het_learning_rate(NULL, 0) == (double)6e-4f); /* all defaults */
+    assert_true(isfinite(het_learning_rate(&o, -5)));
+}
+
+static void granule_rules(void **state)
+{
+    static const int64_t equal[] = { 0, 128, 256, 384, 512, 640, 768 };
+    static const int64_t unequal[] = { 0, 100, 100, 400, 500, 530, 560 };
+    static const int64_t longer[] = { 0, 600, 640, 1700 };
+    static const int64_t falling[] = { 0, 10, 5 };
+    int64_t start[16], count = 0;
+    (void)state;
+    EXPECT_OK(het_granules(equal, 6, 0, start, 16, &count)); /* 3 divides 6 and 3 x 128 <= 512 */
+    assert_int_equal(count, 2);
+    assert_true(start[0] == 0 && start[1] == 384 && start[2] == 768);
+    EXPECT_OK(het_granules(equal, 6, 2, start, 16, &count));
+    assert_int_equal(count, 3);
+    assert_true(start[1] == 256 && start[2] == 512 && start[3] == 768);
+    EXPECT_OK(het_granules(unequal, 6, 0, start, 16, &count));
+    assert_int_equal(count, 2);
+    assert_true(start[1] == 500 && start[2] == 560);
+    EXPECT_OK(het_granules(longer, 3, 0, start, 16, &count));
+    assert_int_equal(count, 6);
+    assert_true(start[1] == 512 && start[2] == 600 && start[3] == 640 && start[4] == 1152 && start[5] == 1664 && start[6] == 1700);
+    assert_int_equal(het_granules(longer, 3, 0, start, 6, &count), HET_ERR_LIMIT);
+    assert_int_equal(het_granules(NULL, 3, 0, start, 16, &count), HET_ERR_INVALID);
+    EXPECT_OK(het_granules(equal, 6, 0, NULL, 0, &count)); /* counts only */
+    assert_int_equal(count, 2);
+    assert_int_equal(het_granules(equal, 6, 0, start, 16, NULL), HET_ERR_INVALID);
+    assert_int_equal(het_granules(equal, -1, 0, start, 16, &count), HET_ERR_INVALID);
+    assert_int_equal(het_granules(equal, 6, -2, start, 16, &count), HET_ERR_INVALID);
+    assert_int_equal(het_granules(falling, 2, 0, start, 16, &count), HET_ERR_INVALID);
+}
+
+/* ---- batches ---- */
+
+typedef het_result (*compute_call)(het_ctx *, const het_batch *, int64_t, het_step_info *);
+
+static void batches(void **state)
+{
+    static const compute_call calls[] = { het_step, het_gradients, het_evaluate };
+    static const int64_t bad_start[] = { 0, 60, 50 }, short_start[] = { 0, 20, 40 }, late_start[] = { 1, 20, 50 }, one_long[] = { 0, 50 };
+    static const int64_t bad_granule[] = { 0, 30, 20, 50 }, inside[] = { 0, 10, 50 };
+    uint64_t hash;
+    small s;
+    size_t i;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    hash = support_hash(s.ctx);
+    for (i = 0; i < 3; i++) {
+        compute_call call = calls[i];
+        het_batch b = s.batch.batch, two[3];
+        int32_t keep;
+        float weight;
+        two[0] = two[1] = two[2] = b;
+        CTX_ERROR(&s, call(s.ctx, NULL, 1, NULL), HET_ERR_INVALID, "NULL");
+        CTX_ERROR(&s, call(s.ctx, &b, 0, NULL), HET_ERR_INVALID, "0 micro-batches");
+        CTX_ERROR(&s, call(s.ctx, &b, -7, NULL), HET_ERR_INVALID, "-7");
+        CTX_ERROR(&s, call(s.ctx, two, 3, NULL), HET_ERR_LIMIT, "3|2");
+        assert_int_equal(call(NULL, &b, 1, NULL), HET_ERR_INVALID);
+        b.tokens = 61;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_LIMIT, "61|60");
+        b.tokens = INT64_MAX;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_LIMIT, "9223372036854775807|60");
+        b.tokens = -1;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "-1");
+        b = s.batch.batch;
+        b.sequences = 5;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_LIMIT, "5|4");
+        b.sequences = -2;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "-2");
+        b = s.batch.batch;
+        b.token = NULL;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "token|NULL");
+        b = s.batch.batch;
+        b.target = NULL;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "target|NULL");
+        b = s.batch.batch;
+        b.sequence_start = NULL;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "sequence_start|NULL");
+        b.sequence_start = bad_start;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "sequence_start");
+        b.sequence_start = short_start;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "sequence_start[2]|40|50");
+        b.sequence_start = late_start;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "sequence_start[0]|1");
+        b.sequence_start = one_long;
+        b.sequences = 1;
+        b.granules = 0;
+        b.granule_start = NULL;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_LIMIT, "50|48");
+        b = s.batch.batch;
+        b.granules = -3;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "granules|-3");
+        b.granules = 2;
+        b.granule_start = NULL;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_INVALID, "granules|2|granule_start|NULL");
+        b.granules = 3;
+        b.granule_start = bad_granule;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "granule_start[2]|20");
+        b.granules = 2;
+        b.granule_start = inside; /* the second one holds a piece of sequence 0 and all of sequence 1 */
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "granule");
+        b = s.batch.batch;
+
+        keep = s.batch.token[7];
+        s.batch.token[7] = 61;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "micro-batch 0|token[7]|61");
+        s.batch.token[7] = -1;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "token[7]|-1");
+        s.batch.token[7] = INT32_MIN;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "token[7]|-2147483648");
+        s.batch.token[7] = keep;
+        keep = s.batch.target[49];
+        s.batch.target[49] = -2;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "target[49]|-2");
+        s.batch.target[49] = 1000000;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "target[49]|1000000");
+        s.batch.target[49] = keep;
+        weight = s.batch.weight[3];
+        s.batch.weight[3] = -0.5f;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "weight[3]|-0.5");
+        s.batch.weight[3] = NAN;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "weight[3]|nan");
+        s.batch.weight[3] = INFINITY;
+        CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_DATA, "weight[3]|inf");
+        s.batch.weight[3] = weight;
+    }
+    {
+        int32_t none[50];
+        het_batch b = s.batch.batch;
+        for (i = 0; i < 50; i++) none[i] = -1;
+        b.target = none;
+        CTX_ERROR(&s, het_step(s.ctx, &b, 1, NULL), HET_ERR_DATA, "no target");
+    }
+    assert_true(support_hash(s.ctx) == hash); /* nothing of all this changed the weights */
+    assert_int_equal(het_get_step(s.ctx), 0);
+    EXPECT_OK(het_step(s.ctx, &s.batch.batch, 1, NULL)); /* and the context still works */
+    small_end(&s);
+}
+
+static void inference(void **state)
+{
+    float logits[61];
+    int32_t token[4] = { 1, 2, 3, 61 };
+    het_desc desc;
+    het_ctx *ctx;
+    small s;
+    (void)state;
+    small_start(&s, HET_LLAMA);
+    assert_int_equal(het_infer(NULL, token, 3, 0, logits), HET_ERR_INVALID);
+    CTX_ERROR(&s, het_infer(s.ctx, NULL, 3, 0, logits), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_infer(s.ctx, token, 3, 0, NULL), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_infer(s.ctx, token, 0, 0, logits), HET_ERR_INVALID, "0");
+    CTX_ERROR(&s, het_infer(s.ctx, token, -3, 0, logits), HET_ERR_INVALID, "-3");
+    CTX_ERROR(&s, het_infer(s.ctx, token, 3, -1, logits), HET_ERR_INVALID, "-1");
+    CTX_ERROR(&s, het_infer(s.ctx, token, 3, 46, logits), HET_ERR_LIMIT, "3|46|48");
+    CTX_ERROR(&s, het_infer(s.ctx, token, INT64_MAX, INT64_MAX, logits), HET_ERR_LIMIT, "9223372036854775807|48");
+    CTX_ERROR(&s, het_infer(s.ctx, token, 4, 0, logits), HET_ERR_DATA, "token[3]|61");
+    CTX_ERROR(&s, het_infer(s.ctx, token, 1, 5, logits), HET_ERR_STATE, "5"); /* nothing came before */
+    EXPECT_OK(het_infer(s.ctx, token, 3, 0, logits));
+    EXPECT_OK(het_infer(s.ctx, token, 1, 3, logits));
+    CTX_ERROR(&s, het_infer(s.ctx, token, 1, 9, logits), HET_ERR_STATE, "9");
+    EXPECT_OK(het_evaluate(s.ctx, &s.batch.batch, 1, NULL)); /* computes over the kept keys */
+    CTX_ERROR(&s, het_infer(s.ctx, token, 1, 4, logits), HET_ERR_STATE, "4");
+    small_end(&s);
+
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(HET_GPT2);
+    desc.inference = HET_YES;
+    ctx = support_create(&desc);
+    small_start(&s, HET_GPT2);
+    EXPECT_ERROR(het_step(ctx, &s.batch.batch, 1, NULL), HET_ERR_STATE, het_last_error(ctx), "het_step|inference");
+    EXPECT_ERROR(het_gradients(ctx, &s.batch.batch, 1, NULL), HET_ERR_STATE, het_last_error(ctx), "het_gradients|inference");
+    EXPECT_OK(het_evaluate(ctx, &s.batch.batch, 1, NULL));
+    small_end(&s);
+    het_destroy(ctx);
+}
+
+/* ---- parameters, tensors, files ---- */
+
+static void parameters_and_tensors(void **state)
+{
+    het_parameter_info info;
+    het_tensor_info tensor;
+    uint64_t hash;
+    int64_t count;
+    float *values;
+    small s;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    values = support_floats(61 * 40 * 8, 1.0, 1);
+    count = het_parameter_count(s.ctx);
+    assert_true(count > 10 && het_tensor_count(s.ctx) > 10);
+    assert_int_equal(het_parameter_count(NULL), 0);
+    assert_int_equal(het_tensor_count(NULL), 0);
+    assert_int_equal(het_parameter_get_info(s.ctx, -1, &info), HET_ERR_INVALID);
+    assert_int_equal(het_parameter_get_info(s.ctx, count, &info), HET_ERR_INVALID);
+    assert_int_equal(het_parameter_get_info(s.ctx, 0, NULL), HET_ERR_INVALID);
+    assert_int_equal(het_parameter_get_info(NULL, 0, &info), HET_ERR_INVALID);
+    CTX_ERROR(&s, het_parameter_read(s.ctx, -1, HET_WEIGHT, values), HET_ERR_INVALID, "-1");
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 9999, HET_WEIGHT, values), HET_ERR_INVALID, "9999");
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_WEIGHT, NULL), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, (het_what)17, values), HET_ERR_INVALID, "17");
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_STATE3, values), HET_ERR_INVALID, "5");
+    CTX_ERROR(&s, het_parameter_write(s.ctx, 9999, HET_WEIGHT, values), HET_ERR_INVALID, "9999");
+    CTX_ERROR(&s, het_parameter_write(s.ctx, 0, HET_WEIGHT, NULL), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_parameter_write(s.ctx, 0, HET_GRADIENT, values), HET_ERR_INVALID, "gradient");
+    assert_int_equal(het_parameter_read(NULL, 0, HET_WEIGHT, values), HET_ERR_INVALID);
+    assert_int_equal(het_parameter_write(NULL, 0, HET_WEIGHT, values), HET_ERR_INVALID);
+    assert_int_equal(het_tensor_get_info(s.ctx, -1, &tensor), HET_ERR_INVALID);
+    assert_int_equal(het_tensor_get_info(s.ctx, het_tensor_count(s.ctx), &tensor), HET_ERR_INVALID);
+    assert_int_equal(het_tensor_get_info(s.ctx, 0, NULL), HET_ERR_INVALID);
+    assert_int_equal(het_tensor_get_info(NULL, 0, &tensor), HET_ERR_INVALID);
+    CTX_ERROR(&s, het_tensor_read(s.ctx, 9999, HET_WEIGHT, values), HET_ERR_INVALID, "9999");
+    CTX_ERROR(&s, het_tensor_read(s.ctx, 0, HET_WEIGHT, NULL), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_tensor_write(s.ctx, -4, HET_WEIGHT, values), HET_ERR_INVALID, "-4");
+    CTX_ERROR(&s, het_tensor_write(s.ctx, 0, HET_WEIGHT, NULL), HET_ERR_INVALID, "NULL");
+    assert_int_equal(het_tensor_read(NULL, 0, HET_WEIGHT, values), HET_ERR_INVALID);
+    assert_int_equal(het_tensor_write(NULL, 0, HET_WEIGHT, values), HET_ERR_INVALID);
+    CTX_ERROR(&s, het_hash(s.ctx, NULL), HET_ERR_INVALID, "hash|NULL");
+    assert_int_equal(het_hash(NULL, &hash), HET_ERR_INVALID);
+    free(values);
+    small_end(&s);
+}
+
+static void queries_without_a_context(void **state)
+{
+    het_memory memory;
+    (void)state;
+    assert_string_equal(het_last_error(NULL), "");
+    assert_null(het_get_desc(NULL));
+    assert_int_equal(het_get_step(NULL), 0);
+    memset(&memory, 0xFF, sizeof memory);
+    het_get_memory(NULL, &memory);
+    het_cancel(NULL);
+    het_destroy(NULL);
+    het_data_close(NULL);
+    assert_non_null(het_cpu_device());
+    assert_non_null(het_null_device());
+    assert_int_equal(het_cpu_device()->version, HETRAIN_DEVICE_VERSION);
+    assert_int_equal(het_null_device()->version, HETRAIN_DEVICE_VERSION);
+    assert_int_equal(het_unit_embed()->version, HETRAIN_UNIT_VERSION);
+    assert_int_equal(het_unit_attention()->version, HETRAIN_UNIT_VERSION);
+    assert_int_equal(het_unit_mlp()->version, HETRAIN_UNIT_VERSION);
+    assert_int_equal(het_unit_head()->version, HETRAIN_UNIT_VERSION);
+    assert_int_equal(het_adamw()->slots, 2);
+}
+
+static void writers_and_readers(void **state)
+{
+    support_buffer file;
+    het_writer to;
+    het_reader from;
+    size_t size;
+    int64_t k;
+    small s;
+    uint64_t hash;
+    (void)state;
+    small_start(&s, HET_QWEN2);
+    hash = support_hash(s.ctx);
+    support_buffer_start(&file);
+    to = support_writer(&file);
+    assert_int_equal(het_save_weights(NULL, &to), HET_ERR_INVALID);
+    assert_int_equal(het_save_state(NULL, &to), HET_ERR_INVALID);
+    CTX_ERROR(&s, het_save_weights(s.ctx, NULL), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_save_state(s.ctx, NULL), HET_ERR_INVALID, "NULL");
+    to.write = NULL;
+    CTX_ERROR(&s, het_save_weights(s.ctx, &to), HET_ERR_INVALID, "NULL");
+    to = support_writer(&file);
+    file.fail_after = 100;
+    CTX_ERROR(&s, het_save_weights(s.ctx, &to), HET_ERR_IO, "test.out");
+    CTX_ERROR(&s, het_save_state(s.ctx, &to), HET_ERR_IO, "test.out");
+    file.fail_after = -1;
+    file.size = 0;
+    EXPECT_OK(het_save_weights(s.ctx, &to));
+    size = file.size;
+
+    from = support_reader(&file);
+    assert_int_equal(het_load_weights(NULL, &from), HET_ERR_INVALID);
+    assert_int_equal(het_load_state(NULL, &from), HET_ERR_INVALID);
+    CTX_ERROR(&s, het_load_weights(s.ctx, NULL), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_load_state(s.ctx, NULL), HET_ERR_INVALID, "NULL");
+    file.fail_after = (int64_t)size / 2;
+    CTX_ERROR(&s, het_load_weights(s.ctx, &from), HET_ERR_IO, "test.bin");
+    file.fail_after = -1;
+    for (k = 0; k < 60; k++) { /* cut short anywhere: refused, nothing changed */
+        from.size = file.size = size * (size_t)k / 60;
+        CTX_ERROR(&s, het_load_weights(s.ctx, &from), HET_ERR_FORMAT, "test.bin");
+        CTX_ERROR(&s, het_load_state(s.ctx, &from), HET_ERR_FORMAT, "test.bin");
+    }
+    file.size = size;
+    from = support_reader(&file);
+    CTX_ERROR(&s, het_load_state(s.ctx, &from), HET_ERR_FORMAT, "test.bin"); /* weights are not state */
+    file.data[3] = 0x7F; /* a header of 2 GB */
+    CTX_ERROR(&s, het_load_weights(s.ctx, &from), HET_ERR_FORMAT, "test.bin");
+    file.data[3] = 0;
+    file.data[8] = 'x';
+    CTX_ERROR(&s, het_load_weights(s.ctx, &from), HET_ERR_FORMAT, "test.bin|8");
+    file.data[8] = '{';
+    EXPECT_OK(het_load_weights(s.ctx, &from));
+    assert_true(support_hash(s.ctx) == hash);
+    { /* the weights of another shape */
+        small other;
+        small_start(&other, HET_LLAMA);
+        CTX_ERROR(&other, het_load_weights(other.ctx, &from), HET_ERR_FORMAT, "test.bin");
+        small_end(&other);
+    }
+    support_buffer_end(&file);
+    small_end(&s);
+}
+
+/* ---- data, training, sampling ---- */
+
+static void data_sources(void **state)
+{
+    support_buffer file;
+    het_data_desc base, desc;
+    het_data *data = NULL;
+    het_data_info info;
+    het_batch batch;
+    het_error error;
+    int i;
+    (void)state;
+    support_buffer_start(&file);
+    for (i = 0; i < 1000; i++) support_buffer_append(&file, "a", 1);
+    memset(&base, 0, sizeof base);
+    base.reader = support_reader(&file);
+    base.length = 10;
+    base.sequences = 3;
+    EXPECT_ERROR(het_data_open(NULL, &data, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_data_open(&base, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+#define DATA_REFUSED(field, value, words) \
+    do { \
+        desc = base; \
+        desc.field = value; \
+        EXPECT_ERROR(het_data_open(&desc, &data, &error), HET_ERR_INVALID, error.text, words); \
+        assert_null(data); \
+    } while (0)
+    DATA_REFUSED(reader.read, NULL, "read|NULL");
+    DATA_REFUSED(format, (het_data_format)9, "format|9");
+    DATA_REFUSED(vocab, -1, "vocab|-1");
+    DATA_REFUSED(vocab, INT64_C(1) << 40, "vocab|1099511627776");
+    DATA_REFUSED(length, -5, "length|-5");
+    DATA_REFUSED(length, INT64_MAX, "length|9223372036854775807");
+    DATA_REFUSED(sequences, -6, "sequences|-6");
+    DATA_REFUSED(granule, -8, "granule|-8");
+    DATA_REFUSED(held_out, 1.5f, "held_out|1.5");
+    DATA_REFUSED(held_out, NAN, "held_out|nan");
+    EXPECT_ERROR(het_data_open(&base, &data, &error), HET_OK, error.text, "");
+    het_data_get_info(data, &info);
+    assert_int_equal(info.tokens, 1000);
+    EXPECT_ERROR(het_data_batch(NULL, 0, 0, 1, 0, &batch, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_data_batch(data, 0, 0, 1, 0, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_data_batch(data, -1, 0, 1, 0, &batch, &error), HET_ERR_INVALID, error.text, "step|-1");
+    EXPECT_ERROR(het_data_batch(data, INT64_MAX, 0, 1, 0, &batch, &error), HET_ERR_INVALID, error.text, "step|9223372036854775807");
+    EXPECT_ERROR(het_data_batch(data, 0, 2, 2, 0, &batch, &error), HET_ERR_INVALID, error.text, "micro_batch|2");
+    EXPECT_ERROR(het_data_batch(data, 0, -1, 2, 0, &batch, &error), HET_ERR_INVALID, error.text, "micro_batch|-1");
+    EXPECT_ERROR(het_data_batch(data, 0, 0, 0, 0, &batch, &error), HET_ERR_INVALID, error.text, "0");
+    EXPECT_ERROR(het_data_batch(data, 0, 0, 1, 64, &batch, &error), HET_ERR_INVALID, error.text, "slot|64");
+    EXPECT_ERROR(het_data_batch(data, 0, 0, 1, -1, &batch, &error), HET_ERR_INVALID, error.text, "slot|-1");
+    EXPECT_ERROR(het_data_held_out(NULL, 0, &batch, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_data_held_out(data, 0, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_data_held_out(data, -3, &batch, &error), HET_ERR_INVALID, error.text, "first|-3");
+    EXPECT_ERROR(het_data_held_out(data, 100000, &batch, &error), HET_OK, error.text, "");
+    assert_int_equal(batch.tokens, 0);
+    het_data_close(data);
+    support_buffer_end(&file);
+}
+
+static het_result stop_after_two(void *user, het_ctx *ctx, const het_step_info *info, double validation_loss)
+{
+    (void)user;
+    (void)ctx;
+    (void)validation_loss;
+    return info->step == 1 ? HET_ERR_CALLBACK : HET_OK;
+}
+
+static void one_call_training(void **state)
+{
+    support_buffer file;
+    het_train_desc base, desc;
+    het_ctx *ctx = NULL;
+    het_error error;
+    int i;
+    (void)state;
+    support_buffer_start(&file);
+    for (i = 0; i < 1000; i++) support_buffer_append(&file, &"abcdefgh"[i % 8], 1);
+    memset(&base, 0, sizeof base);
+    base.context.model = support_model(HET_LLAMA);
+    base.context.model.vocab = 256;
+    base.data.reader = support_reader(&file);
+    base.data.length = 24;
+    base.steps = 3;
+    EXPECT_ERROR(het_train(NULL, &ctx, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_train(&base, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+#define TRAIN_REFUSED(field, value, code, words) \
+    do { \
+        desc = base; \
+        desc.field = value; \
+        EXPECT_ERROR(het_train(&desc, &ctx, &error), code, error.text, words); \
+        assert_null(ctx); \
+    } while (0)
+    TRAIN_REFUSED(steps, -1, HET_ERR_INVALID, "steps|-1");
+    TRAIN_REFUSED(micro_batches, -2, HET_ERR_INVALID, "micro_batches|-2");
+    TRAIN_REFUSED(evaluate_batches, -3, HET_ERR_INVALID, "evaluate_batches|-3");
+    TRAIN_REFUSED(data.length, 49, HET_ERR_LIMIT, "49|48"); /* beyond the context */
+    TRAIN_REFUSED(data.reader.read, NULL, HET_ERR_INVALID, "read");
+    TRAIN_REFUSED(context.max_tokens, 10, HET_ERR_LIMIT, "10");
+    TRAIN_REFUSED(progress, stop_after_two, HET_ERR_CALLBACK, "");
+    EXPECT_ERROR(het_train(&base, &ctx, &error), HET_OK, error.text, "");
+    assert_int_equal(het_get_step(ctx), 3);
+    het_destroy(ctx);
+    support_buffer_end(&file);
+}
+
+static void sampling(void **state)
+{
+    static const float logits[5] = { 0.0f, 2.0f, 1.0f, -1.0f, 1.5f };
+    float scratch[5];
+    int counts[5] = { 0, 0, 0, 0, 0 };
+    uint64_t i;
+    (void)state;
+    assert_int_equal(het_sample(logits, 5, 0.0f, 0, 0.0f, 1, 1, scratch), 1);
+    for (i = 0; i < 200; i++) {
+        int32_t token = het_sample(logits, 5, 1.0f, 2, 0.0f, 7, i, scratch);
+        assert_true(token == 1 || token == 4);
+        assert_int_equal(het_sample(logits, 5, 1.0f, 1, 0.0f, 7, i, scratch), 1);
+        assert_int_equal(het_sample(logits, 5, 1.0f, 0, 1e-6f, 7, i, scratch), 1);
+        assert_int_equal(het_sample(logits, 5, 1e-6f, 0, 0.0f, 7, i, scratch), 1);
+        assert_int_equal(het_sample(logits, 1, 1.0f, 0, 0.0f, 7, i, scratch), 0);
+        assert_int_equal(het_sample(logits, 5, 0.7f, 3, 0.9f, 7, i, scratch), het_sample(logits, 5, 0.7f, 3, 0.9f, 7, i, scratch));
+    }
+    for (i = 0; i < 20000; i++) counts[het_sample(logits, 5, 1.0f, 0, 1.0f, 9, i, scratch)]++;
+    for (i = 0; i < 5; i++) {
+        double total = 0.0, p;
+        int k;
+        for (k = 0; k < 5; k++) total += exp((double)logits[k]);
+        p = exp((double)logits[i]) / total;
+        assert_true(fabs((double)counts[i] / 20000.0 - p) < 5.0 * sqrt(p * (1.0 - p) / 20000.0));
+    }
+    assert_int_equal(het_sample(NULL, 5, 1.0f, 0, 0.0f, 1, 1, scratch), -1);
+    assert_int_equal(het_sample(logits, 0, 1.0f, 0, 0.0f, 1, 1, scratch), -1);
+    assert_int_equal(het_sample(logits, 5, 1.0f, 0, 0.0f, 1, 1, NULL), -1);
+}
+
+static void paths(void **state)
+{
+    het_reader reader;
+    het_error error;
+    small s;
+    (void)state;
+    memset(&reader, 0, sizeof reader);
+    EXPECT_ERROR(het_reader_open("/nowhere/at/all", &reader, &error), HET_ERR_IO, error.text, "/nowhere/at/all");
+    EXPECT_ERROR(het_reader_open(NULL, &reader, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_reader_open("x", NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_reader_open("/", &reader, &error), HET_ERR_IO, error.text, "/"); /* a directory */
+    het_reader_close(NULL);
+    het_reader_close(&reader);
+    small_start(&s, HET_GPT2);
+    CTX_ERROR(&s, het_save_file(s.ctx, "/nowhere/at/all", het_save_weights), HET_ERR_IO, "/nowhere/at/all");
+    CTX_ERROR(&s, het_save_file(s.ctx, NULL, het_save_weights), HET_ERR_INVALID, "NULL");
+    CTX_ERROR(&s, het_save_file(s.ctx, "x", NULL), HET_ERR_INVALID, "NULL");
+    assert_int_equal(het_save_file(NULL, "x", het_save_weights), HET_ERR_INVALID);
+    small_end(&s);
+}
+
+/* ---- callbacks that fail, cancelling, two contexts ---- */
+
+static het_result failing_hook(void *user, const het_hook_info *info)
+{
+    const int64_t *unit = user;
+    return info->unit == *unit ? HET_ERR_CALLBACK : HET_OK;
+}
+
+static void hooks_that_fail(void **state)
+{
+    het_desc desc;
+    het_ctx *ctx;
+    support_batch batch;
+    int64_t unit = 3;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(HET_GPT2);
+    desc.hook = failing_hook;
+    desc.user = &unit;
+    ctx = support_create(&desc);
+    support_batch_start(&batch);
+    support_batch_sequence(&batch, 20, 61, 0, 1);
+    EXPECT_ERROR(het_step(ctx, &batch.batch, 1, NULL), HET_ERR_CALLBACK, het_last_error(ctx), "hook|unit 3");
+    het_destroy(ctx);
+    support_batch_end(&batch);
+}
+
+static void cancelled(void **state)
+{
+    small s;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    het_cancel(s.ctx);
+    CTX_ERROR(&s, het_step(s.ctx, &s.batch.batch, 1, NULL), HET_ERR_CANCELLED, "cancel");
+    small_end(&s);
+}
+
+static int log_lines;
+static void count_log(void *user, het_log_level level, het_result code, const char *text)
+{
+    (void)user;
+    (void)level;
+    assert_true(code != HET_OK && text[0] != 0);
+    log_lines++;
+}
+
+static void errors_are_logged(void **state)
+{
+    het_desc desc;
+    het_ctx *ctx = NULL;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.logger.log = count_log;
+    desc.max_tokens = -1;
+    assert_int_equal(het_create(&desc, &ctx, NULL), HET_ERR_INVALID);
+    assert_true(log_lines >= 1);
+}
+
+/* Two contexts whose calls alternate equal two contexts run one after the other. */
+static void contexts_do_not_meet(void **state)
+{
+    het_desc desc[2];
+    het_ctx *ctx[2];
+    support_batch batch[2];
+    uint64_t apart[2];
+    int i, step;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        memset(&desc[i], 0, sizeof desc[i]);
+        desc[i].model = support_model(i ? HET_QWEN3 : HET_GPT2);
+        desc[i].seed = (uint64_t)i;
+        support_batch_start(&batch[i]);
+        support_batch_sequence(&batch[i], 40, 61, 0, (uint64_t)i + 5);
+        ctx[i] = support_create(&desc[i]);
+        for (step = 0; step < 4; step++) EXPECT_OK(het_step(ctx[i], &batch[i].batch, 1, NULL));
+        apart[i] = support_hash(ctx[i]);
+        het_destroy(ctx[i]);
+    }
+    for (i = 0; i < 2; i++) ctx[i] = support_create(&desc[i]);
+    for (step = 0; step < 4; step++) {
+        for (i = 0; i < 2; i++) EXPECT_OK(het_step(ctx[i], &batch[i].batch, 1, NULL));
+    }
+    for (i = 0; i < 2; i++) {
+        assert_true(support_hash(ctx[i]) == apart[i]);
+        het_destroy(ctx[i]);
+        support_batch_end(&batch[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_have_texts),
+        cmocka_unit_test(models),
+        cmocka_unit_test(model_names),
+        cmocka_unit_test(config_json),
+        cmocka_unit_test(chains_of_units),
+        cmocka_unit_test(descriptions),
+        cmocka_unit_test(learning_rates),
+        cmocka_unit_test(granule_rules),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(inference),
+        cmocka_unit_test(parameters_and_tensors),
+        cmocka_unit_test(queries_without_a_context),
+        cmocka_unit_test(writers_and_readers),
+        cmocka_unit_test(data_sources),
+        cmocka_unit_test(one_call_training),
+        cmocka_unit_test(sampling),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(hooks_that_fail),
+        cmocka_unit_test(cancelled),
+        cmocka_unit_test(errors_are_logged),
+        cmocka_unit_test(contexts_do_not_meet),
+    };
+    return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
+}

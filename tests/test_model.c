@@ -1,0 +1,973 @@
+/* Training as a whole: derivatives of whole models, the optimizer, frozen parameters, weights of targets, hooks, units of the user's own,
+   inference, and saving in the middle of a run. */
+#include "support.h"
+
+static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
+
+static het_desc describe(het_family family)
+{
+    het_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(family);
+    desc.max_tokens = 160;
+    desc.seed = 4;
+    desc.optimizer.learning_rate = 1e-2f;
+    desc.optimizer.total_steps = 20;
+    return desc;
+}
+
+static void batch_of(support_batch *batch, const int64_t *length, int sequences, uint64_t seed)
+{
+    int i;
+    support_batch_start(batch);
+    for (i = 0; i < sequences; i++) support_batch_sequence(batch, length[i], 61, i, seed + (uint64_t)i);
+}
+
+static const int64_t usual[] = { 17, 0, 1, 30 };
+
+static int64_t largest_parameter(const het_ctx *ctx)
+{
+    het_parameter_info info;
+    int64_t i, most = 0;
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        EXPECT_OK(het_parameter_get_info(ctx, i, &info));
+        if (info.count > most) most = info.count;
+    }
+    return most;
+}
+
+/* A copy of one array of every parameter, one behind the other. */
+static float *snapshot(het_ctx *ctx, het_what what, int64_t *total)
+{
+    het_parameter_info info;
+    float *all = NULL;
+    int64_t i;
+    *total = 0;
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        EXPECT_OK(het_parameter_get_info(ctx, i, &info));
+        all = realloc(all, (size_t)(*total + info.count) * sizeof *all);
+        assert_non_null(all);
+        support_expect(het_parameter_read(ctx, i, what, all + *total), HET_OK, het_last_error(ctx), "", "het_parameter_read", __LINE__);
+        *total += info.count;
+    }
+    return all;
+}
+
+static double loss_of(het_ctx *ctx, const support_batch *batch)
+{
+    het_step_info info;
+    EXPECT_OK(het_evaluate(ctx, &batch->batch, 1, &info));
+    return info.loss;
+}
+
+/* ---- derivatives of whole models ---- */
+
+/* Along the gradient of each parameter in turn, the loss must rise as the gradient's norm says. */
+static void check_directions(const het_desc *desc, const support_batch *batch, const char *what)
+{
+    het_ctx *ctx = support_create(desc);
+    float *weight = support_alloc((size_t)largest_parameter(ctx), sizeof *weight), *gradient = support_alloc((size_t)largest_parameter(ctx), sizeof *gradient);
+    float *moved = support_alloc((size_t)largest_parameter(ctx), sizeof *moved);
+    het_step_info info;
+    int64_t i, k;
+    EXPECT_OK(het_gradients(ctx, &batch->batch, 1, &info));
+    assert_true(loss_of(ctx, batch) == info.loss); /* evaluation runs the same code */
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        het_parameter_info p;
+        double norm = 0.0, h, above, below, want;
+        EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+        EXPECT_OK(het_parameter_read(ctx, i, HET_WEIGHT, weight));
+        EXPECT_OK(het_gradients(ctx, &batch->batch, 1, NULL));
+        EXPECT_OK(het_parameter_read(ctx, i, HET_GRADIENT, gradient));
+        for (k = 0; k < p.count; k++) norm += (double)gradient[k] * (double)gradient[k];
+        norm = sqrt(norm);
+        if (norm < 1e-6) continue; /* the bias of k moves no softmax */
+        h = 0.02;
+        for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] + h * (double)gradient[k] / norm);
+        EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
+        above = loss_of(ctx, batch);
+        for (k = 0; k < p.count; k++) moved[k] = (float)((double)weight[k] - h * (double)gradient[k] / norm);
+        EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, moved));
+        below = loss_of(ctx, batch);
+        EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, weight));
+        want = (above - below) / (2.0 * h);
+        if (fabs(want - norm) > 0.02 * norm + 2e-5) fail_msg("%s: %s: the loss rises by %.6g along a gradient of norm %.6g", what, p.name, want, norm);
+    }
+    free(weight);
+    free(gradient);
+    free(moved);
+    het_destroy(ctx);
+}
+
+static void gradients_of_every_family(void **state)
+{
+    support_batch batch;
+    char what[64];
+    size_t f;
+    (void)state;
+    batch_of(&batch, usual, 4, 9);
+    for (f = 0; f < sizeof families / sizeof *families; f++) {
+        het_desc desc = describe(families[f]);
+        desc.model.init_std = 0.2f; /* steep enough for every parameter to matter */
+        snprintf(what, sizeof what, "family %d", (int)families[f]);
+        check_directions(&desc, &batch, what);
+    }
+    support_batch_end(&batch);
+}
+
+static void gradients_of_every_setting(void **state)
+{
+    support_batch batch;
+    het_desc desc;
+    (void)state;
+    batch_of(&batch, usual, 4, 9);
+    desc = describe(HET_LLAMA);
+    desc.model.init_std = 0.2f;
+    desc.model.causal = HET_NO;
+    check_directions(&desc, &batch, "bidirectional");
+    desc.model.causal = HET_YES;
+    desc.model.window = 5;
+    check_directions(&desc, &batch, "window");
+    desc.model.window = 0;
+    desc.model.qk_norm = desc.model.qkv_bias = desc.model.linear_bias = desc.model.parallel = desc.model.tied = HET_YES;
+    desc.model.norm = HET_LAYERNORM;
+    desc.model.position = HET_LEARNED;
+    desc.model.activation = HET_GELU_ERF;
+    check_directions(&desc, &batch, "unusual mixture");
+    desc.model.position = HET_NO_POSITION;
+    desc.model.activation = HET_SWIGLU;
+    check_directions(&desc, &batch, "no positions, SwiGLU with biases");
+    support_batch_end(&batch);
+}
+
+/* ---- the optimizer ---- */
+
+/* One step of every parameter against the formula in double, from what the context shows. */
+static void adamw_of_a_context(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    support_batch batch;
+    het_step_info info;
+    het_ctx *ctx;
+    int step;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    desc.optimizer.clip = 0.5f;
+    ctx = support_create(&desc);
+    for (step = 0; step < 3; step++) {
+        int64_t n, i, k, at = 0;
+        float *w0 = snapshot(ctx, HET_WEIGHT, &n), *m0 = snapshot(ctx, HET_STATE0, &n), *v0 = snapshot(ctx, HET_STATE1, &n), *w1, *m1, *v1, *g;
+        double square = 0.0, scale, lr;
+        EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+        w1 = snapshot(ctx, HET_WEIGHT, &n);
+        m1 = snapshot(ctx, HET_STATE0, &n);
+        v1 = snapshot(ctx, HET_STATE1, &n);
+        g = snapshot(ctx, HET_GRADIENT, &n);
+        for (i = 0; i < n; i++) square += (double)g[i] * (double)g[i];
+        assert_true(fabs(info.gradient_norm - sqrt(square)) <= 1e-9 * info.gradient_norm);
+        assert_true(info.gradient_norm > 0.5); /* or nothing is clipped */
+        scale = 0.5 / info.gradient_norm;
+        lr = het_learning_rate(&desc.optimizer, step);
+        assert_true(info.learning_rate == lr);
+        for (i = 0; i < het_parameter_count(ctx); i++) {
+            het_parameter_info p;
+            EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+            assert_int_equal(p.decay, p.columns > 1); /* matrices decay; biases and norms do not */
+            for (k = at; k < at + p.count; k++) {
+                double b1 = (double)0.9f, b2 = (double)0.95f, gradient = scale * (double)g[k], t = step + 1;
+                double m = b1 * (double)m0[k] + (1.0 - b1) * gradient, v = b2 * (double)v0[k] + (1.0 - b2) * gradient * gradient;
+                double w = (double)w0[k] * (1.0 - (p.decay ? lr * (double)0.1f : 0.0));
+                w -= lr * (m / (1.0 - pow(b1, t))) / (sqrt(v / (1.0 - pow(b2, t))) + 1e-8);
+                if (fabs(w - (double)w1[k]) > 1e-6 + 1e-4 * lr || fabs(m - (double)m1[k]) > 1e-6 * (1e-3 + fabs(m)) || fabs(v - (double)v1[k]) > 1e-6 * (1e-6 + fabs(v))) {
+                    fail_msg("step %d, %s[%d]: w %.9g not %.9g, m %.9g not %.9g, v %.9g not %.9g", step, p.name, (int)(k - at), (double)w1[k], w, (double)m1[k], m,
+                             (double)v1[k], v);
+                }
+            }
+            at += p.count;
+        }
+        free(w0);
+        free(m0);
+        free(v0);
+        free(w1);
+        free(m1);
+        free(v1);
+        free(g);
+    }
+    het_destroy(ctx);
+    support_batch_end(&batch);
+}
+
+static void learning_rate_schedules(void **state)
+{
+    het_optimizer_desc o;
+    int64_t t;
+    (void)state;
+    memset(&o, 0, sizeof o);
+    o.learning_rate = 0.5f;
+    o.minimum_rate = 0.125f;
+    o.warmup_steps = 10;
+    o.total_steps = 110;
+    for (t = 0; t <= 130; t++) {
+        double x = t < 110 ? (double)(t - 10) / 100.0 : 1.0, want;
+        double warm = 0.5 * (double)(t + 1) / 10.0;
+        o.schedule = HET_LR_COSINE;
+        want = t < 10 ? warm : 0.125 + 0.375 * 0.5 * (1.0 + cos(3.14159265358979323846 * x));
+        assert_true(fabs(het_learning_rate(&o, t) - want) < 1e-12);
+        o.schedule = HET_LR_DEFAULT;
+        assert_true(fabs(het_learning_rate(&o, t) - want) < 1e-12);
+        o.schedule = HET_LR_LINEAR;
+        want = t < 10 ? warm : 0.5 - 0.375 * x;
+        assert_true(fabs(het_learning_rate(&o, t) - want) < 1e-12);
+        o.schedule = HET_LR_CONSTANT;
+        want = t < 10 ? warm : 0.5;
+        assert_true(fabs(het_learning_rate(&o, t) - want) < 1e-12);
+        o.schedule = HET_LR_WSD; /* the last 20 % of all steps: 88 to 110 */
+        want = t < 10 ? warm : t < 88 ? 0.5 : t >= 110 ? 0.125 : 0.125 + 0.375 * (1.0 - sqrt((double)(t - 88) / 22.0));
+        if (fabs(het_learning_rate(&o, t) - want) > 1e-12) fail_msg("WSD, step %d: %.17g, not %.17g", (int)t, het_learning_rate(&o, t), want);
+    }
+}
+
+static void training_learns(void **state)
+{
+    size_t f;
+    (void)state;
+    for (f = 0; f < sizeof families / sizeof *families; f++) {
+        het_desc desc = describe(families[f]);
+        int32_t token[48], target[48];
+        int64_t start[] = { 0, 48 }, i;
+        double first = 0.0;
+        het_step_info info;
+        het_batch batch;
+        het_ctx *ctx;
+        desc.optimizer.total_steps = 60;
+        ctx = support_create(&desc);
+        memset(&batch, 0, sizeof batch);
+        for (i = 0; i < 48; i++) {
+            token[i] = (int32_t)(i * i % 61);
+            target[i] = (int32_t)((i + 1) * (i + 1) % 61);
+        }
+        batch.tokens = 48;
+        batch.sequences = 1;
+        batch.token = token;
+        batch.target = target;
+        batch.sequence_start = start;
+        for (i = 0; i < 60; i++) {
+            EXPECT_OK(het_step(ctx, &batch, 1, &info));
+            if (i == 0) first = info.loss;
+        }
+        assert_true(fabs(first - log(61.0)) < 0.3);
+        if (!(info.loss < 0.3)) fail_msg("family %d: the loss is still %.4f after 60 steps", (int)families[f], info.loss);
+        assert_int_equal(het_get_step(ctx), 60);
+        het_destroy(ctx);
+    }
+}
+
+/* ---- frozen parameters ---- */
+
+static int freeze_attention(void *user, const char *name)
+{
+    (void)user;
+    return strstr(name, "attn") != NULL;
+}
+
+static void frozen_parameters_stay(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    support_batch batch;
+    het_ctx *ctx;
+    float *before, *after;
+    int64_t n, i, at = 0, frozen = 0, moved = 0;
+    het_memory all, some;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    EXPECT_OK(het_memory_estimate(&desc, &all, NULL));
+    desc.frozen = freeze_attention;
+    EXPECT_OK(het_memory_estimate(&desc, &some, NULL));
+    assert_true(some.gradients < all.gradients && some.optimizer < all.optimizer); /* what is not trained needs neither */
+    ctx = support_create(&desc);
+    before = snapshot(ctx, HET_WEIGHT, &n);
+    for (i = 0; i < 3; i++) EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
+    after = snapshot(ctx, HET_WEIGHT, &n);
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        het_parameter_info p;
+        int same;
+        EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+        same = memcmp(before + at, after + at, (size_t)p.count * sizeof *before) == 0;
+        assert_int_equal(p.frozen != 0, freeze_attention(NULL, p.name));
+        assert_int_equal(same, p.frozen != 0);
+        frozen += p.frozen != 0;
+        moved += p.frozen == 0;
+        at += p.count;
+    }
+    assert_true(frozen >= 8 && moved >= 8);
+    free(before);
+    free(after);
+    het_destroy(ctx);
+    support_batch_end(&batch);
+}
+
+/* The others learn as if nothing were frozen, in the first step: their gradients do not depend on it. */
+static void freezing_leaves_other_gradients(void **state)
+{
+    het_desc desc = describe(HET_QWEN3);
+    support_batch batch;
+    het_ctx *all, *some;
+    int64_t i, most;
+    float *a, *b;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    all = support_create(&desc);
+    desc.frozen = freeze_attention;
+    some = support_create(&desc);
+    EXPECT_OK(het_gradients(all, &batch.batch, 1, NULL));
+    EXPECT_OK(het_gradients(some, &batch.batch, 1, NULL));
+    most = largest_parameter(all);
+    a = support_alloc((size_t)most, sizeof *a);
+    b = support_alloc((size_t)most, sizeof *b);
+    for (i = 0; i < het_parameter_count(all); i++) {
+        het_parameter_info p;
+        EXPECT_OK(het_parameter_get_info(some, i, &p));
+        if (p.frozen) continue;
+        EXPECT_OK(het_parameter_read(all, i, HET_GRADIENT, a));
+        EXPECT_OK(het_parameter_read(some, i, HET_GRADIENT, b));
+        if (memcmp(a, b, (size_t)p.count * sizeof *a) != 0) fail_msg("the gradient of %s depends on what is frozen", p.name);
+    }
+    free(a);
+    free(b);
+    het_destroy(all);
+    het_destroy(some);
+    support_batch_end(&batch);
+}
+
+/* ---- weights of targets ---- */
+
+static void weights_count_like_repetition(void **state)
+{
+    static const int64_t once[] = { 20, 25 }, twice[] = { 20, 20, 25 };
+    het_desc desc = describe(HET_LLAMA);
+    support_batch weighted, repeated;
+    het_step_info a, b;
+    het_ctx *ctx = support_create(&desc);
+    float *ga, *gb;
+    int64_t n, i;
+    double difference = 0.0, size = 0.0;
+    (void)state;
+    batch_of(&weighted, once, 2, 5);
+    batch_of(&repeated, twice, 3, 5);
+    for (i = 0; i < 45; i++) weighted.weight[i] = i < 20 ? 2.0f : 1.0f;
+    for (i = 0; i < 65; i++) {
+        repeated.weight[i] = 1.0f;
+        repeated.token[i] = weighted.token[i < 20 ? i : i - 20];
+        repeated.target[i] = weighted.target[i < 20 ? i : i - 20];
+    }
+    EXPECT_OK(het_gradients(ctx, &weighted.batch, 1, &a));
+    ga = snapshot(ctx, HET_GRADIENT, &n);
+    EXPECT_OK(het_gradients(ctx, &repeated.batch, 1, &b));
+    gb = snapshot(ctx, HET_GRADIENT, &n);
+    assert_true(a.loss == b.loss && a.weight == b.weight);
+    for (i = 0; i < n; i++) {
+        difference += ((double)ga[i] - (double)gb[i]) * ((double)ga[i] - (double)gb[i]);
+        size += (double)ga[i] * (double)ga[i];
+    }
+    assert_true(sqrt(difference) <= 1e-8 * sqrt(size));
+    free(ga);
+    free(gb);
+    het_destroy(ctx);
+    support_batch_end(&weighted);
+    support_batch_end(&repeated);
+}
+
+/* No weights are weights of 1; a weight of 0 is an ignored target. */
+static void weights_of_one_and_zero(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    support_batch batch;
+    uint64_t hash[4];
+    int64_t i;
+    int way;
+    (void)state;
+    for (way = 0; way < 4; way++) {
+        het_ctx *ctx = support_create(&desc);
+        het_batch b;
+        batch_of(&batch, usual, 4, 5);
+        b = batch.batch;
+        for (i = 0; i < b.tokens; i++) batch.weight[i] = 1.0f;
+        for (i = 0; i < b.tokens; i += 3) {
+            if (way == 2) batch.target[i] = -1;
+            if (way == 3) batch.weight[i] = 0.0f;
+        }
+        if (way == 0) b.weight = NULL;
+        EXPECT_OK(het_step(ctx, &b, 1, NULL));
+        EXPECT_OK(het_step(ctx, &b, 1, NULL));
+        hash[way] = support_hash(ctx);
+        het_destroy(ctx);
+        support_batch_end(&batch);
+    }
+    assert_true(hash[0] == hash[1]);
+    assert_true(hash[2] == hash[3]);
+    assert_true(hash[0] != hash[2]);
+}
+
+/* ---- dropout ---- */
+
+static void evaluation_drops_nothing(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    support_batch batch;
+    het_step_info info;
+    het_ctx *plain, *dropping;
+    (void)state;
+    batch_of(&batch, usual, 4, 5);
+    plain = support_create(&desc);
+    desc.model.dropout = 0.3f;
+    dropping = support_create(&desc);
+    assert_true(loss_of(plain, &batch) == loss_of(dropping, &batch));
+    EXPECT_OK(het_gradients(dropping, &batch.batch, 1, &info));
+    assert_true(info.loss != loss_of(plain, &batch));
+    het_destroy(plain);
+    het_destroy(dropping);
+    support_batch_end(&batch);
+}
+
+/* The same text under another sample id meets another mask. */
+static void dropout_by_sample(void **state)
+{
+    static const int64_t one[] = { 40 };
+    het_desc desc = describe(HET_GPT2);
+    support_batch batch;
+    het_step_info a, b, c;
+    het_ctx *ctx;
+    (void)state;
+    desc.model.dropout = 0.3f;
+    ctx = support_create(&desc);
+    batch_of(&batch, one, 1, 5);
+    EXPECT_OK(het_gradients(ctx, &batch.batch, 1, &a));
+    batch.sample_id[0] = 77;
+    EXPECT_OK(het_gradients(ctx, &batch.batch, 1, &b));
+    batch.sample_id[0] = 0;
+    EXPECT_OK(het_gradients(ctx, &batch.batch, 1, &c));
+    assert_true(a.loss == c.loss && a.loss != b.loss);
+    het_destroy(ctx);
+    support_batch_end(&batch);
+}
+
+/* ---- hooks ---- */
+
+/* Doubles the gradient that comes out of the head. */
+static het_result double_gradient(void *user, const het_hook_info *info)
+{
+    int64_t i;
+    (void)user;
+    if (info->direction != HET_BACKWARD || strcmp(info->unit_name, het_unit_head()->name) != 0) return HET_OK;
+    assert_int_equal(info->streams, 1);
+    for (i = 0; i < info->rows * info->width[0]; i++) info->stream[0][i] *= 2.0f;
+    return HET_OK;
+}
+
+static void hook_scales_gradients(void **state)
+{
+    het_desc desc = describe(HET_LLAMA); /* not tied: the head's own parameters are not reached */
+    support_batch batch;
+    het_ctx *plain, *doubled;
+    int64_t i, k, most, changed = 0;
+    float *a, *b;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    plain = support_create(&desc);
+    desc.hook = double_gradient;
+    doubled = support_create(&desc);
+    EXPECT_OK(het_gradients(plain, &batch.batch, 1, NULL));
+    EXPECT_OK(het_gradients(doubled, &batch.batch, 1, NULL));
+    most = largest_parameter(plain);
+    a = support_alloc((size_t)most, sizeof *a);
+    b = support_alloc((size_t)most, sizeof *b);
+    for (i = 0; i < het_parameter_count(plain); i++) {
+        het_parameter_info p;
+        float factor;
+        EXPECT_OK(het_parameter_get_info(plain, i, &p));
+        EXPECT_OK(het_parameter_read(plain, i, HET_GRADIENT, a));
+        EXPECT_OK(het_parameter_read(doubled, i, HET_GRADIENT, b));
+        factor = strstr(p.name, "lm_head") || strcmp(p.name, "model.norm.weight") == 0 ? 1.0f : 2.0f;
+        changed += factor > 1.0f;
+        for (k = 0; k < p.count; k++) {
+            if (!(b[k] == factor * a[k])) fail_msg("%s[%d]: %.9g is not %g times %.9g", p.name, (int)k, (double)b[k], (double)factor, (double)a[k]);
+        }
+    }
+    assert_true(changed >= 15);
+    free(a);
+    free(b);
+    het_destroy(plain);
+    het_destroy(doubled);
+    support_batch_end(&batch);
+}
+
+static het_result add_to_stream(void *user, const het_hook_info *info)
+{
+    const int64_t *unit = user;
+    if (info->direction == HET_FORWARD && info->unit == *unit) info->stream[0][0] += 1.0f;
+    return HET_OK;
+}
+
+static void hook_changes_activations(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    support_batch batch;
+    double plain, changed;
+    int64_t unit;
+    het_ctx *ctx;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    ctx = support_create(&desc);
+    plain = loss_of(ctx, &batch);
+    het_destroy(ctx);
+    desc.hook = add_to_stream;
+    desc.user = &unit;
+    for (unit = 0; unit < 5; unit++) {
+        ctx = support_create(&desc);
+        changed = loss_of(ctx, &batch);
+        assert_true(changed != plain && isfinite(changed));
+        het_destroy(ctx);
+    }
+    support_batch_end(&batch);
+}
+
+/* ---- a unit of the user's own: y[r][i] = gain[i] x[r][i] ---- */
+
+static het_result gain_describe(const het_unit *unit, het_unit_info *info)
+{
+    het_parameter_desc *p = &info->parameter[0];
+    (void)unit;
+    info->out_streams = 1;
+    info->out_width[0] = info->in_width[0];
+    info->parameters = 1;
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "gain.%d", (int)unit->layer);
+    p->rows = info->in_width[0];
+    p->columns = 1;
+    p->init = HET_INIT_ONE;
+    info->tensors = 1; /* the gradient of y until backward_weight */
+    info->tensor[0].name = "dy";
+    info->tensor[0].width = info->in_width[0];
+    info->tensor[0].keep = HET_KEEP_GRADIENT;
+    info->input_keep = HET_KEEP_WEIGHT;
+    info->workspace = (size_t)info->in_width[0] * sizeof(float);
+    return HET_OK;
+}
+
+static het_result gain_forward(const het_unit_call *call)
+{
+    int64_t width = call->info->in_width[0], i;
+    for (i = 0; i < call->rows * width; i++) call->out[0][i] = call->weight[0][i % width] * call->in[0][i];
+    return HET_OK;
+}
+
+static het_result gain_backward_input(const het_unit_call *call)
+{
+    int64_t width = call->info->in_width[0], i;
+    for (i = 0; i < call->rows * width; i++) {
+        call->tensor[0][i] = call->d_out[0][i];
+        call->d_in[0][i] = call->weight[0][i % width] * call->d_out[0][i];
+    }
+    return HET_OK;
+}
+
+static het_result gain_backward_weight(const het_unit_call *call)
+{
+    int64_t width = call->info->in_width[0], g, r, i;
+    float *term = call->workspace;
+    for (g = call->view->granule_begin; g < call->view->granule_end; g++) {
+        het_accumulate_args a;
+        for (i = 0; i < width; i++) term[i] = 0.0f;
+        for (r = call->view->host_granule_start[g] - call->view->row_begin; r < call->view->host_granule_start[g + 1] - call->view->row_begin; r++) {
+            for (i = 0; i < width; i++) term[i] = fmaf(call->tensor[0][r * width + i], call->in[0][r * width + i], term[i]);
+        }
+        a.gradient = &call->gradient[0];
+        a.offset = 0;
+        a.count = width;
+        a.term = term;
+        if (call->device->iface->accumulate(call->device->self, call->queue, &a) != HET_OK) return HET_ERR_DEVICE;
+    }
+    return HET_OK;
+}
+
+static const het_unit_iface gain_unit = { HETRAIN_UNIT_VERSION, "gain", gain_describe, gain_forward, gain_backward_input, gain_backward_weight };
+
+static void unit_of_the_user(void **state)
+{
+    static const het_backward backward[] = { HET_BACKWARD_FUSED, HET_BACKWARD_SPLIT, HET_BACKWARD_DEFERRED };
+    het_desc desc = describe(HET_LLAMA);
+    support_batch batch;
+    het_unit units[8];
+    uint64_t hash = 0;
+    int64_t count;
+    int i;
+    (void)state;
+    desc.model.init_std = 0.2f;
+    batch_of(&batch, usual, 4, 3);
+    EXPECT_OK(het_model_units(&desc.model, units, 8, &count, NULL));
+    assert_int_equal(count, 6);
+    for (i = 7; i >= 5; i--) units[i] = units[i - 2]; /* embed, attention, gain, mlp, gain, attention, mlp, head */
+    units[3] = units[2];
+    units[2].iface = units[4].iface = &gain_unit;
+    units[2].layer = 0;
+    units[4].layer = 1;
+    desc.units = units;
+    desc.unit_count = 8;
+    check_directions(&desc, &batch, "chain with a unit of the user");
+    for (i = 0; i < 6; i++) {
+        het_ctx *ctx;
+        desc.backward = backward[i % 3];
+        desc.max_slices = 1 + i / 2;
+        desc.recompute = i % 2 ? HET_YES : HET_NO;
+        ctx = support_create(&desc);
+        EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
+        EXPECT_OK(het_step(ctx, &batch.batch, 1, NULL));
+        if (i == 0) hash = support_hash(ctx);
+        assert_true(support_hash(ctx) == hash);
+        het_destroy(ctx);
+    }
+    support_batch_end(&batch);
+}
+
+/* ---- not finite ---- */
+
+static void steps_that_are_not_finite(void **state)
+{
+    int skip;
+    (void)state;
+    for (skip = 0; skip < 2; skip++) {
+        het_desc desc = describe(HET_GPT2);
+        support_batch batch;
+        het_parameter_info p;
+        het_step_info info;
+        het_ctx *ctx;
+        float *weight, keep;
+        uint64_t hash;
+        int64_t last;
+        batch_of(&batch, usual, 4, 3);
+        desc.skip_not_finite = skip ? HET_YES : HET_NO;
+        ctx = support_create(&desc);
+        EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+        last = het_parameter_count(ctx) - 1;
+        EXPECT_OK(het_parameter_get_info(ctx, last, &p));
+        weight = support_alloc((size_t)p.count, sizeof *weight);
+        EXPECT_OK(het_parameter_read(ctx, last, HET_WEIGHT, weight));
+        keep = weight[0];
+        weight[0] = INFINITY;
+        EXPECT_OK(het_parameter_write(ctx, last, HET_WEIGHT, weight));
+        hash = support_hash(ctx);
+        if (skip) {
+            EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+            assert_int_equal(info.skipped, 1);
+        } else {
+            EXPECT_ERROR(het_step(ctx, &batch.batch, 1, &info), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 1|not finite");
+        }
+        assert_true(support_hash(ctx) == hash);
+        if (skip) { /* goes on when the cause is gone */
+            weight[0] = keep;
+            EXPECT_OK(het_parameter_write(ctx, last, HET_WEIGHT, weight));
+            EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+            assert_int_equal(info.skipped, 0);
+            assert_true(support_hash(ctx) != hash);
+        }
+        free(weight);
+        het_destroy(ctx);
+        support_batch_end(&batch);
+    }
+}
+
+/* ---- the grid ---- */
+
+/* The first step is measured and repeated; a gradient that grows a thousandfold is measured again; the others are not. */
+static void steps_are_repeated_when_needed(void **state)
+{
+    het_desc desc = describe(HET_LLAMA);
+    support_batch batch;
+    het_step_info info;
+    het_parameter_info p;
+    het_ctx *ctx = support_create(&desc);
+    float *weight = NULL;
+    int64_t i, k;
+    (void)state;
+    batch_of(&batch, usual, 4, 3);
+    EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+    assert_int_equal(info.repeated, 1);
+    EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+    assert_int_equal(info.repeated, 0);
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+        assert_true(p.exponent != HETRAIN_NO_EXPONENT);
+        if (strstr(p.name, "embed") == NULL) continue;
+        weight = support_alloc((size_t)p.count, sizeof *weight);
+        EXPECT_OK(het_parameter_read(ctx, i, HET_WEIGHT, weight));
+        for (k = 0; k < p.count; k++) weight[k] *= 1e-4f; /* the norm behind it makes its gradient 10^4 times larger */
+        EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, weight));
+    }
+    assert_non_null(weight);
+    EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
+    assert_int_equal(info.repeated, 1);
+    free(weight);
+    het_destroy(ctx);
+    support_batch_end(&batch);
+}
+
+/* ---- inference ---- */
+
+static void inference_with_a_past(void **state)
+{
+    static const het_dtype dtypes[] = { HET_F32, HET_BF16 };
+    size_t f, d;
+    (void)state;
+    for (f = 0; f < sizeof families / sizeof *families; f++) {
+        for (d = 0; d < 2; d++) {
+            het_desc desc = describe(families[f]);
+            float whole[61], parts[61];
+            int32_t token[48];
+            int64_t i, past = 0, piece = 1;
+            het_ctx *ctx;
+            desc.dtype = dtypes[d];
+            desc.model.window = f == 1 ? 7 : 0;
+            desc.model.dropout = 0.2f; /* must not show */
+            ctx = support_create(&desc);
+            for (i = 0; i < 48; i++) token[i] = (int32_t)(i * 7 % 61);
+            while (past < 48) {
+                het_ctx *other = support_create(&desc);
+                int64_t count = past + piece <= 48 ? piece : 48 - past;
+                EXPECT_OK(het_infer(ctx, token + past, count, past, parts));
+                past += count;
+                piece = piece % 5 + 1;
+                EXPECT_OK(het_infer(other, token, past, 0, whole));
+                if (memcmp(whole, parts, sizeof whole) != 0) fail_msg("family %d, dtype %d: logits after %d tokens depend on the pieces", (int)families[f], (int)d, (int)past);
+                het_destroy(other);
+            }
+            het_destroy(ctx);
+        }
+    }
+}
+
+/* The logits are those behind the loss: -log softmax of the target is the loss of a one-target batch. */
+static void inference_agrees_with_the_loss(void **state)
+{
+    het_desc desc = describe(HET_NEOX);
+    int32_t token[20], target[20];
+    int64_t start[] = { 0, 20 }, i;
+    float logits[61];
+    double sum = 0.0, top = -1e30;
+    het_batch batch;
+    het_step_info info;
+    het_ctx *ctx = support_create(&desc);
+    (void)state;
+    for (i = 0; i < 20; i++) {
+        token[i] = (int32_t)(i * 5 % 61);
+        target[i] = i == 19 ? 33 : -1;
+    }
+    memset(&batch, 0, sizeof batch);
+    batch.tokens = 20;
+    batch.sequences = 1;
+    batch.token = token;
+    batch.target = target;
+    batch.sequence_start = start;
+    EXPECT_OK(het_evaluate(ctx, &batch, 1, &info));
+    EXPECT_OK(het_infer(ctx, token, 20, 0, logits));
+    for (i = 0; i < 61; i++) top = fmax(top, (double)logits[i]);
+    for (i = 0; i < 61; i++) sum += exp((double)logits[i] - top);
+    assert_true(fabs(log(sum) + top - (double)logits[33] - info.loss) < 1e-5);
+    assert_true(info.weight == 1.0);
+    het_destroy(ctx);
+}
+
+/* ---- saving and going on ---- */
+
+/* Four steps in one go equal two, a save, and two more in a fresh context of another layout. */
+static void resumed_runs_continue(void **state)
+{
+    size_t f;
+    (void)state;
+    for (f = 0; f < sizeof families / sizeof *families; f++) {
+        het_desc desc = describe(families[f]), other_desc;
+        het_device_desc device;
+        support_buffer weights, optimizer;
+        support_batch batch[4];
+        het_writer to;
+        het_reader from;
+        het_step_info info, other_info;
+        het_ctx *ctx, *other;
+        int i;
+        desc.model.dropout = 0.1f;
+        support_buffer_start(&weights);
+        support_buffer_start(&optimizer);
+        for (i = 0; i < 4; i++) batch_of(&batch[i], usual, 4, 100 * (uint64_t)i);
+        ctx = support_create(&desc);
+        for (i = 0; i < 2; i++) EXPECT_OK(het_step(ctx, &batch[i].batch, 1, NULL));
+        to = support_writer(&weights);
+        support_expect(het_save_weights(ctx, &to), HET_OK, het_last_error(ctx), "", "het_save_weights", __LINE__);
+        to = support_writer(&optimizer);
+        support_expect(het_save_state(ctx, &to), HET_OK, het_last_error(ctx), "", "het_save_state", __LINE__);
+
+        other_desc = desc;
+        memset(&device, 0, sizeof device);
+        device.threads = 3;
+        other_desc.devices = &device;
+        other_desc.device_count = 1;
+        other_desc.max_slices = 2;
+        other_desc.backward = HET_BACKWARD_DEFERRED;
+        other = support_create(&other_desc);
+        EXPECT_OK(het_step(other, &batch[3].batch, 1, NULL)); /* what it did before is forgotten */
+        from = support_reader(&weights);
+        support_expect(het_load_weights(other, &from), HET_OK, het_last_error(other), "", "het_load_weights", __LINE__);
+        assert_true(support_hash(ctx) == support_hash(other));
+        from = support_reader(&optimizer);
+        support_expect(het_load_state(other, &from), HET_OK, het_last_error(other), "", "het_load_state", __LINE__);
+        assert_int_equal(het_get_step(other), 2);
+        for (i = 2; i < 4; i++) {
+            EXPECT_OK(het_step(ctx, &batch[i].batch, 1, &info));
+            EXPECT_OK(het_step(other, &batch[i].batch, 1, &other_info));
+            assert_true(info.loss == other_info.loss && info.gradient_norm == other_info.gradient_norm && info.repeated == other_info.repeated);
+            assert_int_equal(other_info.step, i);
+        }
+        if (support_hash(ctx) != support_hash(other)) fail_msg("family %d: the resumed run went elsewhere", (int)families[f]);
+        het_destroy(ctx);
+        het_destroy(other);
+        support_buffer_end(&weights);
+        support_buffer_end(&optimizer);
+        for (i = 0; i < 4; i++) support_batch_end(&batch[i]);
+    }
+}
+
+/* Tensors are the parameters under other names and layouts: writing back what was read changes nothing, writing something else does. */
+static void tensors_are_views_of_parameters(void **state)
+{
+    size_t f;
+    (void)state;
+    for (f = 0; f < sizeof families / sizeof *families; f++) {
+        het_desc desc = describe(families[f]);
+        het_ctx *ctx = support_create(&desc), *other;
+        uint64_t hash = support_hash(ctx);
+        int64_t i, k, elements = 0;
+        het_memory memory;
+        desc.seed++;
+        other = support_create(&desc);
+        assert_true(support_hash(other) != hash);
+        for (i = 0; i < het_tensor_count(ctx); i++) {
+            het_tensor_info t;
+            int64_t product = 1;
+            float *values;
+            EXPECT_OK(het_tensor_get_info(ctx, i, &t));
+            for (k = 0; k < t.rank; k++) product *= t.shape[k];
+            assert_int_equal(product, t.count);
+            values = support_alloc((size_t)t.count, sizeof *values);
+            EXPECT_OK(het_tensor_read(ctx, i, HET_WEIGHT, values));
+            EXPECT_OK(het_tensor_write(other, i, HET_WEIGHT, values));
+            free(values);
+            elements += t.count;
+        }
+        assert_true(support_hash(ctx) == hash);
+        assert_true(support_hash(other) == hash);
+        het_get_memory(ctx, &memory);
+        assert_int_equal(elements, memory.parameters);
+        het_destroy(ctx);
+        het_destroy(other);
+    }
+}
+
+/* GPT-2's Conv1D stores [in][out]; q, k and v stand side by side. */
+static void layout_of_gpt2_tensors(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    het_ctx *ctx = support_create(&desc);
+    float *joined = support_alloc(40 * 120, sizeof *joined), *part = support_alloc(40 * 40, sizeof *part);
+    int64_t i, p, found = 0;
+    (void)state;
+    for (i = 0; i < het_tensor_count(ctx); i++) {
+        het_tensor_info t;
+        EXPECT_OK(het_tensor_get_info(ctx, i, &t));
+        if (!strstr(t.name, "h.1.attn.c_attn.weight")) continue;
+        assert_int_equal(t.rank, 2);
+        assert_int_equal(t.shape[0], 40);
+        assert_int_equal(t.shape[1], 120);
+        EXPECT_OK(het_tensor_read(ctx, i, HET_WEIGHT, joined));
+        for (p = 0; p < het_parameter_count(ctx); p++) {
+            het_parameter_info info;
+            int64_t third, in, out;
+            const char *name;
+            EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+            name = strstr(info.name, "h.1.attn.c_attn.");
+            if (!name || !strstr(name, ".weight")) continue;
+            third = name[16] == 'q' ? 0 : name[16] == 'k' ? 1 : 2;
+            EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, part));
+            for (out = 0; out < 40; out++) {
+                for (in = 0; in < 40; in++) assert_true(joined[in * 120 + third * 40 + out] == part[out * 40 + in]);
+            }
+            found++;
+        }
+    }
+    assert_int_equal(found, 3);
+    free(joined);
+    free(part);
+    het_destroy(ctx);
+}
+
+/* Initial weights: the spread the family says, normally distributed, zero biases, norms of one. */
+static void initial_weights(void **state)
+{
+    het_desc desc = describe(HET_GPT2);
+    het_ctx *ctx;
+    int64_t i, k;
+    (void)state;
+    desc.model.width = 160;
+    desc.model.head_size = 32;
+    desc.model.mlp_width = 600;
+    ctx = support_create(&desc);
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        het_parameter_info p;
+        double n, square = 0.0, fourth = 0.0, neighbours = 0.0, want = 0.02;
+        float *w;
+        EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+        if (strstr(p.name, "c_proj")) want = 0.02 / sqrt(4.0);
+        n = (double)p.count;
+        w = support_alloc((size_t)p.count, sizeof *w);
+        EXPECT_OK(het_parameter_read(ctx, i, HET_WEIGHT, w));
+        for (k = 0; k < p.count; k++) {
+            double x = (double)w[k] / want;
+            square += x * x;
+            fourth += x * x * x * x;
+            neighbours += x * (double)w[k ? k - 1 : p.count - 1] / want;
+            if (strstr(p.name, ".bias")) assert_true(w[k] == 0.0f);
+            else if (p.columns == 1) assert_true(w[k] == 1.0f);
+        }
+        if (p.columns > 1 && (fabs(square / n - 1.0) > 5.0 * sqrt(2.0 / n) || fabs(fourth / n - 3.0) > 5.0 * sqrt(96.0 / n) || fabs(neighbours / n) > 5.0 / sqrt(n))) {
+            fail_msg("%s: second moment %.4f, fourth %.4f, neighbours %.4f of a normal distribution of deviation %g", p.name, square / n, fourth / n, neighbours / n, want);
+        }
+        free(w);
+    }
+    het_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_every_family),
+        cmocka_unit_test(gradients_of_every_setting),
+        cmocka_unit_test(adamw_of_a_context),
+        cmocka_unit_test(learning_rate_schedules),
+        cmocka_unit_test(training_learns),
+        cmocka_unit_test(frozen_parameters_stay),
+        cmocka_unit_test(freezing_leaves_other_gradients),
+        cmocka_unit_test(weights_count_like_repetition),
+        cmocka_unit_test(weights_of_one_and_zero),
+        cmocka_unit_test(evaluation_drops_nothing),
+        cmocka_unit_test(dropout_by_sample),
+        cmocka_unit_test(hook_scales_gradients),
+        cmocka_unit_test(hook_changes_activations),
+        cmocka_unit_test(unit_of_the_user),
+        cmocka_unit_test(steps_that_are_not_finite),
+        cmocka_unit_test(steps_are_repeated_when_needed),
+        cmocka_unit_test(inference_with_a_past),
+        cmocka_unit_test(inference_agrees_with_the_loss),
+        cmocka_unit_test(resumed_runs_continue),
+        cmocka_unit_test(tensors_are_views_of_parameters),
+        cmocka_unit_test(layout_of_gpt2_tensors),
+        cmocka_unit_test(initial_weights),
+    };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Runs test suites and adds up what they say. Every suite prints TAP: a plan "1..N", then "ok 1 - name", "not ok 2 - name" or
+# "not ok 3 # SKIP why". Tests of the plan that are never reported (the suite died) count as failed.
+# usage: tests/tools/run_tests.sh BUILD SUITE...    SUITE: a name in BUILD/tests, or a shell script
+build=$1
+shift
+export BUILD=$build
+export CMOCKA_MESSAGE_OUTPUT=TAP
+mkdir -p "$build/output"
+line_buffered= # so that messages on standard error stand beside their test
+command -v stdbuf > /dev/null && line_buffered="stdbuf -oL"
+passed=0 failed=0 skipped=0 start=$SECONDS
+
+for suite in "$@"; do
+    name=$(basename "$suite" .sh)
+    output=$build/output/$name.txt
+    begin=$SECONDS
+    case $suite in
+    *.sh) bash "$suite" > "$output" 2>&1 ;;
+    *) $line_buffered "$build/tests/$suite" > "$output" 2>&1 ;;
+    esac
+    status=$?
+    ok=$(grep -c '^ok [0-9]' "$output")
+    skip=$(grep -c '^not ok [0-9]* # SKIP' "$output")
+    bad=$(grep '^not ok [0-9]' "$output" | grep -vc '# SKIP')
+    planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$output" | head -n 1)
+    lost=$((${planned:-1} - ok - skip - bad))
+    [ $lost -lt 0 ] && lost=0
+    # a suite that reports no failure and still ends badly (a sanitizer, a signal) is one
+    [ $status -ne 0 ] && [ $((bad + lost)) = 0 ] && lost=1
+    printf '%-14s %3d passed' "$name" "$ok"
+    [ "$skip" -gt 0 ] && printf ', %d skipped' "$skip"
+    [ $((bad + lost)) -gt 0 ] && printf ', %d FAILED' $((bad + lost))
+    printf '  (%d s)\n' $((SECONDS - begin))
+    sed -n 's/^not ok [0-9]* # SKIP /    skipped: /p' "$output"
+    if [ $((bad + lost)) -gt 0 ]; then
+        grep -Ev '^ok |^1\.\.|# SKIP|^# not ok' "$output" | head -n 60 | cut -c1-300 | sed 's/^/    /'
+        [ $lost -gt 0 ] && { echo "    ended with status $status; its last lines:"; tail -n 8 "$output" | cut -c1-300 | sed 's/^/    /'; }
+        echo "    all of it: $output"
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad + lost)) skipped=$((skipped + skip))
+done
+
+[ $skipped -gt 0 ] && echo "$skipped skipped"
+echo "$((SECONDS - start)) seconds"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed -gt 0 ]
