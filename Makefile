@@ -136,7 +136,6 @@ faults:
 soak: sanitize faults
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
 	HETRAIN_TEST_ROUNDS=2000 $(BUILD)/tests/test_bits
-	HETRAIN_TEST_ROUNDS=2000 $(BUILD)/tests/test_ops
 
 bench: build/het_bench
 	build/het_bench

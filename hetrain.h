@@ -4266,14 +4266,6 @@ static het_result heti_cpu_copy_out(void *self, het_queue *queue, void *host_to,
     return heti_cpu_copy(self, queue, host_to, device_from, size);
 }
 
-static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, size_t size)
-{
-    (void)self;
-    (void)queue;
-    if (size > 0) memset(device_to, 0, size);
-    return HET_OK;
-}
-
 /* ---- threads ---- */
 
 typedef struct heti_cpu_job {
@@ -4316,6 +4308,29 @@ static void heti_share(int64_t count, int64_t tasks, int64_t index, int64_t *beg
 {
     *begin = count / tasks * index + heti_min(index, count % tasks);
     *end = *begin + count / tasks + (index < count % tasks);
+}
+
+typedef struct heti_clear_job { unsigned char *to; int64_t size, tasks; } heti_clear_job;
+
+static void heti_clear_task(void *arg, int64_t index)
+{
+    const heti_clear_job *job = HETI_CAST(const heti_clear_job *, arg);
+    int64_t begin, end;
+    heti_share(job->size, job->tasks, index, &begin, &end);
+    memset(job->to + begin, 0, HETI_CAST(size_t, end - begin));
+}
+
+/* One thread does not fill the memory's bandwidth. */
+static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, size_t size)
+{
+    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+    heti_clear_job job;
+    (void)queue;
+    job.to = HETI_CAST(unsigned char *, device_to);
+    job.size = HETI_CAST(int64_t, size);
+    job.tasks = size >> 20 ? cpu->config.threads : 1;
+    if (size > 0) heti_cpu_run(cpu, job.tasks, heti_clear_task, &job);
+    return HET_OK;
 }
 
 /* ---- linear: y = x W^T + b and dx = sum of dy W ----
@@ -4579,7 +4594,8 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
                 if (k == 0) continue;
                 job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k,
-                                     packed_dy + heti_packed(lines, before, tile) + i * k, tile * k, job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16);
+                                     packed_dy + heti_packed(lines, before, tile) + i * k, tile * k,
+                                     job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16);
             }
         }
     }
@@ -8914,9 +8930,10 @@ static void heti_init_part(void *arg, int64_t index)
     for (group = groups * index / t->parts; group < end; group++) {
         const int64_t n = heti_min(32, t->count - 32 * group);
         float value[32];
+        for (i = 0; i < 32; i++) value[i] = t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
         if (t->parameter->init == HET_INIT_NORMAL)
             t->kernels->normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std, value);
-        for (i = 0; i < n; i++) t->to[32 * group + i] = t->parameter->init == HET_INIT_NORMAL ? value[i] : t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
+        memcpy(t->to + 32 * group, value, HETI_CAST(size_t, n) * sizeof *value);
     }
 }
 

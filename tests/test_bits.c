@@ -422,6 +422,57 @@ static void fast_mode_repeats(void **state)
     data_end(&data);
 }
 
+/* Everything at once, drawn at random: family, order and grouping of the blocks, slices, recomputed units, backward form, threads, instruction
+   set, parallel-for. HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
+static void random_layouts(void **state)
+{
+    static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
+    const char *asked = getenv("HETRAIN_TEST_ROUNDS");
+    int rounds = asked ? atoi(asked) : 15, round, i;
+    het_isa isa[5];
+    int isas = support_isas(isa);
+    (void)state;
+    for (round = 0; round < rounds; round++) {
+        uint64_t seed = (uint64_t)round * 7919 + 1;
+        het_family family = families[support_below(&seed, 5)];
+        het_model_desc model = support_model(family);
+        int order[6] = { 0, 1, 2, 3, 4, 5 }, layout[16], at = 0;
+        uint8_t recompute[6];
+        het_device_desc device;
+        support_result base;
+        data_set data;
+        het_desc desc;
+        if (support_below(&seed, 2)) model.dropout = 0.2f;
+        if (support_below(&seed, 3) == 0) model.window = 1 + support_below(&seed, 20);
+        data_short(&data, model.vocab);
+        desc = description(&model, &data);
+        desc.seed = seed;
+        base = train(&desc, &data, together);
+        for (i = 5; i > 0; i--) {
+            int other = (int)support_below(&seed, i + 1), keep = order[i];
+            order[i] = order[other];
+            order[other] = keep;
+        }
+        for (i = 0; i < 6; i++) {
+            layout[at++] = order[i];
+            if (i == 5 || support_below(&seed, 3) == 0) layout[at++] = END;
+            recompute[i] = (uint8_t)(i < 5 && support_below(&seed, 2));
+        }
+        layout[at] = DONE;
+        memset(&device, 0, sizeof device);
+        device.threads = (int32_t)(1 + support_below(&seed, 8));
+        device.isa = isa[support_below(&seed, isas)];
+        desc.devices = &device;
+        desc.device_count = 1;
+        desc.max_slices = 1 + support_below(&seed, 6);
+        desc.backward = (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
+        if (support_below(&seed, 2)) desc.recompute_unit = recompute;
+        if (support_below(&seed, 4) == 0) desc.parallel = support_backwards();
+        SAME(base, desc, &data, layout, "round %d", round);
+        data_end(&data);
+    }
+}
+
 /* The numbers themselves depend on what they should depend on. */
 static void what_does_change_the_bits(void **state)
 {
@@ -461,6 +512,7 @@ int main(void)
         cmocka_unit_test(hook_that_does_nothing),
         cmocka_unit_test(bf16_on_one_path),
         cmocka_unit_test(fast_mode_repeats),
+        cmocka_unit_test(random_layouts),
         cmocka_unit_test(what_does_change_the_bits),
     };
     return cmocka_run_group_tests_name("bits", tests, NULL, NULL);
