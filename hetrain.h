@@ -89,8 +89,8 @@ int main(int argc, char **argv) {
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
    het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
    every build. The library never exits, aborts, prints, reads the environment or the clock. het_desc.logger receives messages; het_log_stderr is
-   a ready one. A failed computation (not finite, cancelled, a device error, a failed callback) ends the context: afterwards it answers only
-   queries and het_destroy.
+   a ready one. A step whose loss or gradient is not finite changes no weight. Any other failed computation (cancelled, a device error, a failed
+   callback) ends the context: afterwards it answers only queries and het_destroy.
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one thread at a time. "Threads: any" beside a function
@@ -750,7 +750,7 @@ typedef struct het_optimizer_iface {
     int32_t whole_matrices;           /* 1: parameters must not be cut between ranks */
     het_result (*update)(const het_optimizer_call *call); /* does nothing unless scalars->verdict is ACCEPT */
 } het_optimizer_iface;
-HETRAIN_API const het_optimizer_iface *het_adamw(void);
+HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
 
 typedef enum het_lr_schedule { HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4 } het_lr_schedule;
 
@@ -2020,7 +2020,7 @@ static double heti_polynomial(double x, const double *c, int count)
 /* exp(high + low), |low| much smaller than |high|. 0.75 units in the last place. */
 static double heti_exp_parts(double high, double low)
 {
-    static const double c[11] = { 0.5, 0.16666666666666685, 0.041666666666666526, 0.0083333333333159686, 0.0013888888888968043,
+    static const double heti_coefficient[11] = { 0.5, 0.16666666666666685, 0.041666666666666526, 0.0083333333333159686, 0.0013888888888968043,
         0.00019841269898620266, 2.4801587155237098e-05, 2.7557232902697543e-06, 2.7557417587434751e-07, 2.5112649881903777e-08,
         2.0871151225785464e-09 };
     double n, r, r_low, whole;
@@ -2032,7 +2032,7 @@ static double heti_exp_parts(double high, double low)
     r_low = fma(-n, HETI_DLN2_LOW, low);
     whole = r + r_low;
     r_low = (r - whole) + r_low;
-    r = fma(heti_polynomial(whole, c, HETI_COUNT(c)), heti_round(whole * whole), r_low) + whole;
+    r = fma(heti_polynomial(whole, heti_coefficient, HETI_COUNT(heti_coefficient)), heti_round(whole * whole), r_low) + whole;
     return ldexp(1.0 + r, HETI_CAST(int, n));
 }
 
@@ -2040,7 +2040,7 @@ static double heti_exp_parts(double high, double low)
    x = m 2^e; s = (m - 1) / (m + 1); log m = 2 s + 2/3 s^3 + s^5 p(s^2), the first two in two doubles each. */
 static double heti_log_parts(double x, double *low)
 {
-    static const double c[9] = { 0.4, 0.28571428571426843, 0.22222222222711371, 0.18181818111250414, 0.15384621303440424,
+    static const double heti_coefficient[9] = { 0.4, 0.28571428571426843, 0.22222222222711371, 0.18181818111250414, 0.15384621303440424,
         0.1333302769202909, 0.11774551814727779, 0.10334187404194502, 0.11577959069737771 };
     const double third = 0.66666666666666663, third_low = 3.7007434154171883e-17; /* 2/3 */
     int exponent;
@@ -2064,7 +2064,7 @@ static double heti_log_parts(double x, double *low)
     high = sum + t;
     rest += (sum - high) + t;
     rest += fma(e, HETI_DLN2_LOW, fma(e, HETI_DLN2_HIGH, -p)) + fma(2.0, s_low, t_low);
-    rest = fma(heti_round(cube * z), heti_polynomial(z, c, HETI_COUNT(c)), rest);
+    rest = fma(heti_round(cube * z), heti_polynomial(z, heti_coefficient, HETI_COUNT(heti_coefficient)), rest);
     *low = rest;
     sum = high + rest;
     *low = (high - sum) + rest;
@@ -2110,9 +2110,9 @@ static HETI_UNUSED double heti_powi(double base, int64_t n)
    last place (measured up to 10^6). */
 static double heti_sin_quarter(double x, double quarter)
 {
-    static const double sine[7] = { -0.16666666666666666, 0.0083333333333330973, -0.00019841269841051754, 2.7557319126230735e-06,
+    static const double heti_sine[7] = { -0.16666666666666666, 0.0083333333333330973, -0.00019841269841051754, 2.7557319126230735e-06,
         -2.5052085158079624e-08, 1.6056145662017008e-10, -7.4798418396478678e-13 };
-    static const double cosine[7] = { 0.041666666666666664, -0.0013888888888888434, 2.4801587301242051e-05, -2.7557319091907707e-07,
+    static const double heti_cosine[7] = { 0.041666666666666664, -0.0013888888888888434, 2.4801587301242051e-05, -2.7557319091907707e-07,
         2.0876729635859864e-09, -1.1467760893521914e-11, 4.6338405727070817e-14 };
     double n = rint(heti_round(x * 0.63661977236758138)), r, product, low, z, y;
     r = fma(-n, 1.5707963267948966, x); /* exact */
@@ -2125,10 +2125,10 @@ static double heti_sin_quarter(double x, double quarter)
     n -= 4.0 * floor(n * 0.25); /* all exact: 0, 1, 2 or 3 */
     z = heti_round(r * r);
     if (n == 0.0 || n == 2.0) { /* sin(r + low) = sin r + low (1 - z / 2) */
-        y = fma(heti_round(z * r), heti_polynomial(z, sine, HETI_COUNT(sine)), fma(heti_round(-0.5 * z), low, low)) + r;
+        y = fma(heti_round(z * r), heti_polynomial(z, heti_sine, HETI_COUNT(heti_sine)), fma(heti_round(-0.5 * z), low, low)) + r;
     } else { /* cos(r + low) = cos r - low r; 1 - z / 2 in two parts */
         double half = 0.5 * z, head = 1.0 - half;
-        y = fma(heti_round(z * z), heti_polynomial(z, cosine, HETI_COUNT(cosine)), fma(-r, low, (1.0 - head) - half)) + head;
+        y = fma(heti_round(z * z), heti_polynomial(z, heti_cosine, HETI_COUNT(heti_cosine)), fma(-r, low, (1.0 - head) - half)) + head;
     }
     return n >= 2.0 ? -y : y;
 }
@@ -4205,11 +4205,11 @@ static int heti_cpu_avoids(het_isa isa)
 /* The kernels of `isa`, AUTO: the best this machine has. 0: there are none. */
 static int heti_cpu_choose(het_isa isa, heti_cpu *cpu)
 {
-    static const het_isa best_first[5] = { HET_ISA_AVX512_BF16, HET_ISA_AVX512, HET_ISA_AVX2, HET_ISA_NEON, HET_ISA_PLAIN };
+    static const het_isa heti_best_first[5] = { HET_ISA_AVX512_BF16, HET_ISA_AVX512, HET_ISA_AVX2, HET_ISA_NEON, HET_ISA_PLAIN };
     for (int i = 0; i < 5; i++) {
-        if (isa == HET_ISA_AUTO ? heti_cpu_avoids(best_first[i]) : isa != best_first[i]) continue;
-        cpu->config.isa = best_first[i];
-        if (heti_cpu_kernels(best_first[i], cpu)) return 1;
+        if (isa == HET_ISA_AUTO ? heti_cpu_avoids(heti_best_first[i]) : isa != heti_best_first[i]) continue;
+        cpu->config.isa = heti_best_first[i];
+        if (heti_cpu_kernels(heti_best_first[i], cpu)) return 1;
     }
     return 0;
 }
@@ -5359,12 +5359,12 @@ static void heti_text_code_point(heti_text *t, int32_t c)
 /* The cursor stands behind a backslash. */
 static int heti_json_escape(heti_json *j, heti_text *to)
 {
-    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+    static const char heti_from[] = "\"\\/bfnrt", heti_into[] = "\"\\/\b\f\n\r\t";
     const char c = heti_json_byte(j);
-    const char *found = c ? strchr(from, c) : NULL;
+    const char *found = c ? strchr(heti_from, c) : NULL;
     int32_t high, low;
     if (found) {
-        heti_text_put(to, into + (found - from), 1);
+        heti_text_put(to, heti_into + (found - heti_from), 1);
         j->at++;
         return 1;
     }
@@ -5926,7 +5926,7 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
 
 static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error)
 {
-    static const heti_field family = { "family", HETI_INTEGER, offsetof(het_model_desc, family), 0.0, 0.0, 0 };
+    static const heti_field heti_family = { "family", HETI_INTEGER, offsetof(het_model_desc, family), 0.0, 0.0, 0 };
     het_model_desc m;
     int32_t kind = 0;
     int i;
@@ -5934,7 +5934,7 @@ static het_result heti_model_complete(het_model_desc *model, const char *where, 
     if (model->start_canary || model->end_canary) {
         return heti_fail(error, HET_ERR_INVALID, "%s: a canary of het_model_desc is not 0: clear the struct before filling it", where);
     }
-    memcpy(&kind, HETI_CAST(const char *, HETI_CAST(const void *, model)) + family.offset,
+    memcpy(&kind, HETI_CAST(const char *, HETI_CAST(const void *, model)) + heti_family.offset,
            sizeof(het_family) < sizeof kind ? sizeof(het_family) : sizeof kind);
     if (kind < 0 || kind > HET_NEOX) return heti_fail(error, HET_ERR_INVALID, "%s: family is %d, which is no value of its type", where,
                                                       HETI_CAST(int64_t, kind));
@@ -6033,7 +6033,7 @@ static const heti_preset heti_presets[] = {
 /* Applies "key=value,key=value". A key may come once. */
 static het_result heti_model_settings(het_model_desc *m, const char *text, het_error *error)
 {
-    static const char where[] = "het_model_parse";
+    static const char heti_where[] = "het_model_parse";
     uint32_t seen = 0;
     while (*text) {
         const size_t item = strcspn(text, ","), name = strcspn(text, "=,");
@@ -6041,7 +6041,7 @@ static het_result heti_model_settings(het_model_desc *m, const char *text, het_e
         heti_printable print;
         heti_text k = heti_text_in(key, sizeof key), v = heti_text_in(value, sizeof value), l = heti_text_in(list, sizeof list);
         int f, i;
-        if (name == item) return heti_fail(error, HET_ERR_INVALID, "%s: '%s' is not key=value", where, heti_print(&print, text, item));
+        if (name == item) return heti_fail(error, HET_ERR_INVALID, "%s: '%s' is not key=value", heti_where, heti_print(&print, text, item));
         heti_text_put(&k, text, name);
         heti_text_put(&v, text + name + 1, item - name - 1);
         f = heti_field_find(key);
@@ -6050,14 +6050,14 @@ static het_result heti_model_settings(het_model_desc *m, const char *text, het_e
                 heti_text_add(&l, " ");
                 heti_text_add(&l, heti_fields[i].name);
             }
-            return heti_fail(error, HET_ERR_INVALID, "%s: unknown key '%s', not one of%s", where, heti_print(&print, text, name), list);
+            return heti_fail(error, HET_ERR_INVALID, "%s: unknown key '%s', not one of%s", heti_where, heti_print(&print, text, name), list);
         }
-        if (v.length >= sizeof value) return heti_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", where, key);
-        if ((seen >> f) & 1) return heti_fail(error, HET_ERR_INVALID, "%s: %s is given twice", where, key);
+        if (v.length >= sizeof value) return heti_fail(error, HET_ERR_INVALID, "%s: the value of %s is longer than 63 bytes", heti_where, key);
+        if ((seen >> f) & 1) return heti_fail(error, HET_ERR_INVALID, "%s: %s is given twice", heti_where, key);
         seen |= UINT32_C(1) << f;
-        HETI_TRY(heti_field_parse(m, &heti_fields[f], value, where, error));
+        HETI_TRY(heti_field_parse(m, &heti_fields[f], value, heti_where, error));
         text += item;
-        if (*text == ',' && !*++text) return heti_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", where);
+        if (*text == ',' && !*++text) return heti_fail(error, HET_ERR_INVALID, "%s: nothing follows the last ','", heti_where);
     }
     return HET_OK;
 }
@@ -6455,12 +6455,12 @@ static het_result heti_config_rope(heti_config *c)
 /* Absent keys mean what transformers' configuration classes mean, which is not always this library's default. */
 static het_result heti_config_finish(heti_config *c)
 {
-    static const char *const needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
+    static const char *const heti_needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
     het_model_desc *m = &c->model;
     int i, k;
     for (i = 0; i < (c->in == HETI_IN_GPT2 ? 5 : 6); i++) {
-        if ((c->set >> heti_field_find(needed[i])) & 1) continue;
-        for (k = 0; !(heti_config_keys[k].written & c->in) || !heti_same(heti_config_keys[k].field, needed[i]); k++) {}
+        if ((c->set >> heti_field_find(heti_needed[i])) & 1) continue;
+        for (k = 0; !(heti_config_keys[k].written & c->in) || !heti_same(heti_config_keys[k].field, heti_needed[i]); k++) {}
         return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_config_where, heti_config_keys[k].key);
     }
     if (c->in & HETI_IN_QWEN) m->kv_heads = heti_or(m->kv_heads, 32);
@@ -6600,8 +6600,8 @@ static void heti_text_specials(heti_text *t, const het_model_desc *m, int in)
 /* Where transformers has places for dropout like ours. Reading ignores it: it is a setting of training. */
 static void heti_text_dropout(heti_text *t, const het_model_desc *m, int in)
 {
-    static const char *const gpt2[] = { "resid_pdrop", "embd_pdrop" }, *const neox[] = { "hidden_dropout" };
-    const char *const *keys = in == HETI_IN_GPT2 ? gpt2 : neox;
+    static const char *const heti_gpt2[] = { "resid_pdrop", "embd_pdrop" }, *const heti_neox[] = { "hidden_dropout" };
+    const char *const *keys = in == HETI_IN_GPT2 ? heti_gpt2 : heti_neox;
     const int count = in == HETI_IN_GPT2 ? 2 : in == HETI_IN_NEOX;
     int i;
     for (i = 0; i < count; i++) {
@@ -9263,11 +9263,11 @@ static int64_t heti_neighbour(const het_ctx *ctx, int64_t p, const char *name)
 /* Which third (0 q, 1 k, 2 v) of a joint tensor parameter p is, with all three in part[]; -1: none. */
 static int heti_third(const het_ctx *ctx, int64_t p, int64_t part[3])
 {
-    static const char letters[] = "qkv";
+    static const char heti_letters[] = "qkv";
     const int neox = ctx->desc.model.family == HET_NEOX, gpt2 = ctx->desc.model.family == HET_GPT2;
     const heti_parameter *own = &ctx->parameter[p];
     const char *end = strrchr(own->name, '.');
-    const char *letter = end && end - own->name >= 2 && end[-2] == '.' ? strchr(letters, end[-1]) : NULL;
+    const char *letter = end && end - own->name >= 2 && end[-2] == '.' ? strchr(heti_letters, end[-1]) : NULL;
     char name[sizeof own->name];
     int i;
     if ((!neox && !gpt2) || !letter) return -1;
@@ -9275,13 +9275,13 @@ static int heti_third(const het_ctx *ctx, int64_t p, int64_t part[3])
     for (i = 0; i < 3; i++) {
         const heti_parameter *other;
         memcpy(name, own->name, sizeof name);
-        name[end - own->name - 1] = letters[i];
+        name[end - own->name - 1] = heti_letters[i];
         part[i] = heti_neighbour(ctx, p, name);
         if (part[i] < 0) return -1;
         other = &ctx->parameter[part[i]];
         if (other->columns != own->columns || (neox && (other->rows != own->rows || own->rows % ctx->desc.model.head_size))) return -1;
     }
-    return HETI_CAST(int, letter - letters);
+    return HETI_CAST(int, letter - heti_letters);
 }
 
 /* GPT-2's matrices are stored [in][out], the embeddings are not. */
@@ -9526,36 +9526,36 @@ static uint64_t heti_table_hash(const het_ctx *ctx)
    tensors do not show. */
 static int heti_option_at(const het_ctx *ctx, int index, heti_option *o)
 {
-    static const char *const dtypes[] = { "default", "f32", "bf16" }, *const reduces[] = { "default", "exact", "fast" };
-    static const char *const schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
-    static const char *const families[] = { "default", "gpt2", "llama", "qwen2", "qwen3", "neox" };
-    static const char *const names[] = { "seed", "granule", "units", "warmup_steps", "total_steps", "dtype", "reduce", "schedule", "optimizer",
+    static const char *const heti_dtypes[] = { "default", "f32", "bf16" }, *const heti_reduces[] = { "default", "exact", "fast" };
+    static const char *const heti_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
+    static const char *const heti_family_names[] = { "default", "gpt2", "llama", "qwen2", "qwen3", "neox" };
+    static const char *const heti_names[] = { "seed", "granule", "units", "warmup_steps", "total_steps", "dtype", "reduce", "schedule", "optimizer",
                                          "parameters", "model.family" };
-    static const char *const floats[] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
+    static const char *const heti_floats[] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
     const het_desc *d = &ctx->desc;
     const het_optimizer_desc *a = &d->optimizer;
     const float values[] = { a->learning_rate, a->minimum_rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, a->clip };
     heti_text t = heti_text_in(o->value, sizeof o->value);
     o->group = "";
     o->is_float = 0;
-    if (index < 11) o->name = names[index];
+    if (index < 11) o->name = heti_names[index];
     switch (index) {
     case 0: heti_format(o->value, sizeof o->value, "%u", d->seed); return 1;
     case 1: heti_text_integer(&t, d->granule); return 1;
     case 2: heti_text_integer(&t, ctx->unit_count); return 1;
     case 3: heti_text_integer(&t, a->warmup_steps); return 1;
     case 4: heti_text_integer(&t, a->total_steps); return 1;
-    case 5: heti_text_add(&t, dtypes[d->dtype]); return 1;
-    case 6: heti_text_add(&t, reduces[d->reduce]); return 1;
-    case 7: heti_text_add(&t, schedules[a->schedule]); return 1;
+    case 5: heti_text_add(&t, heti_dtypes[d->dtype]); return 1;
+    case 6: heti_text_add(&t, heti_reduces[d->reduce]); return 1;
+    case 7: heti_text_add(&t, heti_schedules[a->schedule]); return 1;
     case 8: heti_text_string(&t, a->iface->name); heti_text_put(&t, "", 0); return 1;
     case 9: heti_format(o->value, sizeof o->value, "%x", heti_table_hash(ctx)); return 1;
-    case 10: heti_text_add(&t, families[d->model.family]); return 1;
+    case 10: heti_text_add(&t, heti_family_names[d->model.family]); return 1;
     default: break;
     }
     index -= 11;
     if (index < 7) {
-        heti_option_float(o, floats[index], values[index]);
+        heti_option_float(o, heti_floats[index], values[index]);
         return 1;
     }
     index -= 7;
@@ -10174,10 +10174,10 @@ static het_result heti_saved_fits(const heti_saved *f, const heti_stored *s, con
 /* Buffers that older transformers saved, and the head of a tied model. */
 static int heti_saved_may_ignore(const het_ctx *ctx, const heti_saved_tensor *t)
 {
-    static const char *const buffers[] = { ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq" };
+    static const char *const heti_buffers[] = { ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq" };
     size_t i;
-    for (i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
-        if (heti_ends_with(t->name, t->name_length, buffers[i])) return 1;
+    for (i = 0; i < sizeof heti_buffers / sizeof heti_buffers[0]; i++) {
+        if (heti_ends_with(t->name, t->name_length, heti_buffers[i])) return 1;
     }
     if (ctx->desc.model.tied != HET_YES) return 0;
     return heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 || heti_name_order(t->name, t->name_length, "embed_out.weight",

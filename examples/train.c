@@ -21,7 +21,7 @@ typedef struct settings {
     uint64_t seed;
 } settings;
 
-#define MODEL_DEFAULT "gpt2:layers=4,width=192,heads=6,context=128"
+#define MODEL_DEFAULT "llama:layers=4,width=192,heads=6,context=128"
 #define AT(field) offsetof(settings, field)
 #define LATER(name, value) { name, value, OPTION_LATER, 0, 0, 0, "later" }
 static const option options[] = {
@@ -66,8 +66,8 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
-    s->steps = 1500, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->lr = 2e-3, s->min_lr = 1e-4, s->warmup = 60, s->weight_decay = 0.1, s->clip = 1;
+    s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
+    s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
 

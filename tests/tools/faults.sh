@@ -1,0 +1,83 @@
+#!/bin/bash
+# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of hetrain.h, builds the suite it names, and expects it to fail.
+# An entry whose text is not in the header exactly once is an error. Prints TAP.
+# usage: tests/tools/faults.sh [words of the names to try]
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$root/build
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root" || exit 2
+CC=${CC:-cc}
+wanted=$*
+
+# One directory a fault: name, suite, old, new.
+awk -v work="$work" -v wanted="$wanted" '
+    function flush(  d) {
+        if (name != "" && (wanted == "" || index(name, wanted))) {
+            d = sprintf("%s/%03d", work, ++count)
+            system("mkdir " d)
+            print name > (d "/name"); print suite > (d "/suite"); print old > (d "/old"); print new > (d "/new")
+            close(d "/name"); close(d "/suite"); close(d "/old"); close(d "/new")
+        }
+        name = ""
+    }
+    /^= / { flush(); split(substr($0, 3), part, " [|] "); name = part[1]; suite = part[2]; old = new = "" }
+    /^- / { old = substr($0, 3); sub(/^ +/, "", old) }
+    /^\+ / { new = substr($0, 3); sub(/^ +/, "", new) }
+    END { flush() }' tests/faults/faults.txt
+
+# Writes the header with the fault to $1/hetrain.h; says so when the text is not there exactly once.
+apply() {
+    awk -v oldfile="$1/old" -v newfile="$1/new" '
+        BEGIN { getline old < oldfile; getline new < newfile }
+        { at = index($0, old); if (at) { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) } print }
+        END { exit found == 1 ? 0 : 1 }' hetrain.h > "$1/hetrain.h"
+}
+
+flags="-std=c99 -O1 -w"
+try() {
+    local d=$1 suite
+    suite=$(cat "$d/suite")
+    if ! apply "$d"; then
+        echo "its text is not in hetrain.h exactly once" > "$d/wrong"
+        return
+    fi
+    case $suite in
+    golden) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
+    test_inside) $CC $flags -I"$d" -Itests tests/test_inside.c "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
+    *) $CC $flags -I"$d" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
+        && $CC "$build/tests/$suite.o" "$build/tests/support.o" "$d/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
+    esac
+    if [ $? -ne 0 ]; then
+        echo "does not build: $(grep -m1 error "$d/log")" > "$d/wrong"
+    elif [ "$suite" = golden ]; then
+        HETRAIN_TEST_ISA=plain timeout 300 "$d/program" > "$d/out" 2>&1
+        if diff -q tests/golden/expected.txt "$d/out" > /dev/null; then echo "not caught by golden" > "$d/wrong"; else echo "other bits" > "$d/caught"; fi
+    elif CMOCKA_MESSAGE_OUTPUT=TAP timeout 300 "$d/program" > "$d/out" 2>&1; then
+        echo "not caught by $suite" > "$d/wrong"
+    else
+        grep '^not ok' "$d/out" | sed 's/^not ok [0-9]* - //' | paste -sd' ' | cut -c1-150 > "$d/caught"
+        [ -s "$d/caught" ] || echo "ended early" > "$d/caught"
+    fi
+    rm -f "$d/program" "$d/implementation.o" "$d/hetrain.h"
+}
+
+for d in "$work"/[0-9]*; do
+    try "$d" &
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+done
+wait
+
+number=0
+failures=0
+for d in "$work"/[0-9]*; do
+    number=$((number + 1))
+    if [ -f "$d/wrong" ]; then
+        echo "not ok $number - $(cat "$d/name"): $(cat "$d/wrong")"
+        failures=$((failures + 1))
+    else
+        echo "ok $number - $(cat "$d/name"): $(cat "$d/suite"): $(cat "$d/caught")"
+    fi
+done
+echo "1..$number"
+[ $failures = 0 ] && [ $number -gt 0 ]
