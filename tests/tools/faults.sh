@@ -36,23 +36,25 @@ apply() {
 
 flags="-std=c99 -O1 -w"
 try() {
-    local d=$1 suite
+    local d=$1 suite isa
     suite=$(cat "$d/suite")
     if ! apply "$d"; then
         echo "its text is not in hetrain.h exactly once" > "$d/wrong"
         return
     fi
     case $suite in
-    golden) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
+    golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
     test_inside) $CC $flags -I"$d" -Itests tests/test_inside.c "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
     *) $CC $flags -I"$d" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
         && $CC "$build/tests/$suite.o" "$build/tests/support.o" "$d/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
     esac
     if [ $? -ne 0 ]; then
         echo "does not build: $(grep -m1 error "$d/log")" > "$d/wrong"
-    elif [ "$suite" = golden ]; then
-        HETRAIN_TEST_ISA=plain timeout 300 "$d/program" > "$d/out" 2>&1
-        if diff -q tests/golden/expected.txt "$d/out" > /dev/null; then echo "not caught by golden" > "$d/wrong"; else echo "other bits" > "$d/caught"; fi
+    elif [ "${suite%_vector}" = golden ]; then
+        isa=plain
+        [ "$suite" = golden_vector ] && isa=
+        HETRAIN_TEST_ISA=$isa timeout 300 "$d/program" > "$d/out" 2>&1
+        if diff -q tests/golden/expected.txt "$d/out" > /dev/null; then echo "not caught by $suite" > "$d/wrong"; else echo "other bits" > "$d/caught"; fi
     elif CMOCKA_MESSAGE_OUTPUT=TAP timeout 300 "$d/program" > "$d/out" 2>&1; then
         echo "not caught by $suite" > "$d/wrong"
     else
