@@ -769,6 +769,150 @@ typedef struct het_optimizer_desc {
 /* Learning rate of a step counted from 0. Threads: any. */
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step);
 
+/* ---- >>plan_api: who does what ----------------------------------------------------------------------------------
+   A plan is a set of pipelines. A pipeline is an ordered list of stages that together hold every unit of the chain once; a stage is a rank and
+   a run of units. A rank may hold several stages, of one pipeline or of several. Pipelines may be cut differently and take different shares of
+   a step's micro-batches, none included. Data parallelism is n pipelines of one stage, pipeline parallelism one pipeline of n stages. */
+
+typedef struct het_stage {
+    int64_t pipeline, rank;
+    int64_t unit_begin, unit_end;     /* [begin, end), not empty */
+    int32_t recompute;                /* 1: units keep only their input and recompute the rest in the backward pass */
+} het_stage;
+
+typedef struct het_plan {
+    int64_t units, ranks, pipelines, stages, slices;
+    het_stage *stage;                 /* [stages] pipeline by pipeline, along the chain */
+    int64_t *first_stage;             /* [pipelines + 1] where a pipeline's stages begin */
+    double *share;                    /* [pipelines] of the micro-batches, >= 0 */
+    double *state_share;              /* [ranks] of gradients' sums and optimizer state among the holders of a block, >= 0 */
+    double *slice_share;              /* [slices] of a micro-batch's tokens, > 0 */
+    char schedule[32];                /* a generator's name: >>schedule_api */
+    double memory_limit;              /* for the schedule "greedy": activations a rank may keep, in micro-batches of its layers; 0: none */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_plan;
+
+typedef struct het_plan_desc {
+    uint32_t start_canary;
+    int64_t units, ranks;             /* of the model's chain, of the world. Required */
+    const char *schedule;             /* of a shorthand; NULL: "1f1b". Those that need several stages a rank place them (interleaved: round,
+                                         zb-v, v-half, v-min, dualpipev: as a V; bidirectional: a second pipeline the other way) */
+    int64_t chunks;                   /* stages a rank for interleaved: 2 */
+    int64_t slices;                   /* equal slices: 1 */
+    het_choice recompute;             /* of every stage but the last unit's: no */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_plan_desc;
+
+/* Reads a plan from text: JSON (README, "Plans"), or a shorthand:
+   dp | pp | dp2xpp2     D pipelines of P stages, units cut as evenly as can be; without numbers, all ranks
+   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a rank in order; several pipelines: D times that with dpD x in front
+   E t*3|(t|)*2 t m L    Megatron's layout string: E embedding, t a layer (attention and MLP), L head, | between stages
+   Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error);
+/* As JSON. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, const het_writer *to);
+HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
+
+/* ---- >>schedule_api: in which order ------------------------------------------------------------------------------
+   One list of actions a rank, plain data. Text form, one line a rank, comma-separated, as PyTorch's torch.distributed.pipelining writes it to
+   CSV: "2F3" forward of stage 2, micro-batch 3; I and W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
+   "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0". Ours alone: "REDUCE5", "STEP5", "GATHER5" of
+   block 5, "VERDICT". Micro-batches count from 0 within their pipeline. */
+
+typedef enum het_action_kind {
+    HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
+    HET_ACTION_SEND_F = 4, HET_ACTION_RECV_F = 5, /* a stage's output to the next, its input from the one before */
+    HET_ACTION_SEND_B = 6, HET_ACTION_RECV_B = 7, /* the gradient of a stage's input to the one before, of its output from the next */
+    HET_ACTION_REDUCE = 8,   /* starts the reduction of a block's gradient to its owners */
+    HET_ACTION_VERDICT = 9,  /* waits for all reductions, joins maxima and norms of all ranks */
+    HET_ACTION_STEP = 10,    /* updates the part of a block that the rank owns */
+    HET_ACTION_GATHER = 11   /* starts the exchange of a block's new weights among its holders */
+} het_action_kind;
+
+typedef struct het_action {
+    int32_t kind;                     /* het_action_kind */
+    int32_t overlap;                  /* 1: a pair with the action behind it, "(a;b)OVERLAP_F_B" */
+    int32_t pipeline, stage;          /* stage within the pipeline; of REDUCE, STEP and GATHER: the block */
+    int32_t micro_batch, slice;
+    int32_t version;                  /* of the weights: 0 */
+} het_action;
+
+typedef struct het_schedule {
+    int64_t ranks, pipelines;
+    int64_t *micro_batches;           /* [pipelines] */
+    int64_t *start;                   /* [ranks + 1] rank r's actions are [start[r], start[r + 1]) */
+    het_action *action;
+    int32_t complete;                 /* 0: compute actions only; 1: with SEND, RECV, REDUCE, VERDICT, STEP, GATHER */
+    het_allocator allocator;          /* one block of `size` bytes */
+    size_t size;
+} het_schedule;
+
+/* Parameters that belong together: the same units use them. NULL where it may be given: one block a unit. */
+typedef struct het_blocks {
+    int64_t count;
+    const int64_t *start;             /* [count + 1] into unit */
+    const int64_t *unit;              /* ascending within a block */
+} het_blocks;
+
+/* How a step's micro-batches fall to the pipelines, by share, largest remainders first (the lower pipeline on a tie). counts: [pipelines].
+   Threads: any. */
+HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts);
+/* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, greedy, bidirectional, dualpipev,
+   terapipe (gpipe over slices), sliced-1f1b. counts: [pipelines]. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+/* From text; compute lists, or complete ones. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
+/* A copy of compute lists with transfers, reductions and steps added. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+/* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
+   receives pair up; nothing waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once
+   in micro-batches of the rank's stages of a pipeline, from F until B or W. The error names rank, position and action. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error);
+HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
+
+/* ---- >>transport_api: other processes -----------------------------------------------------------------------------
+   Ranks in one process reach each other by themselves; a transport connects processes. Messages of one (from, to, channel) arrive in
+   order. Nothing blocks: operations are started, and `test` tells when they are done. A buffer belongs to its operation until then. */
+
+typedef struct het_request { void *opaque[16]; } het_request; /* filled by isend and irecv, kept by the caller until done */
+
+#define HETRAIN_TRANSPORT_VERSION 1
+typedef struct het_transport_iface {
+    uint32_t version;
+    const char *name;
+    int64_t (*processes)(void *self);
+    int64_t (*process)(void *self);   /* this one's number */
+    /* channel < 2^24. A message longer or shorter than the receiver expects is an error. */
+    het_result (*isend)(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request);
+    het_result (*irecv)(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request);
+    het_result (*test)(void *self, het_request *request, int32_t *done);
+    /* seconds since a process was last heard of; heartbeats are the transport's own business. Infinity: gone for sure */
+    double (*silence)(void *self, int64_t process);
+    /* tells all processes that this one failed; theirs then return the text from `aborted` */
+    void (*abort)(void *self, het_result code, const char *text);
+    /* HET_OK, or the code of a process that aborted; text: [capacity] */
+    het_result (*aborted)(void *self, int64_t *process, char *text, size_t capacity);
+    const char *(*last_error)(void *self);
+} het_transport_iface;
+
+typedef struct het_transport { const het_transport_iface *iface; void *self; } het_transport;
+
+/* ---- >>timeline_api: what happened, or would --------------------------------------------------------------------- */
+typedef struct het_record {
+    het_action action;
+    int32_t rank;
+    double start, end;                /* seconds since the step began. Of a RECV: from when it was waited for until it was there */
+    int64_t bytes;                    /* moved by SEND, RECV, REDUCE, GATHER */
+} het_record;
+typedef struct het_timeline {
+    int64_t ranks, records;
+    const het_record *record;         /* [records] rank by rank, each in order of start */
+    int64_t dropped;                  /* records that did not fit */
+} het_timeline;
+
 /* ---- >>context_api: the step loop ------------------------------------------------------------------------------- */
 
 typedef enum het_reduce { HET_REDUCE_DEFAULT = 0 /* exact */, HET_REDUCE_EXACT = 1, HET_REDUCE_FAST = 2 } het_reduce;
