@@ -569,6 +569,7 @@ typedef struct het_device_config {
 typedef struct het_device_iface {
     uint32_t version;                /* HETRAIN_DEVICE_VERSION */
     const char *name;
+    int32_t host_memory;             /* 1: what alloc gives can be read and written by the host */
     het_result (*create)(const het_device_config *config, void **self);
     void (*destroy)(void *self);
     const char *(*last_error)(void *self);
@@ -904,13 +905,15 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
 typedef struct het_record {
     het_action action;
     int32_t rank;
-    double start, end;                /* seconds since the step began. Of a RECV: from when it was waited for until it was there */
+    double start, end;                /* seconds since the step began. Of REDUCE and GATHER: from their turn until the last message */
     int64_t bytes;                    /* moved by SEND, RECV, REDUCE, GATHER */
 } het_record;
+/* What a rank has sent to another since the context was made. */
+typedef struct het_traffic { int64_t transfers, transfer_bytes, reductions, reduction_bytes; } het_traffic;
 typedef struct het_timeline {
     int64_t ranks, records;
-    const het_record *record;         /* [records] rank by rank, each in order of start */
-    int64_t dropped;                  /* records that did not fit */
+    const het_record *record;         /* [records] rank by rank, each in the order of its list */
+    const het_traffic *traffic;       /* [ranks] of one rank to every other, or NULL */
 } het_timeline;
 
 /* ---- >>context_api: the step loop ------------------------------------------------------------------------------- */
@@ -921,10 +924,10 @@ typedef enum het_backward { HET_BACKWARD_DEFAULT = 0 /* fused */, HET_BACKWARD_F
 typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 
 /* Called at every unit boundary, after a unit's forward with its output streams and after its backward_input with the gradients of its
-   input streams. May read or change them (device memory, rows x width floats). Anything but HET_OK ends the step. */
+   input streams. May read or change them (device memory, rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once. */
 typedef struct het_hook_info {
     het_direction direction;
-    int64_t step, unit, micro_batch, slice, rows;
+    int64_t rank, step, unit, micro_batch, slice, rows;
     const char *unit_name;
     const het_device *device;
     int64_t streams;
@@ -936,21 +939,37 @@ typedef struct het_device_desc {
     const het_device_iface *iface;    /* CPU */
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
-    size_t memory_limit;              /* bytes; 0: none. het_create refuses what does not fit */
+    size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create refuses what does not fit */
+    double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time it uses */
 } het_device_desc;
+
+/* An emulated link between two ranks of this process, both ways: a message takes its bytes / bandwidth one after the other, then latency. */
+typedef struct het_link {
+    int64_t from, to;                 /* ranks */
+    double latency;                   /* seconds */
+    double bandwidth;                 /* bytes a second; 0: without limit */
+} het_link;
 
 typedef struct het_desc {
     uint32_t start_canary;            /* must be 0 */
     het_model_desc model;
     const het_unit *units;            /* NULL: het_model_units(model). Copied */
     int64_t unit_count;
-    const het_device_desc *devices;   /* NULL: one CPU device of one thread. More than one: not yet */
+    const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU device of one thread */
     int64_t device_count;
+    het_transport transport;          /* to other processes, whose ranks come before and behind these; iface NULL: there are none */
+    const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
+    const het_link *links;            /* [link_count]; other ranks are not slowed down */
+    int64_t link_count;
+    double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
+    double stall_deadline;            /* seconds a rank waits for another's action: 600 */
+    int (*silent)(void *user, int64_t rank, int64_t step, int64_t position); /* for tests; nonzero: the rank stops answering here */
     /* limits */
     int64_t max_tokens;               /* of a micro-batch: 4 * context */
     int64_t max_sequences;            /* of a micro-batch: max_tokens */
     int64_t max_micro_batches;        /* of a step: 8 */
-    int64_t max_slices;               /* of a micro-batch: 1. Used as the number of slices, cut between granules as evenly as can be */
+    int64_t max_slices;               /* slices of a micro-batch where there is no plan: 1. Cut between granules, as evenly as can be */
     /* how the step is computed: none of these changes a bit */
     het_backward backward;            /* fused */
     het_choice recompute;             /* no: keep activations; yes: every unit but the last recomputes them in the backward pass */
@@ -965,7 +984,7 @@ typedef struct het_desc {
     het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
     int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
     het_result (*hook)(void *user, const het_hook_info *info);
-    void *user;                       /* of frozen and hook */
+    void *user;                       /* of silent, frozen and hook */
     het_allocator allocator;          /* malloc and free */
     het_parallel parallel;            /* own pool */
     het_logger logger;                /* silent */
@@ -975,8 +994,9 @@ typedef struct het_desc {
 typedef struct het_ctx het_ctx;
 
 typedef struct het_memory {           /* bytes */
-    size_t host;                      /* the context itself, on the host */
-    size_t weights, gradients, optimizer, activations, workspace, communication;
+    size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
+    size_t communication;             /* of that, message buffers */
+    size_t weights, gradients, optimizer, activations, workspace;
     size_t device;                    /* the sum of the line above: what the device's allocator is asked for */
     int64_t parameters;               /* elements */
 } het_memory;
@@ -1013,15 +1033,16 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *mod
    (granules + 1 are written); start NULL only counts. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start, int64_t capacity, int64_t *granules);
 
-/* Exact bytes het_create(desc) will ask for. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error);
+/* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error);
 
 /* Plans all memory, allocates it, initialises the weights from the seed. desc NULL: all defaults. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error);
 HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL is fine. Threads: owner. */
 HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if none. Threads: owner. */
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
-HETRAIN_API void het_get_memory(const het_ctx *ctx, het_memory *memory); /* what was asked for. Threads: owner. */
+HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);       /* what was asked for. Threads: owner. */
+HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline); /* of the last step; valid until the next. Threads: owner. */
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
 HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
 
@@ -1376,6 +1397,8 @@ HETI_UNUSED static int heti_add(size_t a, size_t b, size_t *sum)
 /* Sizes in elements are int64_t; only bytes are size_t. */
 HETI_UNUSED static int64_t heti_min(int64_t a, int64_t b) { return a < b ? a : b; }
 HETI_UNUSED static int64_t heti_max(int64_t a, int64_t b) { return a > b ? a : b; }
+HETI_UNUSED static int64_t heti_abs(int64_t a) { return a < 0 ? -a : a; }
+HETI_UNUSED static size_t heti_max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 /* a >= 0, b > 0 */
 HETI_UNUSED static int64_t heti_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -2063,6 +2086,55 @@ HETI_UNUSED static het_result heti_pool_create(const het_allocator *allocator, i
 }
 
 #endif /* HETI_THREADS */
+/* ================================================================================================================
+   >>time  Seconds of the clock and of a thread's processor, sleeping.
+   For timelines, deadlines, and emulated devices and links. No result depends on them.
+   ================================================================================================================ */
+
+#ifdef HETI_THREADS
+#if defined(__linux__) && !defined(CLOCK_MONOTONIC) /* -std=c99 hides POSIX's declaration, not the function */
+extern int clock_gettime(int clock, struct timespec *time);
+#define HETI_CLOCK_REAL 0
+#define HETI_CLOCK_MONOTONIC 1
+#define HETI_CLOCK_THREAD 3
+#else
+#define HETI_CLOCK_REAL CLOCK_REALTIME
+#define HETI_CLOCK_MONOTONIC CLOCK_MONOTONIC
+#define HETI_CLOCK_THREAD CLOCK_THREAD_CPUTIME_ID
+#endif
+
+static double heti_seconds(const struct timespec *t) { return fma(1e-9, HETI_CAST(double, t->tv_nsec), HETI_CAST(double, t->tv_sec)); }
+
+static double heti_now(void)
+{
+    struct timespec t;
+    return clock_gettime(HETI_CLOCK_MONOTONIC, &t) == 0 ? heti_seconds(&t) : 0.0;
+}
+
+/* Processor time of the calling thread. */
+static double heti_thread_time(void)
+{
+    struct timespec t;
+    return clock_gettime(HETI_CLOCK_THREAD, &t) == 0 ? heti_seconds(&t) : 0.0;
+}
+
+/* Waits for a signal, at most `seconds`; `lock` is held. */
+static void heti_wait_signal(pthread_cond_t *signal, pthread_mutex_t *lock, double seconds)
+{
+    struct timespec until;
+    double whole, end;
+    if (clock_gettime(HETI_CLOCK_REAL, &until) != 0) return;
+    end = HETI_CAST(double, until.tv_nsec) * 1e-9 + (seconds > 0.0 ? seconds : 0.0);
+    whole = floor(end);
+    until.tv_sec += HETI_CAST(time_t, whole);
+    until.tv_nsec = HETI_CAST(long, (end - whole) * 1e9);
+    (void)pthread_cond_timedwait(signal, lock, &until);
+}
+#else
+static double heti_now(void) { return 0.0; }
+static double heti_thread_time(void) { return 0.0; }
+#endif
+
 /* ================================================================================================================
    >>math  exp, log, sin, cos, pow, erf from correctly rounded operations alone.
    Results of libm differ between machines, so the header has its own. All have the same plan: an exact reduction of the
@@ -5255,7 +5327,7 @@ static size_t heti_cpu_rows_workspace(const heti_cpu *cpu, het_op op, const void
 
 /* Ops run when they are called: no queues, no events. */
 static const het_device_iface heti_cpu_iface = {
-    HETRAIN_DEVICE_VERSION, "cpu", heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
+    HETRAIN_DEVICE_VERSION, "cpu", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
     heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     heti_cpu_workspace_bytes,
@@ -5318,7 +5390,7 @@ static size_t heti_null_workspace_bytes(void *self, het_op op, const void *args)
 }
 
 static const het_device_iface heti_null_iface = {
-    HETRAIN_DEVICE_VERSION, "null", heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
+    HETRAIN_DEVICE_VERSION, "null", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
     heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     heti_null_workspace_bytes,
@@ -7662,78 +7734,284 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
     return HET_OK;
 }
 
+/*STUB-BEGIN*/
+static het_result heti_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions, const het_allocator *al, het_schedule **out, het_error *e)
+{
+    size_t size = sizeof(het_schedule) + HETI_CAST(size_t, pipelines + ranks + 1) * 8 + HETI_CAST(size_t, actions) * sizeof(het_action) + 64;
+    het_schedule *s = HETI_CAST(het_schedule *, heti_alloc(al, size));
+    (void)e;
+    if (!s) return HET_ERR_OOM;
+    memset(s, 0, size);
+    s->ranks = ranks; s->pipelines = pipelines; s->allocator = *al; s->size = size;
+    s->micro_batches = HETI_CAST(int64_t *, HETI_CAST(void *, s + 1));
+    s->start = s->micro_batches + pipelines;
+    s->action = HETI_CAST(het_action *, HETI_CAST(void *, s->start + ranks + 1));
+    *out = s;
+    return HET_OK;
+}
+HETRAIN_API void het_schedule_free(het_schedule *s) { if (s) { het_allocator a = s->allocator; heti_free(&a, s, s->size); } }
+HETRAIN_API void het_plan_free(het_plan *s) { if (s) { het_allocator a = s->allocator; heti_free(&a, s, s->size); } }
+static het_result heti_plan_check(const het_plan *p, het_error *e) { (void)p; (void)e; return HET_OK; }
+HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t m, int64_t *counts)
+{
+    int64_t p, i;
+    for (p = 0; p < plan->pipelines; p++) counts[p] = 0;
+    for (i = 0; i < m; i++) {
+        int64_t best = 0;
+        for (p = 1; p < plan->pipelines; p++)
+            if (plan->share[p] * HETI_CAST(double, 2 * counts[best] + 1) > plan->share[best] * HETI_CAST(double, 2 * counts[p] + 1)) best = p;
+        counts[best]++;
+    }
+}
+HETRAIN_API het_result het_plan_read(const het_plan_desc *d, const char *text, size_t length, het_plan **plan, het_error *e)
+{
+    int64_t n = d->ranks, i, dp = n, pp = 1, k = d->slices ? d->slices : 1;
+    size_t size = sizeof(het_plan) + HETI_CAST(size_t, n) * sizeof(het_stage) + HETI_CAST(size_t, 3 * n + 3 + k) * 8 + 256;
+    het_allocator al = d->allocator;
+    het_plan *p;
+    if (!al.alloc) heti_default_allocator(&al);
+    p = HETI_CAST(het_plan *, heti_alloc(&al, size));
+    (void)e; (void)length;
+    if (!p) return HET_ERR_OOM;
+    memset(p, 0, size);
+    if (text[0] == 'p') { dp = 1; pp = n; }
+    if (length > 2) { dp = 2; pp = n / 2; }
+    p->units = d->units; p->ranks = n; p->pipelines = dp; p->stages = dp * pp; p->slices = k;
+    p->stage = HETI_CAST(het_stage *, HETI_CAST(void *, p + 1));
+    p->first_stage = HETI_CAST(int64_t *, HETI_CAST(void *, p->stage + n));
+    p->share = HETI_CAST(double *, HETI_CAST(void *, p->first_stage + n + 1));
+    p->state_share = p->share + n; p->slice_share = p->state_share + n;
+    for (i = 0; i < n; i++) {
+        p->stage[i].pipeline = i / pp; p->stage[i].rank = i;
+        p->stage[i].unit_begin = d->units * (i % pp) / pp; p->stage[i].unit_end = d->units * (i % pp + 1) / pp;
+        p->state_share[i] = 1.0;
+    }
+    for (i = 0; i <= dp; i++) p->first_stage[i] = i * pp;
+    for (i = 0; i < dp; i++) p->share[i] = 1.0;
+    for (i = 0; i < k; i++) p->slice_share[i] = 1.0;
+    memcpy(p->schedule, d->schedule ? d->schedule : "1f1b", 5);
+    p->allocator = al; p->size = size;
+    *plan = p;
+    return HET_OK;
+}
+HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *al, het_schedule **schedule, het_error *e)
+{
+    int64_t total = 0, s, n = 0, i, k, r;
+    het_schedule *o;
+    for (s = 0; s < plan->stages; s++) total += 2 * counts[plan->stage[s].pipeline] * plan->slices;
+    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, total, al, &o, e));
+    for (i = 0; i < plan->pipelines; i++) o->micro_batches[i] = counts[i];
+    for (r = 0; r < plan->ranks; r++) {
+        o->start[r] = n;
+        for (s = 0; s < plan->stages; s++) {
+            const het_stage *st = &plan->stage[s];
+            int64_t p = plan->first_stage[st->pipeline + 1] - plan->first_stage[st->pipeline], at = s - plan->first_stage[st->pipeline], f = 0, b = 0, m = counts[st->pipeline];
+            if (st->rank != r) continue;
+            while (b < m) {
+                int fw = f < m && f - b < p - at;
+                for (k = 0; k < plan->slices; k++) {
+                    het_action *a = &o->action[n++];
+                    a->kind = fw ? HET_ACTION_F : HET_ACTION_B; a->pipeline = HETI_CAST(int32_t, st->pipeline); a->stage = HETI_CAST(int32_t, at);
+                    a->micro_batch = HETI_CAST(int32_t, fw ? f : b); a->slice = HETI_CAST(int32_t, fw ? k : plan->slices - 1 - k);
+                }
+                if (fw) f++; else b++;
+            }
+        }
+    }
+    o->start[plan->ranks] = n;
+    *schedule = o;
+    return HET_OK;
+}
+HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error)
+{ (void)plan; (void)blocks; (void)schedule; (void)peak; (void)error; return HET_OK; }
+/* recv right before its consumer: fine for an executor that never blocks on sends */
+HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *c, const het_allocator *al, het_schedule **schedule, het_error *e)
+{
+    int64_t r, i, b, u, n = 0;
+    het_schedule *o;
+    HETI_TRY(heti_schedule_new(c->ranks, c->pipelines, 3 * c->start[c->ranks] + c->ranks * (1 + 3 * blocks->count), al, &o, e));
+    for (i = 0; i < c->pipelines; i++) o->micro_batches[i] = c->micro_batches[i];
+    for (r = 0; r < c->ranks; r++) {
+        o->start[r] = n;
+        for (i = c->start[r]; i < c->start[r + 1]; i++) {
+            const het_action *a = &c->action[i];
+            int64_t s = plan->first_stage[a->pipeline] + a->stage, last = plan->first_stage[a->pipeline + 1] - 1, first = plan->first_stage[a->pipeline];
+            if (a->kind == HET_ACTION_F && s > first && plan->stage[s - 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_RECV_F; }
+            if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && s < last && plan->stage[s + 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_RECV_B; }
+            o->action[n++] = *a;
+            if (a->kind == HET_ACTION_F && s < last && plan->stage[s + 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_SEND_F; }
+            if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && s > first && plan->stage[s - 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_SEND_B; }
+        }
+        for (i = 0; i < 4; i++) {
+            static const int heti_kinds[] = { HET_ACTION_REDUCE, HET_ACTION_VERDICT, HET_ACTION_STEP, HET_ACTION_GATHER };
+            for (b = 0; b < blocks->count; b++) {
+                int holds = i == 1 && b == 0;
+                for (u = blocks->start[b]; i != 1 && u < blocks->start[b + 1]; u++) {
+                    int64_t s;
+                    for (s = 0; s < plan->stages; s++) holds |= plan->stage[s].rank == r && plan->stage[s].unit_begin <= blocks->unit[u] && blocks->unit[u] < plan->stage[s].unit_end;
+                }
+                if (!holds) continue;
+                memset(&o->action[n], 0, sizeof *o->action);
+                o->action[n].kind = heti_kinds[i];
+                o->action[n++].stage = HETI_CAST(int32_t, i == 1 ? 0 : b);
+            }
+        }
+    }
+    o->start[c->ranks] = n;
+    *schedule = o;
+    return HET_OK;
+}
+/*STUB-END*/
 /* ================================================================================================================
    >>structs  What a context consists of.
+
+   The context holds what all ranks share: the description, the chain of units, the tables of parameters and blocks, the plan, the schedule.
+   A rank holds one device and what lies on it. Every local rank has a thread of its own, unless there is only one and no transport: that one
+   runs on the caller's thread.
    ================================================================================================================ */
 
-/* One trainable array. Its values lie at `offset` of the flat arrays of weights and state, its gradient at `gradient_offset`
-   of the flat gradient; both in elements, multiples of 16. */
+/* One trainable array. Its weight, gradient and state lie at `offset` within its block. */
 typedef struct heti_parameter {
     char name[64];
-    int64_t rows, columns, count, offset, gradient_offset;
+    int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
     het_init init;
     float init_std;
     int32_t decay, frozen, uses;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
-/* Where a unit's tensor lives: in every micro-batch slot, or in the region all units share because it is needed only while one unit works. */
-typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLOT, HETI_REGION_SHARED } heti_region;
+/* Parameters with the same using units, all trained or all frozen (DESIGN section 3). Its holders are the ranks with a stage that has one of
+   those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
+typedef struct heti_parameter_block {
+    int64_t elements, holders;
+    int64_t *holder;          /* [holders] ranks, ascending */
+    int64_t *cut;             /* [holders + 1] */
+    int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
+    int32_t frozen;
+} heti_parameter_block;
 
+/* One unit of the chain. */
 typedef struct heti_unit {
     het_unit unit;
-    het_unit_info info;
-    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS];    /* indexes into ctx->parameter */
-    heti_region region[HETRAIN_MAX_UNIT_TENSORS];
-    size_t offset[HETRAIN_MAX_UNIT_TENSORS];           /* bytes from the region's start */
-    size_t stream_offset[HETRAIN_MAX_STREAMS];         /* of the output streams, bytes from the slot's start */
-    int32_t recompute;
+    het_unit_info info;       /* described without a device */
+    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS]; /* indexes into ctx->parameter */
 } heti_unit;
 
-/* A micro-batch in flight. */
-typedef struct heti_slot {
-    het_view view;                       /* whole micro-batch */
+/* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the region all units share because it is needed only
+   while one unit works. */
+typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_CARRY, HETI_REGION_SHARED } heti_region;
+
+/* A unit on a rank, as part of one stage. */
+typedef struct heti_placed {
+    het_unit_info info;                       /* described with the rank's device */
+    heti_region region[HETRAIN_MAX_UNIT_TENSORS];
+    size_t offset[HETRAIN_MAX_UNIT_TENSORS];  /* bytes from the region's start */
+    size_t in_offset[HETRAIN_MAX_STREAMS];    /* of the input and output streams, bytes from the slice slot's start */
+    size_t out_offset[HETRAIN_MAX_STREAMS];
+    int32_t recompute;
+} heti_placed;
+
+/* A stage on a rank. Where its neighbours are on the same rank, streams are handed over like messages, without a transfer. */
+typedef struct heti_stage {
+    int64_t pipeline, index, unit_begin, unit_end;
+    int64_t before, after;    /* ranks of the neighbouring stages; -1: none */
+    heti_placed *unit;        /* [unit_end - unit_begin] */
+    int32_t fused;            /* every backward of it is B */
+} heti_stage;
+
+/* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
+typedef struct heti_carry {
+    int64_t stage, micro_batch;              /* stage of the rank; -1: free */
+    int64_t slices;                          /* in flight, or still to come */
+    het_view view;                           /* whole micro-batch */
     int64_t *sequence_start, *granule_start; /* host copies */
     int32_t *device_token, *device_target, *device_position, *device_sequence_of;
     float *device_weight;
     int64_t *device_sequence_start, *device_granule_start, *device_sample_id;
-    char *memory;                        /* device: streams and kept tensors */
+    char *memory;                            /* device */
+} heti_carry;
+
+/* A (stage, micro-batch, slice) in flight: streams and kept tensors. */
+typedef struct heti_slot {
+    int64_t stage, micro_batch, slice;       /* stage -1: free */
+    heti_carry *carry;
+    char *memory;                            /* device */
 } heti_slot;
 
-/* What the executor runs: DESIGN section 5. A stage is the whole chain today. */
-typedef enum heti_action_kind { HETI_F, HETI_B, HETI_I, HETI_W, HETI_REDUCE, HETI_VERDICT, HETI_STEP } heti_action_kind;
-typedef struct heti_action { heti_action_kind kind; int64_t micro_batch, slice; } heti_action;
+/* One side of a transfer between two ranks. */
+typedef struct heti_post {
+    struct heti_post *next;
+    int64_t from, to;
+    int32_t channel, receives;
+    void *data;
+    size_t size;
+    double ready;             /* when an emulated link lets it be seen */
+    int32_t state;            /* atomic: heti_post_state */
+    int32_t remote;
+    het_request request;      /* of the transport, where remote */
+} heti_post;
+typedef enum heti_post_state { HETI_POST_IDLE = 0, HETI_POST_STARTED = 1, HETI_POST_DONE = 2 } heti_post_state;
+
+/* What travels between stages: an envelope, then the rows of each stream. */
+typedef struct heti_envelope {
+    int64_t step, size;
+    het_action action;        /* the one that consumes it */
+} heti_envelope;
+typedef struct heti_message {
+    int32_t used;
+    het_action action;        /* as in the envelope */
+    heti_post post;
+    char *data;
+} heti_message;
+
+/* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
+typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
+typedef struct heti_ring {
+    heti_ring_job *job;       /* [2 blocks] */
+    int64_t jobs, done;
+    int64_t turn, chunk;      /* of the job at `done` */
+    int32_t running;
+    heti_post send, receive;
+    char *incoming;           /* a chunk on the host */
+    char *outgoing;           /* another, for devices whose memory the host does not see */
+} heti_ring;
 
 /* Counts what goes through the user's allocator, so that the plan can be exact. */
 typedef struct heti_counter { het_allocator inner; size_t live; } heti_counter;
 
-struct het_ctx {
-    het_error error;
-    int32_t cancelled, failed, torn;
-    heti_counter counter;
-    het_allocator allocator;             /* counts, then calls the user's */
-    void *host;                          /* one block for all tables */
-    size_t host_bytes;
-    het_desc desc;
-    het_device_desc device_desc;
+typedef struct heti_rank {
+    het_ctx *ctx;
+    int64_t rank, local;                 /* number in the world, in this process */
+    het_device_desc desc;
     het_parallel parallel;
     heti_pool *pool;                     /* NULL where the user gave a parallel-for */
     het_device device;
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
-    int64_t max_granule_tokens;
-    int64_t unit_count, parameter_count, slot_count, action_capacity;
-    heti_unit *unit;
-    heti_parameter *parameter;
+    het_error error;                     /* of the present job */
+    void *host;                          /* one block for all tables and message buffers */
+    size_t host_bytes, communication_bytes;
+    het_memory sizes;
+    int64_t stage_count, carry_count, slot_count, message_count, placed_count, actions;
+    heti_stage *stage;
+    heti_placed *placed;
+    heti_carry *carry;
     heti_slot *slot;
-    heti_action *action;
-    int64_t slots;                       /* optimizer state slots */
-    int64_t step;
-    int64_t inferred;                    /* tokens whose keys and values het_infer has left in slot 0 */
-    int64_t weight_elements, gradient_elements;
+    heti_message *message;               /* incoming */
+    heti_message outgoing[2];
+    int64_t next_outgoing;
+    size_t message_bytes;
+    heti_ring ring;
+    const het_action *action;            /* [actions] its list */
+    het_record *record;                  /* [actions] of the last run */
+    int64_t records, slice_rows;
+    double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
+    double last_action;                  /* when the last action ended */
+    double silent_since;                 /* 0: answers */
     /* device memory: one block, cut up by heti_layout */
     char *memory;
-    het_memory sizes;
+    int64_t *weight_at, *gradient_at, *state_at; /* [blocks] elements; -1: not here */
+    int64_t weight_elements, gradient_elements, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
     void *gradients;
     uint32_t *maximum;
@@ -7742,7 +8020,7 @@ struct het_ctx {
     het_step_scalars *scalars;
     het_sum *loss, *squares;
     char *shared, *workspace;
-    size_t shared_bytes, slot_bytes, workspace_bytes;
+    size_t shared_bytes, slot_bytes, carry_bytes, workspace_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
@@ -7750,11 +8028,75 @@ struct het_ctx {
     float *host_weight;
     int64_t *host_sample_id;
     double *staging;                     /* HETI_STAGING elements: chunks of parameters on their way in or out */
-    uint32_t *host_maximum;
+    int64_t *joined;                     /* what VERDICT joins, and what comes in */
+    heti_post join_post;
+    int64_t *granule_start;              /* [max_tokens + 1] scratch */
+#ifdef HETI_THREADS
+    pthread_t thread;
+    pthread_cond_t wake;                 /* a message or a job has come; with ctx->lock */
+    uint32_t events;                     /* under ctx->lock: counts them */
+    int32_t threaded;
+#endif
+} heti_rank;
+#define HETI_STAGING 16384
+
+/* What the local ranks do together. */
+typedef enum heti_job { HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_END } heti_job;
+
+/* What is known of a step before it starts. */
+typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
+
+struct het_ctx {
+    het_error error;
+    int32_t cancelled, stop, stepping, failed, torn; /* the first three are atomic; stop: a rank failed, stepping: one has begun to update weights */
+    heti_counter counter;
+    het_allocator allocator;             /* counts, then calls the user's */
+    het_desc desc;
+    void *host;                          /* one block for the shared tables */
+    size_t host_bytes;
+    int64_t max_granule_tokens, unit_count, parameter_count, block_count, use_count;
+    int64_t parameters;                  /* elements */
+    heti_unit *unit;
+    heti_parameter *parameter;
+    heti_parameter_block *block;
+    int64_t *use;                        /* units, block by block */
+    void *world;                         /* another, for those whose sizes the plan decides */
+    size_t world_bytes;
+    het_device_desc *device;             /* [local_count] */
+    het_plan *plan;
+    het_schedule *schedule;
+    int64_t ranks, first_rank, local_count;
+    int64_t *process_first;              /* [processes + 1] rank number each process begins with */
+    int64_t processes, process, alone[2];
+    het_transport transport;             /* iface NULL: this process is the world */
+    heti_rank *rank;                     /* [local_count] */
+    het_link *link;                      /* [link_count] emulated ones */
+    double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
+    het_traffic *traffic;                /* [ranks][ranks], of messages that local ranks send */
+    int64_t slots;                       /* optimizer state slots */
+    int64_t step;
+    int64_t inferred;                    /* tokens whose keys and values het_infer has left */
+    int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
+    uint32_t *host_maximum;              /* [parameters] */
     int32_t *host_exponent, *saved_exponent;
     double *host_grid;
+    int64_t *granule_start;              /* [max_tokens + 1] scratch */
+    /* the present job; written before ranks start, read by them */
+    heti_job job;
+    const het_batch *batches;
+    heti_totals totals;
+    int64_t infer_past, infer_count;
+    const int32_t *infer_token;
+    het_sum joined_loss;                 /* what the ranks leave behind: written by the first local rank */
+    het_step_scalars joined_scalars;
+#ifdef HETI_THREADS
+    pthread_mutex_t lock;
+    pthread_cond_t finished;             /* the caller waits for ranks */
+    uint32_t job_number, running;        /* under lock */
+    int32_t has_lock;
+    heti_post **posted;                  /* [local_count] started and not yet matched, by destination; under lock */
+#endif
 };
-#define HETI_STAGING 16384
 
 static void *heti_counted_alloc(void *user, size_t size, size_t align)
 {
@@ -7773,10 +8115,10 @@ static void heti_counted_free(void *user, void *pointer, size_t size)
 }
 
 /* ================================================================================================================
-   >>plan  From a description to a chain of units, a parameter table and a map of memory.
+   >>layout  From a description to a chain of units, tables of parameters and blocks, and a map of each rank's memory.
 
-   Everything is sized here, before the first step. heti_layout walks over all device memory twice: once to count, once to hand out
-   pointers; het_memory_estimate stops after counting. Host tables come from one block in the same way.
+   Everything is sized here, before the first step. heti_layout walks over all device memory of a rank twice: once to count, once to hand out
+   pointers; het_memory_estimate stops after counting. Host tables come from one block each in the same way.
    ================================================================================================================ */
 
 /* A bump allocator over a block that may not exist yet: with base NULL it only counts. */
@@ -7786,7 +8128,8 @@ static void *heti_take(heti_arena *arena, int64_t count, size_t size)
 {
     size_t bytes, rounded, end;
     void *p;
-    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) || !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
+    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) ||
+        !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
         arena->overflow = 1;
         return NULL;
     }
@@ -7812,6 +8155,8 @@ static void heti_optimizer_defaults(het_optimizer_desc *o)
     heti_default_f32(&o->clip, 1.0f);
 }
 
+static void heti_default_f64(double *value, double fallback) { if (*value <= 0.0 && *value >= 0.0) *value = fallback; }
+
 HETRAIN_API void het_desc_defaults(het_desc *desc)
 {
     if (!desc) return;
@@ -7821,6 +8166,8 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     heti_default_i64(&desc->max_sequences, desc->max_tokens);
     heti_default_i64(&desc->max_micro_batches, 8);
     heti_default_i64(&desc->max_slices, 1);
+    heti_default_f64(&desc->deadline, 30.0);
+    heti_default_f64(&desc->stall_deadline, 600.0);
     if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
     if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
     if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
@@ -7853,14 +8200,30 @@ static het_result heti_check_optimizer(het_error *e, const het_optimizer_desc *o
     return heti_check_range(e, "optimizer.iface->slots", o->iface->slots, 0, 4);
 }
 
+static het_result heti_check_links(het_error *e, const het_desc *d)
+{
+    int64_t i;
+    HETI_TRY(heti_check_range(e, "link_count", d->link_count, 0, 1 << 20));
+    for (i = 0; i < d->link_count; i++) {
+        const het_link *l = &d->links[i];
+        if (l->from < 0 || l->to < 0 || l->from == l->to)
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d", i, l->from, l->to);
+        if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and below an hour", i, l->latency, l->bandwidth);
+    }
+    return HET_OK;
+}
+
 /* Checks a completed description. The largest sizes keep every product in 63 bits. */
 static het_result heti_check_desc(het_error *e, const het_desc *d)
 {
     const int64_t most = INT64_C(1) << 31;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
+        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary),
+                         HETI_CAST(uint64_t, d->end_canary));
     if (!d->allocator.alloc || !d->allocator.free)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s", d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
+                         d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
     HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
     HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
     HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
@@ -7872,16 +8235,24 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "skip_not_finite", HETI_CAST(int64_t, d->skip_not_finite), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 1 << 20));
-    if (d->device_count > 1)
-        return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.device_count is %d; this version drives one device", d->device_count);
-    if (d->max_slices > 1 && d->model.causal == HET_NO)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced", d->max_slices);
+    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
+    if (d->device_count > 1 && !d->devices)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
+#ifndef HETI_THREADS
+    if (d->device_count > 1 || d->transport.iface)
+        return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.device_count is %d; this build has no threads and drives one device", d->device_count);
+#endif
+    if (!(d->deadline > 0.0) || !(d->stall_deadline > 0.0))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.deadline is %g and stall_deadline %g seconds", d->deadline, d->stall_deadline);
+    if ((d->max_slices > 1 || (d->plan && d->plan->slices > 1)) && d->model.causal == HET_NO)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
+                         d->plan ? d->plan->slices : d->max_slices);
     if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
+    HETI_TRY(heti_check_links(e, d));
     return heti_check_optimizer(e, &d->optimizer);
 }
 
-/* ---- the chain and the parameter table ---- */
+/* ---- the chain, parameters and blocks ---- */
 
 static het_unit heti_chain_unit(het_ctx *ctx, int64_t index)
 {
@@ -7899,8 +8270,8 @@ static het_unit heti_chain_unit(het_ctx *ctx, int64_t index)
     return unit;
 }
 
-/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
-static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_unit_info *before, het_unit_info *info)
+/* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives `before` (NULL: the first). */
+static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device, const het_unit_info *before, het_unit_info *info)
 {
     het_result result;
     int64_t s;
@@ -7909,7 +8280,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     info->max_granule_tokens = ctx->max_granule_tokens;
     info->max_sequences = ctx->desc.max_sequences;
     info->compute = ctx->desc.dtype;
-    info->device = &ctx->device;
+    info->device = device;
     if (before) {
         info->in_streams = before->out_streams;
         for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
@@ -7923,8 +8294,8 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
                          info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
         info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index, unit->iface->name,
-                         info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index,
+                         unit->iface->name, info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
                          HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS), HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
     return HET_OK;
 }
@@ -7959,339 +8330,540 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
-    to[i].offset = ctx->weight_elements;
-    to[i].gradient_offset = ctx->gradient_elements;
-    count = heti_round_up(count, 16);
-    ctx->weight_elements += HETI_CAST(int64_t, count);
-    if (!to[i].frozen) ctx->gradient_elements += HETI_CAST(int64_t, count);
     return HET_OK;
 }
 
 static het_result heti_build_chain(het_ctx *ctx)
 {
-    int64_t u, p, s;
+    int64_t u, p;
     for (u = 0; u < ctx->unit_count; u++) {
         heti_unit *unit = &ctx->unit[u];
         unit->unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit->unit, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
         for (p = 0; p < unit->info.parameters; p++) HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
-        for (s = 0; s < unit->info.out_streams; s++) ctx->stream_width[s] = heti_max(ctx->stream_width[s], unit->info.out_width[s]);
         if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u, unit->unit.iface->name);
-        unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
-                          (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : ctx->desc.recompute == HET_YES);
     }
     return HET_OK;
 }
 
-/* ---- memory ---- */
+static int heti_unit_uses(const heti_unit *unit, int64_t parameter)
+{
+    int64_t i;
+    for (i = 0; i < unit->info.parameters && unit->parameter[i] != parameter; i++) {}
+    return i < unit->info.parameters;
+}
+
+/* Whether exactly the block's units use the parameter. */
+static int heti_block_takes(const het_ctx *ctx, const heti_parameter_block *block, int64_t parameter)
+{
+    const heti_parameter *p = &ctx->parameter[parameter];
+    int64_t i;
+    if (block->uses != p->uses || block->frozen != p->frozen) return 0;
+    for (i = 0; i < block->uses && heti_unit_uses(&ctx->unit[ctx->use[block->first_use + i]], parameter); i++) {}
+    return i == block->uses;
+}
+
+/* Sorts parameters into blocks, in table order, and lays them out within. */
+static void heti_build_blocks(het_ctx *ctx)
+{
+    int64_t p, b, u;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        heti_parameter *parameter = &ctx->parameter[p];
+        for (b = 0; b < ctx->block_count && !heti_block_takes(ctx, &ctx->block[b], p); b++) {}
+        if (b == ctx->block_count) {
+            ctx->block_count++;
+            ctx->block[b].frozen = parameter->frozen;
+            ctx->block[b].first_use = ctx->use_count;
+            for (u = 0; u < ctx->unit_count; u++)
+                if (heti_unit_uses(&ctx->unit[u], p)) ctx->use[ctx->use_count++] = u;
+            ctx->block[b].uses = ctx->use_count - ctx->block[b].first_use;
+            parameter->uses = HETI_CAST(int32_t, ctx->block[b].uses);
+        }
+        parameter->block = b;
+        parameter->offset = ctx->block[b].elements;
+        ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+    }
+}
+
+/* ---- holders and owners of blocks ---- */
+
+static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const heti_parameter_block *block)
+{
+    int64_t i;
+    for (i = 0; i < block->uses; i++) {
+        const int64_t unit = ctx->use[block->first_use + i];
+        if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
+    }
+    return 0;
+}
+
+/* The place nearest to `target` where a block may be cut: a multiple of 1,024 elements from a parameter's start (DESIGN section 6, scalars),
+   or only at its start where the optimizer needs whole matrices. */
+static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target)
+{
+    int64_t p, best = 0;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->parameter[p];
+        int64_t inside = target - parameter->offset, cut;
+        if (parameter->block != block) continue;
+        if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
+        inside = (inside + 512) / 1024 * 1024;
+        cut = inside >= parameter->count ? ctx->block[block].elements : parameter->offset + inside;
+        if (heti_abs(cut - target) < heti_abs(best - target)) best = cut;
+    }
+    if (heti_abs(ctx->block[block].elements - target) < heti_abs(best - target)) best = ctx->block[block].elements;
+    return best;
+}
+
+/* Shares a block out among its holders by state_share. What rounding gave a rank too little or too much, `owed` carries to the next block. */
+static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed)
+{
+    heti_parameter_block *block = &ctx->block[b];
+    double total = 0.0;
+    int64_t i;
+    for (i = 0; i < block->holders; i++) total += ctx->plan->state_share[block->holder[i]];
+    for (i = 0; i < block->holders; i++) {
+        const double share = total > 0.0 ? ctx->plan->state_share[block->holder[i]] / total : 1.0 / HETI_CAST(double, block->holders);
+        const double wanted = HETI_CAST(double, block->elements) * share + owed[block->holder[i]];
+        int64_t end = block->elements;
+        if (i + 1 < block->holders) {
+            end = block->cut[i] + HETI_CAST(int64_t, wanted > 0.0 && share > 0.0 ? wanted : 0.0);
+            end = share > 0.0 ? heti_max(block->cut[i], heti_cut_near(ctx, b, heti_min(end, block->elements))) : block->cut[i];
+        }
+        block->cut[i + 1] = end;
+        owed[block->holder[i]] = wanted - HETI_CAST(double, end - block->cut[i]);
+    }
+}
+
+/* Holders of every block, and who owns which part. Ranks come in ascending order, each once. */
+static void heti_build_holders(het_ctx *ctx, int64_t *holder, int64_t *cut, double *owed)
+{
+    int64_t b, i, s;
+    for (b = 0; b < ctx->block_count; b++) {
+        heti_parameter_block *block = &ctx->block[b];
+        block->holder = holder;
+        block->cut = cut;
+        for (s = 0; s < ctx->plan->stages; s++) {
+            const het_stage *stage = &ctx->plan->stage[s];
+            if (!heti_stage_uses(ctx, stage, block)) continue;
+            for (i = block->holders; i > 0 && holder[i - 1] > stage->rank; i--) {}
+            if (i > 0 && holder[i - 1] == stage->rank) continue;
+            memmove(holder + i + 1, holder + i, HETI_CAST(size_t, block->holders - i) * sizeof *holder);
+            holder[i] = stage->rank;
+            block->holders++;
+        }
+        holder += block->holders;
+        cut += block->holders + 1;
+        heti_cut_block(ctx, b, owed);
+    }
+}
+
+/* Place of a rank among a block's holders; -1: not one. */
+static int64_t heti_holder_of(const heti_parameter_block *block, int64_t rank)
+{
+    int64_t low = 0, high = block->holders;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (block->holder[middle] < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low < block->holders && block->holder[low] == rank ? low : -1;
+}
+
+/* ---- a rank's device memory ---- */
 
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the backward pass is: recompute, I and, when
-   fused, W. With slices, other slices' turns come between, so what is carried along a sequence stays in the slot. */
-static heti_region heti_place(const het_ctx *ctx, const heti_unit *unit, het_keep keep)
+   fused, W. With slices, other slices' turns come between, so what is carried along a sequence stays with the micro-batch. */
+static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep)
 {
-    const int fused = ctx->desc.backward == HET_BACKWARD_FUSED, sliced = ctx->desc.max_slices > 1;
+    const int fused = stage->fused, sliced = ctx->plan->slices > 1;
     if (ctx->desc.inference == HET_YES) {
         if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
-        return keep == HET_KEEP_CARRY ? HETI_REGION_SLOT : HETI_REGION_SHARED;
+        return keep == HET_KEEP_CARRY ? HETI_REGION_CARRY : HETI_REGION_SHARED;
     }
     switch (keep) {
     case HET_KEEP_CALL: return HETI_REGION_SHARED;
-    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    case HET_KEEP_CARRY: return HETI_REGION_SLOT; /* also the keys and values that het_infer continues */
-    case HET_KEEP_CARRY_GRADIENT: return fused && !sliced ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    default: return HETI_REGION_SLOT;
+    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_CARRY: return HETI_REGION_CARRY; /* also the keys and values that het_infer continues */
+    case HET_KEEP_CARRY_GRADIENT: return fused && !sliced ? HETI_REGION_SHARED : HETI_REGION_CARRY;
+    default: return HETI_REGION_SLICE;
     }
 }
 
-/* Offsets of streams and tensors inside a slot and the shared region. */
-static int heti_layout_activations(het_ctx *ctx)
+/* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
+static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot)
 {
-    heti_arena slot, shared;
-    int64_t u, t, s;
-    const int64_t rows = ctx->desc.max_tokens;
-    memset(&slot, 0, sizeof slot);
-    ctx->shared_bytes = ctx->workspace_bytes = 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        heti_unit *unit = &ctx->unit[u];
-        memset(&shared, 0, sizeof shared);
-        for (s = 0; s < unit->info.out_streams; s++) {
-            if (ctx->desc.inference == HET_YES && u >= 2 && s < ctx->unit[u - 2].info.out_streams && ctx->unit[u - 2].info.out_width[s] == unit->info.out_width[s]) {
-                unit->stream_offset[s] = ctx->unit[u - 2].stream_offset[s]; /* nothing is kept: two buffers take turns */
-                continue;
-            }
-            unit->stream_offset[s] = slot.used;
-            (void)heti_take(&slot, rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
-        }
+    heti_placed *unit = &stage->unit[i];
+    int64_t s;
+    for (s = 0; s < unit->info.in_streams; s++) {
+        unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
+        if (i == 0) (void)heti_take(slot, r->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
+        r->stream_width[s] = heti_max(r->stream_width[s], unit->info.in_width[s]);
+    }
+    for (s = 0; s < unit->info.out_streams; s++) {
+        const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
+        const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
+        unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
+        if (!reuse) (void)heti_take(slot, r->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+        r->stream_width[s] = heti_max(r->stream_width[s], unit->info.out_width[s]);
+    }
+}
+
+/* Offsets of a stage's streams and tensors. */
+static int heti_layout_stage(heti_rank *r, heti_stage *stage)
+{
+    heti_arena arena[4]; /* by region */
+    int64_t i, t;
+    memset(arena, 0, sizeof arena);
+    for (i = 0; i < stage->unit_end - stage->unit_begin; i++) {
+        heti_placed *unit = &stage->unit[i];
+        heti_layout_streams(r, stage, i, &arena[HETI_REGION_SLICE]);
+        arena[HETI_REGION_SHARED].used = 0;
         for (t = 0; t < unit->info.tensors; t++) {
-            heti_arena *arena;
-            unit->region[t] = heti_place(ctx, unit, unit->info.tensor[t].keep);
-            if (unit->region[t] == HETI_REGION_NONE) continue;
-            arena = unit->region[t] == HETI_REGION_SLOT ? &slot : &shared;
-            unit->offset[t] = arena->used;
-            (void)heti_take(arena, rows, HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
+            const heti_region region = heti_place(r->ctx, stage, unit, unit->info.tensor[t].keep);
+            unit->region[t] = region;
+            if (region == HETI_REGION_NONE) continue;
+            unit->offset[t] = arena[region].used;
+            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : r->slice_rows,
+                            HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
-        if (shared.used > ctx->shared_bytes) ctx->shared_bytes = shared.used;
-        if (unit->info.workspace > ctx->workspace_bytes) ctx->workspace_bytes = unit->info.workspace;
-        if (slot.overflow || shared.overflow) return 0;
+        r->shared_bytes = heti_max_size(r->shared_bytes, arena[HETI_REGION_SHARED].used);
+        r->workspace_bytes = heti_max_size(r->workspace_bytes, unit->info.workspace);
     }
-    ctx->slot_bytes = slot.used;
-    for (t = 0; t < ctx->parameter_count; t++) {
-        het_sum_squares_args a;
-        size_t bytes;
-        memset(&a, 0, sizeof a);
-        a.count = ctx->parameter[t].count;
-        bytes = ctx->device.iface->workspace_bytes(ctx->device.self, HET_OP_SUM_SQUARES, &a);
-        if (bytes > ctx->workspace_bytes) ctx->workspace_bytes = bytes;
-    }
-    return 1;
+    r->slot_bytes = heti_max_size(r->slot_bytes, arena[HETI_REGION_SLICE].used);
+    r->carry_bytes = heti_max_size(r->carry_bytes, arena[HETI_REGION_CARRY].used);
+    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow && !arena[HETI_REGION_SHARED].overflow;
 }
 
-static void heti_layout_slots(het_ctx *ctx, heti_arena *arena)
+static int heti_layout_activations(heti_rank *r)
 {
-    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences;
+    int64_t s, p;
+    int fits = 1;
+    r->shared_bytes = r->workspace_bytes = r->slot_bytes = r->carry_bytes = 0;
+    memset(r->stream_width, 0, sizeof r->stream_width);
+    for (s = 0; s < r->stage_count; s++) fits &= heti_layout_stage(r, &r->stage[s]);
+    for (p = 0; p < r->ctx->parameter_count; p++) {
+        het_sum_squares_args a;
+        memset(&a, 0, sizeof a);
+        a.count = r->ctx->parameter[p].count;
+        if (r->gradient_at[r->ctx->parameter[p].block] < 0) continue;
+        r->workspace_bytes = heti_max_size(r->workspace_bytes, r->device.iface->workspace_bytes(r->device.self, HET_OP_SUM_SQUARES, &a));
+    }
+    return fits;
+}
+
+static void heti_layout_slots(heti_rank *r, heti_arena *arena)
+{
+    const int64_t rows = r->ctx->desc.max_tokens, sequences = r->ctx->desc.max_sequences;
     int64_t i;
-    for (i = 0; i < ctx->slot_count; i++) {
-        heti_slot *slot = &ctx->slot[i];
-        slot->device_token = HETI_TAKE(arena, int32_t, rows);
-        slot->device_target = HETI_TAKE(arena, int32_t, rows);
-        slot->device_position = HETI_TAKE(arena, int32_t, rows);
-        slot->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
-        slot->device_weight = HETI_TAKE(arena, float, rows);
-        slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
-        slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
-        slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, ctx->slot_bytes));
+    for (i = 0; i < r->carry_count; i++) {
+        heti_carry *carry = &r->carry[i];
+        carry->device_token = HETI_TAKE(arena, int32_t, rows);
+        carry->device_target = HETI_TAKE(arena, int32_t, rows);
+        carry->device_position = HETI_TAKE(arena, int32_t, rows);
+        carry->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
+        carry->device_weight = HETI_TAKE(arena, float, rows);
+        carry->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
+        carry->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
+        carry->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->carry_bytes));
+    }
+    for (i = 0; i < r->slot_count; i++) r->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->slot_bytes));
+}
+
+/* Gives a held block its place among weights, gradients and, for the owned part, state. */
+static void heti_layout_blocks(heti_rank *r)
+{
+    int64_t b;
+    r->weight_elements = r->gradient_elements = r->state_elements = 0;
+    for (b = 0; b < r->ctx->block_count; b++) {
+        const heti_parameter_block *block = &r->ctx->block[b];
+        const int64_t place = heti_holder_of(block, r->rank);
+        r->weight_at[b] = place < 0 ? -1 : r->weight_elements;
+        r->gradient_at[b] = place < 0 || block->frozen ? -1 : r->gradient_elements;
+        r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
+        if (place < 0) continue;
+        r->weight_elements += block->elements;
+        if (block->frozen) continue;
+        r->gradient_elements += block->elements;
+        r->state_elements += block->cut[place + 1] - block->cut[place];
     }
 }
 
 /* Cuts up the device's block, or counts it when base is NULL. */
-static het_result heti_layout(het_ctx *ctx, char *base)
+static het_result heti_layout(heti_rank *r, char *base)
 {
-    const int trains = ctx->desc.inference != HET_YES;
-    const int64_t half = heti_rotary_size(&ctx->desc.model) / 2, rows = ctx->desc.max_tokens;
-    const int64_t table = ctx->desc.model.position == HET_ROTARY ? ctx->desc.model.context * half : 0;
+    const het_desc *desc = &r->ctx->desc;
+    const int trains = desc->inference != HET_YES;
+    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = r->slice_rows;
+    const int64_t table = desc->model.position == HET_ROTARY ? desc->model.context * half : 0;
     heti_arena arena;
     size_t mark = 0;
     int64_t s;
     memset(&arena, 0, sizeof arena);
     arena.base = base;
-#define HETI_MARK(field) do { ctx->sizes.field = arena.used - mark; mark = arena.used; } while (0)
-    ctx->weights = HETI_TAKE(&arena, float, ctx->weight_elements);
-    ctx->cosine = HETI_TAKE(&arena, float, table);
-    ctx->sine = HETI_TAKE(&arena, float, table);
+#define HETI_MARK(field) do { r->sizes.field = arena.used - mark; mark = arena.used; } while (0)
+    heti_layout_blocks(r);
+    r->weights = HETI_TAKE(&arena, float, r->weight_elements);
+    r->cosine = HETI_TAKE(&arena, float, table);
+    r->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
-    ctx->gradients = heti_take(&arena, ctx->gradient_elements, ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
-    ctx->maximum = HETI_TAKE(&arena, uint32_t, ctx->parameter_count);
-    ctx->exponent = HETI_TAKE(&arena, int32_t, ctx->parameter_count);
-    ctx->grid = HETI_TAKE(&arena, double, ctx->parameter_count);
+    r->gradients = heti_take(&arena, r->gradient_elements, desc->reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
+    r->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
+    r->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
+    r->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
     HETI_MARK(gradients);
-    for (s = 0; s < ctx->slots; s++) ctx->state[s] = HETI_TAKE(&arena, float, ctx->gradient_elements);
+    for (s = 0; s < r->ctx->slots; s++) r->state[s] = HETI_TAKE(&arena, float, r->state_elements);
     HETI_MARK(optimizer);
-    if (!heti_layout_activations(ctx)) arena.overflow = 1;
-    heti_layout_slots(ctx, &arena);
+    if (!heti_layout_activations(r)) arena.overflow = 1;
+    heti_layout_slots(r, &arena);
     for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t width = ctx->stream_width[s];
+        const int64_t width = r->stream_width[s];
         int64_t elements = trains && width ? rows * width : 0;
         if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
-        ctx->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
-        ctx->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
-        ctx->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+        r->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
+        r->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
+        r->spare_stream[s] = HETI_TAKE(&arena, float, elements);
     }
     HETI_MARK(activations);
-    ctx->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, ctx->shared_bytes));
-    ctx->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, ctx->workspace_bytes));
-    ctx->logits = HETI_TAKE(&arena, float, ctx->desc.model.vocab);
-    ctx->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
-    ctx->loss = HETI_TAKE(&arena, het_sum, 1);
-    ctx->squares = HETI_TAKE(&arena, het_sum, 1);
+    r->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->shared_bytes));
+    r->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->workspace_bytes));
+    r->logits = HETI_TAKE(&arena, float, desc->model.vocab);
+    r->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
+    r->loss = HETI_TAKE(&arena, het_sum, 1);
+    r->squares = HETI_TAKE(&arena, het_sum, 1);
     HETI_MARK(workspace);
 #undef HETI_MARK
-    ctx->sizes.device = arena.used;
-    if (arena.overflow) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
+    r->sizes.device = arena.used;
+    if (arena.overflow) return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
     return HET_OK;
 }
 
-/* Host tables and staging; base NULL counts. */
-static size_t heti_layout_host(het_ctx *ctx, char *base, int64_t parameter_uses)
+/* ---- a rank's host memory ---- */
+
+#define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
+#define HETI_ENVELOPE 64       /* bytes before a message's rows */
+
+/* Host tables, staging and message buffers of a rank; base NULL counts. */
+static size_t heti_layout_host(heti_rank *r, char *base)
 {
-    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences;
+    const het_ctx *ctx = r->ctx;
+    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
     heti_arena arena;
     int64_t i;
+    size_t mark;
     memset(&arena, 0, sizeof arena);
     arena.base = base;
-    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
-    ctx->parameter = HETI_TAKE(&arena, heti_parameter, parameter_uses);
-    ctx->slot = HETI_TAKE(&arena, heti_slot, ctx->slot_count);
-    ctx->action = HETI_TAKE(&arena, heti_action, ctx->action_capacity);
-    for (i = 0; i < ctx->slot_count; i++) {
+    r->stage = HETI_TAKE(&arena, heti_stage, r->stage_count);
+    r->placed = HETI_TAKE(&arena, heti_placed, r->placed_count);
+    r->carry = HETI_TAKE(&arena, heti_carry, r->carry_count);
+    r->slot = HETI_TAKE(&arena, heti_slot, r->slot_count);
+    r->message = HETI_TAKE(&arena, heti_message, r->message_count);
+    r->record = HETI_TAKE(&arena, het_record, r->actions);
+    r->weight_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
+    r->gradient_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
+    r->state_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
+    r->ring.job = HETI_TAKE(&arena, heti_ring_job, 2 * ctx->block_count);
+    for (i = 0; i < r->carry_count; i++) {
         int64_t *start = HETI_TAKE(&arena, int64_t, sequences + 1), *granule = HETI_TAKE(&arena, int64_t, rows + 1);
         if (base) {
-            ctx->slot[i].sequence_start = start;
-            ctx->slot[i].granule_start = granule;
+            r->carry[i].sequence_start = start;
+            r->carry[i].granule_start = granule;
         }
     }
-    ctx->host_token = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_target = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_position = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_weight = HETI_TAKE(&arena, float, rows);
-    ctx->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
-    ctx->staging = HETI_TAKE(&arena, double, HETI_STAGING);
-    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, parameter_uses);
-    ctx->host_exponent = HETI_TAKE(&arena, int32_t, parameter_uses);
-    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, parameter_uses);
-    ctx->host_grid = HETI_TAKE(&arena, double, parameter_uses);
+    r->host_token = HETI_TAKE(&arena, int32_t, rows);
+    r->host_target = HETI_TAKE(&arena, int32_t, rows);
+    r->host_position = HETI_TAKE(&arena, int32_t, rows);
+    r->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
+    r->host_weight = HETI_TAKE(&arena, float, rows);
+    r->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
+    r->staging = HETI_TAKE(&arena, double, HETI_STAGING);
+    r->joined = HETI_TAKE(&arena, int64_t, 2 * (40 + ctx->parameter_count));
+    r->granule_start = HETI_TAKE(&arena, int64_t, rows + 1);
+    mark = arena.used;
+    for (i = 0; i < r->message_count + outgoing; i++) {
+        char *data = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->message_bytes));
+        if (base && i < r->message_count) r->message[i].data = data;
+        else if (base) r->outgoing[i - r->message_count].data = data;
+    }
+    r->ring.incoming = HETI_TAKE(&arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->ring.outgoing = HETI_TAKE(&arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->communication_bytes = arena.used - mark;
     return arena.overflow ? 0 : arena.used;
 }
 
-/* ---- building and taking down ---- */
+/* What a rank's list of actions needs at most at any time: activations of slices, carried micro-batches, messages received and not yet used. */
+typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
 
-static size_t heti_host_bytes(const het_ctx *ctx, int64_t parameter_uses)
+/* Follows one stage of the list. A stage's own counts add up to no less than what is alive together, so ranks with several stages are
+   followed for all stages at once: `delta` tells how an action changes each count. */
+static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left)
 {
-    het_ctx shape = *ctx;
-    return heti_layout_host(&shape, NULL, parameter_uses);
-}
-
-/* Releases whatever a context has got so far. The context itself comes from the user's allocator directly. */
-static void heti_release(het_ctx *ctx)
-{
-    const het_allocator inner = ctx->counter.inner;
-    const het_device_iface *iface = ctx->device.iface;
-    if (ctx->device.self) {
-        if (ctx->memory) iface->free(ctx->device.self, ctx->memory, ctx->sizes.device);
-        if (ctx->event) iface->event_destroy(ctx->device.self, ctx->event);
-        if (ctx->queue) iface->queue_destroy(ctx->device.self, ctx->queue);
-        iface->destroy(ctx->device.self);
+    const het_schedule *s = ctx->schedule;
+    const het_plan *plan = ctx->plan;
+    int64_t i, slots = 0, carries = 0, messages = 0;
+    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        const int64_t stage = plan->first_stage[a->pipeline] + a->stage, last = plan->first_stage[a->pipeline + 1] - 1;
+        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) messages++;
+        if (a->kind <= HET_ACTION_W) {
+            const int forward = a->kind == HET_ACTION_F, first = stage == plan->first_stage[a->pipeline];
+            const int consumes = forward ? !first : a->kind != HET_ACTION_W && stage != last;
+            const int64_t next = forward ? (stage == last ? -1 : plan->stage[stage + 1].rank) : first || a->kind == HET_ACTION_W ? -1 : plan->stage[stage - 1].rank;
+            int64_t *open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
+            if (forward) {
+                slots++;
+                if (a->slice == 0) { carries++; *open = plan->slices; }
+                needs->slots = heti_max(needs->slots, slots);
+                needs->carries = heti_max(needs->carries, carries);
+            }
+            if (consumes) messages--;
+            if (next == rank) messages++;
+            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
+                slots--;
+                if (--*open == 0) carries--;
+            }
+        }
+        needs->messages = heti_max(needs->messages, messages);
     }
-    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
-    if (ctx->pool) heti_pool_destroy(ctx->pool);
-    inner.free(inner.user, ctx, sizeof *ctx);
 }
 
-static het_result heti_open_device(het_ctx *ctx)
+/* ---- plan and schedule ---- */
+
+/* A plan of the context's own: everything the user's points to is copied. */
+static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from)
 {
-    het_device_config config;
+    heti_arena arena;
+    het_plan *to = NULL;
+    size_t size = 0;
+    int pass;
+    for (pass = 0; pass < 2; pass++) {
+        het_plan *p;
+        memset(&arena, 0, sizeof arena);
+        arena.base = HETI_CAST(char *, HETI_CAST(void *, to));
+        p = HETI_TAKE(&arena, het_plan, 1);
+        if (pass) *p = *from;
+        else p = NULL;
+#define HETI_COPY(field, type, count) do { type *array = HETI_TAKE(&arena, type, (count)); \
+        if (p) { memcpy(array, from->field, HETI_CAST(size_t, count) * sizeof(type)); p->field = array; } } while (0)
+        HETI_COPY(stage, het_stage, from->stages);
+        HETI_COPY(first_stage, int64_t, from->pipelines + 1);
+        HETI_COPY(share, double, from->pipelines);
+        HETI_COPY(state_share, double, from->ranks);
+        HETI_COPY(slice_share, double, from->slices);
+#undef HETI_COPY
+        if (pass) break;
+        size = arena.used;
+        to = HETI_CAST(het_plan *, heti_alloc(&ctx->allocator, size));
+        if (!to) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for a plan of %d stages", from->stages);
+    }
+    to->allocator = ctx->allocator;
+    to->size = size;
+    ctx->plan = to;
+    return HET_OK;
+}
+
+static het_result heti_take_plan(het_ctx *ctx)
+{
+    const het_plan *plan = ctx->desc.plan;
+    het_plan_desc desc;
+    if (plan) {
+        HETI_TRY(heti_plan_check(plan, &ctx->error));
+        if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units, plan->ranks,
+                             ctx->unit_count, ctx->ranks);
+        return heti_copy_plan(ctx, plan);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.units = ctx->unit_count;
+    desc.ranks = ctx->ranks;
+    desc.slices = ctx->desc.max_slices;
+    desc.allocator = ctx->allocator;
+    return het_plan_read(&desc, "dp", 2, &ctx->plan, &ctx->error);
+}
+
+/* het_desc.backward: every B as I and W, next to each other or with all W at the end. */
+static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
+{
+    const int deferred = ctx->desc.backward == HET_BACKWARD_DEFERRED;
+    const het_schedule *from = *schedule;
+    const int64_t count = from->start[from->ranks];
+    het_schedule *to;
+    int64_t r, i, n = 0, split = 0;
+    for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, &to, &ctx->error));
+    memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
+    for (r = 0; r < from->ranks; r++) {
+        to->start[r] = n;
+        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+            const int fused = from->action[i].kind == HET_ACTION_B;
+            to->action[n] = from->action[i];
+            if (fused) to->action[n].kind = HET_ACTION_I;
+            n++;
+            if (!fused || deferred) continue;
+            to->action[n] = from->action[i];
+            to->action[n++].kind = HET_ACTION_W;
+        }
+        for (i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
+            if (from->action[i].kind != HET_ACTION_B) continue;
+            to->action[n] = from->action[i];
+            to->action[n++].kind = HET_ACTION_W;
+        }
+    }
+    to->start[from->ranks] = n;
+    het_schedule_free(*schedule);
+    *schedule = to;
+    return HET_OK;
+}
+
+static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
+{
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, to, &ctx->error));
+    memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
+    memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
+    memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
+    return HET_OK;
+}
+
+/* Which units use each block, in the form the schedule functions take. */
+static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compute)
+{
+    het_blocks blocks;
     het_result result;
-    if (ctx->desc.parallel.run) {
-        ctx->parallel = ctx->desc.parallel;
-    } else {
-        HETI_TRY(heti_pool_create(&ctx->allocator, ctx->device_desc.threads, &ctx->pool));
-        ctx->parallel.run = heti_pool_run;
-        ctx->parallel.user = ctx->pool;
-    }
-    config.allocator = &ctx->allocator;
-    config.parallel = &ctx->parallel;
-    config.threads = ctx->device_desc.threads;
-    config.isa = ctx->device_desc.isa;
-    ctx->device.iface = ctx->device_desc.iface;
-    result = ctx->device.iface->create(&config, &ctx->device.self);
-    if (result != HET_OK) {
-        ctx->device.self = NULL;
-        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", ctx->device.iface->name,
-                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
-    }
-    if (ctx->device.iface->queue_create) {
-        HETI_TRY(ctx->device.iface->queue_create(ctx->device.self, &ctx->queue));
-        HETI_TRY(ctx->device.iface->event_create(ctx->device.self, &ctx->event));
-    }
-    return HET_OK;
+    int64_t b, *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
+    if (!start) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d blocks", ctx->block_count);
+    for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
+    start[b] = ctx->use_count;
+    blocks.count = ctx->block_count;
+    blocks.start = start;
+    blocks.unit = ctx->use;
+    result = het_schedule_complete(ctx->plan, &blocks, compute, &ctx->allocator, &ctx->schedule, &ctx->error);
+    if (result == HET_OK) result = het_schedule_check(ctx->plan, &blocks, ctx->schedule, NULL, &ctx->error);
+    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start);
+    return result;
 }
 
-/* Fills ctx->desc from the user's description, the copy of its first device included. */
-static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
+/* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of those that are not there. */
+static het_result heti_take_schedule(het_ctx *ctx)
 {
-    int64_t whole;
-    ctx->desc = *desc;
-    ctx->desc.allocator = ctx->counter.inner;
-    if (desc->devices) ctx->device_desc = desc->devices[0];
-    if (!ctx->device_desc.iface) ctx->device_desc.iface = het_cpu_device();
-    if (ctx->device_desc.threads == 0) ctx->device_desc.threads = 1;
-    HETI_TRY(heti_check_range(&ctx->error, "devices[0].threads", ctx->device_desc.threads, 1, 4096));
-    if (ctx->device_desc.iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, ctx->device_desc.iface->version),
-                         HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    ctx->desc.devices = &ctx->device_desc;
-    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
-    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
-    ctx->slot_count = desc->backward == HET_BACKWARD_DEFERRED && desc->inference != HET_YES ? desc->max_micro_batches : 1;
-    ctx->action_capacity = desc->max_micro_batches * desc->max_slices * 3 + 3;
-    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
-    whole = heti_min(desc->model.context, 512);
-    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
-    return HET_OK;
-}
-
-/* Counts the uses of parameters before there is a table to put them in. */
-static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
-{
-    het_unit_info info[2];
-    int64_t u;
-    *uses = 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        const het_unit unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
-        *uses += info[u % 2].parameters;
-    }
-    return HET_OK;
-}
-
-/* Everything of a context but its device memory. On failure the error is in ctx->error and heti_release cleans up. */
-static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
-{
-    int64_t uses;
-    HETI_TRY(heti_take_desc(ctx, desc));
-    HETI_TRY(heti_open_device(ctx));
-    HETI_TRY(heti_count_uses(ctx, &uses));
-    ctx->host_bytes = heti_host_bytes(ctx, uses);
-    if (ctx->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", desc->max_tokens);
-    ctx->host = heti_alloc(&ctx->allocator, ctx->host_bytes);
-    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
-    memset(ctx->host, 0, ctx->host_bytes);
-    (void)heti_layout_host(ctx, HETI_CAST(char *, ctx->host), uses);
-    HETI_TRY(heti_build_chain(ctx));
-    ctx->desc.units = NULL; /* copied; the user's arrays are not needed any more */
-    ctx->desc.recompute_unit = NULL;
-    HETI_TRY(heti_layout(ctx, NULL));
-    ctx->sizes.host = sizeof *ctx + ctx->counter.live;
-    ctx->sizes.parameters = 0;
-    for (uses = 0; uses < ctx->parameter_count; uses++) ctx->sizes.parameters += ctx->parameter[uses].count;
-    if (ctx->device_desc.memory_limit && ctx->sizes.device > ctx->device_desc.memory_limit)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "device %s: needs %u bytes, its memory_limit is %u", ctx->device.iface->name,
-                         HETI_CAST(uint64_t, ctx->sizes.device), HETI_CAST(uint64_t, ctx->device_desc.memory_limit));
-    return HET_OK;
-}
-
-/* A context without device memory; both het_create and het_memory_estimate start here. */
-static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error)
-{
-    het_desc full;
-    het_ctx *c;
+    het_schedule *compute = NULL;
     het_result result;
-    *ctx = NULL;
-    if (desc) full = *desc;
-    else memset(&full, 0, sizeof full);
-    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
-    het_desc_defaults(&full);
-    HETI_TRY(heti_check_desc(error, &full));
-    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
-    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %u bytes", HETI_CAST(uint64_t, sizeof(het_ctx)));
-    memset(c, 0, sizeof *c);
-    c->counter.inner = full.allocator;
-    c->allocator.alloc = heti_counted_alloc;
-    c->allocator.free = heti_counted_free;
-    c->allocator.user = &c->counter;
-    result = heti_prepare(c, &full);
-    if (result != HET_OK) {
-        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
-        if (error) *error = c->error;
-        heti_release(c);
-        return result;
-    }
-    *ctx = c;
-    return HET_OK;
+    int64_t p, sum = 0;
+    het_plan_divide(ctx->plan, ctx->desc.max_micro_batches, ctx->batch_count);
+    if (ctx->desc.schedule) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
+    else result = het_schedule_make(ctx->plan, ctx->batch_count, &ctx->allocator, &compute, &ctx->error);
+    for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
+    if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
+                           compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
+    if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
+    if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
+    het_schedule_free(compute);
+    return result;
 }
 
 /* ================================================================================================================
@@ -8362,49 +8934,659 @@ static double heti_grid_of(int32_t exponent, int64_t terms)
 }
 
 /* ================================================================================================================
-   >>exec  Micro-batches into slots, units into calls, actions into work.
-
-   A step is a list of actions; heti_execute runs any such list. F and B walk over the chain of units for one slice of one micro-batch. The
-   gradient of a boundary lives in one of two buffers that take turns.
+   >>rank  What a rank asks of its device. Errors end up in rank->error.
    ================================================================================================================ */
 
-static het_result heti_device_fail(het_ctx *ctx, het_result result, const char *what)
+static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a)
 {
-    const char *text = ctx->device.iface->last_error(ctx->device.self);
-    ctx->failed = 1;
-    if (ctx->error.code != HET_OK) return result;
-    return heti_fail(&ctx->error, result, "step %d: %s: %s", ctx->step, what, text && text[0] ? text : het_result_text(result));
+    int64_t s;
+    for (s = 0; s < r->stage_count; s++)
+        if (r->stage[s].pipeline == a->pipeline && r->stage[s].index == a->stage) return &r->stage[s];
+    return NULL;
 }
-#define HETI_DEVICE(ctx, call, what) do { const het_result heti_device_result = (call); \
-    if (heti_device_result != HET_OK) return heti_device_fail((ctx), heti_device_result, (what)); } while (0)
 
-static het_result heti_copy_in(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
+static het_result heti_device_fail(heti_rank *r, het_result result, const char *what)
 {
-    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_in(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
+    const char *text = r->device.iface->last_error(r->device.self);
+    if (r->error.code != HET_OK) return result;
+    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text && text[0] ? text : het_result_text(result));
+    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text && text[0] ? text : het_result_text(result));
+}
+#define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
+    if (heti_device_result != HET_OK) return heti_device_fail((r), heti_device_result, (what)); } while (0)
+
+static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
+{
+    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
     return HET_OK;
 }
 
 /* Waits until everything given to the device has run. */
-static het_result heti_sync(het_ctx *ctx)
+static het_result heti_sync(heti_rank *r)
 {
-    const het_device_iface *iface = ctx->device.iface;
-    if (!ctx->event) return HET_OK;
-    HETI_DEVICE(ctx, iface->event_record(ctx->device.self, ctx->queue, ctx->event), "event");
-    HETI_DEVICE(ctx, iface->event_sync(ctx->device.self, ctx->event, 600.0), "waiting for the device");
+    const het_device_iface *iface = r->device.iface;
+    if (!r->event) return HET_OK;
+    HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, r->event), "event");
+    HETI_DEVICE(r, iface->event_sync(r->device.self, r->event, r->ctx->desc.stall_deadline), "waiting for the device");
     return HET_OK;
 }
 
-static het_result heti_copy_out(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
+static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_out(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy from the device");
-    return heti_sync(ctx);
+    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy from the device");
+    return heti_sync(r);
 }
 
-static het_result heti_clear(het_ctx *ctx, void *to, size_t bytes)
+static het_result heti_clear(heti_rank *r, void *to, size_t bytes)
 {
-    if (bytes > 0) HETI_DEVICE(ctx, ctx->device.iface->clear(ctx->device.self, ctx->queue, to, bytes), "clear");
+    if (bytes > 0) HETI_DEVICE(r, r->device.iface->clear(r->device.self, r->queue, to, bytes), "clear");
     return HET_OK;
 }
+
+/* ================================================================================================================
+   >>mail  Messages between ranks, waiting, failing.
+
+   A message has two posts: the sender's and the receiver's. Between ranks of one process whoever posts second copies from buffer to buffer;
+   nothing else moves data, so there is no thread in between. To another process the transport carries it. Messages of one (from, to, channel)
+   keep their order. An emulated link lets a message be seen when its latency and its turn on the link are over.
+
+   Waiting is one loop, heti_await: it advances the rank's own reductions, looks at the stop flag, at cancellation and at the life of the other
+   ranks, and sleeps until a message comes. The first rank that fails puts its error into the context and stops the others.
+   ================================================================================================================ */
+
+typedef enum heti_channel { HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNELS = 4 } heti_channel;
+#define HETI_PROCESS_RANKS 2048 /* a transport's channel number holds the channel and both ranks' places in their processes */
+
+static int64_t heti_process_of(const het_ctx *ctx, int64_t rank)
+{
+    int64_t p = 0;
+    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
+    return p;
+}
+
+static uint32_t heti_remote_channel(const het_ctx *ctx, const heti_post *post)
+{
+    const int64_t from = post->from - ctx->process_first[heti_process_of(ctx, post->from)];
+    const int64_t to = post->to - ctx->process_first[heti_process_of(ctx, post->to)];
+    return HETI_CAST(uint32_t, post->channel + HETI_CHANNELS * (from + HETI_PROCESS_RANKS * to));
+}
+
+#ifdef HETI_THREADS
+#define HETI_LOCK(ctx) ((void)pthread_mutex_lock(&(ctx)->lock))
+#define HETI_UNLOCK(ctx) ((void)pthread_mutex_unlock(&(ctx)->lock))
+
+/* Wakes a local rank; under ctx->lock. */
+static void heti_wake(het_ctx *ctx, int64_t local)
+{
+    ctx->rank[local].events++;
+    (void)pthread_cond_signal(&ctx->rank[local].wake);
+}
+
+static void heti_wake_all(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) heti_wake(ctx, i);
+    (void)pthread_cond_broadcast(&ctx->finished);
+}
+#else
+#define HETI_LOCK(ctx) ((void)(ctx))
+#define HETI_UNLOCK(ctx) ((void)(ctx))
+static void heti_wake_all(het_ctx *ctx) { (void)ctx; }
+#endif
+
+/* The context's error becomes this rank's, unless another was first; then everybody stops. */
+static void heti_raise(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    HETI_LOCK(ctx);
+    if (!ctx->stop) {
+        ctx->error = r->error;
+        if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, r->error.code, r->error.text);
+    }
+    HETI_ATOMIC_STORE(&ctx->stop, 1);
+    heti_wake_all(ctx);
+    HETI_UNLOCK(ctx);
+}
+
+static het_result heti_check_cancel(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    if (HETI_ATOMIC_LOAD(&ctx->stop)) return HET_ERR_TRANSPORT; /* the reason is in the context */
+    if (!HETI_ATOMIC_LOAD(&ctx->cancelled)) return HET_OK;
+    return heti_fail(&r->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+}
+
+/* Whether everybody this rank may be waiting for is still there. */
+static het_result heti_check_world(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const double now = heti_now();
+    int64_t i, process;
+    char text[sizeof r->error.text];
+    for (i = 0; i < ctx->local_count; i++) {
+        double since = 0.0;
+        HETI_LOCK(ctx);
+        since = ctx->rank[i].silent_since;
+        HETI_UNLOCK(ctx);
+        if (since > 0.0 && now - since > ctx->desc.deadline)
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: no sign of life for %g s; the deadline is %g s", ctx->first_rank + i, ctx->step,
+                             now - since, ctx->desc.deadline);
+    }
+    if (!ctx->transport.iface) return HET_OK;
+    if (ctx->transport.iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+    for (i = 0; i < ctx->processes; i++) {
+        const double silence = i == ctx->process ? 0.0 : ctx->transport.iface->silence(ctx->transport.self, i);
+        if (silence > ctx->desc.deadline)
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d (ranks %d to %d), step %d: no sign of life for %g s; the deadline is %g s", i,
+                             ctx->process_first[i], ctx->process_first[i + 1] - 1, ctx->step, silence, ctx->desc.deadline);
+    }
+    return HET_OK;
+}
+
+/* ---- posting ---- */
+
+#ifdef HETI_THREADS
+/* When a message that starts now can be seen, and the link it takes until then. */
+static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size)
+{
+    const double now = heti_now();
+    int64_t i;
+    for (i = 0; i < ctx->desc.link_count; i++) {
+        const het_link *l = &ctx->link[i];
+        const int forth = l->from == from && l->to == to, back = l->from == to && l->to == from;
+        double *release = &ctx->link_free[2 * i + back];
+        if (!forth && !back) continue;
+        if (*release < now) *release = now;
+        if (l->bandwidth > 0.0) *release += HETI_CAST(double, size) / l->bandwidth;
+        return *release + l->latency;
+    }
+    return 0.0;
+}
+
+/* Takes the first post out of a list that matches; under ctx->lock. */
+static heti_post *heti_match(heti_post **list, const heti_post *post)
+{
+    for (; *list; list = &(*list)->next) {
+        heti_post *other = *list;
+        if (other->receives == post->receives || other->from != post->from || other->channel != post->channel) continue;
+        *list = other->next;
+        return other;
+    }
+    return NULL;
+}
+
+/* Both posts of a message within the process are there: the second one to come copies. */
+static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive)
+{
+    het_ctx *ctx = r->ctx;
+    double ready;
+    if (send->size != receive->size)
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "step %d: rank %d sends %u bytes, rank %d expects %u", ctx->step, send->from,
+                         HETI_CAST(uint64_t, send->size), receive->to, HETI_CAST(uint64_t, receive->size));
+    memcpy(receive->data, send->data, send->size);
+    HETI_LOCK(ctx);
+    ready = heti_link_time(ctx, send->from, send->to, send->size);
+    send->ready = receive->ready = ready;
+    HETI_ATOMIC_STORE(&send->state, HETI_POST_DONE);
+    HETI_ATOMIC_STORE(&receive->state, HETI_POST_DONE);
+    heti_wake(ctx, send->from - ctx->first_rank);
+    heti_wake(ctx, receive->to - ctx->first_rank);
+    HETI_UNLOCK(ctx);
+    return HET_OK;
+}
+
+static het_result heti_post_local(heti_rank *r, heti_post *post)
+{
+    het_ctx *ctx = r->ctx;
+    heti_post **list = &ctx->posted[post->to - ctx->first_rank], *other;
+    HETI_LOCK(ctx);
+    other = heti_match(list, post);
+    if (!other) {
+        while (*list) list = &(*list)->next;
+        *list = post;
+    }
+    HETI_UNLOCK(ctx);
+    if (!other) return HET_OK;
+    return post->receives ? heti_deliver(r, other, post) : heti_deliver(r, post, other);
+}
+#else
+static het_result heti_post_local(heti_rank *r, heti_post *post)
+{
+    return heti_fail(&r->error, HET_ERR_STATE, "rank %d has nobody to send %u bytes to", r->rank, HETI_CAST(uint64_t, post->size));
+}
+#endif
+
+/* Starts one side of a message between this rank and `peer`. */
+static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, int64_t peer, heti_channel channel, void *data, size_t size)
+{
+    het_ctx *ctx = r->ctx;
+    const het_transport_iface *iface = ctx->transport.iface;
+    het_traffic *traffic = &ctx->traffic[r->rank * ctx->ranks + peer];
+    het_result result;
+    int64_t process;
+    post->next = NULL;
+    post->from = receives ? peer : r->rank;
+    post->to = receives ? r->rank : peer;
+    post->channel = channel;
+    post->receives = receives;
+    post->data = data;
+    post->size = size;
+    post->ready = 0.0;
+    post->remote = peer < ctx->first_rank || peer >= ctx->first_rank + ctx->local_count;
+    HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
+    if (!receives && channel == HETI_CHANNEL_STAGE) {
+        traffic->transfers++;
+        traffic->transfer_bytes += HETI_CAST(int64_t, size) - HETI_ENVELOPE;
+    } else if (!receives && channel == HETI_CHANNEL_RING) {
+        traffic->reductions++;
+        traffic->reduction_bytes += HETI_CAST(int64_t, size);
+    }
+    if (!post->remote) return heti_post_local(r, post);
+    process = heti_process_of(ctx, peer);
+    result = receives ? iface->irecv(ctx->transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request)
+                      : iface->isend(ctx->transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request);
+    if (result == HET_OK) return HET_OK;
+    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, ctx->step, iface->name, iface->last_error(ctx->transport.self));
+}
+
+/* Whether a post's buffer is the rank's again. */
+static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
+{
+    const het_transport_iface *iface = r->ctx->transport.iface;
+    int32_t finished = 0;
+    *done = 1;
+    if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
+    if (!post->remote) {
+        if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE && (post->ready <= 0.0 || heti_now() >= post->ready)) post->state = HETI_POST_IDLE;
+        else *done = 0;
+        return HET_OK;
+    }
+    if (iface->test(r->ctx->transport.self, &post->request, &finished) != HET_OK)
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank, r->ctx->step, post->from, post->to,
+                         iface->last_error(r->ctx->transport.self));
+    if (finished) post->state = HETI_POST_IDLE;
+    *done = finished != 0;
+    return HET_OK;
+}
+
+static het_result heti_advance_ring(heti_rank *r);
+
+#ifdef HETI_THREADS
+/* Sleeps until something has happened since event number `seen`, at most until an emulated link delivers or the next look at the world. */
+static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
+{
+    het_ctx *ctx = r->ctx;
+    double most = 0.05;
+    if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
+    if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
+    else if (r->ring.running) most = 1e-3; /* its messages may be on an emulated link as well */
+    HETI_LOCK(ctx);
+    if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
+    HETI_UNLOCK(ctx);
+}
+
+static uint32_t heti_events(heti_rank *r)
+{
+    uint32_t events;
+    HETI_LOCK(r->ctx);
+    events = r->events;
+    HETI_UNLOCK(r->ctx);
+    return events;
+}
+#else
+static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) { (void)r, (void)seen, (void)post; }
+static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
+#endif
+
+/* Waits for a post, or with NULL for the rank's reductions. `what` and `peer` are for the message of a rank that waits too long. */
+static het_result heti_await(heti_rank *r, heti_post *post, const char *what, int64_t peer)
+{
+    const double start = heti_now();
+    double looked = start;
+    for (;;) {
+        const uint32_t seen = heti_events(r);
+        int done = r->ring.done == r->ring.jobs;
+        double now;
+        HETI_TRY(heti_advance_ring(r));
+        if (post) HETI_TRY(heti_test_post(r, post, &done));
+        else done = r->ring.done == r->ring.jobs;
+        if (done) return HET_OK;
+        HETI_TRY(heti_check_cancel(r));
+        now = heti_now();
+        if (now - looked > 0.04) {
+            looked = now;
+            HETI_TRY(heti_check_world(r));
+            if (now - start > r->ctx->desc.stall_deadline)
+                return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
+                                 r->ctx->step, now - start, what, peer, r->ctx->desc.stall_deadline);
+        }
+        heti_doze(r, seen, post);
+    }
+}
+
+/* Forgets what an ended job has left behind; nobody runs. */
+static void heti_forget_mail(het_ctx *ctx)
+{
+    int64_t i, m;
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+#ifdef HETI_THREADS
+        ctx->posted[i] = NULL;
+#endif
+        r->ring.jobs = r->ring.done = 0;
+        r->ring.running = 0;
+        for (m = 0; m < r->message_count; m++) r->message[m].used = 0;
+        for (m = 0; m < 2; m++) {
+            r->outgoing[m].post.state = HETI_POST_IDLE;
+            r->outgoing[m].action.kind = -1;
+        }
+        r->ring.send.state = r->ring.receive.state = r->join_post.state = HETI_POST_IDLE;
+    }
+}
+
+/* ---- between processes, outside a step: every process makes the same calls in the same order ---- */
+
+/* What went wrong on a rank that the caller's thread was using becomes the context's error. */
+static het_result heti_take_error(het_ctx *ctx, const heti_rank *r)
+{
+    ctx->error = r->error;
+    ctx->failed = 1;
+    return ctx->error.code;
+}
+
+static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
+{
+#ifdef HETI_THREADS
+    const het_transport_iface *iface = ctx->transport.iface;
+    const double start = heti_now();
+    int32_t done = 0;
+    for (;;) {
+        int64_t i, process;
+        char text[200];
+        if (iface->test(ctx->transport.self, request, &done) != HET_OK)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
+        if (done) return HET_OK;
+        if (iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+        for (i = 0; i < ctx->processes; i++)
+            if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
+                return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
+        if (heti_now() - start > ctx->desc.stall_deadline)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for another process; the stall deadline is %g s", heti_now() - start, ctx->desc.stall_deadline);
+        (void)sched_yield();
+    }
+#else
+    (void)request;
+    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "this build has no threads and no transport");
+#endif
+}
+
+/* Process `from` gives its bytes to all others. */
+static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    const uint32_t channel = 3; /* of no rank: heti_channel ends before it */
+    het_request request;
+    int64_t i;
+    if (ctx->processes == 1) return HET_OK;
+    for (i = 0; i < ctx->processes; i++) {
+        het_result result;
+        if (i == from || (from != ctx->process && i != ctx->process)) continue;
+        memset(&request, 0, sizeof request);
+        result = from == ctx->process ? iface->isend(ctx->transport.self, i, channel, data, size, &request)
+                                      : iface->irecv(ctx->transport.self, from, channel, data, size, &request);
+        if (result != HET_OK) return heti_fail(&ctx->error, result, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
+        HETI_TRY(heti_transport_wait(ctx, &request));
+    }
+    return HET_OK;
+}
+
+/* Which ranks there are: those of this process, or of all processes of the transport one after the other. */
+static het_result heti_find_world(het_ctx *ctx)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    int64_t i;
+    ctx->local_count = ctx->ranks = ctx->desc.device_count;
+    ctx->processes = 1;
+    ctx->process_first = ctx->alone;
+    ctx->alone[1] = ctx->ranks;
+    if (!iface) return HET_OK;
+    if (iface->version != HETRAIN_TRANSPORT_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, iface->version),
+                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
+    if (ctx->local_count > HETI_PROCESS_RANKS)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
+    ctx->processes = iface->processes(ctx->transport.self);
+    ctx->process = iface->process(ctx->transport.self);
+    ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first));
+    if (!ctx->process_first) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->processes);
+    ctx->process_first[0] = 0;
+    for (i = 0; i < ctx->processes; i++) {
+        int64_t count = ctx->local_count;
+        HETI_TRY(heti_spread(ctx, i, &count, sizeof count));
+        ctx->process_first[i + 1] = ctx->process_first[i] + count;
+    }
+    ctx->first_rank = ctx->process_first[ctx->process];
+    ctx->ranks = ctx->process_first[ctx->processes];
+    return HET_OK;
+}
+
+/* All processes must mean the same run: model, options and schedule. */
+static het_result heti_agree(het_ctx *ctx)
+{
+    const het_desc *d = &ctx->desc;
+    const het_optimizer_desc *o = &d->optimizer;
+    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype), HETI_CAST(int64_t, d->reduce),
+                              HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps, o->total_steps, HETI_CAST(int64_t, o->schedule) };
+    const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta, d->model.dropout };
+    heti_xxh64 state;
+    uint64_t own, other;
+    int64_t i;
+    heti_xxh64_start(&state, HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH);
+    heti_xxh64_add(&state, whole, sizeof whole);
+    heti_xxh64_add(&state, real, sizeof real);
+    for (i = 0; i < ctx->parameter_count; i++) {
+        heti_xxh64_add(&state, ctx->parameter[i].name, strlen(ctx->parameter[i].name));
+        heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
+        heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
+    }
+    heti_xxh64_add(&state, ctx->schedule->start, HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->schedule->start);
+    heti_xxh64_add(&state, ctx->schedule->action, HETI_CAST(size_t, ctx->schedule->start[ctx->ranks]) * sizeof *ctx->schedule->action);
+    own = heti_xxh64_end(&state);
+    for (i = 0; i < ctx->processes; i++) {
+        other = own;
+        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (other != own)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "process %d was given another model, plan or options than process %d, or another version of hetrain", i, ctx->process);
+    }
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's scalars.
+
+   A reduce-scatter over N holders in N - 1 turns: in turn t holder i sends part i - t - 1 (mod N), which holds the sum of what it got before,
+   to holder i + 1, and adds what comes from i - 1 to part i - t - 2; in the last turn that is its own. Each rank sends every part but one:
+   (N - 1) / N of the block in the mean. The all-gather runs the same ring with finished parts. Parts may be of any size, none included, and
+   travel in chunks. In exact mode the sum has no order (DESIGN section 6); in fast mode the ring's order is fixed by the plan.
+   Jobs of a rank run one after the other, in the one order all ranks' lists share, beside computation: heti_advance_ring is called between
+   units and while waiting.
+   ================================================================================================================ */
+
+static int64_t heti_ring_part(int64_t holder, int64_t turns_back, int64_t holders) { return (holder - turns_back + 2 * holders) % holders; }
+
+/* Elements [first, first + count) of the block that chunk `chunk` of a part covers; count 0: the part has fewer chunks. */
+static int64_t heti_ring_chunk(const heti_parameter_block *block, int64_t part, int64_t chunk, int64_t *first)
+{
+    *first = block->cut[part] + chunk * HETI_RING_CHUNK;
+    return heti_max(0, heti_min(HETI_RING_CHUNK, block->cut[part + 1] - *first));
+}
+
+static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
+{
+    return !job->gather && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+}
+
+static char *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element)
+{
+    char *base = job->gather ? HETI_CAST(char *, HETI_CAST(void *, r->weights + r->weight_at[job->block]))
+                             : HETI_CAST(char *, r->gradients) + HETI_CAST(size_t, r->gradient_at[job->block]) * heti_ring_element(r, job);
+    return base + HETI_CAST(size_t, element) * heti_ring_element(r, job);
+}
+
+/* sum += term, both `count` doubles or floats on the host. */
+static void heti_ring_add(void *sum, const void *term, int64_t count, size_t element)
+{
+    int64_t i;
+    if (element == sizeof(double)) {
+        double *s = HETI_CAST(double *, sum);
+        const double *t = HETI_CAST(const double *, term);
+        for (i = 0; i < count; i++) s[i] += t[i];
+    } else {
+        float *s = HETI_CAST(float *, sum);
+        const float *t = HETI_CAST(const float *, term);
+        for (i = 0; i < count; i++) s[i] += t[i];
+    }
+}
+
+/* Posts one chunk of the present turn in both directions, those that there are. */
+static het_result heti_ring_post(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const int64_t n = block->holders, i = heti_holder_of(block, r->rank), back = ring->turn + (job->gather ? 0 : 1);
+    const size_t element = heti_ring_element(r, job);
+    int64_t first, count = heti_ring_chunk(block, heti_ring_part(i, back, n), ring->chunk, &first);
+    char *address = heti_ring_address(r, job, first);
+    if (count > 0) {
+        if (!r->device.iface->host_memory) {
+            HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
+            address = ring->outgoing;
+        }
+        HETI_TRY(heti_start_post(r, &ring->send, 0, block->holder[(i + 1) % n], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+    }
+    count = heti_ring_chunk(block, heti_ring_part(i, back + 1, n), ring->chunk, &first);
+    address = job->gather && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming;
+    if (count > 0)
+        HETI_TRY(heti_start_post(r, &ring->receive, 1, block->holder[(i + n - 1) % n], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+    return HET_OK;
+}
+
+/* Takes in the chunk that has come. */
+static het_result heti_ring_take(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const int64_t i = heti_holder_of(block, r->rank), back = ring->turn + (job->gather ? 1 : 2);
+    const size_t element = heti_ring_element(r, job);
+    int64_t first;
+    const int64_t count = heti_ring_chunk(block, heti_ring_part(i, back, block->holders), ring->chunk, &first);
+    char *address = heti_ring_address(r, job, first);
+    if (count == 0) return HET_OK;
+    if (r->device.iface->host_memory) {
+        if (!job->gather) heti_ring_add(address, ring->incoming, count, element);
+        return HET_OK;
+    }
+    if (!job->gather) {
+        HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
+        heti_ring_add(ring->incoming, ring->outgoing, count, element);
+    }
+    HETI_TRY(heti_copy_in(r, address, ring->incoming, count, element));
+    return heti_sync(r);
+}
+
+/* The next chunk, turn or job; 0: the job is finished. */
+static int heti_ring_next(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_parameter_block *block = &r->ctx->block[ring->job[ring->done].block];
+    int64_t part, most = 0;
+    for (part = 0; part < block->holders; part++) most = heti_max(most, block->cut[part + 1] - block->cut[part]);
+    if (++ring->chunk * HETI_RING_CHUNK < most) return 1;
+    ring->chunk = 0;
+    return ++ring->turn < block->holders - 1;
+}
+
+/* Takes what has come and posts what is next, as far as it goes without waiting. */
+static het_result heti_advance_ring(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    while (ring->done < ring->jobs) {
+        int sent, received;
+        if (!ring->running) {
+            ring->turn = ring->chunk = 0;
+            ring->running = 1;
+            r->record[ring->job[ring->done].record].start = heti_now() - r->began;
+            HETI_TRY(heti_ring_post(r));
+        }
+        HETI_TRY(heti_test_post(r, &ring->send, &sent));
+        HETI_TRY(heti_test_post(r, &ring->receive, &received));
+        if (!sent || !received) return HET_OK;
+        HETI_TRY(heti_ring_take(r));
+        if (heti_ring_next(r)) {
+            HETI_TRY(heti_ring_post(r));
+            continue;
+        }
+        r->record[ring->job[ring->done].record].end = heti_now() - r->began;
+        ring->running = 0;
+        ring->done++;
+    }
+    return HET_OK;
+}
+
+/* Adds a block to the ring, if the rank is not its only holder. */
+static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
+{
+    const heti_parameter_block *block = &r->ctx->block[b];
+    heti_ring_job *job = &r->ring.job[r->ring.jobs];
+    const int64_t i = heti_holder_of(block, r->rank);
+    if (block->frozen || block->holders < 2) return;
+    job->block = b;
+    job->gather = gather;
+    job->record = record;
+    r->ring.jobs++;
+    /* a rank sends every part but its own (reduce) or but its neighbour's (gather) */
+    r->record[record].bytes = HETI_CAST(int64_t, heti_ring_element(r, job)) *
+                              (block->elements - (gather ? block->cut[(i + 1) % block->holders + 1] - block->cut[(i + 1) % block->holders]
+                                                         : block->cut[i + 1] - block->cut[i]));
+}
+
+static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count)
+{
+    HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values, HETI_CAST(size_t, count) * sizeof *values));
+    return heti_await(r, &r->join_post, "the verdict", peer);
+}
+
+/* The same integers on all ranks: the first `sums` added up, the others the largest. A binomial tree to rank 0 and back. */
+static het_result heti_join(heti_rank *r, int64_t sums, int64_t count)
+{
+    const int64_t ranks = r->ctx->ranks;
+    int64_t *own = r->joined, *other = r->joined + count, bit, i;
+    for (bit = 1; bit < ranks && !(r->rank & bit); bit <<= 1) {
+        if (r->rank + bit >= ranks) continue;
+        HETI_TRY(heti_join_message(r, 1, r->rank + bit, other, count));
+        for (i = 0; i < sums; i++) own[i] += other[i];
+        for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
+    }
+    if (r->rank) {
+        HETI_TRY(heti_join_message(r, 0, r->rank - bit, own, count));
+        HETI_TRY(heti_join_message(r, 1, r->rank - bit, own, count));
+    }
+    for (bit >>= 1; bit > 0; bit >>= 1)
+        if (r->rank + bit < ranks) HETI_TRY(heti_join_message(r, 0, r->rank + bit, own, count));
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>exec  Micro-batches into places, units into calls, actions into work.
+
+   A step is a list of actions a rank; heti_execute runs any such list. F and B walk over the units of a stage for one slice of one micro-batch.
+   What a stage makes for its neighbour becomes a message; what it needs from it is one. Everything else a rank does between two actions is
+   moving its reductions on.
+   ================================================================================================================ */
 
 /* ---- checking and loading micro-batches ---- */
 
@@ -8493,139 +9675,210 @@ static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t 
     return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
 }
 
+/* ---- micro-batches into their places ---- */
+
 /* Position within the sequence and number of the sequence, for rows [first, n). */
-static void heti_fill_positions(het_ctx *ctx, const int64_t *start, int64_t sequences, int64_t first)
+static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequences, int64_t first)
 {
     int64_t s, i;
     for (s = 0; s < sequences; s++)
         for (i = heti_max(first, start[s]); i < start[s + 1]; i++) {
-            ctx->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
-            ctx->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
+            r->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
+            r->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
         }
 }
 
-/* Brings rows [first, n) of a micro-batch into a slot; the slot's host bounds are already there. */
-static het_result heti_load_rows(het_ctx *ctx, heti_slot *slot, const het_batch *b, int64_t first)
+/* Brings rows [first, n) of a micro-batch to the device; the host bounds of `carry` are already there. */
+static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batch *b, int64_t first)
 {
     const int64_t rows = b->tokens - first;
-    het_view *v = &slot->view;
+    het_view *v = &carry->view;
     int64_t i;
-    HETI_TRY(heti_sync(ctx)); /* the staging arrays may still be on their way */
-    heti_fill_positions(ctx, slot->sequence_start, b->sequences, first);
-    for (i = 0; i < rows; i++) ctx->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
-    for (i = 0; i < b->sequences; i++) ctx->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
-    memcpy(ctx->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
-    memcpy(ctx->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
-    HETI_TRY(heti_copy_in(ctx, slot->device_token + first, ctx->host_token, rows, sizeof *ctx->host_token));
-    HETI_TRY(heti_copy_in(ctx, slot->device_target + first, ctx->host_target, rows, sizeof *ctx->host_target));
-    HETI_TRY(heti_copy_in(ctx, slot->device_position + first, ctx->host_position, rows, sizeof *ctx->host_position));
-    HETI_TRY(heti_copy_in(ctx, slot->device_sequence_of + first, ctx->host_sequence_of, rows, sizeof *ctx->host_sequence_of));
-    HETI_TRY(heti_copy_in(ctx, slot->device_weight + first, ctx->host_weight, rows, sizeof *ctx->host_weight));
-    HETI_TRY(heti_copy_in(ctx, slot->device_sample_id, ctx->host_sample_id, b->sequences, sizeof *ctx->host_sample_id));
-    HETI_TRY(heti_copy_in(ctx, slot->device_sequence_start, slot->sequence_start, b->sequences + 1, sizeof *slot->sequence_start));
-    HETI_TRY(heti_copy_in(ctx, slot->device_granule_start, slot->granule_start, v->granules + 1, sizeof *slot->granule_start));
+    HETI_TRY(heti_sync(r)); /* the staging arrays may still be on their way */
+    heti_fill_positions(r, carry->sequence_start, b->sequences, first);
+    for (i = 0; i < rows; i++) r->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
+    for (i = 0; i < b->sequences; i++) r->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
+    memcpy(r->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
+    memcpy(r->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
+    HETI_TRY(heti_copy_in(r, carry->device_token + first, r->host_token, rows, sizeof *r->host_token));
+    HETI_TRY(heti_copy_in(r, carry->device_target + first, r->host_target, rows, sizeof *r->host_target));
+    HETI_TRY(heti_copy_in(r, carry->device_position + first, r->host_position, rows, sizeof *r->host_position));
+    HETI_TRY(heti_copy_in(r, carry->device_sequence_of + first, r->host_sequence_of, rows, sizeof *r->host_sequence_of));
+    HETI_TRY(heti_copy_in(r, carry->device_weight + first, r->host_weight, rows, sizeof *r->host_weight));
+    HETI_TRY(heti_copy_in(r, carry->device_sample_id, r->host_sample_id, b->sequences, sizeof *r->host_sample_id));
+    HETI_TRY(heti_copy_in(r, carry->device_sequence_start, carry->sequence_start, b->sequences + 1, sizeof *carry->sequence_start));
+    HETI_TRY(heti_copy_in(r, carry->device_granule_start, carry->granule_start, v->granules + 1, sizeof *carry->granule_start));
     v->tokens = b->tokens;
     v->sequences = b->sequences;
-    v->token = slot->device_token;
-    v->target = slot->device_target;
-    v->position = slot->device_position;
-    v->sequence_of = slot->device_sequence_of;
-    v->weight = slot->device_weight;
-    v->sample_id = slot->device_sample_id;
-    v->sequence_start = slot->device_sequence_start;
-    v->granule_start = slot->device_granule_start;
-    v->host_sequence_start = slot->sequence_start;
-    v->host_granule_start = slot->granule_start;
+    v->token = carry->device_token;
+    v->target = carry->device_target;
+    v->position = carry->device_position;
+    v->sequence_of = carry->device_sequence_of;
+    v->weight = carry->device_weight;
+    v->sample_id = carry->device_sample_id;
+    v->sequence_start = carry->device_sequence_start;
+    v->granule_start = carry->device_granule_start;
+    v->host_sequence_start = carry->sequence_start;
+    v->host_granule_start = carry->granule_start;
     return HET_OK;
 }
 
-static het_result heti_load_batch(het_ctx *ctx, heti_slot *slot, const het_batch *b)
+static het_result heti_load_batch(heti_rank *r, heti_carry *carry, const het_batch *b)
 {
-    memcpy(slot->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *slot->sequence_start);
-    HETI_TRY(heti_batch_granules(ctx, b, slot->granule_start, &slot->view.granules));
-    return heti_load_rows(ctx, slot, b, 0);
+    memcpy(carry->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *carry->sequence_start);
+    HETI_TRY(heti_batch_granules(r->ctx, b, carry->granule_start, &carry->view.granules));
+    return heti_load_rows(r, carry, b, 0);
 }
 
-/* The view of slice k of K: granules [G k / K, G (k + 1) / K). */
-static het_view heti_slice(const heti_slot *slot, int64_t slice, int64_t slices)
+/* The first granule that starts at or behind `tokens`. */
+static int64_t heti_granule_at(const het_view *v, double tokens)
 {
-    het_view v = slot->view;
-    v.granule_begin = v.granules * slice / slices;
-    v.granule_end = v.granules * (slice + 1) / slices;
+    int64_t g = 0;
+    while (g < v->granules && HETI_CAST(double, v->host_granule_start[g]) < tokens) g++;
+    return g;
+}
+
+/* The view of slice k: the plan's share of the tokens, cut at the next granule. */
+static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice)
+{
+    const het_plan *plan = ctx->plan;
+    double before = 0.0, total = 0.0;
+    het_view v = *whole;
+    int64_t k;
+    for (k = 0; k < plan->slices; k++) {
+        if (k < slice) before += plan->slice_share[k];
+        total += plan->slice_share[k];
+    }
+    before *= HETI_CAST(double, v.tokens) / total;
+    v.granule_begin = slice == 0 ? 0 : heti_granule_at(whole, before);
+    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * (HETI_CAST(double, v.tokens) / total));
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
 }
 
-/* ---- calling units ---- */
-
-static float *heti_at(char *base, size_t offset, int64_t row, int64_t width)
+static heti_carry *heti_find_carry(heti_rank *r, int64_t stage, int64_t micro_batch)
 {
-    return HETI_CAST(float *, HETI_CAST(void *, base + offset)) + row * width;
+    int64_t i;
+    for (i = 0; i < r->carry_count; i++)
+        if (r->carry[i].stage == stage && (stage < 0 || r->carry[i].micro_batch == micro_batch)) return &r->carry[i];
+    return NULL;
 }
 
-static het_gradient heti_gradient_of(const het_ctx *ctx, int64_t parameter)
+static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batch, int64_t slice)
 {
-    const heti_parameter *p = &ctx->parameter[parameter];
+    int64_t i;
+    for (i = 0; i < r->slot_count; i++) {
+        heti_slot *s = &r->slot[i];
+        if (s->stage == stage && (stage < 0 || (s->micro_batch == micro_batch && s->slice == slice))) return s;
+    }
+    return NULL;
+}
+
+/* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first slice. */
+static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, const het_batch *b, heti_slot **slot)
+{
+    heti_carry *carry = a->slice ? heti_find_carry(r, stage, a->micro_batch) : heti_find_carry(r, -1, 0);
+    *slot = heti_find_slot(r, -1, 0, 0);
+    if (!carry || !*slot)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of micro-batch %d, slice %d", r->rank, r->ctx->step,
+                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+    if (a->slice == 0) {
+        HETI_TRY(heti_load_batch(r, carry, b));
+        carry->stage = stage;
+        carry->micro_batch = a->micro_batch;
+        carry->slices = r->ctx->plan->slices;
+    }
+    (*slot)->stage = stage;
+    (*slot)->micro_batch = a->micro_batch;
+    (*slot)->slice = a->slice;
+    (*slot)->carry = carry;
+    return HET_OK;
+}
+
+static void heti_close_slot(heti_slot *slot)
+{
+    if (--slot->carry->slices == 0) slot->carry->stage = -1;
+    slot->stage = -1;
+}
+
+static void heti_free_slots(heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->carry_count; i++) r->carry[i].stage = -1;
+    for (i = 0; i < r->slot_count; i++) r->slot[i].stage = -1;
+}
+
+/* ---- calling units ---- */
+
+static float *heti_at(char *base, size_t offset) { return HETI_CAST(float *, HETI_CAST(void *, base + offset)); }
+
+static het_gradient heti_gradient_of(const heti_rank *r, int64_t parameter)
+{
+    const heti_parameter *p = &r->ctx->parameter[parameter];
+    const int64_t at = r->gradient_at[p->block] + p->offset;
     het_gradient g;
-    g.exact = ctx->desc.reduce == HET_REDUCE_EXACT;
-    g.sum = p->frozen                ? NULL
-            : g.exact                ? HETI_CAST(void *, HETI_CAST(double *, ctx->gradients) + p->gradient_offset)
-                                     : HETI_CAST(void *, HETI_CAST(float *, ctx->gradients) + p->gradient_offset);
-    g.grid = ctx->grid + parameter;
-    g.maximum = ctx->maximum + parameter;
+    g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
+    g.sum = r->gradient_at[p->block] < 0 ? NULL
+            : g.exact                    ? HETI_CAST(void *, HETI_CAST(double *, r->gradients) + at)
+                                         : HETI_CAST(void *, HETI_CAST(float *, r->gradients) + at);
+    g.grid = r->grid + parameter;
+    g.maximum = r->maximum + parameter;
     return g;
 }
 
 /* Everything a unit's call needs except the gradient streams. */
-static void heti_call_prepare(het_ctx *ctx, int64_t index, const heti_slot *slot, const het_view *view, int training, het_unit_call *c)
+static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t index, const heti_slot *slot, const het_view *view, het_unit_call *c)
 {
-    const heti_unit *unit = &ctx->unit[index];
+    const heti_placed *placed = &stage->unit[index - stage->unit_begin];
+    const heti_unit *unit = &r->ctx->unit[index];
     int64_t i;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
-    c->info = &unit->info;
-    c->device = &ctx->device;
-    c->queue = ctx->queue;
+    c->info = &placed->info;
+    c->device = &r->device;
+    c->queue = r->queue;
     c->index = index;
     c->view = view;
-    c->scalars = ctx->scalars;
-    c->compute = ctx->desc.dtype;
-    c->training = training;
+    c->scalars = r->scalars;
+    c->compute = r->ctx->desc.dtype;
+    c->training = r->ctx->job <= HETI_JOB_GRADIENTS;
     c->rows = view->row_end - view->row_begin;
-    for (i = 0; i < unit->info.in_streams; i++) c->in[i] = heti_at(slot->memory, ctx->unit[index - 1].stream_offset[i], view->row_begin, unit->info.in_width[i]);
-    for (i = 0; i < unit->info.out_streams; i++) c->out[i] = heti_at(slot->memory, unit->stream_offset[i], view->row_begin, unit->info.out_width[i]);
-    for (i = 0; i < unit->info.tensors; i++) {
-        const het_tensor_desc *t = &unit->info.tensor[i];
-        const int whole = t->keep == HET_KEEP_CARRY || t->keep == HET_KEEP_CARRY_GRADIENT, shared = unit->region[i] == HETI_REGION_SHARED;
-        if (unit->region[i] == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(shared ? ctx->shared : slot->memory, unit->offset[i], whole || shared ? 0 : view->row_begin, t->width);
+    for (i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
+    for (i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
+    for (i = 0; i < placed->info.tensors; i++) {
+        const heti_region region = placed->region[i];
+        if (region == HETI_REGION_NONE) continue;
+        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? r->shared : region == HETI_REGION_CARRY ? slot->carry->memory : slot->memory, placed->offset[i]);
     }
-    for (i = 0; i < unit->info.parameters; i++) {
-        c->weight[i] = ctx->weights + ctx->parameter[unit->parameter[i]].offset;
-        c->gradient[i] = heti_gradient_of(ctx, unit->parameter[i]);
+    for (i = 0; i < placed->info.parameters; i++) {
+        const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
+        c->weight[i] = r->weights + r->weight_at[p->block] + p->offset;
+        c->gradient[i] = heti_gradient_of(r, unit->parameter[i]);
     }
-    c->cosine = ctx->cosine;
-    c->sine = ctx->sine;
-    c->workspace = ctx->workspace;
-    c->workspace_size = ctx->workspace_bytes;
-    c->loss = ctx->loss;
+    c->cosine = r->cosine;
+    c->sine = r->sine;
+    c->workspace = r->workspace;
+    c->workspace_size = r->workspace_bytes;
+    c->loss = r->loss;
 }
 
-static het_result heti_hook(het_ctx *ctx, het_direction direction, const het_unit_call *c, int64_t micro_batch, int64_t slice)
+static het_result heti_hook(heti_rank *r, het_direction direction, const het_unit_call *c, const het_action *a)
 {
+    het_ctx *ctx = r->ctx;
     het_hook_info info;
     het_result result;
     int64_t s;
     if (!ctx->desc.hook) return HET_OK;
     info.direction = direction;
+    info.rank = r->rank;
     info.step = ctx->step;
     info.unit = c->index;
-    info.micro_batch = micro_batch;
-    info.slice = slice;
+    info.micro_batch = ctx->first_batch[a->pipeline] + a->micro_batch;
+    info.slice = a->slice;
     info.rows = c->rows;
     info.unit_name = c->unit->iface->name;
-    info.device = &ctx->device;
+    info.device = &r->device;
     info.streams = direction == HET_FORWARD ? c->info->out_streams : c->info->in_streams;
     for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int there = s < info.streams;
@@ -8634,193 +9887,692 @@ static het_result heti_hook(het_ctx *ctx, het_direction direction, const het_uni
     }
     result = ctx->desc.hook(ctx->desc.user, &info);
     if (result == HET_OK) return HET_OK;
-    ctx->failed = 1;
-    return heti_fail(&ctx->error, result, "step %d: the hook failed at unit %d (%s), micro-batch %d", ctx->step, c->index, c->unit->iface->name, micro_batch);
+    return heti_fail(&r->error, result, "rank %d, step %d: the hook failed at unit %d (%s), micro-batch %d", r->rank, ctx->step, c->index,
+                     c->unit->iface->name, info.micro_batch);
 }
 
-static het_result heti_check_cancel(het_ctx *ctx)
+/* A device of speed s < 1 sleeps (1 / s - 1) times the processor time its thread has used since it last did. */
+static void heti_slow_down(heti_rank *r)
 {
-    if (!HETI_ATOMIC_LOAD(&ctx->cancelled)) return HET_OK;
-    ctx->failed = 1;
-    return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+#ifdef HETI_THREADS
+    double used, rest;
+    if (!(r->desc.speed > 0.0 && r->desc.speed < 1.0)) return;
+    used = heti_thread_time() - r->slept_for;
+    rest = used * (1.0 / r->desc.speed - 1.0);
+    if (rest < 1e-3) return;
+    r->slept_for += used;
+    for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop);) {
+        HETI_LOCK(r->ctx);
+        heti_wait_signal(&r->wake, &r->ctx->lock, rest - heti_now());
+        HETI_UNLOCK(r->ctx);
+    }
+#else
+    (void)r;
+#endif
 }
 
-/* Units [first, last] forward over one slice. */
-static het_result heti_forward(het_ctx *ctx, const heti_slot *slot, const het_view *view, int training, int64_t micro_batch, int64_t slice)
+/* Between two units: whether to go on. The rank's reductions move on. */
+static het_result heti_breathe(heti_rank *r)
+{
+    heti_slow_down(r);
+    HETI_TRY(heti_check_cancel(r));
+    return heti_advance_ring(r);
+}
+
+/* The units of a stage forward over one slice. Outside training the loss is made at once: nothing comes back. */
+static het_result heti_forward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a)
 {
     het_unit_call c;
     int64_t u;
-    for (u = 0; u < ctx->unit_count; u++) {
-        HETI_TRY(heti_check_cancel(ctx));
-        heti_call_prepare(ctx, u, slot, view, training, &c);
-        HETI_DEVICE(ctx, c.unit->iface->forward(&c), c.unit->iface->name);
-        HETI_TRY(heti_hook(ctx, HET_FORWARD, &c, micro_batch, slice));
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        HETI_TRY(heti_breathe(r));
+        heti_call_prepare(r, stage, u, slot, view, &c);
+        HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
+        HETI_TRY(heti_hook(r, HET_FORWARD, &c, a));
+        if (c.training || !c.info->is_loss) continue;
+        if (r->ctx->job == HETI_JOB_INFER) {
+            c.logits = r->logits;
+            c.logits_from = c.rows - 1;
+        }
+        HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
     }
     return HET_OK;
 }
 
-static het_result heti_clear_carried(het_ctx *ctx, const heti_unit *unit, const het_unit_call *c)
+static het_result heti_clear_carried(heti_rank *r, const het_unit_call *c)
 {
     int64_t t;
-    for (t = 0; t < unit->info.tensors; t++)
-        if (unit->info.tensor[t].keep == HET_KEEP_CARRY_GRADIENT)
-            HETI_TRY(heti_clear(ctx, c->tensor[t], HETI_CAST(size_t, c->view->tokens * unit->info.tensor[t].width) * sizeof(float)));
+    for (t = 0; t < c->info->tensors; t++)
+        if (c->info->tensor[t].keep == HET_KEEP_CARRY_GRADIENT)
+            HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, c->view->tokens * c->info->tensor[t].width) * sizeof(float)));
     return HET_OK;
 }
 
 /* A unit that recomputes runs its forward again, into the same tensors; its output streams are still there and stay untouched. */
-static het_result heti_recompute(het_ctx *ctx, const het_unit_call *c)
+static het_result heti_recompute(heti_rank *r, const het_unit_call *c)
 {
     het_unit_call again = *c;
     int64_t s;
-    for (s = 0; s < c->info->out_streams; s++) again.out[s] = ctx->spare_stream[s];
-    HETI_DEVICE(ctx, c->unit->iface->forward(&again), c->unit->iface->name);
+    for (s = 0; s < c->info->out_streams; s++) again.out[s] = r->spare_stream[s];
+    HETI_DEVICE(r, c->unit->iface->forward(&again), c->unit->iface->name);
     return HET_OK;
 }
 
-/* Units last to first over one slice: recompute, I, and W as well when `fused`. */
-static het_result heti_backward(het_ctx *ctx, const heti_slot *slot, const het_view *view, int64_t micro_batch, int64_t slice, int fused)
+/* The units of a stage last to first over one slice: recompute, I, and W as well when `fused`. The gradient of a boundary lives in one of two
+   buffers that take turns; that of the stage's output is in the first of them, *last gets the number of the one with that of its input. */
+static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int fused, int *last)
 {
     het_unit_call c;
     int64_t u, s;
     int now = 0;
-    for (u = ctx->unit_count - 1; u >= 0; u--) {
-        const heti_unit *unit = &ctx->unit[u];
-        HETI_TRY(heti_check_cancel(ctx));
-        heti_call_prepare(ctx, u, slot, view, 1, &c);
-        for (s = 0; s < unit->info.out_streams; s++) c.d_out[s] = ctx->gradient_stream[now][s];
+    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        HETI_TRY(heti_breathe(r));
+        heti_call_prepare(r, stage, u, slot, view, &c);
+        for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->gradient_stream[now][s];
         now = 1 - now;
-        for (s = 0; s < unit->info.in_streams; s++) c.d_in[s] = ctx->gradient_stream[now][s];
-        if (unit->recompute) HETI_TRY(heti_recompute(ctx, &c));
-        if (slice == ctx->desc.max_slices - 1) HETI_TRY(heti_clear_carried(ctx, unit, &c));
-        HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        if (fused) HETI_DEVICE(ctx, c.unit->iface->backward_weight(&c), c.unit->iface->name);
-        HETI_TRY(heti_hook(ctx, HET_BACKWARD, &c, micro_batch, slice));
+        for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->gradient_stream[now][s];
+        if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
+        if (a->slice == r->ctx->plan->slices - 1) HETI_TRY(heti_clear_carried(r, &c));
+        HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        if (fused) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
     }
+    *last = now;
     return HET_OK;
 }
 
-static het_result heti_backward_weights(het_ctx *ctx, const heti_slot *slot, const het_view *view)
+static het_result heti_backward_weights(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view)
 {
     het_unit_call c;
     int64_t u;
-    for (u = ctx->unit_count - 1; u >= 0; u--) {
-        HETI_TRY(heti_check_cancel(ctx));
-        heti_call_prepare(ctx, u, slot, view, 1, &c);
-        HETI_DEVICE(ctx, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        HETI_TRY(heti_breathe(r));
+        heti_call_prepare(r, stage, u, slot, view, &c);
+        HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
     }
     return HET_OK;
 }
 
-/* ---- the actions of a step ---- */
+/* ---- what goes from stage to stage ---- */
 
-static void heti_push(het_ctx *ctx, int64_t *count, heti_action_kind kind, int64_t micro_batch, int64_t slice)
+/* The action that consumes what `a` produces for the next (F) or the previous (B, I) stage; of a SEND or RECV, of what it moves. */
+static het_action heti_consumer(const het_action *a, int64_t stage, int forward)
 {
-    heti_action *a = &ctx->action[(*count)++];
-    a->kind = kind;
-    a->micro_batch = micro_batch;
-    a->slice = slice;
+    het_action c = *a;
+    c.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
+    c.stage = HETI_CAST(int32_t, stage);
+    c.overlap = 0;
+    return c;
 }
 
-/* One device: F then B (or I, W) for each micro-batch; slices forward first to last, backward last to first. */
-static int64_t heti_schedule(het_ctx *ctx, int64_t micro_batches)
+static int heti_same_action(const het_action *a, const het_action *b)
 {
-    const int64_t slices = ctx->desc.max_slices;
-    const het_backward backward = ctx->desc.backward;
-    int64_t m, k, count = 0;
-    for (m = 0; m < micro_batches; m++) {
-        for (k = 0; k < slices; k++) heti_push(ctx, &count, HETI_F, m, k);
-        for (k = slices - 1; k >= 0; k--) heti_push(ctx, &count, backward == HET_BACKWARD_FUSED ? HETI_B : HETI_I, m, k);
-        for (k = slices - 1; k >= 0 && backward == HET_BACKWARD_SPLIT; k--) heti_push(ctx, &count, HETI_W, m, k);
-    }
-    for (m = 0; m < micro_batches && backward == HET_BACKWARD_DEFERRED; m++)
-        for (k = slices - 1; k >= 0; k--) heti_push(ctx, &count, HETI_W, m, k);
-    heti_push(ctx, &count, HETI_REDUCE, 0, 0);
-    heti_push(ctx, &count, HETI_VERDICT, 0, 0);
-    heti_push(ctx, &count, HETI_STEP, 0, 0);
-    return count;
+    return a->kind == b->kind && a->pipeline == b->pipeline && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice;
 }
 
-/* Squared norm of all gradients. With one rank nothing is exchanged. */
-static het_result heti_reduce(het_ctx *ctx)
+/* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
+static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows)
 {
-    int64_t p;
-    HETI_TRY(heti_clear(ctx, ctx->squares, sizeof *ctx->squares));
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const het_gradient g = heti_gradient_of(ctx, p);
-        het_sum_squares_args a;
-        if (!g.sum) continue;
-        a.gradient = &g;
-        a.count = ctx->parameter[p].count;
-        a.sum = ctx->squares;
-        a.workspace = ctx->workspace;
-        HETI_DEVICE(ctx, ctx->device.iface->sum_squares(ctx->device.self, ctx->queue, &a), "gradient norm");
+    const het_unit_info *info = &ctx->unit[unit - 1].info;
+    int64_t s, width = 0;
+    for (s = 0; s < info->out_streams; s++) width += info->out_width[s];
+    return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
+}
+
+/* Rows of the streams into unit `unit`, between a message and the device. */
+static het_result heti_pack(heti_rank *r, char *data, float *const *stream, int64_t unit, int64_t rows)
+{
+    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    char *at = data + HETI_ENVELOPE;
+    int64_t s;
+    for (s = 0; s < info->out_streams; s++) {
+        HETI_TRY(heti_copy_out(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
+        at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
     }
     return HET_OK;
 }
 
-static het_result heti_verdict(het_ctx *ctx)
+static het_result heti_unpack(heti_rank *r, const char *data, float *const *stream, int64_t unit, int64_t rows)
 {
-    het_verdict_args a;
-    a.scalars = ctx->scalars;
-    a.parameters = ctx->parameter_count;
-    a.maximum = ctx->maximum;
-    a.exponent = ctx->exponent;
-    a.exact = ctx->desc.reduce == HET_REDUCE_EXACT;
-    a.squares = ctx->squares;
-    a.loss = ctx->loss;
-    HETI_DEVICE(ctx, ctx->device.iface->verdict(ctx->device.self, ctx->queue, &a), "verdict");
-    return HET_OK;
-}
-
-static het_result heti_update(het_ctx *ctx)
-{
-    int64_t p, s;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
-        const het_gradient g = heti_gradient_of(ctx, p);
-        het_optimizer_call call;
-        if (!g.sum) continue;
-        memset(&call, 0, sizeof call);
-        call.device = &ctx->device;
-        call.queue = ctx->queue;
-        call.scalars = ctx->scalars;
-        call.gradient = &g;
-        call.count = parameter->count;
-        call.rows = parameter->rows;
-        call.columns = parameter->columns;
-        call.weight = ctx->weights + parameter->offset;
-        for (s = 0; s < ctx->slots; s++) call.state[s] = ctx->state[s] + parameter->gradient_offset;
-        call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay : 0.0f;
-        call.desc = &ctx->desc.optimizer;
-        HETI_DEVICE(ctx, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
+    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    const char *at = data + HETI_ENVELOPE;
+    int64_t s;
+    for (s = 0; s < info->out_streams; s++) {
+        HETI_TRY(heti_copy_in(r, stream[s], at, rows * info->out_width[s], sizeof(float)));
+        at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
     }
-    return HET_OK;
+    return heti_sync(r);
 }
 
-static het_result heti_run_action(het_ctx *ctx, const heti_action *a, const het_batch *batches)
-{
-    heti_slot *slot = &ctx->slot[a->micro_batch % ctx->slot_count];
-    het_view view;
-    if (a->kind == HETI_F && a->slice == 0) HETI_TRY(heti_load_batch(ctx, slot, &batches[a->micro_batch]));
-    if (a->kind <= HETI_W) view = heti_slice(slot, a->slice, ctx->desc.max_slices);
-    switch (a->kind) {
-    case HETI_F: return heti_forward(ctx, slot, &view, 1, a->micro_batch, a->slice);
-    case HETI_B: return heti_backward(ctx, slot, &view, a->micro_batch, a->slice, 1);
-    case HETI_I: return heti_backward(ctx, slot, &view, a->micro_batch, a->slice, 0);
-    case HETI_W: return heti_backward_weights(ctx, slot, &view);
-    case HETI_REDUCE: return heti_reduce(ctx);
-    case HETI_VERDICT: return heti_verdict(ctx);
-    case HETI_STEP: return heti_update(ctx);
-    default: return HET_ERR_STATE;
-    }
-}
-
-static het_result heti_execute(het_ctx *ctx, int64_t actions, const het_batch *batches)
+static heti_message *heti_find_message(heti_rank *r, const het_action *key)
 {
     int64_t i;
-    for (i = 0; i < actions; i++) HETI_TRY(heti_run_action(ctx, &ctx->action[i], batches));
+    for (i = 0; i < r->message_count; i++)
+        if (key ? r->message[i].used && heti_same_action(&r->message[i].action, key) : !r->message[i].used) return &r->message[i];
+    return NULL;
+}
+
+static het_result heti_new_message(heti_rank *r, const het_action *key, heti_message **message)
+{
+    *message = heti_find_message(r, NULL);
+    if (!*message)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: more than the %d messages that were planned", r->rank, r->ctx->step, r->message_count);
+    (*message)->used = 1;
+    (*message)->action = *key;
     return HET_OK;
+}
+
+/* Rows of a micro-batch's slice, known on every rank. */
+static het_result heti_action_rows(heti_rank *r, const het_action *a, int64_t *rows)
+{
+    het_ctx *ctx = r->ctx;
+    const het_batch *b;
+    het_view view;
+    if (ctx->job == HETI_JOB_INFER) {
+        *rows = ctx->infer_count;
+        return HET_OK;
+    }
+    b = &ctx->batches[ctx->first_batch[a->pipeline] + a->micro_batch];
+    if (ctx->plan->slices == 1) {
+        *rows = b->tokens;
+        return HET_OK;
+    }
+    memset(&view, 0, sizeof view);
+    view.tokens = b->tokens;
+    view.host_granule_start = r->granule_start;
+    HETI_TRY(heti_batch_granules(ctx, b, r->granule_start, &view.granules));
+    view = heti_slice(ctx, &view, a->slice);
+    *rows = view.row_end - view.row_begin;
+    return HET_OK;
+}
+
+/* A stage has made rows for its neighbour: on the same rank they are handed over at once, otherwise SEND follows and finds them in the
+   outgoing message made here. */
+static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, int forward, float *const *stream, int64_t rows)
+{
+    const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
+    const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
+    heti_message *message;
+    heti_envelope envelope;
+    if (to < 0) return HET_OK;
+    if (to == r->rank) {
+        HETI_TRY(heti_new_message(r, &key, &message));
+    } else {
+        message = &r->outgoing[r->next_outgoing];
+        r->next_outgoing = 1 - r->next_outgoing;
+        HETI_TRY(heti_await(r, &message->post, "a receive", to));
+        message->action = key;
+    }
+    memset(&envelope, 0, sizeof envelope);
+    envelope.step = r->ctx->step;
+    envelope.action = key;
+    envelope.size = HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows));
+    memcpy(message->data, &envelope, sizeof envelope);
+    return heti_pack(r, message->data, stream, unit, rows);
+}
+
+static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
+{
+    const int forward = a->kind == HET_ACTION_SEND_F;
+    const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
+    heti_envelope envelope;
+    int i;
+    for (i = 0; i < 2 && !heti_same_action(&r->outgoing[i].action, &key); i++) {}
+    if (i == 2) return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank, r->ctx->step);
+    memcpy(&envelope, r->outgoing[i].data, sizeof envelope);
+    record->bytes = envelope.size - HETI_ENVELOPE;
+    return heti_start_post(r, &r->outgoing[i].post, 0, forward ? stage->after : stage->before, HETI_CHANNEL_STAGE, r->outgoing[i].data,
+                           HETI_CAST(size_t, envelope.size));
+}
+
+static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
+{
+    const int forward = a->kind == HET_ACTION_RECV_F;
+    const het_action key = heti_consumer(a, stage->index, forward);
+    heti_message *message;
+    int64_t rows;
+    size_t size;
+    HETI_TRY(heti_action_rows(r, a, &rows));
+    HETI_TRY(heti_new_message(r, &key, &message));
+    size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end, rows);
+    record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
+    return heti_start_post(r, &message->post, 1, forward ? stage->before : stage->after, HETI_CHANNEL_STAGE, message->data, size);
+}
+
+/* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
+static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_stage *stage, int forward, float *const *stream, int64_t rows)
+{
+    const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
+    const het_action key = heti_consumer(a, stage->index, forward);
+    heti_message *message;
+    heti_envelope envelope;
+    if (from < 0) return HET_OK;
+    message = heti_find_message(r, &key);
+    if (!message)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that no action receives", r->rank, r->ctx->step,
+                         HETI_CAST(int64_t, a->micro_batch), from);
+    if (from != r->rank) HETI_TRY(heti_await(r, &message->post, forward ? "an activation" : "a gradient", from));
+    memcpy(&envelope, message->data, sizeof envelope);
+    if (envelope.step != r->ctx->step || !heti_same_action(&envelope.action, &key))
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
+                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t, envelope.action.micro_batch),
+                         HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
+    message->used = 0;
+    return heti_unpack(r, message->data, stream, unit, rows);
+}
+
+/* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of one sequence ---- */
+
+/* The places that keep a stage's keys and values between calls, and the view of the new rows. */
+static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot, het_view *view)
+{
+    het_ctx *ctx = r->ctx;
+    heti_carry *carry = &r->carry[stage];
+    het_batch b;
+    memset(&b, 0, sizeof b);
+    b.tokens = ctx->infer_past + ctx->infer_count;
+    b.sequences = 1;
+    b.token = b.target = ctx->infer_token;
+    carry->stage = stage;
+    carry->sequence_start[0] = 0;
+    carry->sequence_start[1] = carry->granule_start[1] = b.tokens;
+    carry->granule_start[0] = ctx->infer_past;
+    carry->view.granules = 1;
+    HETI_TRY(heti_load_rows(r, carry, &b, ctx->infer_past));
+    *slot = &r->slot[stage];
+    (*slot)->carry = carry;
+    *view = carry->view;
+    view->row_begin = ctx->infer_past;
+    view->row_end = b.tokens;
+    view->granule_begin = 0;
+    view->granule_end = 1;
+    return HET_OK;
+}
+
+/* ---- actions ---- */
+
+static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage)
+{
+    const int64_t number = stage - r->stage;
+    het_ctx *ctx = r->ctx;
+    heti_slot *slot;
+    het_view view;
+    het_unit_call c;
+    if (ctx->job == HETI_JOB_INFER) {
+        HETI_TRY(heti_open_inference(r, number, &slot, &view));
+    } else {
+        HETI_TRY(heti_open_slot(r, number, a, &ctx->batches[ctx->first_batch[a->pipeline] + a->micro_batch], &slot));
+        view = heti_slice(ctx, &slot->carry->view, a->slice);
+    }
+    heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
+    HETI_TRY(heti_take_in(r, a, stage, 1, c.in, c.rows));
+    HETI_TRY(heti_forward(r, stage, slot, &view, a));
+    heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
+    HETI_TRY(heti_hand_over(r, a, stage, 1, c.out, c.rows));
+    if (ctx->job == HETI_JOB_EVALUATE) heti_close_slot(slot);
+    return HET_OK;
+}
+
+static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage)
+{
+    heti_slot *slot = heti_find_slot(r, stage - r->stage, a->micro_batch, a->slice);
+    het_view view;
+    int64_t rows;
+    int last = 0;
+    if (!slot)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d before its forward", r->rank, r->ctx->step,
+                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+    view = heti_slice(r->ctx, &slot->carry->view, a->slice);
+    rows = view.row_end - view.row_begin;
+    if (a->kind == HET_ACTION_W) {
+        HETI_TRY(heti_backward_weights(r, stage, slot, &view));
+    } else {
+        HETI_TRY(heti_take_in(r, a, stage, 0, r->gradient_stream[0], rows));
+        HETI_TRY(heti_backward(r, stage, slot, &view, a, a->kind == HET_ACTION_B, &last));
+        HETI_TRY(heti_hand_over(r, a, stage, 0, r->gradient_stream[last], rows));
+    }
+    if (a->kind != HET_ACTION_I) heti_close_slot(slot);
+    return HET_OK;
+}
+
+/* Walks over the parts of a block's parameters that the rank owns. */
+typedef struct heti_owned { int64_t parameter, first, count, state; } heti_owned;
+
+static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o)
+{
+    const heti_parameter_block *block = &r->ctx->block[b];
+    const int64_t i = heti_holder_of(block, r->rank), low = block->cut[i], high = block->cut[i + 1];
+    for (o->parameter++; o->parameter < r->ctx->parameter_count; o->parameter++) {
+        const heti_parameter *p = &r->ctx->parameter[o->parameter];
+        const int64_t begin = heti_max(low, p->offset), end = heti_min(high, p->offset + p->count);
+        if (p->block != b || begin >= end) continue;
+        o->first = begin - p->offset;
+        o->count = end - begin;
+        o->state = r->state_at[b] + begin - low;
+        return 1;
+    }
+    return 0;
+}
+
+static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
+{
+    het_gradient g = heti_gradient_of(r, o->parameter);
+    g.sum = g.exact ? HETI_CAST(void *, HETI_CAST(double *, g.sum) + o->first) : HETI_CAST(void *, HETI_CAST(float *, g.sum) + o->first);
+    return g;
+}
+
+/* Squared norm of the rank's own parts. */
+static het_result heti_square(heti_rank *r)
+{
+    int64_t b;
+    HETI_TRY(heti_clear(r, r->squares, sizeof *r->squares));
+    for (b = 0; b < r->ctx->block_count; b++) {
+        heti_owned o;
+        if (r->gradient_at[b] < 0) continue;
+        for (o.parameter = -1; heti_next_owned(r, b, &o);) {
+            const het_gradient g = heti_owned_gradient(r, &o);
+            het_sum_squares_args a;
+            a.gradient = &g;
+            a.count = o.count;
+            a.sum = r->squares;
+            a.workspace = r->workspace;
+            HETI_DEVICE(r, r->device.iface->sum_squares(r->device.self, r->queue, &a), "gradient norm");
+        }
+    }
+    return HET_OK;
+}
+
+/* Loss, squares and maxima of all ranks together, in every rank's device memory. */
+static het_result heti_join_scalars(heti_rank *r)
+{
+    const int64_t limbs = HETI_CAST(int64_t, sizeof(het_sum) / sizeof(int64_t)), parameters = r->ctx->parameter_count;
+    uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
+    int64_t p;
+    if (r->ctx->ranks == 1) return HET_OK;
+    if (parameters > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", parameters, HETI_CAST(int64_t, 2 * HETI_STAGING));
+    HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
+    for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]);
+    HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters));
+    for (p = 0; p < parameters; p++) maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p]);
+    HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_in(r, r->squares, r->joined + limbs, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_in(r, r->maximum, maximum, parameters, sizeof *maximum));
+    return heti_sync(r);
+}
+
+static het_result heti_verdict(heti_rank *r)
+{
+    het_verdict_args a;
+    HETI_TRY(heti_await(r, NULL, "a reduction", -1));
+    HETI_TRY(heti_square(r));
+    HETI_TRY(heti_join_scalars(r));
+    a.scalars = r->scalars;
+    a.parameters = r->ctx->parameter_count;
+    a.maximum = r->maximum;
+    a.exponent = r->exponent;
+    a.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
+    a.squares = r->squares;
+    a.loss = r->loss;
+    HETI_DEVICE(r, r->device.iface->verdict(r->device.self, r->queue, &a), "verdict");
+    return HET_OK;
+}
+
+static het_result heti_update(heti_rank *r, int64_t b)
+{
+    het_ctx *ctx = r->ctx;
+    heti_owned o;
+    int64_t s;
+    if (r->gradient_at[b] < 0) return HET_OK;
+    for (o.parameter = -1; heti_next_owned(r, b, &o);) {
+        const heti_parameter *parameter = &ctx->parameter[o.parameter];
+        const het_gradient g = heti_owned_gradient(r, &o);
+        het_optimizer_call call;
+        memset(&call, 0, sizeof call);
+        call.device = &r->device;
+        call.queue = r->queue;
+        call.scalars = r->scalars;
+        call.gradient = &g;
+        call.count = o.count;
+        call.rows = parameter->rows;
+        call.columns = parameter->columns;
+        call.weight = r->weights + r->weight_at[b] + parameter->offset + o.first;
+        for (s = 0; s < ctx->slots; s++) call.state[s] = r->state[s] + o.state;
+        call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay : 0.0f;
+        call.desc = &ctx->desc.optimizer;
+        HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
+    }
+    return HET_OK;
+}
+
+static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record)
+{
+    const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
+    switch (a->kind) {
+    case HET_ACTION_F: return heti_run_forward(r, a, stage);
+    case HET_ACTION_B:
+    case HET_ACTION_I:
+    case HET_ACTION_W: return heti_run_backward(r, a, stage);
+    case HET_ACTION_SEND_F:
+    case HET_ACTION_SEND_B: return heti_send(r, a, stage, record);
+    case HET_ACTION_RECV_F:
+    case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
+    case HET_ACTION_REDUCE: heti_ring_start(r, a->stage, 0, r->records); return HET_OK;
+    case HET_ACTION_VERDICT: return heti_verdict(r);
+    case HET_ACTION_STEP: return heti_update(r, a->stage);
+    case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->records); return HET_OK;
+    default: return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank, HETI_CAST(int64_t, a->kind));
+    }
+}
+
+/* Whether the present job runs an action: those of micro-batches that are not there are left out, by everybody. */
+static int heti_takes_part(const het_ctx *ctx, const het_action *a)
+{
+    const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->batch_count[a->pipeline]) return 0;
+    if (ctx->job == HETI_JOB_STEP) return 1;
+    if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
+    return forward && (ctx->job == HETI_JOB_EVALUATE || a->slice == 0);
+}
+
+#ifdef HETI_THREADS
+/* het_desc.silent: the rank stops answering, as if its machine were gone, until another one notices. */
+static het_result heti_fall_silent(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const double since = heti_now();
+    HETI_LOCK(ctx);
+    r->silent_since = since;
+    while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 4.0 * ctx->desc.deadline)
+        heti_wait_signal(&r->wake, &ctx->lock, 0.05);
+    HETI_UNLOCK(ctx);
+    return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: fell silent, and no other rank noticed", r->rank, ctx->step);
+}
+#endif
+
+static het_result heti_execute(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    int64_t i;
+    r->records = 0;
+    for (i = 0; i < r->actions; i++) {
+        const het_action *a = &r->action[i];
+        het_record *record = &r->record[r->records];
+        if (!heti_takes_part(ctx, a)) continue;
+#ifdef HETI_THREADS
+        if (ctx->desc.silent && ctx->desc.silent(ctx->desc.user, r->rank, ctx->step, i)) return heti_fall_silent(r);
+#endif
+        if (a->kind == HET_ACTION_STEP) HETI_ATOMIC_STORE(&ctx->stepping, 1);
+        record->action = *a;
+        record->rank = HETI_CAST(int32_t, r->rank);
+        record->bytes = 0;
+        record->start = record->end = heti_now() - r->began;
+        HETI_TRY(heti_run_action(r, a, record));
+        if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
+        r->records++;
+        HETI_TRY(heti_advance_ring(r));
+    }
+    HETI_TRY(heti_await(r, NULL, "a reduction", -1));
+    for (i = 0; i < 2; i++) HETI_TRY(heti_await(r, &r->outgoing[i].post, "a receive", -1));
+    return HET_OK;
+}
+
+/* ---- jobs: what the caller has its ranks do together ---- */
+
+static het_result heti_set_scalars(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const het_optimizer_desc *o = &ctx->desc.optimizer;
+    het_step_scalars s;
+    memset(&s, 0, sizeof s);
+    s.seed = ctx->desc.seed;
+    s.step = HETI_CAST(uint64_t, ctx->step);
+    s.inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
+    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
+    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
+    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
+    s.clip_scale = 1.0f;
+    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    return heti_copy_in(r, r->scalars, &s, 1, sizeof s);
+}
+
+/* Clears the sums of a step and sets each parameter's grid. */
+static het_result heti_begin_sums(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const size_t element = ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+    HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
+    HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));
+    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
+    return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
+}
+
+/* A rank's part of a job. The first local rank leaves behind what the caller wants to know. */
+static het_result heti_run_job(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const int trains = ctx->job <= HETI_JOB_GRADIENTS;
+    r->began = heti_now();
+    r->slept_for = heti_thread_time();
+    HETI_TRY(heti_set_scalars(r));
+    HETI_TRY(heti_clear(r, r->loss, sizeof *r->loss));
+    if (trains) HETI_TRY(heti_begin_sums(r));
+    HETI_TRY(heti_execute(r));
+    HETI_TRY(heti_sync(r));
+    if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
+        const int64_t limbs = HETI_CAST(int64_t, sizeof(het_sum) / sizeof(int64_t));
+        HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+        HETI_TRY(heti_join(r, limbs, limbs));
+        HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
+    }
+    if (r->local > 0) return HET_OK;
+    HETI_TRY(heti_copy_out(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
+    HETI_TRY(heti_copy_out(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
+    if (trains) HETI_TRY(heti_copy_out(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
+    return HET_OK;
+}
+
+static void heti_run_rank(heti_rank *r)
+{
+    const het_result result = heti_run_job(r);
+    if (result == HET_OK) return;
+    if (r->error.code == HET_OK) (void)heti_fail(&r->error, result, "rank %d, step %d: %s", r->rank, r->ctx->step, het_result_text(result));
+    heti_raise(r);
+}
+
+#ifdef HETI_THREADS
+/* The life of a rank's thread: wait for a job, do it, say so. */
+static void *heti_rank_thread(void *arg)
+{
+    heti_rank *r = HETI_CAST(heti_rank *, arg);
+    het_ctx *ctx = r->ctx;
+    uint32_t seen = 0;
+    heti_fp saved;
+    heti_fp_enter(&saved);
+    for (;;) {
+        HETI_LOCK(ctx);
+        while (ctx->job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->lock);
+        seen = ctx->job_number;
+        HETI_UNLOCK(ctx);
+        if (ctx->job == HETI_JOB_END) break;
+        heti_run_rank(r);
+        HETI_LOCK(ctx);
+        ctx->running--;
+        (void)pthread_cond_broadcast(&ctx->finished);
+        HETI_UNLOCK(ctx);
+    }
+    heti_fp_leave(&saved);
+    return NULL;
+}
+
+static void heti_start_job(het_ctx *ctx, heti_job job)
+{
+    int64_t i;
+    HETI_LOCK(ctx);
+    ctx->job = job;
+    ctx->job_number++;
+    for (i = 0; i < ctx->local_count; i++) ctx->running += ctx->rank[i].threaded != 0;
+    heti_wake_all(ctx);
+    HETI_UNLOCK(ctx);
+}
+
+/* A thread a rank, where there is more than one or a transport. */
+static het_result heti_begin_threads(het_ctx *ctx)
+{
+    int64_t i;
+    if (pthread_mutex_init(&ctx->lock, NULL) != 0) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
+    ctx->has_lock = 1;
+    (void)pthread_cond_init(&ctx->finished, NULL);
+    for (i = 0; i < ctx->local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
+    for (i = 0; i < ctx->local_count && (ctx->local_count > 1 || ctx->transport.iface); i++) {
+        if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
+            return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d", ctx->rank[i].rank);
+        ctx->rank[i].threaded = 1;
+    }
+    return HET_OK;
+}
+
+static void heti_end_threads(het_ctx *ctx)
+{
+    int64_t i;
+    if (!ctx->has_lock) return;
+    heti_start_job(ctx, HETI_JOB_END);
+    for (i = 0; i < ctx->local_count; i++) {
+        if (ctx->rank[i].threaded) (void)pthread_join(ctx->rank[i].thread, NULL);
+        (void)pthread_cond_destroy(&ctx->rank[i].wake);
+    }
+    (void)pthread_cond_destroy(&ctx->finished);
+    (void)pthread_mutex_destroy(&ctx->lock);
+}
+#else
+static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->job = job; }
+static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
+static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
+#endif
+
+/* Has all local ranks do a job and waits until none touches memory any more. */
+static het_result heti_run(het_ctx *ctx, heti_job job)
+{
+    int64_t i;
+    heti_forget_mail(ctx);
+    for (i = 0; i < ctx->local_count; i++) {
+        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
+        if (job != HETI_JOB_INFER || ctx->infer_past == 0) heti_free_slots(&ctx->rank[i]);
+    }
+    heti_start_job(ctx, job);
+#ifdef HETI_THREADS
+    if (ctx->rank[0].threaded) {
+        HETI_LOCK(ctx);
+        while (ctx->running > 0) (void)pthread_cond_wait(&ctx->finished, &ctx->lock);
+        HETI_UNLOCK(ctx);
+    } else
+#endif
+    heti_run_rank(&ctx->rank[0]);
+    if (!ctx->stop) return HET_OK;
+    ctx->failed = 1;
+    if (ctx->stepping) ctx->torn = 3;
+    return ctx->error.code;
 }
 
 /* ---- a step ---- */
@@ -8832,9 +10584,6 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function)
     return heti_fail(&ctx->error, HET_ERR_STATE, "%s: a load that failed midway left the weights or the state incomplete; load them again", function);
 }
 
-/* What is known of a step before it starts. */
-typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
-
 static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count, heti_totals *totals)
 {
     het_sum sum;
@@ -8845,20 +10594,18 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
     HETI_TRY(heti_check_torn(ctx, function));
     if (!batches || count < 1)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count, batches ? "an address" : "NULL");
-    if (count > ctx->desc.max_micro_batches)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
     for (m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
         int64_t granules;
         HETI_TRY(heti_check_batch(ctx, m, b));
         for (i = 0; i < b->tokens; i++)
             if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
-        HETI_TRY(heti_batch_granules(ctx, b, ctx->slot[0].granule_start, &granules));
+        HETI_TRY(heti_batch_granules(ctx, b, ctx->granule_start, &granules));
         if (b->granules == 0)
             for (i = 0; i < granules; i++)
-                if (ctx->slot[0].granule_start[i + 1] - ctx->slot[0].granule_start[i] > ctx->max_granule_tokens)
+                if (ctx->granule_start[i + 1] - ctx->granule_start[i] > ctx->max_granule_tokens)
                     return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
-                                     ctx->slot[0].granule_start[i + 1] - ctx->slot[0].granule_start[i], ctx->max_granule_tokens);
+                                     ctx->granule_start[i + 1] - ctx->granule_start[i], ctx->max_granule_tokens);
         totals->tokens += b->tokens;
         totals->granules += granules;
     }
@@ -8868,37 +10615,33 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
     return HET_OK;
 }
 
-static het_result heti_set_scalars(het_ctx *ctx, const heti_totals *totals)
+/* Shares the micro-batches of a job out among the pipelines; those of one follow each other. Never more than the schedule has. */
+static void heti_divide(het_ctx *ctx, int64_t count)
 {
-    const het_optimizer_desc *o = &ctx->desc.optimizer;
-    het_step_scalars s;
-    memset(&s, 0, sizeof s);
-    s.seed = ctx->desc.seed;
-    s.step = HETI_CAST(uint64_t, ctx->step);
-    s.inverse_weight = HETI_CAST(float, 1.0 / totals->weight);
-    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
-    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
-    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
-    s.clip_scale = 1.0f;
-    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
-    return heti_copy_in(ctx, ctx->scalars, &s, 1, sizeof s);
+    const het_schedule *schedule = ctx->schedule;
+    int64_t p, left = 0, first = 0;
+    het_plan_divide(ctx->plan, count, ctx->batch_count);
+    for (p = 0; p < ctx->plan->pipelines; p++) {
+        left += heti_max(0, ctx->batch_count[p] - schedule->micro_batches[p]);
+        ctx->batch_count[p] = heti_min(ctx->batch_count[p], schedule->micro_batches[p]);
+    }
+    for (p = 0; p < ctx->plan->pipelines; p++) {
+        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->batch_count[p]);
+        ctx->batch_count[p] += more;
+        left -= more;
+        ctx->first_batch[p] = first;
+        first += ctx->batch_count[p];
+    }
 }
 
-/* Clears the sums of a step and sets each parameter's grid. */
-static het_result heti_begin_sums(het_ctx *ctx, const heti_totals *totals)
+static void heti_set_grid(het_ctx *ctx)
 {
-    const size_t element = ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t p;
     for (p = 0; p < ctx->parameter_count; p++) {
         const heti_parameter *parameter = &ctx->parameter[p];
         ctx->host_exponent[p] = parameter->exponent;
-        ctx->host_grid[p] = heti_grid_of(parameter->exponent, totals->granules * parameter->uses);
+        ctx->host_grid[p] = heti_grid_of(parameter->exponent, ctx->totals.granules * parameter->uses);
     }
-    HETI_TRY(heti_copy_in(ctx, ctx->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *ctx->exponent));
-    HETI_TRY(heti_copy_in(ctx, ctx->grid, ctx->host_grid, ctx->parameter_count, sizeof *ctx->grid));
-    HETI_TRY(heti_clear(ctx, ctx->gradients, HETI_CAST(size_t, ctx->gradient_elements) * element));
-    HETI_TRY(heti_clear(ctx, ctx->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *ctx->maximum));
-    return heti_clear(ctx, ctx->loss, sizeof *ctx->loss);
 }
 
 /* Sets exponents from the maxima of an attempt: those that were too small or unknown (repeat), or all (accepted). */
@@ -8923,22 +10666,18 @@ static het_result heti_name_not_finite(het_ctx *ctx, double loss)
     return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
 }
 
-/* Runs the actions until the verdict is final: at most twice. */
-static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const heti_totals *totals, int64_t actions, het_step_scalars *scalars, het_step_info *info)
+/* Runs the lists until the verdict is final: at most twice. */
+static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
 {
     int attempt;
     for (attempt = 0; attempt < 2; attempt++) {
-        het_sum loss;
-        HETI_TRY(heti_set_scalars(ctx, totals));
-        HETI_TRY(heti_begin_sums(ctx, totals));
-        HETI_TRY(heti_execute(ctx, actions, batches));
-        HETI_TRY(heti_copy_out(ctx, scalars, ctx->scalars, 1, sizeof *scalars));
-        HETI_TRY(heti_copy_out(ctx, &loss, ctx->loss, 1, sizeof loss));
-        HETI_TRY(heti_copy_out(ctx, ctx->host_maximum, ctx->maximum, ctx->parameter_count, sizeof *ctx->maximum));
-        info->loss = heti_sum_value(&loss) / totals->weight;
-        info->gradient_norm = scalars->gradient_norm;
+        heti_set_grid(ctx);
+        ctx->stepping = 0;
+        HETI_TRY(heti_run(ctx, job));
+        info->loss = heti_sum_value(&ctx->joined_loss) / ctx->totals.weight;
+        info->gradient_norm = ctx->joined_scalars.gradient_norm;
         info->repeated = attempt;
-        if (scalars->verdict != HET_VERDICT_REPEAT) return HET_OK;
+        if (ctx->joined_scalars.verdict != HET_VERDICT_REPEAT) return HET_OK;
         heti_set_exponents(ctx, 1);
     }
     ctx->failed = 1;
@@ -8947,95 +10686,469 @@ static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const he
 
 static het_result heti_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count, het_step_info *out, int update)
 {
-    heti_totals totals;
-    het_step_scalars scalars;
     het_step_info info;
-    int64_t actions, p;
+    int64_t p;
     if (ctx->desc.inference == HET_YES) return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", function);
-    HETI_TRY(heti_total(ctx, function, batches, count, &totals));
+    HETI_TRY(heti_total(ctx, function, batches, count, &ctx->totals));
+    if (count > ctx->desc.max_micro_batches)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
     memset(&info, 0, sizeof info);
-    memset(&scalars, 0, sizeof scalars);
     for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
-    actions = heti_schedule(ctx, count) - (update ? 0 : 1); /* without the last action, STEP, the weights stay */
-    HETI_TRY(heti_attempts(ctx, batches, &totals, actions, &scalars, &info));
+    ctx->batches = batches;
+    heti_divide(ctx, count);
+    HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
     info.step = ctx->step;
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
-    info.weight = totals.weight;
-    info.tokens = totals.tokens;
-    if (scalars.verdict == HET_VERDICT_NOT_FINITE) {
-        if (ctx->desc.skip_not_finite != HET_YES || !update) return heti_name_not_finite(ctx, info.loss);
+    info.weight = ctx->totals.weight;
+    info.tokens = ctx->totals.tokens;
+    if (ctx->joined_scalars.verdict == HET_VERDICT_NOT_FINITE) {
+        if (ctx->desc.skip_not_finite != HET_YES || !update) {
+            for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+            return heti_name_not_finite(ctx, info.loss);
+        }
         info.skipped = 1;
     }
-    if (update) {
-        if (!info.skipped) heti_set_exponents(ctx, 0);
-        ctx->step++;
-    } else {
-        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
-    }
+    if (update && !info.skipped) heti_set_exponents(ctx, 0);
+    else for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+    if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
 }
 
-/* Loss of micro-batches without gradients. */
+/* Loss of micro-batches without gradients, as many at a time as the schedule has. */
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
 {
-    heti_totals totals;
     het_sum loss;
-    int64_t m, k;
-    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &totals));
-    HETI_TRY(heti_set_scalars(ctx, &totals));
-    HETI_TRY(heti_clear(ctx, ctx->loss, sizeof *ctx->loss));
-    for (m = 0; m < count; m++) {
-        HETI_TRY(heti_load_batch(ctx, &ctx->slot[0], &batches[m]));
-        for (k = 0; k < ctx->desc.max_slices; k++) {
-            const het_view view = heti_slice(&ctx->slot[0], k, ctx->desc.max_slices);
-            het_unit_call c;
-            HETI_TRY(heti_forward(ctx, &ctx->slot[0], &view, 0, m, k));
-            heti_call_prepare(ctx, ctx->unit_count - 1, &ctx->slot[0], &view, 0, &c);
-            HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        }
+    int64_t first, n, i;
+    const int64_t limbs = HETI_CAST(int64_t, sizeof loss / sizeof *loss.limb);
+    memset(&loss, 0, sizeof loss);
+    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &ctx->totals));
+    for (first = 0; first < count; first += n) {
+        n = heti_min(count - first, ctx->desc.max_micro_batches);
+        ctx->batches = batches + first;
+        heti_divide(ctx, n);
+        HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
+        for (i = 0; i < limbs; i++) loss.limb[i] += ctx->joined_loss.limb[i];
     }
-    HETI_TRY(heti_copy_out(ctx, &loss, ctx->loss, 1, sizeof loss));
     memset(info, 0, sizeof *info);
     info->step = ctx->step;
-    info->loss = heti_sum_value(&loss) / totals.weight;
-    info->weight = totals.weight;
-    info->tokens = totals.tokens;
+    info->loss = heti_sum_value(&loss) / ctx->totals.weight;
+    info->weight = ctx->totals.weight;
+    info->tokens = ctx->totals.tokens;
     return HET_OK;
 }
 
-/* Rows [past, past + count) of one sequence: the keys and values of the earlier rows are still in slot 0. */
+/* The local rank with the last stage of pipeline p; NULL: another process has it. */
+static heti_rank *heti_head_of(het_ctx *ctx, int64_t p, int64_t *rank)
+{
+    *rank = ctx->plan->stage[ctx->plan->first_stage[p + 1] - 1].rank;
+    return *rank >= ctx->first_rank && *rank < ctx->first_rank + ctx->local_count ? &ctx->rank[*rank - ctx->first_rank] : NULL;
+}
+
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits)
 {
-    heti_slot *slot = &ctx->slot[0];
-    het_unit_call c;
-    het_view view;
-    het_batch b;
-    memset(&b, 0, sizeof b);
-    b.tokens = past + count;
-    b.sequences = 1;
-    b.token = b.target = token;
-    slot->sequence_start[0] = 0;
-    slot->sequence_start[1] = slot->granule_start[1] = b.tokens;
-    slot->granule_start[0] = past;
-    slot->view.granules = 1;
-    HETI_TRY(heti_load_rows(ctx, slot, &b, past));
-    view = slot->view;
-    view.row_begin = past;
-    view.row_end = b.tokens;
-    view.granule_begin = 0;
-    view.granule_end = 1;
-    HETI_TRY(heti_forward(ctx, slot, &view, 0, 0, 0));
-    heti_call_prepare(ctx, ctx->unit_count - 1, slot, &view, 0, &c);
-    c.logits = ctx->logits;
-    c.logits_from = count - 1;
-    HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
-    return heti_copy_out(ctx, logits, ctx->logits, ctx->desc.model.vocab, sizeof *logits);
+    const int64_t most = ctx->rank[0].slice_rows, vocab = ctx->desc.model.vocab;
+    heti_rank *head;
+    het_result result;
+    int64_t first, p, pipeline = 0, rank;
+    for (p = ctx->plan->pipelines - 1; p >= 0; p--)
+        if (ctx->schedule->micro_batches[p] > 0) pipeline = p;
+    for (p = 0; p < ctx->plan->pipelines; p++) {
+        ctx->batch_count[p] = p == pipeline;
+        ctx->first_batch[p] = 0;
+    }
+    ctx->totals.weight = 1.0;
+    for (first = 0; first < count; first += ctx->infer_count) {
+        ctx->infer_past = past + first;
+        ctx->infer_count = heti_min(most, count - first);
+        ctx->infer_token = token + first;
+        HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
+    }
+    head = heti_head_of(ctx, pipeline, &rank);
+    result = head ? heti_copy_out(head, logits, head->logits, vocab, sizeof *logits) : HET_OK;
+    if (result != HET_OK) return heti_take_error(ctx, head);
+    return heti_spread(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
 }
 
 /* ================================================================================================================
    >>context  The public calls of the step loop: check, set the floating-point mode, do, restore.
    ================================================================================================================ */
+
+/* ---- building and taking down ---- */
+
+static void heti_release_rank(heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    if (r->device.self) {
+        if (r->memory) iface->free(r->device.self, r->memory, r->sizes.device);
+        if (r->event) iface->event_destroy(r->device.self, r->event);
+        if (r->queue) iface->queue_destroy(r->device.self, r->queue);
+        iface->destroy(r->device.self);
+    }
+    if (r->host) heti_free(&r->ctx->allocator, r->host, r->host_bytes);
+    if (r->pool) heti_pool_destroy(r->pool);
+}
+
+/* Releases whatever a context has got so far. The context itself comes from the user's allocator directly. */
+static void heti_release(het_ctx *ctx)
+{
+    const het_allocator inner = ctx->counter.inner;
+    int64_t i;
+    heti_end_threads(ctx);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
+    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
+    het_schedule_free(ctx->schedule);
+    het_plan_free(ctx->plan);
+    if (ctx->world) heti_free(&ctx->allocator, ctx->world, ctx->world_bytes);
+    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
+    if (ctx->process_first && ctx->process_first != ctx->alone)
+        heti_free(&ctx->allocator, ctx->process_first, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
+    inner.free(inner.user, ctx, sizeof *ctx);
+}
+
+static het_result heti_open_device(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    het_device_config config;
+    het_result result;
+    if (!r->desc.iface) r->desc.iface = het_cpu_device();
+    if (r->desc.threads == 0) r->desc.threads = 1;
+    HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
+    if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.devices[%d].speed is %g; it must be above 0 and at most 1", r->local, r->desc.speed);
+    if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, r->desc.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    if (ctx->desc.parallel.run) {
+        r->parallel = ctx->desc.parallel;
+    } else {
+        HETI_TRY(heti_pool_create(&ctx->allocator, r->desc.threads, &r->pool));
+        r->parallel.run = heti_pool_run;
+        r->parallel.user = r->pool;
+    }
+    config.allocator = &ctx->allocator;
+    config.parallel = &r->parallel;
+    config.threads = r->desc.threads;
+    config.isa = r->desc.isa;
+    r->device.iface = r->desc.iface;
+    result = r->device.iface->create(&config, &r->device.self);
+    if (result != HET_OK) {
+        r->device.self = NULL;
+        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", r->device.iface->name,
+                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
+    }
+    if (r->device.iface->queue_create) {
+        HETI_TRY(r->device.iface->queue_create(r->device.self, &r->queue));
+        HETI_TRY(r->device.iface->event_create(r->device.self, &r->event));
+    }
+    return HET_OK;
+}
+
+/* Fills ctx->desc from the user's description. */
+static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
+{
+    int64_t whole;
+    ctx->desc = *desc;
+    ctx->desc.allocator = ctx->counter.inner;
+    ctx->transport = desc->transport;
+    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
+    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
+    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
+    whole = heti_min(desc->model.context, 512);
+    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+    return HET_OK;
+}
+
+/* Counts the uses of parameters before there is a table to put them in. */
+static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
+{
+    het_unit_info info[2];
+    int64_t u;
+    *uses = 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        const het_unit unit = heti_chain_unit(ctx, u);
+        HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
+        *uses += info[u % 2].parameters;
+    }
+    return HET_OK;
+}
+
+/* The tables all ranks share, as far as they do not depend on the plan; base NULL counts. */
+static size_t heti_layout_shared(het_ctx *ctx, char *base, int64_t uses)
+{
+    heti_arena arena;
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
+    ctx->parameter = HETI_TAKE(&arena, heti_parameter, uses);
+    ctx->block = HETI_TAKE(&arena, heti_parameter_block, uses);
+    ctx->use = HETI_TAKE(&arena, int64_t, uses);
+    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, uses);
+    ctx->host_exponent = HETI_TAKE(&arena, int32_t, uses);
+    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, uses);
+    ctx->host_grid = HETI_TAKE(&arena, double, uses);
+    ctx->granule_start = HETI_TAKE(&arena, int64_t, ctx->desc.max_tokens + 1);
+    return arena.overflow ? 0 : arena.used;
+}
+
+static het_result heti_build_shared(het_ctx *ctx)
+{
+    het_ctx shape = *ctx;
+    int64_t uses, p;
+    HETI_TRY(heti_count_uses(ctx, &uses));
+    ctx->host_bytes = heti_layout_shared(&shape, NULL, uses);
+    ctx->host = ctx->host_bytes ? heti_alloc(&ctx->allocator, ctx->host_bytes) : NULL;
+    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
+    memset(ctx->host, 0, ctx->host_bytes);
+    (void)heti_layout_shared(ctx, HETI_CAST(char *, ctx->host), uses);
+    HETI_TRY(heti_build_chain(ctx));
+    heti_build_blocks(ctx);
+    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
+    return HET_OK;
+}
+
+/* Tables whose sizes the plan decides; base NULL counts. */
+static size_t heti_layout_world(het_ctx *ctx, char *base, int64_t **holder, int64_t **cut, double **owed)
+{
+    heti_arena arena;
+    int64_t b, s, holders = 0;
+    for (b = 0; b < ctx->block_count; b++)
+        for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+    *holder = HETI_TAKE(&arena, int64_t, holders + 1);
+    *cut = HETI_TAKE(&arena, int64_t, holders + ctx->block_count);
+    *owed = HETI_TAKE(&arena, double, ctx->ranks);
+    ctx->first_batch = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
+    ctx->batch_count = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
+    ctx->traffic = HETI_TAKE(&arena, het_traffic, ctx->ranks * ctx->ranks);
+    ctx->link = HETI_TAKE(&arena, het_link, ctx->desc.link_count);
+    ctx->link_free = HETI_TAKE(&arena, double, 2 * ctx->desc.link_count);
+    ctx->device = HETI_TAKE(&arena, het_device_desc, ctx->local_count);
+#ifdef HETI_THREADS
+    ctx->posted = HETI_TAKE(&arena, heti_post *, ctx->local_count);
+#endif
+    return arena.overflow ? 0 : arena.used;
+}
+
+static het_result heti_build_world(het_ctx *ctx)
+{
+    int64_t *holder, *cut, i;
+    double *owed;
+    ctx->world_bytes = heti_layout_world(ctx, NULL, &holder, &cut, &owed);
+    ctx->world = ctx->world_bytes ? heti_alloc(&ctx->allocator, ctx->world_bytes) : NULL;
+    if (!ctx->world) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->world_bytes));
+    memset(ctx->world, 0, ctx->world_bytes);
+    (void)heti_layout_world(ctx, HETI_CAST(char *, ctx->world), &holder, &cut, &owed);
+    heti_build_holders(ctx, holder, cut, owed);
+    for (i = 0; i < ctx->desc.link_count; i++) {
+        ctx->link[i] = ctx->desc.links[i];
+        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to, ctx->ranks);
+    }
+    return HET_OK;
+}
+
+/* How much of a micro-batch the largest slice can hold: cuts move to the next granule. */
+static int64_t heti_slice_rows(const het_ctx *ctx)
+{
+    const int64_t most = ctx->desc.max_tokens;
+    double total = 0.0, largest = 0.0;
+    int64_t k;
+    for (k = 0; k < ctx->plan->slices; k++) {
+        total += ctx->plan->slice_share[k];
+        if (ctx->plan->slice_share[k] > largest) largest = ctx->plan->slice_share[k];
+    }
+    if (ctx->plan->slices == 1) return most;
+    return heti_min(most, HETI_CAST(int64_t, HETI_CAST(double, most) * (largest / total)) + 2 + ctx->max_granule_tokens);
+}
+
+/* The rank's stages from the plan, in its order; with stage NULL only counts. */
+static void heti_find_stages(heti_rank *r)
+{
+    const het_plan *plan = r->ctx->plan;
+    heti_placed *unit = r->placed;
+    int64_t s;
+    r->stage_count = r->placed_count = 0;
+    for (s = 0; s < plan->stages; s++) {
+        const het_stage *from = &plan->stage[s];
+        const int64_t units = from->unit_end - from->unit_begin;
+        heti_stage *to = r->stage ? &r->stage[r->stage_count] : NULL;
+        if (from->rank != r->rank) continue;
+        r->stage_count++;
+        r->placed_count += units;
+        if (!to) continue;
+        to->pipeline = from->pipeline;
+        to->index = s - plan->first_stage[from->pipeline];
+        to->unit_begin = from->unit_begin;
+        to->unit_end = from->unit_end;
+        to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
+        to->after = s + 1 < plan->first_stage[from->pipeline + 1] ? plan->stage[s + 1].rank : -1;
+        to->fused = 1;
+        to->unit = unit;
+        unit += units;
+    }
+}
+
+/* Units of a stage, described with the rank's device. */
+static het_result heti_place_units(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    int64_t s, u, i;
+    for (i = 0; i < r->actions; i++)
+        if (r->action[i].kind == HET_ACTION_I) heti_stage_of(r, &r->action[i])->fused = 0;
+    for (s = 0; s < r->stage_count; s++) {
+        heti_stage *stage = &r->stage[s];
+        const het_stage *planned = &ctx->plan->stage[ctx->plan->first_stage[stage->pipeline] + stage->index];
+        for (u = stage->unit_begin; u < stage->unit_end; u++) {
+            heti_placed *unit = &stage->unit[u - stage->unit_begin];
+            HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+            unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
+                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 || ctx->desc.recompute == HET_YES);
+        }
+    }
+    return HET_OK;
+}
+
+/* Bytes of the largest message that reaches or leaves the rank. */
+static size_t heti_message_bytes(const heti_rank *r)
+{
+    int64_t s, i, widest = 0;
+    for (s = 0; s < r->ctx->plan->stages; s++) {
+        const het_stage *stage = &r->ctx->plan->stage[s];
+        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info, *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
+        int64_t in = 0, out = 0;
+        if (stage->rank != r->rank) continue;
+        for (i = 0; i < last->out_streams; i++) out += last->out_width[i];
+        for (i = 0; before && i < before->out_streams; i++) in += before->out_width[i];
+        widest = heti_max(widest, heti_max(in, out));
+    }
+    return HETI_ENVELOPE + HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+}
+
+static het_result heti_count_needs(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const size_t bytes = HETI_CAST(size_t, ctx->plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
+    int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
+    heti_needs needs;
+    if (!left) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, bytes));
+    memset(&needs, 0, sizeof needs);
+    if (ctx->desc.inference != HET_YES) heti_follow(ctx, r->rank, &needs, left);
+    heti_free(&ctx->allocator, left, bytes);
+    heti_find_stages(r);
+    r->slot_count = heti_max(needs.slots, r->stage_count); /* het_infer keeps one of each stage */
+    r->carry_count = heti_max(needs.carries, r->stage_count);
+    r->message_count = heti_max(needs.messages, ctx->desc.inference == HET_YES ? r->stage_count : 0);
+    r->slice_rows = heti_slice_rows(ctx);
+    r->message_bytes = heti_message_bytes(r);
+    return HET_OK;
+}
+
+/* Everything of a rank but its device memory. */
+static het_result heti_prepare_rank(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    heti_rank shape;
+    size_t live = ctx->counter.live;
+    r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
+    r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
+    HETI_TRY(heti_open_device(r));
+    heti_find_stages(r);
+    HETI_TRY(heti_count_needs(r));
+    shape = *r;
+    r->host_bytes = heti_layout_host(&shape, NULL);
+    if (r->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", ctx->desc.max_tokens);
+    r->host = heti_alloc(&ctx->allocator, r->host_bytes);
+    if (!r->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, r->host_bytes));
+    memset(r->host, 0, r->host_bytes);
+    (void)heti_layout_host(r, HETI_CAST(char *, r->host));
+    heti_find_stages(r);
+    HETI_TRY(heti_place_units(r));
+    HETI_TRY(heti_layout(r, NULL));
+    r->sizes.host = ctx->counter.live - live;
+    r->sizes.communication = r->communication_bytes;
+    r->sizes.parameters = ctx->parameters;
+    if (r->desc.memory_limit && r->sizes.device + r->sizes.communication > r->desc.memory_limit)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %u bytes and %u for messages, its memory_limit is %u", r->rank,
+                         r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device), HETI_CAST(uint64_t, r->sizes.communication),
+                         HETI_CAST(uint64_t, r->desc.memory_limit));
+    return HET_OK;
+}
+
+static het_result heti_prepare_ranks(het_ctx *ctx)
+{
+    const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    int64_t i;
+    ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
+    if (!ctx->rank) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d ranks", ctx->local_count);
+    memset(ctx->rank, 0, bytes);
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+        r->ctx = ctx;
+        r->local = i;
+        r->rank = ctx->first_rank + i;
+        if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
+    }
+    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_prepare_rank(&ctx->rank[i]));
+    return HET_OK;
+}
+
+/* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and heti_release cleans up. */
+static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
+{
+    int64_t i;
+    HETI_TRY(heti_take_desc(ctx, desc));
+    HETI_TRY(heti_find_world(ctx));
+    HETI_TRY(heti_build_shared(ctx));
+    HETI_TRY(heti_take_plan(ctx));
+    HETI_TRY(heti_build_world(ctx));
+    HETI_TRY(heti_take_schedule(ctx));
+    HETI_TRY(heti_prepare_ranks(ctx));
+    /* the tables all ranks share count for the first one */
+    ctx->rank[0].sizes.host = sizeof *ctx + ctx->counter.live;
+    for (i = 1; i < ctx->local_count; i++) ctx->rank[0].sizes.host -= ctx->rank[i].sizes.host;
+    for (i = 0; i < ctx->local_count; i++) ctx->device[i] = ctx->rank[i].desc;
+    /* copied, or not needed any more */
+    ctx->desc.units = NULL;
+    ctx->desc.recompute_unit = NULL;
+    ctx->desc.links = ctx->link;
+    ctx->desc.plan = ctx->plan;
+    ctx->desc.schedule = NULL;
+    ctx->desc.devices = ctx->device;
+    return HET_OK;
+}
+
+/* A context without device memory; both het_create and het_memory_estimate start here. */
+static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error)
+{
+    het_desc full;
+    het_ctx *c;
+    het_result result;
+    *ctx = NULL;
+    if (desc) full = *desc;
+    else memset(&full, 0, sizeof full);
+    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
+    het_desc_defaults(&full);
+    HETI_TRY(heti_check_desc(error, &full));
+    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
+    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %u bytes", HETI_CAST(uint64_t, sizeof(het_ctx)));
+    memset(c, 0, sizeof *c);
+    c->counter.inner = full.allocator;
+    c->allocator.alloc = heti_counted_alloc;
+    c->allocator.free = heti_counted_free;
+    c->allocator.user = &c->counter;
+    result = heti_prepare(c, &full);
+    if (result != HET_OK) {
+        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
+        if (error) *error = c->error;
+        if (c->transport.iface) c->transport.iface->abort(c->transport.self, result, c->error.text);
+        heti_release(c);
+        return result;
+    }
+    *ctx = c;
+    return HET_OK;
+}
 
 /* Start of every call that computes. A context that failed answers only queries and het_destroy. */
 static het_result heti_enter(het_ctx *ctx, heti_fp *fp)
@@ -9052,6 +11165,10 @@ static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
 {
     heti_fp_leave(fp);
     if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
+    if (result != HET_OK && ctx->transport.iface) { /* the others would wait for this process */
+        ctx->failed = 1;
+        ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
+    }
     if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
     return result;
 }
@@ -9081,62 +11198,78 @@ static void heti_init_part(void *arg, int64_t index)
     }
 }
 
-static het_result heti_init_weights(het_ctx *ctx)
+static het_result heti_init_weights(heti_rank *r)
 {
+    het_ctx *ctx = r->ctx;
     heti_init_task task;
     heti_cpu host;
     int64_t p;
     memset(&host, 0, sizeof host);
-    if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
+    if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
     task.kernels = host.rows;
     for (p = 0; p < ctx->parameter_count; p++) {
-        task.parameter = &ctx->parameter[p];
+        const heti_parameter *parameter = &ctx->parameter[p];
+        if (r->weight_at[parameter->block] < 0) continue;
+        task.parameter = parameter;
         task.seed = ctx->desc.seed;
         task.stream = HETI_CAST(uint64_t, p);
-        task.to = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
-        task.parts = ctx->device_desc.threads;
-        for (task.first = 0; task.first < ctx->parameter[p].count; task.first += task.count) {
-            task.count = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - task.first);
-            ctx->parallel.run(ctx->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_copy_in(ctx, ctx->weights + ctx->parameter[p].offset + task.first, task.to, task.count, sizeof(float)));
-            HETI_TRY(heti_sync(ctx));
+        task.to = HETI_CAST(float *, HETI_CAST(void *, r->staging));
+        task.parts = r->desc.threads;
+        for (task.first = 0; task.first < parameter->count; task.first += task.count) {
+            task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
+            r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
+            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count, sizeof(float)));
+            HETI_TRY(heti_sync(r));
         }
     }
     return HET_OK;
 }
 
 /* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has it. */
-static het_result heti_init_rotary(het_ctx *ctx)
+static het_result heti_init_rotary(heti_rank *r)
 {
-    const int64_t half = heti_rotary_size(&ctx->desc.model) / 2;
-    float *inverse = HETI_CAST(float *, HETI_CAST(void *, ctx->staging)), *cosine = inverse + half, *sine = cosine + half;
+    const het_model_desc *model = &r->ctx->desc.model;
+    const int64_t half = heti_rotary_size(model) / 2;
+    float *inverse = HETI_CAST(float *, HETI_CAST(void *, r->staging)), *cosine = inverse + half, *sine = cosine + half;
     int64_t t, i;
-    if (ctx->desc.model.position != HET_ROTARY) return HET_OK;
-    if (3 * half > 2 * HETI_STAGING) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", ctx->desc.model.head_size);
-    heti_rotary_frequencies(&ctx->desc.model, inverse);
-    for (t = 0; t < ctx->desc.model.context; t++) {
+    if (model->position != HET_ROTARY) return HET_OK;
+    if (3 * half > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", model->head_size);
+    heti_rotary_frequencies(model, inverse);
+    for (t = 0; t < model->context; t++) {
         for (i = 0; i < half; i++) {
             const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
             cosine[i] = HETI_CAST(float, heti_cos(angle));
             sine[i] = HETI_CAST(float, heti_sin(angle));
         }
-        HETI_TRY(heti_copy_in(ctx, ctx->cosine + t * half, cosine, half, sizeof(float)));
-        HETI_TRY(heti_copy_in(ctx, ctx->sine + t * half, sine, half, sizeof(float)));
-        HETI_TRY(heti_sync(ctx));
+        HETI_TRY(heti_copy_in(r, r->cosine + t * half, cosine, half, sizeof(float)));
+        HETI_TRY(heti_copy_in(r, r->sine + t * half, sine, half, sizeof(float)));
+        HETI_TRY(heti_sync(r));
     }
     return HET_OK;
 }
 
-static het_result heti_start(het_ctx *ctx)
+static het_result heti_start_rank(heti_rank *r)
 {
     int64_t s;
-    ctx->memory = HETI_CAST(char *, ctx->device.iface->alloc(ctx->device.self, ctx->sizes.device));
-    if (!ctx->memory)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "device %s: no memory for %u bytes", ctx->device.iface->name, HETI_CAST(uint64_t, ctx->sizes.device));
-    HETI_TRY(heti_layout(ctx, ctx->memory));
-    for (s = 0; s < ctx->slots; s++) HETI_TRY(heti_clear(ctx, ctx->state[s], HETI_CAST(size_t, ctx->gradient_elements) * sizeof(float)));
-    HETI_TRY(heti_init_weights(ctx));
-    return heti_init_rotary(ctx);
+    r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
+    if (!r->memory)
+        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes", r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device));
+    HETI_TRY(heti_layout(r, r->memory));
+    for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
+    HETI_TRY(heti_init_weights(r));
+    return heti_init_rotary(r);
+}
+
+static het_result heti_start(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) {
+        if (heti_start_rank(&ctx->rank[i]) == HET_OK) continue;
+        ctx->error = ctx->rank[i].error;
+        return ctx->error.code;
+    }
+    HETI_TRY(heti_begin_threads(ctx));
+    return ctx->transport.iface ? heti_agree(ctx) : HET_OK;
 }
 
 HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error)
@@ -9163,7 +11296,7 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
     return result;
 }
 
-HETRAIN_API het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error)
+HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error)
 {
     het_ctx *ctx;
     heti_fp fp;
@@ -9174,9 +11307,10 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, het_memory *mem
     result = heti_new(desc, &ctx, error);
     heti_fp_leave(&fp);
     if (result != HET_OK) return result;
-    *memory = ctx->sizes;
+    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].sizes;
+    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
     heti_release(ctx);
-    return HET_OK;
+    return result;
 }
 
 HETRAIN_API void het_destroy(het_ctx *ctx)
@@ -9189,11 +11323,22 @@ HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx) { return ctx ? &ctx
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx) { return ctx ? ctx->step : 0; }
 HETRAIN_API void het_cancel(het_ctx *ctx) { if (ctx) HETI_ATOMIC_STORE(&ctx->cancelled, 1); }
 
-HETRAIN_API void het_get_memory(const het_ctx *ctx, het_memory *memory)
+HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory)
 {
     if (!memory) return;
     memset(memory, 0, sizeof *memory);
-    if (ctx) *memory = ctx->sizes;
+    if (ctx && rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].sizes;
+}
+
+HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline)
+{
+    if (!timeline) return;
+    memset(timeline, 0, sizeof *timeline);
+    if (!ctx || rank < 0 || rank >= ctx->local_count) return;
+    timeline->ranks = ctx->ranks;
+    timeline->records = ctx->rank[rank].records;
+    timeline->record = ctx->rank[rank].record;
+    timeline->traffic = ctx->traffic + (ctx->first_rank + rank) * ctx->ranks;
 }
 
 HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
@@ -9271,30 +11416,81 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     return HET_OK;
 }
 
-/* Device address of a parameter's floats, or NULL where it has none (state and gradient of a frozen one). */
-static float *heti_parameter_values(const het_ctx *ctx, int64_t index, het_what what)
+/* Whether a parameter has such an array: frozen ones have neither state nor gradient. */
+static int heti_has_values(const het_ctx *ctx, int64_t index, het_what what)
 {
-    const heti_parameter *p = &ctx->parameter[index];
-    if (what == HET_WEIGHT) return ctx->weights + p->offset;
-    if (p->frozen || what < HET_STATE0 || HETI_CAST(int64_t, what) - HET_STATE0 >= ctx->slots) return NULL;
-    return ctx->state[what - HET_STATE0] + p->gradient_offset;
+    if (what == HET_WEIGHT) return 1;
+    if (what == HET_GRADIENT) return ctx->desc.inference != HET_YES;
+    return !ctx->parameter[index].frozen && what >= HET_STATE0 && HETI_CAST(int64_t, what) - HET_STATE0 < ctx->slots;
 }
 
-/* The step's gradient as float, without clipping: chunks of the exact sum go through the staging buffer. */
-static het_result heti_read_gradient(het_ctx *ctx, int64_t index, float *to)
+/* The elements [*first, *first + *count) from `first` on that one holder has: all of a weight, an owned part of gradient or state. */
+static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t *count)
 {
-    const het_gradient g = heti_gradient_of(ctx, index);
-    const int64_t count = ctx->parameter[index].count;
-    int64_t first, i, n;
-    if (!g.sum) {
+    const heti_parameter *p = &ctx->parameter[index];
+    const heti_parameter_block *block = &ctx->block[p->block];
+    int64_t i = 0;
+    *count = p->count - first;
+    if (what == HET_WEIGHT) return block->holder[0];
+    while (block->cut[i + 1] <= p->offset + first) i++;
+    *count = heti_min(*count, block->cut[i + 1] - p->offset - first);
+    return block->holder[i];
+}
+
+/* Elements [first, first + count) of a local rank, which holds them, to the host. A gradient is the step's, as float, without clipping. */
+static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, int64_t first, int64_t count, float *to)
+{
+    const heti_parameter *p = &r->ctx->parameter[index];
+    const het_gradient g = heti_gradient_of(r, index);
+    int64_t done, i, n;
+    if (what == HET_WEIGHT) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->offset + first, count, sizeof *to);
+    if (what != HET_GRADIENT) {
+        const heti_parameter_block *block = &r->ctx->block[p->block];
+        const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
+        return heti_copy_out(r, to, r->state[what - HET_STATE0] + at, count, sizeof *to);
+    }
+    if (!g.exact) return heti_copy_out(r, to, HETI_CAST(const float *, g.sum) + first, count, sizeof *to);
+    for (done = 0; done < count; done += n) {
+        n = heti_min(HETI_STAGING, count - done);
+        HETI_TRY(heti_copy_out(r, r->staging, HETI_CAST(const double *, g.sum) + first + done, n, sizeof(double)));
+        for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, r->staging[i]);
+    }
+    return HET_OK;
+}
+
+/* Elements [first, first + count) of an array, from wherever they are. */
+static het_result heti_read_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count, float *to)
+{
+    int64_t done, n;
+    if (what == HET_GRADIENT && ctx->parameter[index].frozen) {
         memset(to, 0, HETI_CAST(size_t, count) * sizeof *to);
         return HET_OK;
     }
-    if (!g.exact) return heti_copy_out(ctx, to, g.sum, count, sizeof *to);
-    for (first = 0; first < count; first += n) {
-        n = heti_min(HETI_STAGING, count - first);
-        HETI_TRY(heti_copy_out(ctx, ctx->staging, HETI_CAST(const double *, g.sum) + first, n, sizeof(double)));
-        for (i = 0; i < n; i++) to[first + i] = HETI_CAST(float, ctx->staging[i]);
+    for (done = 0; done < count; done += n) {
+        const int64_t rank = heti_place_of(ctx, index, what, first + done, &n), local = rank - ctx->first_rank;
+        n = heti_min(n, count - done);
+        if (local >= 0 && local < ctx->local_count && heti_read_local(&ctx->rank[local], index, what, first + done, n, to + done) != HET_OK)
+            return heti_take_error(ctx, &ctx->rank[local]);
+        HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), to + done, HETI_CAST(size_t, n) * sizeof *to));
+    }
+    return HET_OK;
+}
+
+/* Writes elements [first, first + count) of an array (not a gradient) on every rank that has some of them. */
+static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count, const float *from)
+{
+    const heti_parameter *p = &ctx->parameter[index];
+    const heti_parameter_block *block = &ctx->block[p->block];
+    int64_t i;
+    for (i = 0; i < block->holders; i++) {
+        const int64_t local = block->holder[i] - ctx->first_rank;
+        const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
+        const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
+        heti_rank *r = &ctx->rank[local];
+        float *to;
+        if (local < 0 || local >= ctx->local_count || low >= high) continue;
+        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
+        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
     }
     return HET_OK;
 }
@@ -9303,7 +11499,7 @@ static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64
 {
     if (index < 0 || index >= ctx->parameter_count || !buffer)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count, buffer ? "given" : "NULL");
-    if (what == HET_WEIGHT || (what == HET_GRADIENT && ctx->desc.inference != HET_YES) || heti_parameter_values(ctx, index, what)) return HET_OK;
+    if (heti_has_values(ctx, index, what)) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t, what));
 }
 
@@ -9313,9 +11509,7 @@ HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what 
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp));
     result = heti_check_parameter(ctx, "het_parameter_read", index, what, to);
-    if (result == HET_OK)
-        result = what == HET_GRADIENT ? heti_read_gradient(ctx, index, to)
-                                      : heti_copy_out(ctx, to, heti_parameter_values(ctx, index, what), ctx->parameter[index].count, sizeof *to);
+    if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->parameter[index].count, to);
     return heti_leave(ctx, &fp, result);
 }
 
@@ -9327,28 +11521,29 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what
     result = heti_check_parameter(ctx, "het_parameter_write", index, what, from);
     if (result == HET_OK && what == HET_GRADIENT)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written", ctx->parameter[index].name);
-    if (result == HET_OK) result = heti_copy_in(ctx, heti_parameter_values(ctx, index, what), from, ctx->parameter[index].count, sizeof *from);
-    if (result == HET_OK) result = heti_sync(ctx);
+    if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->parameter[index].count, from);
     return heti_leave(ctx, &fp, result);
 }
 
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash)
 {
-    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
+    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
     unsigned char digest[8];
     heti_xxh64 all, one;
     int64_t p, first, n;
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->parameter_count; p++) {
+        const int64_t rank = ctx->block[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
         uint64_t value;
         heti_xxh64_start(&one, 0);
-        for (first = 0; first < ctx->parameter[p].count; first += n) {
+        for (first = 0; local >= 0 && local < ctx->local_count && first < ctx->parameter[p].count; first += n) {
             n = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - first);
-            HETI_TRY(heti_copy_out(ctx, chunk, ctx->weights + ctx->parameter[p].offset + first, n, sizeof *chunk));
+            if (heti_read_local(&ctx->rank[local], p, HET_WEIGHT, first, n, chunk) != HET_OK) return heti_take_error(ctx, &ctx->rank[local]);
             heti_xxh64_add(&one, chunk, HETI_CAST(size_t, n) * sizeof *chunk);
         }
         value = heti_xxh64_end(&one);
+        HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
     }
@@ -9827,7 +12022,7 @@ typedef struct heti_chunk { float *values; unsigned char *bytes; int64_t capacit
 static heti_chunk heti_chunk_of(const het_ctx *ctx)
 {
     heti_chunk c;
-    c.values = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
+    c.values = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
     c.bytes = HETI_CAST(unsigned char *, HETI_CAST(void *, c.values + HETI_STAGING));
     c.capacity = HETI_STAGING;
     return c;
@@ -9855,14 +12050,12 @@ static het_result heti_write_stored(het_ctx *ctx, const heti_stored *s, const he
     int64_t first, count;
     int i;
     for (i = 0; i < s->parts && s->layout != HETI_PLAIN; i++) {
-        HETI_TRY(heti_copy_out(ctx, scratch + s->count, heti_parameter_values(ctx, s->part[i], s->what), ctx->parameter[s->part[i]].count,
-                               sizeof *scratch));
+        HETI_TRY(heti_read_values(ctx, s->part[i], s->what, 0, ctx->parameter[s->part[i]].count, scratch + s->count));
         heti_stored_move(ctx, s, i, scratch + s->count, scratch, 1);
     }
     for (first = 0; first < s->count; first += count) {
         count = heti_min(c.capacity, s->count - first);
-        if (s->layout == HETI_PLAIN) HETI_TRY(heti_copy_out(ctx, c.values, heti_parameter_values(ctx, s->part[0], s->what) + first, count,
-                                                            sizeof *c.values));
+        if (s->layout == HETI_PLAIN) HETI_TRY(heti_read_values(ctx, s->part[0], s->what, first, count, c.values));
         HETI_TRY(heti_write_floats(ctx, to, s->layout == HETI_PLAIN ? c.values : scratch + first, count));
     }
     return HET_OK;
@@ -10401,14 +12594,11 @@ static het_result heti_saved_load(het_ctx *ctx, const heti_saved *f, const heti_
         count = heti_min(c.capacity, s->count - first);
         HETI_TRY(heti_saved_floats(ctx, f, t, first, count, s->layout == HETI_PLAIN ? c.values : scratch + first));
         if (s->layout != HETI_PLAIN) continue;
-        HETI_TRY(heti_copy_in(ctx, heti_parameter_values(ctx, s->part[0], s->what) + first, c.values, count, sizeof *c.values));
-        HETI_TRY(heti_sync(ctx));
+        HETI_TRY(heti_write_values(ctx, s->part[0], s->what, first, count, c.values));
     }
     for (i = 0; i < s->parts && s->layout != HETI_PLAIN; i++) {
         heti_stored_move(ctx, s, i, scratch + s->count, scratch, 0);
-        HETI_TRY(heti_copy_in(ctx, heti_parameter_values(ctx, s->part[i], s->what), scratch + s->count, ctx->parameter[s->part[i]].count,
-                              sizeof *scratch));
-        HETI_TRY(heti_sync(ctx));
+        HETI_TRY(heti_write_values(ctx, s->part[i], s->what, 0, ctx->parameter[s->part[i]].count, scratch + s->count));
     }
     return HET_OK;
 }

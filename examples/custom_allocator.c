@@ -97,7 +97,7 @@ int main(void) {
     desc.max_tokens = TOKENS;
     desc.optimizer.learning_rate = 3e-3f, desc.optimizer.total_steps = 60;
     desc.allocator.alloc = arena_alloc, desc.allocator.free = arena_free, desc.allocator.user = &memory;
-    result = het_memory_estimate(&desc, &estimate, &error);
+    result = het_memory_estimate(&desc, 0, &estimate, &error);
     if (result == HET_OK) printf("estimate: %lu bytes for the device, %lu for the host\n", (unsigned long)estimate.device, (unsigned long)estimate.host);
     if (result == HET_OK) result = het_create(&desc, &first, &error);
     printf("arena: %lu bytes used after het_create\n", (unsigned long)memory.peak);

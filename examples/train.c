@@ -191,7 +191,7 @@ static int configure_context(job *j) {
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && j->device.memory_limit > 0) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
-    het_get_memory(j->ctx, &j->memory);
+    het_get_memory(j->ctx, 0, &j->memory);
     if (j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
     return status;
 }

@@ -231,7 +231,7 @@ static void create_refused(const het_desc *desc, het_result code, const char *wo
     ctx = (het_ctx *)(void *)&mark;
     support_expect(het_create(desc, &ctx, &error), code, error.text, words, "het_create", line);
     assert_null(ctx);
-    support_expect(het_memory_estimate(desc, &memory, &error), code, error.text, words, "het_memory_estimate", line);
+    support_expect(het_memory_estimate(desc, 0, &memory, &error), code, error.text, words, "het_memory_estimate", line);
 }
 
 #define REFUSED(field, value, code, words) \
@@ -316,7 +316,7 @@ static void descriptions(void **state)
     create_refused(&desc, HET_ERR_INVALID, "unit 1|embed", __LINE__);
 
     EXPECT_ERROR(het_create(&base, NULL, &error), HET_ERR_INVALID, error.text, "ctx|NULL");
-    EXPECT_ERROR(het_memory_estimate(&base, NULL, &error), HET_ERR_INVALID, error.text, "memory|NULL");
+    EXPECT_ERROR(het_memory_estimate(&base, 0, NULL, &error), HET_ERR_INVALID, error.text, "memory|NULL");
     assert_int_equal(het_create(&base, NULL, NULL), HET_ERR_INVALID);
     het_desc_defaults(NULL);
 }
@@ -562,7 +562,7 @@ static void queries_without_a_context(void **state)
     assert_null(het_get_desc(NULL));
     assert_int_equal(het_get_step(NULL), 0);
     memset(&memory, 0xFF, sizeof memory);
-    het_get_memory(NULL, &memory);
+    het_get_memory(NULL, 0, &memory);
     het_cancel(NULL);
     het_destroy(NULL);
     het_data_close(NULL);

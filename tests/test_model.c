@@ -280,9 +280,9 @@ static void frozen_parameters_stay(void **state)
     het_memory all, some;
     (void)state;
     batch_of(&batch, usual, 4, 3);
-    EXPECT_OK(het_memory_estimate(&desc, &all, NULL));
+    EXPECT_OK(het_memory_estimate(&desc, 0, &all, NULL));
     desc.frozen = freeze_attention;
-    EXPECT_OK(het_memory_estimate(&desc, &some, NULL));
+    EXPECT_OK(het_memory_estimate(&desc, 0, &some, NULL));
     assert_true(some.gradients < all.gradients && some.optimizer < all.optimizer); /* what is not trained needs neither */
     ctx = support_create(&desc);
     before = snapshot(ctx, HET_WEIGHT, &n);
@@ -863,7 +863,7 @@ static void tensors_are_views_of_parameters(void **state)
         }
         assert_true(support_hash(ctx) == hash);
         assert_true(support_hash(other) == hash);
-        het_get_memory(ctx, &memory);
+        het_get_memory(ctx, 0, &memory);
         assert_int_equal(elements, memory.parameters);
         het_destroy(ctx);
         het_destroy(other);

@@ -195,7 +195,7 @@ static int bench_step(bench *b) {
         free(token);
         return status;
     }
-    het_get_memory(ctx, &memory);
+    het_get_memory(ctx, 0, &memory);
     s = spread_of(b);
     print_head(b, "step");
     printf(",\"model\":\"%s\",\"parameters\":%lld,\"sequences\":%lld,\"length\":%lld,\"memory_bytes\":%llu,\"tokens_per_s\":%.1f", b->set.model, (long long)memory.parameters,
