@@ -7964,12 +7964,16 @@ typedef struct heti_message {
     char *data;
 } heti_message;
 
+/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are holders, -1: nobody. */
+typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
+
 /* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
 typedef struct heti_ring {
     heti_ring_job *job;       /* [2 blocks] */
     int64_t jobs, done;
-    int64_t turn, chunk;      /* of the job at `done` */
+    int64_t number, chunk;    /* of the turn of the job at `done` */
+    heti_turn turn;
     int32_t running;
     heti_post send, receive;
     char *incoming;           /* a chunk on the host */
@@ -9406,21 +9410,80 @@ static het_result heti_agree(het_ctx *ctx)
 /* ================================================================================================================
    >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's scalars.
 
-   A reduce-scatter over N holders in N - 1 turns: in turn t holder i sends part i - t - 1 (mod N), which holds the sum of what it got before,
-   to holder i + 1, and adds what comes from i - 1 to part i - t - 2; in the last turn that is its own. Each rank sends every part but one:
-   (N - 1) / N of the block in the mean. The all-gather runs the same ring with finished parts. Parts may be of any size, none included, and
-   travel in chunks. In exact mode the sum has no order (DESIGN section 6); in fast mode the ring's order is fixed by the plan.
+   A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K), which holds the sum of what it got before,
+   to member k + 1, and adds what comes from k - 1 to part k - t - 2; in the last turn that is its own. Each sends every part but one, in the
+   mean (K - 1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any size, none included, and travel
+   in chunks. In exact mode the sum has no order (DESIGN section 6); in fast mode the plan fixes it.
+   Where holders are spread over processes the ring has one member a process, its first holder, and two more sets of turns: before the ring
+   the others of the process add their block to the leader's, behind it they get their parts back. In one process every holder is a member.
    Jobs of a rank run one after the other, in the one order all ranks' lists share, beside computation: heti_advance_ring is called between
    units and while waiting.
    ================================================================================================================ */
 
-static int64_t heti_ring_part(int64_t holder, int64_t turns_back, int64_t holders) { return (holder - turns_back + 2 * holders) % holders; }
-
-/* Elements [first, first + count) of the block that chunk `chunk` of a part covers; count 0: the part has fewer chunks. */
-static int64_t heti_ring_chunk(const heti_parameter_block *block, int64_t part, int64_t chunk, int64_t *first)
+/* Holders [*first, *last) that reduce among themselves before the ring: those of the process of holder i, or i alone. */
+static void heti_ring_members(const het_ctx *ctx, const heti_parameter_block *block, int64_t i, int64_t *first, int64_t *last)
 {
-    *first = block->cut[part] + chunk * HETI_RING_CHUNK;
-    return heti_max(0, heti_min(HETI_RING_CHUNK, block->cut[part + 1] - *first));
+    const int64_t process = heti_process_of(ctx, block->holder[i]);
+    *first = i;
+    *last = i + 1;
+    if (heti_process_of(ctx, block->holder[0]) == heti_process_of(ctx, block->holder[block->holders - 1])) return;
+    while (*first > 0 && block->holder[*first - 1] >= ctx->process_first[process]) --*first;
+    while (*last < block->holders && block->holder[*last] < ctx->process_first[process + 1]) ++*last;
+}
+
+/* The leaders' parts as holders [*first, *last), for the member `back` places before the one that begins with holder `first`. */
+static void heti_ring_part(const het_ctx *ctx, const heti_parameter_block *block, int64_t back, int64_t *first, int64_t *last)
+{
+    for (; back > 0; back--) heti_ring_members(ctx, block, (*first + block->holders - 1) % block->holders, first, last);
+}
+
+static int64_t heti_ring_size(const het_ctx *ctx, const heti_parameter_block *block)
+{
+    int64_t first, last, i, members = 0;
+    for (i = 0; i < block->holders; i = last, members++) heti_ring_members(ctx, block, i, &first, &last);
+    return members;
+}
+
+/* Fills *t with turn number `turn` of holder i; 0: there are no more. */
+static int heti_ring_turn(const het_ctx *ctx, const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t)
+{
+    const int64_t members = heti_ring_size(ctx, block);
+    int64_t first, last, other, part_first, part_last;
+    memset(t, 0, sizeof *t);
+    t->to = t->from = -1;
+    heti_ring_members(ctx, block, i, &first, &last);
+    other = first + 1 + (turn < last - first ? turn : turn - (last - first - 1) - (members - 1));
+    if (turn < last - first - 1 || turn >= last - first - 1 + members - 1) { /* inside the process */
+        const int inwards = turn < last - first - 1, whole = inwards != gather;
+        const int64_t begin = whole ? 0 : block->cut[other], end = whole ? block->elements : block->cut[other + 1];
+        if (other >= last) return 0;
+        if (i == (inwards ? other : first)) {
+            t->to = inwards ? first : other;
+            t->send_begin = begin;
+            t->send_end = end;
+        } else if (i == (inwards ? first : other)) {
+            t->from = inwards ? other : first;
+            t->receive_begin = begin;
+            t->receive_end = end;
+            t->add = inwards && !gather;
+        }
+        return 1;
+    }
+    if (i != first) return 1;
+    turn -= last - first - 1;
+    t->to = last % block->holders;
+    part_first = first, part_last = last;
+    heti_ring_part(ctx, block, 1, &part_first, &part_last);
+    t->from = part_first;
+    part_first = first, part_last = last;
+    heti_ring_part(ctx, block, turn + (gather ? 0 : 1), &part_first, &part_last);
+    t->send_begin = block->cut[part_first];
+    t->send_end = block->cut[part_last];
+    heti_ring_part(ctx, block, 1, &part_first, &part_last);
+    t->receive_begin = block->cut[part_first];
+    t->receive_end = block->cut[part_last];
+    t->add = !gather;
+    return 1;
 }
 
 static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
@@ -9450,27 +9513,34 @@ static void heti_ring_add(void *sum, const void *term, int64_t count, size_t ele
     }
 }
 
+/* Elements of chunk `chunk` of a range. */
+static int64_t heti_ring_chunk(int64_t begin, int64_t end, int64_t chunk, int64_t *first)
+{
+    *first = begin + chunk * HETI_RING_CHUNK;
+    return heti_max(0, heti_min(HETI_RING_CHUNK, end - *first));
+}
+
 /* Posts one chunk of the present turn in both directions, those that there are. */
 static het_result heti_ring_post(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
-    const int64_t n = block->holders, i = heti_holder_of(block, r->rank), back = ring->turn + (job->gather ? 0 : 1);
+    const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
-    int64_t first, count = heti_ring_chunk(block, heti_ring_part(i, back, n), ring->chunk, &first);
+    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->chunk, &first);
     char *address = heti_ring_address(r, job, first);
     if (count > 0) {
         if (!r->device.iface->host_memory) {
             HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
             address = ring->outgoing;
         }
-        HETI_TRY(heti_start_post(r, &ring->send, 0, block->holder[(i + 1) % n], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->send, 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
     }
-    count = heti_ring_chunk(block, heti_ring_part(i, back + 1, n), ring->chunk, &first);
-    address = job->gather && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming;
+    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
+    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive, 1, block->holder[(i + n - 1) % n], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->receive, 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
 
@@ -9479,18 +9549,17 @@ static het_result heti_ring_take(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_parameter_block *block = &r->ctx->block[job->block];
-    const int64_t i = heti_holder_of(block, r->rank), back = ring->turn + (job->gather ? 1 : 2);
+    const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
     int64_t first;
-    const int64_t count = heti_ring_chunk(block, heti_ring_part(i, back, block->holders), ring->chunk, &first);
+    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
     char *address = heti_ring_address(r, job, first);
     if (count == 0) return HET_OK;
     if (r->device.iface->host_memory) {
-        if (!job->gather) heti_ring_add(address, ring->incoming, count, element);
+        if (t->add) heti_ring_add(address, ring->incoming, count, element);
         return HET_OK;
     }
-    if (!job->gather) {
+    if (t->add) {
         HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
         heti_ring_add(ring->incoming, ring->outgoing, count, element);
     }
@@ -9498,16 +9567,17 @@ static het_result heti_ring_take(heti_rank *r)
     return heti_sync(r);
 }
 
-/* The next chunk, turn or job; 0: the job is finished. */
-static int heti_ring_next(heti_rank *r)
+/* Moves to turn `number` of the present job, or to the next one in which there is something to do; 0: the job is finished. */
+static int heti_ring_seek(heti_rank *r, int64_t number)
 {
     heti_ring *ring = &r->ring;
-    const heti_parameter_block *block = &r->ctx->block[ring->job[ring->done].block];
-    int64_t part, most = 0;
-    for (part = 0; part < block->holders; part++) most = heti_max(most, block->cut[part + 1] - block->cut[part]);
-    if (++ring->chunk * HETI_RING_CHUNK < most) return 1;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const int64_t i = heti_holder_of(block, r->rank);
     ring->chunk = 0;
-    return ++ring->turn < block->holders - 1;
+    for (ring->number = number; heti_ring_turn(r->ctx, block, i, job->gather, ring->number, &ring->turn); ring->number++)
+        if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
+    return 0;
 }
 
 /* Takes what has come and posts what is next, as far as it goes without waiting. */
@@ -9515,18 +9585,21 @@ static het_result heti_advance_ring(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     while (ring->done < ring->jobs) {
-        int sent, received;
+        const heti_turn *t = &ring->turn;
+        int sent, received, more;
         if (!ring->running) {
-            ring->turn = ring->chunk = 0;
-            ring->running = 1;
             r->record[ring->job[ring->done].record].start = heti_now() - r->began;
-            HETI_TRY(heti_ring_post(r));
+            more = heti_ring_seek(r, 0);
+            ring->running = 1;
+        } else {
+            HETI_TRY(heti_test_post(r, &ring->send, &sent));
+            HETI_TRY(heti_test_post(r, &ring->receive, &received));
+            if (!sent || !received) return HET_OK;
+            HETI_TRY(heti_ring_take(r));
+            more = ++ring->chunk * HETI_RING_CHUNK < heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin) ||
+                   heti_ring_seek(r, ring->number + 1);
         }
-        HETI_TRY(heti_test_post(r, &ring->send, &sent));
-        HETI_TRY(heti_test_post(r, &ring->receive, &received));
-        if (!sent || !received) return HET_OK;
-        HETI_TRY(heti_ring_take(r));
-        if (heti_ring_next(r)) {
+        if (more) {
             HETI_TRY(heti_ring_post(r));
             continue;
         }
@@ -9542,16 +9615,15 @@ static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
 {
     const heti_parameter_block *block = &r->ctx->block[b];
     heti_ring_job *job = &r->ring.job[r->ring.jobs];
-    const int64_t i = heti_holder_of(block, r->rank);
+    heti_turn t;
+    int64_t turn;
     if (block->frozen || block->holders < 2) return;
     job->block = b;
     job->gather = gather;
     job->record = record;
     r->ring.jobs++;
-    /* a rank sends every part but its own (reduce) or but its neighbour's (gather) */
-    r->record[record].bytes = HETI_CAST(int64_t, heti_ring_element(r, job)) *
-                              (block->elements - (gather ? block->cut[(i + 1) % block->holders + 1] - block->cut[(i + 1) % block->holders]
-                                                         : block->cut[i + 1] - block->cut[i]));
+    for (turn = 0; heti_ring_turn(r->ctx, block, heti_holder_of(block, r->rank), gather, turn, &t); turn++)
+        r->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
 static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count)

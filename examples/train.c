@@ -6,6 +6,7 @@
 #define HETRAIN_IMPLEMENTATION
 #include "common.h"
 #include "curve.h"
+#include "layout.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
-    const char *data, *val, *model, *init, *devices, *out, *resume, *log;
+    const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *trace, *timeline, *out, *resume, *log;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
     double lr, min_lr, weight_decay, clip, dropout;
@@ -44,7 +45,13 @@ static const option options[] = {
     { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
-    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "cpu:N or cpu:N/256M: threads and memory cap; default: all processors" },
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
+    { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
+    { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, or a file of JSON [dp]" },
+    { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
+    { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), 0, 0, "writes the plan as JSON" },
+    { "--trace", "FILE", OPTION_TEXT, AT(trace), 0, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
+    { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), 0, 0, "recompute activations in the backward pass: less memory, same bits" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
@@ -57,8 +64,7 @@ static const option options[] = {
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
     { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
-    LATER("--tokenizer", "FILE"), LATER("--links", "LIST"), LATER("--plan", "SPEC"), LATER("--schedule", "NAME"), LATER("--save-plan", "FILE"),
-    LATER("--save-profile", "FILE"), LATER("--trace", "FILE"), LATER("--timeline", "FILE"),
+    LATER("--tokenizer", "FILE"), LATER("--save-profile", "FILE"),
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
 
@@ -73,7 +79,8 @@ static void settings_default(settings *s) {
 
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
-    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet" };
+    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links", "--devices", "--save-plan", "--trace",
+                                         "--timeline" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -89,7 +96,8 @@ typedef struct job {
     char out[PATH_SIZE], from[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE]; /* from: the directory resumed */
     int64_t resumed_step;
     het_desc desc;
-    het_device_desc device;
+    layout layout;
+    int threads;                    /* of all devices of this process */
     source training, validation;
     het_batch *batch;
     het_ctx *ctx;
@@ -103,31 +111,36 @@ typedef struct job {
 
 /* ---- configuration: devices, model, data, context -------------------------------------------------------------------- */
 
-/* cpu:N[/SIZE], SIZE a number of bytes or with K, M, G. */
 static int configure_devices(job *j) {
-    const char *list = j->set.devices, *rest;
-    char digits[32];
-    int64_t threads, size = 0;
-    int shift = 0;
-    j->device.threads = processors();
-    if (list == NULL) return 0;
-    if (strchr(list, ',') != NULL) return fail(BAD_INPUT, "--devices %s: more than one device: not yet in this version", list);
-    if (strchr(list, '@') != NULL) return fail(BAD_INPUT, "--devices %s: slowing down (@): not yet in this version", list);
-    if (strncmp(list, "cuda", 4) == 0) return fail(BAD_INPUT, "--devices %s: cuda: not yet in this version", list);
-    rest = strncmp(list, "cpu:", 4) == 0 ? list + 4 : "";
-    snprintf(digits, sizeof digits, "%.*s", (int)strcspn(rest, "/"), rest);
-    if (!parse_integer(digits, 1, 256, &threads)) return fail(BAD_INPUT, "--devices %s: expected cpu:N, N threads from 1 to 256", list);
-    rest = strchr(rest, '/');
-    if (rest != NULL) {
-        size_t length = strlen(++rest);
-        if (length > 0 && strchr("KMG", rest[length - 1]) != NULL) shift = 10 * (int)(1 + strchr("KMG", rest[--length]) - "KMG");
-        snprintf(digits, sizeof digits, "%.*s", (int)length, rest);
-        if (length >= sizeof digits || !parse_integer(digits, 1, ldexp(1, 50 - shift), &size))
-            return fail(BAD_INPUT, "--devices %s: expected a size such as 256M behind the /", list);
-    }
-    j->device.threads = (int32_t)threads;
-    j->device.memory_limit = (size_t)size << shift;
-    return 0;
+    int64_t i;
+    int status = layout_devices(&j->layout, j->set.devices);
+    if (status == 0) status = layout_links(&j->layout, j->set.links);
+    for (i = 0; i < j->layout.devices; i++) j->threads += (int)j->layout.device[i].threads;
+    return status;
+}
+
+/* Writes a text file through one of the library's functions that take a writer. */
+typedef het_result (*write_function)(const job *j, const het_timeline *timeline, const het_writer *to);
+static int text_write(void *user, const void *from, size_t size) { return fwrite(from, 1, size, (FILE *)user) != size; }
+static het_result write_plan(const job *j, const het_timeline *timeline, const het_writer *to) {
+    (void)timeline;
+    return het_plan_write(het_get_desc(j->ctx)->plan, to);
+}
+static het_result write_trace(const job *j, const het_timeline *timeline, const het_writer *to) {
+    return het_timeline_trace(timeline, het_get_desc(j->ctx)->plan, to);
+}
+static het_result write_picture(const job *j, const het_timeline *timeline, const het_writer *to) {
+    return het_timeline_svg(timeline, het_get_desc(j->ctx)->plan, NULL, to);
+}
+
+static int write_text(const char *path, const char *option_name, write_function write, const job *j, const het_timeline *timeline) {
+    FILE *file = fopen(path, "wb");
+    het_writer writer;
+    het_result result;
+    if (file == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
+    writer.write = text_write, writer.user = file, writer.name = path;
+    result = write(j, timeline, &writer);
+    return (fclose(file) == 0 && result == HET_OK) ? 0 : fail(FAILED, "%s %s: cannot be written: %s", option_name, path, het_result_text(result));
 }
 
 static int configure_model(job *j) {
@@ -180,7 +193,12 @@ static int configure_context(job *j) {
     het_result result;
     int status = 0;
     if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
-    d->devices = &j->device, d->device_count = 1;
+    d->devices = j->layout.device, d->device_count = j->layout.devices, d->links = j->layout.link, d->link_count = j->layout.links;
+    if (s->plan != NULL || s->schedule != NULL || j->layout.devices > 1) {
+        status = layout_plan(&j->layout, s->plan, s->schedule, 2 * d->model.layers + 2, j->layout.devices, s->slices);
+        if (status != 0) return status;
+        d->plan = j->layout.plan, d->schedule = j->layout.schedule;
+    }
     d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
@@ -189,10 +207,11 @@ static int configure_context(job *j) {
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     result = het_create(d, &j->ctx, &error);
-    if (result == HET_ERR_LIMIT && j->device.memory_limit > 0) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
+    if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     het_get_memory(j->ctx, 0, &j->memory);
-    if (j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
+    if (s->save_plan != NULL) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
+    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
     return status;
 }
 
@@ -511,7 +530,7 @@ static void log_configuration(job *j) {
     fprintf(j->log, "{\"hetrain\":\"%d.%d.%d\",\"options\":{", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
     write_options(j->log, j, 1, ",");
     fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model, (long long)het_get_step(j->ctx),
-            (long long)j->memory.parameters, (long long)j->training.info.tokens, (int)j->device.threads, (unsigned long long)j->memory.device);
+            (long long)j->memory.parameters, (long long)j->training.info.tokens, j->threads, (unsigned long long)j->memory.device);
     log_number(j->log, "flops_per_token", flops_per_token(j));
     log_number(j->log, "product_peak_gflops", j->peak);
     fprintf(j->log, "}\n");
@@ -600,6 +619,24 @@ static void count_text(char *to, size_t capacity, double value) {
     else snprintf(to, capacity, "%lld", n);
 }
 
+static void show_devices(const job *j) {
+    int64_t i;
+    het_memory memory;
+    if (j->layout.devices == 1) {
+        printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", j->threads, 1e-6 * (double)j->memory.device, j->peak);
+        return;
+    }
+    printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
+           j->set.schedule != NULL ? j->set.schedule : j->layout.plan->schedule, j->peak, j->threads);
+    for (i = 0; i < j->layout.devices; i++) {
+        const het_device_desc *d = &j->layout.device[i];
+        het_get_memory(j->ctx, i, &memory);
+        printf("rank %-3lld cpu:%d", (long long)i, (int)d->threads);
+        if (d->speed > 0) printf("@%g", d->speed);
+        printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
+    }
+}
+
 static void show_configuration(const job *j) {
     const het_model_desc *m = &het_get_desc(j->ctx)->model;
     const settings *s = &j->set;
@@ -613,7 +650,7 @@ static void show_configuration(const job *j) {
     printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows, (long long)j->validation.info.windows);
     printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
            s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
-    printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", (int)j->device.threads, 1e-6 * (double)j->memory.device, j->peak);
+    show_devices(j);
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->from, (long long)j->resumed_step);
     fflush(stdout);
 }
@@ -731,10 +768,38 @@ static int train(job *j) {
     return status;
 }
 
+/* The last step of all ranks of this process. */
+static int write_timelines(const job *j) {
+    const settings *s = &j->set;
+    het_timeline all, one;
+    het_record *record;
+    int64_t i, count = 0;
+    int status = 0;
+    if (s->trace == NULL && s->timeline == NULL) return 0;
+    memset(&all, 0, sizeof all);
+    for (i = 0; i < j->layout.devices; i++) {
+        het_get_timeline(j->ctx, i, &one);
+        count += one.records;
+    }
+    all.record = record = (het_record *)malloc((size_t)(count + 1) * sizeof *record);
+    if (record == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < j->layout.devices; i++) {
+        het_get_timeline(j->ctx, i, &one);
+        memcpy(record + all.records, one.record, (size_t)one.records * sizeof *record);
+        all.records += one.records;
+        all.ranks = one.ranks;
+    }
+    if (s->trace != NULL) status = write_text(s->trace, "--trace", write_trace, j, &all);
+    if (status == 0 && s->timeline != NULL) status = write_text(s->timeline, "--timeline", write_picture, j, &all);
+    free(record);
+    return status;
+}
+
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
-    int status;
+    int status = write_timelines(j);
+    if (status != 0) return status;
     if (j->out[0] != 0) {
         if ((status = save(j, NULL)) != 0 || (status = write_curve(j)) != 0) return status;
         if (done < j->set.steps) printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train", j->out);
@@ -782,7 +847,7 @@ static int run(job *j, int argc, char **argv) {
     if (j->batch == NULL) return fail(FAILED, "out of memory");
     if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->device.threads, (het_dtype)s->dtype, 768, 768, 768, 20);
+    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768, 20);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
@@ -804,6 +869,7 @@ int main(int argc, char **argv) {
     if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
+    layout_free(&j->layout);
     free(j->batch);
     free(j->saved_options);
     free(j);
