@@ -121,6 +121,7 @@ int main(int argc, char **argv) {
        >>device_api      het_cpu_device het_null_device
        >>unit_api        het_unit_embed het_unit_attention het_unit_mlp het_unit_head het_model_units
        >>optimizer_api   het_adamw het_learning_rate
+       >>schedule_api    het_plan_divide het_schedule_make het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
                          het_last_error het_get_desc het_get_memory het_get_step het_cancel het_step het_gradients
@@ -165,6 +166,7 @@ int main(int argc, char **argv) {
        >>json            a strict JSON reader
        >>model           model settings, presets, config.json
        >>units           embed, attention, mlp, head
+       >>generate        schedules by name, shares of micro-batches
        >>structs         what a context consists of
        >>plan            chain of units, parameter table, map of memory
        >>optim           learning rate, AdamW, grid of the exact sums
@@ -7862,6 +7864,839 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
     return HET_OK;
 }
 /*STUB-END*/
+/* ================================================================================================================
+   >>generate  Schedules by name: which rank computes what, in which order.
+   One generator makes them all: a simulation in which every rank that is free takes the best action that is ready, until all are done. An
+   action is ready when its inputs exist and its memory is allowed; the order in which ranks take actions is the schedule. What a name means is
+   a row of heti_rules: whether the backward pass is split, and how many activations may be kept. Two published schedules are fixed
+   patterns; their lists are written first, and the simulation takes from them.
+   Nothing can wait for ever, because a rank never waits for one particular action of a rule: the oldest micro-batch of a pipeline can
+   always move. Its next backward is ready by definition; its next forward finds room because later chunks' room is kept free for them
+   (heti_make_room). Several pipelines on one rank are therefore merged by taking whichever is ready.
+   Time: F, I, W cost 1, B costs 2. Every action is started once and ended once, through a heap of busy ranks: n log ranks for n actions.
+   ================================================================================================================ */
+
+/* A growable array of elements of one size. */
+typedef struct heti_list {
+    const het_allocator *allocator;
+    void *data;
+    size_t element;              /* bytes */
+    int64_t count, capacity;     /* elements */
+} heti_list;
+
+HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, size_t element)
+{
+    memset(list, 0, sizeof *list);
+    list->allocator = allocator;
+    list->element = element;
+}
+
+HETI_UNUSED static void heti_list_end(heti_list *list)
+{
+    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
+    list->data = NULL;
+    list->count = list->capacity = 0;
+}
+
+/* Appends a copy of *item; the list is unchanged when memory ends. */
+HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item)
+{
+    if (list->count == list->capacity) {
+        size_t size = 0, old = HETI_CAST(size_t, list->capacity) * list->element;
+        int64_t capacity = list->capacity > 0 ? list->capacity > INT64_MAX / 2 ? INT64_MAX : 2 * list->capacity : 64;
+        void *data = NULL;
+        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
+            data = heti_alloc(list->allocator, size);
+        if (data == NULL) return HET_ERR_OOM;
+        if (old > 0) memcpy(data, list->data, old);
+        heti_free(list->allocator, list->data, old);
+        list->data = data;
+        list->capacity = capacity;
+    }
+    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
+    list->count++;
+    return HET_OK;
+}
+
+/* ---- schedules as blocks of memory ---- */
+
+/* The caller's allocator, or the default one for NULL and for two NULLs. */
+HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, het_allocator *chosen, const char *function, het_error *error)
+{
+    if (given == NULL || (given->alloc == NULL && given->free == NULL)) heti_default_allocator(chosen);
+    else *chosen = *given;
+    if (chosen->alloc != NULL && chosen->free != NULL) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", function);
+}
+
+/* One block: the struct, micro_batches, start, action. The arrays are to be filled by the caller. */
+HETI_UNUSED static het_result heti_schedule_new(const het_allocator *allocator, int64_t ranks, int64_t pipelines, int64_t actions,
+                                                het_schedule **schedule, het_error *error)
+{
+    size_t size = heti_round_up(sizeof(het_schedule), 8), numbers, bytes;
+    int64_t *number;
+    void *block = NULL;
+    if (heti_add(HETI_CAST(size_t, ranks), HETI_CAST(size_t, pipelines) + 1, &numbers) && heti_mul(numbers, sizeof(int64_t), &bytes)
+        && heti_add(size, bytes, &size) && heti_mul(HETI_CAST(size_t, actions), sizeof(het_action), &bytes) && heti_add(size, bytes, &size))
+        block = heti_alloc(allocator, size);
+    else
+        size = SIZE_MAX;
+    if (block == NULL)
+        return heti_fail(error, HET_ERR_OOM, "no memory for a schedule of %d actions (%u bytes)", actions, HETI_CAST(uint64_t, size));
+    *schedule = HETI_CAST(het_schedule *, block);
+    memset(*schedule, 0, sizeof **schedule);
+    number = HETI_CAST(int64_t *, HETI_CAST(void *, HETI_CAST(char *, block) + heti_round_up(sizeof(het_schedule), 8)));
+    (*schedule)->ranks = ranks;
+    (*schedule)->pipelines = pipelines;
+    (*schedule)->micro_batches = number;
+    (*schedule)->start = number + pipelines;
+    (*schedule)->action = HETI_CAST(het_action *, HETI_CAST(void *, number + pipelines + ranks + 1));
+    (*schedule)->allocator = *allocator;
+    (*schedule)->size = size;
+    return HET_OK;
+}
+
+HETRAIN_API void het_schedule_free(het_schedule *schedule)
+{
+    het_allocator allocator;
+    if (schedule == NULL) return;
+    allocator = schedule->allocator; /* lies in the block */
+    heti_free(&allocator, schedule, schedule->size);
+}
+
+/* ---- shares ---- */
+
+/* What a pipeline should get of `micro_batches`; the sum of shares is total, 0: all alike. */
+static double heti_divide_quota(const het_plan *plan, int64_t pipeline, double total, int64_t micro_batches)
+{
+    if (total > 0) return HETI_CAST(double, micro_batches) * (plan->share[pipeline] / total);
+    return HETI_CAST(double, micro_batches) / HETI_CAST(double, plan->pipelines);
+}
+
+/* How many quotas have a fraction above `level`. */
+static int64_t heti_divide_above(const het_plan *plan, const int64_t *counts, double total, int64_t micro_batches, double level)
+{
+    int64_t p, above = 0;
+    for (p = 0; p < plan->pipelines; p++)
+        above += heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]) > level;
+    return above;
+}
+
+/* Whole parts first. The rest goes one each to the largest fractions: the level above which they lie is found by bisection, to
+   2^-30; fractions closer than that count as equal, so that rounding of the shares decides nothing. */
+HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts)
+{
+    double total = 0, low = -1, high = 1, level;
+    int64_t p, left = micro_batches, round;
+    const double near = 9.3132257461547852e-10; /* 2^-30 */
+    for (p = 0; p < plan->pipelines; p++) total += plan->share[p];
+    for (p = 0; p < plan->pipelines; p++) {
+        counts[p] = heti_min(left, HETI_CAST(int64_t, heti_divide_quota(plan, p, total, micro_batches) + near));
+        left -= counts[p];
+    }
+    for (round = 0; round < 32; round++) { /* more than `left` lie above low, at most `left` above high */
+        level = 0.5 * (low + high);
+        if (heti_divide_above(plan, counts, total, micro_batches, level) > left) low = level;
+        else high = level;
+    }
+    for (round = 0; round < 2 && left > 0; round++) { /* first those above the level, then those on it, the lower pipeline first */
+        for (p = 0; p < plan->pipelines && left > 0; p++) {
+            double rest = heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]);
+            if (rest <= (round == 0 ? high : low) || rest <= 0) continue;
+            counts[p]++;
+            left--;
+        }
+    }
+    for (p = 0; p < plan->pipelines && left > 0; p++) { /* beyond 2^53 micro-batches quotas are not exact */
+        if (total > 0 && plan->share[p] <= 0) continue;
+        counts[p] += left;
+        left = 0;
+    }
+}
+
+/* ---- what a name means ---- */
+
+/* Where a pipeline's stages must be, S stages on P different ranks. */
+typedef enum heti_placement {
+    HETI_PLACE_ANY,
+    HETI_PLACE_ROUND,        /* stage s and stage s + P on one rank: interleaved */
+    HETI_PLACE_V,            /* S = 2 P, stage s and stage S - 1 - s on one rank */
+    HETI_PLACE_BOTH_WAYS     /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
+} heti_placement;
+
+typedef enum heti_pattern { HETI_PATTERN_NONE, HETI_PATTERN_INTERLEAVED, HETI_PATTERN_DUALPIPEV } heti_pattern;
+
+/* Activations that may be kept, in micro-batches: of one stage (`stages` S + `after` A + `one`, A stages come after it) and of a rank's stages
+   together ((P + plus) / part, rounded down); 0 0 0 and part 0: no limit. With K slices of a micro-batch the last K - 1 come on top: the
+   limit in slices is K - 1 higher, not K times as high, which is what slices are for. */
+typedef struct heti_rule {
+    const char *name;
+    heti_placement placement;
+    heti_pattern pattern;
+    int32_t split;                   /* B as I and W */
+    int32_t forward_first;           /* a stage's first backward waits for its last forward */
+    int32_t limited;                 /* by plan->memory_limit */
+    int64_t stages, after, one;
+    int64_t plus, part;
+} heti_rule;
+
+static const heti_rule heti_rules[] = {
+    { "gpipe",         HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 1, 0,  0, 0, 0,   0, 0 }, /* Huang et al., arXiv 1811.06965 */
+    { "1f1b",          HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 0, 0,  0, 1, 1,   0, 0 }, /* Narayanan et al., arXiv 2104.04473 */
+    { "interleaved",   HETI_PLACE_ROUND,     HETI_PATTERN_INTERLEAVED, 0, 0, 0,  0, 0, 0,   0, 0 }, /* likewise, section 2.2 */
+    { "zb-h1",         HETI_PLACE_ANY,       HETI_PATTERN_NONE,        1, 0, 0,  1, 0, 0,   0, 0 }, /* Qi et al., arXiv 2401.10241 */
+    { "zb-h2",         HETI_PLACE_ANY,       HETI_PATTERN_NONE,        1, 0, 0,  2, 0, -1,  0, 0 },
+    { "zb-v",          HETI_PLACE_V,         HETI_PATTERN_NONE,        1, 0, 0,  0, 0, 0,   0, 1 },
+    { "v-half",        HETI_PLACE_V,         HETI_PATTERN_NONE,        1, 0, 0,  0, 0, 0,   2, 2 }, /* Qi et al., arXiv 2405.15362 */
+    { "v-min",         HETI_PLACE_V,         HETI_PATTERN_NONE,        1, 0, 0,  0, 0, 0,   4, 3 },
+    { "greedy",        HETI_PLACE_ANY,       HETI_PATTERN_NONE,        1, 0, 1,  0, 0, 0,   0, 0 },
+    { "bidirectional", HETI_PLACE_BOTH_WAYS, HETI_PATTERN_NONE,        0, 0, 0,  0, 1, 1,   0, 0 }, /* Li and Hoefler, arXiv 2107.06925 */
+    { "dualpipev",     HETI_PLACE_V,         HETI_PATTERN_DUALPIPEV,   1, 0, 0,  0, 0, 0,   0, 0 }, /* Qi et al., "cut in half" DualPipe (2025) */
+    { "terapipe",      HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 1, 0,  0, 0, 0,   0, 0 }, /* Li et al., arXiv 2102.07988 */
+    { "sliced-1f1b",   HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 0, 0,  0, 2, 1,   0, 0 }, /* Li et al., arXiv 2504.14519 */
+};
+#define HETI_RULES HETI_CAST(int64_t, sizeof heti_rules / sizeof *heti_rules)
+
+static het_result heti_rule_find(const char *name, const heti_rule **rule, het_error *error)
+{
+    char names[160];
+    size_t length = 0;
+    int64_t i;
+    for (i = 0; i < HETI_RULES; i++) {
+        *rule = &heti_rules[i];
+        if (strcmp(name, heti_rules[i].name) == 0) return HET_OK;
+        length += heti_format(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", heti_rules[i].name);
+    }
+    return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: no schedule \"%s\"; there are %s", name, names);
+}
+
+/* ---- the state of the simulation ---- */
+
+enum { HETI_MAKE_FORWARD = 0, HETI_MAKE_INPUT = 1, HETI_MAKE_WEIGHT = 2 };
+
+/* A stage's forwards run in order of (micro-batch, slice); its backwards by micro-batch too, slices last to first. Counts tell
+   everything: item i of a stage is its i-th forward or i-th backward. B counts as INPUT and WEIGHT. */
+typedef struct heti_make_stage {
+    int64_t pipeline, lane, next_stage; /* of the lane, -1: none */
+    int64_t stages_after;               /* in the pipeline */
+    int64_t items;                      /* micro-batches x slices */
+    int64_t limit;                      /* of forwards begun but not through WEIGHT */
+    int64_t begun[3], done[3];
+} heti_make_stage;
+
+/* The stages of one pipeline on one rank. */
+typedef struct heti_make_lane {
+    int64_t pipeline, rank, next_lane;  /* of the rank, -1: none */
+    int64_t first_stage, last_stage, stages;
+    int64_t limit, kept;                /* as a stage's, over its stages */
+    int64_t next_item, end_item;        /* of the pattern; equal: the rule decides */
+    int32_t listed;
+} heti_make_lane;
+
+typedef struct heti_make_rank {
+    int64_t first_lane, last_lane;
+    int64_t begun;                      /* where its running actions are in `out` */
+    int32_t running, queued;            /* running actions: 0, 1 or a pair; waits in `look` */
+} heti_make_rank;
+
+typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_make_item; /* of a pattern; stage in the plan */
+typedef struct heti_make_busy { int64_t until, rank; } heti_make_busy;
+typedef struct heti_make_out { het_action action; int32_t rank; } heti_make_out;
+
+typedef struct heti_make {
+    const het_plan *plan;
+    const int64_t *counts;
+    const heti_rule *rule;
+    const het_allocator *allocator;
+    het_error *error;
+    heti_make_stage *stage;             /* [stages] */
+    heti_make_lane *lane;               /* [lanes], at most as many as stages */
+    heti_make_rank *rank;               /* [ranks] */
+    heti_make_busy *busy;               /* [ranks] heap, the earliest first */
+    int64_t *look;                      /* [ranks] ranks that may be able to begin something */
+    int64_t lanes, busies, looks, now, actions_left;
+    heti_list items;                    /* heti_make_item: patterns, lane by lane */
+    heti_list out;                      /* heti_make_out in order of begin */
+} heti_make;
+
+static heti_make_item *heti_make_item_at(const heti_make *make, int64_t i) { return HETI_CAST(heti_make_item *, make->items.data) + i; }
+static heti_make_out *heti_make_out_at(const heti_make *make, int64_t i) { return HETI_CAST(heti_make_out *, make->out.data) + i; }
+
+static int heti_make_first(const heti_make *make, int64_t s) { return s == make->plan->first_stage[make->stage[s].pipeline]; }
+
+/* ---- when an action may begin ---- */
+
+/* Inputs: a forward needs the stage before; a backward needs the stage after, and at the last stage all forwards of its micro-batch. */
+static int heti_make_ready(const heti_make *make, int64_t s, int32_t kind)
+{
+    const heti_make_stage *stage = &make->stage[s];
+    const int64_t slices = make->plan->slices;
+    int64_t i;
+    if (kind == HET_ACTION_F) {
+        i = stage->begun[HETI_MAKE_FORWARD];
+        return i < stage->items && (heti_make_first(make, s) || make->stage[s - 1].done[HETI_MAKE_FORWARD] > i);
+    }
+    if (kind == HET_ACTION_W) return stage->begun[HETI_MAKE_WEIGHT] < stage->done[HETI_MAKE_INPUT];
+    i = stage->begun[HETI_MAKE_INPUT];
+    if (i >= stage->items) return 0;
+    if (make->rule->forward_first && stage->done[HETI_MAKE_FORWARD] < stage->items) return 0;
+    if (stage->stages_after > 0) return make->stage[s + 1].done[HETI_MAKE_INPUT] > i;
+    return stage->done[HETI_MAKE_FORWARD] >= (i / slices + 1) * slices;
+}
+
+/* Memory for one forward more. A lane's later chunks can always hold the slices of one micro-batch: what their forwards need is kept free. */
+static int heti_make_room(const heti_make *make, int64_t s, int64_t chunk)
+{
+    const heti_make_stage *stage = &make->stage[s];
+    const heti_make_lane *lane = &make->lane[stage->lane];
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= stage->limit) return 0;
+    return lane->limit == INT64_MAX || lane->kept < lane->limit - (lane->stages - 1 - chunk) * make->plan->slices;
+}
+
+/* ---- which of the ready actions a rank takes ---- */
+
+typedef struct heti_make_choice {
+    int64_t lane, stage, micro_batch, stages_after;
+    int32_t kind, group;                /* group: 0 backward, 1 forward, 2 weights */
+} heti_make_choice;
+
+/* Backward before forward before weights. Of two backwards the older micro-batch, then the longer way to the first stage; of two
+   forwards the one nearer to the last stage, then the older micro-batch. */
+static int heti_make_better(const heti_make_choice *a, const heti_make_choice *b)
+{
+    if (b->lane < 0) return 1;
+    if (a->group != b->group) return a->group < b->group;
+    if (a->group == 1 && a->stages_after != b->stages_after) return a->stages_after < b->stages_after;
+    if (a->micro_batch != b->micro_batch) return a->micro_batch < b->micro_batch;
+    return a->stages_after < b->stages_after;
+}
+
+static void heti_make_offer(const heti_make *make, int64_t lane, int64_t s, int32_t kind, heti_make_choice *best)
+{
+    const heti_make_stage *stage = &make->stage[s];
+    heti_make_choice choice;
+    choice.lane = lane;
+    choice.stage = s;
+    choice.kind = kind;
+    choice.group = kind == HET_ACTION_F ? 1 : kind == HET_ACTION_W ? 2 : 0;
+    choice.micro_batch = stage->begun[kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT]
+                         / make->plan->slices;
+    choice.stages_after = stage->stages_after;
+    if (heti_make_better(&choice, best)) *best = choice;
+}
+
+/* The lane's best ready action, if it is better than *best. */
+static void heti_make_choose(const heti_make *make, int64_t l, heti_make_choice *best)
+{
+    const heti_make_lane *lane = &make->lane[l];
+    int64_t s, chunk;
+    if (lane->listed) {
+        const heti_make_item *item;
+        if (lane->next_item == lane->end_item) return;
+        item = heti_make_item_at(make, lane->next_item);
+        if (heti_make_ready(make, item->stage, item->kind) && (!item->overlap || heti_make_ready(make, item[1].stage, item[1].kind)))
+            heti_make_offer(make, l, item->stage, item->kind, best);
+        return;
+    }
+    for (s = lane->first_stage, chunk = 0; s >= 0; s = make->stage[s].next_stage, chunk++) {
+        const int32_t backward = make->rule->split ? HET_ACTION_I : HET_ACTION_B;
+        if (heti_make_ready(make, s, backward)) heti_make_offer(make, l, s, backward, best);
+        if (heti_make_ready(make, s, HET_ACTION_F) && heti_make_room(make, s, chunk)) heti_make_offer(make, l, s, HET_ACTION_F, best);
+        if (make->rule->split && heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, l, s, HET_ACTION_W, best);
+    }
+}
+
+/* ---- events ---- */
+
+static int heti_make_earlier(const heti_make_busy *a, const heti_make_busy *b)
+{
+    return a->until != b->until ? a->until < b->until : a->rank < b->rank;
+}
+
+static void heti_make_heap_push(heti_make *make, int64_t until, int64_t rank)
+{
+    int64_t i = make->busies++;
+    heti_make_busy busy;
+    busy.until = until;
+    busy.rank = rank;
+    for (; i > 0 && heti_make_earlier(&busy, &make->busy[(i - 1) / 2]); i = (i - 1) / 2) make->busy[i] = make->busy[(i - 1) / 2];
+    make->busy[i] = busy;
+}
+
+static int64_t heti_make_heap_pop(heti_make *make)
+{
+    const int64_t rank = make->busy[0].rank, count = --make->busies;
+    const heti_make_busy last = make->busy[count];
+    int64_t i = 0, child;
+    for (child = 1; child < count; child = 2 * i + 1) {
+        if (child + 1 < count && heti_make_earlier(&make->busy[child + 1], &make->busy[child])) child++;
+        if (!heti_make_earlier(&make->busy[child], &last)) break;
+        make->busy[i] = make->busy[child];
+        i = child;
+    }
+    make->busy[i] = last;
+    return rank;
+}
+
+/* The rank is to be asked for its next action. */
+static void heti_make_wake(heti_make *make, int64_t rank)
+{
+    if (make->rank[rank].queued || make->rank[rank].running > 0) return;
+    make->rank[rank].queued = 1;
+    make->look[make->looks++] = rank;
+}
+
+/* Begins one action of a stage, its next of that kind. */
+static het_result heti_make_begin(heti_make *make, int64_t s, int32_t kind, int32_t overlap)
+{
+    heti_make_stage *stage = &make->stage[s];
+    const int64_t slices = make->plan->slices;
+    const int what = kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
+    const int64_t item = stage->begun[what]++;
+    heti_make_out out;
+    if (kind == HET_ACTION_B) stage->begun[HETI_MAKE_WEIGHT]++;
+    if (kind == HET_ACTION_F) make->lane[stage->lane].kept++;
+    memset(&out, 0, sizeof out);
+    out.rank = HETI_CAST(int32_t, make->lane[stage->lane].rank);
+    out.action.kind = kind;
+    out.action.overlap = overlap;
+    out.action.pipeline = HETI_CAST(int32_t, stage->pipeline);
+    out.action.stage = HETI_CAST(int32_t, s - make->plan->first_stage[stage->pipeline]);
+    out.action.micro_batch = HETI_CAST(int32_t, item / slices);
+    out.action.slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
+    if (heti_list_push(&make->out, &out) == HET_OK) return HET_OK;
+    return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for more than %d actions", make->out.count);
+}
+
+/* Asks one free rank. */
+static het_result heti_make_ask(heti_make *make, int64_t r)
+{
+    heti_make_rank *rank = &make->rank[r];
+    heti_make_choice best;
+    int64_t l, cost;
+    int32_t overlap = 0;
+    memset(&best, 0, sizeof best);
+    best.lane = -1;
+    rank->queued = 0;
+    for (l = rank->first_lane; l >= 0; l = make->lane[l].next_lane) heti_make_choose(make, l, &best);
+    if (best.lane < 0) return HET_OK;
+    rank->begun = make->out.count;
+    rank->running = 1;
+    cost = best.kind == HET_ACTION_B ? 2 : 1;
+    if (make->lane[best.lane].listed) overlap = heti_make_item_at(make, make->lane[best.lane].next_item++)->overlap;
+    HETI_TRY(heti_make_begin(make, best.stage, best.kind, overlap));
+    if (overlap) {
+        const heti_make_item *second = heti_make_item_at(make, make->lane[best.lane].next_item++);
+        rank->running = 2;
+        cost += second->kind == HET_ACTION_B ? 2 : 1;
+        HETI_TRY(heti_make_begin(make, second->stage, second->kind, 0));
+    }
+    heti_make_heap_push(make, make->now + cost, r);
+    return HET_OK;
+}
+
+/* Ends what a rank was doing and wakes those who may have waited for it. */
+static void heti_make_finish(heti_make *make, int64_t r)
+{
+    heti_make_rank *rank = &make->rank[r];
+    int64_t i;
+    for (i = rank->begun; i < rank->begun + rank->running; i++) {
+        const het_action *action = &heti_make_out_at(make, i)->action;
+        const int64_t s = make->plan->first_stage[action->pipeline] + action->stage;
+        heti_make_stage *stage = &make->stage[s];
+        if (action->kind == HET_ACTION_F) {
+            stage->done[HETI_MAKE_FORWARD]++;
+            if (stage->stages_after > 0) heti_make_wake(make, make->lane[make->stage[s + 1].lane].rank);
+        }
+        if (action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) {
+            stage->done[HETI_MAKE_INPUT]++;
+            if (!heti_make_first(make, s)) heti_make_wake(make, make->lane[make->stage[s - 1].lane].rank);
+        }
+        if (action->kind == HET_ACTION_B || action->kind == HET_ACTION_W) {
+            stage->done[HETI_MAKE_WEIGHT]++;
+            make->lane[stage->lane].kept--;
+        }
+    }
+    rank->running = 0;
+    heti_make_wake(make, r);
+}
+
+/* All ends of one moment come before all begins of it, so that the order of ranks decides nothing. */
+static het_result heti_make_run(heti_make *make)
+{
+    int64_t i, s;
+    for (i = 0; i < make->plan->ranks; i++) heti_make_wake(make, i);
+    for (;;) {
+        for (i = 0; i < make->looks; i++) HETI_TRY(heti_make_ask(make, make->look[i]));
+        make->looks = 0;
+        if (make->busies == 0) break;
+        make->now = make->busy[0].until;
+        while (make->busies > 0 && make->busy[0].until == make->now) heti_make_finish(make, heti_make_heap_pop(make));
+    }
+    for (s = 0; s < make->plan->stages; s++) {
+        const heti_make_stage *stage = &make->stage[s];
+        if (stage->done[HETI_MAKE_WEIGHT] < stage->items)
+            return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s stops at stage %d of pipeline %d after %d of %d backwards",
+                             make->rule->name, s - make->plan->first_stage[stage->pipeline], stage->pipeline, stage->done[HETI_MAKE_WEIGHT], stage->items);
+    }
+    return HET_OK;
+}
+
+/* ---- patterns ---- */
+
+/* Appends an action of every slice of one micro-batch; micro-batches that only fill up the pattern (>= count) are left out. Nothing depends
+   on them, so what is left can still be executed. */
+static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind, int64_t micro_batch)
+{
+    heti_make_item item;
+    int64_t k;
+    if (micro_batch >= make->counts[make->stage[stage].pipeline]) return HET_OK;
+    item.stage = stage;
+    item.kind = kind;
+    item.overlap = 0;
+    for (k = 0; k < make->plan->slices; k++)
+        if (heti_list_push(&make->items, &item) != HET_OK)
+            return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", make->items.count);
+    return HET_OK;
+}
+
+/* Interleaved 1F1B as Megatron-LM orders it: micro-batches go through a rank's v chunks in groups of P, backwards through the chunks in
+   reverse. Rank r begins with 2 (P - 1 - r) + (v - 1) P forwards, then one forward, one backward. */
+static het_result heti_pattern_interleaved(heti_make *make, const heti_make_lane *lane, int64_t position)
+{
+    const int64_t first = make->plan->first_stage[lane->pipeline], stages = make->plan->first_stage[lane->pipeline + 1] - first;
+    const int64_t ranks = stages / lane->stages, group = ranks * lane->stages;
+    const int64_t total = heti_ceil_div(make->counts[lane->pipeline], ranks) * group;
+    const int64_t warm_up = heti_min(total, 2 * (ranks - 1 - position) + (lane->stages - 1) * ranks);
+    int64_t i, b, chunk;
+    for (i = 0; i < total + warm_up; i++) {
+        if (i < total) {
+            chunk = i % group / ranks;
+            HETI_TRY(heti_pattern_add(make, first + chunk * ranks + position, HET_ACTION_F, i / group * ranks + i % ranks));
+        }
+        if (i < warm_up) continue;
+        b = i - warm_up;
+        chunk = lane->stages - 1 - b % group / ranks;
+        HETI_TRY(heti_pattern_add(make, first + chunk * ranks + position, HET_ACTION_B, b / group * ranks + b % ranks));
+    }
+    return HET_OK;
+}
+
+/* DualPipeV on one rank: the next micro-batch of each chunk, and the I whose W is still to come, first in first out. */
+typedef struct heti_dual_weight { int64_t stage, micro_batch; } heti_dual_weight;
+typedef struct heti_dual {
+    heti_make *make;
+    int64_t stage[2];                   /* chunk 0 on the way down, chunk 1 on the way up */
+    int64_t forward[2], backward[2];
+    heti_list waiting;                  /* heti_dual_weight */
+    int64_t weights;                    /* taken from it */
+} heti_dual;
+
+static het_result heti_dual_forward(heti_dual *dual, int chunk)
+{
+    return heti_pattern_add(dual->make, dual->stage[chunk], HET_ACTION_F, dual->forward[chunk]++);
+}
+
+static het_result heti_dual_backward(heti_dual *dual, int chunk, int split)
+{
+    heti_dual_weight weight;
+    weight.stage = dual->stage[chunk];
+    weight.micro_batch = dual->backward[chunk]++;
+    if (split && heti_list_push(&dual->waiting, &weight) != HET_OK)
+        return heti_fail(dual->make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", dual->make->items.count);
+    return heti_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
+}
+
+static het_result heti_dual_weights(heti_dual *dual)
+{
+    const heti_dual_weight *weight = HETI_CAST(const heti_dual_weight *, dual->waiting.data) + dual->weights++;
+    return heti_pattern_add(dual->make, weight->stage, HET_ACTION_W, weight->micro_batch);
+}
+
+/* A forward of one chunk together with a backward of the other, slice by slice. */
+static het_result heti_dual_pair(heti_dual *dual, int chunk)
+{
+    heti_make *make = dual->make;
+    const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items.count, slices = make->plan->slices;
+    const int64_t count = make->counts[make->stage[dual->stage[0]].pipeline];
+    int64_t k;
+    HETI_TRY(heti_dual_forward(dual, chunk));
+    HETI_TRY(heti_dual_backward(dual, 1 - chunk, 0));
+    if (forward >= count || backward >= count) return HET_OK;
+    for (k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
+        heti_make_item *item = heti_make_item_at(make, at + k);
+        item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
+        item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
+        item->overlap = k % 2 == 0;
+    }
+    return HET_OK;
+}
+
+/* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a forward up; the steady state, pairs;
+   then backwards alone take over, from the middle of phase six on split, the older half of the ranks between the two of a pair; at the
+   end the W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
+static het_result heti_dual_phases(heti_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches)
+{
+    int64_t i;
+    int split = 0;
+    for (i = 0; i < 2 * (ranks - 1 - r); i++) HETI_TRY(heti_dual_forward(dual, 0));
+    for (i = 0; i <= r; i++) {
+        HETI_TRY(heti_dual_forward(dual, 0));
+        HETI_TRY(heti_dual_forward(dual, 1));
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        HETI_TRY(heti_dual_backward(dual, 1, 1));
+        HETI_TRY(heti_dual_weights(dual));
+        HETI_TRY(heti_dual_forward(dual, 1));
+    }
+    for (i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
+        if (i == 0 && r == ranks - 1) { /* its own forward has just made what this backward needs: nothing to overlap */
+            HETI_TRY(heti_dual_forward(dual, 0));
+            HETI_TRY(heti_dual_backward(dual, 1, 0));
+        } else {
+            HETI_TRY(heti_dual_pair(dual, 0));
+        }
+        HETI_TRY(heti_dual_pair(dual, 1));
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        HETI_TRY(heti_dual_backward(dual, 1, 0));
+        HETI_TRY(heti_dual_pair(dual, 1));
+    }
+    for (i = 0; i <= r; i++) {
+        if (i == (r + 1) / 2 && r % 2 == 1) split = 1;
+        HETI_TRY(heti_dual_backward(dual, 1, split));
+        if (i == (r + 1) / 2 && r % 2 == 0) split = 1;
+        HETI_TRY(heti_dual_backward(dual, 0, split));
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        HETI_TRY(heti_dual_weights(dual));
+        HETI_TRY(heti_dual_backward(dual, 0, 1));
+    }
+    while (dual->weights < dual->waiting.count) HETI_TRY(heti_dual_weights(dual));
+    return HET_OK;
+}
+
+static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *lane, int64_t position)
+{
+    const int64_t first = make->plan->first_stage[lane->pipeline], stages = make->plan->first_stage[lane->pipeline + 1] - first;
+    heti_dual dual;
+    het_result result;
+    memset(&dual, 0, sizeof dual);
+    dual.make = make;
+    dual.stage[0] = first + position;
+    dual.stage[1] = first + stages - 1 - position;
+    heti_list_start(&dual.waiting, make->allocator, sizeof(heti_dual_weight));
+    result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->counts[lane->pipeline], stages));
+    heti_list_end(&dual.waiting);
+    return result;
+}
+
+/* ---- setting up ---- */
+
+static het_result heti_make_check_plan(const het_plan *plan, const int64_t *counts, het_error *error)
+{
+    int64_t p, s;
+    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX || plan->stages > INT32_MAX
+        || plan->slices < 1 || plan->slices > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: %d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1",
+                         plan->ranks, plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
+                         plan->first_stage[plan->pipelines], plan->stages);
+    for (p = 0; p < plan->pipelines; p++) {
+        if (plan->first_stage[p + 1] <= plan->first_stage[p])
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d has no stage", p);
+        if (counts[p] < 0 || counts[p] > INT32_MAX)
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d gets %d micro-batches; at least 0, below 2^31", p, counts[p]);
+    }
+    for (s = 0; s < plan->stages; s++)
+        if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: stage %d of the plan is on rank %d; there are %d ranks", s, plan->stage[s].rank,
+                             plan->ranks);
+    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: the schedule's name has no end");
+    return HET_OK;
+}
+
+/* One pipeline against its rule's placement; P is its number of ranks. */
+static het_result heti_make_check_placement(const heti_make *make, int64_t p, int64_t ranks)
+{
+    const het_plan *plan = make->plan;
+    const int64_t first = plan->first_stage[p], stages = plan->first_stage[p + 1] - first, mate = p % 2 == 0 ? p + 1 : p - 1;
+    const het_stage *stage = plan->stage + first;
+    int64_t s;
+    switch (make->rule->placement) {
+    case HETI_PLACE_ROUND:
+        for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
+        if (s >= stages && stages % ranks == 0) return HET_OK;
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs the same number of stages on each rank, dealt out in turn "
+                         "(stages s and s + %d on one rank); pipeline %d has %d stages on %d ranks", make->rule->name, ranks, p, stages, ranks);
+    case HETI_PLACE_V:
+        for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
+        if (s == stages && stages == 2 * ranks) return HET_OK;
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs two stages a rank in V shape (the first and the last, the second "
+                         "and the second last, ...); pipeline %d has %d stages on %d ranks, stage %d on rank %d", make->rule->name, p, stages, ranks,
+                         heti_min(s, stages - 1), stage[heti_min(s, stages - 1)].rank);
+    case HETI_PLACE_BOTH_WAYS:
+        if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
+            for (s = 0; s < stages && stage[s].rank == plan->stage[plan->first_stage[mate] + stages - 1 - s].rank; s++) {}
+            if (s == stages) return HET_OK;
+        }
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
+                         "opposite order; pipeline %d has no such partner", make->rule->name, p);
+    case HETI_PLACE_ANY: break;
+    }
+    return HET_OK;
+}
+
+/* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
+static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks)
+{
+    const het_plan *plan = make->plan;
+    const heti_rule *rule = make->rule;
+    const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
+    int64_t s;
+    *ranks = 0;
+    for (s = first; s < end; s++) {
+        heti_make_stage *stage = &make->stage[s];
+        heti_make_rank *rank = &make->rank[plan->stage[s].rank];
+        int64_t l = rank->last_lane;
+        stage->pipeline = p;
+        stage->next_stage = -1;
+        stage->stages_after = end - 1 - s;
+        stage->items = make->counts[p] * plan->slices;
+        stage->limit = INT64_MAX;
+        if (rule->stages != 0 || rule->after != 0 || rule->one != 0)
+            stage->limit = rule->stages * (end - first) + rule->after * stage->stages_after + rule->one + plan->slices - 1;
+        if (l < 0 || make->lane[l].pipeline != p) {
+            l = make->lanes++;
+            make->lane[l].pipeline = p;
+            make->lane[l].rank = plan->stage[s].rank;
+            make->lane[l].next_lane = -1;
+            make->lane[l].first_stage = make->lane[l].last_stage = s;
+            if (rank->last_lane < 0) rank->first_lane = l;
+            else make->lane[rank->last_lane].next_lane = l;
+            rank->last_lane = l;
+            ++*ranks;
+        } else {
+            make->stage[make->lane[l].last_stage].next_stage = s;
+            make->lane[l].last_stage = s;
+        }
+        make->lane[l].stages++;
+        stage->lane = l;
+    }
+}
+
+/* Limits and patterns of a pipeline's lanes, which are the last `ranks` ones. */
+static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks)
+{
+    const heti_rule *rule = make->rule;
+    const int64_t slices = make->plan->slices;
+    const double limit = make->plan->memory_limit;
+    int64_t l;
+    if (rule->limited && limit != 0 && !(limit >= 1))
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %g; %s needs room for 1 micro-batch in pipeline %d, or 0: no limit",
+                         limit, rule->name, p);
+    for (l = make->lanes - ranks; l < make->lanes; l++) {
+        heti_make_lane *lane = &make->lane[l];
+        lane->limit = INT64_MAX;
+        if (rule->part > 0) lane->limit = ((ranks + rule->plus) / rule->part - 1 + slices) * lane->stages;
+        if (rule->limited && limit != 0 && limit < 1e9)
+            lane->limit = HETI_CAST(int64_t, limit * HETI_CAST(double, lane->stages * slices) * (1 + 1e-12));
+        lane->listed = rule->pattern != HETI_PATTERN_NONE;
+        lane->next_item = make->items.count;
+        if (rule->pattern == HETI_PATTERN_INTERLEAVED) HETI_TRY(heti_pattern_interleaved(make, lane, l - (make->lanes - ranks)));
+        if (rule->pattern == HETI_PATTERN_DUALPIPEV) HETI_TRY(heti_pattern_dualpipev(make, lane, l - (make->lanes - ranks)));
+        lane->end_item = make->items.count;
+    }
+    return HET_OK;
+}
+
+/* The arrays of *make as one block of *size bytes. */
+static het_result heti_make_memory(heti_make *make, void **block, size_t *size)
+{
+    const het_plan *plan = make->plan;
+    const size_t stage_bytes = sizeof(heti_make_stage) + sizeof(heti_make_lane);
+    const size_t rank_bytes = sizeof(heti_make_rank) + sizeof(heti_make_busy) + sizeof(int64_t);
+    size_t stages = 0, ranks = 0;
+    char *at;
+    int64_t i;
+    if (heti_mul(HETI_CAST(size_t, plan->stages), stage_bytes, &stages) && heti_mul(HETI_CAST(size_t, plan->ranks), rank_bytes, &ranks)
+        && heti_add(stages, ranks, size))
+        *block = heti_alloc(make->allocator, *size);
+    if (*block == NULL)
+        return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for %d stages on %d ranks", plan->stages, plan->ranks);
+    memset(*block, 0, *size);
+    at = HETI_CAST(char *, *block);
+    make->stage = HETI_CAST(heti_make_stage *, HETI_CAST(void *, at));
+    make->lane = HETI_CAST(heti_make_lane *, HETI_CAST(void *, make->stage + plan->stages));
+    make->rank = HETI_CAST(heti_make_rank *, HETI_CAST(void *, make->lane + plan->stages));
+    make->busy = HETI_CAST(heti_make_busy *, HETI_CAST(void *, make->rank + plan->ranks));
+    make->look = HETI_CAST(int64_t *, HETI_CAST(void *, make->busy + plan->ranks));
+    for (i = 0; i < plan->ranks; i++) make->rank[i].first_lane = make->rank[i].last_lane = -1;
+    return HET_OK;
+}
+
+/* From the order of begins to one list a rank. */
+static het_result heti_make_schedule(const heti_make *make, het_schedule **schedule)
+{
+    const int64_t ranks = make->plan->ranks;
+    het_schedule *made = NULL;
+    int64_t i;
+    HETI_TRY(heti_schedule_new(make->allocator, ranks, make->plan->pipelines, make->out.count, &made, make->error));
+    memcpy(made->micro_batches, make->counts, HETI_CAST(size_t, made->pipelines) * sizeof(int64_t));
+    memset(made->start, 0, HETI_CAST(size_t, ranks + 1) * sizeof(int64_t));
+    for (i = 0; i < make->out.count; i++) made->start[heti_make_out_at(make, i)->rank + 1]++;
+    for (i = 0; i < ranks; i++) made->start[i + 1] += made->start[i];
+    for (i = 0; i < ranks; i++) make->rank[i].begun = made->start[i]; /* where the rank's next action goes */
+    for (i = 0; i < make->out.count; i++) {
+        const heti_make_out *out = heti_make_out_at(make, i);
+        made->action[make->rank[out->rank].begun++] = out->action;
+    }
+    *schedule = made;
+    return HET_OK;
+}
+
+static het_result heti_make_all(heti_make *make, het_schedule **schedule)
+{
+    int64_t p, ranks;
+    for (p = 0; p < make->plan->pipelines; p++) {
+        heti_make_pipeline(make, p, &ranks);
+        HETI_TRY(heti_make_check_placement(make, p, ranks));
+        HETI_TRY(heti_make_lanes(make, p, ranks));
+    }
+    HETI_TRY(heti_make_run(make));
+    return heti_make_schedule(make, schedule);
+}
+
+HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error)
+{
+    het_allocator chosen;
+    heti_make make;
+    het_result result;
+    void *block = NULL;
+    size_t size = 0;
+    if (schedule != NULL) *schedule = NULL;
+    if (plan == NULL || counts == NULL || schedule == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
+    memset(&make, 0, sizeof make);
+    make.plan = plan;
+    make.counts = counts;
+    make.error = error;
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, "het_schedule_make", error));
+    make.allocator = &chosen;
+    HETI_TRY(heti_make_check_plan(plan, counts, error));
+    HETI_TRY(heti_rule_find(plan->schedule, &make.rule, error));
+    HETI_TRY(heti_make_memory(&make, &block, &size));
+    heti_list_start(&make.items, &chosen, sizeof(heti_make_item));
+    heti_list_start(&make.out, &chosen, sizeof(heti_make_out));
+    result = heti_make_all(&make, schedule);
+    heti_list_end(&make.items);
+    heti_list_end(&make.out);
+    heti_free(&chosen, block, size);
+    return result;
+}
+
 /* ================================================================================================================
    >>structs  What a context consists of.
 
