@@ -7736,134 +7736,6 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
     return HET_OK;
 }
 
-/*STUB-BEGIN*/
-static het_result heti_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions, const het_allocator *al, het_schedule **out, het_error *e)
-{
-    size_t size = sizeof(het_schedule) + HETI_CAST(size_t, pipelines + ranks + 1) * 8 + HETI_CAST(size_t, actions) * sizeof(het_action) + 64;
-    het_schedule *s = HETI_CAST(het_schedule *, heti_alloc(al, size));
-    (void)e;
-    if (!s) return HET_ERR_OOM;
-    memset(s, 0, size);
-    s->ranks = ranks; s->pipelines = pipelines; s->allocator = *al; s->size = size;
-    s->micro_batches = HETI_CAST(int64_t *, HETI_CAST(void *, s + 1));
-    s->start = s->micro_batches + pipelines;
-    s->action = HETI_CAST(het_action *, HETI_CAST(void *, s->start + ranks + 1));
-    *out = s;
-    return HET_OK;
-}
-HETRAIN_API void het_schedule_free(het_schedule *s) { if (s) { het_allocator a = s->allocator; heti_free(&a, s, s->size); } }
-HETRAIN_API void het_plan_free(het_plan *s) { if (s) { het_allocator a = s->allocator; heti_free(&a, s, s->size); } }
-static het_result heti_plan_check(const het_plan *p, het_error *e) { (void)p; (void)e; return HET_OK; }
-HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t m, int64_t *counts)
-{
-    int64_t p, i;
-    for (p = 0; p < plan->pipelines; p++) counts[p] = 0;
-    for (i = 0; i < m; i++) {
-        int64_t best = 0;
-        for (p = 1; p < plan->pipelines; p++)
-            if (plan->share[p] * HETI_CAST(double, 2 * counts[best] + 1) > plan->share[best] * HETI_CAST(double, 2 * counts[p] + 1)) best = p;
-        counts[best]++;
-    }
-}
-HETRAIN_API het_result het_plan_read(const het_plan_desc *d, const char *text, size_t length, het_plan **plan, het_error *e)
-{
-    int64_t n = d->ranks, i, dp = n, pp = 1, k = d->slices ? d->slices : 1;
-    size_t size = sizeof(het_plan) + HETI_CAST(size_t, n) * sizeof(het_stage) + HETI_CAST(size_t, 3 * n + 3 + k) * 8 + 256;
-    het_allocator al = d->allocator;
-    het_plan *p;
-    if (!al.alloc) heti_default_allocator(&al);
-    p = HETI_CAST(het_plan *, heti_alloc(&al, size));
-    (void)e; (void)length;
-    if (!p) return HET_ERR_OOM;
-    memset(p, 0, size);
-    if (text[0] == 'p') { dp = 1; pp = n; }
-    if (length > 2) { dp = 2; pp = n / 2; }
-    p->units = d->units; p->ranks = n; p->pipelines = dp; p->stages = dp * pp; p->slices = k;
-    p->stage = HETI_CAST(het_stage *, HETI_CAST(void *, p + 1));
-    p->first_stage = HETI_CAST(int64_t *, HETI_CAST(void *, p->stage + n));
-    p->share = HETI_CAST(double *, HETI_CAST(void *, p->first_stage + n + 1));
-    p->state_share = p->share + n; p->slice_share = p->state_share + n;
-    for (i = 0; i < n; i++) {
-        p->stage[i].pipeline = i / pp; p->stage[i].rank = i;
-        p->stage[i].unit_begin = d->units * (i % pp) / pp; p->stage[i].unit_end = d->units * (i % pp + 1) / pp;
-        p->state_share[i] = 1.0;
-    }
-    for (i = 0; i <= dp; i++) p->first_stage[i] = i * pp;
-    for (i = 0; i < dp; i++) p->share[i] = 1.0;
-    for (i = 0; i < k; i++) p->slice_share[i] = 1.0;
-    memcpy(p->schedule, d->schedule ? d->schedule : "1f1b", 5);
-    p->allocator = al; p->size = size;
-    *plan = p;
-    return HET_OK;
-}
-HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *al, het_schedule **schedule, het_error *e)
-{
-    int64_t total = 0, s, n = 0, i, k, r;
-    het_schedule *o;
-    for (s = 0; s < plan->stages; s++) total += 2 * counts[plan->stage[s].pipeline] * plan->slices;
-    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, total, al, &o, e));
-    for (i = 0; i < plan->pipelines; i++) o->micro_batches[i] = counts[i];
-    for (r = 0; r < plan->ranks; r++) {
-        o->start[r] = n;
-        for (s = 0; s < plan->stages; s++) {
-            const het_stage *st = &plan->stage[s];
-            int64_t p = plan->first_stage[st->pipeline + 1] - plan->first_stage[st->pipeline], at = s - plan->first_stage[st->pipeline], f = 0, b = 0, m = counts[st->pipeline];
-            if (st->rank != r) continue;
-            while (b < m) {
-                int fw = f < m && f - b < p - at;
-                for (k = 0; k < plan->slices; k++) {
-                    het_action *a = &o->action[n++];
-                    a->kind = fw ? HET_ACTION_F : HET_ACTION_B; a->pipeline = HETI_CAST(int32_t, st->pipeline); a->stage = HETI_CAST(int32_t, at);
-                    a->micro_batch = HETI_CAST(int32_t, fw ? f : b); a->slice = HETI_CAST(int32_t, fw ? k : plan->slices - 1 - k);
-                }
-                if (fw) f++; else b++;
-            }
-        }
-    }
-    o->start[plan->ranks] = n;
-    *schedule = o;
-    return HET_OK;
-}
-HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error)
-{ (void)plan; (void)blocks; (void)schedule; (void)peak; (void)error; return HET_OK; }
-/* recv right before its consumer: fine for an executor that never blocks on sends */
-HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *c, const het_allocator *al, het_schedule **schedule, het_error *e)
-{
-    int64_t r, i, b, u, n = 0;
-    het_schedule *o;
-    HETI_TRY(heti_schedule_new(c->ranks, c->pipelines, 3 * c->start[c->ranks] + c->ranks * (1 + 3 * blocks->count), al, &o, e));
-    for (i = 0; i < c->pipelines; i++) o->micro_batches[i] = c->micro_batches[i];
-    for (r = 0; r < c->ranks; r++) {
-        o->start[r] = n;
-        for (i = c->start[r]; i < c->start[r + 1]; i++) {
-            const het_action *a = &c->action[i];
-            int64_t s = plan->first_stage[a->pipeline] + a->stage, last = plan->first_stage[a->pipeline + 1] - 1, first = plan->first_stage[a->pipeline];
-            if (a->kind == HET_ACTION_F && s > first && plan->stage[s - 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_RECV_F; }
-            if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && s < last && plan->stage[s + 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_RECV_B; }
-            o->action[n++] = *a;
-            if (a->kind == HET_ACTION_F && s < last && plan->stage[s + 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_SEND_F; }
-            if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && s > first && plan->stage[s - 1].rank != r) { o->action[n] = *a; o->action[n++].kind = HET_ACTION_SEND_B; }
-        }
-        for (i = 0; i < 4; i++) {
-            static const int heti_kinds[] = { HET_ACTION_REDUCE, HET_ACTION_VERDICT, HET_ACTION_STEP, HET_ACTION_GATHER };
-            for (b = 0; b < blocks->count; b++) {
-                int holds = i == 1 && b == 0;
-                for (u = blocks->start[b]; i != 1 && u < blocks->start[b + 1]; u++) {
-                    int64_t s;
-                    for (s = 0; s < plan->stages; s++) holds |= plan->stage[s].rank == r && plan->stage[s].unit_begin <= blocks->unit[u] && blocks->unit[u] < plan->stage[s].unit_end;
-                }
-                if (!holds) continue;
-                memset(&o->action[n], 0, sizeof *o->action);
-                o->action[n].kind = heti_kinds[i];
-                o->action[n++].stage = HETI_CAST(int32_t, i == 1 ? 0 : b);
-            }
-        }
-    }
-    o->start[c->ranks] = n;
-    *schedule = o;
-    return HET_OK;
-}
-/*STUB-END*/
 /* ================================================================================================================
    >>generate  Schedules by name: which rank computes what, in which order.
    One generator makes them all: a simulation in which every rank that is free takes the best action that is ready, until all are done. An
@@ -9611,7 +9483,7 @@ static het_result heti_take_plan(het_ctx *ctx)
     const het_plan *plan = ctx->desc.plan;
     het_plan_desc desc;
     if (plan) {
-        HETI_TRY(heti_plan_check(plan, &ctx->error));
+        HETI_TRY(heti_plans_check(plan, &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units, plan->ranks,
                              ctx->unit_count, ctx->ranks);
@@ -9634,7 +9506,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, &to, &ctx->error));
+    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, count + split, &to, &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
         to->start[r] = n;
@@ -9661,7 +9533,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
 {
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, to, &ctx->error));
+    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, from->start[from->ranks], to, &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
     memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
