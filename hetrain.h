@@ -121,7 +121,9 @@ int main(int argc, char **argv) {
        >>device_api      het_cpu_device het_null_device
        >>unit_api        het_unit_embed het_unit_attention het_unit_mlp het_unit_head het_model_units
        >>optimizer_api   het_adamw het_learning_rate
-       >>schedule_api    het_plan_divide het_schedule_make het_schedule_free
+       >>plan_api        het_plan_read het_plan_write het_plan_free
+       >>schedule_api    het_plan_divide het_schedule_make het_schedule_read het_schedule_write het_schedule_complete
+                         het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
                          het_last_error het_get_desc het_get_memory het_get_step het_cancel het_step het_gradients
@@ -141,6 +143,8 @@ int main(int argc, char **argv) {
        >>device_api      het_device_iface: the ops and their arguments
        >>unit_api        het_unit_iface: unit kinds
        >>optimizer_api   het_optimizer_iface, learning rate schedules
+       >>plan_api        het_plan: who does what
+       >>schedule_api    het_schedule: in which order
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>files_api       saving and loading weights and state
        >>data_api        token files, windows, batches
@@ -167,6 +171,8 @@ int main(int argc, char **argv) {
        >>model           model settings, presets, config.json
        >>units           embed, attention, mlp, head
        >>generate        schedules by name, shares of micro-batches
+       >>plans           plans as text
+       >>schedule        lists of actions: text, transfers and reductions, proofs
        >>structs         what a context consists of
        >>plan            chain of units, parameter table, map of memory
        >>optim           learning rate, AdamW, grid of the exact sums
@@ -8566,6 +8572,2310 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     heti_list_end(&make.items);
     heti_list_end(&make.out);
     heti_free(&chosen, block, size);
+    return result;
+}
+
+/* ================================================================================================================
+   >>plans  Plans as text: JSON, shorthands, Megatron's layout strings.
+
+   A plan is one block of memory, laid out twice by the same function: once to count bytes, once to set pointers. Its text is walked
+   twice by the same function likewise: once to count pipelines, stages and slices, once to store them.
+   Units are cut by number: of U units in S stages, each stage gets U / S and the first U mod S stages one more; embed and head count as
+   a unit. Sharing out by cost is a planner's business.
+   ================================================================================================================ */
+
+/* ---- arrays one behind the other in one block ---- */
+
+typedef struct heti_arrays {
+    char *base;    /* NULL: only counted */
+    size_t used, size;
+    int overflow;
+} heti_arrays;
+
+static void *heti_arrays_take(heti_arrays *a, int64_t count, size_t element)
+{
+    const size_t at = a->used;
+    size_t bytes = 0;
+    if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
+        !heti_add(at, heti_round_up(bytes, HETI_ALIGNMENT), &a->used)) {
+        a->overflow = 1;
+        return NULL;
+    }
+    return a->base != NULL ? a->base + at : NULL;
+}
+
+#define HETI_ARRAY(arrays, type, count) HETI_CAST(type *, heti_arrays_take((arrays), (count), sizeof(type)))
+
+/* Between the counting and the setting pass: one block, all bytes 0. */
+static het_result heti_arrays_start(heti_arrays *a, const het_allocator *allocator, const char *where, het_error *error)
+{
+    if (a->overflow) return heti_fail(error, HET_ERR_LIMIT, "%s: needs more memory than a size_t can count", where);
+    a->size = a->used;
+    a->used = 0;
+    a->base = HETI_CAST(char *, heti_alloc(allocator, a->size));
+    if (a->base == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, a->size));
+    memset(a->base, 0, a->size);
+    return HET_OK;
+}
+
+static void heti_arrays_end(heti_arrays *a, const het_allocator *allocator)
+{
+    heti_free(allocator, a->base, a->size);
+    a->base = NULL;
+}
+
+/* The allocator given (NULL or all 0: the default), or an error. */
+static het_result heti_allocator_of(const het_allocator *given, het_allocator *allocator, const char *where, het_error *error)
+{
+    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
+    else heti_default_allocator(allocator);
+    if (allocator->alloc == NULL || allocator->free == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", where);
+    return HET_OK;
+}
+
+/* ---- text to a writer ---- */
+
+/* Collects small pieces. After a failed write nothing more is written. */
+typedef struct heti_output {
+    const het_writer *to;
+    char buffer[2048];
+    size_t length;
+    het_result result;
+} heti_output;
+
+static het_result heti_output_flush(heti_output *o)
+{
+    if (o->result == HET_OK && o->length > 0 && o->to->write(o->to->user, o->buffer, o->length) != 0) o->result = HET_ERR_IO;
+    o->length = 0;
+    return o->result;
+}
+
+static void heti_output_add(heti_output *o, const char *text)
+{
+    for (; *text != 0; text++) {
+        if (o->length == sizeof o->buffer) heti_output_flush(o);
+        o->buffer[o->length++] = *text;
+    }
+}
+
+static void heti_output_integer(heti_output *o, int64_t value)
+{
+    char digits[24];
+    heti_format(digits, sizeof digits, "%d", value);
+    heti_output_add(o, digits);
+}
+
+/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do: a first guess is
+   off by less than 100 units, and what it reads back as differs from x by a double that is exact. */
+static uint64_t heti_shortest(double x, int64_t *scale)
+{
+    int64_t exponent = 0, i, cut;
+    uint64_t number, power;
+    double value = x, back;
+    for (; value >= 10.0; exponent++) value /= 10.0;
+    for (; value < 1.0; exponent--) value *= 10.0;
+    number = HETI_CAST(uint64_t, value * 1e16);
+    *scale = exponent - 16;
+    for (i = 0; i < 8; i++) {
+        back = heti_scale_ten(number, *scale);
+        if (back >= x && back <= x) break;
+        value = rint(heti_scale_ten(1, -*scale) * (x - back));
+        number = HETI_CAST(uint64_t, HETI_CAST(int64_t, number) + HETI_CAST(int64_t, value));
+    }
+    for (cut = 16; cut > 0; cut--) { /* digits dropped: the most that still read back */
+        uint64_t shorter;
+        for (power = 1, i = 0; i < cut; i++) power *= 10;
+        shorter = (number + power / 2) / power;
+        back = heti_scale_ten(shorter, *scale + cut);
+        if (back >= x && back <= x) {
+            *scale += cut;
+            return shorter;
+        }
+    }
+    return number;
+}
+
+/* As a JSON number that reads back as the same double: 0, or in [1e-30, 1e30]. */
+static void heti_output_real(heti_output *o, double x)
+{
+    char digits[24], text[64];
+    heti_text t = heti_text_in(text, sizeof text);
+    int64_t scale = 0, point, i;
+    size_t count;
+    if (!(x > 0.0)) {
+        heti_output_add(o, "0");
+        return;
+    }
+    heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale));
+    count = strlen(digits);
+    point = HETI_CAST(int64_t, count) + scale; /* digits before the point */
+    if (point > 18 || point < -5) { /* d.ddde-x */
+        heti_text_put(&t, digits, 1);
+        if (count > 1) heti_text_add(&t, ".");
+        heti_text_add(&t, digits + 1);
+        heti_text_add(&t, "e");
+        heti_text_integer(&t, point - 1);
+    } else {
+        if (point <= 0) heti_text_add(&t, "0.");
+        for (i = point; i < 0; i++) heti_text_add(&t, "0");
+        for (i = 0; i < heti_max(HETI_CAST(int64_t, count), point); i++) {
+            if (i == point && i > 0) heti_text_add(&t, ".");
+            heti_text_put(&t, i < HETI_CAST(int64_t, count) ? digits + i : "0", 1);
+        }
+    }
+    heti_output_add(o, text);
+}
+
+/* ---- names of schedules, and where their stages lie ---- */
+
+/* The index of a schedule's name, or HETI_RULES. */
+static int heti_place_find(const char *name)
+{
+    int i;
+    for (i = 0; i < HETI_RULES && !heti_same(heti_rules[i].name, name); i++) {}
+    return i;
+}
+
+static het_result heti_place_check(const char *name, het_error *error)
+{
+    heti_printable print;
+    char list[160];
+    heti_text l = heti_text_in(list, sizeof list);
+    int i;
+    if (heti_place_find(name) < HETI_RULES) return HET_OK;
+    for (i = 0; i < HETI_RULES; i++) {
+        heti_text_add(&l, " ");
+        heti_text_add(&l, heti_rules[i].name);
+    }
+    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: unknown schedule '%s', not one of%s", heti_print(&print, name, strlen(name)), list);
+}
+
+/* ---- reading ---- */
+
+#define HETI_PLANS_SLICES 65536        /* most slices */
+#define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
+#define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
+#define HETI_PLANS_MOST 1e30
+
+typedef struct heti_plans {
+    het_plan_desc desc;    /* with its defaults */
+    const char *text;
+    size_t length, at;     /* of shorthands */
+    het_error *error;
+    heti_json json;
+    het_plan count;        /* what was met so far */
+    het_plan *plan;        /* NULL: only counted */
+} heti_plans;
+
+static void heti_plan_layout(heti_arrays *a, const het_plan *count, het_plan **plan)
+{
+    het_plan *p = HETI_ARRAY(a, het_plan, 1);
+    het_stage *stage = HETI_ARRAY(a, het_stage, count->stages);
+    int64_t *first_stage = HETI_ARRAY(a, int64_t, count->pipelines + 1);
+    double *share = HETI_ARRAY(a, double, count->pipelines), *state_share = HETI_ARRAY(a, double, count->ranks);
+    double *slice_share = HETI_ARRAY(a, double, count->slices);
+    if (p == NULL) return;
+    *p = *count;
+    p->stage = stage;
+    p->first_stage = first_stage;
+    p->share = share;
+    p->state_share = state_share;
+    p->slice_share = slice_share;
+    p->size = a->size;
+    *plan = p;
+}
+
+/* Room for what was counted, with every share 1. Counting starts again. */
+static het_result heti_plans_room(heti_plans *r)
+{
+    heti_arrays a;
+    int64_t i;
+    memset(&a, 0, sizeof a);
+    r->count.allocator = r->desc.allocator;
+    heti_plan_layout(&a, &r->count, &r->plan);
+    HETI_TRY(heti_arrays_start(&a, &r->desc.allocator, "het_plan_read", r->error));
+    heti_plan_layout(&a, &r->count, &r->plan);
+    for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
+    for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
+    for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
+    r->count.pipelines = r->count.stages = 0;
+    return HET_OK;
+}
+
+/* ---- JSON: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2], "recompute": false}, ...]}, ...], "state_shares": [...],
+   "slices": [...] or a count, "schedule": "1f1b", "memory_limit": 0}. "units" is [begin, end). Only pipelines, stages, rank and units must be
+   there; unknown and repeated keys are errors. ---- */
+
+static het_result heti_plans_syntax(heti_plans *r)
+{
+    if (r->json.rule == NULL) return HET_OK;
+    return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s", HETI_CAST(int64_t, r->json.rule_at), r->json.rule);
+}
+
+/* Which of `names` the key is. */
+static het_result heti_plans_key(heti_plans *r, const char *const *names, int count, const char *key, size_t length, unsigned *seen, int *found)
+{
+    heti_printable print;
+    for (*found = 0; *found < count && !heti_is_key(key, length, names[*found]); ++*found) {}
+    if (*found == count || ((*seen >> *found) & 1u) != 0)
+        return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s key '%s'", HETI_CAST(int64_t, r->json.at),
+                         *found == count ? "unknown" : "repeated", heti_print(&print, key, strlen(key)));
+    *seen |= 1u << *found;
+    return HET_OK;
+}
+
+/* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
+static het_result heti_plans_real(heti_plans *r, const char *what, int64_t number, double least, double *value)
+{
+    size_t start = 0;
+    if (heti_json_number_text(&r->json, &start) && !heti_double_of(r->json.text + start, r->json.at - start, value))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is not finite", what, number);
+    HETI_TRY(heti_plans_syntax(r));
+    if (*value <= 0.0 && *value >= 0.0 && least <= 0.0) {
+        *value = 0.0;
+        return HET_OK;
+    }
+    if (*value >= HETI_PLANS_LEAST && *value <= HETI_PLANS_MOST) return HET_OK;
+    return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %g, not %sfrom 1e-30 to 1e30", what, number, *value, least <= 0.0 ? "0 or " : "");
+}
+
+/* An array of them, stored where `to` is not NULL. */
+static het_result heti_plans_reals(heti_plans *r, const char *what, double least, int64_t most, double *to, int64_t *count)
+{
+    *count = 0;
+    heti_json_enter(&r->json, HETI_JSON_ARRAY);
+    while (heti_json_next(&r->json, NULL, 0, NULL)) {
+        double value = 0.0;
+        HETI_TRY(heti_plans_real(r, what, *count, least, &value));
+        if (*count == most) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: more than %d values of %s", most, what);
+        if (to != NULL) to[*count] = value;
+        ++*count;
+    }
+    return heti_plans_syntax(r);
+}
+
+static het_result heti_plans_units(heti_plans *r, het_stage *stage)
+{
+    int64_t value[3] = { 0, 0, 0 };
+    int n = 0;
+    heti_json_enter(&r->json, HETI_JSON_ARRAY);
+    while (heti_json_next(&r->json, NULL, 0, NULL)) {
+        heti_json_integer(&r->json, &value[n]);
+        if (n < 2) n++;
+        else if (!r->json.rule) heti_json_fail(&r->json, "units are two integers: [begin, end)");
+    }
+    if (!r->json.rule && n != 2) heti_json_fail(&r->json, "units are two integers: [begin, end)");
+    stage->unit_begin = value[0];
+    stage->unit_end = value[1];
+    return heti_plans_syntax(r);
+}
+
+/* What the description says about a stage's recomputation. */
+static int32_t heti_plans_recompute(const heti_plans *r, const het_stage *stage)
+{
+    return r->desc.recompute == HET_YES && stage->unit_end < r->desc.units;
+}
+
+static het_result heti_plans_stage(heti_plans *r, int64_t number)
+{
+    static const char *const heti_keys[] = { "rank", "units", "recompute" };
+    const int64_t pipeline = r->count.pipelines;
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found, truth = 0;
+    het_stage stage;
+    memset(&stage, 0, sizeof stage);
+    heti_json_enter(&r->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_TRY(heti_plans_key(r, heti_keys, 3, key, length, &seen, &found));
+        if (found == 0) heti_json_integer(&r->json, &stage.rank);
+        else if (found == 1) HETI_TRY(heti_plans_units(r, &stage));
+        else heti_json_bool(&r->json, &truth);
+    }
+    HETI_TRY(heti_plans_syntax(r));
+    if ((seen & 3u) != 3u)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number, heti_keys[(seen & 1u) != 0]);
+    stage.pipeline = pipeline;
+    stage.recompute = (seen & 4u) != 0 ? truth : heti_plans_recompute(r, &stage);
+    if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
+    r->count.stages++;
+    return HET_OK;
+}
+
+static het_result heti_plans_pipeline(heti_plans *r)
+{
+    static const char *const heti_keys[] = { "stages", "share" };
+    const int64_t pipeline = r->count.pipelines, first = r->count.stages;
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    double share = 1.0;
+    int found;
+    heti_json_enter(&r->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_TRY(heti_plans_key(r, heti_keys, 2, key, length, &seen, &found));
+        if (found == 1) {
+            HETI_TRY(heti_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
+            continue;
+        }
+        heti_json_enter(&r->json, HETI_JSON_ARRAY);
+        while (heti_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_stage(r, r->count.stages - first));
+    }
+    HETI_TRY(heti_plans_syntax(r));
+    if (r->count.stages == first) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d has no stages", pipeline);
+    if (r->plan != NULL) {
+        r->plan->share[pipeline] = share;
+        r->plan->first_stage[pipeline + 1] = r->count.stages;
+    }
+    r->count.pipelines++;
+    return HET_OK;
+}
+
+static het_result heti_plans_slices(heti_plans *r)
+{
+    int64_t count = 0;
+    if (heti_json_kind_of(&r->json) == HETI_JSON_ARRAY) {
+        HETI_TRY(heti_plans_reals(r, "slice", HETI_PLANS_LEAST, HETI_PLANS_SLICES, r->plan != NULL ? r->plan->slice_share : NULL, &count));
+    } else {
+        heti_json_integer(&r->json, &count);
+        HETI_TRY(heti_plans_syntax(r));
+    }
+    if (count < 1 || count > HETI_PLANS_SLICES)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d slices, not 1 to %d", count, HETI_CAST(int64_t, HETI_PLANS_SLICES));
+    r->count.slices = count;
+    return HET_OK;
+}
+
+static het_result heti_plans_state(heti_plans *r)
+{
+    int64_t count = 0;
+    HETI_TRY(heti_plans_reals(r, "the state share of rank", 0.0, r->count.ranks, r->plan != NULL ? r->plan->state_share : NULL, &count));
+    if (count != r->count.ranks)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d state shares for %d ranks", count, r->count.ranks);
+    return HET_OK;
+}
+
+static het_result heti_plans_name(heti_plans *r)
+{
+    char name[sizeof r->count.schedule];
+    size_t length = 0;
+    heti_json_string(&r->json, name, sizeof name, &length);
+    HETI_TRY(heti_plans_syntax(r));
+    if (length != strlen(name)) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
+    HETI_TRY(heti_place_check(name, r->error));
+    memcpy(r->count.schedule, name, sizeof name);
+    return HET_OK;
+}
+
+static het_result heti_plans_json(heti_plans *r)
+{
+    static const char *const heti_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit" };
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found;
+    r->json = heti_json_start(r->text, r->length);
+    heti_json_enter(&r->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_TRY(heti_plans_key(r, heti_keys, 5, key, length, &seen, &found));
+        if (found == 1) HETI_TRY(heti_plans_state(r));
+        else if (found == 2) HETI_TRY(heti_plans_slices(r));
+        else if (found == 3) HETI_TRY(heti_plans_name(r));
+        else if (found == 4) HETI_TRY(heti_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
+        else {
+            heti_json_enter(&r->json, HETI_JSON_ARRAY);
+            while (heti_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_pipeline(r));
+        }
+    }
+    heti_json_end(&r->json);
+    HETI_TRY(heti_plans_syntax(r));
+    if (r->count.pipelines == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: no pipelines");
+    return HET_OK;
+}
+
+/* ---- shorthands ---- */
+
+typedef enum heti_cut { HETI_CUT_EVEN, HETI_CUT_RANGES, HETI_CUT_LAYOUT } heti_cut;
+
+typedef struct heti_shorthand {
+    int64_t data, pipe;    /* D and P; 0: what the ranks leave */
+    int64_t each, copies;  /* stages a rank; pipelines over the same ranks */
+    int64_t stages, unit;  /* closed so far, and the next unit */
+    heti_cut cut;
+    heti_placement place;
+} heti_shorthand;
+
+static het_result heti_short_fail(const heti_plans *r, size_t at, const char *what)
+{
+    heti_printable print;
+    return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s at '%s'", HETI_CAST(int64_t, at), what,
+                     heti_print(&print, r->text + at, r->length - at));
+}
+
+static char heti_short_byte(const heti_plans *r) { return HETI_CAST(char, r->at < r->length ? r->text[r->at] : 0); }
+
+/* Digits at the cursor; -1: none there. More than fits reads as 2^31. */
+static int64_t heti_short_number(heti_plans *r)
+{
+    int64_t value = -1;
+    for (; heti_short_byte(r) >= '0' && heti_short_byte(r) <= '9'; r->at++)
+        value = heti_min(heti_max(value, 0) * 10 + (heti_short_byte(r) - '0'), HETI_PLANS_COUNT + 1);
+    return value;
+}
+
+static int heti_short_word(heti_plans *r, const char *word)
+{
+    const size_t length = strlen(word);
+    if (r->length - r->at < length || memcmp(r->text + r->at, word, length) != 0) return 0;
+    r->at += length;
+    return 1;
+}
+
+/* Ends the stage [begin, unit) of the first pipeline. */
+static het_result heti_short_close(heti_plans *r, heti_shorthand *s, int64_t begin)
+{
+    if (begin == s->unit) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline 0, stage %d is empty", s->stages);
+    if (r->plan != NULL) {
+        r->plan->stage[s->stages].unit_begin = begin;
+        r->plan->stage[s->stages].unit_end = s->unit;
+    }
+    s->stages++;
+    return HET_OK;
+}
+
+/* "0-5|6-8|9": inclusive ranges. */
+static het_result heti_short_ranges(heti_plans *r, heti_shorthand *s)
+{
+    do {
+        const size_t at = r->at;
+        int64_t begin = heti_short_number(r), last = begin;
+        if (begin >= 0 && heti_short_word(r, "-")) last = heti_short_number(r);
+        if (last < 0 || (r->at < r->length && heti_short_byte(r) != '|')) return heti_short_fail(r, at, "no range of units such as 0-5");
+        if (last < begin || last >= r->desc.units)
+            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d", s->stages, begin, last, r->desc.units);
+        s->unit = last + 1;
+        HETI_TRY(heti_short_close(r, s, begin));
+    } while (heti_short_word(r, "|"));
+    return HET_OK;
+}
+
+/* Letters of a layout string, `times` of them: E the embedding, t a layer (two units), L the head, | the end of a stage. */
+static het_result heti_short_letter(heti_plans *r, heti_shorthand *s, char letter, int64_t times, int64_t *begin)
+{
+    const int64_t last = r->desc.units - 1;
+    if (letter == '|') {
+        if (times > 1) *begin = s->unit; /* the stage between two bars is empty */
+        HETI_TRY(heti_short_close(r, s, *begin));
+        *begin = s->unit;
+        return HET_OK;
+    }
+    if (letter == 'E' && (s->unit != 0 || times != 1)) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
+    if (letter == 't' && s->unit == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
+    if (letter == 't' && s->unit + 2 * times > last)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: more than %d layers, the model has no more", (last - 1) / 2);
+    if (letter == 'L' && (s->unit != last || times != 1))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: L must come once, after all %d layers; here after %d", (last - 1) / 2,
+                         heti_max(s->unit - 1, 0) / 2);
+    s->unit += letter == 't' ? 2 * times : 1;
+    return HET_OK;
+}
+
+static void heti_short_blanks(heti_plans *r)
+{
+    while (r->at < r->length && strchr(", \t\r\n", r->text[r->at]) != NULL && r->text[r->at] != 0) r->at++;
+}
+
+/* The n of "*n" at the cursor; 0 without one. */
+static het_result heti_short_times(heti_plans *r, int64_t *times)
+{
+    size_t at;
+    heti_short_blanks(r);
+    at = r->at;
+    *times = 0;
+    if (!heti_short_word(r, "*")) return HET_OK;
+    heti_short_blanks(r);
+    *times = heti_short_number(r);
+    if (*times < 0) return heti_short_fail(r, at, "no number behind '*'");
+    if (*times < 1 || *times > r->desc.units)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d", HETI_CAST(int64_t, at), *times, r->desc.units);
+    heti_short_blanks(r);
+    return HET_OK;
+}
+
+/* Letters up to `end`, without parentheses. */
+static het_result heti_short_letters(heti_plans *r, heti_shorthand *s, size_t end, int64_t *begin)
+{
+    int64_t times;
+    heti_short_blanks(r);
+    while (r->at < end) {
+        const char letter = heti_short_byte(r);
+        if (letter == 'm') return heti_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
+                                            HETI_CAST(int64_t, r->at));
+        if (letter == 0 || strchr("EtL|", letter) == NULL) return heti_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
+        r->at++;
+        HETI_TRY(heti_short_times(r, &times));
+        HETI_TRY(heti_short_letter(r, s, letter, heti_max(times, 1), begin));
+    }
+    return HET_OK;
+}
+
+/* Megatron-LM's --pipeline-model-parallel-layout. Groups do not nest there either. */
+static het_result heti_short_layout(heti_plans *r, heti_shorthand *s)
+{
+    int64_t begin = 0, times, i;
+    if (r->desc.units % 2 != 0)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this chain has %d units", r->desc.units);
+    while (heti_short_blanks(r), r->at < r->length) {
+        const size_t open = r->at;
+        size_t close = open;
+        while (close < r->length && r->text[close] != (r->text[open] == '(' ? ')' : '(')) close++;
+        if (r->text[open] != '(') {
+            HETI_TRY(heti_short_letters(r, s, close, &begin));
+            continue;
+        }
+        if (close == r->length) return heti_short_fail(r, open, "no ')' follows");
+        r->at = close + 1;
+        HETI_TRY(heti_short_times(r, &times));
+        if (times == 0) return heti_short_fail(r, open, "no *n behind a group");
+        for (i = 0; i < times; i++) {
+            const size_t behind = r->at;
+            const int64_t before = s->unit + s->stages;
+            r->at = open + 1;
+            HETI_TRY(heti_short_letters(r, s, close, &begin));
+            if (s->unit + s->stages == before) return heti_short_fail(r, open, "an empty group");
+            r->at = behind;
+        }
+    }
+    HETI_TRY(heti_short_close(r, s, begin));
+    if (s->unit != r->desc.units)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: %d of %d units; it must end in L", s->unit, r->desc.units);
+    return HET_OK;
+}
+
+/* "dp", "dpD", "pp", "ppP", "dpDx" before one of them, ranges or a layout. */
+static het_result heti_short_head(heti_plans *r, heti_shorthand *s)
+{
+    s->data = 1;
+    if (heti_short_word(r, "dp")) {
+        s->data = heti_short_number(r);
+        if (s->data == 0) return heti_short_fail(r, 0, "no pipelines");
+        s->data = heti_max(s->data, 0);
+        s->pipe = 1;
+        if (r->at == r->length) return HET_OK;
+        if (!heti_short_word(r, "x")) return heti_short_fail(r, r->at, "'x' was expected");
+    }
+    s->pipe = 0;
+    s->cut = HETI_CUT_LAYOUT;
+    if (!heti_short_word(r, "pp")) {
+        if (r->at < r->length && strchr("EtLm|(,", r->text[r->at]) != NULL) return HET_OK;
+        return heti_short_fail(r, r->at, "not JSON, dp, pp, dpDxppP, pp:0-5|6-9 or a layout of E t L | (..)*n");
+    }
+    s->cut = HETI_CUT_RANGES;
+    if (heti_short_word(r, ":")) return HET_OK;
+    s->cut = HETI_CUT_EVEN;
+    s->pipe = heti_short_number(r);
+    if (s->pipe == 0) return heti_short_fail(r, r->at, "no stages");
+    s->pipe = heti_max(s->pipe, 0);
+    return r->at == r->length ? HET_OK : heti_short_fail(r, r->at, "unexpected text");
+}
+
+/* D and P from what is written and the number of ranks, which they must use up. */
+static het_result heti_short_shape(heti_plans *r, heti_shorthand *s)
+{
+    const int64_t ranks = r->desc.ranks;
+    if (s->cut != HETI_CUT_EVEN) {
+        s->pipe = s->stages / s->each;
+        if (s->stages % s->each != 0)
+            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages, r->count.schedule, s->each);
+    }
+    if (s->data == 0 && s->pipe == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: dpxpp needs one number");
+    if (s->pipe == 0) s->pipe = ranks / s->data;
+    if (s->data == 0) s->data = ranks / s->pipe;
+    if (s->data * s->pipe != ranks || s->pipe == 0)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d pipelines over %d ranks each make %d ranks, there are %d", s->data, s->pipe,
+                         s->data * s->pipe, ranks);
+    if (s->cut == HETI_CUT_EVEN) s->stages = s->pipe * s->each;
+    if (s->stages > r->desc.units)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: too many stages: %d for %d units", s->stages, r->desc.units);
+    return HET_OK;
+}
+
+/* The rank of stage k of copy c, counted from the pipeline's first. */
+static int64_t heti_short_rank(const heti_shorthand *s, int64_t c, int64_t k)
+{
+    if (s->place == HETI_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
+    if (s->place == HETI_PLACE_BOTH_WAYS && c == 1) return s->pipe - 1 - k;
+    return k % s->pipe;
+}
+
+/* All pipelines from the units of the first. */
+static void heti_short_fill(const heti_plans *r, const heti_shorthand *s)
+{
+    het_plan *plan = r->plan;
+    const int64_t least = plan->units / s->stages, more = plan->units % s->stages;
+    int64_t p, k;
+    for (k = 0; k < s->stages && s->cut == HETI_CUT_EVEN; k++) {
+        plan->stage[k].unit_begin = k * least + heti_min(k, more);
+        plan->stage[k].unit_end = (k + 1) * least + heti_min(k + 1, more);
+    }
+    for (p = 0; p < plan->pipelines; p++) {
+        for (k = 0; k < s->stages; k++) {
+            het_stage *stage = &plan->stage[p * s->stages + k];
+            *stage = plan->stage[k];
+            stage->pipeline = p;
+            stage->rank = p / s->copies * s->pipe + heti_short_rank(s, p % s->copies, k);
+            stage->recompute = heti_plans_recompute(r, stage);
+        }
+        plan->first_stage[p + 1] = (p + 1) * s->stages;
+    }
+}
+
+static het_result heti_short_cut(heti_plans *r, heti_shorthand *s)
+{
+    const size_t at = r->at;
+    s->stages = s->unit = 0;
+    HETI_TRY(s->cut == HETI_CUT_RANGES ? heti_short_ranges(r, s) : heti_short_layout(r, s));
+    r->at = at;
+    return HET_OK;
+}
+
+static het_result heti_plans_shorthand(heti_plans *r)
+{
+    heti_shorthand s;
+    memset(&s, 0, sizeof s);
+    s.place = heti_rules[heti_place_find(r->count.schedule)].placement;
+    s.each = s.place == HETI_PLACE_ROUND ? r->desc.chunks : s.place == HETI_PLACE_V ? 2 : 1;
+    s.copies = s.place == HETI_PLACE_BOTH_WAYS ? 2 : 1;
+    HETI_TRY(heti_short_head(r, &s));
+    if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s));
+    HETI_TRY(heti_short_shape(r, &s));
+    r->count.pipelines = s.data * s.copies;
+    r->count.stages = r->count.pipelines * s.stages;
+    HETI_TRY(heti_plans_room(r));
+    if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s)); /* the first pass found no error, this one stores */
+    heti_short_fill(r, &s);
+    return HET_OK;
+}
+
+/* ---- what makes a plan valid ---- */
+
+static het_result heti_plans_check_pipeline(const het_plan *plan, int64_t p, het_error *error)
+{
+    int64_t next = 0, i;
+    for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+        const het_stage *stage = &plan->stage[i];
+        const int64_t number = i - plan->first_stage[p];
+        if (stage->rank < 0 || stage->rank >= plan->ranks)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: rank %d, there are %d", p, number, stage->rank, plan->ranks);
+        if (stage->unit_begin >= stage->unit_end)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d is empty: units [%d, %d)", p, number, stage->unit_begin, stage->unit_end);
+        if (stage->unit_begin > next)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number, stage->unit_begin);
+        if (stage->unit_begin < 0 || stage->unit_end > plan->units)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number, stage->unit_begin,
+                             stage->unit_end, plan->units);
+        if (stage->unit_begin < next)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is held twice, again by stage %d", p, stage->unit_begin, number);
+        next = stage->unit_end;
+    }
+    if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held by any stage", p, next);
+    return HET_OK;
+}
+
+static double heti_plans_largest(const double *value, int64_t count)
+{
+    double most = 0.0;
+    int64_t i;
+    for (i = 0; i < count; i++) most = value[i] > most ? value[i] : most;
+    return most;
+}
+
+static het_result heti_plans_check(const het_plan *plan, het_error *error)
+{
+    int64_t p;
+    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plans_check_pipeline(plan, p, error));
+    if (!(heti_plans_largest(plan->share, plan->pipelines) > 0.0))
+        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the shares of all %d pipelines are 0", plan->pipelines);
+    if (!(heti_plans_largest(plan->state_share, plan->ranks) > 0.0))
+        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the state shares of all %d ranks are 0", plan->ranks);
+    return HET_OK;
+}
+
+static het_result heti_plans_range(const char *what, int64_t value, int64_t most, het_error *error)
+{
+    if (value >= 1 && value <= most) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: %s is %d, not 1 to %d", what, value, most);
+}
+
+static het_result heti_plans_desc(heti_plans *r, const het_plan_desc *desc)
+{
+    het_plan_desc *d = &r->desc;
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, desc->start_canary),
+                         HETI_CAST(uint64_t, desc->end_canary));
+    *d = *desc;
+    if (d->schedule == NULL) d->schedule = "1f1b";
+    if (d->chunks == 0) d->chunks = 2;
+    if (d->slices == 0) d->slices = 1;
+    HETI_TRY(heti_plans_range("units", d->units, HETI_PLANS_COUNT, r->error));
+    HETI_TRY(heti_plans_range("ranks", d->ranks, HETI_PLANS_COUNT, r->error));
+    HETI_TRY(heti_plans_range("chunks", d->chunks, HETI_PLANS_COUNT, r->error));
+    HETI_TRY(heti_plans_range("slices", d->slices, HETI_PLANS_SLICES, r->error));
+    HETI_TRY(heti_place_check(d->schedule, r->error));
+    HETI_TRY(heti_allocator_of(&desc->allocator, &d->allocator, "het_plan_read", r->error));
+    r->count.units = d->units;
+    r->count.ranks = d->ranks;
+    r->count.slices = d->slices;
+    memcpy(r->count.schedule, d->schedule, strlen(d->schedule) + 1);
+    return HET_OK;
+}
+
+static het_result heti_plans_read(heti_plans *r)
+{
+    size_t at = 0;
+    while (at < r->length && strchr(" \t\r\n", r->text[at]) != NULL && r->text[at] != 0) at++;
+    if (at == r->length) return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: the text is empty");
+    if (r->text[at] == '{') {
+        HETI_TRY(heti_plans_json(r));
+        HETI_TRY(heti_plans_room(r));
+        HETI_TRY(heti_plans_json(r));
+    } else {
+        r->at = at;
+        while (strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
+        HETI_TRY(heti_plans_shorthand(r));
+    }
+    return heti_plans_check(r->plan, r->error);
+}
+
+HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error)
+{
+    heti_plans r;
+    het_result result;
+    if (plan != NULL) *plan = NULL;
+    if (desc == NULL || plan == NULL || (text == NULL && length > 0))
+        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL", desc == NULL ? "desc" : plan == NULL ? "plan" : "text");
+    memset(&r, 0, sizeof r);
+    r.text = text;
+    r.length = length;
+    r.error = error;
+    HETI_TRY(heti_plans_desc(&r, desc));
+    result = heti_plans_read(&r);
+    if (result == HET_OK) *plan = r.plan;
+    else het_plan_free(r.plan);
+    return result;
+}
+
+HETRAIN_API void het_plan_free(het_plan *plan)
+{
+    if (plan != NULL) {
+        const het_allocator allocator = plan->allocator; /* it lies in the block */
+        heti_free(&allocator, plan, plan->size);
+    }
+}
+
+/* ---- writing ---- */
+
+static void heti_plans_put_reals(heti_output *o, const char *key, const double *value, int64_t count)
+{
+    int64_t i;
+    heti_output_add(o, ",\n  \"");
+    heti_output_add(o, key);
+    heti_output_add(o, "\": [");
+    for (i = 0; i < count; i++) {
+        if (i > 0) heti_output_add(o, ", ");
+        heti_output_real(o, value[i]);
+    }
+    heti_output_add(o, "]");
+}
+
+static void heti_plans_put_stage(heti_output *o, const het_stage *stage)
+{
+    heti_output_add(o, "{\"rank\": ");
+    heti_output_integer(o, stage->rank);
+    heti_output_add(o, ", \"units\": [");
+    heti_output_integer(o, stage->unit_begin);
+    heti_output_add(o, ", ");
+    heti_output_integer(o, stage->unit_end);
+    heti_output_add(o, stage->recompute ? "], \"recompute\": true}" : "], \"recompute\": false}");
+}
+
+HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to)
+{
+    heti_output o;
+    int64_t p, i;
+    if (plan == NULL || to == NULL || to->write == NULL || heti_place_find(plan->schedule) == HETI_RULES) return HET_ERR_INVALID;
+    memset(&o, 0, sizeof o);
+    o.to = to;
+    heti_output_add(&o, "{\n  \"schedule\": \"");
+    heti_output_add(&o, plan->schedule);
+    heti_output_add(&o, "\",\n  \"pipelines\": [");
+    for (p = 0; p < plan->pipelines; p++) {
+        heti_output_add(&o, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
+        heti_output_real(&o, plan->share[p]);
+        heti_output_add(&o, ", \"stages\": [");
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+            heti_output_add(&o, i > plan->first_stage[p] ? ",\n      " : "\n      ");
+            heti_plans_put_stage(&o, &plan->stage[i]);
+        }
+        heti_output_add(&o, "\n    ]}");
+    }
+    heti_output_add(&o, "\n  ]");
+    heti_plans_put_reals(&o, "state_shares", plan->state_share, plan->ranks);
+    heti_plans_put_reals(&o, "slices", plan->slice_share, plan->slices);
+    heti_output_add(&o, ",\n  \"memory_limit\": ");
+    heti_output_real(&o, plan->memory_limit);
+    heti_output_add(&o, "\n}\n");
+    return heti_output_flush(&o);
+}
+
+/* ================================================================================================================
+   >>schedule  Lists of actions: text, transfers and reductions, proofs.
+
+   Everything here is linear in the number of actions (a few sorts by radix or heap aside), whatever the text says: tables are as large as the
+   forward passes that really are in the lists. An entry is one (pipeline, stage, micro-batch, slice); a stage counts through all pipelines.
+   ================================================================================================================ */
+
+/* ---- one block ---- */
+
+static void heti_schedule_layout(heti_arrays *a, int64_t ranks, int64_t pipelines, int64_t actions, het_schedule **schedule)
+{
+    het_schedule *s = HETI_ARRAY(a, het_schedule, 1);
+    int64_t *micro_batches = HETI_ARRAY(a, int64_t, pipelines), *start = HETI_ARRAY(a, int64_t, ranks + 1);
+    het_action *action = HETI_ARRAY(a, het_action, actions);
+    if (s == NULL) return;
+    s->ranks = ranks;
+    s->pipelines = pipelines;
+    s->micro_batches = micro_batches;
+    s->start = start;
+    s->action = action;
+    s->size = a->size;
+    *schedule = s;
+}
+
+/* A schedule of empty lists with room for so many actions. */
+static het_result heti_schedule_room(const het_plan *plan, int64_t actions, const het_allocator *allocator, const char *where, het_schedule **schedule,
+                                     het_error *error)
+{
+    heti_arrays a;
+    memset(&a, 0, sizeof a);
+    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
+    HETI_TRY(heti_arrays_start(&a, allocator, where, error));
+    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
+    (*schedule)->allocator = *allocator;
+    return HET_OK;
+}
+
+/* ---- actions as text ---- */
+
+typedef struct heti_action_name { const char *name; int32_t kind; } heti_action_name;
+
+/* Behind a stage's number. The first name of a kind is the one written. */
+static const heti_action_name heti_action_names[] = {
+    { "F", HET_ACTION_F },           { "B", HET_ACTION_B },           { "I", HET_ACTION_I },           { "W", HET_ACTION_W },
+    { "SEND_F", HET_ACTION_SEND_F }, { "RECV_F", HET_ACTION_RECV_F }, { "SEND_B", HET_ACTION_SEND_B }, { "RECV_B", HET_ACTION_RECV_B },
+    { "REDUCE", HET_ACTION_REDUCE }, { "VERDICT", HET_ACTION_VERDICT }, { "STEP", HET_ACTION_STEP },   { "GATHER", HET_ACTION_GATHER },
+    { "BW", HET_ACTION_B }
+};
+#define HETI_ACTION_NAMES HETI_CAST(int, sizeof heti_action_names / sizeof heti_action_names[0])
+
+typedef struct heti_action_text { char text[80]; } heti_action_text;
+
+static void heti_action_suffix(char **to, char mark, int32_t value)
+{
+    if (value == 0) return;
+    *(*to)++ = mark;
+    *to += heti_format(*to, 16, "%d", HETI_CAST(int64_t, value));
+}
+
+/* "2F3.1@1/0", without the parentheses of a pair. */
+static const char *heti_action_print(heti_action_text *t, const het_action *a)
+{
+    const char *name = a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind].name : "?";
+    char *to = t->text;
+    if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->stage));
+    to += heti_format(to, 16, "%s", name);
+    if (a->kind == HET_ACTION_VERDICT) return t->text;
+    to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage));
+    if (a->kind >= HET_ACTION_REDUCE) return t->text;
+    heti_action_suffix(&to, '.', a->slice);
+    heti_action_suffix(&to, '@', a->pipeline);
+    heti_action_suffix(&to, '/', a->version);
+    *to = 0;
+    return t->text;
+}
+
+HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const het_writer *to)
+{
+    heti_output o;
+    int64_t r, i;
+    if (schedule == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    memset(&o, 0, sizeof o);
+    o.to = to;
+    for (r = 0; r < schedule->ranks; r++) {
+        int32_t pair = 0;
+        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+            heti_action_text text;
+            if (i > schedule->start[r]) heti_output_add(&o, pair ? ";" : ",");
+            if (schedule->action[i].overlap && !pair) heti_output_add(&o, "(");
+            heti_output_add(&o, heti_action_print(&text, &schedule->action[i]));
+            if (pair) heti_output_add(&o, ")OVERLAP_F_B");
+            pair = !pair && schedule->action[i].overlap;
+        }
+        if (pair) return HET_ERR_INVALID; /* a pair without its second action */
+        heti_output_add(&o, "\n");
+    }
+    return heti_output_flush(&o);
+}
+
+/* ---- reading ---- */
+
+typedef struct heti_list_reader {
+    const het_plan *plan;
+    const char *text;
+    size_t length, at, line_at; /* the cursor, and where its line starts */
+    int64_t line;               /* from 1 */
+    het_error *error;
+    het_schedule *schedule;     /* NULL: only counted */
+    int64_t actions, bare;      /* bare: "B", which is I where a W follows */
+    int64_t weights;            /* W */
+    int64_t micro_batches;      /* the most of any pipeline */
+    int32_t verdicts;
+} heti_list_reader;
+
+/* Fails with line, column and the token [begin, end). */
+static het_result heti_list_fail(const heti_list_reader *r, het_result code, size_t begin, size_t end, const char *what)
+{
+    heti_printable print;
+    return heti_fail(r->error, code, "het_schedule_read: line %d, column %d: '%s': %s", r->line, HETI_CAST(int64_t, begin - r->line_at + 1),
+                     heti_print(&print, r->text + begin, end - begin), what);
+}
+
+/* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
+static int32_t heti_list_number(const heti_list_reader *r, size_t *at, size_t end)
+{
+    const size_t begin = *at;
+    int64_t value = 0;
+    for (; *at < end && r->text[*at] >= '0' && r->text[*at] <= '9'; ++*at) value = heti_min(value * 10 + (r->text[*at] - '0'), HETI_PLANS_COUNT);
+    if (*at == begin) return -1;
+    return value == HETI_PLANS_COUNT ? -2 : HETI_CAST(int32_t, value);
+}
+
+/* The word of capitals and '_' at *at, as an index into heti_action_names; HETI_ACTION_NAMES: none of them. */
+static int heti_list_word(const heti_list_reader *r, size_t *at, size_t end)
+{
+    const size_t begin = *at;
+    int i;
+    while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
+    for (i = 0; i < HETI_ACTION_NAMES; i++) {
+        const size_t length = strlen(heti_action_names[i].name);
+        if (length == *at - begin && memcmp(heti_action_names[i].name, r->text + begin, length) == 0) break;
+    }
+    return i;
+}
+
+/* Why a word behind a stage's number is none of ours. */
+static het_result heti_list_foreign(const heti_list_reader *r, size_t begin, size_t word, size_t end)
+{
+    static const char *const heti_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
+    size_t behind = word;
+    int i;
+    while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
+    for (i = 0; i < 3; i++) {
+        if (behind - word == strlen(heti_foreign_words[i]) && memcmp(r->text + word, heti_foreign_words[i], behind - word) == 0)
+            return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER take their place)");
+    }
+    return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "no action: after the stage comes F, B, BW, I, W, SEND_F, RECV_F, SEND_B or RECV_B");
+}
+
+/* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
+static het_result heti_list_suffixes(const heti_list_reader *r, size_t begin, size_t at, size_t end, het_action *a)
+{
+    static const char heti_marks[] = ".@/";
+    int32_t *const to[3] = { &a->slice, &a->pipeline, &a->version };
+    int i;
+    for (i = 0; i < 3; i++) {
+        if (at == end || r->text[at] != heti_marks[i]) continue;
+        at++;
+        *to[i] = heti_list_number(r, &at, end);
+        if (*to[i] < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" : "a number is not below 2^31 - 1");
+    }
+    if (at < end && r->text[at] == '_') return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's batched transfers are not supported: write two actions");
+    if (at < end) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action (suffixes are .slice @pipeline /version, in this order)");
+    if (a->version != 0) return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
+    return HET_OK;
+}
+
+/* What the plan says about the numbers of a stage's action. */
+static het_result heti_list_limits(const heti_list_reader *r, size_t begin, size_t end, const het_action *a)
+{
+    const het_plan *plan = r->plan;
+    if (a->pipeline >= plan->pipelines) return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such pipeline");
+    if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
+        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan's pipeline has no such stage");
+    if (a->slice >= plan->slices) return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such slice");
+    return HET_OK;
+}
+
+/* One action from [begin, end). A bare "B" comes back with version -1. */
+static het_result heti_list_action(heti_list_reader *r, size_t begin, size_t end, het_action *a)
+{
+    size_t at = begin, word;
+    int name;
+    memset(a, 0, sizeof *a);
+    a->stage = heti_list_number(r, &at, end);
+    word = at;
+    name = heti_list_word(r, &at, end);
+    if (a->stage == -2) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a number is not below 2^31 - 1");
+    if (a->stage == -1) {
+        if (name == HETI_ACTION_NAMES || heti_action_names[name].kind < HET_ACTION_REDUCE)
+            return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "no action: neither a stage's number nor REDUCE, VERDICT, STEP or GATHER");
+        a->kind = heti_action_names[name].kind;
+        a->stage = 0;
+        if (a->kind != HET_ACTION_VERDICT) a->stage = heti_list_number(r, &at, end);
+        if (a->stage < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
+        r->verdicts |= a->kind == HET_ACTION_VERDICT;
+        return at == end ? HET_OK : heti_list_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
+    }
+    if (name == HETI_ACTION_NAMES || (heti_action_names[name].kind >= HET_ACTION_REDUCE)) return heti_list_foreign(r, begin, word, end);
+    a->kind = heti_action_names[name].kind;
+    a->micro_batch = heti_list_number(r, &at, end);
+    if (a->micro_batch < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, a->micro_batch == -1 ? "the number of a micro-batch must follow"
+                                                                                                      : "a number is not below 2^31 - 1");
+    HETI_TRY(heti_list_suffixes(r, begin, at, end, a));
+    HETI_TRY(heti_list_limits(r, begin, end, a));
+    if (name == HET_ACTION_B) a->version = -1;
+    return HET_OK;
+}
+
+static void heti_list_store(heti_list_reader *r, const het_action *a)
+{
+    r->bare += a->version != 0;
+    r->weights += a->kind == HET_ACTION_W;
+    if (r->schedule != NULL) {
+        r->schedule->action[r->actions] = *a;
+        if (a->kind < HET_ACTION_REDUCE) {
+            int64_t *count = &r->schedule->micro_batches[a->pipeline];
+            *count = heti_max(*count, HETI_CAST(int64_t, a->micro_batch) + 1);
+            r->micro_batches = heti_max(r->micro_batches, *count);
+        }
+    }
+    r->actions++;
+}
+
+/* "(0F7;7B3)OVERLAP_F_B": a forward and a backward that run together. */
+static het_result heti_list_pair(heti_list_reader *r, size_t begin, size_t end)
+{
+    static const char heti_mark[] = ")OVERLAP_F_B";
+    const size_t mark = sizeof heti_mark - 1;
+    size_t middle = begin + 1, close;
+    het_action first, second;
+    if (end - begin < mark + 1 || memcmp(r->text + end - mark, heti_mark, mark) != 0)
+        return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    close = end - mark;
+    while (middle < close && r->text[middle] != ';') middle++;
+    if (middle == close) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    HETI_TRY(heti_list_action(r, begin + 1, middle, &first));
+    HETI_TRY(heti_list_action(r, middle + 1, close, &second));
+    if (first.kind != HET_ACTION_F || (second.kind != HET_ACTION_B && second.kind != HET_ACTION_I))
+        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "a pair is an F and a B or I");
+    first.overlap = 1;
+    heti_list_store(r, &first);
+    heti_list_store(r, &second);
+    return HET_OK;
+}
+
+/* The cell [begin, end): an action, a pair, or nothing (idle). */
+static het_result heti_list_cell(heti_list_reader *r, size_t begin, size_t end)
+{
+    het_action a;
+    while (begin < end && (r->text[begin] == ' ' || r->text[begin] == '\t')) begin++;
+    while (begin < end && (r->text[end - 1] == ' ' || r->text[end - 1] == '\t')) end--;
+    if (begin == end) return HET_OK;
+    if (r->text[begin] == '(') return heti_list_pair(r, begin, end);
+    HETI_TRY(heti_list_action(r, begin, end, &a));
+    heti_list_store(r, &a);
+    return HET_OK;
+}
+
+/* The cells of the line [at, end). */
+static het_result heti_list_line(heti_list_reader *r, size_t end)
+{
+    while (r->at < end) {
+        size_t comma = r->at;
+        while (comma < end && r->text[comma] != ',') comma++;
+        HETI_TRY(heti_list_cell(r, r->at, comma));
+        r->at = comma + 1;
+    }
+    return HET_OK;
+}
+
+/* A line a rank; empty lines may follow. */
+static het_result heti_list_lines(heti_list_reader *r)
+{
+    int64_t rank = 0;
+    size_t at = 0;
+    r->line = r->actions = r->bare = r->weights = 0;
+    while (at < r->length) {
+        const char *newline = HETI_CAST(const char *, memchr(r->text + at, '\n', r->length - at));
+        const size_t next = newline != NULL ? HETI_CAST(size_t, newline - r->text) : r->length;
+        const int64_t before = r->actions;
+        r->at = r->line_at = at;
+        r->line++;
+        HETI_TRY(heti_list_line(r, next > at && r->text[next - 1] == '\r' ? next - 1 : next));
+        if (rank == r->plan->ranks && r->actions > before)
+            return heti_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: line %d: the plan has only %d ranks", r->line, r->plan->ranks);
+        if (rank < r->plan->ranks && r->schedule != NULL) r->schedule->start[rank + 1] = r->actions;
+        rank += rank < r->plan->ranks;
+        at = next + 1;
+    }
+    if (rank < r->plan->ranks)
+        return heti_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: %d lines, the plan has %d ranks", rank, r->plan->ranks);
+    return HET_OK;
+}
+
+/* Sorts by radix, 8 bits at a time, in `key` and back from `other`. */
+static void heti_sort(uint64_t *key, uint64_t *other, int64_t count)
+{
+    uint64_t all = 0;
+    int64_t i;
+    int shift;
+    for (i = 0; i < count; i++) all |= key[i];
+    for (shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
+        int64_t at[257];
+        memset(at, 0, sizeof at);
+        for (i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
+        for (i = 0; i < 256; i++) at[i + 1] += at[i];
+        for (i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
+        memcpy(key, other, HETI_CAST(size_t, count) * sizeof *key);
+    }
+}
+
+static int heti_sorted_find(const uint64_t *key, int64_t count, uint64_t wanted)
+{
+    int64_t low = 0, high = count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (key[middle] < wanted) low = middle + 1;
+        else high = middle;
+    }
+    return low < count && key[low] == wanted;
+}
+
+/* A number for (pipeline, stage, micro-batch, slice) of any action of the text. */
+static uint64_t heti_list_key(const heti_list_reader *r, const het_action *a)
+{
+    const int64_t stage = r->plan->first_stage[a->pipeline] + a->stage;
+    return HETI_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice);
+}
+
+/* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a W: it becomes I, so that our text is
+   unambiguous ("BW" is always a full backward). */
+static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *allocator)
+{
+    het_schedule *s = r->schedule;
+    heti_arrays a;
+    size_t keys;
+    uint64_t *key, *other;
+    int64_t i, n = 0;
+    if (r->bare == 0) return HET_OK;
+    if (!heti_mul(HETI_CAST(size_t, r->plan->stages), HETI_CAST(size_t, r->micro_batches), &keys) ||
+        !heti_mul(keys, HETI_CAST(size_t, r->plan->slices), &keys) || keys > SIZE_MAX / 2)
+        return heti_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are more than can be counted",
+                         r->plan->stages, r->micro_batches, r->plan->slices);
+    memset(&a, 0, sizeof a);
+    key = HETI_ARRAY(&a, uint64_t, r->weights);
+    other = HETI_ARRAY(&a, uint64_t, r->weights);
+    HETI_TRY(heti_arrays_start(&a, allocator, "het_schedule_read", r->error));
+    key = HETI_ARRAY(&a, uint64_t, r->weights);
+    other = HETI_ARRAY(&a, uint64_t, r->weights);
+    for (i = 0; i < r->actions; i++) {
+        if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_list_key(r, &s->action[i]);
+    }
+    heti_sort(key, other, n);
+    for (i = 0; i < r->actions; i++) {
+        het_action *action = &s->action[i];
+        if (action->version == 0) continue;
+        action->version = 0;
+        if (heti_sorted_find(key, n, heti_list_key(r, action))) action->kind = HET_ACTION_I;
+    }
+    heti_arrays_end(&a, allocator);
+    return HET_OK;
+}
+
+static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output, const char *where, het_error *error)
+{
+    if (plan != NULL && input != NULL && output != NULL) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
+}
+
+HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule,
+                                         het_error *error)
+{
+    static const char heti_where[] = "het_schedule_read";
+    heti_list_reader r;
+    het_allocator memory;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    HETI_TRY(heti_schedule_arguments(plan, text, schedule, heti_where, error));
+    HETI_TRY(heti_allocator_of(allocator, &memory, heti_where, error));
+    memset(&r, 0, sizeof r);
+    r.plan = plan;
+    r.text = text;
+    r.length = length;
+    r.error = error;
+    HETI_TRY(heti_list_lines(&r));
+    HETI_TRY(heti_schedule_room(plan, r.actions, &memory, heti_where, &r.schedule, error));
+    result = heti_list_lines(&r); /* found no error before: stores */
+    if (result == HET_OK) result = heti_list_normalise(&r, &memory);
+    if (result != HET_OK) {
+        het_schedule_free(r.schedule);
+        return result;
+    }
+    r.schedule->complete = r.verdicts;
+    *schedule = r.schedule;
+    return HET_OK;
+}
+
+/* ---- what check and complete know about a schedule ---- */
+
+typedef struct heti_lists {
+    const het_plan *plan;
+    const het_blocks *blocks;      /* NULL: one block a unit */
+    const het_schedule *schedule;
+    het_error *error;
+    const char *where;
+    het_allocator allocator;
+    heti_arrays arrays;
+    int64_t block_count, uses;     /* blocks; (block, unit) pairs */
+    int64_t entries;
+    int transfers;                 /* the lists have SEND and RECV */
+    /* by pipeline */
+    int64_t *base;                 /* [pipelines + 1] first entry */
+    /* by stage, counted through all pipelines */
+    int64_t *forwards;             /* [stages] F met */
+    int64_t *last, *last_time;     /* [stages] behind its last backward action: position in its rank's list, time */
+    int64_t *sharing;              /* [stages] stages of its pipeline on its rank */
+    /* stages of a rank and blocks of a unit, as lists */
+    int64_t *rank_start, *rank_stage;  /* [ranks + 1], [stages] */
+    int64_t *unit_start, *unit_block;  /* [units + 1], [uses] */
+    /* by block */
+    int64_t *holders;              /* [blocks] ranks that hold it */
+    int64_t *held;                 /* [blocks] blocks of the rank listed last */
+    int64_t held_count, stamp;
+    int64_t *mark;                 /* [blocks] stamp: it is among them */
+    int64_t *behind;               /* [blocks] its last use on that rank lies before this position */
+    int64_t *when;                 /* [blocks] its last use on any rank ends then */
+    uint8_t *state;                /* [blocks] what happened to it on one rank */
+    /* the play */
+    uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
+    int64_t *at;                   /* [ranks] position in the rank's list */
+    int64_t *queue;                /* [ranks] ranks to look at; also links, also a heap */
+    int64_t queued;
+    int64_t *time;                 /* [ranks] when its action ends */
+    int64_t *length;               /* [ranks] actions written */
+    double *peak;                  /* [ranks] */
+    uint8_t *flag;                 /* [ranks] 1: in the queue, or working; 2: came to VERDICT */
+} heti_lists;
+
+static int64_t heti_lists_unit_count(const heti_lists *l, int64_t block)
+{
+    return l->blocks == NULL ? 1 : l->blocks->start[block + 1] - l->blocks->start[block];
+}
+
+static int64_t heti_lists_unit(const heti_lists *l, int64_t block, int64_t i)
+{
+    return l->blocks == NULL ? block : l->blocks->unit[l->blocks->start[block] + i];
+}
+
+static int64_t heti_lists_stage(const heti_lists *l, const het_action *a)
+{
+    return l->plan->first_stage[a->pipeline] + a->stage;
+}
+
+static int64_t heti_lists_entry(const heti_lists *l, const het_action *a)
+{
+    return l->base[a->pipeline] + (a->stage * l->schedule->micro_batches[a->pipeline] + a->micro_batch) * l->plan->slices + a->slice;
+}
+
+/* The same micro-batch and slice `by` stages further along, as an action of another kind. */
+static het_action heti_lists_other(const het_action *a, int32_t kind, int32_t by)
+{
+    het_action b = *a;
+    b.kind = kind;
+    b.stage += by;
+    b.overlap = 0;
+    return b;
+}
+
+static int heti_lists_has(const heti_lists *l, const het_action *a)
+{
+    return (l->seen[heti_lists_entry(l, a)] >> a->kind) & 1;
+}
+
+/* Some backward of the entry happened: B or I. */
+static int heti_lists_backward(const heti_lists *l, const het_action *a)
+{
+    return (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_I)) != 0;
+}
+
+static void heti_lists_mark(const heti_lists *l, const het_action *a)
+{
+    uint16_t *seen = &l->seen[heti_lists_entry(l, a)];
+    *seen = HETI_CAST(uint16_t, *seen | 1u << a->kind);
+}
+
+/* The rank of the stage `by` further along than the action's; -1: there is none. */
+static int64_t heti_lists_rank(const heti_lists *l, const het_action *a, int64_t by)
+{
+    const int64_t stage = heti_lists_stage(l, a) + by;
+    if (stage < l->plan->first_stage[a->pipeline] || stage >= l->plan->first_stage[a->pipeline + 1]) return -1;
+    return l->plan->stage[stage].rank;
+}
+
+static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what)
+{
+    heti_action_text text;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s", l->where, rank, position,
+                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
+}
+
+/* The same, about a second action. */
+static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t position, const char *what, const het_action *other)
+{
+    heti_action_text text, text_other;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s %s", l->where, rank, position,
+                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what, heti_action_print(&text_other, other));
+}
+
+static het_result heti_lists_missing(const heti_lists *l, const het_action *a)
+{
+    heti_action_text text;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, heti_lists_rank(l, a, 0), heti_action_print(&text, a));
+}
+
+/* ---- shapes and ranges, before anything is indexed by them ---- */
+
+static het_result heti_lists_check_blocks(heti_lists *l)
+{
+    const het_blocks *b = l->blocks;
+    int64_t block, i;
+    l->block_count = l->uses = l->plan->units;
+    if (b == NULL) return HET_OK;
+    if (b->count < 0 || b->count > HETI_PLANS_COUNT || b->start == NULL || (b->unit == NULL && b->count > 0) || b->start[0] != 0)
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: het_blocks: %d blocks", l->where, b->count);
+    for (block = 0; block < b->count; block++) {
+        if (b->start[block + 1] <= b->start[block]) return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d is used by no unit", l->where, block);
+        for (i = b->start[block]; i < b->start[block + 1]; i++) {
+            if (b->unit[i] < 0 || b->unit[i] >= l->plan->units || (i > b->start[block] && b->unit[i] <= b->unit[i - 1]))
+                return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d: unit %d, of %d units, or not ascending", l->where, block, b->unit[i], l->plan->units);
+        }
+    }
+    l->block_count = b->count;
+    l->uses = b->count > 0 ? b->start[b->count] : 0;
+    return HET_OK;
+}
+
+static het_result heti_lists_check_shape(const heti_lists *l)
+{
+    const het_schedule *s = l->schedule;
+    int64_t r, p;
+    if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the plan %d and %d", l->where, s->ranks, s->pipelines,
+                         l->plan->ranks, l->plan->pipelines);
+    for (p = 0; p < s->pipelines; p++) {
+        if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
+            return heti_fail(l->error, HET_ERR_INVALID, "%s: pipeline %d: %d micro-batches", l->where, p, s->micro_batches[p]);
+    }
+    for (r = 0; r < s->ranks; r++) {
+        if (s->start[0] != 0 || s->start[r + 1] < s->start[r])
+            return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: its list begins at %d and ends at %d", l->where, r, s->start[r], s->start[r + 1]);
+    }
+    return HET_OK;
+}
+
+/* Everything about one action that does not depend on others but its partner in a pair. */
+static het_result heti_lists_check_action(const heti_lists *l, int64_t rank, int64_t position)
+{
+    const het_schedule *s = l->schedule;
+    const het_action *a = &s->action[s->start[rank] + position];
+    const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B, previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
+    if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return heti_lists_fail(l, rank, position, "unknown kind of action");
+    if (a->version != 0) return heti_lists_fail(l, rank, position, "weight versions other than 0 are not supported");
+    if (a->overlap != 0) {
+        const het_action *b = a + 1;
+        if (a->kind != HET_ACTION_F || position + 1 == s->start[rank + 1] - s->start[rank] || (b->kind != HET_ACTION_B && b->kind != HET_ACTION_I) || b->overlap)
+            return heti_lists_fail(l, rank, position, "a pair is an F and the B or I behind it");
+    }
+    if (a->kind == HET_ACTION_VERDICT) return HET_OK;
+    if (a->kind >= HET_ACTION_REDUCE)
+        return a->stage >= 0 && a->stage < l->block_count ? HET_OK : heti_lists_fail(l, rank, position, "there is no such block");
+    if (a->pipeline < 0 || a->pipeline >= s->pipelines) return heti_lists_fail(l, rank, position, "there is no such pipeline");
+    if (heti_lists_rank(l, a, 0) < 0 || a->stage < 0) return heti_lists_fail(l, rank, position, "there is no such stage");
+    if (a->micro_batch < 0 || a->micro_batch >= s->micro_batches[a->pipeline]) return heti_lists_fail(l, rank, position, "there is no such micro-batch");
+    if (a->slice < 0 || a->slice >= l->plan->slices) return heti_lists_fail(l, rank, position, "there is no such slice");
+    if (heti_lists_rank(l, a, 0) != rank) {
+        heti_action_text text;
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on rank %d", l->where, rank, position,
+                         heti_action_print(&text, a), heti_lists_rank(l, a, 0));
+    }
+    if (!next && !previous) return HET_OK;
+    if (heti_lists_rank(l, a, next ? 1 : -1) < 0) return heti_lists_fail(l, rank, position, "there is no stage on the other side");
+    if (heti_lists_rank(l, a, next ? 1 : -1) == rank) return heti_lists_fail(l, rank, position, "the stage on the other side is on the same rank");
+    return HET_OK;
+}
+
+/* All actions; counts the forward passes of each stage. */
+static het_result heti_lists_check_actions(heti_lists *l)
+{
+    const het_schedule *s = l->schedule;
+    int64_t r, i;
+    for (r = 0; r < s->ranks; r++) {
+        for (i = s->start[r]; i < s->start[r + 1]; i++) {
+            const het_action *a = &s->action[i];
+            HETI_TRY(heti_lists_check_action(l, r, i - s->start[r]));
+            if (a->kind == HET_ACTION_F) l->forwards[heti_lists_stage(l, a)]++;
+            if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) l->transfers = 1;
+            if (a->kind >= HET_ACTION_REDUCE && !s->complete)
+                return heti_lists_fail(l, r, i - s->start[r], "the schedule's `complete` is 0");
+        }
+    }
+    l->transfers |= s->complete != 0;
+    return HET_OK;
+}
+
+/* Stage g has fewer forward passes than micro-batches and slices: the first missing is below their number + 1. */
+static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g)
+{
+    const het_schedule *s = l->schedule;
+    const int64_t rank = l->plan->stage[g].rank, some = l->forwards[g] + 1;
+    het_action a;
+    heti_arrays arrays;
+    uint8_t *met;
+    int64_t i, first = 0;
+    memset(&arrays, 0, sizeof arrays);
+    met = HETI_ARRAY(&arrays, uint8_t, some);
+    HETI_TRY(heti_arrays_start(&arrays, &l->allocator, l->where, l->error));
+    met = HETI_ARRAY(&arrays, uint8_t, some);
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *b = &s->action[i];
+        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && b->micro_batch * l->plan->slices + b->slice < some)
+            met[b->micro_batch * l->plan->slices + b->slice] = 1;
+    }
+    while (met[first]) first++;
+    heti_arrays_end(&arrays, &l->allocator);
+    memset(&a, 0, sizeof a);
+    a.pipeline = HETI_CAST(int32_t, p);
+    a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
+    a.micro_batch = HETI_CAST(int32_t, first / l->plan->slices);
+    a.slice = HETI_CAST(int32_t, first % l->plan->slices);
+    return heti_lists_missing(l, &a);
+}
+
+/* No forward pass is missing, so tables of entries are no larger than the lists. */
+static het_result heti_lists_check_forwards(heti_lists *l)
+{
+    int64_t p, g;
+    for (p = 0; p < l->plan->pipelines; p++) {
+        l->base[p] = l->entries;
+        for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
+            const int64_t needed = l->schedule->micro_batches[p] * l->plan->slices;
+            if (l->forwards[g] < needed) return heti_lists_first_missing(l, p, g);
+            l->entries += needed;
+        }
+    }
+    l->base[p] = l->entries;
+    return HET_OK;
+}
+
+/* ---- tables ---- */
+
+static void heti_lists_layout(heti_lists *l)
+{
+    heti_arrays *a = &l->arrays;
+    const het_plan *plan = l->plan;
+    l->base = HETI_ARRAY(a, int64_t, plan->pipelines + 1);
+    l->forwards = HETI_ARRAY(a, int64_t, plan->stages);
+    l->last = HETI_ARRAY(a, int64_t, plan->stages);
+    l->last_time = HETI_ARRAY(a, int64_t, plan->stages);
+    l->sharing = HETI_ARRAY(a, int64_t, plan->stages);
+    l->rank_start = HETI_ARRAY(a, int64_t, plan->ranks + 1);
+    l->rank_stage = HETI_ARRAY(a, int64_t, plan->stages);
+    l->unit_start = HETI_ARRAY(a, int64_t, plan->units + 1);
+    l->unit_block = HETI_ARRAY(a, int64_t, l->uses);
+    l->holders = HETI_ARRAY(a, int64_t, l->block_count);
+    l->held = HETI_ARRAY(a, int64_t, l->block_count);
+    l->mark = HETI_ARRAY(a, int64_t, l->block_count);
+    l->behind = HETI_ARRAY(a, int64_t, l->block_count);
+    l->when = HETI_ARRAY(a, int64_t, l->block_count);
+    l->state = HETI_ARRAY(a, uint8_t, l->block_count);
+    l->at = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->queue = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->time = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->length = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->peak = HETI_ARRAY(a, double, plan->ranks);
+    l->flag = HETI_ARRAY(a, uint8_t, plan->ranks);
+}
+
+/* Which stages a rank has, which blocks a unit uses, how many stages of a pipeline share a rank. */
+static void heti_lists_index(heti_lists *l)
+{
+    const het_plan *plan = l->plan;
+    int64_t i, k, p;
+    for (i = 0; i < plan->stages; i++) l->rank_start[plan->stage[i].rank + 1]++;
+    for (i = 0; i < plan->ranks; i++) l->rank_start[i + 1] += l->rank_start[i];
+    for (i = 0; i < plan->stages; i++) l->rank_stage[l->rank_start[plan->stage[i].rank] + l->at[plan->stage[i].rank]++] = i;
+    for (i = 0; i < l->block_count; i++) {
+        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_start[heti_lists_unit(l, i, k) + 1]++;
+    }
+    for (i = 0; i < plan->units; i++) l->unit_start[i + 1] += l->unit_start[i];
+    for (i = l->block_count - 1; i >= 0; i--) { /* filled from the back, so that start[u + 1] ends as start[u] */
+        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--l->unit_start[heti_lists_unit(l, i, k) + 1]] = i;
+    }
+    for (i = 0; i < plan->units; i++) l->unit_start[i] = l->unit_start[i + 1];
+    l->unit_start[plan->units] = l->uses;
+    memset(l->time, 0, HETI_CAST(size_t, plan->ranks) * sizeof *l->time);
+    for (p = 0; p < plan->pipelines; p++) {
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->time[plan->stage[i].rank]++;
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->sharing[i] = l->time[plan->stage[i].rank];
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->time[plan->stage[i].rank] = 0;
+    }
+}
+
+/* The blocks of a rank into `held`, and behind which position its last use lies. */
+static void heti_lists_blocks_of(heti_lists *l, int64_t rank)
+{
+    int64_t i, unit, k;
+    l->held_count = 0;
+    l->stamp++;
+    for (i = l->rank_start[rank]; i < l->rank_start[rank + 1]; i++) {
+        const int64_t g = l->rank_stage[i];
+        for (unit = l->plan->stage[g].unit_begin; unit < l->plan->stage[g].unit_end; unit++) {
+            for (k = l->unit_start[unit]; k < l->unit_start[unit + 1]; k++) {
+                const int64_t block = l->unit_block[k];
+                if (l->mark[block] != l->stamp) {
+                    l->mark[block] = l->stamp;
+                    l->behind[block] = 0;
+                    l->held[l->held_count++] = block;
+                }
+                l->behind[block] = heti_max(l->behind[block], l->last[g]);
+                l->when[block] = heti_max(l->when[block], l->last_time[g]);
+            }
+        }
+    }
+}
+
+static void heti_lists_end(heti_lists *l)
+{
+    heti_arrays_end(&l->arrays, &l->allocator);
+    heti_free(&l->allocator, l->seen, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
+    l->seen = NULL;
+}
+
+/* Tables for a schedule whose numbers are all in range; heti_lists_end in any case. */
+static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, const het_allocator *allocator,
+                                   const char *where, het_error *error)
+{
+    size_t bytes;
+    int64_t i;
+    memset(l, 0, sizeof *l);
+    l->plan = plan;
+    l->blocks = blocks;
+    l->schedule = schedule;
+    l->where = where;
+    l->error = error;
+    HETI_TRY(heti_allocator_of(allocator, &l->allocator, where, error));
+    HETI_TRY(heti_lists_check_blocks(l));
+    HETI_TRY(heti_lists_check_shape(l));
+    heti_lists_layout(l);
+    HETI_TRY(heti_arrays_start(&l->arrays, &l->allocator, where, error));
+    heti_lists_layout(l);
+    HETI_TRY(heti_lists_check_actions(l));
+    HETI_TRY(heti_lists_check_forwards(l));
+    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes)) return heti_fail(error, HET_ERR_LIMIT, "%s: %d entries", where, l->entries);
+    l->seen = HETI_CAST(uint16_t *, heti_alloc(&l->allocator, bytes));
+    if (l->seen == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, bytes));
+    memset(l->seen, 0, bytes);
+    heti_lists_index(l);
+    for (i = 0; i < plan->ranks; i++) {
+        int64_t k;
+        heti_lists_blocks_of(l, i);
+        for (k = 0; k < l->held_count; k++) l->holders[l->held[k]]++;
+    }
+    return HET_OK;
+}
+
+/* ---- one rank's list: what must come before what ---- */
+
+/* `wanted` must have come before on this rank. */
+static het_result heti_lists_need(const heti_lists *l, int64_t rank, int64_t position, const het_action *wanted)
+{
+    if (wanted->kind == HET_ACTION_B || wanted->kind == HET_ACTION_I ? heti_lists_backward(l, wanted) : heti_lists_has(l, wanted)) return HET_OK;
+    return heti_lists_fail_for(l, rank, position, "must come after", wanted);
+}
+
+/* What a compute action or a SEND needs from its own rank: own F, earlier or later slices, the neighbour stage or what it sent. */
+static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t position)
+{
+    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+    const int64_t neighbour = heti_lists_rank(l, a, backward ? 1 : -1);
+    het_action wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
+    if (a->kind == HET_ACTION_SEND_F) return heti_lists_need(l, rank, position, &wanted);
+    if (a->kind == HET_ACTION_SEND_B || a->kind == HET_ACTION_W) {
+        wanted.kind = HET_ACTION_I;
+        if (a->kind == HET_ACTION_W && heti_lists_has(l, &wanted)) return HET_OK;
+        if (a->kind == HET_ACTION_SEND_B) return heti_lists_need(l, rank, position, &wanted);
+        return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+    }
+    if (a->kind != HET_ACTION_F && !backward) return HET_OK;
+    wanted.slice += backward ? 1 : -1;
+    if (wanted.slice >= 0 && wanted.slice < l->plan->slices) HETI_TRY(heti_lists_need(l, rank, position, &wanted));
+    if (backward) {
+        wanted = heti_lists_other(a, HET_ACTION_F, 0);
+        HETI_TRY(heti_lists_need(l, rank, position, &wanted));
+    }
+    if (neighbour < 0) return HET_OK;
+    wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
+    if (neighbour == rank) return heti_lists_need(l, rank, position, &wanted);
+    wanted = heti_lists_other(a, backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F, 0);
+    return l->transfers ? heti_lists_need(l, rank, position, &wanted) : HET_OK;
+}
+
+/* Once only, and not B beside I or W. */
+static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position)
+{
+    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    het_action other = heti_lists_other(a, HET_ACTION_B, 0);
+    if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
+    if ((a->kind == HET_ACTION_I || a->kind == HET_ACTION_W) && heti_lists_has(l, &other)) return heti_lists_fail_for(l, rank, position, "comes beside", &other);
+    other.kind = HET_ACTION_I;
+    if (a->kind == HET_ACTION_B && heti_lists_has(l, &other)) return heti_lists_fail_for(l, rank, position, "comes beside", &other);
+    return HET_OK;
+}
+
+/* A rank's compute actions and transfers; the most activations it keeps, in micro-batches. Of a pair both count, and neither may need the other. */
+static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices, double *peak)
+{
+    const het_schedule *s = l->schedule;
+    const int64_t count = s->start[rank + 1] - s->start[rank];
+    const het_action *list = s->action + s->start[rank];
+    double kept = 0.0;
+    int64_t i, k, number = 0, width;
+    *peak = 0.0;
+    for (i = 0; i < count; i += width) {
+        width = 1 + (list[i].overlap != 0);
+        if (list[i].kind >= HET_ACTION_REDUCE) continue;
+        for (k = i; k < i + width; k++) {
+            HETI_TRY(heti_lists_once(l, rank, k));
+            HETI_TRY(heti_lists_needs(l, rank, k));
+        }
+        for (k = i; k < i + width; k++) {
+            const het_action *a = &list[k];
+            const int64_t g = heti_lists_stage(l, a);
+            const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->sharing[g]);
+            heti_lists_mark(l, a);
+            if (a->kind == HET_ACTION_F) {
+                kept = number++ > 0 ? kept + weight : weight; /* from 0, so that rounding errors do not pile up */
+                *peak = kept > *peak ? kept : *peak;
+            }
+            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
+                kept -= weight;
+                number--;
+                l->last[g] = k + 1;
+            }
+        }
+    }
+    return HET_OK;
+}
+
+/* Every entry has its backward and its transfers. */
+static het_result heti_lists_check_entry(const heti_lists *l, const het_action *a, int64_t stage)
+{
+    const unsigned seen = l->seen[heti_lists_entry(l, a)];
+    const int64_t rank = l->plan->stage[stage].rank, next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
+    unsigned needed = 1u << HET_ACTION_F;
+    int32_t kind;
+    if ((seen >> HET_ACTION_I & 1u) != 0) needed |= 1u << HET_ACTION_I | 1u << HET_ACTION_W;
+    else needed |= 1u << HET_ACTION_B;
+    if (l->transfers && next >= 0 && next != rank) needed |= 1u << HET_ACTION_SEND_F | 1u << HET_ACTION_RECV_B;
+    if (l->transfers && previous >= 0 && previous != rank) needed |= 1u << HET_ACTION_RECV_F | 1u << HET_ACTION_SEND_B;
+    for (kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
+        const het_action missing = heti_lists_other(a, kind, 0);
+        if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, &missing);
+    }
+    return HET_OK;
+}
+
+static het_result heti_lists_check_entries(const heti_lists *l)
+{
+    int64_t p, g, m, slice;
+    het_action a;
+    memset(&a, 0, sizeof a);
+    for (p = 0; p < l->plan->pipelines; p++) {
+        for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
+            for (m = 0; m < l->schedule->micro_batches[p]; m++) {
+                for (slice = 0; slice < l->plan->slices; slice++) {
+                    a.pipeline = HETI_CAST(int32_t, p);
+                    a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
+                    a.micro_batch = HETI_CAST(int32_t, m);
+                    a.slice = HETI_CAST(int32_t, slice);
+                    HETI_TRY(heti_lists_check_entry(l, &a, g));
+                }
+            }
+        }
+    }
+    return HET_OK;
+}
+
+/* ---- the play: does it come to its end? ---- */
+
+static const het_action *heti_play_head(const heti_lists *l, int64_t rank)
+{
+    const het_schedule *s = l->schedule;
+    return s->start[rank] + l->at[rank] < s->start[rank + 1] ? &s->action[s->start[rank] + l->at[rank]] : NULL;
+}
+
+/* What stands on the other side of a transfer, and its rank. */
+static het_action heti_play_partner(const heti_lists *l, const het_action *a, int64_t *rank)
+{
+    const int32_t by = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B ? 1 : -1;
+    *rank = heti_lists_rank(l, a, by);
+    return heti_lists_other(a, a->kind ^ 1, by); /* SEND_F 4, RECV_F 5, SEND_B 6, RECV_B 7 */
+}
+
+static int heti_action_same(const het_action *a, const het_action *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice && a->pipeline == b->pipeline;
+}
+
+/* What a compute action waits for on another rank, in lists without transfers. 0: for nothing. */
+static int heti_play_waits(const heti_lists *l, const het_action *a, het_action *wanted, int64_t *rank)
+{
+    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+    if (l->transfers || (a->kind != HET_ACTION_F && !backward)) return 0;
+    *rank = heti_lists_rank(l, a, backward ? 1 : -1);
+    if (*rank < 0) return 0;
+    *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
+    return backward ? !heti_lists_backward(l, wanted) : !heti_lists_has(l, wanted);
+}
+
+static void heti_play_push(heti_lists *l, int64_t rank)
+{
+    if ((l->flag[rank] & 1) == 0) {
+        l->flag[rank] = HETI_CAST(uint8_t, l->flag[rank] | 1);
+        l->queue[l->queued++] = rank;
+    }
+}
+
+/* The compute actions [a, a + width) are done: whoever waits for them is looked at. */
+static void heti_play_done(heti_lists *l, const het_action *a, int64_t width)
+{
+    int64_t k;
+    for (k = 0; k < width; k++) {
+        const int64_t waiting = a[k].kind == HET_ACTION_W ? -1 : heti_lists_rank(l, &a[k], a[k].kind == HET_ACTION_F ? 1 : -1);
+        heti_lists_mark(l, &a[k]);
+        if (waiting >= 0) heti_play_push(l, waiting);
+    }
+}
+
+/* One step of a rank: 1, or 0 where it must wait. A transfer moves both its ranks; VERDICT moves all or none. */
+static int heti_play_step(heti_lists *l, int64_t rank, int64_t *verdicts)
+{
+    const het_action *a = heti_play_head(l, rank), *other;
+    const int64_t width = 1 + (a != NULL && a->overlap != 0);
+    het_action wanted;
+    int64_t partner = -1, i;
+    if (a == NULL) return 0;
+    if (a->kind == HET_ACTION_VERDICT) {
+        *verdicts += (l->flag[rank] & 2) == 0;
+        l->flag[rank] = HETI_CAST(uint8_t, l->flag[rank] | 2);
+        for (i = 0; i < l->plan->ranks && *verdicts == l->plan->ranks; i++) {
+            l->at[i]++;
+            heti_play_push(l, i);
+        }
+        return 0; /* where all have come, every rank was pushed, this one too */
+    }
+    if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) {
+        wanted = heti_play_partner(l, a, &partner);
+        other = heti_play_head(l, partner);
+        if (other == NULL || !heti_action_same(other, &wanted)) return 0;
+        l->at[partner]++;
+        heti_play_push(l, partner);
+    } else if (a->kind < HET_ACTION_SEND_F) {
+        for (i = 0; i < width; i++) {
+            if (heti_play_waits(l, &a[i], &wanted, &partner)) return 0;
+        }
+        heti_play_done(l, a, width);
+    }
+    l->at[rank] += width;
+    return 1;
+}
+
+/* What the head of a blocked rank waits for, and whose it is (-1: everybody's VERDICT). */
+static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *whose)
+{
+    const het_action *a = heti_play_head(l, rank);
+    het_action wanted = *a;
+    *whose = -1;
+    if (a->kind == HET_ACTION_VERDICT) return wanted;
+    if (a->kind >= HET_ACTION_SEND_F) return heti_play_partner(l, a, whose);
+    if (!heti_play_waits(l, a, &wanted, whose) && a->overlap) heti_play_waits(l, a + 1, &wanted, whose);
+    return wanted;
+}
+
+/* The chain of waiting from the first blocked rank on, as far as a message goes. */
+static het_result heti_play_stuck(const heti_lists *l)
+{
+    char chain[200];
+    heti_text t = heti_text_in(chain, sizeof chain);
+    heti_action_text text;
+    int64_t rank = 0, whose, i, first;
+    while (heti_play_head(l, rank) == NULL || heti_play_head(l, rank)->kind == HET_ACTION_VERDICT) rank++;
+    first = rank;
+    for (i = 0; i < 3 && rank >= 0 && heti_play_head(l, rank) != NULL && (i == 0 || rank != first); i++, rank = whose) {
+        const het_action wanted = heti_play_blocker(l, rank, &whose);
+        heti_text_add(&t, i > 0 ? "; rank " : "rank ");
+        heti_text_integer(&t, rank);
+        heti_text_add(&t, ", position ");
+        heti_text_integer(&t, l->at[rank]);
+        heti_text_add(&t, " (");
+        heti_text_add(&t, heti_action_print(&text, heti_play_head(l, rank)));
+        heti_text_add(&t, ") waits for ");
+        heti_text_add(&t, heti_action_print(&text, &wanted));
+        if (whose >= 0) heti_text_add(&t, " of rank ");
+        if (whose >= 0) heti_text_integer(&t, whose);
+    }
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
+}
+
+/* Every rank does its list in order; SEND and RECV both block until they meet. */
+static het_result heti_play(heti_lists *l)
+{
+    int64_t r, verdicts = 0;
+    memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
+    memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
+    for (r = l->plan->ranks - 1; r >= 0; r--) heti_play_push(l, r);
+    while (l->queued > 0) {
+        r = l->queue[--l->queued];
+        l->flag[r] = HETI_CAST(uint8_t, l->flag[r] & ~1u);
+        while (heti_play_step(l, r, &verdicts)) {}
+    }
+    for (r = 0; r < l->plan->ranks; r++) {
+        if (heti_play_head(l, r) != NULL) return heti_play_stuck(l);
+    }
+    return HET_OK;
+}
+
+/* ---- the end of the step: REDUCE, VERDICT, STEP, GATHER ---- */
+
+static het_result heti_tail_missing(const heti_lists *l, int64_t rank, int32_t kind, int64_t block)
+{
+    heti_action_text text;
+    het_action a;
+    memset(&a, 0, sizeof a);
+    a.kind = kind;
+    a.stage = HETI_CAST(int32_t, block);
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank, heti_action_print(&text, &a));
+}
+
+/* One action at the end of a rank's list. state: what happened to each block on this rank: 1 REDUCE, 2 STEP, 4 GATHER; verdict likewise. */
+static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *state, int *verdict)
+{
+    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    if (a->kind == HET_ACTION_VERDICT) return (*verdict)++ == 0 ? HET_OK : heti_lists_fail(l, rank, position, "comes twice");
+    if (a->kind < HET_ACTION_REDUCE) return HET_OK;
+    if (l->mark[a->stage] != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
+    if (a->kind == HET_ACTION_REDUCE) {
+        if (state[a->stage] != 0) return heti_lists_fail(l, rank, position, "comes twice");
+        if (*verdict != 0) return heti_lists_fail(l, rank, position, "must come before VERDICT");
+        if (position < l->behind[a->stage]) {
+            return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
+                                       &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
+        }
+        state[a->stage] = 1;
+    } else if (a->kind == HET_ACTION_STEP) {
+        if (state[a->stage] >= 2) return heti_lists_fail(l, rank, position, "comes twice");
+        if (*verdict == 0) return heti_lists_fail(l, rank, position, "must come after VERDICT");
+        state[a->stage] = 2;
+    } else {
+        if (l->holders[a->stage] == 1) return heti_lists_fail(l, rank, position, "the block has only this holder");
+        if (state[a->stage] == 4) return heti_lists_fail(l, rank, position, "comes twice");
+        if (state[a->stage] != 2) return heti_lists_fail(l, rank, position, "must come after its STEP");
+        state[a->stage] = 4;
+    }
+    return HET_OK;
+}
+
+static het_result heti_tail_rank(heti_lists *l, int64_t rank, uint8_t *state)
+{
+    const het_schedule *s = l->schedule;
+    int64_t i;
+    int verdict = 0;
+    heti_lists_blocks_of(l, rank);
+    for (i = 0; i < l->held_count; i++) state[l->held[i]] = 0;
+    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) HETI_TRY(heti_tail_action(l, rank, i, state, &verdict));
+    if (verdict == 0) return heti_tail_missing(l, rank, HET_ACTION_VERDICT, 0);
+    for (i = 0; i < l->held_count; i++) {
+        const int64_t block = l->held[i];
+        if (state[block] == 0) return heti_tail_missing(l, rank, HET_ACTION_REDUCE, block);
+        if (state[block] == 1) return heti_tail_missing(l, rank, HET_ACTION_STEP, block);
+        if (state[block] == 2 && l->holders[block] > 1) return heti_tail_missing(l, rank, HET_ACTION_GATHER, block);
+    }
+    return HET_OK;
+}
+
+/* The next REDUCE (or GATHER) of a rank from at[rank] on, or NULL. */
+static const het_action *heti_tail_next(heti_lists *l, int64_t rank, int32_t kind)
+{
+    const het_action *a;
+    while ((a = heti_play_head(l, rank)) != NULL && a->kind != kind) l->at[rank]++;
+    return a;
+}
+
+/* Collectives of a kind come in orders that agree on all ranks: taking each block once all its holders stand at it uses up all lists.
+   `link` chains the ranks that may go on (from `go`) and those that stand at a block (from first[block]). */
+static het_result heti_tail_order(heti_lists *l, int32_t kind)
+{
+    int64_t r, block, go = -1, *arrived = l->behind, *first = l->held, *link = l->queue;
+    for (block = 0; block < l->block_count; block++) {
+        arrived[block] = 0;
+        first[block] = -1;
+    }
+    for (r = 0; r < l->plan->ranks; r++) {
+        l->at[r] = 0;
+        link[r] = go;
+        go = r;
+    }
+    while (go >= 0) {
+        const het_action *a;
+        r = go;
+        go = link[r];
+        a = heti_tail_next(l, r, kind);
+        if (a == NULL) continue;
+        block = a->stage;
+        link[r] = first[block];
+        first[block] = r;
+        if (++arrived[block] < l->holders[block]) continue;
+        while (first[block] >= 0) {
+            r = first[block];
+            first[block] = link[r];
+            l->at[r]++;
+            link[r] = go;
+            go = r;
+        }
+    }
+    for (r = 0; r < l->plan->ranks; r++) {
+        if (heti_play_head(l, r) != NULL) return heti_lists_fail(l, r, l->at[r], "its order among these does not agree with other ranks");
+    }
+    return HET_OK;
+}
+
+/* ---- check ---- */
+
+static het_result heti_lists_prove(heti_lists *l)
+{
+    double slices = 0.0;
+    int64_t i;
+    for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
+    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
+    HETI_TRY(heti_lists_check_entries(l));
+    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i, l->state));
+    HETI_TRY(heti_play(l));
+    if (!l->schedule->complete) return HET_OK;
+    HETI_TRY(heti_tail_order(l, HET_ACTION_REDUCE));
+    return heti_tail_order(l, HET_ACTION_GATHER);
+}
+
+HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error)
+{
+    static const char heti_where[] = "het_schedule_check";
+    heti_lists l;
+    het_result result;
+    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
+    result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
+    if (result == HET_OK) result = heti_lists_prove(&l);
+    if (result == HET_OK && peak != NULL) memcpy(peak, l.peak, HETI_CAST(size_t, plan->ranks) * sizeof *peak);
+    heti_lists_end(&l);
+    return result;
+}
+
+/* ---- complete ----
+   The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its rank's list when it starts, a SEND enters the
+   sender's and its RECV the receiver's when the producer ends, so all lists are parts of one global order, which even sends that wait for their
+   receives can follow. A receive that arrives while its rank computes comes behind that action. Of ranks that end at the same time the last goes
+   first: activations, which wait in line before a stage, then come behind what the stage starts at that moment. */
+
+typedef struct heti_completion {
+    heti_lists *l;
+    het_schedule *to;
+    int64_t running, now;          /* ranks in the heap */
+    heti_arrays arrays;
+    uint64_t *key, *other;         /* [blocks] for sorting */
+    int64_t *order;                /* [blocks] in which they are reduced */
+    int64_t *position;             /* [blocks] of their REDUCE on one rank */
+    int64_t *holder_start, *holder;/* [blocks + 1], [holders of all blocks] the ranks of a block */
+    int64_t *list_start, *list;    /* [ranks + 1], likewise: the blocks of a rank, in the order asked for */
+} heti_completion;
+
+/* The rank that works shorter, the later one on a tie. */
+static int heti_heap_before(const heti_lists *l, int64_t a, int64_t b)
+{
+    return l->time[a] != l->time[b] ? l->time[a] < l->time[b] : a > b;
+}
+
+static void heti_heap_push(heti_completion *c, int64_t rank)
+{
+    int64_t *heap = c->l->queue, at = c->running++;
+    for (; at > 0 && heti_heap_before(c->l, rank, heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    heap[at] = rank;
+}
+
+static int64_t heti_heap_pop(heti_completion *c)
+{
+    int64_t *heap = c->l->queue, at = 0, child;
+    const int64_t first = heap[0], last = heap[--c->running];
+    for (; (child = 2 * at + 1) < c->running; at = child) {
+        if (child + 1 < c->running && heti_heap_before(c->l, heap[child + 1], heap[child])) child++;
+        if (!heti_heap_before(c->l, heap[child], last)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = last;
+    return first;
+}
+
+static void heti_complete_add(heti_completion *c, int64_t rank, const het_action *a)
+{
+    c->to->action[c->to->start[rank] + c->l->length[rank]++] = *a;
+}
+
+/* Starts the rank's next action, or pair, if the rank is free and everything needed is there. */
+static void heti_complete_try(heti_completion *c, int64_t rank)
+{
+    heti_lists *l = c->l;
+    const het_action *a = heti_play_head(l, rank);
+    const int64_t width = 1 + (a != NULL && a->overlap != 0);
+    het_action wanted;
+    int64_t whose, i, cost = 0;
+    if (a == NULL || l->flag[rank]) return;
+    for (i = 0; i < width; i++) {
+        if (heti_play_waits(l, &a[i], &wanted, &whose)) return;
+        cost += a[i].kind == HET_ACTION_B ? 2 : 1;
+    }
+    for (i = 0; i < width; i++) heti_complete_add(c, rank, &a[i]);
+    l->flag[rank] = 1;
+    l->time[rank] = c->now + cost;
+    heti_heap_push(c, rank);
+}
+
+/* The rank whose stage takes what the action made, or -1. */
+static int64_t heti_complete_taker(const heti_lists *l, const het_action *a)
+{
+    return a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
+}
+
+/* What the rank worked on is done: transfers, then whoever can start. */
+static void heti_complete_finish(heti_completion *c, int64_t rank)
+{
+    heti_lists *l = c->l;
+    const het_action *a = heti_play_head(l, rank);
+    const int64_t width = 1 + (a->overlap != 0);
+    int64_t i, taker;
+    c->now = l->time[rank];
+    l->flag[rank] = 0;
+    l->at[rank] += width;
+    for (i = 0; i < width; i++) {
+        const int forward = a[i].kind == HET_ACTION_F;
+        const het_action send = heti_lists_other(&a[i], forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, 0);
+        const het_action receive = heti_lists_other(&a[i], forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, forward ? 1 : -1);
+        heti_lists_mark(l, &a[i]);
+        taker = heti_complete_taker(l, &a[i]);
+        if (taker < 0 || taker == rank) continue;
+        heti_complete_add(c, rank, &send);
+        heti_complete_add(c, taker, &receive);
+    }
+    for (i = 0; i < width; i++) {
+        const int64_t g = heti_lists_stage(l, &a[i]);
+        if (a[i].kind != HET_ACTION_B && a[i].kind != HET_ACTION_W) continue;
+        l->last[g] = l->length[rank];
+        l->last_time[g] = c->now;
+    }
+    for (i = 0; i < width; i++) {
+        taker = heti_complete_taker(l, &a[i]);
+        if (taker >= 0) heti_complete_try(c, taker);
+    }
+    heti_complete_try(c, rank);
+}
+
+static void heti_complete_play(heti_completion *c)
+{
+    heti_lists *l = c->l;
+    int64_t r;
+    memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
+    memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
+    memset(l->last, 0, HETI_CAST(size_t, l->plan->stages) * sizeof *l->last);
+    for (r = l->plan->ranks - 1; r >= 0; r--) heti_complete_try(c, r);
+    while (c->running > 0) heti_complete_finish(c, heti_heap_pop(c));
+}
+
+/* How many actions a rank's list gets. A stage's transfers on both sides are as many as its F and its B or I. */
+static int64_t heti_complete_count(heti_lists *l, int64_t rank)
+{
+    const het_schedule *s = l->schedule;
+    int64_t i, count = s->start[rank + 1] - s->start[rank];
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        const int64_t next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
+        if (a->kind != HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
+    }
+    heti_lists_blocks_of(l, rank);
+    for (i = 0; i < l->held_count; i++) count += l->holders[l->held[i]] > 1 ? 3 : 2;
+    return count + 1;
+}
+
+static void heti_complete_layout(heti_completion *c, int64_t all)
+{
+    heti_arrays *a = &c->arrays;
+    c->key = HETI_ARRAY(a, uint64_t, c->l->block_count);
+    c->other = HETI_ARRAY(a, uint64_t, c->l->block_count);
+    c->order = HETI_ARRAY(a, int64_t, c->l->block_count);
+    c->position = HETI_ARRAY(a, int64_t, c->l->block_count);
+    c->holder_start = HETI_ARRAY(a, int64_t, c->l->block_count + 1);
+    c->holder = HETI_ARRAY(a, int64_t, all);
+    c->list_start = HETI_ARRAY(a, int64_t, c->l->plan->ranks + 1);
+    c->list = HETI_ARRAY(a, int64_t, all);
+}
+
+/* Memory for the result and for lists of holders. */
+static het_result heti_complete_room(heti_completion *c, const het_allocator *allocator)
+{
+    heti_lists *l = c->l;
+    int64_t r, i, total = 0, all = 0;
+    for (r = 0; r < l->plan->ranks; r++) total += heti_complete_count(l, r);
+    for (i = 0; i < l->block_count; i++) all += l->holders[i];
+    heti_complete_layout(c, all);
+    HETI_TRY(heti_arrays_start(&c->arrays, &l->allocator, l->where, l->error));
+    heti_complete_layout(c, all);
+    HETI_TRY(heti_schedule_room(l->plan, total, allocator, l->where, &c->to, l->error));
+    for (r = 0; r < l->plan->ranks; r++) {
+        c->to->start[r + 1] = c->to->start[r] + heti_complete_count(l, r);
+        c->list_start[r + 1] = c->list_start[r] + l->held_count;
+    }
+    memcpy(c->to->micro_batches, l->schedule->micro_batches, HETI_CAST(size_t, l->plan->pipelines) * sizeof *c->to->micro_batches);
+    c->to->complete = 1;
+    return HET_OK;
+}
+
+/* Blocks by when their last use ends anywhere, then by number; the ranks of each block. */
+static het_result heti_complete_order(heti_completion *c)
+{
+    heti_lists *l = c->l;
+    const uint64_t count = HETI_CAST(uint64_t, l->block_count);
+    int64_t r, i, *at = c->position;
+    for (i = 0; i < l->block_count; i++) c->holder_start[i + 1] = c->holder_start[i] + l->holders[i];
+    memcpy(at, c->holder_start, HETI_CAST(size_t, l->block_count) * sizeof *at);
+    for (r = 0; r < l->plan->ranks; r++) {
+        heti_lists_blocks_of(l, r);
+        for (i = 0; i < l->held_count; i++) c->holder[at[l->held[i]]++] = r;
+    }
+    if (l->block_count > 0 && c->now > INT64_MAX / l->block_count) return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d blocks", l->where, l->block_count);
+    for (i = 0; i < l->block_count; i++) c->key[i] = HETI_CAST(uint64_t, l->when[i]) * count + HETI_CAST(uint64_t, i);
+    heti_sort(c->key, c->other, l->block_count);
+    for (i = 0; i < l->block_count; i++) c->order[i] = HETI_CAST(int64_t, c->key[i] % count);
+    return HET_OK;
+}
+
+/* Each rank's blocks, in the order of reduction or by number. */
+static void heti_complete_lists(heti_completion *c, int by_number)
+{
+    heti_lists *l = c->l;
+    int64_t i, k;
+    memcpy(l->at, c->list_start, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    for (i = 0; i < l->block_count; i++) {
+        const int64_t block = by_number ? i : c->order[i];
+        for (k = c->holder_start[block]; k < c->holder_start[block + 1]; k++) c->list[l->at[c->holder[k]]++] = block;
+    }
+}
+
+static het_action heti_complete_action(int32_t kind, int64_t block)
+{
+    het_action a;
+    memset(&a, 0, sizeof a);
+    a.kind = kind;
+    a.stage = HETI_CAST(int32_t, block);
+    return a;
+}
+
+/* The rank's REDUCEs, each as early as its block's last use and the one before it allow: moved in from the back. Then VERDICT. */
+static void heti_complete_reduce(heti_completion *c, int64_t rank)
+{
+    heti_lists *l = c->l;
+    const int64_t *list = c->list + c->list_start[rank];
+    const int64_t count = c->list_start[rank + 1] - c->list_start[rank];
+    het_action *to = c->to->action + c->to->start[rank];
+    const het_action verdict = heti_complete_action(HET_ACTION_VERDICT, 0);
+    int64_t i, from = l->length[rank] - 1, last = l->length[rank] + count - 1;
+    heti_lists_blocks_of(l, rank);
+    for (i = 0; i < count; i++) c->position[i] = heti_max(l->behind[list[i]], i > 0 ? c->position[i - 1] : 0);
+    for (i = count - 1; i >= 0; last--) {
+        if (c->position[i] > from) to[last] = heti_complete_action(HET_ACTION_REDUCE, list[i--]);
+        else to[last] = to[from--];
+    }
+    l->length[rank] += count;
+    heti_complete_add(c, rank, &verdict);
+}
+
+static void heti_complete_step(heti_completion *c, int64_t rank)
+{
+    int64_t i;
+    for (i = c->list_start[rank]; i < c->list_start[rank + 1]; i++) {
+        const het_action step = heti_complete_action(HET_ACTION_STEP, c->list[i]), gather = heti_complete_action(HET_ACTION_GATHER, c->list[i]);
+        heti_complete_add(c, rank, &step);
+        if (c->l->holders[c->list[i]] > 1) heti_complete_add(c, rank, &gather);
+    }
+}
+
+static het_result heti_complete_build(heti_completion *c, const het_allocator *allocator)
+{
+    heti_lists *l = c->l;
+    int64_t r, i;
+    for (r = 0; r < l->plan->ranks; r++) {
+        for (i = l->schedule->start[r]; i < l->schedule->start[r + 1]; i++) {
+            if (l->schedule->action[i].kind >= HET_ACTION_SEND_F)
+                return heti_lists_fail(l, r, i - l->schedule->start[r], "only compute actions can be completed");
+        }
+    }
+    HETI_TRY(heti_lists_prove(l));
+    HETI_TRY(heti_complete_room(c, allocator));
+    heti_complete_play(c);
+    HETI_TRY(heti_complete_order(c));
+    heti_complete_lists(c, 0);
+    for (r = 0; r < l->plan->ranks; r++) heti_complete_reduce(c, r);
+    heti_complete_lists(c, 1);
+    for (r = 0; r < l->plan->ranks; r++) heti_complete_step(c, r);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator,
+                                             het_schedule **schedule, het_error *error)
+{
+    static const char heti_where[] = "het_schedule_complete";
+    heti_lists l;
+    heti_completion c;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
+    memset(&c, 0, sizeof c);
+    c.l = &l;
+    result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
+    if (result == HET_OK) result = heti_complete_build(&c, &l.allocator);
+    heti_arrays_end(&c.arrays, &l.allocator);
+    heti_lists_end(&l);
+    if (result == HET_OK) *schedule = c.to;
+    else het_schedule_free(c.to);
     return result;
 }
 
