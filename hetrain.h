@@ -1058,7 +1058,7 @@ HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes 
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
 /* Loss and gradients without the update (het_parameter_read shows the gradient). Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
-/* Mean loss of micro-batches, no gradient; info->loss, weight, tokens. Threads: owner. */
+/* Mean loss of any number of micro-batches, no gradient; info->loss, weight, tokens. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
 /* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in earlier calls (their keys and values
    are kept until another call computes). logits: [V]. Threads: owner. */
@@ -12141,18 +12141,19 @@ static heti_post *heti_match(heti_post **list, const heti_post *post)
 static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive)
 {
     het_ctx *ctx = r->ctx;
+    const int64_t from = send->from, to = send->to;
     double ready;
     if (send->size != receive->size)
         return heti_fail(&r->error, HET_ERR_TRANSPORT, "step %d: rank %d sends %u bytes, rank %d expects %u", ctx->step, send->from,
                          HETI_CAST(uint64_t, send->size), receive->to, HETI_CAST(uint64_t, receive->size));
     memcpy(receive->data, send->data, send->size);
     HETI_LOCK(ctx);
-    ready = heti_link_time(ctx, send->from, send->to, send->size);
+    ready = heti_link_time(ctx, from, to, send->size);
     send->ready = receive->ready = ready;
-    HETI_ATOMIC_STORE(&send->state, HETI_POST_DONE);
+    HETI_ATOMIC_STORE(&send->state, HETI_POST_DONE); /* from here on the other rank may use its post again */
     HETI_ATOMIC_STORE(&receive->state, HETI_POST_DONE);
-    heti_wake(ctx, send->from - ctx->first_rank);
-    heti_wake(ctx, receive->to - ctx->first_rank);
+    heti_wake(ctx, from - ctx->first_rank);
+    heti_wake(ctx, to - ctx->first_rank);
     HETI_UNLOCK(ctx);
     return HET_OK;
 }

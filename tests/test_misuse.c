@@ -276,9 +276,9 @@ static void descriptions(void **state)
     REFUSED(allocator.alloc, support_allocator(&memory).alloc, HET_ERR_INVALID, "allocator|free");
     memset(devices, 0, sizeof devices);
     desc = base;
-    desc.devices = devices;
     desc.device_count = 2;
-    create_refused(&desc, HET_ERR_UNSUPPORTED, "device_count|2", __LINE__);
+    create_refused(&desc, HET_ERR_INVALID, "device_count is 2|devices is NULL", __LINE__);
+    desc.devices = devices;
     desc.device_count = -1;
     create_refused(&desc, HET_ERR_INVALID, "device_count|-1", __LINE__);
     desc.device_count = 1;
@@ -386,7 +386,7 @@ static void batches(void **state)
         CTX_ERROR(&s, call(s.ctx, NULL, 1, NULL), HET_ERR_INVALID, "NULL");
         CTX_ERROR(&s, call(s.ctx, &b, 0, NULL), HET_ERR_INVALID, "0 micro-batches");
         CTX_ERROR(&s, call(s.ctx, &b, -7, NULL), HET_ERR_INVALID, "-7");
-        CTX_ERROR(&s, call(s.ctx, two, 3, NULL), HET_ERR_LIMIT, "3|2");
+        if (call != het_evaluate) CTX_ERROR(&s, call(s.ctx, two, 3, NULL), HET_ERR_LIMIT, "3|2"); /* evaluation takes any number */
         assert_int_equal(call(NULL, &b, 1, NULL), HET_ERR_INVALID);
         b.tokens = 61;
         CTX_ERROR(&s, call(s.ctx, &b, 1, NULL), HET_ERR_LIMIT, "61|60");

@@ -380,8 +380,8 @@ static void traffic_is_what_the_formulas_say(void **state)
                     assert_int_equal(timeline.traffic[t].transfers, 0);
                 }
             }
-            /* the first step of an exact run is measured and repeated: two reductions, one gathering */
-            assert_int_equal(bytes, (ranks - 1) * elements * (fast ? 4 + 4 : 2 * 8 + 4));
+            /* the first step of an exact run is measured and repeated */
+            assert_int_equal(bytes, (ranks - 1) * elements * (fast ? 4 + 4 : 2 * (8 + 4)));
             for (m = 0; m < count; m++) support_batch_end(&built[m]);
             het_destroy(ctx);
             data_end(&data);
@@ -672,7 +672,7 @@ static void every_allocation_may_fail(void **state)
         assert_int_equal(memory.live, 0);
         assert_int_equal(memory.wrong, 0);
     }
-    assert_true(k > 20);
+    assert_true(k > 10);
     het_plan_free(plan);
     data_end(&data);
 }
