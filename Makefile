@@ -102,7 +102,7 @@ test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
 
 # Where there is no MPI the shell suite says so.
 mpi-test-programs:
-	@[ -z "$(MPI_SHOW)" ] || $(MAKE) --no-print-directory $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces
+	@[ -z "$(MPI_SHOW)" ] || $(MAKE) --no-print-directory $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces $(BUILD)/mpi/test_fake
 
 MPI_TEST_SOURCES = tests/mpi/test_mpi.c hetrain_mpi.c
 
@@ -112,6 +112,10 @@ $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) hetrain.
 	    $(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) $(if $(findstring pieces,$@),-DHETRAIN_MPI_PIECE=1000) -c $$source -o $@-$$(basename $$source .c).o || exit 1; \
 	done
 	@$(TEST_CC) $@-test_mpi.o $@-hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
+
+$(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c hetrain.h | $(BUILD)/mpi
+	@echo "  compile $@"
+	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) -I. -Itests/mpi/fake $< -o $@ $(LIBS)
 
 $(LINKED_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
 	@$(TEST_CC) $^ -o $@ -lcmocka $(LIBS)

@@ -96,7 +96,7 @@ runs 2 test_mpi speed
 grep '^# [0-9]* bytes' "$work/out"
 if [ -x "$programs/test_fake" ]; then
     timeout 300 "$programs/test_fake" > "$work/out" 2>&1
-    report $? 'threads as processes over an MPI of the test, under ThreadSanitizer' "$(head -n 30 "$work/out")"
+    report $? 'threads as processes over an MPI of the test, under a sanitizer' "$(head -n 30 "$work/out")"
 fi
 
 echo "1..$count"
