@@ -70,6 +70,7 @@ ends() {
 for n in 1 2 3 4; do
     runs $n test_mpi order
     runs $n test_mpi many
+    runs $n test_mpi line
     runs $n test_mpi threads
     runs $n test_mpi mismatch
     runs $n test_mpi_pieces pieces

@@ -255,6 +255,27 @@ static void case_sizes(int largest)
     close_good(&t);
 }
 
+/* Receives that join a line after its first ones have gone. */
+static void case_line(void)
+{
+    het_transport t = open_default();
+    het_request send[7], receive[7];
+    unsigned char out[7], in[7];
+    int i, posted = 0, sent = 0;
+    for (i = 0; i < 7; i++) {
+        const int to = (me + 1) % processes, from = (me + processes - 1) % processes;
+        for (; posted < 7 && posted <= i + 2; posted++) CHECK(t.iface->irecv(t.self, from, 5, &in[posted], 1, &receive[posted]) == HET_OK);
+        nap(0.01); /* now they stand in line */
+        out[sent] = (unsigned char)(10 + sent);
+        CHECK(t.iface->isend(t.self, to, 5, &out[sent], 1, &send[sent]) == HET_OK);
+        sent++;
+        finish(&t, &receive[i]);
+        CHECK(in[i] == 10 + i);
+    }
+    for (i = 0; i < 7; i++) finish(&t, &send[i]);
+    close_good(&t);
+}
+
 /* Messages of 0 to 5 pieces and their neighbours, and a long one followed by short ones on the same channel. */
 static void case_pieces(void)
 {
@@ -674,6 +695,7 @@ int main(int argc, char **argv)
     const int number = argc > 2 ? atoi(argv[2]) : 0;
     if (strcmp(name, "order") == 0) case_order();
     else if (strcmp(name, "many") == 0) case_many();
+    else if (strcmp(name, "line") == 0) case_line();
     else if (strcmp(name, "sizes") == 0) case_sizes(number);
     else if (strcmp(name, "pieces") == 0) case_pieces();
     else if (strcmp(name, "mismatch") == 0) case_mismatch();

@@ -3,7 +3,7 @@
 
 declare -A package=(
     [cc]=gcc [c++]=g++ [make]=make [nm]=binutils [clang]=clang [aarch64-linux-gnu-gcc]=gcc-aarch64-linux-gnu [qemu-aarch64]=qemu-user
-    [mpirun]=openmpi-bin [mpicc]=libopenmpi-dev
+    [mpirun]=openmpi-bin [mpicc]=libopenmpi-dev [ps]=procps
 )
 missing=()
 for program in "${!package[@]}"; do

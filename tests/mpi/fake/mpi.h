@@ -71,7 +71,11 @@ static int MPI_Finalize(void) { return MPI_SUCCESS; }
 static int MPI_Comm_size(MPI_Comm comm, int *size) { (void)comm; *size = fake_size; return MPI_SUCCESS; }
 static int MPI_Comm_rank(MPI_Comm comm, int *rank) { *rank = comm->process; return MPI_SUCCESS; }
 static int MPI_Comm_set_errhandler(MPI_Comm comm, int handler) { (void)comm, (void)handler; return MPI_SUCCESS; }
-static int MPI_Error_string(int code, char *text, int *length) { *length = snprintf(text, MPI_MAX_ERROR_STRING, "error %d", code); return MPI_SUCCESS; }
+static int MPI_Error_string(int code, char *text, int *length)
+{
+    *length = snprintf(text, MPI_MAX_ERROR_STRING, "error %d", code);
+    return MPI_SUCCESS;
+}
 static int MPI_Get_count(const MPI_Status *status, int type, int *count) { (void)type; *count = status->count; return MPI_SUCCESS; }
 
 static int MPI_Comm_get_attr(MPI_Comm comm, int key, void *value, int *flag)
