@@ -112,7 +112,7 @@ typedef struct het_svg_desc {
 } het_svg_desc;
 
 /* A picture that needs nothing else: a row a rank, a box an action, idle time empty. Boxes too thin to be seen are drawn together, their
-   kinds one above the other by their share, so that a file stays below about 4 MB however many records there are. Threads: any. */
+   kinds one above the other by their share, so that a file of up to 3,000 ranks stays below 4 MB however many records there are. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc, const het_writer *to);
 
 #ifdef __cplusplus
@@ -1280,7 +1280,7 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
    tell apart, toned a little; a rank's stages differ in shade.
    ================================================================================================================ */
 
-enum { HETI_P_SHADES = 4, HETI_P_STAGES = 64, HETI_P_BOXES = 24000 };
+enum { HETI_P_SHADES = 4, HETI_P_STAGES = 64, HETI_P_BOXES = 40000 };
 
 typedef struct heti_p_stage_key { int32_t pipeline, stage; } heti_p_stage_key;
 
@@ -1298,7 +1298,8 @@ typedef struct heti_p_svg {
     int dark;
     double width, height, left, top, plot, row, gap, font; /* of the picture; of rows: where they start, how long they are, height, space between */
     double end, scale, thin;                               /* seconds, pixels a second, pixels a box should have */
-    int64_t transfers;
+    int64_t transfers, boxes;
+    int counting;                                          /* boxes are counted, nothing is drawn */
     int used[HETI_P_KINDS], shades, slices, labels, stacked; /* what is there to be seen */
     heti_p_stage_key key[HETI_P_STAGES];                   /* stages of the present rank, ascending: the place gives the shade */
     int keys;
@@ -1354,6 +1355,8 @@ static void heti_p_svg_style(heti_p_svg *s)
 
 static void heti_p_svg_rect(heti_p_svg *s, int class_number, double x, double y, double width, double height, int rounded)
 {
+    s->boxes++;
+    if (s->counting) return;
     heti_p_out_format(&s->out, "<rect class=\"k%d\" x=\"", HETI_P_CAST(int64_t, class_number));
     heti_p_out_fixed(&s->out, x, 2);
     heti_p_out_text(&s->out, "\" y=\"");
@@ -1509,31 +1512,62 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y)
     heti_p_out_text(&s->out, "</text>");
 }
 
-/* One rank: its lane, what it computes, what is reduced and gathered as a strip below, numbers, share of idle time. */
-static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count)
+/* What a rank computes; what is reduced and gathered as a strip below. */
+static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count)
 {
-    double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1, busy = 0;
+    double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1;
     int64_t i;
-    heti_p_svg_label(s, rank, y);
     heti_p_svg_keys(s, record, count);
     for (i = 0; i < count; i++)
-        if (heti_p_is_compute(record[i].action.kind)) {
-            heti_p_svg_box(s, &record[i], y, s->row);
-            busy += record[i].end - record[i].start;
-        }
+        if (heti_p_is_compute(record[i].action.kind)) heti_p_svg_box(s, &record[i], y, s->row);
     heti_p_svg_heap_flush(s, y, s->row);
     for (i = 0; i < count; i++)
         if (heti_p_is_collective(record[i].action.kind)) heti_p_svg_box(s, &record[i], y + s->row - strip, strip);
     heti_p_svg_heap_flush(s, y + s->row - strip, strip);
-    for (i = 0; i < count; i++)
-        if (record[i].action.kind == HET_ACTION_VERDICT) heti_p_out_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, record[i].end), y, s->row);
-    if (s->row >= 10) {
-        heti_p_out_text(&s->out, "<g class=\"n\">");
-        for (i = 0; i < count; i++)
-            if (heti_p_is_compute(record[i].action.kind)) heti_p_svg_number(s, &record[i], y);
-        heti_p_out_text(&s->out, "</g>");
+}
+
+static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count)
+{
+    double y = heti_p_svg_y(s, rank), busy = 0;
+    int64_t i;
+    heti_p_svg_label(s, rank, y);
+    heti_p_svg_boxes(s, rank, record, count);
+    if (s->row >= 10) heti_p_out_text(&s->out, "<g class=\"n\">");
+    for (i = 0; i < count; i++) {
+        const het_record *r = &record[i];
+        if (r->action.kind == HET_ACTION_VERDICT) heti_p_out_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
+        if (!heti_p_is_compute(r->action.kind)) continue;
+        busy += r->end - r->start;
+        if (s->row >= 10) heti_p_svg_number(s, r, y);
     }
+    if (s->row >= 10) heti_p_out_text(&s->out, "</g>");
     heti_p_svg_idle(s, y, busy);
+}
+
+static void heti_p_svg_rows(heti_p_svg *s)
+{
+    const het_timeline *t = s->timeline;
+    int64_t rank, i = 0, first;
+    s->boxes = 0;
+    for (rank = 0; rank < t->ranks; rank++) {
+        for (first = i; i < t->records && t->record[i].rank == rank; i++) {}
+        if (s->counting) heti_p_svg_boxes(s, rank, t->record + first, i - first);
+        else heti_p_svg_row(s, rank, t->record + first, i - first);
+    }
+}
+
+/* The least width that keeps the file small. */
+static void heti_p_svg_thin(heti_p_svg *s)
+{
+    int64_t i;
+    s->counting = 1;
+    for (s->thin = 1.2; s->thin < s->plot; s->thin *= 1.5) {
+        heti_p_svg_rows(s);
+        if (s->boxes <= HETI_P_BOXES) break;
+    }
+    s->counting = 0;
+    for (i = 0; i < s->timeline->records; i++)
+        if (heti_p_is_compute(s->timeline->record[i].action.kind) && (s->timeline->record[i].end - s->timeline->record[i].start) * s->scale < s->thin) s->stacked = 1;
 }
 
 /* ---- between ranks ---- */
@@ -1648,7 +1682,6 @@ static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc)
     s->height = s->top + n * (s->row + s->gap) + 34;
     s->end = heti_p_timeline_end(s->timeline);
     s->scale = s->end > 0 ? s->plot / s->end : 0;
-    s->thin = n * s->plot / HETI_P_BOXES > 1.2 ? n * s->plot / HETI_P_BOXES : 1.2;
     s->transfers = desc->transfers == 0 ? 600 : desc->transfers;
 }
 
@@ -1678,8 +1711,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
         if (s.keys > s.shades) s.shades = s.keys < HETI_P_SHADES ? s.keys : HETI_P_SHADES;
     }
     heti_p_svg_layout(&s, desc);
-    for (i = 0; i < timeline->records; i++)
-        if (heti_p_is_compute(timeline->record[i].action.kind) && (timeline->record[i].end - timeline->record[i].start) * s.scale < s.thin) s.stacked = 1;
+    heti_p_svg_thin(&s);
     heti_p_out_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width, s.height);
     heti_p_svg_style(&s);
     heti_p_out_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height, s.dark ? "#14181f" : "#ffffff");
@@ -1688,10 +1720,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     for (rank = 0; rank < timeline->ranks; rank++)
         heti_p_out_format(&s.out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>", s.left, heti_p_svg_y(&s, rank), s.plot, s.row);
     heti_p_svg_axis(&s);
-    for (rank = 0, first = 0; rank < timeline->ranks; rank++, first = i) {
-        for (i = first; i < timeline->records && timeline->record[i].rank == rank; i++) {}
-        heti_p_svg_row(&s, rank, timeline->record + first, i - first);
-    }
+    heti_p_svg_rows(&s);
     heti_p_svg_transfers(&s);
     heti_p_out_text(&s.out, "</svg>\n");
     return heti_p_out_end(&s.out);

@@ -1,5 +1,8 @@
 /* The simulator against closed forms, published figures and a second simulator that is slow and obvious; traces and pictures against the
    grammars of JSON and XML. Schedules are made here, so that nothing depends on the header's generators. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* popen */
+#endif
 #include "support.h"
 
 #include <time.h>
@@ -644,11 +647,627 @@ static void published_bubbles(void **state)
     }
 }
 
+/* ---- overlapping names, idle ranks, empty schedules ---- */
+
+static void corners(void **state)
+{
+    made *m = make(3);
+    het_simulation *s;
+    (void)state;
+    add_pipeline(m, 0); /* a pipeline without micro-batches, ranks without stages */
+    add_stage(m, 1, 1, 1, 1);
+    s = run(m, 1);
+    EXACTLY(s->makespan, 0);
+    EXACTLY(s->bubble, 0);
+    assert_int_equal(s->timeline.records, 0);
+    assert_int_equal(s->rank[1].peak_action, -1);
+    het_simulation_free(s);
+    m->micro_batches[0] = 1;
+    add(m, HET_ACTION_F, 0, 0);
+    add(m, HET_ACTION_B, 0, 0);
+    m->start[2] = m->start[3] = m->count;
+    s = run(m, 0);
+    EXACTLY(s->makespan, 3);
+    EXACTLY(s->rank[0].fill, 3);
+    EXACTLY(s->rank[0].idle, 3);
+    EXACTLY(s->rank[2].tail, 0);
+    EXACTLY(s->rank[1].idle, 0);
+    assert_true(fabs(s->bubble - 2.0 / 3) < 1e-15);
+    assert_int_equal(s->timeline.records, 0);
+    het_simulation_free(s);
+    free(m);
+}
+
+/* Activation in units of one's own; a rank with two stages of one pipeline and one of another: 1/2 + 1/2 + 1. */
+static void peaks(void **state)
+{
+    made *m = make(1);
+    het_simulation *s;
+    int i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        add_pipeline(m, 1);
+        add_stage(m, 0, 1, 1, 1);
+        if (i == 0) add_stage(m, 0, 1, 1, 1);
+    }
+    add(m, HET_ACTION_F, 0, 0);
+    add(m, HET_ACTION_F, 0, 0);
+    m->action[1].pipeline = 1;
+    add(m, HET_ACTION_F, 1, 0);
+    add(m, HET_ACTION_I, 1, 0);
+    add(m, HET_ACTION_W, 1, 0);
+    m->start[1] = m->count;
+    s = run(m, 0);
+    EXACTLY(s->rank[0].peak, 2);
+    assert_int_equal(s->rank[0].peak_action, 2);
+    het_simulation_free(s);
+    for (i = 0; i < 3; i++) m->stage_cost[i].activation = 100 + i;
+    s = run(m, 0);
+    EXACTLY(s->rank[0].peak, 303);
+    het_simulation_free(s);
+    free(m);
+}
+
+/* ---- what is refused ---- */
+
+static void refuse(const made *m, het_result code, const char *words, int line)
+{
+    het_simulation *simulation = (het_simulation *)(uintptr_t)8;
+    support_memory memory;
+    het_allocator allocator;
+    het_error error;
+    allocator = support_allocator(&memory);
+    error.text[0] = 0;
+    support_expect(het_simulate(&m->plan, &m->schedule, &m->costs, HET_YES, &allocator, &simulation, &error), code, error.text, words, "het_simulate", line);
+    assert_null(simulation);
+    assert_int_equal(memory.live, 0);
+    assert_int_equal(memory.wrong, 0);
+}
+#define REFUSE(change, words) do { made *m = one_f_one_b(3, 4, 2, 1, 1); change; refuse(m, HET_ERR_INVALID, words, __LINE__); free(m); } while (0)
+
+static void refusals(void **state)
+{
+    const double nan = (double)NAN;
+    (void)state;
+    REFUSE(m->action[0].kind = 12, "rank 0|action 0|12");
+    REFUSE(m->action[1].kind = -1, "rank 0|action 1|-1");
+    REFUSE(m->action[0].stage = 3, "rank 0|action 0|3F0|stage");
+    REFUSE(m->action[0].stage = -1, "-1F0|stage");
+    REFUSE(m->action[0].stage = 1, "rank 0|1F0|another rank");
+    REFUSE(m->action[9].micro_batch = 4, "rank 1|action 1|1F4|micro-batch");
+    REFUSE(m->action[9].micro_batch = -4, "1F-4|micro-batch");
+    REFUSE(m->action[9].pipeline = 1, "1F1@1|pipeline");
+    REFUSE(m->action[9].slice = 2, "1F1.2|slice");
+    REFUSE(m->action[9].version = 1, "1F1/1|version");
+    REFUSE(m->action[1].micro_batch = 0, "rank 0|action 1|0F0|twice");
+    REFUSE(m->action[m->count - 1].micro_batch = 0, "rank 2|action 7|2B0|twice");
+    REFUSE(m->action[0].kind = HET_ACTION_B, "0B0|F does not come");
+    REFUSE(m->action[3].kind = HET_ACTION_W, "0W0|I does not come");
+    REFUSE((m->action[17].kind = HET_ACTION_SEND_F, m->action[17].stage = 2), "2SEND_F0|no stage to send");
+    REFUSE((m->action[0].kind = HET_ACTION_RECV_F), "0RECV_F0|receive");
+    REFUSE((m->action[0].kind = HET_ACTION_SEND_F), "0SEND_F0|F does not come");
+    REFUSE(m->schedule.complete = 1, "waits for ever"); /* nobody sends */
+    REFUSE((m->action[8] = m->action[9], m->action[9].micro_batch = 0, m->action[16] = m->action[18], m->action[18].micro_batch = 0), "rank 2|2B0|its F does not");
+    REFUSE((m->action[1] = m->action[3], m->action[3] = m->action[2], m->action[2] = m->action[0], m->action[2].micro_batch = 1), "waits for ever"); /* in a circle */
+    REFUSE(m->action[0].kind = HET_ACTION_REDUCE; m->action[0].stage = -1, "REDUCE-1|block");
+    REFUSE(m->action[0].kind = HET_ACTION_GATHER; m->action[0].stage = 1 << 20, "GATHER1048576|block");
+    REFUSE(m->stage_cost[1].forward = -1, "stage 1|negative");
+    REFUSE(m->stage_cost[2].bytes = nan, "stage 2|finite");
+    REFUSE(m->stage_cost[2].weight = (double)INFINITY, "stage 2|finite");
+    REFUSE(m->costs.every_link.latency = nan, "rank 0 to 1|finite");
+    REFUSE(m->costs.every_link.bandwidth = -1, "link|negative");
+    REFUSE((m->costs.micro_batch_scale = m->scale, m->scale[3] = -2), "micro-batch 3|negative");
+    REFUSE((m->costs.block = m->block_cost, m->costs.blocks = 2, m->block_cost[1].step = nan), "block 1|finite");
+    REFUSE(m->costs.stage = NULL, "missing");
+    REFUSE(m->costs.start_canary = 0xCDCDCDCDu, "cleared");
+    REFUSE(m->costs.end_canary = 1, "cleared");
+    REFUSE(m->plan.ranks = 2, "stage 2|rank 2 of 2");
+    REFUSE(m->plan.ranks = 4, "3 ranks|4");
+    REFUSE(m->stage[1].rank = 3, "stage 1|rank 3 of 3");
+    REFUSE(m->plan.slices = 0, "0 slices");
+    REFUSE((m->plan.slices = 2, m->slice_share[1] = nan), "slice 1|nan");
+    REFUSE((m->plan.slices = 2, m->slice_share[0] = 0), "shares|0");
+    REFUSE(m->first_stage[1] = 2, "first_stage");
+    REFUSE(m->start[1] = -1, "start[1]|-1");
+    REFUSE(m->schedule.pipelines = 2, "2 pipelines");
+    {
+        made *m = one_f_one_b(2, 2, 1, 1, 1);
+        m->plan.slices = INT64_MAX;
+        m->plan.slice_share = NULL;
+        refuse(m, HET_ERR_INVALID, "slices", __LINE__);
+        m->plan.slices = 1;
+        m->micro_batches[0] = INT64_MAX / 2;
+        refuse(m, HET_ERR_LIMIT, "pipeline 0|micro-batches", __LINE__);
+        m->micro_batches[0] = INT32_MAX - 1;
+        m->plan.slice_share = m->slice_share;
+        free(m);
+    }
+    {
+        het_simulation *simulation = NULL;
+        het_error error;
+        made *m = one_f_one_b(2, 2, 1, 1, 1);
+        EXPECT_ERROR(het_simulate(NULL, &m->schedule, &m->costs, HET_NO, NULL, &simulation, &error), HET_ERR_INVALID, error.text, "plan|NULL");
+        EXPECT_ERROR(het_simulate(&m->plan, NULL, &m->costs, HET_NO, NULL, &simulation, &error), HET_ERR_INVALID, error.text, "schedule|NULL");
+        EXPECT_ERROR(het_simulate(&m->plan, &m->schedule, NULL, HET_NO, NULL, &simulation, &error), HET_ERR_INVALID, error.text, "costs|NULL");
+        EXPECT_ERROR(het_simulate(&m->plan, &m->schedule, &m->costs, HET_NO, NULL, NULL, &error), HET_ERR_INVALID, error.text, "simulation|NULL");
+        assert_int_equal(het_simulate(NULL, NULL, NULL, HET_NO, NULL, NULL, NULL), HET_ERR_INVALID);
+        het_simulation_free(NULL);
+        free(m);
+    }
+}
+
+/* A rank that never reaches its REDUCE behind a verdict, as lists cut by hand may have it. */
+static void rings_that_wait(void **state)
+{
+    made *m = chain(2, 0, 1, 1, 1);
+    (void)state;
+    m->schedule.complete = 1;
+    add(m, HET_ACTION_REDUCE, 3, 0);
+    add(m, HET_ACTION_VERDICT, 0, 0);
+    m->start[1] = m->count;
+    add(m, HET_ACTION_VERDICT, 0, 0);
+    add(m, HET_ACTION_REDUCE, 3, 0);
+    m->start[2] = m->count;
+    refuse(m, HET_ERR_INVALID, "REDUCE|block 3|1 of 2|waits", __LINE__);
+    m->action[2] = m->action[0];
+    m->action[3] = m->action[0];
+    refuse(m, HET_ERR_INVALID, "rank 1|action 1|REDUCE3|twice", __LINE__);
+    free(m);
+}
+
+static void out_of_memory(void **state)
+{
+    made *m = one_f_one_b(4, 6, 3, 2, 1);
+    int64_t k, done = 0;
+    (void)state;
+    for (k = 0; !done; k++) {
+        support_memory memory;
+        het_simulation *s = (het_simulation *)(uintptr_t)8;
+        het_allocator allocator;
+        het_error error;
+        het_result result;
+        allocator = support_allocator(&memory);
+        memory.fail_at = k;
+        result = het_simulate(&m->plan, &m->schedule, &m->costs, HET_YES, &allocator, &s, &error);
+        if (result == HET_OK) {
+            done = 1;
+            assert_int_equal(memory.live, 1); /* what is handed over is one block */
+            assert_int_equal(memory.bytes, s->size);
+            EXACTLY(s->makespan, 9 * 6);
+            het_simulation_free(s);
+        } else {
+            assert_int_equal(result, HET_ERR_OOM);
+            assert_null(s);
+        }
+        assert_int_equal(memory.live, 0);
+        assert_int_equal(memory.wrong, 0);
+    }
+    assert_int_equal(k, 3);
+    free(m);
+}
+
+/* ---- grammars ---- */
+
+/* RFC 8259, as strict as can be. Returns what stands behind the value, or NULL. */
+static const char *json_value(const char *s, int depth);
+
+static const char *json_space(const char *s) { return s + strspn(s, " \t\r\n"); }
+
+static const char *json_string(const char *s)
+{
+    if (*s++ != '"') return NULL;
+    for (; *s != '"'; s++) {
+        if ((unsigned char)*s < 32) return NULL;
+        if (*s != '\\') continue;
+        s++;
+        if (*s == 'u') {
+            if (strspn(s + 1, "0123456789abcdefABCDEF") < 4) return NULL;
+            s += 4;
+        } else if (*s == 0 || strchr("\"\\/bfnrt", *s) == NULL) return NULL;
+    }
+    return s + 1;
+}
+
+static const char *json_digits(const char *s)
+{
+    size_t n = strspn(s, "0123456789");
+    return n == 0 ? NULL : s + n;
+}
+
+static const char *json_number(const char *s)
+{
+    if (*s == '-') s++;
+    if (*s == '0' && s[1] >= '0' && s[1] <= '9') return NULL;
+    s = json_digits(s);
+    if (s != NULL && *s == '.') s = json_digits(s + 1);
+    if (s != NULL && (*s == 'e' || *s == 'E')) s = json_digits(s + 1 + (s[1] == '-' || s[1] == '+'));
+    return s;
+}
+
+static const char *json_list(const char *s, char close, int depth)
+{
+    s = json_space(s + 1);
+    if (*s == close) return s + 1;
+    for (;;) {
+        if (close == '}') {
+            s = json_string(s);
+            if (s == NULL || *(s = json_space(s)) != ':') return NULL;
+            s = json_space(s + 1);
+        }
+        s = json_value(s, depth - 1);
+        if (s == NULL) return NULL;
+        s = json_space(s);
+        if (*s == close) return s + 1;
+        if (*s != ',') return NULL;
+        s = json_space(s + 1);
+    }
+}
+
+static const char *json_value(const char *s, int depth)
+{
+    if (depth == 0) return NULL;
+    if (*s == '{') return json_list(s, '}', depth);
+    if (*s == '[') return json_list(s, ']', depth);
+    if (*s == '"') return json_string(s);
+    if (strncmp(s, "true", 4) == 0 || strncmp(s, "null", 4) == 0) return s + 4;
+    if (strncmp(s, "false", 5) == 0) return s + 5;
+    return json_number(s);
+}
+
+static int is_json(const char *s)
+{
+    s = json_value(json_space(s), 32);
+    return s != NULL && *json_space(s) == 0;
+}
+
+/* Elements nest, attributes are quoted and come once, & starts one of the five entities or a number. Enough of XML for what is written here. */
+static int is_xml(const char *s)
+{
+    char open[16][24];
+    int depth = 0, seen = 0;
+    while (*s != 0) {
+        if (*s == '&') {
+            size_t n = 1 + strcspn(s + 1, ";<& ");
+            if (s[n] != ';' || (s[1] != '#' && strncmp(s, "&amp;", 5) != 0 && strncmp(s, "&lt;", 4) != 0 && strncmp(s, "&gt;", 4) != 0 && strncmp(s, "&quot;", 6) != 0)) return 0;
+        }
+        if ((unsigned char)*s < 32 && *s != '\n') return 0;
+        if (*s == '>' || (depth == 0 && *s != '<' && *s != '\n')) return 0;
+        if (*s++ != '<') continue;
+        if (*s == '/') {
+            size_t n = strcspn(++s, ">");
+            if (depth == 0 || strlen(open[--depth]) != n || memcmp(open[depth], s, n) != 0) return 0;
+            s += n + 1;
+            continue;
+        }
+        if ((depth == 0 && seen++ > 0) || depth == 16) return 0;
+        {
+            size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz"), q;
+            char names[16][24];
+            int attributes = 0, i;
+            if (n == 0 || n > 23) return 0;
+            memcpy(open[depth], s, n);
+            open[depth][n] = 0;
+            for (s += n; *s == ' '; s += q + 1) {
+                s++;
+                n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-");
+                if (n == 0 || n > 23 || attributes == 16 || s[n] != '=' || s[n + 1] != '"') return 0;
+                memcpy(names[attributes], s, n);
+                names[attributes][n] = 0;
+                for (i = 0; i < attributes; i++)
+                    if (strcmp(names[i], names[attributes]) == 0) return 0;
+                attributes++;
+                s += n + 2;
+                q = strcspn(s, "\"<");
+                if (s[q] != '"') return 0;
+            }
+            if (s[0] == '/' && s[1] == '>') s += 2;
+            else if (*s == '>') { depth++; s++; }
+            else return 0;
+        }
+    }
+    return depth == 0 && seen == 1;
+}
+
+static void grammars_can_refuse(void **state)
+{
+    static const char *const bad_json[] = { "", "{", "{\"a\":1,}", "[1 2]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1e]", "{\"a\" 1}", "[\"\n\"]", "[\"\\x\"]", "[1]]", "{1:2}", "[inf]", "[-]" };
+    static const char *const bad_xml[] = { "", "a", "<a>", "<a></b>", "<a b=1/>", "<a b=\"1\" b=\"2\"/>", "<a>&</a>", "<a>&x;</a>", "<a/><b/>", "<a b=\"<\"/>", "<a>\001</a>", "<a>></a>", "</a>" };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof bad_json / sizeof *bad_json; i++) assert_false(is_json(bad_json[i]));
+    for (i = 0; i < sizeof bad_xml / sizeof *bad_xml; i++) assert_false(is_xml(bad_xml[i]));
+    assert_true(is_json(" {\"a\":[1,-0.5e+3,\"\\u00e9\",null]} "));
+    assert_true(is_xml("<a b=\"1\">x&amp;<c/></a>\n"));
+}
+
+/* ---- traces ---- */
+
+static int count_words(const char *text, const char *word)
+{
+    int n = 0;
+    for (text = strstr(text, word); text != NULL; text = strstr(text + 1, word)) n++;
+    return n;
+}
+
+static void write_text(support_buffer *buffer, const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc, int svg)
+{
+    het_writer writer;
+    support_buffer_start(buffer);
+    writer = support_writer(buffer);
+    if (svg) EXPECT_OK(het_timeline_svg(timeline, plan, desc, &writer));
+    else EXPECT_OK(het_timeline_trace(timeline, plan, &writer));
+    support_buffer_append(buffer, "", 1);
+}
+
+/* Runs a command that reads `text`, where the machine has its program. */
+static void other_reader(const char *program, const char *command, const support_buffer *text)
+{
+    char line[400];
+    FILE *file;
+    sprintf(line, "command -v %s > /dev/null 2>&1", program);
+    if (system(line) != 0) { print_message("%s is not installed\n", program); return; }
+    sprintf(line, "%s > /dev/null", command);
+    file = popen(line, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text->data, 1, text->size - 1, file), text->size - 1);
+    assert_int_equal(pclose(file), 0);
+}
+
+/* The number behind `key` in one event. */
+static double field(const char *event, const char *key)
+{
+    const char *at = strstr(event, key);
+    assert_non_null(at);
+    return strtod(at + strlen(key), NULL);
+}
+
+static void traces(void **state)
+{
+    uint64_t seed = 77;
+    int i;
+    (void)state;
+    for (i = 0; i < 60; i++) {
+        made *m = random_made(&seed);
+        het_simulation *s = run(m, 1);
+        support_buffer text;
+        const char *event;
+        int64_t sends = 0, receives = 0, n;
+        write_text(&text, &s->timeline, i % 2 == 0 ? &m->plan : NULL, NULL, 0);
+        assert_true(is_json((const char *)text.data));
+        for (n = 0; n < s->timeline.records; n++) {
+            const int kind = s->timeline.record[n].action.kind;
+            sends += kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B;
+            receives += kind == HET_ACTION_RECV_F || kind == HET_ACTION_RECV_B;
+        }
+        assert_int_equal(sends, receives);
+        assert_int_equal(count_words((const char *)text.data, "\"ph\":\"X\""), s->timeline.records);
+        assert_int_equal(count_words((const char *)text.data, "\"ph\":\"s\""), sends);
+        assert_int_equal(count_words((const char *)text.data, "\"ph\":\"f\""), sends);
+        assert_int_equal(count_words((const char *)text.data, "process_name"), m->plan.ranks);
+        for (event = strstr((const char *)text.data, "\"ph\":\"s\""); event != NULL; event = strstr(event + 1, "\"ph\":\"s\"")) {
+            char id[40], *end;
+            const char *other;
+            sprintf(id, "\"id\":%.0f,", field(event, "\"id\":"));
+            assert_int_equal(count_words((const char *)text.data, id), 2); /* an arrow has one start and one end */
+            other = strstr((const char *)text.data, id);
+            if (other < event + 60) other = strstr(other + 1, id) != NULL && other > event ? strstr(other + 1, id) : other;
+            (void)end;
+            while (other[-1] != '\n') other--;
+            assert_true(strstr(other, "\"ph\":\"f\"") == other + 1);
+            assert_true(field(other, "\"ts\":") >= field(event, "\"ts\":") - 0.0011);
+        }
+        if (i == 0) other_reader("python3", "python3 -m json.tool", &text);
+        support_buffer_end(&text);
+        het_simulation_free(s);
+        free(m);
+    }
+}
+
+/* Names, times and bytes of a small one, in full. */
+static void trace_by_heart(void **state)
+{
+    static const char *const expected[] = {
+        "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 0: units 0-1\"}}",
+        "{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 1: units 2-3\"}}",
+        "\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":0,\"dur\":2000000,\"name\":\"0F0\",\"cat\":\"forward\"",
+        "\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":2000000,\"dur\":1000000,\"name\":\"0SEND_F0\",\"cat\":\"transfer\"",
+        "\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":0,\"dur\":3500000,\"name\":\"1RECV_F0\",\"cat\":\"transfer\"",
+        "\"ph\":\"X\",\"pid\":1,\"tid\":0,\"ts\":3500000,\"dur\":2000000,\"name\":\"1F0\",\"cat\":\"forward\"",
+        "\"ph\":\"X\",\"pid\":1,\"tid\":0,\"ts\":5500000,\"dur\":3000000,\"name\":\"1B0\",\"cat\":\"backward\"",
+        "\"ph\":\"X\",\"pid\":0,\"tid\":0,\"ts\":10000000,\"dur\":3000000,\"name\":\"0B0\",\"cat\":\"backward\"",
+        "\"args\":{\"pipeline\":0,\"stage\":0,\"micro_batch\":0,\"slice\":0,\"bytes\":100}",
+    };
+    made *m = one_f_one_b(2, 1, 2, 1, 2);
+    het_simulation *s;
+    support_buffer text;
+    size_t i;
+    (void)state;
+    m->costs.every_link.latency = 0.5;
+    m->costs.every_link.bandwidth = 100;
+    m->stage_cost[0].bytes = 100;
+    s = run(m, 1);
+    write_text(&text, &s->timeline, &m->plan, NULL, 0);
+    for (i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (strstr((const char *)text.data, expected[i]) == NULL) fail_msg("not in the trace: %s\n%s", expected[i], (const char *)text.data);
+    support_buffer_end(&text);
+    het_simulation_free(s);
+    free(m);
+}
+
+/* ---- pictures ---- */
+
+static void pictures(void **state)
+{
+    uint64_t seed = 5;
+    int i;
+    (void)state;
+    for (i = 0; i < 60; i++) {
+        made *m = random_made(&seed);
+        het_simulation *s = run(m, 1);
+        het_svg_desc desc;
+        support_buffer text;
+        memset(&desc, 0, sizeof desc);
+        desc.title = "<\"&'> caf\303\251 \377\n\355\240\200";
+        desc.dark = i % 3 == 0 ? HET_YES : HET_DEFAULT;
+        desc.width = i % 4 == 0 ? 400 : 0;
+        desc.row_height = i % 5 == 0 ? 3 : 0;
+        desc.transfers = i % 7 == 0 ? -1 : 0;
+        write_text(&text, &s->timeline, i % 2 == 0 ? &m->plan : NULL, &desc, 1);
+        if (!is_xml((const char *)text.data)) fail_msg("not XML: %s", (const char *)text.data);
+        assert_non_null(strstr((const char *)text.data, "&lt;&quot;&amp;'&gt; caf\303\251 ????"));
+        if (i < 2) {
+            other_reader("xmllint", "xmllint --noout -", &text);
+            other_reader("python3", "python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.stdin)'", &text);
+        }
+        support_buffer_end(&text);
+        het_simulation_free(s);
+        free(m);
+    }
+}
+
+/* A box an action, a number in each, a line a message, ticks, idle shares and the bubble. */
+static void picture_of_a_small_one(void **state)
+{
+    made *m = one_f_one_b(2, 8, 0.018, 0.018, 0.009);
+    het_simulation *s;
+    support_buffer text;
+    const char *svg;
+    (void)state;
+    m->costs.every_link.latency = 0.001;
+    s = run(m, 1);
+    write_text(&text, &s->timeline, &m->plan, NULL, 1);
+    svg = (const char *)text.data;
+    assert_int_equal(count_words(svg, "class=\"k0\""), 16 + 1); /* and one in the legend */
+    assert_int_equal(count_words(svg, "class=\"k10\""), 16 + 1);
+    assert_int_equal(count_words(svg, "class=\"k20\""), 0);
+    assert_int_equal(count_words(svg, ">7</text>"), 4);
+    assert_non_null(strstr(svg, ">units 0&#8211;1</text>"));
+    assert_non_null(strstr(svg, "2 ranks &#183; 8 micro-batches"));
+    assert_non_null(strstr(svg, ">0 ms</text>"));
+    assert_int_equal(count_words(strstr(svg, "class=\"t\" d="), "M"), 16);
+    assert_non_null(strstr(svg, ">400</text>"));
+    support_buffer_end(&text);
+    het_simulation_free(s);
+    free(m);
+}
+
+/* Many records, many ranks: still a file one can open. */
+static void pictures_stay_small(void **state)
+{
+    static const int64_t ranks[] = { 1, 64, 3000 };
+    const int64_t count = 600000;
+    het_record *record = (het_record *)support_alloc((size_t)count, sizeof *record);
+    size_t c;
+    (void)state;
+    for (c = 0; c < 3; c++) {
+        het_timeline t;
+        support_buffer text;
+        int64_t i, each = count / ranks[c];
+        memset(record, 0, (size_t)count * sizeof *record);
+        for (i = 0; i < count; i++) {
+            record[i].rank = (int32_t)(i / each < ranks[c] ? i / each : ranks[c] - 1);
+            record[i].action.kind = (int32_t)(i * 7 % 4);
+            record[i].action.stage = (int32_t)(i % 3);
+            record[i].start = (double)(i % each) + (double)(i * 13 % 10) * 0.05;
+            record[i].end = (double)(i % each) + 0.5 + (double)(i * 31 % 10) * 0.05;
+        }
+        t.ranks = ranks[c], t.records = count, t.record = record, t.dropped = 3;
+        write_text(&text, &t, NULL, NULL, 1);
+        print_message("%d ranks, %d records: %.2f MB\n", (int)ranks[c], (int)count, 1e-6 * (double)text.size);
+        assert_true(text.size < 4000000);
+        assert_true(is_xml((const char *)text.data));
+        assert_non_null(strstr((const char *)text.data, "3 records were dropped"));
+        support_buffer_end(&text);
+    }
+    free(record);
+}
+
+static void pictures_refuse(void **state)
+{
+    het_record record[2];
+    het_timeline t;
+    het_svg_desc desc;
+    support_buffer buffer;
+    het_writer writer;
+    int i;
+    (void)state;
+    support_buffer_start(&buffer);
+    writer = support_writer(&buffer);
+    for (i = 0; i < 12; i++) {
+        memset(record, 0, sizeof record);
+        t.ranks = 2, t.records = 2, t.record = record, t.dropped = 0;
+        record[0].end = record[1].start = 1, record[1].end = 2, record[1].rank = 1;
+        if (i == 0) record[1].rank = 2;
+        if (i == 1) record[0].rank = -1;
+        if (i == 2) record[0].rank = 1, record[1].rank = 0;
+        if (i == 3) record[0].start = 2;
+        if (i == 4) record[0].start = -1;
+        if (i == 5) record[1].end = (double)NAN;
+        if (i == 6) record[1].end = (double)INFINITY;
+        if (i == 7) record[1].action.kind = 12;
+        if (i == 8) record[1].action.kind = -1;
+        if (i == 9) t.record = NULL;
+        if (i == 10) t.records = -1;
+        assert_int_equal(het_timeline_trace(&t, NULL, &writer), i == 11 ? HET_OK : HET_ERR_INVALID);
+        assert_int_equal(het_timeline_svg(&t, NULL, NULL, &writer), i == 11 ? HET_OK : HET_ERR_INVALID);
+        if (i < 11) assert_int_equal(buffer.size, 0);
+    }
+    for (i = 0; i < 7; i++) {
+        memset(&desc, 0, sizeof desc);
+        if (i == 0) desc.start_canary = 1;
+        if (i == 1) desc.end_canary = 1;
+        if (i == 2) desc.width = 399;
+        if (i == 3) desc.width = (double)NAN;
+        if (i == 4) desc.row_height = 201;
+        if (i == 5) desc.row_height = -1;
+        if (i == 6) desc.width = 20001;
+        assert_int_equal(het_timeline_svg(&t, NULL, &desc, &writer), HET_ERR_INVALID);
+    }
+    assert_int_equal(het_timeline_svg(&t, NULL, NULL, NULL), HET_ERR_INVALID);
+    assert_int_equal(het_timeline_trace(NULL, NULL, &writer), HET_ERR_INVALID);
+    t.records = 0;
+    EXPECT_OK(het_timeline_svg(&t, NULL, NULL, &writer)); /* an empty one is a picture too */
+    t.records = 2;
+    for (i = 0; i < 300; i += 50) {
+        buffer.fail_after = i;
+        buffer.size = 0;
+        assert_int_equal(het_timeline_trace(&t, NULL, &writer), HET_ERR_IO);
+        assert_int_equal(het_timeline_svg(&t, NULL, NULL, &writer), HET_ERR_IO);
+    }
+    support_buffer_end(&buffer);
+}
+
+/* ---- speed, for information ---- */
+
+static void speed(void **state)
+{
+    static const int64_t sizes[2][2] = { { 8, 2400 }, { 64, 300 } };
+    int c;
+    (void)state;
+    for (c = 0; c < 2; c++) {
+        made *m = one_f_one_b(sizes[c][0], sizes[c][1], 3, 2, 1);
+        clock_t start = clock();
+        int64_t actions = 0;
+        double seconds;
+        while (clock() - start < CLOCKS_PER_SEC / 5) {
+            het_simulation *s = run(m, 0);
+            actions += s->actions;
+            het_simulation_free(s);
+        }
+        seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+        print_message("%d ranks: %.1f million actions a second\n", (int)sizes[c][0], 1e-6 * (double)actions / seconds);
+        free(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fill_and_drain), cmocka_unit_test(rounds_wait_for_links), cmocka_unit_test(published_bubbles),
-        cmocka_unit_test(same_as_the_slow_simulator),
+        cmocka_unit_test(fill_and_drain),      cmocka_unit_test(rounds_wait_for_links), cmocka_unit_test(published_bubbles),      cmocka_unit_test(same_as_the_slow_simulator),
+        cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),               cmocka_unit_test(rings_that_wait),
+        cmocka_unit_test(out_of_memory),       cmocka_unit_test(grammars_can_refuse),   cmocka_unit_test(traces),                 cmocka_unit_test(trace_by_heart),
+        cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),   cmocka_unit_test(pictures_refuse),
+        cmocka_unit_test(speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
