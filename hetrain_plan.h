@@ -31,7 +31,7 @@ extern "C" {
    Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute actions only (schedule->complete 0) get a transfer
    wherever stages that follow each other lie on different ranks; complete lists have their own.
    * A rank does its actions in order. F, B, I, W and STEP take its time; SEND, RECV, REDUCE and GATHER are started and take none. A pair
-     "(a;b)OVERLAP_F_B" is a, then b. F, B and I wait until their message is there.
+     "(a;b)OVERLAP_F_B" is a, then b; what both send leaves after b. F, B and I wait until their message is there.
    * A message leaves when its SEND is reached and the messages before it have left the same link in the same direction: that takes bytes /
      bandwidth. It is there `latency` later; latencies do not occupy the link.
    * REDUCE and GATHER are rings among the ranks whose lists have them, in the order of ranks: once all have reached it, N - 1 steps that each
@@ -104,7 +104,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_trace(const het_timeline 
 typedef struct het_svg_desc {
     uint32_t start_canary;
     const char *title;                /* UTF-8; NULL: "Timeline of one step" */
-    double width;                     /* pixels, 400 to 20000: 1200 */
+    double width;                     /* pixels, 400 to 20000; 0: 1200, or up to 2400 where that makes room for numbers */
     double row_height;                /* pixels a rank, 2 to 200; 0: by the number of ranks */
     int64_t transfers;                /* lines between ranks are drawn where there are at most so many: 600; negative: never */
     het_choice dark;                  /* light letters on a dark ground: no */
@@ -857,6 +857,14 @@ static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, doubl
 
 enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4 };
 
+/* The message of a compute action in lists without transfers. */
+static void heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    const int64_t g = a->kind <= HET_ACTION_I ? s->plan->first_stage[a->pipeline] + a->stage : 0;
+    const int forward = a->kind == HET_ACTION_F;
+    if (a->kind <= HET_ACTION_I && (forward ? s->stage[g].link_after : s->stage[g].link_before) >= 0) heti_p_sim_send(s, r, a, g, forward);
+}
+
 /* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
 static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action *a, int *waits)
 {
@@ -882,14 +890,11 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_sim_busy(s, r, a, start, seconds);
     cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I : HETI_P_DID_W;
     if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
-    if (forward && stage->after >= 0) {
-        if (stage->after == r) s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
-        else if (!s->schedule->complete) heti_p_sim_send(s, r, a, g, 1);
-    }
-    if (!forward && a->kind != HET_ACTION_W && stage->before >= 0) {
-        if (stage->before == r) s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
-        else if (!s->schedule->complete) heti_p_sim_send(s, r, a, g, 0);
-    }
+    if (forward && stage->after == r) s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
+    if (!forward && a->kind != HET_ACTION_W && stage->before == r) s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
+    if (s->schedule->complete) return HET_OK;
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) heti_p_sim_implied(s, r, a - 1);
+    if (a->overlap == 0 || rank->at + 1 == rank->until) heti_p_sim_implied(s, r, a);
     return HET_OK;
 }
 
@@ -1003,8 +1008,8 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s)
         const int64_t index = s->ring_order[i];
         heti_p_ring *ring = &s->ring[index];
         const heti_p_part *part = s->part + ring->first;
-        double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes : s->costs->block[ring->block].gather_bytes, seconds, end = ring->ready;
-        HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &seconds));
+        double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes : s->costs->block[ring->block].gather_bytes, seconds = 0, end = ring->ready;
+        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &seconds));
         for (j = 0; j < ring->wanted; j++)
             if (s->rank[part[j].rank].ring_free > end) end = s->rank[part[j].rank].ring_free;
         end += seconds;
@@ -1470,9 +1475,10 @@ static void heti_p_svg_number(heti_p_svg *s, const het_record *r, double y)
     const het_action *a = &r->action;
     double x = heti_p_svg_x(s, r->start), width = (r->end - r->start) * s->scale;
     int length = heti_p_digits(a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch), slice = s->slices && a->kind != HET_ACTION_STEP;
-    double room = slice ? length + 0.5 + heti_p_digits(a->slice) : length, font = s->font; /* in digits, which are 0.62 of the font wide */
-    if (width < font * 0.62 * room + 2) font *= 0.8;
-    if (width < font * 0.62 * room + 1.2 || font < 6) return;
+    double room = slice ? length + 0.5 + heti_p_digits(a->slice) : length, font = s->font; /* in digits, which are 0.58 of the font wide */
+    if (slice && width < 0.8 * font * 0.58 * room + 1.2) { slice = 0; room = length; }
+    if (width < font * 0.58 * room + 2) font *= 0.8;
+    if (width < font * 0.58 * room + 1.2 || font < 6) return;
     heti_p_out_format(&s->out, "<text class=\"%s%s\" x=\"", heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ? "d" : "b", font < s->font ? " s" : "");
     heti_p_out_fixed(&s->out, x + width / 2 - 0.4, 1);
     heti_p_out_text(&s->out, "\" y=\"");
@@ -1665,22 +1671,36 @@ static void heti_p_svg_caption(heti_p_svg *s)
     heti_p_out_format(&s->out, "</text><text class=\"q e\" x=\"%g\" y=\"%g\">idle</text>\n", s->width - 12, s->top - 9);
 }
 
+/* Wide enough for boxes of 10 pixels, if that can be had. */
+static double heti_p_svg_width(const heti_p_svg *s)
+{
+    double busy = 0, count = 0, wanted;
+    int64_t i;
+    for (i = 0; i < s->timeline->records; i++)
+        if (heti_p_is_compute(s->timeline->record[i].action.kind)) {
+            busy += s->timeline->record[i].end - s->timeline->record[i].start;
+            count++;
+        }
+    wanted = busy > 0 ? 10 * s->end * count / busy + s->left + 118 : 0;
+    return wanted > 1200 && wanted <= 2400 ? wanted : 1200;
+}
+
 /* Sizes of everything, from the description and the number of ranks. */
 static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc)
 {
     int64_t ranks = s->timeline->ranks > 0 ? s->timeline->ranks : 1;
     double n = HETI_P_CAST(double, ranks);
-    s->width = desc->width > 0 ? desc->width : 1200;
     s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 : ranks <= 32 ? 20 : ranks <= 64 ? 13 : 900 / n > 2 ? 900 / n : 2;
     s->gap = s->row >= 30 ? 10 : s->row >= 16 ? 5 : s->row >= 6 ? 2 : 0.4;
     s->font = s->row * 0.55 < 11 ? s->row * 0.55 : 11;
     if (s->font < 7.5 && s->row >= 10) s->font = 7.5;
     s->labels = s->row + s->gap >= 11.5;
     s->left = s->plan != NULL && s->row >= 24 ? 112 : 74;
+    s->end = heti_p_timeline_end(s->timeline);
+    s->width = desc->width > 0 ? desc->width : heti_p_svg_width(s);
     s->plot = s->width - s->left - 118;
     s->top = 96;
     s->height = s->top + n * (s->row + s->gap) + 34;
-    s->end = heti_p_timeline_end(s->timeline);
     s->scale = s->end > 0 ? s->plot / s->end : 0;
     s->transfers = desc->transfers == 0 ? 600 : desc->transfers;
 }

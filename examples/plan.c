@@ -369,7 +369,7 @@ static void print_table(const settings *s, const problem *p, const het_simulatio
 /* Records in seconds. */
 static int write_pictures(const settings *s, const problem *p, const het_simulation *r) {
     const double unit = s->unit == 1 ? 1e-6 : s->unit == 2 ? 1e-3 : 1;
-    const char *const path[2] = { s->trace, s->svg };
+    const char *const path[2] = { s->trace, s->svg }, *slash = strrchr(s->simulate, '/');
     het_record *record = ROOM(het_record, r->timeline.records);
     het_timeline timeline = r->timeline;
     int64_t i;
@@ -390,7 +390,7 @@ static int write_pictures(const settings *s, const problem *p, const het_simulat
         if (file == NULL) { status = fail(BAD_INPUT, "%s %s: %s", which == 0 ? "--trace" : "--svg", path[which], strerror(errno)); break; }
         writer.user = file;
         memset(&desc, 0, sizeof desc);
-        desc.title = s->title != NULL ? s->title : s->simulate;
+        desc.title = s->title != NULL ? s->title : slash != NULL ? slash + 1 : s->simulate;
         desc.dark = s->dark ? HET_YES : HET_NO;
         result = which == 0 ? het_timeline_trace(&timeline, p->plan, &writer) : het_timeline_svg(&timeline, p->plan, &desc, &writer);
         if (fclose(file) != 0 && result == HET_OK) result = HET_ERR_IO;

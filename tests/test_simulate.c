@@ -647,7 +647,38 @@ static void published_bubbles(void **state)
     }
 }
 
-/* ---- overlapping names, idle ranks, empty schedules ---- */
+/* ---- pairs, idle ranks, empty schedules ---- */
+
+/* A pair sends when both are done, so 1F1 waits for the end of 0B0: 10, and not 7. */
+static void pairs(void **state)
+{
+    static const struct { int32_t kind, stage, micro_batch; } lists[8] = {
+        { HET_ACTION_F, 0, 0 }, { HET_ACTION_F, 0, 1 }, { HET_ACTION_B, 0, 0 }, { HET_ACTION_B, 0, 1 },
+        { HET_ACTION_F, 1, 0 }, { HET_ACTION_B, 1, 0 }, { HET_ACTION_F, 1, 1 }, { HET_ACTION_B, 1, 1 },
+    };
+    made *m = chain(2, 2, 2, 1, 2);
+    het_simulation *s;
+    int i;
+    (void)state;
+    for (i = 0; i < 8; i++) {
+        add(m, lists[i].kind, lists[i].stage, lists[i].micro_batch);
+        if (i == 3) m->start[1] = m->count;
+    }
+    m->start[2] = m->count;
+    s = run(m, 0);
+    EXACTLY(s->makespan, 15);
+    het_simulation_free(s);
+    m->action[1].overlap = 1;
+    s = run(m, 0);
+    EXACTLY(s->makespan, 18);
+    het_simulation_free(s);
+    m->action[7].overlap = 1; /* the last of a list has no partner */
+    m->action[3].overlap = 1;
+    s = run(m, 0);
+    EXACTLY(s->makespan, 18);
+    het_simulation_free(s);
+    free(m);
+}
 
 static void corners(void **state)
 {
@@ -1267,7 +1298,7 @@ int main(void)
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),               cmocka_unit_test(rings_that_wait),
         cmocka_unit_test(out_of_memory),       cmocka_unit_test(grammars_can_refuse),   cmocka_unit_test(traces),                 cmocka_unit_test(trace_by_heart),
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),   cmocka_unit_test(pictures_refuse),
-        cmocka_unit_test(speed),
+        cmocka_unit_test(speed),                cmocka_unit_test(pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
