@@ -1,3 +1,5 @@
-/* The implementation the test programs are linked with. */
+/* The implementations the test programs are linked with. */
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "hetrain.h"
+#include "hetrain_plan.h"

@@ -1,0 +1,451 @@
+// What a schedule would take, from plain numbers: simulates a list of actions, prints times, idle shares and peaks, draws it.
+// cc -O2 -I. examples/plan.c -lm -lpthread
+// build/plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg
+#define PROGRAM "plan"
+#define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
+#include "common.h"
+#include "hetrain_plan.h"
+
+typedef struct settings {
+    const char *simulate, *plan, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title;
+    int64_t ranks, micro_batches, chunks, slices, units, unit, dark, json;
+    double memory_limit;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const option options[] = {
+    { "--simulate", "NAME|FILE.csv", OPTION_TEXT, AT(simulate), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ... or lists of actions, a line a rank" },
+    { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks" },
+    { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
+    { "--cost", "SPEC|FILE.csv", OPTION_TEXT, AT(cost), 0, 0,
+      "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is the backward for inputs "
+      "alone, and one in a piece takes B + W; link is a latency. A file: rows stage,F,B,W[,activation]" },
+    { "--link", "LATENCY[:BANDWIDTH]", OPTION_TEXT, AT(link), 0, 0, "of every link, in place of what --cost says" },
+    { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
+    { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
+    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy: micro-batches of its layers a rank may keep; 0: no limit" },
+    { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
+    { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp4, ... or a plan as JSON" },
+    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
+    { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON in place of a table" },
+    { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
+    { "--svg", "FILE.svg", OPTION_TEXT, AT(svg), 0, 0, "a picture" },
+    { "--title", "TEXT", OPTION_TEXT, AT(title), 0, 0, "of the picture" },
+    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace and picture" },
+    { "--dark", NULL, OPTION_FLAG, AT(dark), 0, 0, "a picture on a dark ground" },
+    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this list" },
+};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+static const char summary[] = "plan: simulates a schedule with no training. Times have the unit of the costs.\n\n"
+                              "  plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg";
+
+/* Everything the simulation needs. `lists` is what a plan derived from a file lives in. */
+typedef struct problem {
+    het_plan *plan, lists;
+    het_schedule *schedule;
+    het_costs costs;
+    het_stage_cost *stage;
+    double *scale;
+    int64_t micro_batches;
+    char *text;
+    size_t length;
+} problem;
+
+static void *room(int64_t count, size_t size) { return calloc(count > 0 ? (size_t)count : 1, size); }
+#define ROOM(type, count) ((type *)room(count, sizeof(type)))
+
+/* ---- a plan from lists: who has which stage is what the lists say ---- */
+
+/* One action of the text, as far as a plan needs it: "2F3.1@1/0". Moves *at behind it. 0: names no stage. */
+static int scan_action(const char **at, int64_t *stage, int64_t *pipeline, int64_t *micro_batch, int64_t *slice) {
+    const char *s = *at;
+    int found = *s >= '0' && *s <= '9';
+    int64_t *number = stage;
+    *stage = *pipeline = *micro_batch = *slice = 0;
+    while (*s != 0 && strchr(",;\r\n()", *s) == NULL) {
+        if (*s >= '0' && *s <= '9') {
+            if (number != NULL && *number < 1000000) *number = *number * 10 + (*s - '0');
+        } else if (*s == '.') number = slice;
+        else if (*s == '@') number = pipeline;
+        else if (*s == '/') number = NULL;
+        else if (number != NULL && *s != ' ') number = micro_batch;
+        s++;
+    }
+    *at = s;
+    return found;
+}
+
+enum { MOST_PIPELINES = 256, MOST_STAGES = 4096 };
+
+static int plan_from_lists(const settings *s, problem *p) {
+    het_plan *plan = &p->lists;
+    int64_t *stages = ROOM(int64_t, MOST_PIPELINES), *rank_of = ROOM(int64_t, MOST_PIPELINES * MOST_STAGES), line = 0, g = 0, i, q;
+    const char *at = p->text;
+    int status = 0;
+    if (stages == NULL || rank_of == NULL) { free(stages); free(rank_of); return fail(FAILED, "out of memory"); }
+    plan->slices = plan->pipelines = 1;
+    while (*at != 0 && status == 0) {
+        int64_t stage, pipeline, micro_batch, slice;
+        const char *from = at;
+        if (*at == '\n') line++;
+        if (strchr(",;\r\n() ", *at) != NULL) { at++; continue; }
+        if (line + 1 > plan->ranks) plan->ranks = line + 1;
+        if (!scan_action(&at, &stage, &pipeline, &micro_batch, &slice)) continue;
+        if (pipeline >= MOST_PIPELINES || stage >= MOST_STAGES || slice >= 1024)
+            status = fail(BAD_INPUT, "--simulate %s: line %lld: %.*s: numbers up to %d stages, %d pipelines, 1024 slices", s->simulate, (long long)line + 1, (int)(at - from), from, MOST_STAGES, MOST_PIPELINES);
+        else {
+            int64_t *rank = &rank_of[pipeline * MOST_STAGES + stage];
+            if (*rank != 0 && *rank != line + 1)
+                status = fail(BAD_INPUT, "--simulate %s: line %lld: %.*s: the stage is also on line %lld", s->simulate, (long long)line + 1, (int)(at - from), from, (long long)*rank);
+            *rank = line + 1;
+            if (stage >= stages[pipeline]) stages[pipeline] = stage + 1;
+            if (pipeline >= plan->pipelines) plan->pipelines = pipeline + 1;
+            if (slice >= plan->slices) plan->slices = slice + 1;
+        }
+    }
+    for (q = 0; q < plan->pipelines && status == 0; q++) {
+        if (stages[q] == 0) status = fail(BAD_INPUT, "--simulate %s: no action of pipeline %lld", s->simulate, (long long)q);
+        plan->stages += stages[q];
+    }
+    plan->stage = ROOM(het_stage, plan->stages);
+    plan->first_stage = ROOM(int64_t, plan->pipelines + 1);
+    plan->share = ROOM(double, plan->pipelines);
+    plan->state_share = ROOM(double, plan->ranks);
+    plan->slice_share = ROOM(double, plan->slices);
+    if (status == 0 && (!plan->stage || !plan->first_stage || !plan->share || !plan->state_share || !plan->slice_share)) status = fail(FAILED, "out of memory");
+    for (q = 0; q < plan->pipelines && status == 0; q++) {
+        plan->share[q] = 1;
+        for (i = 0; i < stages[q] && status == 0; i++, g++) {
+            if (rank_of[q * MOST_STAGES + i] == 0) status = fail(BAD_INPUT, "--simulate %s: no action of stage %lld of pipeline %lld", s->simulate, (long long)i, (long long)q);
+            plan->stage[g].pipeline = q;
+            plan->stage[g].rank = rank_of[q * MOST_STAGES + i] - 1;
+            plan->stage[g].unit_begin = i;
+            plan->stage[g].unit_end = i + 1;
+            if (plan->units < i + 1) plan->units = i + 1;
+        }
+        plan->first_stage[q + 1] = g;
+    }
+    for (i = 0; i < plan->ranks && status == 0; i++) plan->state_share[i] = 1;
+    for (i = 0; i < plan->slices && status == 0; i++) plan->slice_share[i] = 1;
+    p->plan = plan;
+    free(stages);
+    free(rank_of);
+    return status;
+}
+
+static int read_lists(const settings *s, problem *p) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int64_t q;
+    int status;
+    p->text = read_small_file(s->simulate, &p->length);
+    if (p->text == NULL) return fail(BAD_INPUT, "--simulate %s: %s", s->simulate, strerror(errno));
+    if (s->plan == NULL) {
+        status = plan_from_lists(s, p);
+        if (status != 0) return status;
+    }
+    if (s->ranks > 0 && s->ranks != p->plan->ranks) return fail(BAD_INPUT, "--ranks %lld: %s has lists for %lld", (long long)s->ranks, s->simulate, (long long)p->plan->ranks);
+    result = het_schedule_read(p->plan, p->text, p->length, NULL, &p->schedule, &error);
+    if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+    for (q = 0; q < p->plan->pipelines; q++) p->micro_batches += p->schedule->micro_batches[q];
+    if (s->micro_batches > 0 && s->micro_batches != p->micro_batches)
+        return fail(BAD_INPUT, "--micro-batches %lld: %s has lists for %lld", (long long)s->micro_batches, s->simulate, (long long)p->micro_batches);
+    result = het_schedule_check(p->plan, NULL, p->schedule, NULL, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+}
+
+/* ---- a plan and a schedule by name ---- */
+
+static int read_plan(const settings *s, problem *p, int named) {
+    het_plan_desc desc;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    const char *spec = s->plan != NULL ? s->plan : "pp";
+    char *text = NULL;
+    size_t length = strlen(spec);
+    memset(&desc, 0, sizeof desc);
+    desc.ranks = s->ranks;
+    desc.chunks = s->chunks;
+    desc.slices = s->slices;
+    desc.units = s->units > 0 ? s->units : s->ranks * 2 * (s->chunks > 0 ? s->chunks : 2);
+    desc.schedule = named ? s->simulate : NULL;
+    if (length > 5 && strcmp(spec + length - 5, ".json") == 0) {
+        text = read_small_file(spec, &length);
+        if (text == NULL) return fail(BAD_INPUT, "--plan %s: %s", spec, strerror(errno));
+    }
+    result = het_plan_read(&desc, text != NULL ? text : spec, length, &p->plan, &error);
+    free(text);
+    if (result != HET_OK) return fail(status_of(result), "%s %s: %s", s->plan != NULL ? "--plan" : "--simulate", s->plan != NULL ? spec : s->simulate, error.text);
+    p->plan->memory_limit = s->memory_limit;
+    if (named && strlen(s->simulate) < sizeof p->plan->schedule) strcpy(p->plan->schedule, s->simulate);
+    return 0;
+}
+
+static int make_lists(const settings *s, problem *p) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int64_t *counts = ROOM(int64_t, p->plan->pipelines);
+    if (counts == NULL) return fail(FAILED, "out of memory");
+    p->micro_batches = s->micro_batches;
+    het_plan_divide(p->plan, s->micro_batches, counts);
+    result = het_schedule_make(p->plan, counts, NULL, &p->schedule, &error);
+    free(counts);
+    return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+}
+
+/* ---- costs ---- */
+
+/* The number up to `stop` or the end. */
+static int cut_number(const char **at, const char *stop, double *value) {
+    char buffer[64];
+    size_t length = strcspn(*at, stop);
+    if (length >= sizeof buffer) return 0;
+    memcpy(buffer, *at, length);
+    buffer[length] = 0;
+    *at += length;
+    return parse_real(buffer, 0, 1e18, value);
+}
+
+static void stage_cost(het_stage_cost *c, double f, double b, double w, int split, double activation, double bytes, double parts) {
+    c->forward = f / parts;
+    c->input = (split ? b : b / 2) / parts;
+    c->weight = (split ? w : b / 2) / parts;
+    c->backward = (split ? b + w : b) / parts;
+    c->activation = activation / parts;
+    c->bytes = bytes;
+}
+
+/* F=..,B=..: a rank's part of the micro-batch, shared by its stages of a pipeline. */
+static int cost_from_spec(const settings *s, problem *p) {
+    static const char *const keys[] = { "F", "B", "W", "link", "bandwidth", "bytes", "activation" };
+    double value[7] = { 0, 0, 0, 0, 0, 0, 0 };
+    int given[7] = { 0, 0, 0, 0, 0, 0, 0 };
+    const char *at = s->cost;
+    int64_t g, h;
+    while (*at != 0) {
+        size_t length = strcspn(at, "=,");
+        const char *item = at;
+        int key = 0;
+        while (key < 7 && (strlen(keys[key]) != length || memcmp(keys[key], at, length) != 0)) key++;
+        if (key == 7 || at[length] != '=') return fail(BAD_INPUT, "--cost %s: %.*s: not one of F=, B=, W=, link=, bandwidth=, bytes=, activation=", s->cost, (int)strcspn(at, ","), at);
+        at += length + 1;
+        if (!cut_number(&at, ",", &value[key])) return fail(BAD_INPUT, "--cost %s: %.*s: not a number from 0 to 1e18", s->cost, (int)strcspn(item, ","), item);
+        given[key] = 1;
+        if (*at == ',' && at[1] == 0) return fail(BAD_INPUT, "--cost %s: ends with a comma", s->cost);
+        at += *at == ',';
+    }
+    if (!given[0] || !given[1]) return fail(BAD_INPUT, "--cost %s: %s= is missing", s->cost, given[0] ? "B" : "F");
+    for (g = 0; g < p->plan->stages; g++) {
+        const het_stage *stage = &p->plan->stage[g];
+        double parts = 0;
+        for (h = p->plan->first_stage[stage->pipeline]; h < p->plan->first_stage[stage->pipeline + 1]; h++) parts += p->plan->stage[h].rank == stage->rank;
+        stage_cost(&p->stage[g], value[0], value[1], value[2], given[2], value[6], value[5], parts);
+    }
+    p->costs.every_link.latency = value[3];
+    p->costs.every_link.bandwidth = value[4];
+    return 0;
+}
+
+/* Rows stage,F,B,W[,activation]; stages count through all pipelines. A first line that starts with a letter is a heading. */
+static int cost_from_file(const settings *s, problem *p) {
+    size_t length;
+    char *text = read_small_file(s->cost, &length);
+    const char *at = text;
+    int64_t line = 1, g, rows = 0;
+    int status = 0;
+    unsigned char *given = ROOM(unsigned char, p->plan->stages);
+    if (text == NULL) { free(given); return fail(BAD_INPUT, "--cost %s: %s", s->cost, strerror(errno)); }
+    for (; status == 0 && *at != 0; line++) {
+        double value[5] = { 0, 0, 0, 0, 0 };
+        int n = 0;
+        const char *end = at + strcspn(at, "\r\n");
+        if (end > at && !(line == 1 && ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z')))) {
+            for (;;) {
+                if (n == 5) status = fail(BAD_INPUT, "--cost %s: line %lld: more than stage,F,B,W,activation", s->cost, (long long)line);
+                else if (!cut_number(&at, ",\r\n", &value[n])) status = fail(BAD_INPUT, "--cost %s: line %lld: value %d is not a number from 0 to 1e18", s->cost, (long long)line, n + 1);
+                n++;
+                if (status != 0 || *at != ',') break;
+                at++;
+            }
+            if (status == 0 && n < 3) status = fail(BAD_INPUT, "--cost %s: line %lld: %d values, not stage,F,B,W[,activation]", s->cost, (long long)line, n);
+            if (status == 0 && !(value[0] < (double)p->plan->stages && value[0] <= floor(value[0]))) status = fail(BAD_INPUT, "--cost %s: line %lld: no stage %.15g among %lld", s->cost, (long long)line, value[0], (long long)p->plan->stages);
+            if (status != 0) break;
+            g = (int64_t)value[0];
+            if (given[g]++) status = fail(BAD_INPUT, "--cost %s: line %lld: stage %lld comes twice", s->cost, (long long)line, (long long)g);
+            stage_cost(&p->stage[g], value[1], value[2], value[3], n > 3, value[4], 0, 1);
+            rows++;
+        }
+        at = end + (*end == '\r' && end[1] == '\n') + (*end != 0);
+    }
+    for (g = 0; g < p->plan->stages && status == 0 && rows < p->plan->stages; g++)
+        if (!given[g]) status = fail(BAD_INPUT, "--cost %s: no row for stage %lld of %lld", s->cost, (long long)g, (long long)p->plan->stages);
+    free(given);
+    free(text);
+    return status;
+}
+
+static int read_costs(const settings *s, problem *p) {
+    const char *at = s->micro_batch_scale;
+    size_t length = strlen(s->cost);
+    int64_t n = 0;
+    int status;
+    p->stage = ROOM(het_stage_cost, p->plan->stages);
+    p->scale = ROOM(double, p->micro_batches);
+    if (p->stage == NULL || p->scale == NULL) return fail(FAILED, "out of memory");
+    p->costs.stage = p->stage;
+    status = length > 4 && strcmp(s->cost + length - 4, ".csv") == 0 ? cost_from_file(s, p) : cost_from_spec(s, p);
+    if (status != 0) return status;
+    if (s->link != NULL) {
+        const char *l = s->link;
+        p->costs.every_link.bandwidth = 0;
+        if (!cut_number(&l, ":", &p->costs.every_link.latency) || (*l == ':' && (l++, !cut_number(&l, "", &p->costs.every_link.bandwidth)))) return fail(BAD_INPUT, "--link %s: not LATENCY[:BANDWIDTH]", s->link);
+    }
+    for (; at != NULL; n++) {
+        double scale;
+        if (!cut_number(&at, ",", &scale)) return fail(BAD_INPUT, "--micro-batch-scale %s: value %lld is not a number from 0 to 1e18", s->micro_batch_scale, (long long)n + 1);
+        if (n < p->micro_batches) p->scale[n] = scale;
+        at = *at == ',' ? at + 1 : NULL;
+    }
+    if (s->micro_batch_scale == NULL) return 0;
+    if (n != p->micro_batches) return fail(BAD_INPUT, "--micro-batch-scale %s: %lld values for %lld micro-batches", s->micro_batch_scale, (long long)n, (long long)p->micro_batches);
+    p->costs.micro_batch_scale = p->scale;
+    return 0;
+}
+
+/* ---- what comes out ---- */
+
+static void print_number(double value) {
+    char buffer[40];
+    snprintf(buffer, sizeof buffer, "%.15g", value);
+    if (strtod(buffer, NULL) < value || strtod(buffer, NULL) > value) snprintf(buffer, sizeof buffer, "%.17g", value);
+    printf("%s", buffer);
+}
+
+static void print_array(const char *name, const het_simulation *r, size_t offset) {
+    int64_t i;
+    printf(",\"%s\":[", name);
+    for (i = 0; i < r->ranks; i++) {
+        double value;
+        memcpy(&value, (const char *)&r->rank[i] + offset, sizeof value);
+        if (i > 0) printf(",");
+        print_number(value);
+    }
+    printf("]");
+}
+
+static void print_json(const het_simulation *r) {
+    int64_t i;
+    printf("{\"makespan\":");
+    print_number(r->makespan);
+    printf(",\"span\":");
+    print_number(r->span);
+    printf(",\"bubble\":");
+    print_number(r->bubble);
+    printf(",\"span_bubble\":");
+    print_number(r->span_bubble);
+    print_array("idle", r, offsetof(het_rank_time, idle));
+    print_array("peak", r, offsetof(het_rank_time, peak));
+    print_array("fill", r, offsetof(het_rank_time, fill));
+    print_array("wait", r, offsetof(het_rank_time, wait));
+    print_array("tail", r, offsetof(het_rank_time, tail));
+    printf(",\"peak_action\":[");
+    for (i = 0; i < r->ranks; i++) printf("%s%lld", i > 0 ? "," : "", (long long)r->rank[i].peak_action);
+    printf("],\"actions\":%lld}\n", (long long)r->actions);
+}
+
+static void print_table(const settings *s, const problem *p, const het_simulation *r) {
+    int64_t i;
+    printf("%s: %lld ranks, %lld micro-batches, %lld actions\n", s->simulate, (long long)r->ranks, (long long)p->micro_batches, (long long)r->actions);
+    printf("makespan %.10g, bubble %.2f %%; longest span of a rank %.10g, bubble by spans %.2f %%\n\n", r->makespan, 100 * r->bubble, r->span, 100 * r->span_bubble);
+    printf("%4s %14s %14s %7s %14s %14s %14s %10s\n", "rank", "busy", "idle", "idle %", "fill", "wait", "tail", "peak");
+    for (i = 0; i < r->ranks; i++) {
+        const het_rank_time *t = &r->rank[i];
+        printf("%4lld %14.10g %14.10g %7.2f %14.10g %14.10g %14.10g %10.6g\n", (long long)i, t->busy, t->idle, r->makespan > 0 ? 100 * t->idle / r->makespan : 0, t->fill, t->wait, t->tail, t->peak);
+    }
+}
+
+/* Records in seconds. */
+static int write_pictures(const settings *s, const problem *p, const het_simulation *r) {
+    const double unit = s->unit == 1 ? 1e-6 : s->unit == 2 ? 1e-3 : 1;
+    const char *const path[2] = { s->trace, s->svg }, *slash = strrchr(s->simulate, '/');
+    het_record *record = ROOM(het_record, r->timeline.records);
+    het_timeline timeline = r->timeline;
+    int64_t i;
+    int which, status = 0;
+    if (record == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < timeline.records; i++) {
+        record[i] = timeline.record[i];
+        record[i].start *= unit;
+        record[i].end *= unit;
+    }
+    timeline.record = record;
+    for (which = 0; which < 2 && status == 0; which++) {
+        FILE *file = path[which] != NULL ? fopen(path[which], "wb") : NULL;
+        het_writer writer = { file_write, NULL, NULL };
+        het_svg_desc desc;
+        het_result result;
+        if (path[which] == NULL) continue;
+        if (file == NULL) { status = fail(BAD_INPUT, "%s %s: %s", which == 0 ? "--trace" : "--svg", path[which], strerror(errno)); break; }
+        writer.user = file;
+        memset(&desc, 0, sizeof desc);
+        desc.title = s->title != NULL ? s->title : slash != NULL ? slash + 1 : s->simulate;
+        desc.dark = s->dark ? HET_YES : HET_NO;
+        result = which == 0 ? het_timeline_trace(&timeline, p->plan, &writer) : het_timeline_svg(&timeline, p->plan, &desc, &writer);
+        if (fclose(file) != 0 && result == HET_OK) result = HET_ERR_IO;
+        if (result != HET_OK) status = fail(status_of(result), "%s %s: %s", which == 0 ? "--trace" : "--svg", path[which], het_result_text(result));
+    }
+    free(record);
+    return status;
+}
+
+static int simulate(const settings *s, problem *p) {
+    het_error error = { HET_OK, "" };
+    het_simulation *simulation = NULL;
+    const char *dot = strrchr(s->simulate, '.');
+    int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL, status = 0;
+    het_result result;
+    if (!lists && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--simulate %s needs it)", s->simulate);
+    if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
+    if (lists && s->plan != NULL && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--plan %s needs it)", s->plan);
+    if (!lists || s->plan != NULL) status = read_plan(s, p, !lists);
+    if (status == 0) status = lists ? read_lists(s, p) : make_lists(s, p);
+    if (status == 0) status = read_costs(s, p);
+    if (status != 0) return status;
+    result = het_simulate(p->plan, p->schedule, &p->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
+    if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+    if (s->json) print_json(simulation);
+    else print_table(s, p, simulation);
+    if (s->trace != NULL || s->svg != NULL) status = write_pictures(s, p, simulation);
+    het_simulation_free(simulation);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    settings s;
+    problem p;
+    unsigned char given[OPTIONS];
+    int status;
+    memset(&s, 0, sizeof s);
+    memset(&p, 0, sizeof p);
+    memset(given, 0, sizeof given);
+    s.chunks = 2;
+    s.slices = s.unit = 1;
+    status = options_parse(summary, options, OPTIONS, &s, given, argc, argv);
+    if (status >= 0) return status;
+    if (s.simulate == NULL) return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed; --help lists the options");
+    if (s.cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
+    status = simulate(&s, &p);
+    het_schedule_free(p.schedule);
+    if (p.plan != &p.lists) het_plan_free(p.plan);
+    free(p.lists.stage);
+    free(p.lists.first_stage);
+    free(p.lists.share);
+    free(p.lists.state_share);
+    free(p.lists.slice_share);
+    free(p.stage);
+    free(p.scale);
+    free(p.text);
+    return status;
+}

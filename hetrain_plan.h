@@ -1,0 +1,1770 @@
+/* hetrain_plan.h 0.1.0: what a plan would cost, and what it looks like. A companion of hetrain.h that uses only its public API.
+
+   USE
+       #define HETRAIN_IMPLEMENTATION           in one source file of the program, before the includes; the other files include them without.
+       #define HETRAIN_PLAN_IMPLEMENTATION
+       #include "hetrain.h"
+       #include "hetrain_plan.h"
+   Both implementations may stand in one file or in two. Needs libc; no libm, no threads, no stdio.
+
+   OPTIONS   (macros, defined before the include)
+       macro                          default                     needed where, effect
+       HETRAIN_PLAN_IMPLEMENTATION    not defined                 implementation: one file has it and gets the code
+       HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy (hetrain.h defines what it means)
+
+   FUNCTIONS
+       >>picture_api     het_timeline_trace het_timeline_svg
+*/
+
+#ifndef HETRAIN_PLAN_H
+#define HETRAIN_PLAN_H
+
+#ifndef HETRAIN_H
+#include "hetrain.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- >>simulate_api: what a schedule would take --------------------------------------------------------------------
+   Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute actions only (schedule->complete 0) get a transfer
+   wherever stages that follow each other lie on different ranks; complete lists have their own.
+   * A rank does its actions in order. F, B, I, W and STEP take its time; SEND, RECV, REDUCE and GATHER are started and take none. A pair
+     "(a;b)OVERLAP_F_B" is a, then b; what both send leaves after b. F, B and I wait until their message is there.
+   * A message leaves when its SEND is reached and the messages before it have left the same link in the same direction: that takes bytes /
+     bandwidth. It is there `latency` later; latencies do not occupy the link.
+   * REDUCE and GATHER are rings among the ranks whose lists have them, in the order of ranks: once all have reached it, N - 1 steps that each
+     take the time of the largest part on the slowest link of the ring. A rank takes part in one ring at a time, the one that was ready first,
+     then the lower block. Rings and messages do not slow each other: a network that carries both at once does worse.
+   * VERDICT waits for every REDUCE and every rank.
+   Times are added and compared, scaled by a factor only where one was given, and never subtracted from each other before the end: whole
+   numbers in give whole numbers out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
+
+typedef struct het_stage_cost {
+    double forward, backward, input, weight; /* of F, B, I, W for a whole micro-batch of scale 1, recomputation included */
+    double bytes;                     /* of the stage's output, for the same; its gradient is as large */
+    double activation;                /* kept from F until B or W. 0 in all stages: `peak` counts micro-batches */
+} het_stage_cost;
+
+typedef struct het_link_cost {
+    double latency;
+    double bandwidth;                 /* bytes a unit of time; 0: unlimited */
+} het_link_cost;
+
+typedef struct het_block_cost {
+    double reduce_bytes, gather_bytes; /* of the whole block: a rank owns its part of plan->state_share */
+    double step;                      /* of the update of the whole block */
+} het_block_cost;
+
+typedef struct het_costs {
+    uint32_t start_canary;
+    const het_stage_cost *stage;      /* [plan->stages]. Required */
+    const het_link_cost *link;        /* [ranks][ranks] from, to; NULL: all are `every_link` */
+    het_link_cost every_link;
+    const double *micro_batch_scale;  /* pipeline by pipeline, of each micro-batch; NULL: 1 each */
+    const het_block_cost *block;      /* [blocks]; NULL: rings and steps take no time */
+    int64_t blocks;
+    uint32_t end_canary;
+} het_costs;
+
+typedef struct het_rank_time {
+    double start, end;                /* of the first and the last that the rank computes */
+    double busy;                      /* sum of F, B, I, W, STEP */
+    double fill, wait, tail, idle;    /* before start, between, after end until the makespan; their sum. busy + idle = makespan */
+    double peak;                      /* the most activations kept at once, from F until B or W: in micro-batches of the rank's stages of a pipeline,
+                                         as het_schedule_check counts, or in units of het_stage_cost.activation */
+    int64_t peak_action;              /* which action of the rank's list reaches it first; -1: none */
+} het_rank_time;
+
+typedef struct het_simulation {
+    double makespan;                  /* from 0 until everything is done */
+    double span;                      /* the longest of end - start of a rank: how zero-bubble's authors measure (arXiv 2401.10241) */
+    double bubble, span_bubble;       /* 1 - sum of busy / (ranks makespan); the same with span instead of makespan */
+    int64_t ranks, actions;
+    het_rank_time *rank;              /* [ranks] */
+    het_timeline timeline;            /* 0 records unless asked for. Messages that a compute list implies are in it too */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_simulation;
+
+/* timeline: HET_YES keeps a record of every action. allocator: NULL means malloc. The error names rank, position in its list and action: one
+   that is out of range or on the wrong rank, comes before what it needs, or waits for ever. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs, het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
+HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
+
+/* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
+   Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
+   names; it may be NULL. HET_ERR_INVALID: a record's rank is out of range or falls, or its times are negative, not finite or reversed. */
+
+/* Chrome trace JSON, for ui.perfetto.dev or chrome://tracing: a process a rank, a thread for what it computes, others for what it moves,
+   named as in the text of a schedule, an arrow from every SEND to the RECV it belongs to. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_trace(const het_timeline *timeline, const het_plan *plan, const het_writer *to);
+
+typedef struct het_svg_desc {
+    uint32_t start_canary;
+    const char *title;                /* UTF-8; NULL: "Timeline of one step" */
+    double width;                     /* pixels, 400 to 20000; 0: 1200, or up to 2400 where that makes room for numbers */
+    double row_height;                /* pixels a rank, 2 to 200; 0: by the number of ranks */
+    int64_t transfers;                /* lines between ranks are drawn where there are at most so many: 600; negative: never */
+    het_choice dark;                  /* light letters on a dark ground: no */
+    uint32_t end_canary;
+} het_svg_desc;
+
+/* A picture that needs nothing else: a row a rank, a box an action, idle time empty. Boxes too thin to be seen are drawn together, their
+   kinds one above the other by their share, so that a file of up to 3,000 ranks stays below 4 MB however many records there are. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc, const het_writer *to);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HETRAIN_PLAN_H ---- end of the API: to use hetrain_plan.h you need nothing below ---- */
+/* ================================================================================================================
+   >>config  Compiler differences, in one place.
+   ================================================================================================================ */
+#if defined(HETRAIN_PLAN_IMPLEMENTATION) && !defined(HETRAIN_PLAN_IMPLEMENTATION_DONE)
+
+#include <stdarg.h>
+#include <string.h>
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+#include <stdlib.h>
+#endif
+
+#ifdef __cplusplus
+#define HETI_P_CAST(type, value) static_cast<type>(value)
+#else
+#define HETI_P_CAST(type, value) ((type)(value))
+#endif
+
+/* Passes on an error: HETI_P_TRY(call). */
+#define HETI_P_TRY(call) do { het_result heti_p_try_result = (call); if (heti_p_try_result != HET_OK) return heti_p_try_result; } while (0)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ================================================================================================================
+   >>out  Text on its way to a writer: collected, so that write() is called once in a few kilobytes. The first failure is kept and everything
+   after it dropped, so that only heti_p_out_end has to be checked. Without a writer the first 4,096 characters are kept: messages are made so.
+   ================================================================================================================ */
+
+typedef struct heti_p_out {
+    const het_writer *to;
+    het_result result;
+    size_t length;
+    char text[4096];
+} heti_p_out;
+
+static void heti_p_out_start(heti_p_out *out, const het_writer *to)
+{
+    out->to = to;
+    out->result = HET_OK;
+    out->length = 0;
+}
+
+static het_result heti_p_out_end(heti_p_out *out)
+{
+    if (out->to == NULL) return out->result;
+    if (out->result == HET_OK && out->length > 0 && out->to->write(out->to->user, out->text, out->length) != 0) out->result = HET_ERR_IO;
+    out->length = 0;
+    return out->result;
+}
+
+static void heti_p_out_char(heti_p_out *out, char c)
+{
+    if (out->length == sizeof out->text) (void)heti_p_out_end(out);
+    if (out->length < sizeof out->text) out->text[out->length++] = c;
+}
+
+static void heti_p_out_text(heti_p_out *out, const char *s)
+{
+    for (; *s != 0; s++) heti_p_out_char(out, *s);
+}
+
+static void heti_p_out_unsigned(heti_p_out *out, uint64_t value)
+{
+    char digit[20];
+    int n = 0;
+    do {
+        digit[n++] = "0123456789"[value % 10];
+        value /= 10;
+    } while (value != 0);
+    while (n > 0) heti_p_out_char(out, digit[--n]);
+}
+
+static void heti_p_out_integer(heti_p_out *out, int64_t value)
+{
+    if (value < 0) heti_p_out_char(out, '-');
+    heti_p_out_unsigned(out, value < 0 ? 0 - HETI_P_CAST(uint64_t, value) : HETI_P_CAST(uint64_t, value));
+}
+
+/* value with `decimals` digits behind the point, rounded half up, without trailing zeros; |value| 10^decimals is cut at 9.2e18. */
+static void heti_p_out_fixed(heti_p_out *out, double value, int decimals)
+{
+    char digit[20];
+    double scaled = value < 0 ? -value : value;
+    uint64_t number, scale = 1, rest;
+    int i, shown = decimals;
+    if (value != value) { heti_p_out_text(out, "nan"); return; }
+    for (i = 0; i < decimals; i++) scale *= 10;
+    scaled = scaled * HETI_P_CAST(double, scale) + 0.5;
+    number = scaled < 9.2e18 ? HETI_P_CAST(uint64_t, scaled) : HETI_P_CAST(uint64_t, 9200000000000000000);
+    if (value < 0 && number > 0) heti_p_out_char(out, '-');
+    heti_p_out_unsigned(out, number / scale);
+    rest = number % scale;
+    for (i = decimals; i-- > 0; rest /= 10) digit[i] = "0123456789"[rest % 10];
+    while (shown > 0 && digit[shown - 1] == '0') shown--;
+    if (shown > 0) heti_p_out_char(out, '.');
+    for (i = 0; i < shown; i++) heti_p_out_char(out, digit[i]);
+}
+
+static void heti_p_out_action(heti_p_out *out, const het_action *a);
+
+/* Parts of a line: %s text, %d int64_t, %g double with 3 decimals, %a const het_action *. Arguments must have exactly these types. */
+static void heti_p_out_list(heti_p_out *out, const char *format, va_list arguments)
+{
+    for (; *format != 0; format++) {
+        if (*format != '%') { heti_p_out_char(out, *format); continue; }
+        switch (*++format) {
+        case 's': heti_p_out_text(out, va_arg(arguments, const char *)); break;
+        case 'd': heti_p_out_integer(out, va_arg(arguments, int64_t)); break;
+        case 'g': heti_p_out_fixed(out, va_arg(arguments, double), 3); break;
+        case 'a': heti_p_out_action(out, va_arg(arguments, const het_action *)); break;
+        default: heti_p_out_char(out, *format); break;
+        }
+    }
+}
+
+static void heti_p_out_format(heti_p_out *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    heti_p_out_list(out, format, arguments);
+    va_end(arguments);
+}
+
+/* Fills *error (which may be NULL) and returns the code. */
+static het_result heti_p_fail(het_error *error, het_result code, const char *format, ...)
+{
+    heti_p_out out;
+    va_list arguments;
+    size_t length;
+    if (error == NULL) return code;
+    heti_p_out_start(&out, NULL);
+    va_start(arguments, format);
+    heti_p_out_list(&out, format, arguments);
+    va_end(arguments);
+    length = out.length < sizeof error->text ? out.length : sizeof error->text - 1;
+    error->code = code;
+    memcpy(error->text, out.text, length);
+    error->text[length] = 0;
+    return code;
+}
+
+/* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for what XML 1.0 does not allow. A byte that does not
+   continue valid UTF-8 becomes '?' too. */
+static void heti_p_out_xml(heti_p_out *out, const char *s)
+{
+    while (*s != 0) {
+        unsigned char c = HETI_P_CAST(unsigned char, *s);
+        int length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0, i;
+        for (i = 1; i < length; i++)
+            if ((HETI_P_CAST(unsigned char, s[i]) & 0xC0u) != 0x80u) length = 0;
+        if (length == 3 && c == 0xE0 && HETI_P_CAST(unsigned char, s[1]) < 0xA0) length = 0;  /* overlong */
+        if (length == 3 && c == 0xED && HETI_P_CAST(unsigned char, s[1]) >= 0xA0) length = 0; /* surrogates */
+        if (length == 3 && c == 0xEF && HETI_P_CAST(unsigned char, s[1]) == 0xBF && HETI_P_CAST(unsigned char, s[2]) >= 0xBE) length = 0; /* U+FFFE, U+FFFF */
+        if (length == 4 && c == 0xF0 && HETI_P_CAST(unsigned char, s[1]) < 0x90) length = 0;
+        if (length == 4 && c == 0xF4 && HETI_P_CAST(unsigned char, s[1]) >= 0x90) length = 0;
+        if (length == 0 || c < 32 || c == 127) { heti_p_out_char(out, '?'); s++; continue; }
+        if (c == '&') heti_p_out_text(out, "&amp;");
+        else if (c == '<') heti_p_out_text(out, "&lt;");
+        else if (c == '>') heti_p_out_text(out, "&gt;");
+        else if (c == '"') heti_p_out_text(out, "&quot;");
+        else
+            for (i = 0; i < length; i++) heti_p_out_char(out, s[i]);
+        s += length;
+    }
+}
+
+/* ================================================================================================================
+   >>records  What both pictures ask of a timeline.
+   ================================================================================================================ */
+
+#define HETI_P_KINDS 12
+
+typedef struct heti_p_kind {
+    const char *text;     /* in a schedule */
+    const char *category; /* in a trace */
+    const char *legend;   /* in a picture */
+    const char *color;    /* one of chrome://tracing's own names */
+} heti_p_kind;
+
+static const heti_p_kind *heti_p_kind_of(int32_t kind)
+{
+    static const heti_p_kind heti_p_kinds[HETI_P_KINDS] = {
+        { "F", "forward", "forward", "thread_state_running" },
+        { "B", "backward", "backward", "thread_state_iowait" },
+        { "I", "backward_input", "backward, inputs", "bad" },
+        { "W", "backward_weight", "backward, weights", "good" },
+        { "SEND_F", "transfer", "", "grey" },
+        { "RECV_F", "transfer", "", "white" },
+        { "SEND_B", "transfer", "", "grey" },
+        { "RECV_B", "transfer", "", "white" },
+        { "REDUCE", "reduce", "reduce gradients", "rail_animation" },
+        { "VERDICT", "verdict", "verdict", "black" },
+        { "STEP", "step", "optimizer step", "yellow" },
+        { "GATHER", "gather", "gather weights", "thread_state_sleeping" }
+    };
+    return &heti_p_kinds[kind];
+}
+
+static int heti_p_is_compute(int32_t kind) { return kind <= HET_ACTION_W || kind == HET_ACTION_STEP; }
+static int heti_p_is_send(int32_t kind) { return kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B; }
+static int heti_p_is_receive(int32_t kind) { return kind == HET_ACTION_RECV_F || kind == HET_ACTION_RECV_B; }
+static int heti_p_is_collective(int32_t kind) { return kind == HET_ACTION_REDUCE || kind == HET_ACTION_GATHER; }
+
+/* "2F3.1@1/0" without the suffixes that are 0; "REDUCE5" and the like name a block, VERDICT nothing. */
+static void heti_p_out_action(heti_p_out *out, const het_action *a)
+{
+    int block = a->kind >= HET_ACTION_REDUCE;
+    if (!block) heti_p_out_integer(out, a->stage);
+    heti_p_out_text(out, heti_p_kind_of(a->kind)->text);
+    if (a->kind == HET_ACTION_VERDICT) return;
+    heti_p_out_integer(out, block ? a->stage : a->micro_batch);
+    if (!block && a->slice != 0) heti_p_out_format(out, ".%d", HETI_P_CAST(int64_t, a->slice));
+    if (!block && a->pipeline != 0) heti_p_out_format(out, "@%d", HETI_P_CAST(int64_t, a->pipeline));
+    if (!block && a->version != 0) heti_p_out_format(out, "/%d", HETI_P_CAST(int64_t, a->version));
+}
+
+/* Everything a picture relies on, so that no later step has to look twice. */
+static int heti_p_timeline_valid(const het_timeline *timeline)
+{
+    int64_t i;
+    if (timeline == NULL || timeline->ranks < 0 || timeline->records < 0 || (timeline->records > 0 && timeline->record == NULL)) return 0;
+    for (i = 0; i < timeline->records; i++) {
+        const het_record *r = &timeline->record[i];
+        if (r->action.kind < 0 || r->action.kind >= HETI_P_KINDS) return 0;
+        if (r->rank < 0 || r->rank >= timeline->ranks || (i > 0 && r->rank < r[-1].rank)) return 0;
+        if (!(r->start >= 0 && r->end >= r->start && r->end <= 1e300)) return 0;
+    }
+    return 1;
+}
+
+static double heti_p_timeline_end(const het_timeline *timeline)
+{
+    double end = 0;
+    int64_t i;
+    for (i = 0; i < timeline->records; i++)
+        if (timeline->record[i].end > end) end = timeline->record[i].end;
+    return end;
+}
+
+/* The units of the stages a rank holds, "units 0-2, 9-11"; with more than `most` stages "6 stages". 0: it holds none. */
+static int heti_p_out_units(heti_p_out *out, const het_plan *plan, int64_t rank, int64_t most, const char *dash)
+{
+    int64_t s, count = 0, shown = 0;
+    for (s = 0; s < plan->stages; s++) count += plan->stage[s].rank == rank;
+    if (count == 0) return 0;
+    if (count > most) { heti_p_out_format(out, "%d stages", count); return 1; }
+    for (s = 0; s < plan->stages; s++) {
+        const het_stage *stage = &plan->stage[s];
+        if (stage->rank != rank) continue;
+        heti_p_out_text(out, shown++ == 0 ? stage->unit_end - stage->unit_begin == 1 && count == 1 ? "unit " : "units " : ", ");
+        heti_p_out_integer(out, stage->unit_begin);
+        if (stage->unit_end - stage->unit_begin > 1) heti_p_out_format(out, "%s%d", dash, stage->unit_end - 1);
+    }
+    return 1;
+}
+
+/* ================================================================================================================
+   >>simulate  One pass over the lists. A rank runs until it waits for a message; the rank that makes that message arrive puts it back on the
+   stack of those that can go on. Messages of one link leave in the order of their sender's list, so the order in which ranks are looked at
+   does not matter, and nothing has to be sorted by time but the rings, of which there are few.
+   ================================================================================================================ */
+
+/* A stage with its neighbours, costs and cells. */
+typedef struct heti_p_stage {
+    int64_t rank, before, after;      /* ranks of the neighbours; -1: none */
+    int64_t link_before, link_after;  /* -1: same rank */
+    int64_t cell, micro_batches;      /* its cells are [cell, cell + micro_batches slices) */
+    const double *scale;              /* [micro_batches] or NULL */
+    const het_stage_cost *cost;
+    double weight;                    /* of a micro-batch in the peak */
+} heti_p_stage;
+
+/* One (stage, micro-batch, slice): when its input and the gradient of its output are there (negative: not yet), and what has been done. */
+typedef struct heti_p_cell {
+    double input, gradient;
+    int32_t done;                     /* bits: F, I, W */
+    int32_t unused;
+} heti_p_cell;
+
+typedef struct heti_p_link {
+    int64_t to, next;                 /* receiver; next link of the same sender, -1: none */
+    double latency, bandwidth, free;  /* free: when the last message has left it */
+} heti_p_link;
+
+/* One rank's part in a ring. */
+typedef struct heti_p_part {
+    int64_t rank, record;             /* record: place in the timeline, -1: none is kept */
+    double time;                      /* when the rank reached it */
+} heti_p_part;
+
+/* One REDUCE or GATHER. */
+typedef struct heti_p_ring {
+    int64_t first, wanted, reached;   /* its parts are [first, first + wanted) */
+    double ready;
+    int32_t block, done;
+} heti_p_ring;
+
+typedef struct heti_p_rank {
+    double clock;
+    int64_t at, until;                /* present action and end of the list */
+    int64_t record;                   /* place of the next record */
+    const heti_p_cell *waits;         /* the cell whose message it waits for */
+    int32_t state;                    /* heti_p_state */
+    double ring_free;                 /* when its last ring is done */
+    double kept, unit;                /* activations now; what is divided by for `peak` */
+} heti_p_rank;
+
+typedef enum heti_p_state { HETI_P_READY = 0, HETI_P_WAITS = 1, HETI_P_VERDICT = 2, HETI_P_DONE = 3 } heti_p_state;
+
+typedef struct heti_p_sim {
+    const het_plan *plan;
+    const het_schedule *schedule;
+    const het_costs *costs;
+    het_error *error;
+    het_allocator allocator;
+    size_t scratch_size;
+    int64_t ranks, stages, slices, blocks, cells, links, parts, records;
+    double slice_sum;
+    int keep;                         /* records are kept */
+    int count_activations;            /* 0: het_stage_cost.activation is given */
+    heti_p_stage *stage;              /* [stages] */
+    heti_p_cell *cell;
+    heti_p_link *link;
+    int64_t *first_link;              /* [ranks] */
+    heti_p_rank *rank;
+    int64_t *held;                    /* [ranks] stages of one pipeline */
+    int64_t *ready;                   /* stack */
+    int64_t ready_count;
+    heti_p_ring *ring;                /* [2 blocks] REDUCE, then GATHER */
+    int64_t *ring_order;              /* [2 blocks] */
+    int64_t ring_count;               /* complete and not yet timed */
+    heti_p_part *part;
+    double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
+    int64_t *step_ranks;              /* [blocks] how many they are */
+    het_simulation *result;
+    het_record *record;
+} heti_p_sim;
+
+/* ---- memory: one block that several arrays are cut from ---- */
+
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+static void *heti_p_malloc(void *user, size_t size, size_t align)
+{
+    (void)user;
+    (void)align; /* nothing here asks for more than malloc gives */
+    return malloc(size);
+}
+
+static void heti_p_malloc_free(void *user, void *pointer, size_t size)
+{
+    (void)user;
+    (void)size;
+    free(pointer);
+}
+#endif
+
+static int heti_p_allocator(const het_allocator *given, het_allocator *allocator)
+{
+    memset(allocator, 0, sizeof *allocator);
+    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+    else {
+        allocator->alloc = heti_p_malloc;
+        allocator->free = heti_p_malloc_free;
+    }
+#endif
+    return allocator->alloc != NULL && allocator->free != NULL;
+}
+
+/* With base NULL only sizes are added up: the same calls then cut the block. A sum that does not fit stays SIZE_MAX. */
+typedef struct heti_p_arena { char *base; size_t used; } heti_p_arena;
+
+static void *heti_p_take(heti_p_arena *arena, int64_t count, size_t size)
+{
+    char *at = arena->base != NULL ? arena->base + arena->used : NULL;
+    size_t n = HETI_P_CAST(size_t, count);
+    if (count < 0 || HETI_P_CAST(uint64_t, count) > (SIZE_MAX - 16) / size || arena->used > SIZE_MAX - 16 - n * size) arena->used = SIZE_MAX;
+    else arena->used += (n * size + 15) / 16 * 16;
+    return at;
+}
+
+static void heti_p_sim_cut(heti_p_sim *s, heti_p_arena *arena)
+{
+    s->stage = HETI_P_CAST(heti_p_stage *, heti_p_take(arena, s->stages, sizeof *s->stage));
+    s->cell = HETI_P_CAST(heti_p_cell *, heti_p_take(arena, s->cells, sizeof *s->cell));
+    s->link = HETI_P_CAST(heti_p_link *, heti_p_take(arena, 2 * s->stages, sizeof *s->link));
+    s->first_link = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->first_link));
+    s->rank = HETI_P_CAST(heti_p_rank *, heti_p_take(arena, s->ranks, sizeof *s->rank));
+    s->held = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->held));
+    s->ready = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->ready));
+    s->ring = HETI_P_CAST(heti_p_ring *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring));
+    s->ring_order = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring_order));
+    s->part = HETI_P_CAST(heti_p_part *, heti_p_take(arena, s->parts, sizeof *s->part));
+    s->step_share = HETI_P_CAST(double *, heti_p_take(arena, s->blocks, sizeof *s->step_share));
+    s->step_ranks = HETI_P_CAST(int64_t *, heti_p_take(arena, s->blocks, sizeof *s->step_ranks));
+}
+
+static void heti_p_result_cut(heti_p_sim *s, heti_p_arena *arena)
+{
+    s->result = HETI_P_CAST(het_simulation *, heti_p_take(arena, 1, sizeof *s->result));
+    if (s->result != NULL) memset(s->result, 0, sizeof *s->result);
+    if (s->result != NULL) s->result->rank = HETI_P_CAST(het_rank_time *, heti_p_take(arena, s->ranks, sizeof *s->result->rank));
+    else (void)heti_p_take(arena, s->ranks, sizeof *s->result->rank);
+    s->record = HETI_P_CAST(het_record *, heti_p_take(arena, s->keep ? s->records : 0, sizeof *s->record));
+}
+
+static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, heti_p_arena *arena), size_t *size)
+{
+    heti_p_arena arena;
+    arena.base = NULL;
+    arena.used = 0;
+    cut(s, &arena);
+    *size = arena.used;
+    if (arena.used < SIZE_MAX) arena.base = HETI_P_CAST(char *, s->allocator.alloc(s->allocator.user, arena.used > 0 ? arena.used : 1, 16));
+    if (arena.base == NULL) return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d cells and %d records", s->cells, s->keep ? s->records : 0);
+    arena.used = 0;
+    cut(s, &arena);
+    return HET_OK;
+}
+
+/* ---- what was given ---- */
+
+/* "het_simulate: rank 2, action 17 (2F3): " and what is wrong with it. */
+static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at, const char *what)
+{
+    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%a): %s", rank, at - s->schedule->start[rank], &s->schedule->action[at], what);
+}
+
+static int heti_p_is_time(double t) { return t >= 0 && t <= 1e300; }
+
+static het_result heti_p_sim_plan(heti_p_sim *s)
+{
+    const het_plan *plan = s->plan;
+    int64_t p, g;
+    if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL || plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks, plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: plan->first_stage does not go from 0 to %d", plan->stages);
+    for (p = 0; p < plan->pipelines; p++)
+        if (plan->first_stage[p] >= plan->first_stage[p + 1]) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: pipeline %d has no stage", p);
+    for (g = 0; g < plan->stages; g++)
+        if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
+    s->slice_sum = 0;
+    for (p = 0; p < plan->slices && plan->slices > 1; p++) {
+        if (!heti_p_is_time(plan->slice_share[p])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
+        s->slice_sum += plan->slice_share[p];
+    }
+    if (plan->slices > 1 && !(s->slice_sum > 0 && s->slice_sum <= 1e300)) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the shares of %d slices are all 0", plan->slices);
+    return HET_OK;
+}
+
+static het_result heti_p_sim_costs(heti_p_sim *s)
+{
+    const het_costs *costs = s->costs;
+    int64_t i, n = 0;
+    if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
+    if (costs->stage == NULL || costs->blocks < 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
+    s->count_activations = 1;
+    for (i = 0; i < s->plan->stages; i++) {
+        const het_stage_cost *c = &costs->stage[i];
+        if (!heti_p_is_time(c->forward) || !heti_p_is_time(c->backward) || !heti_p_is_time(c->input) || !heti_p_is_time(c->weight) || !heti_p_is_time(c->bytes) || !heti_p_is_time(c->activation))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite", i);
+        if (c->activation > 0) s->count_activations = 0;
+    }
+    for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
+    for (i = 0; i < n && costs->micro_batch_scale != NULL; i++)
+        if (!heti_p_is_time(costs->micro_batch_scale[i])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the scale of micro-batch %d is negative or not finite", i);
+    for (i = 0; i < costs->blocks && costs->block != NULL; i++)
+        if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) || !heti_p_is_time(costs->block[i].step))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite", i);
+    return HET_OK;
+}
+
+/* The link between two different ranks; what it costs is only looked at where it is used. */
+static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost)
+{
+    *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
+    if (heti_p_is_time(cost->latency) && heti_p_is_time(cost->bandwidth)) return HET_OK;
+    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
+}
+
+/* F, B and I may receive and, in lists without transfers, send; a RECV is recorded with what waits for it. */
+static int64_t heti_p_record_room(const het_schedule *schedule, int32_t kind)
+{
+    return kind <= HET_ACTION_I ? schedule->complete ? 2 : 3 : !heti_p_is_receive(kind);
+}
+
+/* Every action is where it may be: afterwards its fields are safe indices. Counts records, blocks and parts of rings. */
+static het_result heti_p_sim_actions(heti_p_sim *s)
+{
+    const het_plan *plan = s->plan;
+    const het_schedule *schedule = s->schedule;
+    int64_t r, i;
+    s->records = s->parts = 0;
+    s->blocks = s->costs->block != NULL ? s->costs->blocks : 0;
+    for (r = 0; r < s->ranks; r++)
+        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+            const het_action *a = &schedule->action[i];
+            int64_t stages;
+            if (a->kind < 0 || a->kind >= HETI_P_KINDS) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d: no such kind of action: %d", r, i - schedule->start[r], HETI_P_CAST(int64_t, a->kind));
+            s->records += heti_p_record_room(schedule, a->kind);
+            if (a->kind == HET_ACTION_VERDICT) continue;
+            if (a->kind >= HET_ACTION_REDUCE) {
+                if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20)) return heti_p_sim_fail(s, r, i, "no such block");
+                if (s->blocks <= a->stage) s->blocks = HETI_P_CAST(int64_t, a->stage) + 1;
+                s->parts += a->kind != HET_ACTION_STEP;
+                continue;
+            }
+            if (a->version != 0) return heti_p_sim_fail(s, r, i, "weight versions other than 0 are not supported");
+            if (a->pipeline < 0 || a->pipeline >= plan->pipelines) return heti_p_sim_fail(s, r, i, "no such pipeline");
+            stages = plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline];
+            if (a->stage < 0 || a->stage >= stages) return heti_p_sim_fail(s, r, i, "no such stage");
+            if (a->micro_batch < 0 || a->micro_batch >= schedule->micro_batches[a->pipeline]) return heti_p_sim_fail(s, r, i, "no such micro-batch");
+            if (a->slice < 0 || a->slice >= plan->slices) return heti_p_sim_fail(s, r, i, "no such slice");
+            if (plan->stage[plan->first_stage[a->pipeline] + a->stage].rank != r) return heti_p_sim_fail(s, r, i, "the stage is on another rank");
+            if ((a->kind == HET_ACTION_SEND_F && a->stage == stages - 1) || (a->kind == HET_ACTION_SEND_B && a->stage == 0)) return heti_p_sim_fail(s, r, i, "there is no stage to send to");
+            if ((a->kind == HET_ACTION_RECV_B && a->stage == stages - 1) || (a->kind == HET_ACTION_RECV_F && a->stage == 0)) return heti_p_sim_fail(s, r, i, "there is no stage to receive from");
+        }
+    return HET_OK;
+}
+
+static het_result heti_p_sim_given(heti_p_sim *s)
+{
+    const het_schedule *schedule = s->schedule;
+    int64_t p, r;
+    HETI_P_TRY(heti_p_sim_plan(s));
+    s->ranks = s->plan->ranks;
+    s->stages = s->plan->stages;
+    s->slices = s->plan->slices;
+    if (schedule->ranks != s->ranks || schedule->pipelines != s->plan->pipelines || schedule->micro_batches == NULL || schedule->start == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a schedule for %d ranks and %d pipelines, a plan for %d and %d", schedule->ranks, schedule->pipelines, s->ranks, s->plan->pipelines);
+    s->cells = 0;
+    for (p = 0; p < s->plan->pipelines; p++) {
+        int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
+        if (n < 0 || n > INT32_MAX || s->slices > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages) return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices", p, n, s->slices);
+        s->cells += n * s->slices * stages;
+    }
+    for (r = 0; r < s->ranks; r++)
+        if (schedule->start[0] != 0 || schedule->start[r + 1] < schedule->start[r]) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->start[%d] is %d", r + 1, schedule->start[r + 1]);
+    if (schedule->start[s->ranks] > 0 && schedule->action == NULL) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->action is NULL");
+    if (schedule->start[s->ranks] > INT64_MAX / 4) return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
+    HETI_P_TRY(heti_p_sim_costs(s));
+    return heti_p_sim_actions(s);
+}
+
+/* ---- tables made from it ---- */
+
+static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64_t *link)
+{
+    het_link_cost cost;
+    int64_t l;
+    if (to < 0 || to == from) { *link = -1; return HET_OK; }
+    for (l = s->first_link[from]; l >= 0 && s->link[l].to != to; l = s->link[l].next) {}
+    if (l < 0) {
+        HETI_P_TRY(heti_p_link_cost(s, from, to, &cost));
+        l = s->links++;
+        s->link[l].to = to;
+        s->link[l].next = s->first_link[from];
+        s->link[l].latency = cost.latency;
+        s->link[l].bandwidth = cost.bandwidth;
+        s->link[l].free = 0;
+        s->first_link[from] = l;
+    }
+    *link = l;
+    return HET_OK;
+}
+
+/* A stage of a rank that has n of them in the pipeline counts 1 / n. So that sums stay exact, everything is multiplied by the least common
+   multiple of a rank's n, and divided by it (and by the sum of slice shares) in the end. */
+static void heti_p_sim_weights(heti_p_sim *s)
+{
+    const int64_t *first = s->plan->first_stage;
+    int64_t p, g;
+    for (g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
+    for (p = 0; p < s->plan->pipelines && s->count_activations; p++) {
+        for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank] = 0;
+        for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
+        for (g = first[p]; g < first[p + 1]; g++) {
+            heti_p_rank *rank = &s->rank[s->stage[g].rank];
+            int64_t n = s->held[s->stage[g].rank], a = n, b = HETI_P_CAST(int64_t, rank->unit);
+            s->stage[g].weight = HETI_P_CAST(double, n); /* for now */
+            while (b != 0) { int64_t rest = a % b; a = b; b = rest; }
+            rank->unit *= HETI_P_CAST(double, n / a);
+            if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
+        }
+    }
+    for (g = 0; g < s->stages; g++) s->stage[g].weight = s->count_activations ? s->rank[s->stage[g].rank].unit / s->stage[g].weight : s->costs->stage[g].activation;
+    for (g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
+}
+
+static het_result heti_p_sim_stages(heti_p_sim *s)
+{
+    const het_plan *plan = s->plan;
+    int64_t p, g, cell = 0, micro_batch = 0;
+    for (p = 0; p < plan->pipelines; p++) {
+        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
+            heti_p_stage *stage = &s->stage[g];
+            stage->rank = plan->stage[g].rank;
+            stage->before = g > plan->first_stage[p] ? plan->stage[g - 1].rank : -1;
+            stage->after = g + 1 < plan->first_stage[p + 1] ? plan->stage[g + 1].rank : -1;
+            stage->cell = cell;
+            stage->micro_batches = s->schedule->micro_batches[p];
+            stage->scale = s->costs->micro_batch_scale != NULL ? s->costs->micro_batch_scale + micro_batch : NULL;
+            stage->cost = &s->costs->stage[g];
+            HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
+            HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
+            cell += stage->micro_batches * s->slices;
+        }
+        micro_batch += s->schedule->micro_batches[p];
+    }
+    return HET_OK;
+}
+
+static int64_t heti_p_ring_index(const heti_p_sim *s, const het_action *a)
+{
+    return a->stage + (a->kind == HET_ACTION_GATHER ? s->blocks : 0);
+}
+
+/* Which ranks a ring or a STEP has: those whose lists name it. */
+static het_result heti_p_sim_rings(heti_p_sim *s)
+{
+    int64_t r, i, b, first = 0;
+    for (r = 0; r < s->ranks; r++)
+        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
+            const het_action *a = &s->schedule->action[i];
+            if (a->kind < HET_ACTION_REDUCE || a->kind == HET_ACTION_VERDICT) continue;
+            if (a->kind == HET_ACTION_STEP) {
+                if (s->plan->state_share != NULL) s->step_share[a->stage] += s->plan->state_share[r];
+                s->step_ranks[a->stage]++;
+            } else s->ring[heti_p_ring_index(s, a)].wanted++;
+        }
+    for (b = 0; b < 2 * s->blocks; b++) {
+        s->ring[b].first = first;
+        s->ring[b].block = HETI_P_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
+        first += s->ring[b].wanted;
+    }
+    for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
+        if (!heti_p_is_time(s->plan->state_share[r])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
+    return HET_OK;
+}
+
+static het_result heti_p_sim_start(heti_p_sim *s)
+{
+    int64_t r, c, record = 0;
+    for (r = 0; r < s->ranks; r++) {
+        heti_p_rank *rank = &s->rank[r];
+        int64_t i;
+        s->first_link[r] = -1;
+        memset(rank, 0, sizeof *rank);
+        rank->at = s->schedule->start[r];
+        rank->until = s->schedule->start[r + 1];
+        rank->record = record;
+        for (i = rank->at; i < rank->until && s->keep; i++) record += heti_p_record_room(s->schedule, s->schedule->action[i].kind);
+        s->ready[s->ranks - 1 - r] = r;
+        memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
+        s->result->rank[r].start = -1;
+        s->result->rank[r].peak_action = -1;
+    }
+    s->ready_count = s->ranks;
+    s->links = 0;
+    for (c = 0; c < s->cells; c++) {
+        s->cell[c].input = s->cell[c].gradient = -1;
+        s->cell[c].done = 0;
+    }
+    if (s->blocks > 0) {
+        memset(s->ring, 0, HETI_P_CAST(size_t, 2 * s->blocks) * sizeof *s->ring);
+        memset(s->step_share, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_share);
+        memset(s->step_ranks, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_ranks);
+    }
+    s->ring_count = 0;
+    HETI_P_TRY(heti_p_sim_stages(s));
+    heti_p_sim_weights(s);
+    return heti_p_sim_rings(s);
+}
+
+/* ---- running ---- */
+
+/* A part of a whole micro-batch's cost. */
+static double heti_p_sim_part(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double whole)
+{
+    if (stage->scale != NULL) whole *= stage->scale[a->micro_batch];
+    return s->slices > 1 ? whole * s->plan->slice_share[a->slice] / s->slice_sum : whole;
+}
+
+static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, int32_t kind, double start, double end, double bytes)
+{
+    het_record *record;
+    if (!s->keep) return -1;
+    record = &s->record[s->rank[r].record];
+    record->action = *a;
+    record->action.kind = kind;
+    record->rank = HETI_P_CAST(int32_t, r);
+    record->start = start;
+    record->end = end;
+    record->bytes = bytes < 9e18 ? HETI_P_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+    return s->rank[r].record++;
+}
+
+/* Starts a message to the stage after (forward) or before, and wakes the rank that waits for it. */
+static void heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward)
+{
+    const heti_p_stage *stage = &s->stage[g], *to = forward ? stage + 1 : stage - 1;
+    heti_p_cell *cell = &s->cell[to->cell + a->micro_batch * s->slices + a->slice];
+    heti_p_link *link = &s->link[forward ? stage->link_after : stage->link_before];
+    double clock = s->rank[r].clock, leaves = clock > link->free ? clock : link->free, bytes = heti_p_sim_part(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
+    if (link->bandwidth > 0) leaves += bytes / link->bandwidth;
+    link->free = leaves;
+    (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, leaves, bytes);
+    if (forward) cell->input = leaves + link->latency;
+    else cell->gradient = leaves + link->latency;
+    if (s->rank[to->rank].state == HETI_P_WAITS && s->rank[to->rank].waits == cell) {
+        s->rank[to->rank].state = HETI_P_READY;
+        s->ready[s->ready_count++] = to->rank;
+    }
+}
+
+static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change)
+{
+    heti_p_rank *rank = &s->rank[r];
+    het_rank_time *time = &s->result->rank[r];
+    rank->kept += change;
+    if (rank->kept <= time->peak) return;
+    time->peak = rank->kept; /* divided by rank->unit in the end */
+    time->peak_action = rank->at - s->schedule->start[r];
+}
+
+static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds)
+{
+    het_rank_time *time = &s->result->rank[r];
+    s->rank[r].clock = start + seconds;
+    if (time->start < 0) time->start = start;
+    time->end = s->rank[r].clock;
+    time->busy += seconds;
+    (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
+}
+
+enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4 };
+
+/* The message of a compute action in lists without transfers. */
+static void heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    const int64_t g = a->kind <= HET_ACTION_I ? s->plan->first_stage[a->pipeline] + a->stage : 0;
+    const int forward = a->kind == HET_ACTION_F;
+    if (a->kind <= HET_ACTION_I && (forward ? s->stage[g].link_after : s->stage[g].link_before) >= 0) heti_p_sim_send(s, r, a, g, forward);
+}
+
+/* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
+static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action *a, int *waits)
+{
+    const int64_t g = s->plan->first_stage[a->pipeline] + a->stage;
+    const heti_p_stage *stage = &s->stage[g];
+    heti_p_rank *rank = &s->rank[r];
+    heti_p_cell *cell = &s->cell[stage->cell + a->micro_batch * s->slices + a->slice];
+    const int forward = a->kind == HET_ACTION_F;
+    const int64_t from = forward ? stage->before : stage->after;
+    double there = forward ? cell->input : cell->gradient, start = rank->clock;
+    double seconds = heti_p_sim_part(s, stage, a, forward ? stage->cost->forward : a->kind == HET_ACTION_B ? stage->cost->backward : a->kind == HET_ACTION_I ? stage->cost->input : stage->cost->weight);
+    double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
+    if (stage->scale != NULL && !s->count_activations) kept *= stage->scale[a->micro_batch];
+    if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
+    if (!forward && (cell->done & HETI_P_DID_F) == 0) return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
+    if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
+    if (a->kind == HET_ACTION_W && cell->done != (HETI_P_DID_F | HETI_P_DID_I)) return heti_p_sim_fail(s, r, rank->at, "it comes twice, or its I does not come before it");
+    if (a->kind != HET_ACTION_W && from >= 0) {
+        if (there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
+        if (there > start) start = there;
+        if (from != r) (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start, heti_p_sim_part(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
+    }
+    heti_p_sim_busy(s, r, a, start, seconds);
+    cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I : HETI_P_DID_W;
+    if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
+    if (forward && stage->after == r) s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
+    if (!forward && a->kind != HET_ACTION_W && stage->before == r) s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
+    if (s->schedule->complete) return HET_OK;
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) heti_p_sim_implied(s, r, a - 1);
+    if (a->overlap == 0 || rank->at + 1 == rank->until) heti_p_sim_implied(s, r, a);
+    return HET_OK;
+}
+
+static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    const int64_t g = s->plan->first_stage[a->pipeline] + a->stage;
+    const heti_p_cell *cell = &s->cell[s->stage[g].cell + a->micro_batch * s->slices + a->slice];
+    const int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+    if (heti_p_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
+    if ((cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0) return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" : "its B or I does not come before it");
+    if ((forward ? s->stage[g].after : s->stage[g].before) != r) heti_p_sim_send(s, r, a, g, forward);
+    return HET_OK;
+}
+
+/* REDUCE or GATHER: this rank is there; the last one makes the ring complete. */
+static het_result heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    const int64_t index = heti_p_ring_index(s, a);
+    heti_p_ring *ring = &s->ring[index];
+    heti_p_part *part = s->part + ring->first + ring->reached;
+    int64_t i;
+    for (i = 0; i < ring->reached; i++)
+        if (part[-1 - i].rank == r) return heti_p_sim_fail(s, r, s->rank[r].at, "it comes twice");
+    part->rank = r;
+    part->time = s->rank[r].clock;
+    part->record = heti_p_sim_record(s, r, a, a->kind, part->time, part->time, 0);
+    if (part->time > ring->ready) ring->ready = part->time;
+    if (++ring->reached == ring->wanted) s->ring_order[s->ring_count++] = index;
+    return HET_OK;
+}
+
+static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    double seconds = s->costs->block != NULL ? s->costs->block[a->stage].step : 0, sum = s->step_share[a->stage];
+    seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum : seconds / HETI_P_CAST(double, s->step_ranks[a->stage]);
+    heti_p_sim_busy(s, r, a, s->rank[r].clock, seconds);
+}
+
+/* Goes on with a rank until it has to wait. */
+static het_result heti_p_sim_run(heti_p_sim *s, int64_t r)
+{
+    heti_p_rank *rank = &s->rank[r];
+    for (; rank->at < rank->until; rank->at++) {
+        const het_action *a = &s->schedule->action[rank->at];
+        if (a->kind <= HET_ACTION_W) {
+            int waits = 0;
+            HETI_P_TRY(heti_p_sim_compute(s, r, a, &waits));
+            if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
+        } else if (a->kind <= HET_ACTION_RECV_B) HETI_P_TRY(heti_p_sim_transfer(s, r, a));
+        else if (a->kind == HET_ACTION_VERDICT) { rank->state = HETI_P_VERDICT; return HET_OK; }
+        else if (a->kind == HET_ACTION_STEP) heti_p_sim_step(s, r, a);
+        else HETI_P_TRY(heti_p_sim_ring(s, r, a));
+    }
+    rank->state = HETI_P_DONE;
+    return HET_OK;
+}
+
+/* ---- rings and verdicts: when nobody can go on without them ---- */
+
+static int heti_p_ring_before(const heti_p_sim *s, int64_t a, int64_t b)
+{
+    return s->ring[a].ready < s->ring[b].ready || (!(s->ring[b].ready < s->ring[a].ready) && a < b);
+}
+
+/* By shell sort, in place: rings are few. */
+static void heti_p_sort_rings(heti_p_sim *s)
+{
+    int64_t step = 1, i, j;
+    while (step < s->ring_count / 3) step = 3 * step + 1;
+    for (; step > 0; step /= 3)
+        for (i = step; i < s->ring_count; i++) {
+            int64_t ring = s->ring_order[i];
+            for (j = i; j >= step && heti_p_ring_before(s, ring, s->ring_order[j - step]); j -= step) s->ring_order[j] = s->ring_order[j - step];
+            s->ring_order[j] = ring;
+        }
+}
+
+/* (N - 1) steps, each as long as the largest part takes on the slowest link. Parts of the ring are sorted by rank first. */
+static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, double *seconds)
+{
+    heti_p_part *part = s->part + ring->first;
+    double sum = 0, largest = 0, slowest = 0;
+    int64_t n = ring->wanted, i, j;
+    for (i = 1; i < n; i++) {
+        heti_p_part moved = part[i];
+        for (j = i; j > 0 && part[j - 1].rank > moved.rank; j--) part[j] = part[j - 1];
+        part[j] = moved;
+    }
+    for (i = 0; i < n && s->plan->state_share != NULL; i++) {
+        double share = s->plan->state_share[part[i].rank];
+        sum += share;
+        if (share > largest) largest = share;
+    }
+    bytes = sum > 0 ? bytes * largest / sum : bytes / HETI_P_CAST(double, n);
+    for (i = 0; i < n && n > 1; i++) {
+        het_link_cost link;
+        double time;
+        HETI_P_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link));
+        time = link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
+        if (time > slowest) slowest = time;
+    }
+    *seconds = HETI_P_CAST(double, n - 1) * slowest;
+    return HET_OK;
+}
+
+static het_result heti_p_sim_finish_rings(heti_p_sim *s)
+{
+    int64_t i, j;
+    heti_p_sort_rings(s);
+    for (i = 0; i < s->ring_count; i++) {
+        const int64_t index = s->ring_order[i];
+        heti_p_ring *ring = &s->ring[index];
+        const heti_p_part *part = s->part + ring->first;
+        double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes : s->costs->block[ring->block].gather_bytes, seconds = 0, end = ring->ready;
+        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &seconds));
+        for (j = 0; j < ring->wanted; j++)
+            if (s->rank[part[j].rank].ring_free > end) end = s->rank[part[j].rank].ring_free;
+        end += seconds;
+        for (j = 0; j < ring->wanted; j++) {
+            s->rank[part[j].rank].ring_free = end;
+            if (part[j].record < 0) continue;
+            s->record[part[j].record].end = end;
+            s->record[part[j].record].bytes = bytes < 9e18 ? HETI_P_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+        }
+        if (end > s->result->makespan) s->result->makespan = end;
+        ring->done = 1;
+    }
+    s->ring_count = 0;
+    return HET_OK;
+}
+
+/* Every rank is done, or waits. All that wait for a verdict get it where nobody waits for a message. */
+static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
+{
+    double time = 0;
+    int64_t r, b;
+    HETI_P_TRY(heti_p_sim_finish_rings(s));
+    *done = 1;
+    for (r = 0; r < s->ranks; r++) {
+        if (s->rank[r].state == HETI_P_WAITS) return heti_p_sim_fail(s, r, s->rank[r].at, "waits for ever for what it needs");
+        if (s->rank[r].state == HETI_P_VERDICT) *done = 0;
+        if (s->rank[r].clock > time) time = s->rank[r].clock;
+        if (s->rank[r].ring_free > time) time = s->rank[r].ring_free;
+    }
+    for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
+        if (s->ring[b].reached < s->ring[b].wanted) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it", b < s->blocks ? "REDUCE" : "GATHER", HETI_P_CAST(int64_t, s->ring[b].block), s->ring[b].reached, s->ring[b].wanted);
+    for (r = 0; r < s->ranks && !*done; r++) {
+        heti_p_rank *rank = &s->rank[r];
+        if (rank->state != HETI_P_VERDICT) continue;
+        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->clock, time, 0);
+        rank->clock = time;
+        rank->at++;
+        rank->state = HETI_P_READY;
+        s->ready[s->ready_count++] = r;
+    }
+    return HET_OK;
+}
+
+/* ---- what came out ---- */
+
+/* Closes the gaps that records not needed have left. */
+static void heti_p_sim_timeline(heti_p_sim *s)
+{
+    int64_t r, i, from = 0, count = 0;
+    for (r = 0; r < s->ranks && s->keep; r++) {
+        int64_t room = 0, used;
+        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) room += heti_p_record_room(s->schedule, s->schedule->action[i].kind);
+        used = s->rank[r].record - from;
+        if (used > 0 && count < from) memmove(s->record + count, s->record + from, HETI_P_CAST(size_t, used) * sizeof *s->record);
+        count += used;
+        from += room;
+    }
+    s->result->timeline.ranks = s->ranks;
+    s->result->timeline.records = count;
+    s->result->timeline.record = count > 0 ? s->record : NULL;
+}
+
+static void heti_p_sim_sums(heti_p_sim *s)
+{
+    het_simulation *result = s->result;
+    double busy = 0, n = HETI_P_CAST(double, s->ranks);
+    int64_t r;
+    for (r = 0; r < s->ranks; r++) {
+        het_rank_time *time = &result->rank[r];
+        if (s->rank[r].clock > result->makespan) result->makespan = s->rank[r].clock;
+        if (time->start < 0) time->start = time->end = 0;
+        if (time->end - time->start > result->span) result->span = time->end - time->start;
+        time->peak /= s->rank[r].unit;
+        busy += time->busy;
+    }
+    for (r = 0; r < s->ranks; r++) {
+        het_rank_time *time = &result->rank[r];
+        int computes = time->end > 0;
+        time->idle = result->makespan - time->busy;
+        time->fill = computes ? time->start : result->makespan;
+        time->wait = computes ? time->end - time->start - time->busy : 0;
+        time->tail = computes ? result->makespan - time->end : 0;
+        if (time->wait < 0) time->wait = 0; /* rounding */
+        if (time->idle < 0) time->idle = 0;
+    }
+    result->bubble = result->makespan > 0 ? 1 - busy / (n * result->makespan) : 0;
+    result->span_bubble = result->span > 0 ? 1 - busy / (n * result->span) : 0;
+    result->ranks = s->ranks;
+    result->actions = s->schedule->start[s->ranks];
+}
+
+static het_result heti_p_sim_loop(heti_p_sim *s)
+{
+    int done = 0;
+    HETI_P_TRY(heti_p_sim_start(s));
+    while (!done) {
+        while (s->ready_count > 0) HETI_P_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
+        HETI_P_TRY(heti_p_sim_verdict(s, &done));
+    }
+    heti_p_sim_timeline(s);
+    heti_p_sim_sums(s);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs, het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error)
+{
+    heti_p_sim s;
+    het_result result;
+    size_t size;
+    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
+    *simulation = NULL;
+    if (plan == NULL || schedule == NULL || costs == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" : schedule == NULL ? "schedule" : "costs");
+    memset(&s, 0, sizeof s);
+    s.plan = plan;
+    s.schedule = schedule;
+    s.costs = costs;
+    s.error = error;
+    s.keep = timeline == HET_YES;
+    if (!heti_p_allocator(allocator, &s.allocator)) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: an allocator needs both alloc and free");
+    HETI_P_TRY(heti_p_sim_given(&s));
+    HETI_P_TRY(heti_p_sim_allocate(&s, heti_p_result_cut, &size));
+    s.result->allocator = s.allocator;
+    s.result->size = size;
+    result = heti_p_sim_allocate(&s, heti_p_sim_cut, &s.scratch_size);
+    if (result == HET_OK) {
+        result = heti_p_sim_loop(&s);
+        s.allocator.free(s.allocator.user, s.stage, s.scratch_size);
+    }
+    if (result != HET_OK) het_simulation_free(s.result);
+    else *simulation = s.result;
+    return result;
+}
+
+HETRAIN_API void het_simulation_free(het_simulation *simulation)
+{
+    het_allocator allocator;
+    if (simulation == NULL) return;
+    allocator = simulation->allocator;
+    allocator.free(allocator.user, simulation, simulation->size);
+}
+
+/* ================================================================================================================
+   >>trace  Chrome's trace event format, in microseconds with three decimals: a nanosecond is the shortest time a reader keeps. Transfers take at
+   least that long, so that arrows find them. What may overlap on a rank is spread over threads ("lanes") on which nothing does.
+   ================================================================================================================ */
+
+enum { HETI_P_LANES = 24 };
+
+typedef struct heti_p_trace {
+    heti_p_out out;
+    const het_timeline *timeline;
+    const het_plan *plan;
+    int64_t stages, micro_batches, slices; /* one more than the largest of each, for the numbers of arrows */
+    int events;                            /* a comma is due */
+    double transfer[HETI_P_LANES], collective[HETI_P_LANES]; /* when a lane of the present rank is free again; negative: not used yet */
+} heti_p_trace;
+
+static void heti_p_trace_event(heti_p_trace *t, const char *phase, int64_t rank, int64_t thread)
+{
+    heti_p_out_text(&t->out, t->events++ == 0 ? "\n" : ",\n");
+    heti_p_out_format(&t->out, "{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", phase, rank, thread);
+}
+
+static void heti_p_trace_name(heti_p_trace *t, int64_t rank, int64_t thread, const char *what, const char *name)
+{
+    heti_p_trace_event(t, "M", rank, thread);
+    heti_p_out_format(&t->out, ",\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", what, name);
+}
+
+static void heti_p_trace_rank(heti_p_trace *t, int64_t rank)
+{
+    int i;
+    heti_p_trace_event(t, "M", rank, 0);
+    heti_p_out_format(&t->out, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d", rank);
+    if (t->plan != NULL) {
+        heti_p_out_text(&t->out, ": ");
+        (void)heti_p_out_units(&t->out, t->plan, rank, 16, "-");
+    }
+    heti_p_out_text(&t->out, "\"}}");
+    heti_p_trace_event(t, "M", rank, 0);
+    heti_p_out_format(&t->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
+    heti_p_trace_name(t, rank, 0, "thread_name", "compute");
+    for (i = 0; i < HETI_P_LANES; i++) t->transfer[i] = t->collective[i] = -1;
+}
+
+/* The thread of a record that may overlap others: the first lane that is free. If none is, the one that is free first: a viewer then shows
+   a record it overlaps shorter than it was. */
+static int64_t heti_p_trace_lane(heti_p_trace *t, const het_record *r, double end)
+{
+    int collective = heti_p_is_collective(r->action.kind), i, best = 0;
+    double *lane = collective ? t->collective : t->transfer;
+    int64_t first = collective ? 1 + HETI_P_LANES : 1;
+    for (i = 0; i < HETI_P_LANES; i++) {
+        if (lane[i] <= r->start) { best = i; break; }
+        if (lane[i] < lane[best]) best = i;
+    }
+    if (lane[best] < 0) heti_p_trace_name(t, r->rank, first + best, "thread_name", collective ? "reduce, gather" : "send, receive");
+    lane[best] = end;
+    return first + best;
+}
+
+/* The same number for a SEND and its RECV: direction, pipeline, the earlier of the two stages, micro-batch, slice. 53 bits survive every
+   JSON reader; two arrows could share a number only where the product of the four ranges is larger. */
+static int64_t heti_p_trace_arrow(const heti_p_trace *t, const het_action *a)
+{
+    int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+    int later = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
+    uint64_t n = HETI_P_CAST(uint64_t, a->pipeline);
+    n = n * HETI_P_CAST(uint64_t, t->stages) + HETI_P_CAST(uint64_t, a->stage - (later ? 1 : 0) + 1);
+    n = n * HETI_P_CAST(uint64_t, t->micro_batches) + HETI_P_CAST(uint64_t, a->micro_batch);
+    n = n * HETI_P_CAST(uint64_t, t->slices) + HETI_P_CAST(uint64_t, a->slice);
+    return HETI_P_CAST(int64_t, (2 * n + (forward ? 1 : 0)) & ((HETI_P_CAST(uint64_t, 1) << 53) - 1));
+}
+
+static void heti_p_trace_args(heti_p_trace *t, const het_record *r)
+{
+    const het_action *a = &r->action;
+    heti_p_out_text(&t->out, ",\"args\":{");
+    if (a->kind == HET_ACTION_VERDICT) heti_p_out_text(&t->out, "\"bytes\":");
+    else if (a->kind >= HET_ACTION_REDUCE) heti_p_out_format(&t->out, "\"block\":%d,\"bytes\":", HETI_P_CAST(int64_t, a->stage));
+    else heti_p_out_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":", HETI_P_CAST(int64_t, a->pipeline), HETI_P_CAST(int64_t, a->stage), HETI_P_CAST(int64_t, a->micro_batch), HETI_P_CAST(int64_t, a->slice));
+    heti_p_out_format(&t->out, "%d}}", r->bytes);
+}
+
+static void heti_p_trace_record(heti_p_trace *t, const het_record *r)
+{
+    const het_action *a = &r->action;
+    const heti_p_kind *kind = heti_p_kind_of(a->kind);
+    int moves = heti_p_is_send(a->kind) || heti_p_is_receive(a->kind);
+    double start = r->start * 1e6, length = (r->end - r->start) * 1e6;
+    int64_t thread = 0;
+    if (moves && length < 0.001) length = 0.001;
+    if (moves || heti_p_is_collective(a->kind)) thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
+    heti_p_trace_event(t, "X", r->rank, thread);
+    heti_p_out_format(&t->out, ",\"ts\":%g,\"dur\":%g,\"name\":\"", start, length);
+    heti_p_out_action(&t->out, a);
+    heti_p_out_format(&t->out, "\",\"cat\":\"%s\",\"cname\":\"%s\"", kind->category, kind->color);
+    heti_p_trace_args(t, r);
+    if (!moves) return;
+    heti_p_trace_event(t, heti_p_is_send(a->kind) ? "s" : "f", r->rank, thread);
+    if (heti_p_is_receive(a->kind)) heti_p_out_text(&t->out, ",\"bp\":\"e\"");
+    heti_p_out_format(&t->out, ",\"ts\":%g,\"id\":%d,\"name\":\"transfer\",\"cat\":\"transfer\"}", heti_p_is_send(a->kind) ? start : start + length - 0.001, heti_p_trace_arrow(t, a));
+}
+
+HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const het_plan *plan, const het_writer *to)
+{
+    heti_p_trace t;
+    int64_t i, rank = 0;
+    if (to == NULL || to->write == NULL || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
+    heti_p_out_start(&t.out, to);
+    t.timeline = timeline;
+    t.plan = plan;
+    t.stages = t.micro_batches = t.slices = 1;
+    t.events = 0;
+    for (i = 0; i < timeline->records; i++) {
+        const het_action *a = &timeline->record[i].action;
+        if (a->stage + 2 > t.stages) t.stages = HETI_P_CAST(int64_t, a->stage) + 2;
+        if (a->micro_batch >= t.micro_batches) t.micro_batches = HETI_P_CAST(int64_t, a->micro_batch) + 1;
+        if (a->slice >= t.slices) t.slices = HETI_P_CAST(int64_t, a->slice) + 1;
+    }
+    heti_p_out_format(&t.out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},\"traceEvents\":[", timeline->dropped);
+    for (i = 0; i <= timeline->records; i++) {
+        int64_t until = i < timeline->records ? timeline->record[i].rank : timeline->ranks - 1;
+        while (rank <= until) heti_p_trace_rank(&t, rank++);
+        if (i < timeline->records) heti_p_trace_record(&t, &timeline->record[i]);
+    }
+    heti_p_out_text(&t.out, "\n]}\n");
+    return heti_p_out_end(&t.out);
+}
+
+/* ================================================================================================================
+   >>svg  A timeline as a picture. Colours are those of Okabe and Ito (Color Universal Design, 2008), which people with any kind of colour vision
+   tell apart, toned a little; a rank's stages differ in shade.
+   ================================================================================================================ */
+
+enum { HETI_P_SHADES = 4, HETI_P_STAGES = 64, HETI_P_BOXES = 40000 };
+
+typedef struct heti_p_stage_key { int32_t pipeline, stage; } heti_p_stage_key;
+
+/* Boxes of less than `thin` pixels, collected until they fill one; and such heaps of about the same mixture, one behind the other. */
+typedef struct heti_p_heap {
+    double x, end, total;                        /* from, to, and pixels that are not idle */
+    double part[HETI_P_KINDS][HETI_P_SHADES];
+} heti_p_heap;
+
+typedef struct heti_p_svg {
+    heti_p_out out;
+    const het_timeline *timeline;
+    const het_plan *plan;
+    const char *title;
+    int dark;
+    double width, height, left, top, plot, row, gap, font; /* of the picture; of rows: where they start, how long they are, height, space between */
+    double end, scale, thin;                               /* seconds, pixels a second, pixels a box should have */
+    int64_t transfers, boxes;
+    int counting;                                          /* boxes are counted, nothing is drawn */
+    int used[HETI_P_KINDS], shades, slices, labels, stacked; /* what is there to be seen */
+    heti_p_stage_key key[HETI_P_STAGES];                   /* stages of the present rank, ascending: the place gives the shade */
+    int keys;
+    heti_p_heap heap, run;
+} heti_p_svg;
+
+static double heti_p_svg_x(const heti_p_svg *s, double seconds) { return s->left + seconds * s->scale; }
+static double heti_p_svg_y(const heti_p_svg *s, int64_t rank) { return s->top + HETI_P_CAST(double, rank) * (s->row + s->gap); }
+
+/* 0xRRGGBB mixed with the ground: shade 0 is the colour itself. */
+static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade)
+{
+    static const uint32_t heti_p_light[HETI_P_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0, 0, 0, 0, 0xC4709E, 0x444444, 0xE3CF2B, 0x56B4E9 };
+    static const uint32_t heti_p_dark[HETI_P_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0, 0, 0, 0, 0xD184AF, 0xBBBBBB, 0xEADB55, 0x7CC6F0 };
+    static const uint32_t heti_p_mix[HETI_P_SHADES] = { 0, 42, 62, 78 }; /* percent of the ground */
+    uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF, mixed = 0, part = s->dark ? heti_p_mix[shade] * 7 / 8 : heti_p_mix[shade];
+    int shift;
+    for (shift = 0; shift < 24; shift += 8) mixed |= (((color >> shift & 255u) * (100 - part) + (ground >> shift & 255u) * part) / 100) << shift;
+    return mixed;
+}
+
+/* Black or white letters, whichever the relative brightness of the box asks for. */
+static int heti_p_svg_is_bright(uint32_t color)
+{
+    return 299 * (color >> 16 & 255u) + 587 * (color >> 8 & 255u) + 114 * (color & 255u) > 137000;
+}
+
+static void heti_p_out_color(heti_p_out *out, uint32_t color)
+{
+    int shift;
+    heti_p_out_char(out, '#');
+    for (shift = 20; shift >= 0; shift -= 4) heti_p_out_char(out, "0123456789abcdef"[color >> shift & 15u]);
+}
+
+/* Classes: k<kind><shade> for boxes; letters in them have class d (dark) or b (bright). */
+static void heti_p_svg_style(heti_p_svg *s)
+{
+    int kind, shade;
+    heti_p_out_format(&s->out, "<style>text{font-family:Inter,'Helvetica Neue',Helvetica,Arial,sans-serif;font-size:12px;fill:%s}"
+        ".h{font-size:17px;font-weight:600}.q{fill:%s}.e{text-anchor:end}.m{text-anchor:middle}.n text{font-size:%gpx;text-anchor:middle}.n .d{fill:#1b1b1b}.n .b{fill:#fff}.n .s{font-size:%gpx}"
+        ".l{fill:%s}.g{stroke:%s}.t{stroke:%s;stroke-width:%s;stroke-opacity:%s;fill:none}.v{stroke:%s}",
+        s->dark ? "#e6e8eb" : "#1d2127", s->dark ? "#9aa3af" : "#626b76", s->font, 0.8 * s->font, s->dark ? "#1e242d" : "#eef0f3", s->dark ? "#333b46" : "#dfe3e7",
+        s->dark ? "#aab2bd" : "#3c4450", s->row >= 16 ? "0.8" : "0.5", s->row >= 16 ? ".55" : ".4", s->dark ? "#bbb" : "#444");
+    for (kind = 0; kind < HETI_P_KINDS; kind++)
+        for (shade = 0; shade < HETI_P_SHADES && s->used[kind]; shade++) {
+            if (shade > 0 && (kind > HET_ACTION_W || shade >= s->shades)) continue;
+            heti_p_out_format(&s->out, ".k%d{fill:", HETI_P_CAST(int64_t, 10 * kind + shade));
+            heti_p_out_color(&s->out, heti_p_svg_color(s, kind, shade));
+            heti_p_out_char(&s->out, '}');
+        }
+    heti_p_out_text(&s->out, "</style>\n");
+}
+
+static void heti_p_svg_rect(heti_p_svg *s, int class_number, double x, double y, double width, double height, int rounded)
+{
+    s->boxes++;
+    if (s->counting) return;
+    heti_p_out_format(&s->out, "<rect class=\"k%d\" x=\"", HETI_P_CAST(int64_t, class_number));
+    heti_p_out_fixed(&s->out, x, 2);
+    heti_p_out_text(&s->out, "\" y=\"");
+    heti_p_out_fixed(&s->out, y, 2);
+    heti_p_out_text(&s->out, "\" width=\"");
+    heti_p_out_fixed(&s->out, width > 0.05 ? width : 0.05, 2);
+    heti_p_out_text(&s->out, "\" height=\"");
+    heti_p_out_fixed(&s->out, height, 2);
+    heti_p_out_text(&s->out, rounded && width >= 8 && height >= 10 ? "\" rx=\"2\"/>" : "\"/>");
+}
+
+/* ---- boxes of one rank ---- */
+
+/* Which shade a record's stage has on its rank. The keys are in order, so stages of one pipeline get darker to lighter along the chain. */
+static int heti_p_svg_shade(const heti_p_svg *s, const het_action *a)
+{
+    int i;
+    if (a->kind > HET_ACTION_W) return 0;
+    for (i = 0; i < s->keys; i++)
+        if (s->key[i].pipeline == a->pipeline && s->key[i].stage == a->stage) return i % HETI_P_SHADES;
+    return a->stage % HETI_P_SHADES;
+}
+
+static void heti_p_svg_keys(heti_p_svg *s, const het_record *record, int64_t count)
+{
+    int64_t n;
+    s->keys = 0;
+    for (n = 0; n < count; n++) {
+        const het_action *a = &record[n].action;
+        int i, at;
+        if (a->kind > HET_ACTION_W) continue;
+        for (at = 0; at < s->keys && (s->key[at].pipeline < a->pipeline || (s->key[at].pipeline == a->pipeline && s->key[at].stage < a->stage)); at++) {}
+        if (s->keys == HETI_P_STAGES || (at < s->keys && s->key[at].pipeline == a->pipeline && s->key[at].stage == a->stage)) continue;
+        for (i = s->keys++; i > at; i--) s->key[i] = s->key[i - 1];
+        s->key[at].pipeline = a->pipeline;
+        s->key[at].stage = a->stage;
+    }
+}
+
+/* Kinds one above the other. A heap with idle time in it is drawn so much narrower. */
+static void heti_p_svg_run_draw(heti_p_svg *s, double y, double height)
+{
+    heti_p_heap *run = &s->run;
+    int kind, shade;
+    for (kind = 0; kind < HETI_P_KINDS && run->total > 0; kind++)
+        for (shade = 0; shade < HETI_P_SHADES; shade++) {
+            double share = run->part[kind][shade] / run->total;
+            if (share <= 0) continue;
+            heti_p_svg_rect(s, 10 * kind + shade, run->x, y, run->total > 0.97 * (run->end - run->x) ? run->end - run->x : run->total, height * share, 0);
+            y += height * share;
+        }
+    memset(run, 0, sizeof *run);
+}
+
+/* Ends the present heap: it lengthens the run before it where both are without idle time and differ little. */
+static void heti_p_svg_heap_end(heti_p_svg *s, double y, double height)
+{
+    heti_p_heap *heap = &s->heap, *run = &s->run;
+    int kind, shade, joins = run->total > 0.97 * (run->end - run->x) && heap->total > 0.97 * (heap->end - heap->x) && heap->x - run->end < 0.05;
+    if (heap->total <= 0) return;
+    for (kind = 0; kind < HETI_P_KINDS && joins; kind++)
+        for (shade = 0; shade < HETI_P_SHADES; shade++) {
+            double difference = run->part[kind][shade] / run->total - heap->part[kind][shade] / heap->total;
+            if (difference > 0.2 || difference < -0.2) joins = 0;
+        }
+    if (run->total <= 0 || !joins) {
+        heti_p_svg_run_draw(s, y, height);
+        *run = *heap;
+    } else {
+        for (kind = 0; kind < HETI_P_KINDS; kind++)
+            for (shade = 0; shade < HETI_P_SHADES; shade++) run->part[kind][shade] += heap->part[kind][shade];
+        run->total += heap->total;
+        run->end = heap->end;
+    }
+    memset(heap, 0, sizeof *heap);
+}
+
+static void heti_p_svg_heap_flush(heti_p_svg *s, double y, double height)
+{
+    heti_p_svg_heap_end(s, y, height);
+    heti_p_svg_run_draw(s, y, height);
+}
+
+static void heti_p_svg_box(heti_p_svg *s, const het_record *r, double y, double height)
+{
+    double x = heti_p_svg_x(s, r->start), end = heti_p_svg_x(s, r->end), width = end - x;
+    int shade = heti_p_svg_shade(s, &r->action);
+    heti_p_heap *heap = &s->heap;
+    if (width >= s->thin) {
+        heti_p_svg_heap_flush(s, y, height);
+        heti_p_svg_rect(s, 10 * r->action.kind + shade, x, y, width - (width > 5 ? 0.8 : 0.15 * width), height, 1);
+        return;
+    }
+    if (heap->total > 0 && end - heap->x > s->thin) heti_p_svg_heap_end(s, y, height);
+    if (heap->total <= 0) heap->x = x;
+    heap->part[r->action.kind][shade] += width;
+    heap->total += width;
+    heap->end = end;
+}
+
+static int heti_p_digits(int64_t n)
+{
+    int digits = 1;
+    for (; n >= 10; n /= 10) digits++;
+    return digits;
+}
+
+/* Numbers of micro-batches, in boxes that have room. */
+static void heti_p_svg_number(heti_p_svg *s, const het_record *r, double y)
+{
+    const het_action *a = &r->action;
+    double x = heti_p_svg_x(s, r->start), width = (r->end - r->start) * s->scale;
+    int length = heti_p_digits(a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch), slice = s->slices && a->kind != HET_ACTION_STEP;
+    double room = slice ? length + 0.5 + heti_p_digits(a->slice) : length, font = s->font; /* in digits, which are 0.58 of the font wide */
+    if (slice && width < 0.8 * font * 0.58 * room + 1.2) { slice = 0; room = length; }
+    if (width < font * 0.58 * room + 2) font *= 0.8;
+    if (width < font * 0.58 * room + 1.2 || font < 6) return;
+    heti_p_out_format(&s->out, "<text class=\"%s%s\" x=\"", heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ? "d" : "b", font < s->font ? " s" : "");
+    heti_p_out_fixed(&s->out, x + width / 2 - 0.4, 1);
+    heti_p_out_text(&s->out, "\" y=\"");
+    heti_p_out_fixed(&s->out, y + s->row / 2 + font * 0.36, 1);
+    heti_p_out_format(&s->out, "\">%d", HETI_P_CAST(int64_t, a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch));
+    if (slice) heti_p_out_format(&s->out, ".%d", HETI_P_CAST(int64_t, a->slice));
+    heti_p_out_text(&s->out, "</text>");
+}
+
+/* At the right: how much of the step a rank waited. */
+static void heti_p_svg_idle(heti_p_svg *s, double y, double busy)
+{
+    double share = s->end > 0 ? 1 - busy / s->end : 0, x = s->left + s->plot + 12, middle = y + s->row / 2, thick = s->row < 8 ? s->row : 8;
+    if (share < 0) share = 0;
+    heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"44\" height=\"%g\"/>", x, middle - thick / 2, thick);
+    heti_p_out_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x, middle - thick / 2, 44 * share, thick, s->dark ? "#7d8794" : "#8b95a1");
+    if (s->labels) {
+        heti_p_out_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">", s->width - 12, middle + 4);
+        heti_p_out_fixed(&s->out, 100 * share, 1);
+        heti_p_out_text(&s->out, " %</text>");
+    }
+    heti_p_out_text(&s->out, "\n");
+}
+
+static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y)
+{
+    int64_t every = 1;
+    double pitch = s->row + s->gap;
+    while (HETI_P_CAST(double, every) * pitch < 12) every *= every == 1 || every % 5 == 0 ? 2 : 5; /* 1, 2, 10, 20, 100, ... */
+    if (rank % every != 0) return;
+    if (s->plan == NULL || s->row < 24) {
+        heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10, y + s->row / 2 + 4, rank);
+        return;
+    }
+    heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text><text class=\"q e\" x=\"%g\" y=\"%g\" style=\"font-size:10px\">", s->left - 10, y + s->row / 2 - 1, rank, s->left - 10, y + s->row / 2 + 12);
+    (void)heti_p_out_units(&s->out, s->plan, rank, 2, "&#8211;");
+    heti_p_out_text(&s->out, "</text>");
+}
+
+/* What a rank computes; what is reduced and gathered as a strip below. */
+static void heti_p_svg_boxes(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count)
+{
+    double y = heti_p_svg_y(s, rank), strip = s->row * 0.2 > 1 ? s->row * 0.2 : 1;
+    int64_t i;
+    heti_p_svg_keys(s, record, count);
+    for (i = 0; i < count; i++)
+        if (heti_p_is_compute(record[i].action.kind)) heti_p_svg_box(s, &record[i], y, s->row);
+    heti_p_svg_heap_flush(s, y, s->row);
+    for (i = 0; i < count; i++)
+        if (heti_p_is_collective(record[i].action.kind)) heti_p_svg_box(s, &record[i], y + s->row - strip, strip);
+    heti_p_svg_heap_flush(s, y + s->row - strip, strip);
+}
+
+static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record, int64_t count)
+{
+    double y = heti_p_svg_y(s, rank), busy = 0;
+    int64_t i;
+    heti_p_svg_label(s, rank, y);
+    heti_p_svg_boxes(s, rank, record, count);
+    if (s->row >= 10) heti_p_out_text(&s->out, "<g class=\"n\">");
+    for (i = 0; i < count; i++) {
+        const het_record *r = &record[i];
+        if (r->action.kind == HET_ACTION_VERDICT) heti_p_out_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
+        if (!heti_p_is_compute(r->action.kind)) continue;
+        busy += r->end - r->start;
+        if (s->row >= 10) heti_p_svg_number(s, r, y);
+    }
+    if (s->row >= 10) heti_p_out_text(&s->out, "</g>");
+    heti_p_svg_idle(s, y, busy);
+}
+
+static void heti_p_svg_rows(heti_p_svg *s)
+{
+    const het_timeline *t = s->timeline;
+    int64_t rank, i = 0, first;
+    s->boxes = 0;
+    for (rank = 0; rank < t->ranks; rank++) {
+        for (first = i; i < t->records && t->record[i].rank == rank; i++) {}
+        if (s->counting) heti_p_svg_boxes(s, rank, t->record + first, i - first);
+        else heti_p_svg_row(s, rank, t->record + first, i - first);
+    }
+}
+
+/* The least width that keeps the file small. */
+static void heti_p_svg_thin(heti_p_svg *s)
+{
+    int64_t i;
+    s->counting = 1;
+    for (s->thin = 1.2; s->thin < s->plot; s->thin *= 1.5) {
+        heti_p_svg_rows(s);
+        if (s->boxes <= HETI_P_BOXES) break;
+    }
+    s->counting = 0;
+    for (i = 0; i < s->timeline->records; i++)
+        if (heti_p_is_compute(s->timeline->record[i].action.kind) && (s->timeline->record[i].end - s->timeline->record[i].start) * s->scale < s->thin) s->stacked = 1;
+}
+
+/* ---- between ranks ---- */
+
+static int heti_p_same_transfer(const het_action *send, const het_action *receive)
+{
+    int step = send->kind == HET_ACTION_SEND_F ? 1 : -1;
+    return receive->kind == send->kind + 1 && receive->pipeline == send->pipeline && receive->stage == send->stage + step && receive->micro_batch == send->micro_batch && receive->slice == send->slice;
+}
+
+/* From the sender's row where the message left to the receiver's where it was there. `transfers` bounds the search. */
+static void heti_p_svg_transfers(heti_p_svg *s)
+{
+    int64_t sends = 0, i, j;
+    for (i = 0; i < s->timeline->records; i++) sends += heti_p_is_send(s->timeline->record[i].action.kind);
+    if (sends == 0 || sends > s->transfers) return;
+    heti_p_out_text(&s->out, "<path class=\"t\" d=\"");
+    for (i = 0; i < s->timeline->records; i++) {
+        const het_record *send = &s->timeline->record[i];
+        if (!heti_p_is_send(send->action.kind)) continue;
+        for (j = 0; j < s->timeline->records; j++) {
+            const het_record *receive = &s->timeline->record[j];
+            double from, until;
+            if (receive->rank == send->rank || !heti_p_same_transfer(&send->action, &receive->action)) continue;
+            from = heti_p_svg_y(s, send->rank) + (receive->rank > send->rank ? s->row : 0);
+            until = heti_p_svg_y(s, receive->rank) + (receive->rank > send->rank ? 0 : s->row);
+            heti_p_out_format(&s->out, "M%g %gL%g %g", heti_p_svg_x(s, send->start), from, heti_p_svg_x(s, receive->end), until);
+            break;
+        }
+    }
+    heti_p_out_text(&s->out, "\"/>\n");
+}
+
+/* ---- around the rows ---- */
+
+/* A tick every 1, 2 or 5 times a power of ten milliseconds, so that there are about ten. */
+static void heti_p_svg_axis(heti_p_svg *s)
+{
+    double span = s->end * 1e3, step = 1, bottom = heti_p_svg_y(s, s->timeline->ranks) - s->gap, tick;
+    static const double heti_p_factor[3] = { 2, 2.5, 2 };
+    int i, decimals = 0;
+    if (!(span > 0)) return;
+    while (step > span / 10) step /= 10;
+    while (step * 10 <= span / 10) step *= 10;
+    for (i = 0; i < 3 && span / step > s->plot / 85; i++) step *= heti_p_factor[i];
+    for (tick = step; tick < 0.999999 && decimals < 9; tick *= 10) decimals++;
+    for (i = 0; HETI_P_CAST(double, i) * step <= span * 1.000001; i++) {
+        double x = heti_p_svg_x(s, i * step / 1e3);
+        heti_p_out_format(&s->out, "<path class=\"g\" d=\"M%g %gv%g\"/><text class=\"q m\" x=\"%g\" y=\"%g\">", x, s->top - 4, bottom - s->top + 9, x, bottom + 19);
+        heti_p_out_fixed(&s->out, i * step, decimals);
+        heti_p_out_text(&s->out, i == 0 ? " ms</text>" : "</text>");
+    }
+    heti_p_out_text(&s->out, "\n");
+}
+
+static void heti_p_svg_legend(heti_p_svg *s, double y)
+{
+    static const int32_t heti_p_order[8] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W, HET_ACTION_REDUCE, HET_ACTION_STEP, HET_ACTION_GATHER, HET_ACTION_VERDICT };
+    double x = s->left;
+    int i, shade;
+    for (i = 0; i < 8; i++) {
+        int kind = heti_p_order[i], shades = kind <= HET_ACTION_W ? s->shades : 1;
+        if (!s->used[kind]) continue;
+        for (shade = 0; shade < shades; shade++, x += 12) heti_p_svg_rect(s, 10 * kind + shade, x, y - 9, 11, 11, 1);
+        heti_p_out_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, heti_p_kind_of(kind)->legend);
+        x += 24 + 6.5 * HETI_P_CAST(double, strlen(heti_p_kind_of(kind)->legend));
+    }
+    heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"11\" height=\"11\"/><text x=\"%g\" y=\"%g\">idle</text>", x, y - 9, x + 16, y + 1);
+    if (s->shades > 1 || s->stacked)
+        heti_p_out_format(&s->out, "<text class=\"q\" x=\"%g\" y=\"%g\">%s%s%s</text>", x + 56, y + 1, s->shades > 1 ? "shades: a rank&#8217;s stages" : "", s->shades > 1 && s->stacked ? " &#183; " : "",
+            s->stacked ? "stacked: shares of boxes too thin to draw" : "");
+    heti_p_out_text(&s->out, "\n");
+}
+
+static void heti_p_svg_caption(heti_p_svg *s)
+{
+    double busy = 0, whole = s->end * HETI_P_CAST(double, s->timeline->ranks);
+    int64_t i, micro_batches = 0;
+    int decimals = 1;
+    double unit = s->end * 1e3;
+    for (i = 0; i < s->timeline->records; i++) {
+        const het_record *r = &s->timeline->record[i];
+        if (heti_p_is_compute(r->action.kind)) busy += r->end - r->start;
+        if (r->action.kind == HET_ACTION_F && r->action.stage == 0 && r->action.slice == 0) micro_batches++;
+    }
+    while (unit > 0 && unit < 100 && decimals < 6) { unit *= 10; decimals++; }
+    heti_p_out_format(&s->out, "<text class=\"h\" x=\"%g\" y=\"29\">", s->left);
+    heti_p_out_xml(&s->out, s->title);
+    heti_p_out_format(&s->out, "</text><text class=\"q\" x=\"%g\" y=\"49\">%d %s &#183; %d %s &#183; ", s->left, s->timeline->ranks, s->timeline->ranks == 1 ? "rank" : "ranks", micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batches");
+    heti_p_out_fixed(&s->out, s->end * 1e3, decimals);
+    heti_p_out_text(&s->out, " ms &#183; bubble ");
+    heti_p_out_fixed(&s->out, whole > 0 ? 100 * (1 - busy / whole) : 0, 1);
+    heti_p_out_text(&s->out, " %");
+    if (s->timeline->dropped > 0) heti_p_out_format(&s->out, " &#183; %d records were dropped", s->timeline->dropped);
+    heti_p_out_format(&s->out, "</text><text class=\"q e\" x=\"%g\" y=\"%g\">idle</text>\n", s->width - 12, s->top - 9);
+}
+
+/* Wide enough for boxes of 10 pixels, if that can be had. */
+static double heti_p_svg_width(const heti_p_svg *s)
+{
+    double busy = 0, count = 0, wanted;
+    int64_t i;
+    for (i = 0; i < s->timeline->records; i++)
+        if (heti_p_is_compute(s->timeline->record[i].action.kind)) {
+            busy += s->timeline->record[i].end - s->timeline->record[i].start;
+            count++;
+        }
+    wanted = busy > 0 ? 10 * s->end * count / busy + s->left + 118 : 0;
+    return wanted > 1200 && wanted <= 2400 ? wanted : 1200;
+}
+
+/* Sizes of everything, from the description and the number of ranks. */
+static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc)
+{
+    int64_t ranks = s->timeline->ranks > 0 ? s->timeline->ranks : 1;
+    double n = HETI_P_CAST(double, ranks);
+    s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 : ranks <= 32 ? 20 : ranks <= 64 ? 13 : 900 / n > 2 ? 900 / n : 2;
+    s->gap = s->row >= 30 ? 10 : s->row >= 16 ? 5 : s->row >= 6 ? 2 : 0.4;
+    s->font = s->row * 0.55 < 11 ? s->row * 0.55 : 11;
+    if (s->font < 7.5 && s->row >= 10) s->font = 7.5;
+    s->labels = s->row + s->gap >= 11.5;
+    s->left = s->plan != NULL && s->row >= 24 ? 112 : 74;
+    s->end = heti_p_timeline_end(s->timeline);
+    s->width = desc->width > 0 ? desc->width : heti_p_svg_width(s);
+    s->plot = s->width - s->left - 118;
+    s->top = 96;
+    s->height = s->top + n * (s->row + s->gap) + 34;
+    s->scale = s->end > 0 ? s->plot / s->end : 0;
+    s->transfers = desc->transfers == 0 ? 600 : desc->transfers;
+}
+
+HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc, const het_writer *to)
+{
+    heti_p_svg s;
+    het_svg_desc all_default;
+    int64_t i, rank, first = 0;
+    memset(&all_default, 0, sizeof all_default);
+    if (desc == NULL) desc = &all_default;
+    if (to == NULL || to->write == NULL || desc->start_canary != 0 || desc->end_canary != 0 || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
+    if (!(desc->width == 0 || (desc->width >= 400 && desc->width <= 20000)) || !(desc->row_height == 0 || (desc->row_height >= 2 && desc->row_height <= 200))) return HET_ERR_INVALID;
+    memset(&s, 0, sizeof s);
+    heti_p_out_start(&s.out, to);
+    s.timeline = timeline;
+    s.plan = plan;
+    s.title = desc->title != NULL ? desc->title : "Timeline of one step";
+    s.dark = desc->dark == HET_YES;
+    s.shades = 1;
+    for (i = 0; i < timeline->records; i++) {
+        s.used[timeline->record[i].action.kind] = 1;
+        if (timeline->record[i].action.slice > 0) s.slices = 1;
+    }
+    for (i = 0; i < timeline->records; i = first) { /* the most stages a rank has */
+        for (first = i; first < timeline->records && timeline->record[first].rank == timeline->record[i].rank; first++) {}
+        heti_p_svg_keys(&s, &timeline->record[i], first - i);
+        if (s.keys > s.shades) s.shades = s.keys < HETI_P_SHADES ? s.keys : HETI_P_SHADES;
+    }
+    heti_p_svg_layout(&s, desc);
+    heti_p_svg_thin(&s);
+    heti_p_out_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width, s.height);
+    heti_p_svg_style(&s);
+    heti_p_out_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height, s.dark ? "#14181f" : "#ffffff");
+    heti_p_svg_caption(&s);
+    heti_p_svg_legend(&s, 71);
+    for (rank = 0; rank < timeline->ranks; rank++)
+        heti_p_out_format(&s.out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>", s.left, heti_p_svg_y(&s, rank), s.plot, s.row);
+    heti_p_svg_axis(&s);
+    heti_p_svg_rows(&s);
+    heti_p_svg_transfers(&s);
+    heti_p_out_text(&s.out, "</svg>\n");
+    return heti_p_out_end(&s.out);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#define HETRAIN_PLAN_IMPLEMENTATION_DONE
+#endif /* HETRAIN_PLAN_IMPLEMENTATION */
+
+/* ---- changes -----------------------------------------------------------------------------------------------------
+   0.1.0  The first version.
+
+   ---- licence: MIT-0 ----------------------------------------------------------------------------------------------
+   MIT No Attribution
+
+   Copyright 2026 hetrain authors
+
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+   "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+   distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so.
+
+   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF
+   MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY
+   CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE
+   SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
