@@ -30,7 +30,7 @@ menu:
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
 
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = hetrain.h $(wildcard examples/*.h)
+HEADERS = hetrain.h $(wildcard hetrain_*.h examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 

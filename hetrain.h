@@ -900,7 +900,8 @@ typedef struct het_transport_iface {
     het_result (*test)(void *self, het_request *request, int32_t *done);
     /* seconds since a process was last heard of; heartbeats are the transport's own business. Infinity: gone for sure */
     double (*silence)(void *self, int64_t process);
-    /* tells all processes that this one failed; theirs then return the text from `aborted` */
+    /* tells all processes that this one failed; theirs then return the text from `aborted`. Afterwards `test` ends every request before long,
+       with done or an error; from then on its buffer is not touched */
     void (*abort)(void *self, het_result code, const char *text);
     /* HET_OK, or the code of a process that aborted; text: [capacity] */
     het_result (*aborted)(void *self, int64_t *process, char *text, size_t capacity);
@@ -921,6 +922,7 @@ typedef struct het_traffic { int64_t transfers, transfer_bytes, reductions, redu
 typedef struct het_timeline {
     int64_t ranks, records;
     const het_record *record;         /* [records] rank by rank, each in the order of its list */
+    int64_t dropped;                  /* records that did not fit; never of a step */
     const het_traffic *traffic;       /* [ranks] of one rank to every other, or NULL */
 } het_timeline;
 
@@ -11090,6 +11092,7 @@ struct het_ctx {
     int64_t *process_first;              /* [processes + 1] rank number each process begins with */
     int64_t processes, process, alone[2];
     het_transport transport;             /* iface NULL: this process is the world */
+    het_request request;                 /* of heti_spread */
     heti_rank *rank;                     /* [local_count] */
     het_link *link;                      /* [link_count] emulated ones */
     double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
@@ -12317,6 +12320,23 @@ static het_result heti_take_error(het_ctx *ctx, const heti_rank *r)
     return ctx->error.code;
 }
 
+/* After an abort: until the transport has let go of a request's buffer. */
+static void heti_drain(het_ctx *ctx, het_request *request)
+{
+    int32_t done = 0;
+    while (!done && ctx->transport.iface->test(ctx->transport.self, request, &done) == HET_OK) {
+#ifdef HETI_THREADS
+        (void)sched_yield();
+#endif
+    }
+}
+
+static void heti_drain_post(het_ctx *ctx, heti_post *post)
+{
+    if (post->remote && post->state == HETI_POST_STARTED) heti_drain(ctx, &post->request);
+    post->state = HETI_POST_IDLE;
+}
+
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
 {
 #ifdef HETI_THREADS
@@ -12349,17 +12369,21 @@ static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t siz
 {
     const het_transport_iface *iface = ctx->transport.iface;
     const uint32_t channel = 3; /* of no rank: heti_channel ends before it */
-    het_request request;
     int64_t i;
     if (ctx->processes == 1) return HET_OK;
     for (i = 0; i < ctx->processes; i++) {
         het_result result;
         if (i == from || (from != ctx->process && i != ctx->process)) continue;
-        memset(&request, 0, sizeof request);
-        result = from == ctx->process ? iface->isend(ctx->transport.self, i, channel, data, size, &request)
-                                      : iface->irecv(ctx->transport.self, from, channel, data, size, &request);
+        memset(&ctx->request, 0, sizeof ctx->request);
+        result = from == ctx->process ? iface->isend(ctx->transport.self, i, channel, data, size, &ctx->request)
+                                      : iface->irecv(ctx->transport.self, from, channel, data, size, &ctx->request);
         if (result != HET_OK) return heti_fail(&ctx->error, result, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
-        HETI_TRY(heti_transport_wait(ctx, &request));
+        result = heti_transport_wait(ctx, &ctx->request);
+        if (result == HET_OK) continue;
+        iface->abort(ctx->transport.self, result, ctx->error.text);
+        ctx->failed = 1;
+        heti_drain(ctx, &ctx->request);
+        return result;
     }
     return HET_OK;
 }
@@ -13641,6 +13665,17 @@ static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
 static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 #endif
 
+/* Nobody outside writes into this rank's buffers any more. */
+static void heti_drain_rank(heti_rank *r)
+{
+    int64_t m;
+    for (m = 0; m < r->message_count; m++) heti_drain_post(r->ctx, &r->message[m].post);
+    for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &r->outgoing[m].post);
+    heti_drain_post(r->ctx, &r->ring.send);
+    heti_drain_post(r->ctx, &r->ring.receive);
+    heti_drain_post(r->ctx, &r->join_post);
+}
+
 /* Has all local ranks do a job and waits until none touches memory any more. */
 static het_result heti_run(het_ctx *ctx, heti_job job)
 {
@@ -13661,6 +13696,7 @@ static het_result heti_run(het_ctx *ctx, heti_job job)
     heti_run_rank(&ctx->rank[0]);
     if (!ctx->stop) return HET_OK;
     ctx->failed = 1;
+    for (i = 0; i < ctx->local_count; i++) heti_drain_rank(&ctx->rank[i]);
     if (ctx->stepping) ctx->torn = 3;
     return ctx->error.code;
 }

@@ -9,13 +9,13 @@ enum { LAYOUT_RANKS = 256, LAYOUT_LINKS = 1024 };
 typedef struct layout {
     het_device_desc device[LAYOUT_RANKS];
     het_link link[LAYOUT_LINKS];
-    int64_t devices, links;
+    int64_t devices, links, world; /* world: ranks of all processes */
     het_plan *plan;
     het_schedule *schedule;
 } layout;
 
 /* "12.5" and a unit out of `units`, each with its factor; 0: not a number, or no such unit. */
-static int parse_with_unit(const char *text, size_t length, const char *const *units, const double *factors, int count, double *value) {
+static inline int parse_with_unit(const char *text, size_t length, const char *const *units, const double *factors, int count, double *value) {
     char copy[48];
     size_t digits;
     int i;
@@ -30,20 +30,20 @@ static int parse_with_unit(const char *text, size_t length, const char *const *u
     return 1;
 }
 
-static int parse_size(const char *text, size_t length, double *bytes) {
+static inline int parse_size(const char *text, size_t length, double *bytes) {
     static const char *const units[] = { "", "K", "M", "G", "T" };
     static const double factors[] = { 1, 1024, 1048576, 1073741824.0, 1099511627776.0 };
     return parse_with_unit(text, length, units, factors, 5, bytes);
 }
 
-static int parse_seconds(const char *text, size_t length, double *seconds) {
+static inline int parse_seconds(const char *text, size_t length, double *seconds) {
     static const char *const units[] = { "s", "ms", "us", "ns", "" };
     static const double factors[] = { 1, 1e-3, 1e-6, 1e-9, 1 };
     return parse_with_unit(text, length, units, factors, 5, seconds);
 }
 
 /* cpu:N[@SPEED][/SIZE]: N threads, slowed down to SPEED of its own, memory capped. */
-static int layout_device(layout *l, const char *list, const char *item, size_t length) {
+static inline int layout_device(layout *l, const char *list, const char *item, size_t length) {
     het_device_desc *d = &l->device[l->devices];
     size_t kind = strcspn(item, ":,"), threads, speed = 0, size = 0;
     char digits[32];
@@ -69,7 +69,7 @@ static int layout_device(layout *l, const char *list, const char *item, size_t l
     return 0;
 }
 
-static int layout_devices(layout *l, const char *list) {
+static inline int layout_devices(layout *l, const char *list) {
     const char *item = list;
     l->devices = 0;
     if (list == NULL) {
@@ -85,8 +85,19 @@ static int layout_devices(layout *l, const char *list) {
     }
 }
 
+/* Of a list for all ranks, this process keeps its part; a list of one is every process's. */
+static inline int layout_take_part(layout *l, int64_t process, int64_t processes) {
+    int64_t first = l->devices * process / processes, end = l->devices * (process + 1) / processes;
+    l->world = l->devices == 1 ? processes : l->devices;
+    if (l->devices == 1) return 0;
+    if (l->devices < processes) return fail(BAD_INPUT, "--devices: %lld devices for %lld processes", (long long)l->devices, (long long)processes);
+    memmove(l->device, l->device + first, (size_t)(end - first) * sizeof *l->device);
+    l->devices = end - first;
+    return 0;
+}
+
 /* A-B:LATENCY[:BYTES a second], both ways. */
-static int layout_links(layout *l, const char *list) {
+static inline int layout_links(layout *l, const char *list) {
     const char *item = list;
     if (list == NULL) return 0;
     for (;;) {
@@ -110,7 +121,7 @@ static int layout_links(layout *l, const char *list) {
 }
 
 /* plan: a file of JSON or a shorthand; schedule: a generator's name or a file of lists; both may be NULL. */
-static int layout_plan(layout *l, const char *plan, const char *schedule, int64_t units, int64_t ranks, int64_t slices) {
+static inline int layout_plan(layout *l, const char *plan, const char *schedule, int64_t units, int64_t ranks, int64_t slices) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
@@ -139,7 +150,7 @@ static int layout_plan(layout *l, const char *plan, const char *schedule, int64_
     return result == HET_OK ? 0 : fail(status_of(result), "--schedule %s: %s", schedule, error.text);
 }
 
-static void layout_free(layout *l) {
+static inline void layout_free(layout *l) {
     het_plan_free(l->plan);
     het_schedule_free(l->schedule);
 }

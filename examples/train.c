@@ -4,7 +4,13 @@
    Sections: settings, configuration, checkpoints, log, progress, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
+#include "hetrain_plan.h"
+#ifdef HETRAIN_MPI /* make mpi: a process of several; see tests/test_mpi.sh for how to start them */
+#define HETRAIN_MPI_DECLARATIONS
+#include "hetrain_mpi.c"
+#endif
 #include "curve.h"
 #include "layout.h"
 
@@ -97,6 +103,8 @@ typedef struct job {
     int64_t resumed_step;
     het_desc desc;
     layout layout;
+    het_transport transport;        /* iface NULL: this process is alone */
+    int64_t processes, process;     /* only process 0 prints and writes */
     int threads;                    /* of all devices of this process */
     source training, validation;
     het_batch *batch;
@@ -111,9 +119,11 @@ typedef struct job {
 
 /* ---- configuration: devices, model, data, context -------------------------------------------------------------------- */
 
+/* The list is of all ranks: every process takes its part of it. One device counts for every process. */
 static int configure_devices(job *j) {
     int64_t i;
     int status = layout_devices(&j->layout, j->set.devices);
+    if (status == 0) status = layout_take_part(&j->layout, j->process, j->processes);
     if (status == 0) status = layout_links(&j->layout, j->set.links);
     for (i = 0; i < j->layout.devices; i++) j->threads += (int)j->layout.device[i].threads;
     return status;
@@ -194,8 +204,9 @@ static int configure_context(job *j) {
     int status = 0;
     if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
     d->devices = j->layout.device, d->device_count = j->layout.devices, d->links = j->layout.link, d->link_count = j->layout.links;
-    if (s->plan != NULL || s->schedule != NULL || j->layout.devices > 1) {
-        status = layout_plan(&j->layout, s->plan, s->schedule, 2 * d->model.layers + 2, j->layout.devices, s->slices);
+    d->transport = j->transport;
+    if (s->plan != NULL || s->schedule != NULL || j->layout.world > 1) {
+        status = layout_plan(&j->layout, s->plan, s->schedule, 2 * d->model.layers + 2, j->layout.world, s->slices);
         if (status != 0) return status;
         d->plan = j->layout.plan, d->schedule = j->layout.schedule;
     }
@@ -210,7 +221,7 @@ static int configure_context(job *j) {
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     het_get_memory(j->ctx, 0, &j->memory);
-    if (s->save_plan != NULL) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
+    if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
     if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
     return status;
 }
@@ -321,12 +332,29 @@ static void sync_directory(const char *path) {
     }
 }
 
+static int nothing_write(void *user, const void *from, size_t size) {
+    (void)user, (void)from, (void)size;
+    return 0;
+}
+
+/* What process 0 saves, every process helps to read. */
+static int help_save(job *j) {
+    het_writer nowhere = { nothing_write, NULL, "nowhere" };
+    uint64_t hash;
+    if (het_save_weights(j->ctx, &nowhere) == HET_OK && het_save_state(j->ctx, &nowhere) == HET_OK && het_hash(j->ctx, &hash) == HET_OK) return 0;
+    return fail(FAILED, "saving: %s", het_last_error(j->ctx));
+}
+
 /* name NULL: into OUT itself; else as the new directory OUT/name. */
 static int save(job *j, const char *name) {
     char temporary[PATH_SIZE], target[PATH_SIZE], path[PATH_SIZE], old[PATH_SIZE];
     uint64_t checksum[SAVED_FILES] = { 0, 0, 0, 0 };
     output *o = (output *)malloc(sizeof *o);
     int i, status = o == NULL ? fail(FAILED, "out of memory") : 0;
+    if (j->process > 0) {
+        free(o);
+        return help_save(j);
+    }
     if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : ".")) status = fail(BAD_INPUT, "--out: path too long");
     if (status == 0 && mkdir(temporary, 0777) != 0 && errno != EEXIST) status = fail(FAILED, "cannot make %s: %s", temporary, strerror(errno));
     for (i = 0; i < SAVED_FILES && status == 0; i++) {
@@ -585,6 +613,7 @@ static long log_replay(job *j, FILE *file) {
 
 static int open_log(job *j) {
     long keep = 0;
+    if (j->process > 0) return 0;
     if (j->set.log != NULL) snprintf(j->log_path, sizeof j->log_path, "%s", j->set.log);
     else if (j->out[0] == 0 || !path_join(j->log_path, sizeof j->log_path, j->out, "log.jsonl")) return 0;
     j->log = fopen(j->log_path, j->set.resume != NULL ? "r+b" : "wb");
@@ -768,7 +797,39 @@ static int train(job *j) {
     return status;
 }
 
-/* The last step of all ranks of this process. */
+/* Sends to process `to`, or takes from process `from`. */
+static int move_bytes(const job *j, int64_t to, int64_t from, void *data, size_t size) {
+    const het_transport_iface *t = j->transport.iface;
+    het_request request;
+    int32_t done = 0;
+    het_result result;
+    memset(&request, 0, sizeof request);
+    result = to >= 0 ? t->isend(j->transport.self, to, 0, data, size, &request) : t->irecv(j->transport.self, from, 0, data, size, &request);
+    while (result == HET_OK && !done) result = t->test(j->transport.self, &request, &done);
+    return result == HET_OK ? 0 : fail(FAILED, "timeline: %s", t->last_error(j->transport.self));
+}
+
+/* Process 0 gets the records of all others behind its own. */
+static int gather_records(const job *j, het_record **record, int64_t *count) {
+    int64_t p, more;
+    int status = 0;
+    if (j->process > 0) {
+        if ((status = move_bytes(j, 0, -1, count, sizeof *count)) == 0) status = move_bytes(j, 0, -1, *record, (size_t)*count * sizeof **record);
+        return status;
+    }
+    for (p = 1; p < j->processes && status == 0; p++) {
+        het_record *grown;
+        if ((status = move_bytes(j, -1, p, &more, sizeof more)) != 0) return status;
+        grown = (het_record *)realloc(*record, (size_t)(*count + more + 1) * sizeof *grown);
+        if (grown == NULL) return fail(FAILED, "out of memory");
+        *record = grown;
+        status = move_bytes(j, -1, p, grown + *count, (size_t)more * sizeof *grown);
+        *count += more;
+    }
+    return status;
+}
+
+/* The last step of all ranks. */
 static int write_timelines(const job *j) {
     const settings *s = &j->set;
     het_timeline all, one;
@@ -781,13 +842,19 @@ static int write_timelines(const job *j) {
         het_get_timeline(j->ctx, i, &one);
         count += one.records;
     }
-    all.record = record = (het_record *)malloc((size_t)(count + 1) * sizeof *record);
+    record = (het_record *)malloc((size_t)(count + 1) * sizeof *record);
     if (record == NULL) return fail(FAILED, "out of memory");
     for (i = 0; i < j->layout.devices; i++) {
         het_get_timeline(j->ctx, i, &one);
         memcpy(record + all.records, one.record, (size_t)one.records * sizeof *record);
         all.records += one.records;
         all.ranks = one.ranks;
+    }
+    if (j->processes > 1) status = gather_records(j, &record, &all.records);
+    all.record = record;
+    if (j->process > 0 || status != 0) {
+        free(record);
+        return status;
     }
     if (s->trace != NULL) status = write_text(s->trace, "--trace", write_trace, j, &all);
     if (status == 0 && s->timeline != NULL) status = write_text(s->timeline, "--timeline", write_picture, j, &all);
@@ -801,13 +868,14 @@ static int finish(job *j) {
     int status = write_timelines(j);
     if (status != 0) return status;
     if (j->out[0] != 0) {
-        if ((status = save(j, NULL)) != 0 || (status = write_curve(j)) != 0) return status;
+        if ((status = save(j, NULL)) != 0 || (j->process == 0 && (status = write_curve(j)) != 0)) return status;
+        if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
         if (done < j->set.steps) printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train", j->out);
         else if (!j->set.quiet) printf("wrote    %s: model.safetensors config.json state.safetensors state.json log.jsonl loss.svg\n", j->out);
     } else if (done < j->set.steps) return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
     if (j->set.hash) {
         if (het_hash(j->ctx, &hash) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
-        printf("weights %016llx\n", (unsigned long long)hash);
+        if (j->process == 0) printf("weights %016llx\n", (unsigned long long)hash);
     }
     return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
 }
@@ -816,7 +884,7 @@ static int finish(job *j) {
 static int prepare_out(job *j) {
     char path[PATH_SIZE];
     size_t i;
-    if (j->out[0] == 0) return 0;
+    if (j->out[0] == 0 || j->process > 0) return 0;
     for (i = 1; i <= strlen(j->out); i++) {
         if (j->out[i] != '/' && j->out[i] != 0) continue;
         snprintf(path, sizeof path, "%.*s", (int)i, j->out);
@@ -832,6 +900,7 @@ static int run(job *j, int argc, char **argv) {
     int64_t saved_tokens;
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
+    if (j->process > 0) s->quiet = 1;
     saved_tokens = j->training.info.tokens;
     if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
@@ -852,16 +921,47 @@ static int run(job *j, int argc, char **argv) {
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
     log_configuration(j);
-    catch_signals();
+    if (j->processes == 1) catch_signals(); /* the launcher ends all of them */
     status = train(j);
     return status != 0 ? status : finish(j);
 }
 
+/* ---- several processes ---------------------------------------------------------------------------------------------------- */
+
+static int open_transport(job *j, int *argc, char ***argv) {
+    j->processes = 1;
+#ifdef HETRAIN_MPI
+    {
+        het_error error = { HET_OK, "" };
+        if (het_mpi_open(argc, argv, NULL, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+        j->processes = j->transport.iface->processes(j->transport.self);
+        j->process = j->transport.iface->process(j->transport.self);
+        program_is_mute = j->process > 0;
+    }
+#else
+    (void)argc, (void)argv;
+#endif
+    return 0;
+}
+
+static int close_transport(job *j, int status) {
+#ifdef HETRAIN_MPI
+    het_error error = { HET_OK, "" };
+    if (status != 0 && j->transport.iface != NULL) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
+    if (het_mpi_close(&j->transport, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
+#else
+    (void)j;
+#endif
+    return status;
+}
+
 int main(int argc, char **argv) {
     job *j = (job *)calloc(1, sizeof *j);
-    int status = j != NULL ? run(j, argc, argv) : fail(FAILED, "out of memory");
+    int status = j != NULL ? open_transport(j, &argc, &argv) : fail(FAILED, "out of memory");
+    if (status == 0) status = run(j, argc, argv);
     if (j == NULL) return status;
     het_destroy(j->ctx);
+    status = close_transport(j, status);
     if (j->validation.data != j->training.data) het_data_close(j->validation.data);
     het_data_close(j->training.data);
     if (j->validation.open) het_reader_close(&j->validation.reader);
