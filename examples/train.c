@@ -102,7 +102,7 @@ typedef struct job {
     char out[PATH_SIZE], from[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE]; /* from: the directory resumed */
     int64_t resumed_step;
     het_desc desc;
-    layout layout;
+    layout ranks;
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
     int threads;                    /* of all devices of this process */
@@ -122,10 +122,10 @@ typedef struct job {
 /* The list is of all ranks: every process takes its part of it. One device counts for every process. */
 static int configure_devices(job *j) {
     int64_t i;
-    int status = layout_devices(&j->layout, j->set.devices);
-    if (status == 0) status = layout_take_part(&j->layout, j->process, j->processes);
-    if (status == 0) status = layout_links(&j->layout, j->set.links);
-    for (i = 0; i < j->layout.devices; i++) j->threads += (int)j->layout.device[i].threads;
+    int status = layout_devices(&j->ranks, j->set.devices);
+    if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes);
+    if (status == 0) status = layout_links(&j->ranks, j->set.links);
+    for (i = 0; i < j->ranks.devices; i++) j->threads += (int)j->ranks.device[i].threads;
     return status;
 }
 
@@ -203,12 +203,12 @@ static int configure_context(job *j) {
     het_result result;
     int status = 0;
     if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
-    d->devices = j->layout.device, d->device_count = j->layout.devices, d->links = j->layout.link, d->link_count = j->layout.links;
+    d->devices = j->ranks.device, d->device_count = j->ranks.devices, d->links = j->ranks.link, d->link_count = j->ranks.links;
     d->transport = j->transport;
-    if (s->plan != NULL || s->schedule != NULL || j->layout.world > 1) {
-        status = layout_plan(&j->layout, s->plan, s->schedule, 2 * d->model.layers + 2, j->layout.world, s->slices);
+    if (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1) {
+        status = layout_plan(&j->ranks, s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
         if (status != 0) return status;
-        d->plan = j->layout.plan, d->schedule = j->layout.schedule;
+        d->plan = j->ranks.plan, d->schedule = j->ranks.schedule;
     }
     d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
@@ -651,14 +651,14 @@ static void count_text(char *to, size_t capacity, double value) {
 static void show_devices(const job *j) {
     int64_t i;
     het_memory memory;
-    if (j->layout.devices == 1) {
+    if (j->ranks.devices == 1) {
         printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", j->threads, 1e-6 * (double)j->memory.device, j->peak);
         return;
     }
     printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
-           j->set.schedule != NULL ? j->set.schedule : j->layout.plan->schedule, j->peak, j->threads);
-    for (i = 0; i < j->layout.devices; i++) {
-        const het_device_desc *d = &j->layout.device[i];
+           j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule, j->peak, j->threads);
+    for (i = 0; i < j->ranks.devices; i++) {
+        const het_device_desc *d = &j->ranks.device[i];
         het_get_memory(j->ctx, i, &memory);
         printf("rank %-3lld cpu:%d", (long long)i, (int)d->threads);
         if (d->speed > 0) printf("@%g", d->speed);
@@ -838,13 +838,13 @@ static int write_timelines(const job *j) {
     int status = 0;
     if (s->trace == NULL && s->timeline == NULL) return 0;
     memset(&all, 0, sizeof all);
-    for (i = 0; i < j->layout.devices; i++) {
+    for (i = 0; i < j->ranks.devices; i++) {
         het_get_timeline(j->ctx, i, &one);
         count += one.records;
     }
     record = (het_record *)malloc((size_t)(count + 1) * sizeof *record);
     if (record == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < j->layout.devices; i++) {
+    for (i = 0; i < j->ranks.devices; i++) {
         het_get_timeline(j->ctx, i, &one);
         memcpy(record + all.records, one.record, (size_t)one.records * sizeof *record);
         all.records += one.records;
@@ -969,7 +969,7 @@ int main(int argc, char **argv) {
     if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
-    layout_free(&j->layout);
+    layout_free(&j->ranks);
     free(j->batch);
     free(j->saved_options);
     free(j);
