@@ -869,7 +869,8 @@ typedef struct het_blocks {
    Threads: any. */
 HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, greedy, bidirectional, dualpipev,
-   terapipe (gpipe over slices), sliced-1f1b. counts: [pipelines]. Threads: any. */
+   terapipe (gpipe over slices), sliced-1f1b. All take slices, whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K
+   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* From text; compute lists, or complete ones. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule, het_error *error);
@@ -7747,12 +7748,13 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 /* ================================================================================================================
    >>generate  Schedules by name: which rank computes what, in which order.
    One generator makes them all: a simulation in which every rank that is free takes the best action that is ready, until all are done. An
-   action is ready when its inputs exist and its memory is allowed; the order in which ranks take actions is the schedule. What a name means is
-   a row of heti_rules: whether the backward pass is split, and how many activations may be kept. Two published schedules are fixed
-   patterns; their lists are written first, and the simulation takes from them.
-   Nothing can wait for ever, because a rank never waits for one particular action of a rule: the oldest micro-batch of a pipeline can
-   always move. Its next backward is ready by definition; its next forward finds room because later chunks' room is kept free for them
-   (heti_make_room). Several pipelines on one rank are therefore merged by taking whichever is ready.
+   action is ready when its inputs exist and its memory is allowed; the order in which ranks take actions is the schedule. What a name means is a
+   row of heti_rules: whether the backward pass is split, how many activations may be kept, and for the V schedules a repeated block of
+   forwards and backwards. Two published schedules are fixed lists; these are written first, and the simulation takes from them.
+   Nothing can wait for ever. Pipelines never wait for each other, only for the rank to be free. Within a pipeline without a given order the
+   oldest micro-batch can always move: its backwards and W need no memory, and its forward finds room, because a lane keeps room free for its
+   later chunks (heti_make_room). A given order (a list, a block) is the order of some timeline in which all inputs are there in time, so
+   the earliest action of that timeline not yet taken can be taken.
    Time: F, I, W cost 1, B costs 2. Every action is started once and ended once, through a heap of busy ranks: n log ranks for n actions.
    ================================================================================================================ */
 
@@ -7904,36 +7906,45 @@ typedef enum heti_placement {
     HETI_PLACE_BOTH_WAYS     /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
 } heti_placement;
 
-typedef enum heti_pattern { HETI_PATTERN_NONE, HETI_PATTERN_INTERLEAVED, HETI_PATTERN_DUALPIPEV } heti_pattern;
+typedef enum heti_given { HETI_ORDER_FREE, HETI_ORDER_INTERLEAVED, HETI_ORDER_DUALPIPEV, HETI_ORDER_BLOCK } heti_given;
 
-/* Activations that may be kept, in micro-batches: of one stage (`stages` S + `after` A + `one`, A stages come after it) and of a rank's stages
-   together ((P + plus) / part, rounded down); 0 0 0 and part 0: no limit. With K slices of a micro-batch the last K - 1 come on top: the
-   limit in slices is K - 1 higher, not K times as high, which is what slices are for. */
+/* Limits in micro-batches, all 0: none. Of one stage: forwards whose gradient has not come back yet (`after` A + `one`, A stages come after
+   it), and forwards whose activations are kept (`stages` S + `plus`). Of a rank's stages together: kept ((P + top) / part, rounded down). With K
+   slices the last K - 1 of a micro-batch come on top: the limit in slices is K - 1 higher, not K times as high, which is what slices are
+   for. HETI_ORDER_BLOCK: `down` and `up` are the distances between neighbours in the block, see heti_block_times. The numbers in the table are
+   arXiv's; 1f1b in slices is Seq1F1B, 2406.03488. */
 typedef struct heti_rule {
     const char *name;
     heti_placement placement;
-    heti_pattern pattern;
+    heti_given order;
     int32_t split;                   /* B as I and W */
-    int32_t forward_first;           /* a stage's first backward waits for its last forward */
-    int32_t limited;                 /* by plan->memory_limit */
-    int64_t stages, after, one;
-    int64_t plus, part;
+    int32_t all_forward;             /* a stage's first backward waits for its last forward */
+    int32_t backward_first;          /* where both are ready; otherwise forwards come first, up to their limits */
+    int32_t limited;                 /* kept, by plan->memory_limit */
+    int64_t after, one;
+    int64_t stages, plus;
+    int64_t top, part;
+    int64_t down, up;
+    int32_t ahead;                   /* idle time and spare room before the block's next action go to forwards of the first chunk */
 } heti_rule;
 
+#define HETI_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
+
 static const heti_rule heti_rules[] = {
-    { "gpipe",         HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 1, 0,  0, 0, 0,   0, 0 }, /* Huang et al., arXiv 1811.06965 */
-    { "1f1b",          HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 0, 0,  0, 1, 1,   0, 0 }, /* Narayanan et al., arXiv 2104.04473 */
-    { "interleaved",   HETI_PLACE_ROUND,     HETI_PATTERN_INTERLEAVED, 0, 0, 0,  0, 0, 0,   0, 0 }, /* likewise, section 2.2 */
-    { "zb-h1",         HETI_PLACE_ANY,       HETI_PATTERN_NONE,        1, 0, 0,  1, 0, 0,   0, 0 }, /* Qi et al., arXiv 2401.10241 */
-    { "zb-h2",         HETI_PLACE_ANY,       HETI_PATTERN_NONE,        1, 0, 0,  2, 0, -1,  0, 0 },
-    { "zb-v",          HETI_PLACE_V,         HETI_PATTERN_NONE,        1, 0, 0,  0, 0, 0,   0, 1 },
-    { "v-half",        HETI_PLACE_V,         HETI_PATTERN_NONE,        1, 0, 0,  0, 0, 0,   2, 2 }, /* Qi et al., arXiv 2405.15362 */
-    { "v-min",         HETI_PLACE_V,         HETI_PATTERN_NONE,        1, 0, 0,  0, 0, 0,   4, 3 },
-    { "greedy",        HETI_PLACE_ANY,       HETI_PATTERN_NONE,        1, 0, 1,  0, 0, 0,   0, 0 },
-    { "bidirectional", HETI_PLACE_BOTH_WAYS, HETI_PATTERN_NONE,        0, 0, 0,  0, 1, 1,   0, 0 }, /* Li and Hoefler, arXiv 2107.06925 */
-    { "dualpipev",     HETI_PLACE_V,         HETI_PATTERN_DUALPIPEV,   1, 0, 0,  0, 0, 0,   0, 0 }, /* Qi et al., "cut in half" DualPipe (2025) */
-    { "terapipe",      HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 1, 0,  0, 0, 0,   0, 0 }, /* Li et al., arXiv 2102.07988 */
-    { "sliced-1f1b",   HETI_PLACE_ANY,       HETI_PATTERN_NONE,        0, 0, 0,  0, 2, 1,   0, 0 }, /* Li et al., arXiv 2504.14519 */
+    /*                                                                split       after  stages  top   down */
+    { "gpipe",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 1, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* Huang et al., 1811.06965 */
+    { "1f1b",          HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 0, 0, 0,  1, 1,  0,  0,  0, 0,  0, 0, 0 }, /* Narayanan et al., 2104.04473 */
+    { "interleaved",   HETI_PLACE_ROUND,     HETI_ORDER_INTERLEAVED,  0, 0, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* likewise, section 2.2 */
+    { "zb-h1",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 0, 0,  1, 1,  1,  0,  0, 0,  0, 0, 0 }, /* Qi et al., 2401.10241 */
+    { "zb-h2",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 0, 0,  2, 1,  2, -1,  0, 0,  0, 0, 0 }, /* likewise */
+    { "zb-v",          HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  0, 1,  4, 2, 1 }, /* likewise, section 6 */
+    { "v-half",        HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  2, 2,  2, 1, 1 }, /* Qi et al., 2405.15362 */
+    { "v-min",         HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  4, 3,  1, 1, 0 }, /* likewise */
+    { "greedy",        HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 1, 1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { "bidirectional", HETI_PLACE_BOTH_WAYS, HETI_ORDER_FREE,         0, 0, 0, 0,  1, 1,  0,  0,  0, 0,  0, 0, 0 }, /* Chimera, 2107.06925 */
+    { "dualpipev",     HETI_PLACE_V,         HETI_ORDER_DUALPIPEV,    1, 0, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* deepseek-ai/DualPipe */
+    { "terapipe",      HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 1, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* TeraPipe, 2102.07988 */
+    { "sliced-1f1b",   HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 0, 0, 0,  2, 1,  0,  0,  0, 0,  0, 0, 0 }, /* SlimPipe, 2504.14519 */
 };
 #define HETI_RULES HETI_CAST(int64_t, sizeof heti_rules / sizeof *heti_rules)
 
@@ -7960,7 +7971,7 @@ typedef struct heti_make_stage {
     int64_t pipeline, lane, next_stage; /* of the lane, -1: none */
     int64_t stages_after;               /* in the pipeline */
     int64_t items;                      /* micro-batches x slices */
-    int64_t limit;                      /* of forwards begun but not through WEIGHT */
+    int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
     int64_t begun[3], done[3];
 } heti_make_stage;
 
@@ -7969,8 +7980,9 @@ typedef struct heti_make_lane {
     int64_t pipeline, rank, next_lane;  /* of the rank, -1: none */
     int64_t first_stage, last_stage, stages;
     int64_t limit, kept;                /* as a stage's, over its stages */
-    int64_t next_item, end_item;        /* of the pattern; equal: the rule decides */
-    int32_t listed;
+    int64_t next_item, end_item;        /* of its list */
+    int64_t block[4];                   /* HETI_ORDER_BLOCK: when F of chunk 0, F and I of chunk 1, I of chunk 0 happen for item 0 */
+    int64_t ahead_limit;                /* HETI_ORDER_BLOCK: forwards of chunk 0 that are not through INPUT */
 } heti_make_lane;
 
 typedef struct heti_make_rank {
@@ -8002,6 +8014,12 @@ typedef struct heti_make {
 static heti_make_item *heti_make_item_at(const heti_make *make, int64_t i) { return HETI_CAST(heti_make_item *, make->items.data) + i; }
 static heti_make_out *heti_make_out_at(const heti_make *make, int64_t i) { return HETI_CAST(heti_make_out *, make->out.data) + i; }
 
+/* Which count an action of this kind advances first. */
+static int heti_make_what(int32_t kind)
+{
+    return kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
+}
+
 static int heti_make_first(const heti_make *make, int64_t s) { return s == make->plan->first_stage[make->stage[s].pipeline]; }
 
 /* ---- when an action may begin ---- */
@@ -8019,70 +8037,117 @@ static int heti_make_ready(const heti_make *make, int64_t s, int32_t kind)
     if (kind == HET_ACTION_W) return stage->begun[HETI_MAKE_WEIGHT] < stage->done[HETI_MAKE_INPUT];
     i = stage->begun[HETI_MAKE_INPUT];
     if (i >= stage->items) return 0;
-    if (make->rule->forward_first && stage->done[HETI_MAKE_FORWARD] < stage->items) return 0;
+    if (make->rule->all_forward && stage->done[HETI_MAKE_FORWARD] < stage->items) return 0;
     if (stage->stages_after > 0) return make->stage[s + 1].done[HETI_MAKE_INPUT] > i;
     return stage->done[HETI_MAKE_FORWARD] >= (i / slices + 1) * slices;
 }
 
-/* Memory for one forward more. A lane's later chunks can always hold the slices of one micro-batch: what their forwards need is kept free. */
-static int heti_make_room(const heti_make *make, int64_t s, int64_t chunk)
+/* Memory for one forward more. A lane of v chunks keeps room for K slices in each later chunk: chunks 0 .. c together stay within
+   limit - (v - 1 - c) K. So the oldest micro-batch, which alone may be in chunks after the one it waits for, always finds room. */
+static int heti_make_room(const heti_make *make, int64_t s)
 {
     const heti_make_stage *stage = &make->stage[s];
     const heti_make_lane *lane = &make->lane[stage->lane];
-    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= stage->limit) return 0;
-    return lane->limit == INT64_MAX || lane->kept < lane->limit - (lane->stages - 1 - chunk) * make->plan->slices;
+    int64_t chunk = 0, kept = 0, t;
+    int reached = 0;
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_INPUT] >= stage->open_limit) return 0;
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= stage->kept_limit) return 0;
+    if (lane->limit == INT64_MAX) return 1;
+    for (t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
+        kept += make->stage[t].begun[HETI_MAKE_FORWARD] - make->stage[t].done[HETI_MAKE_WEIGHT];
+        if (t == s) reached = 1;
+        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->plan->slices) return 0;
+    }
+    return 1;
 }
 
 /* ---- which of the ready actions a rank takes ---- */
 
 typedef struct heti_make_choice {
     int64_t lane, stage, micro_batch, stages_after;
-    int32_t kind, group;                /* group: 0 backward, 1 forward, 2 weights */
+    int32_t kind, group;                /* the lowest group first */
 } heti_make_choice;
 
-/* Backward before forward before weights. Of two backwards the older micro-batch, then the longer way to the first stage; of two
-   forwards the one nearer to the last stage, then the older micro-batch. */
+/* Of two forwards the one nearer to the last stage, then the older micro-batch; of two others the older micro-batch, then the longer way to
+   the first stage. */
 static int heti_make_better(const heti_make_choice *a, const heti_make_choice *b)
 {
     if (b->lane < 0) return 1;
     if (a->group != b->group) return a->group < b->group;
-    if (a->group == 1 && a->stages_after != b->stages_after) return a->stages_after < b->stages_after;
+    if (a->kind == HET_ACTION_F && b->kind == HET_ACTION_F && a->stages_after != b->stages_after) return a->stages_after < b->stages_after;
     if (a->micro_batch != b->micro_batch) return a->micro_batch < b->micro_batch;
     return a->stages_after < b->stages_after;
 }
 
-static void heti_make_offer(const heti_make *make, int64_t lane, int64_t s, int32_t kind, heti_make_choice *best)
+static void heti_make_offer(const heti_make *make, int64_t s, int32_t kind, int32_t group, heti_make_choice *best)
 {
     const heti_make_stage *stage = &make->stage[s];
     heti_make_choice choice;
-    choice.lane = lane;
+    choice.lane = stage->lane;
     choice.stage = s;
     choice.kind = kind;
-    choice.group = kind == HET_ACTION_F ? 1 : kind == HET_ACTION_W ? 2 : 0;
-    choice.micro_batch = stage->begun[kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT]
-                         / make->plan->slices;
+    choice.group = group;
+    choice.micro_batch = stage->begun[heti_make_what(kind)] / make->plan->slices;
     choice.stages_after = stage->stages_after;
     if (heti_make_better(&choice, best)) *best = choice;
 }
 
-/* The lane's best ready action, if it is better than *best. */
-static void heti_make_choose(const heti_make *make, int64_t l, heti_make_choice *best)
+enum { HETI_GROUP_FIRST = 0, HETI_GROUP_SECOND = 1, HETI_GROUP_WEIGHTS = 2, HETI_GROUP_AHEAD = 3 };
+
+/* The next action of a list, both of a pair. */
+static void heti_make_choose_listed(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best)
 {
-    const heti_make_lane *lane = &make->lane[l];
-    int64_t s, chunk;
-    if (lane->listed) {
-        const heti_make_item *item;
-        if (lane->next_item == lane->end_item) return;
-        item = heti_make_item_at(make, lane->next_item);
-        if (heti_make_ready(make, item->stage, item->kind) && (!item->overlap || heti_make_ready(make, item[1].stage, item[1].kind)))
-            heti_make_offer(make, l, item->stage, item->kind, best);
-        return;
+    const heti_make_item *item;
+    if (lane->next_item == lane->end_item) return;
+    item = heti_make_item_at(make, lane->next_item);
+    if (!heti_make_ready(make, item->stage, item->kind) || (item->overlap && !heti_make_ready(make, item[1].stage, item[1].kind))) return;
+    heti_make_offer(make, item->stage, item->kind, item->kind == HET_ACTION_W ? HETI_GROUP_WEIGHTS : HETI_GROUP_FIRST, best);
+}
+
+/* The block's next forward or backward, in the order of their times in the block; W when there is nothing else; perhaps a forward
+   ahead of its time. */
+static void heti_make_choose_block(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best)
+{
+    static const int heti_what[4] = { HETI_MAKE_FORWARD, HETI_MAKE_FORWARD, HETI_MAKE_INPUT, HETI_MAKE_INPUT };
+    const heti_make_stage *first = &make->stage[lane->first_stage];
+    int64_t s, next = -1, when, earliest = 0;
+    int i, chosen = 0;
+    for (i = 0; i < 4; i++) {
+        const heti_make_stage *stage = i == 0 || i == 3 ? first : &make->stage[lane->last_stage];
+        if (stage->begun[heti_what[i]] == stage->items) continue;
+        when = HETI_BLOCK_TIME * stage->begun[heti_what[i]] + lane->block[i];
+        if (next >= 0 && when >= earliest) continue;
+        next = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
+        earliest = when;
+        chosen = i;
     }
-    for (s = lane->first_stage, chunk = 0; s >= 0; s = make->stage[s].next_stage, chunk++) {
-        const int32_t backward = make->rule->split ? HET_ACTION_I : HET_ACTION_B;
-        if (heti_make_ready(make, s, backward)) heti_make_offer(make, l, s, backward, best);
-        if (heti_make_ready(make, s, HET_ACTION_F) && heti_make_room(make, s, chunk)) heti_make_offer(make, l, s, HET_ACTION_F, best);
-        if (make->rule->split && heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, l, s, HET_ACTION_W, best);
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+        if (heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, s, HET_ACTION_W, HETI_GROUP_WEIGHTS, best);
+    if (next < 0) return;
+    if (chosen >= 2) {
+        if (heti_make_ready(make, next, HET_ACTION_I)) heti_make_offer(make, next, HET_ACTION_I, HETI_GROUP_FIRST, best);
+    } else if (lane->kept < lane->limit && heti_make_ready(make, next, HET_ACTION_F)) {
+        heti_make_offer(make, next, HET_ACTION_F, HETI_GROUP_FIRST, best);
+    }
+    if (lane->kept < lane->limit && first->begun[HETI_MAKE_FORWARD] - first->done[HETI_MAKE_INPUT] < lane->ahead_limit
+        && heti_make_ready(make, lane->first_stage, HET_ACTION_F))
+        heti_make_offer(make, lane->first_stage, HET_ACTION_F, HETI_GROUP_AHEAD, best);
+}
+
+/* The lane's best ready action, if it is better than *best. */
+static void heti_make_choose(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best)
+{
+    const heti_rule *rule = make->rule;
+    const int32_t backward = rule->split ? HET_ACTION_I : HET_ACTION_B;
+    int64_t s;
+    if (rule->order == HETI_ORDER_BLOCK) { heti_make_choose_block(make, lane, best); return; }
+    if (rule->order != HETI_ORDER_FREE) { heti_make_choose_listed(make, lane, best); return; }
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
+        if (heti_make_ready(make, s, backward))
+            heti_make_offer(make, s, backward, rule->backward_first ? HETI_GROUP_FIRST : HETI_GROUP_SECOND, best);
+        if (heti_make_ready(make, s, HET_ACTION_F) && heti_make_room(make, s))
+            heti_make_offer(make, s, HET_ACTION_F, rule->backward_first ? HETI_GROUP_SECOND : HETI_GROUP_FIRST, best);
+        if (rule->split && heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, s, HET_ACTION_W, HETI_GROUP_WEIGHTS, best);
     }
 }
 
@@ -8131,8 +8196,7 @@ static het_result heti_make_begin(heti_make *make, int64_t s, int32_t kind, int3
 {
     heti_make_stage *stage = &make->stage[s];
     const int64_t slices = make->plan->slices;
-    const int what = kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
-    const int64_t item = stage->begun[what]++;
+    const int64_t item = stage->begun[heti_make_what(kind)]++;
     heti_make_out out;
     if (kind == HET_ACTION_B) stage->begun[HETI_MAKE_WEIGHT]++;
     if (kind == HET_ACTION_F) make->lane[stage->lane].kept++;
@@ -8158,12 +8222,13 @@ static het_result heti_make_ask(heti_make *make, int64_t r)
     memset(&best, 0, sizeof best);
     best.lane = -1;
     rank->queued = 0;
-    for (l = rank->first_lane; l >= 0; l = make->lane[l].next_lane) heti_make_choose(make, l, &best);
+    for (l = rank->first_lane; l >= 0; l = make->lane[l].next_lane) heti_make_choose(make, &make->lane[l], &best);
     if (best.lane < 0) return HET_OK;
     rank->begun = make->out.count;
     rank->running = 1;
     cost = best.kind == HET_ACTION_B ? 2 : 1;
-    if (make->lane[best.lane].listed) overlap = heti_make_item_at(make, make->lane[best.lane].next_item++)->overlap;
+    if (make->lane[best.lane].next_item < make->lane[best.lane].end_item)
+        overlap = heti_make_item_at(make, make->lane[best.lane].next_item++)->overlap;
     HETI_TRY(heti_make_begin(make, best.stage, best.kind, overlap));
     if (overlap) {
         const heti_make_item *second = heti_make_item_at(make, make->lane[best.lane].next_item++);
@@ -8217,7 +8282,8 @@ static het_result heti_make_run(heti_make *make)
         const heti_make_stage *stage = &make->stage[s];
         if (stage->done[HETI_MAKE_WEIGHT] < stage->items)
             return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s stops at stage %d of pipeline %d after %d of %d backwards",
-                             make->rule->name, s - make->plan->first_stage[stage->pipeline], stage->pipeline, stage->done[HETI_MAKE_WEIGHT], stage->items);
+                             make->rule->name, s - make->plan->first_stage[stage->pipeline], stage->pipeline, stage->done[HETI_MAKE_WEIGHT],
+                             stage->items);
     }
     return HET_OK;
 }
@@ -8240,24 +8306,41 @@ static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind,
     return HET_OK;
 }
 
-/* Interleaved 1F1B as Megatron-LM orders it: micro-batches go through a rank's v chunks in groups of P, backwards through the chunks in
-   reverse. Rank r begins with 2 (P - 1 - r) + (v - 1) P forwards, then one forward, one backward. */
+/* The k-th forward of a rank in the interleaved order: groups of P micro-batches, chunk by chunk. Backwards go through the chunks in reverse. The
+   last group may be short; *place counts as if it were not. */
+typedef struct heti_interleaved { int64_t place, chunk, micro_batch; } heti_interleaved;
+
+static heti_interleaved heti_interleaved_at(int64_t k, int64_t count, int64_t ranks, int64_t chunks)
+{
+    const int64_t whole = count / ranks * ranks * chunks;            /* items of whole groups */
+    const int64_t width = k < whole ? ranks : count % ranks;         /* micro-batches of its group */
+    const int64_t first = k < whole ? k / (ranks * chunks) * ranks : count / ranks * ranks;
+    const int64_t within = k < whole ? k % (ranks * chunks) : k - whole;
+    heti_interleaved at;
+    at.chunk = within / width;
+    at.micro_batch = first + within % width;
+    at.place = first * chunks + at.chunk * ranks + within % width;
+    return at;
+}
+
+/* Interleaved 1F1B as Megatron-LM orders it: rank r begins with 2 (P - 1 - r) + (v - 1) P forwards, then one forward and one backward in turn,
+   then backwards. A short last group keeps the places it would have in a whole one, of which nothing in it depends on. */
 static het_result heti_pattern_interleaved(heti_make *make, const heti_make_lane *lane, int64_t position)
 {
-    const int64_t first = make->plan->first_stage[lane->pipeline], stages = make->plan->first_stage[lane->pipeline + 1] - first;
-    const int64_t ranks = stages / lane->stages, group = ranks * lane->stages;
-    const int64_t total = heti_ceil_div(make->counts[lane->pipeline], ranks) * group;
-    const int64_t warm_up = heti_min(total, 2 * (ranks - 1 - position) + (lane->stages - 1) * ranks);
-    int64_t i, b, chunk;
-    for (i = 0; i < total + warm_up; i++) {
-        if (i < total) {
-            chunk = i % group / ranks;
-            HETI_TRY(heti_pattern_add(make, first + chunk * ranks + position, HET_ACTION_F, i / group * ranks + i % ranks));
+    const int64_t first = make->plan->first_stage[lane->pipeline], chunks = lane->stages;
+    const int64_t ranks = (make->plan->first_stage[lane->pipeline + 1] - first) / chunks, count = make->counts[lane->pipeline];
+    const int64_t warm_up = 2 * (ranks - 1 - position) + (chunks - 1) * ranks;
+    int64_t forward = 0, backward = 0;
+    while (backward < count * chunks) {
+        const heti_interleaved b = heti_interleaved_at(backward, count, ranks, chunks);
+        const heti_interleaved f = heti_interleaved_at(heti_min(forward, count * chunks - 1), count, ranks, chunks);
+        if (forward < count * chunks && f.place <= b.place + warm_up) {
+            HETI_TRY(heti_pattern_add(make, first + f.chunk * ranks + position, HET_ACTION_F, f.micro_batch));
+            forward++;
+        } else {
+            HETI_TRY(heti_pattern_add(make, first + (chunks - 1 - b.chunk) * ranks + position, HET_ACTION_B, b.micro_batch));
+            backward++;
         }
-        if (i < warm_up) continue;
-        b = i - warm_up;
-        chunk = lane->stages - 1 - b % group / ranks;
-        HETI_TRY(heti_pattern_add(make, first + chunk * ranks + position, HET_ACTION_B, b / group * ranks + b % ranks));
     }
     return HET_OK;
 }
@@ -8313,8 +8396,8 @@ static het_result heti_dual_pair(heti_dual *dual, int chunk)
 }
 
 /* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a forward up; the steady state, pairs;
-   then backwards alone take over, from the middle of phase six on split, the older half of the ranks between the two of a pair; at the
-   end the W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
+   backwards up and pairs; backwards up and down, split from the middle on (on odd ranks before the one up, on even ranks after it); W and
+   backwards down; the W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
 static het_result heti_dual_phases(heti_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches)
 {
     int64_t i;
@@ -8371,6 +8454,44 @@ static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *
     return result;
 }
 
+/* ---- blocks: the V schedules ----
+   Every micro-batch repeats the same times, HETI_BLOCK_TIME after those of the one before. With d = down, u = up, rank r of P:
+       F of chunk 0   d r               down the ranks
+       F of chunk 1   f1 - u r          up again
+       I of chunk 1   i1 + d r          down, the gradient
+       I of chunk 0   i0 - u r          up
+   each at least 1 after what it needs. A rank's actions never fall together if its four times differ modulo 6; the two times left over are for
+   W. An activation is kept for about as long as its block: d + u = 6, 3, 2 keep p, p / 2, p / 3 micro-batches. */
+/* Whether time + step r differs from every times[i] + steps[i] r modulo 6, on all ranks. */
+static int heti_block_fits(const int64_t *times, const int64_t *steps, int count, int64_t time, int64_t step, int64_t ranks)
+{
+    int64_t r;
+    int i;
+    for (r = 0; r < ranks && r < HETI_BLOCK_TIME; r++)
+        for (i = 0; i < count; i++)
+            if ((time + step * r - times[i] - steps[i] * r) % HETI_BLOCK_TIME == 0) return 0;
+    return 1;
+}
+
+/* The times of one rank, each as early as fits. With K slices backwards start at the last slice: K - 1 items later. */
+static void heti_block_times(const heti_rule *rule, heti_make_lane *lane, int64_t ranks, int64_t r, int64_t slices)
+{
+    const int64_t way = (rule->down + rule->up) * (ranks - 1) + 1, late = HETI_BLOCK_TIME * (slices - 1);
+    int64_t times[4], steps[4];
+    int i;
+    steps[0] = steps[2] = rule->down;
+    steps[1] = steps[3] = -rule->up;
+    times[0] = 0;
+    for (i = 1; i < 4; i++) {
+        const int64_t earliest = times[i - 1] + (i == 2 ? 1 : way);
+        for (times[i] = earliest; times[i] < earliest + HETI_BLOCK_TIME; times[i]++)
+            if (heti_block_fits(times, steps, i, times[i], steps[i], ranks)) break;
+    }
+    for (i = 0; i < 4; i++) lane->block[i] = times[i] + steps[i] * r + (i >= 2 ? late : 0);
+    /* chunk 1 must always find room for the forwards between its F and its I */
+    lane->ahead_limit = rule->ahead ? lane->limit - heti_ceil_div(lane->block[2] - lane->block[1], HETI_BLOCK_TIME) : 0;
+}
+
 /* ---- setting up ---- */
 
 static het_result heti_make_check_plan(const het_plan *plan, const int64_t *counts, het_error *error)
@@ -8386,13 +8507,14 @@ static het_result heti_make_check_plan(const het_plan *plan, const int64_t *coun
     for (p = 0; p < plan->pipelines; p++) {
         if (plan->first_stage[p + 1] <= plan->first_stage[p])
             return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d has no stage", p);
-        if (counts[p] < 0 || counts[p] > INT32_MAX)
-            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d gets %d micro-batches; at least 0, below 2^31", p, counts[p]);
+        if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d gets %d micro-batches of %d slices; at least 0, "
+                             "together below 2^31", p, counts[p], plan->slices);
     }
     for (s = 0; s < plan->stages; s++)
         if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
-            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: stage %d of the plan is on rank %d; there are %d ranks", s, plan->stage[s].rank,
-                             plan->ranks);
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: stage %d of the plan is on rank %d; there are %d ranks",
+                             s, plan->stage[s].rank, plan->ranks);
     if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: the schedule's name has no end");
     return HET_OK;
@@ -8445,9 +8567,8 @@ static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks)
         stage->next_stage = -1;
         stage->stages_after = end - 1 - s;
         stage->items = make->counts[p] * plan->slices;
-        stage->limit = INT64_MAX;
-        if (rule->stages != 0 || rule->after != 0 || rule->one != 0)
-            stage->limit = rule->stages * (end - first) + rule->after * stage->stages_after + rule->one + plan->slices - 1;
+        stage->open_limit = rule->after > 0 ? rule->after * stage->stages_after + rule->one + plan->slices - 1 : INT64_MAX;
+        stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
         if (l < 0 || make->lane[l].pipeline != p) {
             l = make->lanes++;
             make->lane[l].pipeline = p;
@@ -8475,18 +8596,18 @@ static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks)
     const double limit = make->plan->memory_limit;
     int64_t l;
     if (rule->limited && limit != 0 && !(limit >= 1))
-        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %g; %s needs room for 1 micro-batch in pipeline %d, or 0: no limit",
-                         limit, rule->name, p);
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %g; %s needs room for 1 micro-batch in pipeline %d, "
+                         "or 0: no limit", limit, rule->name, p);
     for (l = make->lanes - ranks; l < make->lanes; l++) {
         heti_make_lane *lane = &make->lane[l];
         lane->limit = INT64_MAX;
-        if (rule->part > 0) lane->limit = ((ranks + rule->plus) / rule->part - 1 + slices) * lane->stages;
-        if (rule->limited && limit != 0 && limit < 1e9)
+        if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
+        if (rule->limited && limit != 0 && limit < HETI_CAST(double, make->counts[p]))
             lane->limit = HETI_CAST(int64_t, limit * HETI_CAST(double, lane->stages * slices) * (1 + 1e-12));
-        lane->listed = rule->pattern != HETI_PATTERN_NONE;
         lane->next_item = make->items.count;
-        if (rule->pattern == HETI_PATTERN_INTERLEAVED) HETI_TRY(heti_pattern_interleaved(make, lane, l - (make->lanes - ranks)));
-        if (rule->pattern == HETI_PATTERN_DUALPIPEV) HETI_TRY(heti_pattern_dualpipev(make, lane, l - (make->lanes - ranks)));
+        if (rule->order == HETI_ORDER_BLOCK) heti_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
+        if (rule->order == HETI_ORDER_INTERLEAVED) HETI_TRY(heti_pattern_interleaved(make, lane, l - (make->lanes - ranks)));
+        if (rule->order == HETI_ORDER_DUALPIPEV) HETI_TRY(heti_pattern_dualpipev(make, lane, l - (make->lanes - ranks)));
         lane->end_item = make->items.count;
     }
     return HET_OK;
@@ -8549,7 +8670,8 @@ static het_result heti_make_all(heti_make *make, het_schedule **schedule)
     return heti_make_schedule(make, schedule);
 }
 
-HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error)
+HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                         het_schedule **schedule, het_error *error)
 {
     het_allocator chosen;
     heti_make make;
@@ -8557,8 +8679,8 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     void *block = NULL;
     size_t size = 0;
     if (schedule != NULL) *schedule = NULL;
-    if (plan == NULL || counts == NULL || schedule == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
+    if (plan == NULL || counts == NULL || schedule == NULL || plan->stage == NULL || plan->first_stage == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, its stages, counts and schedule must not be NULL");
     memset(&make, 0, sizeof make);
     make.plan = plan;
     make.counts = counts;
