@@ -7759,8 +7759,8 @@ static void heti_output_integer(heti_output *o, int64_t value)
     heti_output_add(o, digits);
 }
 
-/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do: a first guess is
-   off by less than 100 units, and what it reads back as differs from x by a double that is exact. */
+/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do, since neighbouring
+   doubles then lie more than a unit apart. The first guess is off by few units; half the difference at a time does not overshoot x. */
 static uint64_t heti_shortest(double x, int64_t *scale)
 {
     int64_t exponent = 0, i, cut;
@@ -7770,10 +7770,10 @@ static uint64_t heti_shortest(double x, int64_t *scale)
     for (; value < 1.0; exponent--) value *= 10.0;
     number = HETI_CAST(uint64_t, value * 1e16);
     *scale = exponent - 16;
-    for (i = 0; i < 8; i++) {
+    for (i = 0; i < 64; i++) {
         back = heti_scale_ten(number, *scale);
         if (back >= x && back <= x) break;
-        value = rint(heti_scale_ten(1, -*scale) * (x - back));
+        value = rint(heti_scale_ten(1, -*scale) * (x - back) * 0.5);
         number = HETI_CAST(uint64_t, HETI_CAST(int64_t, number) + HETI_CAST(int64_t, value));
     }
     for (cut = 16; cut > 0; cut--) { /* digits dropped: the most that still read back */
@@ -8175,10 +8175,9 @@ static het_result heti_short_letter(heti_plans *r, heti_shorthand *s, char lette
 {
     const int64_t last = r->desc.units - 1;
     if (letter == '|') {
-        if (times > 1) *begin = s->unit; /* the stage between two bars is empty */
         HETI_TRY(heti_short_close(r, s, *begin));
         *begin = s->unit;
-        return HET_OK;
+        return times > 1 ? heti_short_close(r, s, *begin) : HET_OK; /* between two bars nothing is held */
     }
     if (letter == 'E' && (s->unit != 0 || times != 1)) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
     if (letter == 't' && s->unit == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
@@ -8976,7 +8975,7 @@ typedef struct heti_lists {
     int64_t *mark;                 /* [blocks] stamp: it is among them */
     int64_t *behind;               /* [blocks] its last use on that rank lies before this position */
     int64_t *when;                 /* [blocks] its last use on any rank ends then */
-    uint8_t *state;                /* [blocks] what happened to it on one rank */
+    uint8_t *happened;             /* [blocks] what happened to it on one rank */
     /* the play */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     int64_t *at;                   /* [ranks] position in the rank's list */
@@ -9218,7 +9217,7 @@ static void heti_lists_layout(heti_lists *l)
     l->mark = HETI_ARRAY(a, int64_t, l->block_count);
     l->behind = HETI_ARRAY(a, int64_t, l->block_count);
     l->when = HETI_ARRAY(a, int64_t, l->block_count);
-    l->state = HETI_ARRAY(a, uint8_t, l->block_count);
+    l->happened = HETI_ARRAY(a, uint8_t, l->block_count);
     l->at = HETI_ARRAY(a, int64_t, plan->ranks);
     l->queue = HETI_ARRAY(a, int64_t, plan->ranks);
     l->time = HETI_ARRAY(a, int64_t, plan->ranks);
@@ -9590,48 +9589,45 @@ static het_result heti_tail_missing(const heti_lists *l, int64_t rank, int32_t k
     return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank, heti_action_print(&text, &a));
 }
 
-/* One action at the end of a rank's list. state: what happened to each block on this rank: 1 REDUCE, 2 STEP, 4 GATHER; verdict likewise. */
-static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *state, int *verdict)
+/* One REDUCE, VERDICT, STEP or GATHER. happened: bits of what happened to each block on this rank. */
+#define HETI_TAIL_BIT(kind) (1u << ((kind) - HET_ACTION_REDUCE))
+static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *happened, int *verdict)
 {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    const unsigned before = a->kind == HET_ACTION_VERDICT ? 0 : happened[a->stage];
     if (a->kind == HET_ACTION_VERDICT) return (*verdict)++ == 0 ? HET_OK : heti_lists_fail(l, rank, position, "comes twice");
-    if (a->kind < HET_ACTION_REDUCE) return HET_OK;
     if (l->mark[a->stage] != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
-    if (a->kind == HET_ACTION_REDUCE) {
-        if (state[a->stage] != 0) return heti_lists_fail(l, rank, position, "comes twice");
-        if (*verdict != 0) return heti_lists_fail(l, rank, position, "must come before VERDICT");
-        if (position < l->behind[a->stage]) {
-            return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
-                                       &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
-        }
-        state[a->stage] = 1;
-    } else if (a->kind == HET_ACTION_STEP) {
-        if (state[a->stage] >= 2) return heti_lists_fail(l, rank, position, "comes twice");
-        if (*verdict == 0) return heti_lists_fail(l, rank, position, "must come after VERDICT");
-        state[a->stage] = 2;
-    } else {
-        if (l->holders[a->stage] == 1) return heti_lists_fail(l, rank, position, "the block has only this holder");
-        if (state[a->stage] == 4) return heti_lists_fail(l, rank, position, "comes twice");
-        if (state[a->stage] != 2) return heti_lists_fail(l, rank, position, "must come after its STEP");
-        state[a->stage] = 4;
-    }
+    if ((before & HETI_TAIL_BIT(a->kind)) != 0) return heti_lists_fail(l, rank, position, "comes twice");
+    if (a->kind == HET_ACTION_REDUCE && *verdict != 0) return heti_lists_fail(l, rank, position, "must come before VERDICT");
+    if (a->kind == HET_ACTION_REDUCE && position < l->behind[a->stage])
+        return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
+                                   &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
+    if (a->kind == HET_ACTION_STEP && *verdict == 0) return heti_lists_fail(l, rank, position, "must come after VERDICT");
+    if (a->kind == HET_ACTION_GATHER && l->holders[a->stage] == 1) return heti_lists_fail(l, rank, position, "the block has only this holder");
+    if (a->kind == HET_ACTION_GATHER && (before & HETI_TAIL_BIT(HET_ACTION_STEP)) == 0) return heti_lists_fail(l, rank, position, "must come after its STEP");
+    happened[a->stage] = HETI_CAST(uint8_t, before | HETI_TAIL_BIT(a->kind));
     return HET_OK;
 }
 
-static het_result heti_tail_rank(heti_lists *l, int64_t rank, uint8_t *state)
+static het_result heti_tail_rank(heti_lists *l, int64_t rank)
 {
     const het_schedule *s = l->schedule;
+    uint8_t *happened = l->happened;
     int64_t i;
     int verdict = 0;
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) state[l->held[i]] = 0;
-    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) HETI_TRY(heti_tail_action(l, rank, i, state, &verdict));
+    for (i = 0; i < l->held_count; i++) happened[l->held[i]] = 0;
+    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) {
+        if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i, happened, &verdict));
+    }
     if (verdict == 0) return heti_tail_missing(l, rank, HET_ACTION_VERDICT, 0);
     for (i = 0; i < l->held_count; i++) {
         const int64_t block = l->held[i];
-        if (state[block] == 0) return heti_tail_missing(l, rank, HET_ACTION_REDUCE, block);
-        if (state[block] == 1) return heti_tail_missing(l, rank, HET_ACTION_STEP, block);
-        if (state[block] == 2 && l->holders[block] > 1) return heti_tail_missing(l, rank, HET_ACTION_GATHER, block);
+        int32_t kind;
+        for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
+            const int needed = kind != HET_ACTION_VERDICT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
+            if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_tail_missing(l, rank, kind, block);
+        }
     }
     return HET_OK;
 }
@@ -9691,7 +9687,7 @@ static het_result heti_lists_prove(heti_lists *l)
     for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
     for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
     HETI_TRY(heti_lists_check_entries(l));
-    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i, l->state));
+    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
     HETI_TRY(heti_play(l));
     if (!l->schedule->complete) return HET_OK;
     HETI_TRY(heti_tail_order(l, HET_ACTION_REDUCE));
