@@ -116,8 +116,8 @@ static const char *shape(const het_plan *plan, char *to, size_t capacity)
     for (i = 0; i < plan->stages; i++) {
         const het_stage *stage = &plan->stage[i];
         const char *before = i == 0 ? "" : plan->first_stage[stage->pipeline] == i ? " | " : " ";
-        length += (size_t)snprintf(to + length, capacity - length, "%s%d:%d-%d%s", before, (int)stage->rank, (int)stage->unit_begin, (int)stage->unit_end - 1,
-                                   stage->recompute ? "r" : "");
+        length += (size_t)snprintf(to + length, capacity - length, "%s%d:%d-%d%s", before, (int)stage->rank, (int)stage->unit_begin,
+                                   (int)stage->unit_end - 1, stage->recompute ? "r" : "");
         assert_true(length < capacity);
     }
     return to;
@@ -129,7 +129,8 @@ static void json(void **state)
 {
     static const char text[] =
         " {\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":2,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},\n"
-        "{\"stages\":[{\"rank\":3,\"units\":[0,8]}]}],\"state_shares\":[1,0.5,0,2e0],\"slices\":[3,1],\"schedule\":\"gpipe\",\"memory_limit\":3.5} \n";
+        "{\"stages\":[{\"rank\":3,\"units\":[0,8]}]}],\"state_shares\":[1,0.5,0,2e0],\"slices\":[3,1],"
+        "\"schedule\":\"gpipe\",\"memory_limit\":3.5} \n";
     het_plan_desc desc = describe(8, 4, NULL);
     het_plan *plan = read_plan(&desc, text), *again;
     support_buffer buffer;
@@ -153,7 +154,9 @@ static void json(void **state)
     desc.recompute = HET_YES; /* where the text says nothing; never the stage of the last unit */
     desc.slices = 3;
     desc.schedule = "zb-h1";
-    plan = read_plan(&desc, "{\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,3]},{\"units\":[3,5],\"rank\":0,\"recompute\":false},{\"rank\":0,\"units\":[5,8]}]}]}");
+    plan = read_plan(&desc,
+                     "{\"pipelines\":[{\"stages\":[{\"rank\":2,\"units\":[0,3]},{\"units\":[3,5],\"rank\":0,\"recompute\":false},"
+                     "{\"rank\":0,\"units\":[5,8]}]}]}");
     assert_string_equal(shape(plan, line, sizeof line), "2:0-2r 0:3-4 0:5-7");
     assert_int_equal(plan->slices, 3);
     assert_string_equal(plan->schedule, "zb-h1");
@@ -249,8 +252,9 @@ static void shorthands(void **state)
         { 8, 2, NULL, 0, "Et|ttL", "0:0-2 1:3-7" },
         { 10, 4, NULL, 0, "E, t*1 | (t|)*2 t L", "0:0-2 1:3-4 2:5-6 3:7-9" },
         { 126, 16, "interleaved", 2, "E t*3|(tt|)*29,t|L",
-          "0:0-6 1:7-10 2:11-14 3:15-18 4:19-22 5:23-26 6:27-30 7:31-34 8:35-38 9:39-42 10:43-46 11:47-50 12:51-54 13:55-58 14:59-62 15:63-66 0:67-70 1:71-74 "
-          "2:75-78 3:79-82 4:83-86 5:87-90 6:91-94 7:95-98 8:99-102 9:103-106 10:107-110 11:111-114 12:115-118 13:119-122 14:123-124 15:125-125" },
+          "0:0-6 1:7-10 2:11-14 3:15-18 4:19-22 5:23-26 6:27-30 7:31-34 8:35-38 9:39-42 10:43-46 11:47-50 12:51-54 13:55-58 14:59-62 15:63-66"
+          " 0:67-70 1:71-74 2:75-78 3:79-82 4:83-86 5:87-90 6:91-94 7:95-98 8:99-102 9:103-106 10:107-110 11:111-114 12:115-118 13:119-122 "
+          "14:123-124 15:125-125" },
         { 10, 4, "v-half", 0, "dp2xEt|t|t|tL", "0:0-2 1:3-4 1:5-6 0:7-9 | 2:0-2 3:3-4 3:5-6 2:7-9" },
         { 4, 2, NULL, 0, "(E|t)*1L", "0:0-0 1:1-3" },
         { 2, 1, NULL, 0, "EL", "0:0-1" },
@@ -302,7 +306,8 @@ static void plan_errors(void **state)
         { NULL, ONE("{\"rank\":0,\"units\":[0,7]}"), HET_ERR_INVALID, "pipeline 0|unit 7 is not held" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[4,8]}"), HET_ERR_INVALID, "pipeline 0|unit 3 is not held|stage 1" },
         { NULL, ONE("{\"rank\":0,\"units\":[0,5]},{\"rank\":1,\"units\":[4,8]}"), HET_ERR_INVALID, "pipeline 0|unit 4 is held twice|stage 1" },
-        { NULL, ONE("{\"rank\":0,\"units\":[0,5]},{\"rank\":1,\"units\":[5,5]},{\"rank\":1,\"units\":[5,8]}"), HET_ERR_INVALID, "pipeline 0|stage 1|empty" },
+        { NULL, ONE("{\"rank\":0,\"units\":[0,5]},{\"rank\":1,\"units\":[5,5]},{\"rank\":1,\"units\":[5,8]}"), HET_ERR_INVALID,
+          "pipeline 0|stage 1|empty" },
         { NULL, "{\"pipelines\":[{\"share\":-1,\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}", HET_ERR_INVALID, "share of pipeline 0|-1" },
         { NULL, "{\"pipelines\":[{\"share\":1e999,\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}", HET_ERR_INVALID, "share of pipeline 0|not finite" },
         { NULL, "{\"pipelines\":[{\"share\":0,\"stages\":[{\"rank\":0,\"units\":[0,8]}]}]}", HET_ERR_INVALID, "all 1 pipelines" },
@@ -366,7 +371,8 @@ static void plan_errors(void **state)
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         plan = (het_plan *)&desc;
         desc.schedule = cases[i].schedule;
-        support_expect(het_plan_read(&desc, cases[i].text, strlen(cases[i].text), &plan, &error), cases[i].code, error.text, cases[i].words, cases[i].text, __LINE__);
+        support_expect(het_plan_read(&desc, cases[i].text, strlen(cases[i].text), &plan, &error), cases[i].code, error.text, cases[i].words,
+                       cases[i].text, __LINE__);
         assert_null(plan);
     }
     desc = describe(3, 4, NULL);
@@ -419,7 +425,14 @@ static char *translate(const char *text)
 
 static void pytorch(void **state)
 {
-    static const struct { const char *name; int64_t ranks; const char *schedule; int older, transfers; int64_t micro_batches; double peak; } cases[] = {
+    static const struct {
+        const char *name;
+        int64_t ranks;
+        const char *schedule;
+        int older, transfers;
+        int64_t micro_batches;
+        double peak;
+    } cases[] = {
         { "dualpipev_4rank_10mb.csv", 4, "dualpipev", 0, 0, 10, 4.5 }, { "torchtitan_custom_schedule.csv", 2, "interleaved", 0, 0, 8, 8.0 },
         { "zb1p_2rank_2stagep_compute.csv", 2, "interleaved", 1, 0, 8, 0.0 }, { "zb1p_2rank_2stagep_comms.csv", 2, "interleaved", 1, 1, 8, 0.0 },
     };
@@ -464,7 +477,8 @@ static void texts(void **state)
         { "0F3.1@1/0,0F03.0@0\n0F12.1,0F1@1\n", "0F3.1@1,0F3\n0F12.1,0F1@1\n" },
         { "0B0,0W0.1,0W1,0W0@1\n0B1@1\n", "0B0,0W0.1,0W1,0W0@1\n0B1@1\n" }, /* no W of the same slice, micro-batch, pipeline */
         { "(0F0;1B0)OVERLAP_F_B\n(0F1.1@1;0I2)OVERLAP_F_B,0SEND_F0\n", "(0F0;1B0)OVERLAP_F_B\n(0F1.1@1;0I2)OVERLAP_F_B,0SEND_F0\n" },
-        { "0SEND_F0,1RECV_F2,1SEND_B3,0RECV_B4\nREDUCE5,VERDICT,STEP5,GATHER5\n", "0SEND_F0,1RECV_F2,1SEND_B3,0RECV_B4\nREDUCE5,VERDICT,STEP5,GATHER5\n" },
+        { "0SEND_F0,1RECV_F2,1SEND_B3,0RECV_B4\nREDUCE5,VERDICT,STEP5,GATHER5\n",
+          "0SEND_F0,1RECV_F2,1SEND_B3,0RECV_B4\nREDUCE5,VERDICT,STEP5,GATHER5\n" },
     };
     het_plan_desc desc = describe(8, 2, "bidirectional");
     het_plan *plan;
@@ -529,8 +543,8 @@ static void text_errors(void **state)
     plan = read_plan(&desc, "pp");
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         schedule = (het_schedule *)plan;
-        support_expect(het_schedule_read(plan, cases[i].text, strlen(cases[i].text), NULL, &schedule, &error), cases[i].code, error.text, cases[i].words,
-                       cases[i].text, __LINE__);
+        support_expect(het_schedule_read(plan, cases[i].text, strlen(cases[i].text), NULL, &schedule, &error), cases[i].code, error.text,
+                       cases[i].words, cases[i].text, __LINE__);
         assert_null(schedule);
     }
     EXPECT_ERROR(het_schedule_read(NULL, "", 0, NULL, &schedule, &error), HET_ERR_INVALID, error.text, "plan is NULL");
@@ -564,7 +578,8 @@ static void check_errors(void **state)
         { "pp", NULL, 1, "0F0,0I0,0BW0\n1F0,1B0\n", "rank 0, position 2 (0B0)|comes beside 0I0" },
         { "pp", NULL, 1, "0B0,0F0\n1F0,1B0\n", "rank 0, position 0 (0B0)|must come after 0F0" },
         { "pp", NULL, 1, "0F0,0W0,0I0\n1F0,1B0\n", "rank 0, position 1 (0W0)|must come after 0I0" },
-        { "pp", NULL, 1, "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", "deadlock|rank 0, position 1 (0B0) waits for 1B0 of rank 1|rank 1, position 0 (1F1) waits for 0F1 of rank 0" },
+        { "pp", NULL, 1, "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n",
+          "deadlock|rank 0, position 1 (0B0) waits for 1B0 of rank 1|rank 1, position 0 (1F1) waits for 0F1 of rank 0" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0B0,0RECV_B0\n" R1 "\n", "rank 0, position 2 (0B0)|must come after 0RECV_B0" },
         { "pp", NULL, 1, "0SEND_F0,0F0,0RECV_B0,0B0\n" R1 "\n", "rank 0, position 0 (0SEND_F0)|must come after 0F0" },
         { "pp", NULL, 1, R0 "\n1F0,1RECV_F0,1B0,1SEND_B0\n", "rank 1, position 0 (1F0)|must come after 1RECV_F0" },
@@ -575,7 +590,8 @@ static void check_errors(void **state)
         { "pp", NULL, 1, R0 "\n" R1 "1SEND_F0\n", "rank 1, position 4 (1SEND_F0)|no stage on the other side" },
         { "pp", NULL, 1, "0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n",
           "deadlock|rank 0, position 2 (0SEND_F0) waits for 1RECV_F0 of rank 1|rank 1, position 0 (1RECV_F1)|waits for 0SEND_F1 of rank 0" },
-        { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n", "deadlock: rank 0, position 3 (0SEND_F1)" },
+        { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n",
+          "deadlock: rank 0, position 3 (0SEND_F1)" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1\n", NULL },
         { "pp", NULL, 1, R0 T0 "\n" R1 "REDUCE1,STEP1\n", "rank 1, position 5 (STEP1)|must come after VERDICT" },
         { "pp", NULL, 1, R0 T0 "\n" R1 "REDUCE1\n", "rank 1: VERDICT is missing" },
@@ -589,12 +605,16 @@ static void check_errors(void **state)
         { "pp", NULL, 1, R0 "REDUCE1," T0 "\n" R1 T1 "\n", "rank 0, position 4 (REDUCE1)|does not hold" },
         { "pp", NULL, 1, R0 "REDUCE2," T0 "\n" R1 T1 "\n", "rank 0, position 4 (REDUCE2)|no such block" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0RECV_B0,REDUCE0,0B0,VERDICT,STEP0\n" R1 T1 "\n", "rank 0, position 3 (REDUCE0)|must come after|0B0" },
-        { "dp", NULL, 1, "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE0,REDUCE1,VERDICT,STEP1,GATHER1,STEP0,GATHER0\n",
+        { "dp", NULL, 1,
+          "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE0,REDUCE1,VERDICT,STEP1,GATHER1,STEP0,GATHER0\n",
           "GATHER|order" },
-        { "dp", NULL, 1, "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE0,REDUCE1,VERDICT,STEP1,STEP0,GATHER0,GATHER1\n", NULL },
-        { "dp", NULL, 1, "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE1,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n",
+        { "dp", NULL, 1,
+          "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE0,REDUCE1,VERDICT,STEP1,STEP0,GATHER0,GATHER1\n", NULL },
+        { "dp", NULL, 1,
+          "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE1,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n",
           "REDUCE|order" },
-        { "dp", NULL, 1, "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n", "rank 0: GATHER0 is missing" },
+        { "dp", NULL, 1, "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,STEP1,GATHER1\n0F0@1,0B0@1,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n",
+          "rank 0: GATHER0 is missing" },
         { "dp", NULL, 1, "0F0,0B0,REDUCE0,REDUCE1,VERDICT,GATHER0,STEP0\n0F0@1,0B0@1\n", "rank 0, position 5 (GATHER0)|after its STEP" },
         { "pp", NULL, 2, "0F0,0F0.1,0B0.1,0B0\n1F0,1F0.1,1B0.1,1B0\n", NULL },
         { "pp", NULL, 2, "0F0.1,0F0,0B0.1,0B0\n1F0,1F0.1,1B0.1,1B0\n", "rank 0, position 0 (0F0.1)|must come after 0F0" },
@@ -686,7 +706,8 @@ static void wrong_structs(void **state)
     blocks.count = 0;
     out = complete(plan, &blocks, schedule);
     check(plan, &blocks, out, NULL);
-    EXPECT_ERROR(het_schedule_complete(plan, &blocks, out, NULL, &again, &error), HET_ERR_INVALID, error.text, "rank 0, position 1 (0SEND_F0)|only compute");
+    EXPECT_ERROR(het_schedule_complete(plan, &blocks, out, NULL, &again, &error), HET_ERR_INVALID, error.text,
+                 "rank 0, position 1 (0SEND_F0)|only compute");
     assert_null(again);
     het_schedule_free(out);
     het_schedule_free(schedule);
@@ -801,7 +822,9 @@ static int well_formed(const judge *j)
             const het_action *a = &s->action[i];
             int64_t other;
             if (a->kind < 0 || a->kind > 11 || a->version != 0) return 0;
-            if (a->overlap && (a->kind != HET_ACTION_F || i + 1 == s->start[r + 1] || a[1].overlap || (a[1].kind != HET_ACTION_B && a[1].kind != HET_ACTION_I))) return 0;
+            if (a->overlap && (a->kind != HET_ACTION_F || i + 1 == s->start[r + 1] || a[1].overlap || (a[1].kind != HET_ACTION_B &&
+                                                                                                       a[1].kind != HET_ACTION_I)))
+                return 0;
             if (a->kind >= HET_ACTION_REDUCE && !s->complete) return 0;
             if (a->kind == HET_ACTION_VERDICT) continue;
             if (a->kind >= HET_ACTION_REDUCE) {
@@ -896,7 +919,8 @@ static int64_t go_on(judge *j, int64_t *at, int collective)
         }
         if (!allowed(j, r, a) || (a->overlap && !allowed(j, r, a + 1))) continue;
         if (a->kind == HET_ACTION_VERDICT) {
-            for (q = 0; q < s->ranks; q++) together += s->start[q] + at[q] < s->start[q + 1] && s->action[s->start[q] + at[q]].kind == HET_ACTION_VERDICT;
+            for (q = 0; q < s->ranks; q++) together += s->start[q] + at[q] < s->start[q + 1] &&
+                s->action[s->start[q] + at[q]].kind == HET_ACTION_VERDICT;
             if (together < s->ranks) continue;
             for (q = 0; q < s->ranks; q++) {
                 do_it(j, q, a);
@@ -911,7 +935,8 @@ static int64_t go_on(judge *j, int64_t *at, int collective)
             const het_action *b;
             other = rank_of(j, a, by);
             b = &s->action[s->start[other] + at[other]];
-            if (s->start[other] + at[other] == s->start[other + 1] || b->kind != a->kind + 1 || b->pipeline != a->pipeline || b->stage != a->stage + by ||
+            if (s->start[other] + at[other] == s->start[other + 1] || b->kind != a->kind + 1 || b->pipeline != a->pipeline ||
+                b->stage != a->stage + by ||
                 b->micro_batch != a->micro_batch || b->slice != a->slice) continue;
             do_it(j, other, b);
             at[other]++;
@@ -943,7 +968,8 @@ static int valid(const het_plan *plan, const het_blocks *blocks, const het_sched
     j.blocks = blocks;
     j.schedule = schedule;
     j.transfers = schedule->complete;
-    for (i = 0; i < schedule->start[schedule->ranks]; i++) j.transfers |= schedule->action[i].kind >= HET_ACTION_SEND_F && schedule->action[i].kind <= HET_ACTION_RECV_B;
+    for (i = 0; i < schedule->start[schedule->ranks]; i++) j.transfers |= schedule->action[i].kind >= HET_ACTION_SEND_F &&
+        schedule->action[i].kind <= HET_ACTION_RECV_B;
     return well_formed(&j) && whole(&j) && finishes(&j, 0) && finishes(&j, HET_ACTION_REDUCE) && finishes(&j, HET_ACTION_GATHER);
 }
 
@@ -1018,7 +1044,8 @@ static het_plan *random_plan(uint64_t *seed)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s{\"stages\":[", p ? "," : "");
         for (u = 0; u < units;) {
             const int64_t end = u + 1 + support_below(seed, units - u);
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s{\"rank\":%d,\"units\":[%d,%d]}", u ? "," : "", (int)support_below(seed, ranks), (int)u, (int)end);
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s{\"rank\":%d,\"units\":[%d,%d]}", u ? "," : "", (int)support_below(seed, ranks),
+                                  (int)u, (int)end);
             u = end;
         }
         n += (size_t)snprintf(text + n, sizeof text - n, "]}");
@@ -1137,7 +1164,8 @@ static void spoil(uint64_t *seed, lists *l)
         l->action[q][k] = moved;
         break;
     default: { /* another number */
-        int32_t *const field[7] = { &list[i].kind, &list[i].overlap, &list[i].pipeline, &list[i].stage, &list[i].micro_batch, &list[i].slice, &list[i].version };
+        int32_t *const field[7] = { &list[i].kind, &list[i].overlap, &list[i].pipeline, &list[i].stage, &list[i].micro_batch, &list[i].slice,
+                                    &list[i].version };
         const int64_t f = support_below(seed, 7);
         *field[f] += f == 0 ? (int32_t)support_below(seed, 5) - 2 : support_below(seed, 2) ? 1 : -1;
         if (f == 1) list[i].overlap = list[i].overlap != 0;
@@ -1155,7 +1183,8 @@ static void agree(const het_plan *plan, const het_blocks *blocks, const lists *l
     if ((het_schedule_check(plan, blocks, &l->schedule, NULL, &error) == HET_OK) != expected) {
         support_buffer text;
         char line[256];
-        fail_msg("seed %d: check says '%s', the judge %s\n%s\n%s", (int)seed, error.text, expected ? "valid" : "not valid", shape(plan, line, sizeof line),
+        fail_msg("seed %d: check says '%s', the judge %s\n%s\n%s", (int)seed, error.text, expected ? "valid" : "not valid", shape(plan, line,
+                                                                                                                                  sizeof line),
                  schedule_text(&l->schedule, &text));
     }
     *good += expected;
@@ -1168,7 +1197,8 @@ static void reduce_soon(const het_schedule *schedule)
     for (r = 0; r < schedule->ranks; r++) {
         for (i = schedule->start[r] + 1; i < schedule->start[r + 1]; i++) {
             const int32_t before = schedule->action[i - 1].kind;
-            if (schedule->action[i].kind == HET_ACTION_REDUCE && (before == HET_ACTION_F || before == HET_ACTION_I)) fail_msg("rank %d: a REDUCE comes late", (int)r);
+            if (schedule->action[i].kind == HET_ACTION_REDUCE && (before == HET_ACTION_F ||
+                                                                  before == HET_ACTION_I)) fail_msg("rank %d: a REDUCE comes late", (int)r);
         }
     }
 }
@@ -1276,9 +1306,11 @@ static void completed(void **state)
         { 2, 2, NULL, "pp", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
           "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,REDUCE0,VERDICT,STEP0\n"
           "1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1,REDUCE1,VERDICT,STEP1\n" },
-        { 2, 3, NULL, "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,2]}]},{\"stages\":[{\"rank\":2,\"units\":[0,2]}]}]}", "0F0,0B0\n\n0F0@1,0I0@1,0W0@1\n",
-          "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\nVERDICT\n0F0@1,0I0@1,0W0@1,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n" },
-        { 4, 2, "zb-v", "pp", "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", /* blocks that are ready first are reduced first; neighbours on a rank need no transfer */
+        { 2, 3, NULL, "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,2]}]},{\"stages\":[{\"rank\":2,\"units\":[0,2]}]}]}",
+          "0F0,0B0\n\n0F0@1,0I0@1,0W0@1\n",
+          "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\nVERDICT\n"
+          "0F0@1,0I0@1,0W0@1,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n" },
+        { 4, 2, "zb-v", "pp", "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", /* first ready, first reduced; no transfer within a rank */
           "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,REDUCE3,0RECV_B0,0B0,REDUCE0,VERDICT,STEP0,STEP3\n"
           "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,REDUCE2,1B0,1SEND_B0,REDUCE1,VERDICT,STEP1,STEP2\n" },
         { 2, 2, "bidirectional", "pp", "0F0,1F0@1,1B0@1,0B0\n0F0@1,1F0,1B0,0B0@1\n",
@@ -1324,7 +1356,8 @@ static void mutate(uint64_t *seed, char *text, size_t *length, size_t capacity)
 static void damaged(void **state)
 {
     static const char *const plans[] = {
-        "{\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},{\"stages\":[{\"rank\":1,"
+        "{\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},"
+        "{\"stages\":[{\"rank\":1,"
         "\"units\":[0,8]}]}],\"state_shares\":[1,0.5],\"slices\":[3,1],\"schedule\":\"gpipe\",\"memory_limit\":3.5}",
         "dp2xpp1", "pp:0-3|4-7", "E t*1 | (t)*2 L", "dp1xpp:0|1-7", "E(t)*2|tL",
     };
