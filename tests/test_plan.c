@@ -530,6 +530,7 @@ static void text_errors(void **state)
         { "(0F0)OVERLAP_F_B\n\n", HET_ERR_FORMAT, "OVERLAP_F_B" },
         { "(0F0;0B0;0B1)OVERLAP_F_B\n\n", HET_ERR_FORMAT, "0B0;0B1|unexpected" },
         { "(0B0;0F0)OVERLAP_F_B\n\n", HET_ERR_INVALID, "an F and a B or I" },
+        { "(0B0;0B1)OVERLAP_F_B\n\n", HET_ERR_INVALID, "an F and a B or I" },
         { "(0F0;VERDICT)OVERLAP_F_B\n\n", HET_ERR_INVALID, "an F and a B or I" },
         { "(\n\n", HET_ERR_FORMAT, "column 1" },
     };
