@@ -805,19 +805,26 @@ typedef struct het_plan {
 typedef struct het_plan_desc {
     uint32_t start_canary;
     int64_t units, ranks;             /* of the model's chain, of the world. Required */
-    const char *schedule;             /* of a shorthand; NULL: "1f1b". Those that need several stages a rank place them (interleaved: round,
-                                         zb-v, v-half, v-min, dualpipev: as a V; bidirectional: a second pipeline the other way) */
+    const char *schedule;             /* where the text names none; NULL: "1f1b". In a shorthand it places the stages: interleaved: stage s on rank
+                                         s mod P; zb-v, v-half, v-min, dualpipev: 2 P stages, down the ranks and up again; bidirectional: a second
+                                         pipeline from the last rank to the first; others: one stage a rank */
     int64_t chunks;                   /* stages a rank for interleaved: 2 */
-    int64_t slices;                   /* equal slices: 1 */
-    het_choice recompute;             /* of every stage but the last unit's: no */
+    int64_t slices;                   /* equal slices, where the text says nothing: 1 */
+    het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
     het_allocator allocator;
     uint32_t end_canary;
 } het_plan_desc;
 
-/* Reads a plan from text: JSON (README, "Plans"), or a shorthand:
-   dp | pp | dp2xpp2     D pipelines of P stages, units cut as evenly as can be; without numbers, all ranks
-   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a rank in order; several pipelines: D times that with dpD x in front
-   E t*3|(t|)*2 t m L    Megatron's layout string: E embedding, t a layer (attention and MLP), L head, | between stages
+/* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and units must be there:
+   {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2], "recompute": false}, ...]}, ...],
+    "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5}
+   "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that are not named stay idle.
+   Or a shorthand, which must use all ranks:
+   dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave. Units are cut by number, the first stages get
+                         those left over; embed and head count as a unit
+   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a stage; several pipelines: dpDx in front
+   E t*3|(t|)*2 t L      Megatron-LM's layout string: E embedding, t a layer (attention and MLP), L head, | between stages, *n repeats a letter or
+                         (...); blanks and commas mean nothing; m (multi-token prediction) is not supported. dpDx may stand in front
    Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error);
 /* As JSON. Threads: any. */
@@ -828,7 +835,9 @@ HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL i
    One list of actions a rank, plain data. Text form, one line a rank, comma-separated, as PyTorch's torch.distributed.pipelining writes it to
    CSV: "2F3" forward of stage 2, micro-batch 3; I and W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0". Ours alone: "REDUCE5", "STEP5", "GATHER5" of
-   block 5, "VERDICT". Micro-batches count from 0 within their pipeline. */
+   block 5, "VERDICT". Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
+   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I; "BW" never is. UNSHARD, RESHARD, REDUCE_GRAD, batched
+   transfers and weight versions other than 0 are refused. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -853,7 +862,7 @@ typedef struct het_schedule {
     int64_t *micro_batches;           /* [pipelines] */
     int64_t *start;                   /* [ranks + 1] rank r's actions are [start[r], start[r + 1]) */
     het_action *action;
-    int32_t complete;                 /* 0: compute actions only; 1: with SEND, RECV, REDUCE, VERDICT, STEP, GATHER */
+    int32_t complete;                 /* 0: compute actions, perhaps SEND and RECV; 1: with SEND, RECV, REDUCE, VERDICT, STEP, GATHER */
     het_allocator allocator;          /* one block of `size` bytes */
     size_t size;
 } het_schedule;
@@ -872,14 +881,19 @@ HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, in
    terapipe (gpipe over slices), sliced-1f1b. All take slices, whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K
    micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines]. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error);
-/* From text; compute lists, or complete ones. Threads: any. */
+/* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices must be the plan's; whether the lists make
+   sense is het_schedule_check's question. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
-/* A copy of compute lists with transfers, reductions and steps added. Threads: any. */
+/* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
+   F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, behind what that rank is
+   working on. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
+   number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
-   receives pair up; nothing waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once
-   in micro-batches of the rank's stages of a pipeline, from F until B or W. The error names rank, position and action. Threads: any. */
+   receives pair up; every holder of a block has its REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; nothing
+   waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once in micro-batches of the
+   rank's stages of a pipeline, from F until B or W. The error names rank, position (from 0) and action. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 
@@ -8790,8 +8804,8 @@ static void heti_output_integer(heti_output *o, int64_t value)
     heti_output_add(o, digits);
 }
 
-/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do: a first guess is
-   off by less than 100 units, and what it reads back as differs from x by a double that is exact. */
+/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do, since neighbouring
+   doubles then lie more than a unit apart. The first guess is off by few units; half the difference at a time does not overshoot x. */
 static uint64_t heti_shortest(double x, int64_t *scale)
 {
     int64_t exponent = 0, i, cut;
@@ -8801,10 +8815,10 @@ static uint64_t heti_shortest(double x, int64_t *scale)
     for (; value < 1.0; exponent--) value *= 10.0;
     number = HETI_CAST(uint64_t, value * 1e16);
     *scale = exponent - 16;
-    for (i = 0; i < 8; i++) {
+    for (i = 0; i < 64; i++) {
         back = heti_scale_ten(number, *scale);
         if (back >= x && back <= x) break;
-        value = rint(heti_scale_ten(1, -*scale) * (x - back));
+        value = rint(heti_scale_ten(1, -*scale) * (x - back) * 0.5);
         number = HETI_CAST(uint64_t, HETI_CAST(int64_t, number) + HETI_CAST(int64_t, value));
     }
     for (cut = 16; cut > 0; cut--) { /* digits dropped: the most that still read back */
@@ -8961,7 +8975,8 @@ static het_result heti_plans_real(heti_plans *r, const char *what, int64_t numbe
         return HET_OK;
     }
     if (*value >= HETI_PLANS_LEAST && *value <= HETI_PLANS_MOST) return HET_OK;
-    return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %g, not %sfrom 1e-30 to 1e30", what, number, *value, least <= 0.0 ? "0 or " : "");
+    return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %g, not %sfrom 1e-30 to 1e30", what, number, *value,
+                     least <= 0.0 ? "0 or " : "");
 }
 
 /* An array of them, stored where `to` is not NULL. */
@@ -9020,7 +9035,8 @@ static het_result heti_plans_stage(heti_plans *r, int64_t number)
     }
     HETI_TRY(heti_plans_syntax(r));
     if ((seen & 3u) != 3u)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number, heti_keys[(seen & 1u) != 0]);
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number,
+                         heti_keys[(seen & 1u) != 0]);
     stage.pipeline = pipeline;
     stage.recompute = (seen & 4u) != 0 ? truth : heti_plans_recompute(r, &stage);
     if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
@@ -9087,7 +9103,8 @@ static het_result heti_plans_name(heti_plans *r)
     size_t length = 0;
     heti_json_string(&r->json, name, sizeof name, &length);
     HETI_TRY(heti_plans_syntax(r));
-    if (length != strlen(name)) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
+    if (length != strlen(name))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
     HETI_TRY(heti_place_check(name, r->error));
     memcpy(r->count.schedule, name, sizeof name);
     return HET_OK;
@@ -9178,7 +9195,8 @@ static het_result heti_short_ranges(heti_plans *r, heti_shorthand *s)
         if (begin >= 0 && heti_short_word(r, "-")) last = heti_short_number(r);
         if (last < 0 || (r->at < r->length && heti_short_byte(r) != '|')) return heti_short_fail(r, at, "no range of units such as 0-5");
         if (last < begin || last >= r->desc.units)
-            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d", s->stages, begin, last, r->desc.units);
+            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d", s->stages, begin, last,
+                             r->desc.units);
         s->unit = last + 1;
         HETI_TRY(heti_short_close(r, s, begin));
     } while (heti_short_word(r, "|"));
@@ -9190,12 +9208,12 @@ static het_result heti_short_letter(heti_plans *r, heti_shorthand *s, char lette
 {
     const int64_t last = r->desc.units - 1;
     if (letter == '|') {
-        if (times > 1) *begin = s->unit; /* the stage between two bars is empty */
         HETI_TRY(heti_short_close(r, s, *begin));
         *begin = s->unit;
-        return HET_OK;
+        return times > 1 ? heti_short_close(r, s, *begin) : HET_OK; /* between two bars nothing is held */
     }
-    if (letter == 'E' && (s->unit != 0 || times != 1)) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
+    if (letter == 'E' && (s->unit != 0 || times != 1))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
     if (letter == 't' && s->unit == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
     if (letter == 't' && s->unit + 2 * times > last)
         return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: more than %d layers, the model has no more", (last - 1) / 2);
@@ -9223,7 +9241,8 @@ static het_result heti_short_times(heti_plans *r, int64_t *times)
     *times = heti_short_number(r);
     if (*times < 0) return heti_short_fail(r, at, "no number behind '*'");
     if (*times < 1 || *times > r->desc.units)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d", HETI_CAST(int64_t, at), *times, r->desc.units);
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d", HETI_CAST(int64_t, at), *times,
+                         r->desc.units);
     heti_short_blanks(r);
     return HET_OK;
 }
@@ -9235,7 +9254,8 @@ static het_result heti_short_letters(heti_plans *r, heti_shorthand *s, size_t en
     heti_short_blanks(r);
     while (r->at < end) {
         const char letter = heti_short_byte(r);
-        if (letter == 'm') return heti_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
+        if (letter == 'm')
+            return heti_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
                                             HETI_CAST(int64_t, r->at));
         if (letter == 0 || strchr("EtL|", letter) == NULL) return heti_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
         r->at++;
@@ -9250,7 +9270,8 @@ static het_result heti_short_layout(heti_plans *r, heti_shorthand *s)
 {
     int64_t begin = 0, times, i;
     if (r->desc.units % 2 != 0)
-        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this chain has %d units", r->desc.units);
+        return heti_fail(r->error, HET_ERR_INVALID,
+                         "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this chain has %d units", r->desc.units);
     while (heti_short_blanks(r), r->at < r->length) {
         const size_t open = r->at;
         size_t close = open;
@@ -9312,7 +9333,8 @@ static het_result heti_short_shape(heti_plans *r, heti_shorthand *s)
     if (s->cut != HETI_CUT_EVEN) {
         s->pipe = s->stages / s->each;
         if (s->stages % s->each != 0)
-            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages, r->count.schedule, s->each);
+            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages,
+                             r->count.schedule, s->each);
     }
     if (s->data == 0 && s->pipe == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: dpxpp needs one number");
     if (s->pipe == 0) s->pipe = ranks / s->data;
@@ -9392,16 +9414,20 @@ static het_result heti_plans_check_pipeline(const het_plan *plan, int64_t p, het
         const het_stage *stage = &plan->stage[i];
         const int64_t number = i - plan->first_stage[p];
         if (stage->rank < 0 || stage->rank >= plan->ranks)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: rank %d, there are %d", p, number, stage->rank, plan->ranks);
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: rank %d, there are %d", p, number, stage->rank,
+                             plan->ranks);
         if (stage->unit_begin >= stage->unit_end)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d is empty: units [%d, %d)", p, number, stage->unit_begin, stage->unit_end);
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d is empty: units [%d, %d)", p, number, stage->unit_begin,
+                             stage->unit_end);
         if (stage->unit_begin > next)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number, stage->unit_begin);
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number,
+                             stage->unit_begin);
         if (stage->unit_begin < 0 || stage->unit_end > plan->units)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number, stage->unit_begin,
-                             stage->unit_end, plan->units);
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
+                             stage->unit_begin, stage->unit_end, plan->units);
         if (stage->unit_begin < next)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is held twice, again by stage %d", p, stage->unit_begin, number);
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is held twice, again by stage %d", p, stage->unit_begin,
+                             number);
         next = stage->unit_end;
     }
     if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held by any stage", p, next);
@@ -9579,8 +9605,8 @@ static void heti_schedule_layout(heti_arrays *a, int64_t ranks, int64_t pipeline
 }
 
 /* A schedule of empty lists with room for so many actions. */
-static het_result heti_schedule_room(const het_plan *plan, int64_t actions, const het_allocator *allocator, const char *where, het_schedule **schedule,
-                                     het_error *error)
+static het_result heti_schedule_room(const het_plan *plan, int64_t actions, const het_allocator *allocator, const char *where,
+                                     het_schedule **schedule, het_error *error)
 {
     heti_arrays a;
     memset(&a, 0, sizeof a);
@@ -9708,7 +9734,8 @@ static het_result heti_list_foreign(const heti_list_reader *r, size_t begin, siz
     while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
     for (i = 0; i < 3; i++) {
         if (behind - word == strlen(heti_foreign_words[i]) && memcmp(r->text + word, heti_foreign_words[i], behind - word) == 0)
-            return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER take their place)");
+            return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end,
+                                  "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER take their place)");
     }
     return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "no action: after the stage comes F, B, BW, I, W, SEND_F, RECV_F, SEND_B or RECV_B");
 }
@@ -9723,10 +9750,14 @@ static het_result heti_list_suffixes(const heti_list_reader *r, size_t begin, si
         if (at == end || r->text[at] != heti_marks[i]) continue;
         at++;
         *to[i] = heti_list_number(r, &at, end);
-        if (*to[i] < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" : "a number is not below 2^31 - 1");
+        if (*to[i] < 0)
+            return heti_list_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" : "a number is not below 2^31 - 1");
     }
-    if (at < end && r->text[at] == '_') return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's batched transfers are not supported: write two actions");
-    if (at < end) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action (suffixes are .slice @pipeline /version, in this order)");
+    if (at < end && r->text[at] == '_')
+        return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's batched transfers are not supported: write two actions");
+    if (at < end)
+        return heti_list_fail(r, HET_ERR_FORMAT, begin, end,
+                              "unexpected text behind an action (suffixes are .slice @pipeline /version, in this order)");
     if (a->version != 0) return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
     return HET_OK;
 }
@@ -9934,8 +9965,8 @@ static het_result heti_schedule_arguments(const het_plan *plan, const void *inpu
     return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
 }
 
-HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule,
-                                         het_error *error)
+HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator,
+                                         het_schedule **schedule, het_error *error)
 {
     static const char heti_where[] = "het_schedule_read";
     heti_list_reader r;
@@ -9991,7 +10022,7 @@ typedef struct heti_lists {
     int64_t *mark;                 /* [blocks] stamp: it is among them */
     int64_t *behind;               /* [blocks] its last use on that rank lies before this position */
     int64_t *when;                 /* [blocks] its last use on any rank ends then */
-    uint8_t *state;                /* [blocks] what happened to it on one rank */
+    uint8_t *happened;             /* [blocks] what happened to it on one rank */
     /* the play */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     int64_t *at;                   /* [ranks] position in the rank's list */
@@ -10070,7 +10101,8 @@ static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t
 {
     heti_action_text text, text_other;
     return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s %s", l->where, rank, position,
-                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what, heti_action_print(&text_other, other));
+                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what,
+                     heti_action_print(&text_other, other));
 }
 
 static het_result heti_lists_missing(const heti_lists *l, const het_action *a)
@@ -10093,7 +10125,8 @@ static het_result heti_lists_check_blocks(heti_lists *l)
         if (b->start[block + 1] <= b->start[block]) return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d is used by no unit", l->where, block);
         for (i = b->start[block]; i < b->start[block + 1]; i++) {
             if (b->unit[i] < 0 || b->unit[i] >= l->plan->units || (i > b->start[block] && b->unit[i] <= b->unit[i - 1]))
-                return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d: unit %d, of %d units, or not ascending", l->where, block, b->unit[i], l->plan->units);
+                return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d: unit %d, of %d units, or not ascending", l->where, block, b->unit[i],
+                                 l->plan->units);
         }
     }
     l->block_count = b->count;
@@ -10106,15 +10139,16 @@ static het_result heti_lists_check_shape(const heti_lists *l)
     const het_schedule *s = l->schedule;
     int64_t r, p;
     if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the plan %d and %d", l->where, s->ranks, s->pipelines,
-                         l->plan->ranks, l->plan->pipelines);
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the plan %d and %d", l->where, s->ranks,
+                         s->pipelines, l->plan->ranks, l->plan->pipelines);
     for (p = 0; p < s->pipelines; p++) {
         if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
             return heti_fail(l->error, HET_ERR_INVALID, "%s: pipeline %d: %d micro-batches", l->where, p, s->micro_batches[p]);
     }
     for (r = 0; r < s->ranks; r++) {
         if (s->start[0] != 0 || s->start[r + 1] < s->start[r])
-            return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: its list begins at %d and ends at %d", l->where, r, s->start[r], s->start[r + 1]);
+            return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: its list begins at %d and ends at %d", l->where, r, s->start[r],
+                             s->start[r + 1]);
     }
     return HET_OK;
 }
@@ -10124,12 +10158,14 @@ static het_result heti_lists_check_action(const heti_lists *l, int64_t rank, int
 {
     const het_schedule *s = l->schedule;
     const het_action *a = &s->action[s->start[rank] + position];
-    const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B, previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
+    const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B;
+    const int previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
     if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return heti_lists_fail(l, rank, position, "unknown kind of action");
     if (a->version != 0) return heti_lists_fail(l, rank, position, "weight versions other than 0 are not supported");
     if (a->overlap != 0) {
         const het_action *b = a + 1;
-        if (a->kind != HET_ACTION_F || position + 1 == s->start[rank + 1] - s->start[rank] || (b->kind != HET_ACTION_B && b->kind != HET_ACTION_I) || b->overlap)
+        if (a->kind != HET_ACTION_F || position + 1 == s->start[rank + 1] - s->start[rank] || (b->kind != HET_ACTION_B && b->kind != HET_ACTION_I) ||
+            b->overlap)
             return heti_lists_fail(l, rank, position, "a pair is an F and the B or I behind it");
     }
     if (a->kind == HET_ACTION_VERDICT) return HET_OK;
@@ -10137,7 +10173,8 @@ static het_result heti_lists_check_action(const heti_lists *l, int64_t rank, int
         return a->stage >= 0 && a->stage < l->block_count ? HET_OK : heti_lists_fail(l, rank, position, "there is no such block");
     if (a->pipeline < 0 || a->pipeline >= s->pipelines) return heti_lists_fail(l, rank, position, "there is no such pipeline");
     if (heti_lists_rank(l, a, 0) < 0 || a->stage < 0) return heti_lists_fail(l, rank, position, "there is no such stage");
-    if (a->micro_batch < 0 || a->micro_batch >= s->micro_batches[a->pipeline]) return heti_lists_fail(l, rank, position, "there is no such micro-batch");
+    if (a->micro_batch < 0 || a->micro_batch >= s->micro_batches[a->pipeline])
+        return heti_lists_fail(l, rank, position, "there is no such micro-batch");
     if (a->slice < 0 || a->slice >= l->plan->slices) return heti_lists_fail(l, rank, position, "there is no such slice");
     if (heti_lists_rank(l, a, 0) != rank) {
         heti_action_text text;
@@ -10233,7 +10270,7 @@ static void heti_lists_layout(heti_lists *l)
     l->mark = HETI_ARRAY(a, int64_t, l->block_count);
     l->behind = HETI_ARRAY(a, int64_t, l->block_count);
     l->when = HETI_ARRAY(a, int64_t, l->block_count);
-    l->state = HETI_ARRAY(a, uint8_t, l->block_count);
+    l->happened = HETI_ARRAY(a, uint8_t, l->block_count);
     l->at = HETI_ARRAY(a, int64_t, plan->ranks);
     l->queue = HETI_ARRAY(a, int64_t, plan->ranks);
     l->time = HETI_ARRAY(a, int64_t, plan->ranks);
@@ -10298,8 +10335,8 @@ static void heti_lists_end(heti_lists *l)
 }
 
 /* Tables for a schedule whose numbers are all in range; heti_lists_end in any case. */
-static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, const het_allocator *allocator,
-                                   const char *where, het_error *error)
+static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
+                                   const het_allocator *allocator, const char *where, het_error *error)
 {
     size_t bytes;
     int64_t i;
@@ -10317,7 +10354,8 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     heti_lists_layout(l);
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
-    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes)) return heti_fail(error, HET_ERR_LIMIT, "%s: %d entries", where, l->entries);
+    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes))
+        return heti_fail(error, HET_ERR_LIMIT, "%s: %d entries", where, l->entries);
     l->seen = HETI_CAST(uint16_t *, heti_alloc(&l->allocator, bytes));
     if (l->seen == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, bytes));
     memset(l->seen, 0, bytes);
@@ -10373,7 +10411,8 @@ static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t pos
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
     het_action other = heti_lists_other(a, HET_ACTION_B, 0);
     if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
-    if ((a->kind == HET_ACTION_I || a->kind == HET_ACTION_W) && heti_lists_has(l, &other)) return heti_lists_fail_for(l, rank, position, "comes beside", &other);
+    if ((a->kind == HET_ACTION_I || a->kind == HET_ACTION_W) && heti_lists_has(l, &other))
+        return heti_lists_fail_for(l, rank, position, "comes beside", &other);
     other.kind = HET_ACTION_I;
     if (a->kind == HET_ACTION_B && heti_lists_has(l, &other)) return heti_lists_fail_for(l, rank, position, "comes beside", &other);
     return HET_OK;
@@ -10605,48 +10644,46 @@ static het_result heti_tail_missing(const heti_lists *l, int64_t rank, int32_t k
     return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank, heti_action_print(&text, &a));
 }
 
-/* One action at the end of a rank's list. state: what happened to each block on this rank: 1 REDUCE, 2 STEP, 4 GATHER; verdict likewise. */
-static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *state, int *verdict)
+/* One REDUCE, VERDICT, STEP or GATHER. happened: bits of what happened to each block on this rank. */
+#define HETI_TAIL_BIT(kind) (1u << ((kind) - HET_ACTION_REDUCE))
+static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *happened, int *verdict)
 {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    const unsigned before = a->kind == HET_ACTION_VERDICT ? 0 : happened[a->stage];
     if (a->kind == HET_ACTION_VERDICT) return (*verdict)++ == 0 ? HET_OK : heti_lists_fail(l, rank, position, "comes twice");
-    if (a->kind < HET_ACTION_REDUCE) return HET_OK;
     if (l->mark[a->stage] != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
-    if (a->kind == HET_ACTION_REDUCE) {
-        if (state[a->stage] != 0) return heti_lists_fail(l, rank, position, "comes twice");
-        if (*verdict != 0) return heti_lists_fail(l, rank, position, "must come before VERDICT");
-        if (position < l->behind[a->stage]) {
-            return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
-                                       &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
-        }
-        state[a->stage] = 1;
-    } else if (a->kind == HET_ACTION_STEP) {
-        if (state[a->stage] >= 2) return heti_lists_fail(l, rank, position, "comes twice");
-        if (*verdict == 0) return heti_lists_fail(l, rank, position, "must come after VERDICT");
-        state[a->stage] = 2;
-    } else {
-        if (l->holders[a->stage] == 1) return heti_lists_fail(l, rank, position, "the block has only this holder");
-        if (state[a->stage] == 4) return heti_lists_fail(l, rank, position, "comes twice");
-        if (state[a->stage] != 2) return heti_lists_fail(l, rank, position, "must come after its STEP");
-        state[a->stage] = 4;
-    }
+    if ((before & HETI_TAIL_BIT(a->kind)) != 0) return heti_lists_fail(l, rank, position, "comes twice");
+    if (a->kind == HET_ACTION_REDUCE && *verdict != 0) return heti_lists_fail(l, rank, position, "must come before VERDICT");
+    if (a->kind == HET_ACTION_REDUCE && position < l->behind[a->stage])
+        return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
+                                   &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
+    if (a->kind == HET_ACTION_STEP && *verdict == 0) return heti_lists_fail(l, rank, position, "must come after VERDICT");
+    if (a->kind == HET_ACTION_GATHER && l->holders[a->stage] == 1) return heti_lists_fail(l, rank, position, "the block has only this holder");
+    if (a->kind == HET_ACTION_GATHER && (before & HETI_TAIL_BIT(HET_ACTION_STEP)) == 0)
+        return heti_lists_fail(l, rank, position, "must come after its STEP");
+    happened[a->stage] = HETI_CAST(uint8_t, before | HETI_TAIL_BIT(a->kind));
     return HET_OK;
 }
 
-static het_result heti_tail_rank(heti_lists *l, int64_t rank, uint8_t *state)
+static het_result heti_tail_rank(heti_lists *l, int64_t rank)
 {
     const het_schedule *s = l->schedule;
+    uint8_t *happened = l->happened;
     int64_t i;
     int verdict = 0;
     heti_lists_blocks_of(l, rank);
-    for (i = 0; i < l->held_count; i++) state[l->held[i]] = 0;
-    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) HETI_TRY(heti_tail_action(l, rank, i, state, &verdict));
+    for (i = 0; i < l->held_count; i++) happened[l->held[i]] = 0;
+    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) {
+        if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i, happened, &verdict));
+    }
     if (verdict == 0) return heti_tail_missing(l, rank, HET_ACTION_VERDICT, 0);
     for (i = 0; i < l->held_count; i++) {
         const int64_t block = l->held[i];
-        if (state[block] == 0) return heti_tail_missing(l, rank, HET_ACTION_REDUCE, block);
-        if (state[block] == 1) return heti_tail_missing(l, rank, HET_ACTION_STEP, block);
-        if (state[block] == 2 && l->holders[block] > 1) return heti_tail_missing(l, rank, HET_ACTION_GATHER, block);
+        int32_t kind;
+        for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
+            const int needed = kind != HET_ACTION_VERDICT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
+            if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_tail_missing(l, rank, kind, block);
+        }
     }
     return HET_OK;
 }
@@ -10706,14 +10743,15 @@ static het_result heti_lists_prove(heti_lists *l)
     for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
     for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
     HETI_TRY(heti_lists_check_entries(l));
-    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i, l->state));
+    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
     HETI_TRY(heti_play(l));
     if (!l->schedule->complete) return HET_OK;
     HETI_TRY(heti_tail_order(l, HET_ACTION_REDUCE));
     return heti_tail_order(l, HET_ACTION_GATHER);
 }
 
-HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error)
+HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak,
+                                          het_error *error)
 {
     static const char heti_where[] = "het_schedule_check";
     heti_lists l;
@@ -10905,7 +10943,8 @@ static het_result heti_complete_order(heti_completion *c)
         heti_lists_blocks_of(l, r);
         for (i = 0; i < l->held_count; i++) c->holder[at[l->held[i]]++] = r;
     }
-    if (l->block_count > 0 && c->now > INT64_MAX / l->block_count) return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d blocks", l->where, l->block_count);
+    if (l->block_count > 0 && c->now > INT64_MAX / l->block_count)
+        return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d blocks", l->where, l->block_count);
     for (i = 0; i < l->block_count; i++) c->key[i] = HETI_CAST(uint64_t, l->when[i]) * count + HETI_CAST(uint64_t, i);
     heti_sort(c->key, c->other, l->block_count);
     for (i = 0; i < l->block_count; i++) c->order[i] = HETI_CAST(int64_t, c->key[i] % count);
@@ -10983,8 +11022,8 @@ static het_result heti_complete_build(heti_completion *c, const het_allocator *a
     return HET_OK;
 }
 
-HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator,
-                                             het_schedule **schedule, het_error *error)
+HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
+                                             const het_allocator *allocator, het_schedule **schedule, het_error *error)
 {
     static const char heti_where[] = "het_schedule_complete";
     heti_lists l;
