@@ -337,8 +337,9 @@ static int read_costs(const settings *s, problem *p) {
 
 static void print_number(double value) {
     char buffer[40];
-    snprintf(buffer, sizeof buffer, "%.15g", value);
-    if (strtod(buffer, NULL) < value || strtod(buffer, NULL) > value) snprintf(buffer, sizeof buffer, "%.17g", value);
+    int digits = 15;
+    do snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+    while (digits++ < 17 && (strtod(buffer, NULL) < value || strtod(buffer, NULL) > value));
     printf("%s", buffer);
 }
 
@@ -437,9 +438,9 @@ static int simulate(const settings *s, problem *p) {
     if (status != 0) return status;
     result = het_simulate(p->plan, p->schedule, &p->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
-    if (s->json) print_json(simulation);
-    else print_table(s, p, simulation);
     if (s->trace != NULL || s->svg != NULL) status = write_pictures(s, p, simulation);
+    if (status == 0 && s->json) print_json(simulation);
+    else if (status == 0) print_table(s, p, simulation);
     het_simulation_free(simulation);
     return status;
 }
