@@ -29,7 +29,7 @@ menu:
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
 
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = hetrain.h hetrain_plan.h $(wildcard examples/*.h)
+HEADERS = hetrain.h $(wildcard hetrain_*.h examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 
@@ -70,7 +70,7 @@ TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
 SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
-TEST_HEADERS = hetrain.h hetrain_plan.h $(wildcard tests/*.h tests/oracle/*.h)
+TEST_HEADERS = hetrain.h $(wildcard tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 

@@ -78,12 +78,21 @@ static int scan_action(const char **at, int64_t *stage, int64_t *pipeline, int64
     return found;
 }
 
+/* Text of a file inside a message: not more than 40 characters of it, and only plain ones. */
+static const char *shown(char to[41], const char *from, const char *end) {
+    size_t i, length = end - from < 40 ? (size_t)(end - from) : 40;
+    for (i = 0; i < length; i++) to[i] = from[i] > 32 && from[i] < 127 ? from[i] : '?';
+    to[length] = 0;
+    return to;
+}
+
 enum { MOST_PIPELINES = 256, MOST_STAGES = 4096 };
 
 static int plan_from_lists(const settings *s, problem *p) {
     het_plan *plan = &p->lists;
     int64_t *stages = ROOM(int64_t, MOST_PIPELINES), *rank_of = ROOM(int64_t, MOST_PIPELINES * MOST_STAGES), line = 0, g = 0, i, q;
     const char *at = p->text;
+    char token[41];
     int status = 0;
     if (stages == NULL || rank_of == NULL) { free(stages); free(rank_of); return fail(FAILED, "out of memory"); }
     plan->slices = plan->pipelines = 1;
@@ -95,13 +104,13 @@ static int plan_from_lists(const settings *s, problem *p) {
         if (line + 1 > plan->ranks) plan->ranks = line + 1;
         if (!scan_action(&at, &stage, &pipeline, &micro_batch, &slice)) continue;
         if (pipeline >= MOST_PIPELINES || stage >= MOST_STAGES || slice >= 1024)
-            status = fail(BAD_INPUT, "--simulate %s: line %lld: %.*s: numbers up to %d stages, %d pipelines, 1024 slices", s->simulate,
-                (long long)line + 1, (int)(at - from), from, MOST_STAGES, MOST_PIPELINES);
+            status = fail(BAD_INPUT, "--simulate %s: line %lld: %s: numbers up to %d stages, %d pipelines, 1024 slices", s->simulate,
+                (long long)line + 1, shown(token, from, at), MOST_STAGES, MOST_PIPELINES);
         else {
             int64_t *rank = &rank_of[pipeline * MOST_STAGES + stage];
             if (*rank != 0 && *rank != line + 1)
-                status = fail(BAD_INPUT, "--simulate %s: line %lld: %.*s: the stage is also on line %lld", s->simulate, (long long)line + 1,
-                    (int)(at - from), from, (long long)*rank);
+                status = fail(BAD_INPUT, "--simulate %s: line %lld: %s: the stage is also on line %lld", s->simulate, (long long)line + 1,
+                    shown(token, from, at), (long long)*rank);
             *rank = line + 1;
             if (stage >= stages[pipeline]) stages[pipeline] = stage + 1;
             if (pipeline >= plan->pipelines) plan->pipelines = pipeline + 1;

@@ -62,7 +62,8 @@ printf '0F0,0F1,0B0,0B1\n2F0,2B0,2F1,2B1\n' > gap.csv
 printf '0F0,99999F1\n' > large.csv
 printf '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n' > circle.csv
 : > empty.csv
-head -c 3000 /dev/urandom > noise.csv
+LC_ALL=C awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%c", (i * i * 7 + i * 131) % 255 + 1 }' > noise.csv
+{ printf '0F0,'; cat noise.csv; } > tail.csv
 printf 'stage,F,B,W\n0,4,2,3\n1,1,1,1\n' > costs.csv
 printf '0,4,5\n1,1,2\n' > fused.csv
 printf '0,4,2,3\n' > short.csv
@@ -150,6 +151,7 @@ refuses '--micro-batch-scale|value 2' --simulate 1f1b "${base[@]}" --micro-batch
 refuses '--simulate|none.csv|No such file' --simulate none.csv --cost F=1,B=1
 refuses '--simulate|empty.csv' --simulate empty.csv --cost F=1,B=1
 refuses '--simulate|noise.csv' --simulate noise.csv --cost F=1,B=1
+refuses '--simulate|tail.csv' --simulate tail.csv --cost F=1,B=1
 refuses '--simulate|missing.csv' --simulate missing.csv --cost F=1,B=1
 refuses '--simulate|twice.csv|1F0|line 1' --simulate twice.csv --cost F=1,B=1
 refuses '--simulate|letter.csv|1X1' --simulate letter.csv --cost F=1,B=1
