@@ -70,7 +70,7 @@ TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
 SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
-TEST_HEADERS = hetrain.h $(wildcard tests/*.h tests/oracle/*.h)
+TEST_HEADERS = hetrain.h $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
