@@ -15,7 +15,7 @@ menu:
 	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
 	@echo 'make programs      build/train, build/generate and the other examples'
 	@echo 'make test          installs what the tests need, builds and runs everything that needs no GPU'
-	@echo 'make check-header  warnings, symbols, options and manual of hetrain.h'
+	@echo 'make check-header  warnings, symbols, options and manual of the headers'
 	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
 	@echo 'make sanitize      the tests under ASan and UBSan, thread tests under TSan'
 	@echo 'make faults        seeded bugs, each must be caught'
@@ -89,14 +89,14 @@ TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
 SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
-TEST_HEADERS = hetrain.h $(wildcard tests/*.h tests/oracle/*.h)
+TEST_HEADERS = hetrain.h $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
 test:
 	@bash tests/tools/install.sh
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh tests/tools/check_plan_header.sh
 
 test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
 
@@ -146,6 +146,7 @@ $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi:
 
 check-header:
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_header.sh
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_plan_header.sh
 
 golden:
 	@bash tests/tools/install.sh

@@ -5,15 +5,53 @@
        #define HETRAIN_PLAN_IMPLEMENTATION
        #include "hetrain.h"
        #include "hetrain_plan.h"
-   Both implementations may stand in one file or in two. Needs libc; no libm, no threads, no stdio.
+   The two implementations may stand in one file or in two. Needs libc; no libm, no threads, no stdio.
+
+   WHAT IT DOES
+   het_simulate runs the lists of a schedule, the same ones that a training step runs, on given times, and says how long the step takes, when
+   every rank waits, and what it keeps. het_timeline_trace and het_timeline_svg draw its timeline, or that of a real step.
+
+       het_plan_read(&desc, "pp", 2, &plan, &error)                              4 ranks, one stage each       (hetrain.h)
+       het_schedule_make(plan, counts, NULL, &schedule, &error)                  lists of actions              (hetrain.h)
+       costs.stage = ...;  costs.every_link.latency = 1e-4;                      seconds
+       het_simulate(plan, schedule, &costs, HET_YES, NULL, &simulation, &error)
+       het_timeline_svg(&simulation->timeline, plan, NULL, &writer)              a picture
+   examples/plan.c is the same as a program.
+
+   WHAT IT DOES NOT DO
+   Links are pairs of ranks, each with its own latency and bandwidth: no switches, no shared wires. Messages and reductions do not slow each other
+   or what is computed meanwhile. Memory is counted in activations, not in bytes.
 
    OPTIONS   (macros, defined before the include)
        macro                          default                     needed where, effect
        HETRAIN_PLAN_IMPLEMENTATION    not defined                 implementation: one file has it and gets the code
        HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy (hetrain.h defines what it means)
+       HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; calls that allocate must get an allocator
+
+   MEMORY, ERRORS, THREADS
+   het_simulate takes two blocks from the allocator it is given (NULL: malloc) and gives one back before it returns; the other is the result, which
+   het_simulation_free frees. The pictures allocate nothing. Every call that can fail returns a het_result; het_simulate's *error names rank, action,
+   value and limit. Outputs are written only on success; a writer may have got a part of a file when it fails. No state is kept between calls: any
+   thread may make any call at any time. Nothing is printed and nothing exits.
+
+   DETERMINISM
+   A function's output depends on its arguments alone. Numbers in pictures and traces are written by the header's own formatter in any locale.
 
    FUNCTIONS
+       >>simulate_api    het_simulate het_simulation_free
        >>picture_api     het_timeline_trace het_timeline_svg
+
+   CONTENTS   (tags to search for)
+   public API:
+       >>simulate_api    costs, het_simulate, het_simulation
+       >>picture_api     Chrome traces, SVG
+   implementation:
+       >>config          includes and compiler differences
+       >>out             text on its way to a writer, messages
+       >>records         what both pictures ask of a timeline
+       >>simulate        the simulator
+       >>trace           Chrome traces
+       >>svg             pictures
 */
 
 #ifndef HETRAIN_PLAN_H
@@ -90,7 +128,8 @@ typedef struct het_simulation {
 
 /* timeline: HET_YES keeps a record of every action. allocator: NULL means malloc. The error names rank, position in its list and action: one
    that is out of range or on the wrong rank, comes before what it needs, or waits for ever. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs, het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs,
+    het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
@@ -113,7 +152,8 @@ typedef struct het_svg_desc {
 
 /* A picture that needs nothing else: a row a rank, a box an action, idle time empty. Boxes too thin to be seen are drawn together, their
    kinds one above the other by their share, so that a file of up to 3,000 ranks stays below 4 MB however many records there are. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc, const het_writer *to);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *timeline, const het_plan *plan, const het_svg_desc *desc,
+    const het_writer *to);
 
 #ifdef __cplusplus
 }
@@ -272,7 +312,8 @@ static void heti_p_out_xml(heti_p_out *out, const char *s)
             if ((HETI_P_CAST(unsigned char, s[i]) & 0xC0u) != 0x80u) length = 0;
         if (length == 3 && c == 0xE0 && HETI_P_CAST(unsigned char, s[1]) < 0xA0) length = 0;  /* overlong */
         if (length == 3 && c == 0xED && HETI_P_CAST(unsigned char, s[1]) >= 0xA0) length = 0; /* surrogates */
-        if (length == 3 && c == 0xEF && HETI_P_CAST(unsigned char, s[1]) == 0xBF && HETI_P_CAST(unsigned char, s[2]) >= 0xBE) length = 0; /* U+FFFE, U+FFFF */
+        if (length == 3 && c == 0xEF && HETI_P_CAST(unsigned char, s[1]) == 0xBF && HETI_P_CAST(unsigned char, s[2]) >= 0xBE)
+            length = 0; /* U+FFFE, U+FFFF */
         if (length == 4 && c == 0xF0 && HETI_P_CAST(unsigned char, s[1]) < 0x90) length = 0;
         if (length == 4 && c == 0xF4 && HETI_P_CAST(unsigned char, s[1]) >= 0x90) length = 0;
         if (length == 0 || c < 32 || c == 127) { heti_p_out_char(out, '?'); s++; continue; }
@@ -534,7 +575,8 @@ static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, 
     cut(s, &arena);
     *size = arena.used;
     if (arena.used < SIZE_MAX) arena.base = HETI_P_CAST(char *, s->allocator.alloc(s->allocator.user, arena.used > 0 ? arena.used : 1, 16));
-    if (arena.base == NULL) return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d cells and %d records", s->cells, s->keep ? s->records : 0);
+    if (arena.base == NULL)
+        return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d cells and %d records", s->cells, s->keep ? s->records : 0);
     arena.used = 0;
     cut(s, &arena);
     return HET_OK;
@@ -545,7 +587,8 @@ static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, 
 /* "het_simulate: rank 2, action 17 (2F3): " and what is wrong with it. */
 static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at, const char *what)
 {
-    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%a): %s", rank, at - s->schedule->start[rank], &s->schedule->action[at], what);
+    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%a): %s", rank, at - s->schedule->start[rank],
+        &s->schedule->action[at], what);
 }
 
 static int heti_p_is_time(double t) { return t >= 0 && t <= 1e300; }
@@ -554,19 +597,26 @@ static het_result heti_p_sim_plan(heti_p_sim *s)
 {
     const het_plan *plan = s->plan;
     int64_t p, g;
-    if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL || plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks, plan->pipelines, plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: plan->first_stage does not go from 0 to %d", plan->stages);
+    if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL || plan->first_stage == NULL ||
+        (plan->slices > 1 && plan->slice_share == NULL))
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a plan with %d ranks, %d pipelines, %d stages, %d slices", plan->ranks,
+            plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: plan->first_stage does not go from 0 to %d", plan->stages);
     for (p = 0; p < plan->pipelines; p++)
-        if (plan->first_stage[p] >= plan->first_stage[p + 1]) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: pipeline %d has no stage", p);
+        if (plan->first_stage[p] >= plan->first_stage[p + 1])
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: pipeline %d has no stage", p);
     for (g = 0; g < plan->stages; g++)
-        if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
+        if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g, plan->stage[g].rank, plan->ranks);
     s->slice_sum = 0;
     for (p = 0; p < plan->slices && plan->slices > 1; p++) {
-        if (!heti_p_is_time(plan->slice_share[p])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
+        if (!heti_p_is_time(plan->slice_share[p]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: slice %d has share %g", p, plan->slice_share[p]);
         s->slice_sum += plan->slice_share[p];
     }
-    if (plan->slices > 1 && !(s->slice_sum > 0 && s->slice_sum <= 1e300)) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the shares of %d slices are all 0", plan->slices);
+    if (plan->slices > 1 && !(s->slice_sum > 0 && s->slice_sum <= 1e300))
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the shares of %d slices are all 0", plan->slices);
     return HET_OK;
 }
 
@@ -575,17 +625,20 @@ static het_result heti_p_sim_costs(heti_p_sim *s)
     const het_costs *costs = s->costs;
     int64_t i, n = 0;
     if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
-    if (costs->stage == NULL || costs->blocks < 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
+    if (costs->stage == NULL || costs->blocks < 0)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
     s->count_activations = 1;
     for (i = 0; i < s->plan->stages; i++) {
         const het_stage_cost *c = &costs->stage[i];
-        if (!heti_p_is_time(c->forward) || !heti_p_is_time(c->backward) || !heti_p_is_time(c->input) || !heti_p_is_time(c->weight) || !heti_p_is_time(c->bytes) || !heti_p_is_time(c->activation))
+        if (!heti_p_is_time(c->forward) || !heti_p_is_time(c->backward) || !heti_p_is_time(c->input) || !heti_p_is_time(c->weight) ||
+            !heti_p_is_time(c->bytes) || !heti_p_is_time(c->activation))
             return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite", i);
         if (c->activation > 0) s->count_activations = 0;
     }
     for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
     for (i = 0; i < n && costs->micro_batch_scale != NULL; i++)
-        if (!heti_p_is_time(costs->micro_batch_scale[i])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the scale of micro-batch %d is negative or not finite", i);
+        if (!heti_p_is_time(costs->micro_batch_scale[i]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the scale of micro-batch %d is negative or not finite", i);
     for (i = 0; i < costs->blocks && costs->block != NULL; i++)
         if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) || !heti_p_is_time(costs->block[i].step))
             return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite", i);
@@ -618,11 +671,14 @@ static het_result heti_p_sim_actions(heti_p_sim *s)
         for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
-            if (a->kind < 0 || a->kind >= HETI_P_KINDS) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d: no such kind of action: %d", r, i - schedule->start[r], HETI_P_CAST(int64_t, a->kind));
+            if (a->kind < 0 || a->kind >= HETI_P_KINDS)
+                return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d: no such kind of action: %d", r,
+                    i - schedule->start[r], HETI_P_CAST(int64_t, a->kind));
             s->records += heti_p_record_room(schedule, a->kind);
             if (a->kind == HET_ACTION_VERDICT) continue;
             if (a->kind >= HET_ACTION_REDUCE) {
-                if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20)) return heti_p_sim_fail(s, r, i, "no such block");
+                if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
+                    return heti_p_sim_fail(s, r, i, "no such block");
                 if (s->blocks <= a->stage) s->blocks = HETI_P_CAST(int64_t, a->stage) + 1;
                 s->parts += a->kind != HET_ACTION_STEP;
                 continue;
@@ -634,8 +690,10 @@ static het_result heti_p_sim_actions(heti_p_sim *s)
             if (a->micro_batch < 0 || a->micro_batch >= schedule->micro_batches[a->pipeline]) return heti_p_sim_fail(s, r, i, "no such micro-batch");
             if (a->slice < 0 || a->slice >= plan->slices) return heti_p_sim_fail(s, r, i, "no such slice");
             if (plan->stage[plan->first_stage[a->pipeline] + a->stage].rank != r) return heti_p_sim_fail(s, r, i, "the stage is on another rank");
-            if ((a->kind == HET_ACTION_SEND_F && a->stage == stages - 1) || (a->kind == HET_ACTION_SEND_B && a->stage == 0)) return heti_p_sim_fail(s, r, i, "there is no stage to send to");
-            if ((a->kind == HET_ACTION_RECV_B && a->stage == stages - 1) || (a->kind == HET_ACTION_RECV_F && a->stage == 0)) return heti_p_sim_fail(s, r, i, "there is no stage to receive from");
+            if ((a->kind == HET_ACTION_SEND_F && a->stage == stages - 1) || (a->kind == HET_ACTION_SEND_B && a->stage == 0))
+                return heti_p_sim_fail(s, r, i, "there is no stage to send to");
+            if ((a->kind == HET_ACTION_RECV_B && a->stage == stages - 1) || (a->kind == HET_ACTION_RECV_F && a->stage == 0))
+                return heti_p_sim_fail(s, r, i, "there is no stage to receive from");
         }
     return HET_OK;
 }
@@ -649,16 +707,20 @@ static het_result heti_p_sim_given(heti_p_sim *s)
     s->stages = s->plan->stages;
     s->slices = s->plan->slices;
     if (schedule->ranks != s->ranks || schedule->pipelines != s->plan->pipelines || schedule->micro_batches == NULL || schedule->start == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a schedule for %d ranks and %d pipelines, a plan for %d and %d", schedule->ranks, schedule->pipelines, s->ranks, s->plan->pipelines);
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a schedule for %d ranks and %d pipelines, a plan for %d and %d", schedule->ranks,
+            schedule->pipelines, s->ranks, s->plan->pipelines);
     s->cells = 0;
     for (p = 0; p < s->plan->pipelines; p++) {
         int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
-        if (n < 0 || n > INT32_MAX || s->slices > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages) return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices", p, n, s->slices);
+        if (n < 0 || n > INT32_MAX || s->slices > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages)
+            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices", p, n, s->slices);
         s->cells += n * s->slices * stages;
     }
     for (r = 0; r < s->ranks; r++)
-        if (schedule->start[0] != 0 || schedule->start[r + 1] < schedule->start[r]) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->start[%d] is %d", r + 1, schedule->start[r + 1]);
-    if (schedule->start[s->ranks] > 0 && schedule->action == NULL) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->action is NULL");
+        if (schedule->start[0] != 0 || schedule->start[r + 1] < schedule->start[r])
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->start[%d] is %d", r + 1, schedule->start[r + 1]);
+    if (schedule->start[s->ranks] > 0 && schedule->action == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->action is NULL");
     if (schedule->start[s->ranks] > INT64_MAX / 4) return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
     HETI_P_TRY(heti_p_sim_costs(s));
     return heti_p_sim_actions(s);
@@ -705,7 +767,8 @@ static void heti_p_sim_weights(heti_p_sim *s)
             if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
         }
     }
-    for (g = 0; g < s->stages; g++) s->stage[g].weight = s->count_activations ? s->rank[s->stage[g].rank].unit / s->stage[g].weight : s->costs->stage[g].activation;
+    for (g = 0; g < s->stages; g++)
+        s->stage[g].weight = s->count_activations ? s->rank[s->stage[g].rank].unit / s->stage[g].weight : s->costs->stage[g].activation;
     for (g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
 }
 
@@ -756,7 +819,8 @@ static het_result heti_p_sim_rings(heti_p_sim *s)
         first += s->ring[b].wanted;
     }
     for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
-        if (!heti_p_is_time(s->plan->state_share[r])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
+        if (!heti_p_is_time(s->plan->state_share[r]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
     return HET_OK;
 }
 
@@ -823,7 +887,8 @@ static void heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64
     const heti_p_stage *stage = &s->stage[g], *to = forward ? stage + 1 : stage - 1;
     heti_p_cell *cell = &s->cell[to->cell + a->micro_batch * s->slices + a->slice];
     heti_p_link *link = &s->link[forward ? stage->link_after : stage->link_before];
-    double clock = s->rank[r].clock, leaves = clock > link->free ? clock : link->free, bytes = heti_p_sim_part(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
+    double clock = s->rank[r].clock, leaves = clock > link->free ? clock : link->free,
+        bytes = heti_p_sim_part(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
     if (link->bandwidth > 0) leaves += bytes / link->bandwidth;
     link->free = leaves;
     (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, leaves, bytes);
@@ -875,23 +940,30 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const int forward = a->kind == HET_ACTION_F;
     const int64_t from = forward ? stage->before : stage->after;
     double there = forward ? cell->input : cell->gradient, start = rank->clock;
-    double seconds = heti_p_sim_part(s, stage, a, forward ? stage->cost->forward : a->kind == HET_ACTION_B ? stage->cost->backward : a->kind == HET_ACTION_I ? stage->cost->input : stage->cost->weight);
+    double seconds = heti_p_sim_part(s, stage, a, forward ? stage->cost->forward : a->kind == HET_ACTION_B ? stage->cost->backward :
+        a->kind == HET_ACTION_I ? stage->cost->input : stage->cost->weight);
     double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
     if (stage->scale != NULL && !s->count_activations) kept *= stage->scale[a->micro_batch];
     if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
     if (!forward && (cell->done & HETI_P_DID_F) == 0) return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
-    if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
-    if (a->kind == HET_ACTION_W && cell->done != (HETI_P_DID_F | HETI_P_DID_I)) return heti_p_sim_fail(s, r, rank->at, "it comes twice, or its I does not come before it");
+    if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0)
+        return heti_p_sim_fail(s, r, rank->at, "it comes twice");
+    if (a->kind == HET_ACTION_W && cell->done != (HETI_P_DID_F | HETI_P_DID_I))
+        return heti_p_sim_fail(s, r, rank->at, "it comes twice, or its I does not come before it");
     if (a->kind != HET_ACTION_W && from >= 0) {
         if (there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
         if (there > start) start = there;
-        if (from != r) (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start, heti_p_sim_part(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
+        if (from != r)
+            (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
+                heti_p_sim_part(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
     }
     heti_p_sim_busy(s, r, a, start, seconds);
-    cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I : HETI_P_DID_W;
+    cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I
+        : HETI_P_DID_W;
     if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
     if (forward && stage->after == r) s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
-    if (!forward && a->kind != HET_ACTION_W && stage->before == r) s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
+    if (!forward && a->kind != HET_ACTION_W && stage->before == r)
+        s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
     if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) heti_p_sim_implied(s, r, a - 1);
     if (a->overlap == 0 || rank->at + 1 == rank->until) heti_p_sim_implied(s, r, a);
@@ -904,7 +976,8 @@ static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action
     const heti_p_cell *cell = &s->cell[s->stage[g].cell + a->micro_batch * s->slices + a->slice];
     const int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     if (heti_p_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
-    if ((cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0) return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" : "its B or I does not come before it");
+    if ((cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
+        return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" : "its B or I does not come before it");
     if ((forward ? s->stage[g].after : s->stage[g].before) != r) heti_p_sim_send(s, r, a, g, forward);
     return HET_OK;
 }
@@ -1008,7 +1081,8 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s)
         const int64_t index = s->ring_order[i];
         heti_p_ring *ring = &s->ring[index];
         const heti_p_part *part = s->part + ring->first;
-        double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes : s->costs->block[ring->block].gather_bytes, seconds = 0, end = ring->ready;
+        double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes
+            : s->costs->block[ring->block].gather_bytes, seconds = 0, end = ring->ready;
         if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &seconds));
         for (j = 0; j < ring->wanted; j++)
             if (s->rank[part[j].rank].ring_free > end) end = s->rank[part[j].rank].ring_free;
@@ -1040,7 +1114,9 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
         if (s->rank[r].ring_free > time) time = s->rank[r].ring_free;
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
-        if (s->ring[b].reached < s->ring[b].wanted) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it", b < s->blocks ? "REDUCE" : "GATHER", HETI_P_CAST(int64_t, s->ring[b].block), s->ring[b].reached, s->ring[b].wanted);
+        if (s->ring[b].reached < s->ring[b].wanted)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it",
+                b < s->blocks ? "REDUCE" : "GATHER", HETI_P_CAST(int64_t, s->ring[b].block), s->ring[b].reached, s->ring[b].wanted);
     for (r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
@@ -1114,21 +1190,24 @@ static het_result heti_p_sim_loop(heti_p_sim *s)
     return HET_OK;
 }
 
-HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs, het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error)
+HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs, het_choice timeline,
+    const het_allocator *allocator, het_simulation **simulation, het_error *error)
 {
     heti_p_sim s;
     het_result result;
     size_t size;
     if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
     *simulation = NULL;
-    if (plan == NULL || schedule == NULL || costs == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" : schedule == NULL ? "schedule" : "costs");
+    if (plan == NULL || schedule == NULL || costs == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" : schedule == NULL ? "schedule" : "costs");
     memset(&s, 0, sizeof s);
     s.plan = plan;
     s.schedule = schedule;
     s.costs = costs;
     s.error = error;
     s.keep = timeline == HET_YES;
-    if (!heti_p_allocator(allocator, &s.allocator)) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: an allocator needs both alloc and free");
+    if (!heti_p_allocator(allocator, &s.allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: an allocator needs both alloc and free");
     HETI_P_TRY(heti_p_sim_given(&s));
     HETI_P_TRY(heti_p_sim_allocate(&s, heti_p_result_cut, &size));
     s.result->allocator = s.allocator;
@@ -1230,7 +1309,8 @@ static void heti_p_trace_args(heti_p_trace *t, const het_record *r)
     heti_p_out_text(&t->out, ",\"args\":{");
     if (a->kind == HET_ACTION_VERDICT) heti_p_out_text(&t->out, "\"bytes\":");
     else if (a->kind >= HET_ACTION_REDUCE) heti_p_out_format(&t->out, "\"block\":%d,\"bytes\":", HETI_P_CAST(int64_t, a->stage));
-    else heti_p_out_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":", HETI_P_CAST(int64_t, a->pipeline), HETI_P_CAST(int64_t, a->stage), HETI_P_CAST(int64_t, a->micro_batch), HETI_P_CAST(int64_t, a->slice));
+    else heti_p_out_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":", HETI_P_CAST(int64_t, a->pipeline),
+        HETI_P_CAST(int64_t, a->stage), HETI_P_CAST(int64_t, a->micro_batch), HETI_P_CAST(int64_t, a->slice));
     heti_p_out_format(&t->out, "%d}}", r->bytes);
 }
 
@@ -1251,7 +1331,8 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r)
     if (!moves) return;
     heti_p_trace_event(t, heti_p_is_send(a->kind) ? "s" : "f", r->rank, thread);
     if (heti_p_is_receive(a->kind)) heti_p_out_text(&t->out, ",\"bp\":\"e\"");
-    heti_p_out_format(&t->out, ",\"ts\":%g,\"id\":%d,\"name\":\"transfer\",\"cat\":\"transfer\"}", heti_p_is_send(a->kind) ? start : start + length - 0.001, heti_p_trace_arrow(t, a));
+    heti_p_out_format(&t->out, ",\"ts\":%g,\"id\":%d,\"name\":\"transfer\",\"cat\":\"transfer\"}",
+        heti_p_is_send(a->kind) ? start : start + length - 0.001, heti_p_trace_arrow(t, a));
 }
 
 HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const het_plan *plan, const het_writer *to)
@@ -1270,7 +1351,8 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
         if (a->micro_batch >= t.micro_batches) t.micro_batches = HETI_P_CAST(int64_t, a->micro_batch) + 1;
         if (a->slice >= t.slices) t.slices = HETI_P_CAST(int64_t, a->slice) + 1;
     }
-    heti_p_out_format(&t.out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},\"traceEvents\":[", timeline->dropped);
+    heti_p_out_format(&t.out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},\"traceEvents\":[",
+        timeline->dropped);
     for (i = 0; i <= timeline->records; i++) {
         int64_t until = i < timeline->records ? timeline->record[i].rank : timeline->ranks - 1;
         while (rank <= until) heti_p_trace_rank(&t, rank++);
@@ -1320,7 +1402,8 @@ static uint32_t heti_p_svg_color(const heti_p_svg *s, int kind, int shade)
     static const uint32_t heti_p_light[HETI_P_KINDS] = { 0x1F6FB4, 0xE8961E, 0xD1580F, 0x119C74, 0, 0, 0, 0, 0xC4709E, 0x444444, 0xE3CF2B, 0x56B4E9 };
     static const uint32_t heti_p_dark[HETI_P_KINDS] = { 0x4C9BE0, 0xF0A637, 0xE4702B, 0x2DB58D, 0, 0, 0, 0, 0xD184AF, 0xBBBBBB, 0xEADB55, 0x7CC6F0 };
     static const uint32_t heti_p_mix[HETI_P_SHADES] = { 0, 42, 62, 78 }; /* percent of the ground */
-    uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF, mixed = 0, part = s->dark ? heti_p_mix[shade] * 7 / 8 : heti_p_mix[shade];
+    uint32_t color = s->dark ? heti_p_dark[kind] : heti_p_light[kind], ground = s->dark ? 0x14181F : 0xFFFFFF, mixed = 0;
+    uint32_t part = s->dark ? heti_p_mix[shade] * 7 / 8 : heti_p_mix[shade];
     int shift;
     for (shift = 0; shift < 24; shift += 8) mixed |= (((color >> shift & 255u) * (100 - part) + (ground >> shift & 255u) * part) / 100) << shift;
     return mixed;
@@ -1344,10 +1427,12 @@ static void heti_p_svg_style(heti_p_svg *s)
 {
     int kind, shade;
     heti_p_out_format(&s->out, "<style>text{font-family:Inter,'Helvetica Neue',Helvetica,Arial,sans-serif;font-size:12px;fill:%s}"
-        ".h{font-size:17px;font-weight:600}.q{fill:%s}.e{text-anchor:end}.m{text-anchor:middle}.n text{font-size:%gpx;text-anchor:middle}.n .d{fill:#1b1b1b}.n .b{fill:#fff}.n .s{font-size:%gpx}"
+        ".h{font-size:17px;font-weight:600}.q{fill:%s}.e{text-anchor:end}.m{text-anchor:middle}"
+        ".n text{font-size:%gpx;text-anchor:middle}.n .d{fill:#1b1b1b}.n .b{fill:#fff}.n .s{font-size:%gpx}"
         ".l{fill:%s}.g{stroke:%s}.t{stroke:%s;stroke-width:%s;stroke-opacity:%s;fill:none}.v{stroke:%s}",
-        s->dark ? "#e6e8eb" : "#1d2127", s->dark ? "#9aa3af" : "#626b76", s->font, 0.8 * s->font, s->dark ? "#1e242d" : "#eef0f3", s->dark ? "#333b46" : "#dfe3e7",
-        s->dark ? "#aab2bd" : "#3c4450", s->row >= 16 ? "0.8" : "0.5", s->row >= 16 ? ".55" : ".4", s->dark ? "#bbb" : "#444");
+        s->dark ? "#e6e8eb" : "#1d2127", s->dark ? "#9aa3af" : "#626b76", s->font, 0.8 * s->font, s->dark ? "#1e242d" : "#eef0f3",
+        s->dark ? "#333b46" : "#dfe3e7", s->dark ? "#aab2bd" : "#3c4450", s->row >= 16 ? "0.8" : "0.5", s->row >= 16 ? ".55" : ".4",
+        s->dark ? "#bbb" : "#444");
     for (kind = 0; kind < HETI_P_KINDS; kind++)
         for (shade = 0; shade < HETI_P_SHADES && s->used[kind]; shade++) {
             if (shade > 0 && (kind > HET_ACTION_W || shade >= s->shades)) continue;
@@ -1393,7 +1478,8 @@ static void heti_p_svg_keys(heti_p_svg *s, const het_record *record, int64_t cou
         const het_action *a = &record[n].action;
         int i, at;
         if (a->kind > HET_ACTION_W) continue;
-        for (at = 0; at < s->keys && (s->key[at].pipeline < a->pipeline || (s->key[at].pipeline == a->pipeline && s->key[at].stage < a->stage)); at++) {}
+        for (at = 0; at < s->keys && (s->key[at].pipeline < a->pipeline || (s->key[at].pipeline == a->pipeline && s->key[at].stage < a->stage));
+            at++) {}
         if (s->keys == HETI_P_STAGES || (at < s->keys && s->key[at].pipeline == a->pipeline && s->key[at].stage == a->stage)) continue;
         for (i = s->keys++; i > at; i--) s->key[i] = s->key[i - 1];
         s->key[at].pipeline = a->pipeline;
@@ -1410,7 +1496,8 @@ static void heti_p_svg_run_draw(heti_p_svg *s, double y, double height)
         for (shade = 0; shade < HETI_P_SHADES; shade++) {
             double share = run->part[kind][shade] / run->total;
             if (share <= 0) continue;
-            heti_p_svg_rect(s, 10 * kind + shade, run->x, y, run->total > 0.97 * (run->end - run->x) ? run->end - run->x : run->total, height * share, 0);
+            heti_p_svg_rect(s, 10 * kind + shade, run->x, y, run->total > 0.97 * (run->end - run->x) ? run->end - run->x : run->total, height * share,
+                0);
             y += height * share;
         }
     memset(run, 0, sizeof *run);
@@ -1479,7 +1566,8 @@ static void heti_p_svg_number(heti_p_svg *s, const het_record *r, double y)
     if (slice && width < 0.8 * font * 0.58 * room + 1.2) { slice = 0; room = length; }
     if (width < font * 0.58 * room + 2) font *= 0.8;
     if (width < font * 0.58 * room + 1.2 || font < 6) return;
-    heti_p_out_format(&s->out, "<text class=\"%s%s\" x=\"", heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ? "d" : "b", font < s->font ? " s" : "");
+    heti_p_out_format(&s->out, "<text class=\"%s%s\" x=\"", heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ? "d" : "b",
+        font < s->font ? " s" : "");
     heti_p_out_fixed(&s->out, x + width / 2 - 0.4, 1);
     heti_p_out_text(&s->out, "\" y=\"");
     heti_p_out_fixed(&s->out, y + s->row / 2 + font * 0.36, 1);
@@ -1494,7 +1582,8 @@ static void heti_p_svg_idle(heti_p_svg *s, double y, double busy)
     double share = s->end > 0 ? 1 - busy / s->end : 0, x = s->left + s->plot + 12, middle = y + s->row / 2, thick = s->row < 8 ? s->row : 8;
     if (share < 0) share = 0;
     heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"44\" height=\"%g\"/>", x, middle - thick / 2, thick);
-    heti_p_out_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x, middle - thick / 2, 44 * share, thick, s->dark ? "#7d8794" : "#8b95a1");
+    heti_p_out_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x, middle - thick / 2, 44 * share,
+        thick, s->dark ? "#7d8794" : "#8b95a1");
     if (s->labels) {
         heti_p_out_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">", s->width - 12, middle + 4);
         heti_p_out_fixed(&s->out, 100 * share, 1);
@@ -1513,7 +1602,8 @@ static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y)
         heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10, y + s->row / 2 + 4, rank);
         return;
     }
-    heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text><text class=\"q e\" x=\"%g\" y=\"%g\" style=\"font-size:10px\">", s->left - 10, y + s->row / 2 - 1, rank, s->left - 10, y + s->row / 2 + 12);
+    heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text><text class=\"q e\" x=\"%g\" y=\"%g\" style=\"font-size:10px\">",
+        s->left - 10, y + s->row / 2 - 1, rank, s->left - 10, y + s->row / 2 + 12);
     (void)heti_p_out_units(&s->out, s->plan, rank, 2, "&#8211;");
     heti_p_out_text(&s->out, "</text>");
 }
@@ -1541,7 +1631,8 @@ static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record
     if (s->row >= 10) heti_p_out_text(&s->out, "<g class=\"n\">");
     for (i = 0; i < count; i++) {
         const het_record *r = &record[i];
-        if (r->action.kind == HET_ACTION_VERDICT) heti_p_out_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
+        if (r->action.kind == HET_ACTION_VERDICT)
+            heti_p_out_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
         if (!heti_p_is_compute(r->action.kind)) continue;
         busy += r->end - r->start;
         if (s->row >= 10) heti_p_svg_number(s, r, y);
@@ -1573,7 +1664,8 @@ static void heti_p_svg_thin(heti_p_svg *s)
     }
     s->counting = 0;
     for (i = 0; i < s->timeline->records; i++)
-        if (heti_p_is_compute(s->timeline->record[i].action.kind) && (s->timeline->record[i].end - s->timeline->record[i].start) * s->scale < s->thin) s->stacked = 1;
+        if (heti_p_is_compute(s->timeline->record[i].action.kind) && (s->timeline->record[i].end - s->timeline->record[i].start) * s->scale < s->thin)
+            s->stacked = 1;
 }
 
 /* ---- between ranks ---- */
@@ -1581,7 +1673,8 @@ static void heti_p_svg_thin(heti_p_svg *s)
 static int heti_p_same_transfer(const het_action *send, const het_action *receive)
 {
     int step = send->kind == HET_ACTION_SEND_F ? 1 : -1;
-    return receive->kind == send->kind + 1 && receive->pipeline == send->pipeline && receive->stage == send->stage + step && receive->micro_batch == send->micro_batch && receive->slice == send->slice;
+    return receive->kind == send->kind + 1 && receive->pipeline == send->pipeline && receive->stage == send->stage + step &&
+        receive->micro_batch == send->micro_batch && receive->slice == send->slice;
 }
 
 /* From the sender's row where the message left to the receiver's where it was there. `transfers` bounds the search. */
@@ -1622,7 +1715,8 @@ static void heti_p_svg_axis(heti_p_svg *s)
     for (tick = step; tick < 0.999999 && decimals < 9; tick *= 10) decimals++;
     for (i = 0; HETI_P_CAST(double, i) * step <= span * 1.000001; i++) {
         double x = heti_p_svg_x(s, i * step / 1e3);
-        heti_p_out_format(&s->out, "<path class=\"g\" d=\"M%g %gv%g\"/><text class=\"q m\" x=\"%g\" y=\"%g\">", x, s->top - 4, bottom - s->top + 9, x, bottom + 19);
+        heti_p_out_format(&s->out, "<path class=\"g\" d=\"M%g %gv%g\"/><text class=\"q m\" x=\"%g\" y=\"%g\">", x, s->top - 4, bottom - s->top + 9, x,
+            bottom + 19);
         heti_p_out_fixed(&s->out, i * step, decimals);
         heti_p_out_text(&s->out, i == 0 ? " ms</text>" : "</text>");
     }
@@ -1631,7 +1725,8 @@ static void heti_p_svg_axis(heti_p_svg *s)
 
 static void heti_p_svg_legend(heti_p_svg *s, double y)
 {
-    static const int32_t heti_p_order[8] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W, HET_ACTION_REDUCE, HET_ACTION_STEP, HET_ACTION_GATHER, HET_ACTION_VERDICT };
+    static const int32_t heti_p_order[8] = { HET_ACTION_F, HET_ACTION_B, HET_ACTION_I, HET_ACTION_W, HET_ACTION_REDUCE, HET_ACTION_STEP,
+        HET_ACTION_GATHER, HET_ACTION_VERDICT };
     double x = s->left;
     int i, shade;
     for (i = 0; i < 8; i++) {
@@ -1641,9 +1736,11 @@ static void heti_p_svg_legend(heti_p_svg *s, double y)
         heti_p_out_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, heti_p_kind_of(kind)->legend);
         x += 24 + 6.5 * HETI_P_CAST(double, strlen(heti_p_kind_of(kind)->legend));
     }
-    heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"11\" height=\"11\"/><text x=\"%g\" y=\"%g\">idle</text>", x, y - 9, x + 16, y + 1);
+    heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"11\" height=\"11\"/><text x=\"%g\" y=\"%g\">idle</text>", x, y - 9,
+        x + 16, y + 1);
     if (s->shades > 1 || s->stacked)
-        heti_p_out_format(&s->out, "<text class=\"q\" x=\"%g\" y=\"%g\">%s%s%s</text>", x + 56, y + 1, s->shades > 1 ? "shades: a rank&#8217;s stages" : "", s->shades > 1 && s->stacked ? " &#183; " : "",
+        heti_p_out_format(&s->out, "<text class=\"q\" x=\"%g\" y=\"%g\">%s%s%s</text>", x + 56, y + 1,
+            s->shades > 1 ? "shades: a rank&#8217;s stages" : "", s->shades > 1 && s->stacked ? " &#183; " : "",
             s->stacked ? "stacked: shares of boxes too thin to draw" : "");
     heti_p_out_text(&s->out, "\n");
 }
@@ -1662,7 +1759,8 @@ static void heti_p_svg_caption(heti_p_svg *s)
     while (unit > 0 && unit < 100 && decimals < 6) { unit *= 10; decimals++; }
     heti_p_out_format(&s->out, "<text class=\"h\" x=\"%g\" y=\"29\">", s->left);
     heti_p_out_xml(&s->out, s->title);
-    heti_p_out_format(&s->out, "</text><text class=\"q\" x=\"%g\" y=\"49\">%d %s &#183; %d %s &#183; ", s->left, s->timeline->ranks, s->timeline->ranks == 1 ? "rank" : "ranks", micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batches");
+    heti_p_out_format(&s->out, "</text><text class=\"q\" x=\"%g\" y=\"49\">%d %s &#183; %d %s &#183; ", s->left, s->timeline->ranks,
+        s->timeline->ranks == 1 ? "rank" : "ranks", micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batches");
     heti_p_out_fixed(&s->out, s->end * 1e3, decimals);
     heti_p_out_text(&s->out, " ms &#183; bubble ");
     heti_p_out_fixed(&s->out, whole > 0 ? 100 * (1 - busy / whole) : 0, 1);
@@ -1690,7 +1788,8 @@ static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc)
 {
     int64_t ranks = s->timeline->ranks > 0 ? s->timeline->ranks : 1;
     double n = HETI_P_CAST(double, ranks);
-    s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 : ranks <= 32 ? 20 : ranks <= 64 ? 13 : 900 / n > 2 ? 900 / n : 2;
+    s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 : ranks <= 32 ? 20 : ranks <= 64 ? 13
+        : 900 / n > 2 ? 900 / n : 2;
     s->gap = s->row >= 30 ? 10 : s->row >= 16 ? 5 : s->row >= 6 ? 2 : 0.4;
     s->font = s->row * 0.55 < 11 ? s->row * 0.55 : 11;
     if (s->font < 7.5 && s->row >= 10) s->font = 7.5;
@@ -1712,8 +1811,10 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     int64_t i, rank, first = 0;
     memset(&all_default, 0, sizeof all_default);
     if (desc == NULL) desc = &all_default;
-    if (to == NULL || to->write == NULL || desc->start_canary != 0 || desc->end_canary != 0 || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
-    if (!(desc->width == 0 || (desc->width >= 400 && desc->width <= 20000)) || !(desc->row_height == 0 || (desc->row_height >= 2 && desc->row_height <= 200))) return HET_ERR_INVALID;
+    if (to == NULL || to->write == NULL || desc->start_canary != 0 || desc->end_canary != 0 || !heti_p_timeline_valid(timeline))
+        return HET_ERR_INVALID;
+    if (!(desc->width == 0 || (desc->width >= 400 && desc->width <= 20000)) ||
+        !(desc->row_height == 0 || (desc->row_height >= 2 && desc->row_height <= 200))) return HET_ERR_INVALID;
     memset(&s, 0, sizeof s);
     heti_p_out_start(&s.out, to);
     s.timeline = timeline;
@@ -1732,7 +1833,8 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     }
     heti_p_svg_layout(&s, desc);
     heti_p_svg_thin(&s);
-    heti_p_out_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width, s.height);
+    heti_p_out_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n", s.width, s.height,
+        s.width, s.height);
     heti_p_svg_style(&s);
     heti_p_out_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height, s.dark ? "#14181f" : "#ffffff");
     heti_p_svg_caption(&s);
@@ -1753,7 +1855,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
 #endif /* HETRAIN_PLAN_IMPLEMENTATION */
 
 /* ---- changes -----------------------------------------------------------------------------------------------------
-   0.1.0  The first version.
+   0.1.0  The first version: simulator, traces, pictures.
 
    ---- licence: MIT-0 ----------------------------------------------------------------------------------------------
    MIT No Attribution

@@ -15,12 +15,13 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--simulate", "NAME|FILE.csv", OPTION_TEXT, AT(simulate), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ... or lists of actions, a line a rank" },
+    { "--simulate", "NAME|FILE.csv", OPTION_TEXT, AT(simulate), 0, 0,
+        "gpipe, 1f1b, interleaved, zb-h1, zb-v, ... or lists of actions, a line a rank" },
     { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
     { "--cost", "SPEC|FILE.csv", OPTION_TEXT, AT(cost), 0, 0,
-      "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is the backward for inputs "
-      "alone, and one in a piece takes B + W; link is a latency. A file: rows stage,F,B,W[,activation]" },
+      "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is "
+      "the backward for inputs alone, and one in a piece takes B + W; link is a latency. A file: rows stage,F,B,W[,activation]" },
     { "--link", "LATENCY[:BANDWIDTH]", OPTION_TEXT, AT(link), 0, 0, "of every link, in place of what --cost says" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
     { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
@@ -77,12 +78,21 @@ static int scan_action(const char **at, int64_t *stage, int64_t *pipeline, int64
     return found;
 }
 
+/* Text of a file inside a message: not more than 40 characters of it, and only plain ones. */
+static const char *shown(char to[41], const char *from, const char *end) {
+    size_t i, length = end - from < 40 ? (size_t)(end - from) : 40;
+    for (i = 0; i < length; i++) to[i] = from[i] > 32 && from[i] < 127 ? from[i] : '?';
+    to[length] = 0;
+    return to;
+}
+
 enum { MOST_PIPELINES = 256, MOST_STAGES = 4096 };
 
 static int plan_from_lists(const settings *s, problem *p) {
     het_plan *plan = &p->lists;
     int64_t *stages = ROOM(int64_t, MOST_PIPELINES), *rank_of = ROOM(int64_t, MOST_PIPELINES * MOST_STAGES), line = 0, g = 0, i, q;
     const char *at = p->text;
+    char token[41];
     int status = 0;
     if (stages == NULL || rank_of == NULL) { free(stages); free(rank_of); return fail(FAILED, "out of memory"); }
     plan->slices = plan->pipelines = 1;
@@ -94,11 +104,13 @@ static int plan_from_lists(const settings *s, problem *p) {
         if (line + 1 > plan->ranks) plan->ranks = line + 1;
         if (!scan_action(&at, &stage, &pipeline, &micro_batch, &slice)) continue;
         if (pipeline >= MOST_PIPELINES || stage >= MOST_STAGES || slice >= 1024)
-            status = fail(BAD_INPUT, "--simulate %s: line %lld: %.*s: numbers up to %d stages, %d pipelines, 1024 slices", s->simulate, (long long)line + 1, (int)(at - from), from, MOST_STAGES, MOST_PIPELINES);
+            status = fail(BAD_INPUT, "--simulate %s: line %lld: %s: numbers up to %d stages, %d pipelines, 1024 slices", s->simulate,
+                (long long)line + 1, shown(token, from, at), MOST_STAGES, MOST_PIPELINES);
         else {
             int64_t *rank = &rank_of[pipeline * MOST_STAGES + stage];
             if (*rank != 0 && *rank != line + 1)
-                status = fail(BAD_INPUT, "--simulate %s: line %lld: %.*s: the stage is also on line %lld", s->simulate, (long long)line + 1, (int)(at - from), from, (long long)*rank);
+                status = fail(BAD_INPUT, "--simulate %s: line %lld: %s: the stage is also on line %lld", s->simulate, (long long)line + 1,
+                    shown(token, from, at), (long long)*rank);
             *rank = line + 1;
             if (stage >= stages[pipeline]) stages[pipeline] = stage + 1;
             if (pipeline >= plan->pipelines) plan->pipelines = pipeline + 1;
@@ -114,11 +126,13 @@ static int plan_from_lists(const settings *s, problem *p) {
     plan->share = ROOM(double, plan->pipelines);
     plan->state_share = ROOM(double, plan->ranks);
     plan->slice_share = ROOM(double, plan->slices);
-    if (status == 0 && (!plan->stage || !plan->first_stage || !plan->share || !plan->state_share || !plan->slice_share)) status = fail(FAILED, "out of memory");
+    if (status == 0 && (!plan->stage || !plan->first_stage || !plan->share || !plan->state_share || !plan->slice_share))
+        status = fail(FAILED, "out of memory");
     for (q = 0; q < plan->pipelines && status == 0; q++) {
         plan->share[q] = 1;
         for (i = 0; i < stages[q] && status == 0; i++, g++) {
-            if (rank_of[q * MOST_STAGES + i] == 0) status = fail(BAD_INPUT, "--simulate %s: no action of stage %lld of pipeline %lld", s->simulate, (long long)i, (long long)q);
+            if (rank_of[q * MOST_STAGES + i] == 0)
+                status = fail(BAD_INPUT, "--simulate %s: no action of stage %lld of pipeline %lld", s->simulate, (long long)i, (long long)q);
             plan->stage[g].pipeline = q;
             plan->stage[g].rank = rank_of[q * MOST_STAGES + i] - 1;
             plan->stage[g].unit_begin = i;
@@ -146,7 +160,8 @@ static int read_lists(const settings *s, problem *p) {
         status = plan_from_lists(s, p);
         if (status != 0) return status;
     }
-    if (s->ranks > 0 && s->ranks != p->plan->ranks) return fail(BAD_INPUT, "--ranks %lld: %s has lists for %lld", (long long)s->ranks, s->simulate, (long long)p->plan->ranks);
+    if (s->ranks > 0 && s->ranks != p->plan->ranks)
+        return fail(BAD_INPUT, "--ranks %lld: %s has lists for %lld", (long long)s->ranks, s->simulate, (long long)p->plan->ranks);
     result = het_schedule_read(p->plan, p->text, p->length, NULL, &p->schedule, &error);
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
     for (q = 0; q < p->plan->pipelines; q++) p->micro_batches += p->schedule->micro_batches[q];
@@ -177,7 +192,8 @@ static int read_plan(const settings *s, problem *p, int named) {
     }
     result = het_plan_read(&desc, text != NULL ? text : spec, length, &p->plan, &error);
     free(text);
-    if (result != HET_OK) return fail(status_of(result), "%s %s: %s", s->plan != NULL ? "--plan" : "--simulate", s->plan != NULL ? spec : s->simulate, error.text);
+    if (result != HET_OK)
+        return fail(status_of(result), "%s %s: %s", s->plan != NULL ? "--plan" : "--simulate", s->plan != NULL ? spec : s->simulate, error.text);
     p->plan->memory_limit = s->memory_limit;
     if (named && strlen(s->simulate) < sizeof p->plan->schedule) strcpy(p->plan->schedule, s->simulate);
     return 0;
@@ -229,9 +245,12 @@ static int cost_from_spec(const settings *s, problem *p) {
         const char *item = at;
         int key = 0;
         while (key < 7 && (strlen(keys[key]) != length || memcmp(keys[key], at, length) != 0)) key++;
-        if (key == 7 || at[length] != '=') return fail(BAD_INPUT, "--cost %s: %.*s: not one of F=, B=, W=, link=, bandwidth=, bytes=, activation=", s->cost, (int)strcspn(at, ","), at);
+        if (key == 7 || at[length] != '=')
+            return fail(BAD_INPUT, "--cost %s: %.*s: not one of F=, B=, W=, link=, bandwidth=, bytes=, activation=", s->cost, (int)strcspn(at, ","),
+                at);
         at += length + 1;
-        if (!cut_number(&at, ",", &value[key])) return fail(BAD_INPUT, "--cost %s: %.*s: not a number from 0 to 1e18", s->cost, (int)strcspn(item, ","), item);
+        if (!cut_number(&at, ",", &value[key]))
+            return fail(BAD_INPUT, "--cost %s: %.*s: not a number from 0 to 1e18", s->cost, (int)strcspn(item, ","), item);
         given[key] = 1;
         if (*at == ',' && at[1] == 0) return fail(BAD_INPUT, "--cost %s: ends with a comma", s->cost);
         at += *at == ',';
@@ -240,7 +259,8 @@ static int cost_from_spec(const settings *s, problem *p) {
     for (g = 0; g < p->plan->stages; g++) {
         const het_stage *stage = &p->plan->stage[g];
         double parts = 0;
-        for (h = p->plan->first_stage[stage->pipeline]; h < p->plan->first_stage[stage->pipeline + 1]; h++) parts += p->plan->stage[h].rank == stage->rank;
+        for (h = p->plan->first_stage[stage->pipeline]; h < p->plan->first_stage[stage->pipeline + 1]; h++)
+            parts += p->plan->stage[h].rank == stage->rank;
         stage_cost(&p->stage[g], value[0], value[1], value[2], given[2], value[6], value[5], parts);
     }
     p->costs.every_link.latency = value[3];
@@ -264,13 +284,17 @@ static int cost_from_file(const settings *s, problem *p) {
         if (end > at && !(line == 1 && ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z')))) {
             for (;;) {
                 if (n == 5) status = fail(BAD_INPUT, "--cost %s: line %lld: more than stage,F,B,W,activation", s->cost, (long long)line);
-                else if (!cut_number(&at, ",\r\n", &value[n])) status = fail(BAD_INPUT, "--cost %s: line %lld: value %d is not a number from 0 to 1e18", s->cost, (long long)line, n + 1);
+                else if (!cut_number(&at, ",\r\n", &value[n]))
+                    status = fail(BAD_INPUT, "--cost %s: line %lld: value %d is not a number from 0 to 1e18", s->cost, (long long)line, n + 1);
                 n++;
                 if (status != 0 || *at != ',') break;
                 at++;
             }
-            if (status == 0 && n < 3) status = fail(BAD_INPUT, "--cost %s: line %lld: %d values, not stage,F,B,W[,activation]", s->cost, (long long)line, n);
-            if (status == 0 && !(value[0] < (double)p->plan->stages && value[0] <= floor(value[0]))) status = fail(BAD_INPUT, "--cost %s: line %lld: no stage %.15g among %lld", s->cost, (long long)line, value[0], (long long)p->plan->stages);
+            if (status == 0 && n < 3)
+                status = fail(BAD_INPUT, "--cost %s: line %lld: %d values, not stage,F,B,W[,activation]", s->cost, (long long)line, n);
+            if (status == 0 && !(value[0] < (double)p->plan->stages && value[0] <= floor(value[0])))
+                status = fail(BAD_INPUT, "--cost %s: line %lld: no stage %.15g among %lld", s->cost, (long long)line, value[0],
+                    (long long)p->plan->stages);
             if (status != 0) break;
             g = (int64_t)value[0];
             if (given[g]++) status = fail(BAD_INPUT, "--cost %s: line %lld: stage %lld comes twice", s->cost, (long long)line, (long long)g);
@@ -300,16 +324,20 @@ static int read_costs(const settings *s, problem *p) {
     if (s->link != NULL) {
         const char *l = s->link;
         p->costs.every_link.bandwidth = 0;
-        if (!cut_number(&l, ":", &p->costs.every_link.latency) || (*l == ':' && (l++, !cut_number(&l, "", &p->costs.every_link.bandwidth)))) return fail(BAD_INPUT, "--link %s: not LATENCY[:BANDWIDTH]", s->link);
+        if (!cut_number(&l, ":", &p->costs.every_link.latency) || (*l == ':' && (l++, !cut_number(&l, "", &p->costs.every_link.bandwidth))))
+            return fail(BAD_INPUT, "--link %s: not LATENCY[:BANDWIDTH]", s->link);
     }
     for (; at != NULL; n++) {
         double scale;
-        if (!cut_number(&at, ",", &scale)) return fail(BAD_INPUT, "--micro-batch-scale %s: value %lld is not a number from 0 to 1e18", s->micro_batch_scale, (long long)n + 1);
+        if (!cut_number(&at, ",", &scale))
+            return fail(BAD_INPUT, "--micro-batch-scale %s: value %lld is not a number from 0 to 1e18", s->micro_batch_scale, (long long)n + 1);
         if (n < p->micro_batches) p->scale[n] = scale;
         at = *at == ',' ? at + 1 : NULL;
     }
     if (s->micro_batch_scale == NULL) return 0;
-    if (n != p->micro_batches) return fail(BAD_INPUT, "--micro-batch-scale %s: %lld values for %lld micro-batches", s->micro_batch_scale, (long long)n, (long long)p->micro_batches);
+    if (n != p->micro_batches)
+        return fail(BAD_INPUT, "--micro-batch-scale %s: %lld values for %lld micro-batches", s->micro_batch_scale, (long long)n,
+            (long long)p->micro_batches);
     p->costs.micro_batch_scale = p->scale;
     return 0;
 }
@@ -318,8 +346,9 @@ static int read_costs(const settings *s, problem *p) {
 
 static void print_number(double value) {
     char buffer[40];
-    snprintf(buffer, sizeof buffer, "%.15g", value);
-    if (strtod(buffer, NULL) < value || strtod(buffer, NULL) > value) snprintf(buffer, sizeof buffer, "%.17g", value);
+    int digits = 15;
+    do snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+    while (digits++ < 17 && (strtod(buffer, NULL) < value || strtod(buffer, NULL) > value));
     printf("%s", buffer);
 }
 
@@ -357,12 +386,15 @@ static void print_json(const het_simulation *r) {
 
 static void print_table(const settings *s, const problem *p, const het_simulation *r) {
     int64_t i;
-    printf("%s: %lld ranks, %lld micro-batches, %lld actions\n", s->simulate, (long long)r->ranks, (long long)p->micro_batches, (long long)r->actions);
-    printf("makespan %.10g, bubble %.2f %%; longest span of a rank %.10g, bubble by spans %.2f %%\n\n", r->makespan, 100 * r->bubble, r->span, 100 * r->span_bubble);
+    printf("%s: %lld ranks, %lld micro-batches, %lld actions\n", s->simulate, (long long)r->ranks, (long long)p->micro_batches,
+        (long long)r->actions);
+    printf("makespan %.10g, bubble %.2f %%; longest span of a rank %.10g, bubble by spans %.2f %%\n\n", r->makespan, 100 * r->bubble, r->span,
+        100 * r->span_bubble);
     printf("%4s %14s %14s %7s %14s %14s %14s %10s\n", "rank", "busy", "idle", "idle %", "fill", "wait", "tail", "peak");
     for (i = 0; i < r->ranks; i++) {
         const het_rank_time *t = &r->rank[i];
-        printf("%4lld %14.10g %14.10g %7.2f %14.10g %14.10g %14.10g %10.6g\n", (long long)i, t->busy, t->idle, r->makespan > 0 ? 100 * t->idle / r->makespan : 0, t->fill, t->wait, t->tail, t->peak);
+        printf("%4lld %14.10g %14.10g %7.2f %14.10g %14.10g %14.10g %10.6g\n", (long long)i, t->busy, t->idle, r->makespan > 0
+            ? 100 * t->idle / r->makespan : 0, t->fill, t->wait, t->tail, t->peak);
     }
 }
 
@@ -415,9 +447,9 @@ static int simulate(const settings *s, problem *p) {
     if (status != 0) return status;
     result = het_simulate(p->plan, p->schedule, &p->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
-    if (s->json) print_json(simulation);
-    else print_table(s, p, simulation);
     if (s->trace != NULL || s->svg != NULL) status = write_pictures(s, p, simulation);
+    if (status == 0 && s->json) print_json(simulation);
+    else if (status == 0) print_table(s, p, simulation);
     het_simulation_free(simulation);
     return status;
 }

@@ -142,13 +142,15 @@ static int64_t find_op(const op *ops, int64_t count, int kind, int kind2, const 
     int64_t i;
     for (i = 0; i < count; i++) {
         const het_action *a = &ops[i].action;
-        if ((a->kind == kind || a->kind == kind2) && a->pipeline == like->pipeline && a->stage == stage && a->micro_batch == like->micro_batch && a->slice == like->slice) return i;
+        if ((a->kind == kind || a->kind == kind2) && a->pipeline == like->pipeline && a->stage == stage && a->micro_batch == like->micro_batch &&
+            a->slice == like->slice) return i;
     }
     return -1;
 }
 
 static int64_t stages_of(const made *m, int64_t pipeline) { return m->first_stage[pipeline + 1] - m->first_stage[pipeline]; }
-static int64_t rank_of(const made *m, int64_t pipeline, int64_t stage) { return stage < 0 || stage >= stages_of(m, pipeline) ? -1 : m->stage[m->first_stage[pipeline] + stage].rank; }
+static int64_t rank_of(const made *m, int64_t pipeline, int64_t stage) { return stage < 0 || stage >= stages_of(m, pipeline) ? -1
+    : m->stage[m->first_stage[pipeline] + stage].rank; }
 
 static int64_t put_op(made *m, op *ops, int64_t count, int32_t kind, int64_t pipeline, int64_t stage, int64_t micro_batch, int64_t slice)
 {
@@ -175,11 +177,15 @@ static void link_ops(const made *m, op *ops, int64_t count)
         const int complete = m->schedule.complete;
         switch (a->kind) {
         case HET_ACTION_F:
-            if (before >= 0) o->need[0] = complete && before != o->rank ? find_op(ops, count, HET_ACTION_SEND_F, -1, a, a->stage - 1) : find_op(ops, count, HET_ACTION_F, -1, a, a->stage - 1);
+            if (before >= 0)
+                o->need[0] = complete && before != o->rank ? find_op(ops, count, HET_ACTION_SEND_F, -1, a, a->stage - 1)
+                    : find_op(ops, count, HET_ACTION_F, -1, a, a->stage - 1);
             break;
         case HET_ACTION_B: case HET_ACTION_I:
             o->need[0] = find_op(ops, count, HET_ACTION_F, -1, a, a->stage);
-            if (after >= 0) o->need[1] = complete && after != o->rank ? find_op(ops, count, HET_ACTION_SEND_B, -1, a, a->stage + 1) : find_op(ops, count, HET_ACTION_B, HET_ACTION_I, a, a->stage + 1);
+            if (after >= 0)
+                o->need[1] = complete && after != o->rank ? find_op(ops, count, HET_ACTION_SEND_B, -1, a, a->stage + 1)
+                    : find_op(ops, count, HET_ACTION_B, HET_ACTION_I, a, a->stage + 1);
             break;
         case HET_ACTION_W: o->need[0] = find_op(ops, count, HET_ACTION_I, -1, a, a->stage); break;
         case HET_ACTION_SEND_F: o->need[0] = find_op(ops, count, HET_ACTION_F, -1, a, a->stage); break;
@@ -215,7 +221,9 @@ static made *random_made(uint64_t *seed)
     for (p = 0; p < pipelines; p++) {
         const int64_t stages = 1 + support_below(seed, 5);
         add_pipeline(m, support_below(seed, 5));
-        for (i = 0; i < stages; i++) add_stage(m, support_below(seed, ranks), (double)(4 * support_below(seed, 20)), (double)(4 * support_below(seed, 20)), (double)(4 * support_below(seed, 20)));
+        for (i = 0; i < stages; i++)
+            add_stage(m, support_below(seed, ranks), (double)(4 * support_below(seed, 20)), (double)(4 * support_below(seed, 20)),
+                (double)(4 * support_below(seed, 20)));
     }
     for (i = 0; i < m->plan.stages; i++) m->stage_cost[i].bytes = (double)(64 * support_below(seed, 10));
     for (i = 0; i < ranks * ranks; i++) {
@@ -333,7 +341,8 @@ static int64_t slow_to(const made *m, int64_t i)
     const het_action *a = &m->action[i];
     int64_t to = -1;
     if (m->schedule.complete ? a->kind == HET_ACTION_SEND_F : a->kind == HET_ACTION_F) to = rank_of(m, a->pipeline, a->stage + 1);
-    if (m->schedule.complete ? a->kind == HET_ACTION_SEND_B : a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) to = rank_of(m, a->pipeline, a->stage - 1);
+    if (m->schedule.complete ? a->kind == HET_ACTION_SEND_B : a->kind == HET_ACTION_B || a->kind == HET_ACTION_I)
+        to = rank_of(m, a->pipeline, a->stage - 1);
     return to == rank_at(m, i) ? -1 : to;
 }
 
@@ -352,7 +361,8 @@ static double slow_there(const slow *s, int64_t at)
     if (a->kind == HET_ACTION_W || from < 0) return 0;
     for (i = 0; i < m->count; i++) {
         const het_action *b = &m->action[i];
-        if (b->pipeline != a->pipeline || b->stage != stage || b->micro_batch != a->micro_batch || b->slice != a->slice || b->kind > HET_ACTION_RECV_B || b->kind == HET_ACTION_W || is_forward(b->kind) != is_forward(a->kind)) continue;
+        if (b->pipeline != a->pipeline || b->stage != stage || b->micro_batch != a->micro_batch || b->slice != a->slice ||
+            b->kind > HET_ACTION_RECV_B || b->kind == HET_ACTION_W || is_forward(b->kind) != is_forward(a->kind)) continue;
         if (from == rank) {
             if (b->kind <= HET_ACTION_I) return s->end[i];
         } else if (slow_to(m, i) == rank) return s->leaves[i] + m->link[from * m->plan.ranks + rank].latency;
@@ -433,12 +443,14 @@ static void slow_rings(slow *s, int32_t kind, double *free_at)
                 }
         for (q = 0; q <= m->plan.ranks; q++) { /* around, and from the last to the first */
             int holds = q == m->plan.ranks;
-            for (i = q < m->plan.ranks ? m->start[q] : 0; q < m->plan.ranks && i < m->start[q + 1]; i++) holds |= m->action[i].kind == kind && m->action[i].stage == block;
+            for (i = q < m->plan.ranks ? m->start[q] : 0; q < m->plan.ranks && i < m->start[q + 1]; i++)
+                holds |= m->action[i].kind == kind && m->action[i].stage == block;
             if (!holds) continue;
             if (last >= 0 && n > 1) {
                 const het_link_cost *link = &m->link[last * m->plan.ranks + (q < m->plan.ranks ? q : first)];
                 const double whole = kind == HET_ACTION_REDUCE ? m->block_cost[block].reduce_bytes : m->block_cost[block].gather_bytes;
-                const double bytes = sum > 0 ? whole * largest / sum : whole / n, time = link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0);
+                const double bytes = sum > 0 ? whole * largest / sum : whole / n,
+                    time = link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0);
                 if (time > seconds) seconds = time;
             }
             if (first < 0) first = q;
@@ -749,7 +761,8 @@ static void refuse(const made *m, het_result code, const char *words, int line)
     het_error error;
     allocator = support_allocator(&memory);
     error.text[0] = 0;
-    support_expect(het_simulate(&m->plan, &m->schedule, &m->costs, HET_YES, &allocator, &simulation, &error), code, error.text, words, "het_simulate", line);
+    support_expect(het_simulate(&m->plan, &m->schedule, &m->costs, HET_YES, &allocator, &simulation, &error), code, error.text, words, "het_simulate",
+        line);
     assert_null(simulation);
     assert_int_equal(memory.live, 0);
     assert_int_equal(memory.wrong, 0);
@@ -778,8 +791,10 @@ static void refusals(void **state)
     REFUSE((m->action[0].kind = HET_ACTION_RECV_F), "0RECV_F0|receive");
     REFUSE((m->action[0].kind = HET_ACTION_SEND_F), "0SEND_F0|F does not come");
     REFUSE(m->schedule.complete = 1, "waits for ever"); /* nobody sends */
-    REFUSE((m->action[8] = m->action[9], m->action[9].micro_batch = 0, m->action[16] = m->action[18], m->action[18].micro_batch = 0), "rank 2|2B0|its F does not");
-    REFUSE((m->action[1] = m->action[3], m->action[3] = m->action[2], m->action[2] = m->action[0], m->action[2].micro_batch = 1), "waits for ever"); /* in a circle */
+    REFUSE((m->action[8] = m->action[9], m->action[9].micro_batch = 0, m->action[16] = m->action[18], m->action[18].micro_batch = 0),
+        "rank 2|2B0|its F does not");
+    REFUSE((m->action[1] = m->action[3], m->action[3] = m->action[2], m->action[2] = m->action[0], m->action[2].micro_batch = 1), "waits for ever");
+        /* in a circle */
     REFUSE(m->action[0].kind = HET_ACTION_REDUCE; m->action[0].stage = -1, "REDUCE-1|block");
     REFUSE(m->action[0].kind = HET_ACTION_GATHER; m->action[0].stage = 1 << 20, "GATHER1048576|block");
     REFUSE(m->stage_cost[1].forward = -1, "stage 1|negative");
@@ -959,7 +974,8 @@ static int is_xml(const char *s)
     while (*s != 0) {
         if (*s == '&') {
             size_t n = 1 + strcspn(s + 1, ";<& ");
-            if (s[n] != ';' || (s[1] != '#' && strncmp(s, "&amp;", 5) != 0 && strncmp(s, "&lt;", 4) != 0 && strncmp(s, "&gt;", 4) != 0 && strncmp(s, "&quot;", 6) != 0)) return 0;
+            if (s[n] != ';' || (s[1] != '#' && strncmp(s, "&amp;", 5) != 0 && strncmp(s, "&lt;", 4) != 0 && strncmp(s, "&gt;", 4) != 0 &&
+                strncmp(s, "&quot;", 6) != 0)) return 0;
         }
         if ((unsigned char)*s < 32 && *s != '\n') return 0;
         if (*s == '>' || (depth == 0 && *s != '<' && *s != '\n')) return 0;
@@ -1001,8 +1017,10 @@ static int is_xml(const char *s)
 
 static void grammars_can_refuse(void **state)
 {
-    static const char *const bad_json[] = { "", "{", "{\"a\":1,}", "[1 2]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1e]", "{\"a\" 1}", "[\"\n\"]", "[\"\\x\"]", "[1]]", "{1:2}", "[inf]", "[-]" };
-    static const char *const bad_xml[] = { "", "a", "<a>", "<a></b>", "<a b=1/>", "<a b=\"1\" b=\"2\"/>", "<a>&</a>", "<a>&x;</a>", "<a/><b/>", "<a b=\"<\"/>", "<a>\001</a>", "<a>></a>", "</a>" };
+    static const char *const bad_json[] = { "", "{", "{\"a\":1,}", "[1 2]", "[01]", "[1.]", "[.5]", "[+1]", "[nan]", "[1e]", "{\"a\" 1}", "[\"\n\"]",
+        "[\"\\x\"]", "[1]]", "{1:2}", "[inf]", "[-]" };
+    static const char *const bad_xml[] = { "", "a", "<a>", "<a></b>", "<a b=1/>", "<a b=\"1\" b=\"2\"/>", "<a>&</a>", "<a>&x;</a>", "<a/><b/>",
+        "<a b=\"<\"/>", "<a>\001</a>", "<a>></a>", "</a>" };
     size_t i;
     (void)state;
     for (i = 0; i < sizeof bad_json / sizeof *bad_json; i++) assert_false(is_json(bad_json[i]));
@@ -1294,10 +1312,14 @@ static void speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fill_and_drain),      cmocka_unit_test(rounds_wait_for_links), cmocka_unit_test(published_bubbles),      cmocka_unit_test(same_as_the_slow_simulator),
-        cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),               cmocka_unit_test(rings_that_wait),
-        cmocka_unit_test(out_of_memory),       cmocka_unit_test(grammars_can_refuse),   cmocka_unit_test(traces),                 cmocka_unit_test(trace_by_heart),
-        cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),   cmocka_unit_test(pictures_refuse),
+        cmocka_unit_test(fill_and_drain),      cmocka_unit_test(rounds_wait_for_links), cmocka_unit_test(published_bubbles),
+            cmocka_unit_test(same_as_the_slow_simulator),
+        cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
+            cmocka_unit_test(rings_that_wait),
+        cmocka_unit_test(out_of_memory),       cmocka_unit_test(grammars_can_refuse),   cmocka_unit_test(traces),
+            cmocka_unit_test(trace_by_heart),
+        cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),
+            cmocka_unit_test(pictures_refuse),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

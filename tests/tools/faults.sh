@@ -1,6 +1,6 @@
 #!/bin/bash
-# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of hetrain.h, builds the suite it names, and expects it to fail.
-# An entry whose text is not in the header exactly once is an error. Prints TAP.
+# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers, builds the suite it names, and expects it to fail.
+# An entry whose text is not in them exactly once is an error. Prints TAP.
 # usage: tests/tools/faults.sh [words of the names to try]
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build
@@ -26,12 +26,17 @@ awk -v work="$work" -v wanted="$wanted" '
     /^\+ / { new = substr($0, 3); sub(/^ +/, "", new) }
     END { flush() }' tests/faults/faults.txt
 
-# Writes the header with the fault to $1/hetrain.h; says so when the text is not there exactly once.
+# Writes both headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
 apply() {
-    awk -v oldfile="$1/old" -v newfile="$1/new" '
-        BEGIN { getline old < oldfile; getline new < newfile }
-        { at = index($0, old); if (at) { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) } print }
-        END { exit found == 1 ? 0 : 1 }' hetrain.h > "$1/hetrain.h"
+    local header found=0
+    for header in hetrain.h hetrain_plan.h; do
+        awk -v oldfile="$1/old" -v newfile="$1/new" '
+            BEGIN { getline old < oldfile; getline new < newfile }
+            { at = index($0, old); if (at) { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) } print }
+            END { exit found > 1 ? 2 : found }' $header > "$1/$header"
+        found=$((found + $?))
+    done
+    [ $found = 1 ]
 }
 
 flags="-std=c99 -O1 -w"
@@ -39,7 +44,7 @@ try() {
     local d=$1 suite isa
     suite=$(cat "$d/suite")
     if ! apply "$d"; then
-        echo "its text is not in hetrain.h exactly once" > "$d/wrong"
+        echo "its text is not in the headers exactly once" > "$d/wrong"
         return
     fi
     case $suite in

@@ -1,0 +1,168 @@
+#!/bin/bash
+# build/plan as a user meets it: numbers known beforehand, files that other programs read, and bad options and files, which give exit status 2 and
+# one line that names the option, file, line or value. Prints TAP.
+cd "$(dirname "$0")/.." || exit 2
+root=$PWD
+plan=$PWD/${BUILD:-build}/checked/plan
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+failures=0
+
+report() { # report STATUS NAME DETAIL...
+    count=$((count + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $count - $2"
+    else
+        echo "not ok $count - $2"
+        printf '%s\n' "${@:3}" | cut -c1-300 | sed 's/^/# /'
+        failures=$((failures + 1))
+    fi
+}
+
+# refuses WORDS ARGUMENTS...   WORDS: what the line must hold, separated by |
+refuses() {
+    local words=$1 status bad= line
+    shift
+    "$plan" "$@" > out 2> err < /dev/null
+    status=$?
+    line=$(cat err)
+    [ $status = 2 ] || bad="exit status $status, not 2"
+    [ "$(wc -l < err)" = 1 ] || bad="$bad; $(wc -l < err) lines on standard error, not 1"
+    [ -s out ] && bad="$bad; something on standard output"
+    LC_ALL=C grep -q '[^[:print:][:space:]]' err && bad="$bad; unprintable bytes"
+    local IFS='|' word
+    for word in $words; do
+        case $line in *"$word"*) ;; *) bad="$bad; does not name $word" ;; esac
+    done
+    report "$([ -z "$bad" ] && echo 0 || echo 1)" "refuses $words" "$*" "$bad" "$line"
+}
+
+# gives TEXT ARGUMENTS...   succeeds, and its JSON starts so
+gives() {
+    local text=$1 out
+    shift
+    out=$("$plan" "$@" --json 2> err < /dev/null)
+    local status=$?
+    case $out in "$text"*) ;; *) status="$status, other output" ;; esac
+    report "$status" "$*" "wanted $text" "got    $out" "$(cat err)"
+}
+
+cd "$work" || exit 2
+base=(--ranks 4 --micro-batches 8 --cost F=2,B=3)
+cat > two.csv <<'LISTS'
+0F0,0F1,0B0,0B1
+1F0,1B0,1F1,1B1
+LISTS
+printf '0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n' > crlf.csv
+printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n' > missing.csv
+printf '0F0,1F1,0B0,0B1\n1F0,1B0,1F1,1B1\n' > twice.csv
+printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1X1\n' > letter.csv
+printf '0F0,0F1,0B0,0B1\n2F0,2B0,2F1,2B1\n' > gap.csv
+printf '0F0,99999F1\n' > large.csv
+printf '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n' > circle.csv
+: > empty.csv
+LC_ALL=C awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%c", (i * i * 7 + i * 131) % 255 + 1 }' > noise.csv
+{ printf '0F0,'; cat noise.csv; } > tail.csv
+printf 'stage,F,B,W\n0,4,2,3\n1,1,1,1\n' > costs.csv
+printf '0,4,5\n1,1,2\n' > fused.csv
+printf '0,4,2,3\n' > short.csv
+printf '0,4,2,3\n0,4,2,3\n' > again.csv
+printf '0,4,2,3\n2,4,2,3\n' > third.csv
+printf '0,4,2,3\n1,4,x,3\n' > word.csv
+printf '0,4,2,3\n1,4\n' > few.csv
+printf '0,4,2,3\n1,4,2,3,1,7\n' > many.csv
+printf '0,4,2,3,10\n1,4,2,3,20\n' > activations.csv
+
+# ---- numbers ----
+# (m + p - 1)(F + B) without links, idle (p - 1)(F + B) each
+gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[8,8,8,8]' --simulate gpipe "${base[@]}"
+gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[4,3,2,1]' --simulate 1f1b "${base[@]}"
+gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=1,W=1,link=.5
+gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=2 --link 0.5
+# the bubble published for these numbers is 0.2431
+gives '{"makespan":1456749,"span":1456749,"bubble":0.2430542255391972,' --simulate=1f1b --ranks=8 --micro-batches=24 --cost=F=18522,B=18086,W=9337,link=601
+gives '{"makespan":50,"span":50,"bubble":0,' --simulate 1f1b --ranks 1 --micro-batches 10 --cost F=2,B=3
+# the second micro-batch half as large; messages of 8 bytes at 4 bytes a unit of time
+gives '{"makespan":7.5,"span":7.5,"bubble":0,' --simulate gpipe --ranks 1 --micro-batches 2 --cost F=2,B=3 --micro-batch-scale 1,.5
+gives '{"makespan":14,"span":14,' --simulate gpipe --ranks 2 --micro-batches 1 --cost F=2,B=3,bytes=8,bandwidth=4
+gives '{"makespan":15,"span":15,' --simulate two.csv --cost F=2,B=3
+gives '{"makespan":15,"span":15,' --simulate crlf.csv --cost F=2,B=3
+gives '{"makespan":18,"span":18,' --simulate two.csv --cost costs.csv
+gives '{"makespan":18,"span":18,' --simulate two.csv --cost fused.csv
+gives '{"makespan":27,"span":27,"bubble":0.3333333333333333' --simulate two.csv --cost activations.csv
+report "$("$plan" --simulate two.csv --cost activations.csv --json | grep -q '"peak":\[20,20\]'; echo $?)" 'activations of a file'
+for schedule in interleaved zb-h1 zb-h2 zb-v v-half v-min greedy bidirectional dualpipev terapipe sliced-1f1b; do
+    slices=1
+    case $schedule in terapipe | sliced*) slices=4 ;; esac
+    "$plan" --simulate $schedule --ranks 4 --micro-batches 16 --slices $slices --cost F=4,B=4,W=4,link=1 --json > out 2> err
+    report $? "$schedule" "$(cat err)"
+done
+"$plan" --simulate 1f1b "${base[@]}" > out
+report "$(grep -q '^ *3 ' out && grep -q 'bubble 27.27 %' out; echo $?)" 'a table' "$(cat out)"
+
+# ---- files ----
+"$plan" --simulate interleaved --chunks 3 --ranks 4 --micro-batches 8 --cost F=3,B=6,link=1 --trace t.json --svg p.svg --unit ms --dark > /dev/null 2> err
+report $? 'trace and picture' "$(cat err)"
+if command -v python3 > /dev/null; then
+    python3 -c '
+import json
+t = json.load(open("t.json"))["traceEvents"]
+assert sum(e["ph"] == "X" and e["cat"] == "forward" for e in t) == 96
+assert sum(e["ph"] == "s" for e in t) == sum(e["ph"] == "f" for e in t) == 2 * 8 * 11
+import xml.dom.minidom
+assert xml.dom.minidom.parse("p.svg").documentElement.tagName == "svg"' 2> err
+    report $? 'python3 reads both' "$(cat err)"
+fi
+"$plan" --simulate 1f1b "${base[@]}" --json > one
+"$plan" --simulate 1f1b "${base[@]}" --json > two
+report "$(cmp -s one two; echo $?)" 'the same twice'
+
+# ---- refused ----
+refuses '--simulate'
+refuses '--cost' --simulate 1f1b
+refuses '--ranks' --simulate 1f1b --cost F=1,B=1 --micro-batches 3
+refuses '--micro-batches' --simulate 1f1b --cost F=1,B=1 --ranks 3
+refuses '--simulate|2f2b|zb-h1' --simulate 2f2b "${base[@]}"
+refuses '--ranks|0' --simulate 1f1b --ranks 0 --micro-batches 8 --cost F=1,B=1
+refuses '--ranks|many' --simulate 1f1b --ranks many --micro-batches 8 --cost F=1,B=1
+refuses '--micro-batches|-1' --simulate 1f1b --ranks 4 --micro-batches -1 --cost F=1,B=1
+refuses '--slices|0' --simulate 1f1b "${base[@]}" --slices 0
+refuses '--chunks|x' --simulate 1f1b "${base[@]}" --chunks x
+refuses '--memory-limit|nan' --simulate greedy "${base[@]}" --memory-limit nan
+refuses '--frobnicate' --simulate 1f1b "${base[@]}" --frobnicate
+refuses '--json' --simulate 1f1b "${base[@]}" --json=1
+refuses '--unit|hours' --simulate 1f1b "${base[@]}" --unit hours
+for bad in F=1 B=1 F=x,B=1 F=1,B=1,G=1 F=-1,B=1 F=1,B=inf F=1,B=1, ,F=1,B=1 F=1B=1 F=,B=1 F F=1,B=1,link= 1,2,3; do
+    refuses "--cost|$bad" --simulate 1f1b --ranks 2 --micro-batches 2 --cost "$bad"
+done
+refuses '--cost|none.csv|No such file' --simulate two.csv --cost none.csv
+refuses '--cost|short.csv|stage 1' --simulate two.csv --cost short.csv
+refuses '--cost|again.csv|line 2|stage 0|twice' --simulate two.csv --cost again.csv
+refuses '--cost|third.csv|line 2|stage 2' --simulate two.csv --cost third.csv
+refuses '--cost|word.csv|line 2|value 3' --simulate two.csv --cost word.csv
+refuses '--cost|few.csv|line 2|2 values' --simulate two.csv --cost few.csv
+refuses '--cost|many.csv|line 2|more' --simulate two.csv --cost many.csv
+refuses '--cost|empty.csv|stage 0' --simulate two.csv --cost empty.csv
+refuses '--link|fast' --simulate 1f1b "${base[@]}" --link fast
+refuses '--link|1:2:3' --simulate 1f1b "${base[@]}" --link 1:2:3
+refuses '--micro-batch-scale|3 values|8' --simulate 1f1b "${base[@]}" --micro-batch-scale 1,2,3
+refuses '--micro-batch-scale|value 2' --simulate 1f1b "${base[@]}" --micro-batch-scale 1,x,3
+refuses '--simulate|none.csv|No such file' --simulate none.csv --cost F=1,B=1
+refuses '--simulate|empty.csv' --simulate empty.csv --cost F=1,B=1
+refuses '--simulate|noise.csv' --simulate noise.csv --cost F=1,B=1
+refuses '--simulate|tail.csv' --simulate tail.csv --cost F=1,B=1
+refuses '--simulate|missing.csv' --simulate missing.csv --cost F=1,B=1
+refuses '--simulate|twice.csv|1F0|line 1' --simulate twice.csv --cost F=1,B=1
+refuses '--simulate|letter.csv|1X1' --simulate letter.csv --cost F=1,B=1
+refuses '--simulate|gap.csv|stage 1' --simulate gap.csv --cost F=1,B=1
+refuses '--simulate|large.csv|line 1|99999F1' --simulate large.csv --cost F=1,B=1
+refuses '--simulate|circle.csv|rank' --simulate circle.csv --cost F=1,B=1
+refuses '--ranks 3|two.csv|2' --simulate two.csv --ranks 3 --cost F=1,B=1
+refuses '--micro-batches 3|two.csv|2' --simulate two.csv --micro-batches 3 --cost F=1,B=1
+refuses '--plan|3|4' --simulate 1f1b "${base[@]}" --plan dp3xpp5
+refuses '--trace|no/such/place' --simulate 1f1b "${base[@]}" --trace no/such/place --json
+refuses '--svg|/dev/full' --simulate 1f1b "${base[@]}" --svg /dev/full --json
+
+echo "1..$count"
+[ $failures = 0 ]
