@@ -120,7 +120,7 @@ golden:
 sanitize:
 	@bash tests/tools/install.sh
 	@echo 'Address and undefined behaviour sanitizers'
-	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all' test-programs || true
+	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' test-programs || true
 	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(SHELL_SUITES)
 	@echo 'Thread sanitizer'
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
