@@ -7817,7 +7817,7 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     if (!desc) return;
     if (het_model_complete(&desc->model, NULL) != HET_OK) { /* fields stay as they are; het_create names the bad one */ }
     if (desc->device_count == 0) desc->device_count = 1;
-    heti_default_i64(&desc->max_tokens, desc->model.context < INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
+    heti_default_i64(&desc->max_tokens, desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
     heti_default_i64(&desc->max_sequences, desc->max_tokens);
     heti_default_i64(&desc->max_micro_batches, 8);
     heti_default_i64(&desc->max_slices, 1);
