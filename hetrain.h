@@ -8962,16 +8962,16 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
     info.weight = totals.weight;
     info.tokens = totals.tokens;
+    if (update && scalars.verdict != HET_VERDICT_NOT_FINITE) {
+        heti_set_exponents(ctx, 0);
+    } else { /* a first attempt may have set them; the next step must not know of this one */
+        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+    }
     if (scalars.verdict == HET_VERDICT_NOT_FINITE) {
         if (ctx->desc.skip_not_finite != HET_YES || !update) return heti_name_not_finite(ctx, info.loss);
         info.skipped = 1;
     }
-    if (update) {
-        if (!info.skipped) heti_set_exponents(ctx, 0);
-        ctx->step++;
-    } else {
-        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
-    }
+    if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
 }

@@ -711,6 +711,61 @@ static void steps_are_repeated_when_needed(void **state)
     support_batch_end(&batch);
 }
 
+/* Writes infinities from the second forward pass of unit 1 on, until it is switched off. */
+typedef struct late_infinity { int64_t calls; int off; } late_infinity;
+
+static het_result spoil_second_attempt(void *user, const het_hook_info *info)
+{
+    late_infinity *l = user;
+    if (info->direction == HET_FORWARD && info->unit == 1 && ++l->calls >= 2 && !l->off) info->stream[0][0] = INFINITY;
+    return HET_OK;
+}
+
+/* A first attempt that measured, and a second that is not finite: the exponents are those from before the step, so that the next step
+   gives the bits of a context that never saw this one. */
+static void not_finite_leaves_the_exponents(void **state)
+{
+    int form; /* 0: het_step refused, 1: het_gradients refused, 2: het_step skipped */
+    (void)state;
+    for (form = 0; form < 3; form++) {
+        het_desc desc = describe(HET_LLAMA);
+        late_infinity late = { 0, 0 };
+        support_batch bad, good;
+        het_parameter_info p;
+        het_step_info info;
+        het_ctx *fresh, *ctx;
+        int64_t i;
+        batch_of(&bad, usual, 4, 3);
+        batch_of(&good, usual, 4, 70);
+        for (i = 0; i < bad.batch.tokens; i++) bad.weight[i] *= i == 5 ? 1e4f : 1.0f; /* other maxima than those of the good batch */
+        fresh = support_create(&desc);
+        desc.hook = spoil_second_attempt;
+        desc.user = &late;
+        desc.skip_not_finite = form == 2 ? HET_YES : HET_NO;
+        ctx = support_create(&desc);
+        if (form == 0) EXPECT_ERROR(het_step(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 0|not finite");
+        if (form == 1) EXPECT_ERROR(het_gradients(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 0|not finite");
+        if (form == 2) {
+            EXPECT_OK(het_step(ctx, &bad.batch, 1, &info));
+            assert_int_equal(info.skipped, 1);
+        }
+        assert_int_equal(late.calls, 2);
+        for (i = 0; i < het_parameter_count(ctx); i++) {
+            EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+            assert_int_equal(p.exponent, HETRAIN_NO_EXPONENT);
+        }
+        late.off = 1;
+        EXPECT_OK(het_step(ctx, &good.batch, 1, &info));
+        assert_int_equal(info.repeated, 1);
+        EXPECT_OK(het_step(fresh, &good.batch, 1, NULL));
+        if (form < 2) assert_true(support_hash(ctx) == support_hash(fresh));
+        het_destroy(fresh);
+        het_destroy(ctx);
+        support_batch_end(&bad);
+        support_batch_end(&good);
+    }
+}
+
 /* ---- inference ---- */
 
 static void inference_with_a_past(void **state)
@@ -962,6 +1017,7 @@ int main(void)
         cmocka_unit_test(unit_of_the_user),
         cmocka_unit_test(steps_that_are_not_finite),
         cmocka_unit_test(steps_are_repeated_when_needed),
+        cmocka_unit_test(not_finite_leaves_the_exponents),
         cmocka_unit_test(inference_with_a_past),
         cmocka_unit_test(inference_agrees_with_the_loss),
         cmocka_unit_test(resumed_runs_continue),
