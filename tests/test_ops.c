@@ -835,8 +835,8 @@ static const struct { int64_t heads, kv_heads, head_size, window; int causal; in
     { 6, 3, 8, 0, 1, { 0, 0 }, 2 },
     { 2, 1, 20, 40, 1, { 150, 3, 70 }, 3 },
     { 2, 1, 6, 6, 0, { 33, 5, 1 }, 3 },
-    { 1, 1, 3, 0, 1, { 2300 }, 1 }, /* more keys than scores are kept for */
-    { 1, 1, 3, 0, 0, { 2300 }, 1 },
+    { 1, 1, 3, 0, 1, { 2280 }, 1 }, /* the last of its blocks of 120 rows sees more than the 2,160 keys that scores are kept for */
+    { 1, 1, 3, 0, 0, { 2201 }, 1 }, /* all blocks do */
 };
 
 typedef struct attention_rig {
@@ -1001,7 +1001,7 @@ static void attention_matches_double(void **state)
 static void attention_in_bf16(void **state)
 {
     (void)state;
-    on_every_device(attention_bf16, (int)(sizeof attention_shape / sizeof *attention_shape));
+    on_every_device(attention_bf16, (int)(sizeof attention_shape / sizeof *attention_shape) - 1); /* of the long shapes the causal one, which has both paths */
 }
 
 /* Scores far apart and far from 0 stay finite: the largest is subtracted first. */
