@@ -60,8 +60,9 @@ static int generate(generator *g, int64_t count) {
         print_byte(g, g->token[have++]);
     }
     putchar('\n');
+    if (fflush(stdout) != 0) return fail(FAILED, "standard output: %s", strerror(errno)); /* the text stands before the line about its speed */
     fprintf(stderr, "%lld tokens, %.0f tokens/s\n", (long long)drawn, (double)drawn / (seconds_now() - start));
-    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+    return 0;
 }
 
 static int run(generator *g, int argc, char **argv) {
