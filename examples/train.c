@@ -782,7 +782,7 @@ static int run(job *j, int argc, char **argv) {
     if (j->batch == NULL) return fail(FAILED, "out of memory");
     if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->device.threads, (het_dtype)s->dtype, 768, 768, 768, 20);
+    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->device.threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
