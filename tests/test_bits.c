@@ -423,16 +423,22 @@ static void fast_mode_repeats(void **state)
 }
 
 /* Everything at once, drawn at random: family, order and grouping of the blocks, slices, recomputed units, backward form, threads, instruction
-   set, parallel-for. HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
+   set, parallel-for. HETRAIN_TEST_ROUNDS sets how many (make soak: many), HETRAIN_TEST_FIRST_ROUND the first one: a round is a function of
+   its number. Every 100 rounds a line says which seeds gave equal bits, so that a soak that was stopped goes on from there. */
+static int environment_number(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
 static void random_layouts(void **state)
 {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
-    const char *asked = getenv("HETRAIN_TEST_ROUNDS");
-    int rounds = asked ? atoi(asked) : 15, round, i;
+    int rounds = environment_number("HETRAIN_TEST_ROUNDS", 15), first = environment_number("HETRAIN_TEST_FIRST_ROUND", 0), said = first, round, i;
     het_isa isa[5];
     int isas = support_isas(isa);
     (void)state;
-    for (round = 0; round < rounds; round++) {
+    for (round = first; round < first + rounds; round++) {
         uint64_t seed = (uint64_t)round * 7919 + 1;
         het_family family = families[support_below(&seed, 5)];
         het_model_desc model = support_model(family);
@@ -470,6 +476,10 @@ static void random_layouts(void **state)
         if (support_below(&seed, 4) == 0) desc.parallel = support_backwards();
         SAME(base, desc, &data, layout, "round %d", round);
         data_end(&data);
+        if (round + 1 - said < 100 && (round + 1 < first + rounds || rounds < 100)) continue;
+        printf("# rounds %d to %d, seeds %lld to %lld: equal bits\n", said, round, said * 7919LL + 1, round * 7919LL + 1);
+        fflush(stdout);
+        said = round + 1;
     }
 }
 
