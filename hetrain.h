@@ -10315,46 +10315,15 @@ static het_result heti_saved_fits(const heti_saved *f, const heti_stored *s, con
                      HETI_CAST(uint64_t, t->at) + 8, s->name, in_file, wanted);
 }
 
-/* Buffers that older transformers saved, and the head of a tied model. */
-static int heti_saved_may_ignore(const het_ctx *ctx, const heti_saved_tensor *t)
+/* Buffers that older transformers saved. */
+static int heti_saved_may_ignore(const heti_saved_tensor *t)
 {
     static const char *const heti_buffers[] = { ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq" };
     size_t i;
     for (i = 0; i < sizeof heti_buffers / sizeof heti_buffers[0]; i++) {
         if (heti_ends_with(t->name, t->name_length, heti_buffers[i])) return 1;
     }
-    if (ctx->desc.model.tied != HET_YES) return 0;
-    return heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 || heti_name_order(t->name, t->name_length, "embed_out.weight",
-        16) == 0;
-}
-
-/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
-static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
-{
-    heti_stored s;
-    int64_t cursor = 0, i;
-    while (heti_stored_next(ctx, contents, &cursor, &s)) {
-        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
-        if (!t) {
-            char shape[96];
-            heti_text text = heti_text_in(shape, sizeof shape);
-            heti_text_shape(&text, s.shape, s.rank);
-            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
-        }
-        HETI_TRY(heti_saved_fits(f, &s, t, contents));
-        t->used = 1;
-    }
-    for (i = 0; i < f->tensors; i++) {
-        const heti_saved_tensor *t = &f->tensor[i];
-        char text[160];
-        heti_text n = heti_text_in(text, sizeof text);
-        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(ctx, t))) continue;
-        heti_text_add(&n, "the model has no such tensor (shape ");
-        heti_text_shape(&n, t->shape, t->rank);
-        heti_text_add(&n, ")");
-        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
-    }
-    return HET_OK;
+    return 0;
 }
 
 /* IEEE half to float, exact: subnormals (exponent 0) are mantissa 2^-24. */
@@ -10387,6 +10356,78 @@ static het_result heti_saved_floats(const het_ctx *ctx, const heti_saved *f, con
             const uint32_t bits = t->type == HETI_SAVED_F32 ? heti_load_u32(c.bytes + 4 * i) : heti_load_u16(c.bytes + 2 * i) << 16;
             memcpy(to + i, &bits, sizeof bits);
         }
+    }
+    return HET_OK;
+}
+
+/* The head's own tensor in a file for a model whose head is the embedding. */
+static int heti_saved_is_tied_head(const het_ctx *ctx, const heti_saved_tensor *t)
+{
+    return ctx->desc.model.tied == HET_YES && (heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 ||
+                                               heti_name_order(t->name, t->name_length, "embed_out.weight", 16) == 0);
+}
+
+/* It must be the embedding [V][D] once more, else it is the file of another model: compared bit by bit after conversion to float, in
+   pieces through the two halves of the staging buffer. */
+static het_result heti_saved_check_head(const het_ctx *ctx, const heti_saved *f, const heti_saved_tensor *head)
+{
+    const heti_chunk c = heti_chunk_of(ctx);
+    const int64_t most = c.capacity / 2;
+    const heti_saved_tensor *embedding;
+    heti_stored s;
+    int64_t first, count, i;
+    memset(&s, 0, sizeof s);
+    heti_parameter_name(&ctx->desc.model, HETI_ROLE_EMBED, 0, 0, s.name);
+    embedding = heti_saved_match(ctx, f, &s);
+    if (!embedding || !embedding->used) return heti_saved_fail(f, head->at, head->name, head->name_length, "the model has no such tensor");
+    s.rank = embedding->rank;
+    for (i = 0, s.count = 1; i < s.rank; i++) {
+        s.shape[i] = embedding->shape[i];
+        s.count *= s.shape[i];
+    }
+    memcpy(s.name, head->name, head->name_length);
+    s.name[head->name_length] = 0;
+    HETI_TRY(heti_saved_fits(f, &s, head, HETI_WEIGHTS));
+    for (first = 0; first < s.count; first += count) {
+        count = heti_min(most, s.count - first);
+        HETI_TRY(heti_saved_floats(ctx, f, embedding, first, count, c.values));
+        HETI_TRY(heti_saved_floats(ctx, f, head, first, count, c.values + most));
+        if (memcmp(c.values, c.values + most, HETI_CAST(size_t, count) * sizeof *c.values) == 0) continue;
+        return heti_saved_fail(f, head->at, head->name, head->name_length,
+                               "differs from the embedding, but the model is tied: its head is its embedding");
+    }
+    return HET_OK;
+}
+
+/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
+static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
+{
+    heti_stored s;
+    int64_t cursor = 0, i;
+    while (heti_stored_next(ctx, contents, &cursor, &s)) {
+        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
+        if (!t) {
+            char shape[96];
+            heti_text text = heti_text_in(shape, sizeof shape);
+            heti_text_shape(&text, s.shape, s.rank);
+            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
+        }
+        HETI_TRY(heti_saved_fits(f, &s, t, contents));
+        t->used = 1;
+    }
+    for (i = 0; i < f->tensors; i++) {
+        const heti_saved_tensor *t = &f->tensor[i];
+        char text[160];
+        heti_text n = heti_text_in(text, sizeof text);
+        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(t))) continue;
+        if (contents == HETI_WEIGHTS && heti_saved_is_tied_head(ctx, t)) {
+            HETI_TRY(heti_saved_check_head(ctx, f, t));
+            continue;
+        }
+        heti_text_add(&n, "the model has no such tensor (shape ");
+        heti_text_shape(&n, t->shape, t->rank);
+        heti_text_add(&n, ")");
+        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
     }
     return HET_OK;
 }
