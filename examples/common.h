@@ -188,7 +188,8 @@ static inline int option_set(const option *o, void *settings, const char *value,
         memcpy(field, &seed, sizeof seed);
         return 0;
     case OPTION_REAL:
-        if (!parse_real(value, o->low, o->high, &real)) return fail(BAD_INPUT, "%s%s %s: not a number from %g to %g", where, o->name, value, o->low, o->high);
+        if (!parse_real(value, o->low, o->high, &real))
+            return fail(BAD_INPUT, "%s%s %s: not a number from %g to %g", where, o->name, value, o->low, o->high);
         memcpy(field, &real, sizeof real);
         return 0;
     case OPTION_CHOICE:
@@ -201,7 +202,8 @@ static inline int option_set(const option *o, void *settings, const char *value,
         memcpy(field, &integer, sizeof integer);
         return 0;
     default:
-        return fail(BAD_INPUT, "%s%s: not yet in version %d.%d.%d", where, o->name, HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
+        return fail(BAD_INPUT, "%s%s: not yet in version %d.%d.%d", where, o->name, HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR,
+                    HETRAIN_VERSION_PATCH);
     }
 }
 
@@ -303,7 +305,8 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
 static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, char *weights, size_t capacity) {
     char config[1024];
     char *slash;
-    int fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors") : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
+    int fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
+                                  : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
     if (!fits || (size_t)snprintf(config, sizeof config, "%s", weights) >= sizeof config - 16) return fail(BAD_INPUT, "--init: path too long");
     if (access(weights, R_OK) != 0) return fail(BAD_INPUT, "--init %s: %s", weights, strerror(errno));
     if (spec != NULL) return model_from_spec("--model", spec, model);

@@ -234,7 +234,8 @@ static void check_estimate(fixture *f)
     ctx = support_create(&f->desc);
     het_get_memory(ctx, &asked);
     assert_memory_equal(&estimate, &asked, sizeof asked);
-    assert_int_equal(estimate.device, estimate.weights + estimate.gradients + estimate.optimizer + estimate.activations + estimate.workspace + estimate.communication);
+    assert_int_equal(estimate.device,
+                     estimate.weights + estimate.gradients + estimate.optimizer + estimate.activations + estimate.workspace + estimate.communication);
     before = f->memory.peak;
     if (f->desc.inference != HET_YES) {
         EXPECT_OK(het_step(ctx, f->batches, 2, NULL));

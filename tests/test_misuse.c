@@ -173,7 +173,8 @@ static void config_json(void **state)
         { "{\"model_type\": \"llama\"}", HET_ERR_FORMAT, "missing" },
         { "{\"model_type\": \"llama\", \"hidden_size\": \"wide\"}", HET_ERR_FORMAT, "hidden_size" },
         { "{\"model_type\": \"llama\", \"hidden_size\": 1.5}", HET_ERR_INVALID, "width|1.5" },
-        { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 5, \"n_positions\": 64, \"vocab_size\": 100}", HET_ERR_INVALID, "64|5" },
+        { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 5, \"n_positions\": 64, \"vocab_size\": 100}",
+          HET_ERR_INVALID, "64|5" },
         { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_embd\": 64}", HET_ERR_FORMAT, "n_embd" },
     };
     het_model_desc model, back;

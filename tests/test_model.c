@@ -66,7 +66,8 @@ static double loss_of(het_ctx *ctx, const support_batch *batch)
 static void check_directions(const het_desc *desc, const support_batch *batch, const char *what)
 {
     het_ctx *ctx = support_create(desc);
-    float *weight = support_alloc((size_t)largest_parameter(ctx), sizeof *weight), *gradient = support_alloc((size_t)largest_parameter(ctx), sizeof *gradient);
+    float *weight = support_alloc((size_t)largest_parameter(ctx), sizeof *weight);
+    float *gradient = support_alloc((size_t)largest_parameter(ctx), sizeof *gradient);
     float *moved = support_alloc((size_t)largest_parameter(ctx), sizeof *moved);
     het_step_info info;
     int64_t i, k;
@@ -91,7 +92,8 @@ static void check_directions(const het_desc *desc, const support_batch *batch, c
         below = loss_of(ctx, batch);
         EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, weight));
         want = (above - below) / (2.0 * h);
-        if (fabs(want - norm) > 0.02 * norm + 2e-5) fail_msg("%s: %s: the loss rises by %.6g along a gradient of norm %.6g", what, p.name, want, norm);
+        if (fabs(want - norm) > 0.02 * norm + 2e-5)
+            fail_msg("%s: %s: the loss rises by %.6g along a gradient of norm %.6g", what, p.name, want, norm);
     }
     free(weight);
     free(gradient);
@@ -178,9 +180,10 @@ static void adamw_of_a_context(void **state)
                 double m = b1 * (double)m0[k] + (1.0 - b1) * gradient, v = b2 * (double)v0[k] + (1.0 - b2) * gradient * gradient;
                 double w = (double)w0[k] * (1.0 - (p.decay ? lr * (double)0.1f : 0.0));
                 w -= lr * (m / (1.0 - pow(b1, t))) / (sqrt(v / (1.0 - pow(b2, t))) + 1e-8);
-                if (fabs(w - (double)w1[k]) > 1e-6 + 1e-4 * lr || fabs(m - (double)m1[k]) > 1e-6 * (1e-3 + fabs(m)) || fabs(v - (double)v1[k]) > 1e-6 * (1e-6 + fabs(v))) {
-                    fail_msg("step %d, %s[%d]: w %.9g not %.9g, m %.9g not %.9g, v %.9g not %.9g", step, p.name, (int)(k - at), (double)w1[k], w, (double)m1[k], m,
-                             (double)v1[k], v);
+                if (fabs(w - (double)w1[k]) > 1e-6 + 1e-4 * lr || fabs(m - (double)m1[k]) > 1e-6 * (1e-3 + fabs(m)) ||
+                    fabs(v - (double)v1[k]) > 1e-6 * (1e-6 + fabs(v))) {
+                    fail_msg("step %d, %s[%d]: w %.9g not %.9g, m %.9g not %.9g, v %.9g not %.9g", step, p.name, (int)(k - at), (double)w1[k], w,
+                             (double)m1[k], m, (double)v1[k], v);
                 }
             }
             at += p.count;
@@ -792,7 +795,8 @@ static void inference_with_a_past(void **state)
                 past += count;
                 piece = piece % 5 + 1;
                 EXPECT_OK(het_infer(other, token, past, 0, whole));
-                if (memcmp(whole, parts, sizeof whole) != 0) fail_msg("family %d, dtype %d: logits after %d tokens depend on the pieces", (int)families[f], (int)d, (int)past);
+                if (memcmp(whole, parts, sizeof whole) != 0)
+                    fail_msg("family %d, dtype %d: logits after %d tokens depend on the pieces", (int)families[f], (int)d, (int)past);
                 het_destroy(other);
             }
             het_destroy(ctx);
@@ -990,8 +994,10 @@ static void initial_weights(void **state)
             if (strstr(p.name, ".bias")) assert_true(w[k] == 0.0f);
             else if (p.columns == 1) assert_true(w[k] == 1.0f);
         }
-        if (p.columns > 1 && (fabs(square / n - 1.0) > 5.0 * sqrt(2.0 / n) || fabs(fourth / n - 3.0) > 5.0 * sqrt(96.0 / n) || fabs(neighbours / n) > 5.0 / sqrt(n))) {
-            fail_msg("%s: second moment %.4f, fourth %.4f, neighbours %.4f of a normal distribution of deviation %g", p.name, square / n, fourth / n, neighbours / n, want);
+        if (p.columns > 1 && (fabs(square / n - 1.0) > 5.0 * sqrt(2.0 / n) || fabs(fourth / n - 3.0) > 5.0 * sqrt(96.0 / n) ||
+                              fabs(neighbours / n) > 5.0 / sqrt(n))) {
+            fail_msg("%s: second moment %.4f, fourth %.4f, neighbours %.4f of a normal distribution of deviation %g", p.name, square / n, fourth / n,
+                     neighbours / n, want);
         }
         free(w);
     }
