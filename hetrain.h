@@ -725,7 +725,8 @@ HETRAIN_API const het_unit_iface *het_unit_head(void);
 
 /* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units, written to units[0 .. capacity). `model` must be completed and
    outlive the units. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
+                                                          het_error *error);
 
 /* ---- >>optimizer_api ------------------------------------------------------------------------------------------- */
 
@@ -752,7 +753,9 @@ typedef struct het_optimizer_iface {
 } het_optimizer_iface;
 HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
 
-typedef enum het_lr_schedule { HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4 } het_lr_schedule;
+typedef enum het_lr_schedule {
+    HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4
+} het_lr_schedule;
 
 typedef struct het_optimizer_desc {
     const het_optimizer_iface *iface; /* AdamW */
@@ -810,7 +813,8 @@ typedef struct het_plan_desc {
    pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a rank in order; several pipelines: D times that with dpD x in front
    E t*3|(t|)*2 t m L    Megatron's layout string: E embedding, t a layer (attention and MLP), L head, | between stages
    Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan,
+                                                        het_error *error);
 /* As JSON. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, const het_writer *to);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
@@ -861,16 +865,20 @@ typedef struct het_blocks {
 HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, greedy, bidirectional, dualpipev,
    terapipe (gpipe over slices), sliced-1f1b. counts: [pipelines]. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
 /* From text; compute lists, or complete ones. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists with transfers, reductions and steps added. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
+                                                                const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
    receives pair up; nothing waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once
    in micro-batches of the rank's stages of a pipeline, from F until B or W. The error names rank, position and action. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
+                                                             double *peak, het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------------------------
@@ -1011,7 +1019,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *mod
 /* Granule bounds by rule: `fixed` sequences each (0: the largest divisor of `sequences` that keeps 512 tokens together, for equal lengths;
    else consecutive samples up to 512 tokens); sequences longer than 512 are cut every 512 tokens. start has room for `capacity` entries
    (granules + 1 are written); start NULL only counts. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start, int64_t capacity, int64_t *granules);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
+                                                       int64_t capacity, int64_t *granules);
 
 /* Exact bytes het_create(desc) will ask for. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error);
@@ -1107,7 +1116,8 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info);  
 /* Micro-batch number `micro_batch` of `micro_batches` of step `step`: windows of a permutation of the epoch by (seed, epoch), so that every
    window of an epoch comes exactly once. The arrays of *batch belong to `data`; slot < slots says which buffers are used, each keeps its
    content until used again. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot, het_batch *batch, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot,
+                                                         het_batch *batch, het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers of its own. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error);
 
@@ -1131,7 +1141,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_train(const het_train_desc *desc, 
 
 /* Draws a token from logits [V]: temperature 0 takes the largest; top_k 0 and top_p 0 or 1 keep all, otherwise top_p cuts what top_k left;
    scratch: [V]; `number` counts draws of this seed. -1: a pointer is NULL or vocab is out of range. Threads: any. */
-HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number, float *scratch);
+HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number,
+                               float *scratch);
 
 #ifndef HETRAIN_NO_STDIO
 /* Ready-made callbacks over files; het_reader_open fills *reader; `path` must outlive it; close it with het_reader_close. One reader, one
@@ -2402,7 +2413,8 @@ typedef struct heti_row_kernels {
     /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of the slice descending, heads ascending */
     void (*attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin, int64_t end, void *workspace);
     void (*attention_backward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace);
-    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to); /* to[32]: normal numbers 32 group .. of a stream, times std */
+    /* to[32]: normal numbers 32 group .. of a stream, times std */
+    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to);
 } heti_row_kernels;
 
 /* Bytes of workspace of one attention kernel: gathered rows, sums, scores, packed operands. */
@@ -7210,7 +7222,8 @@ static het_result heti_attention_positions(const het_unit_call *c, const heti_at
     const het_model_desc *m = c->unit->model;
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.y = q;
         nk.y = k;
         HETI_TRY(HETI_OP(c, norm_forward, &nq));
@@ -7271,7 +7284,8 @@ static het_result heti_attention_positions_backward(const het_unit_call *c, cons
     }
     if (norm) {
         het_norm_args aq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         aq.dy = nq;
         aq.dx = dq;
         ak.dy = nk;
@@ -7334,7 +7348,8 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     HETI_TRY(HETI_OP(c, linear_backward_weight, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.dy = c->tensor[HETI_ATTENTION_NORM_DQ];
         nq.dgain = &c->gradient[x.norm_q];
         nk.dy = c->tensor[HETI_ATTENTION_NORM_DK];
@@ -7441,7 +7456,8 @@ static het_result heti_mlp_forward(const het_unit_call *c)
 {
     const het_model_desc *m = c->unit->model;
     const heti_mlp_index x = heti_mlp_parameters(m);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN],
+                                        c->tensor[HETI_MLP_RSTD]);
     const het_linear_args first = heti_mlp_first(c, &x, 0);
     const het_activation_args activation = heti_activation_args(c);
     het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
@@ -7549,8 +7565,8 @@ static het_result heti_head_forward(const het_unit_call *c)
 }
 
 /* Rows [first, first + rows) of the slice: h and logits. */
-static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first, int64_t rows,
-                                   float *logits)
+static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first,
+                                   int64_t rows, float *logits)
 {
     const het_model_desc *m = c->unit->model;
     const int with_bias = m->norm == HET_LAYERNORM;
@@ -7786,7 +7802,8 @@ static void *heti_take(heti_arena *arena, int64_t count, size_t size)
 {
     size_t bytes, rounded, end;
     void *p;
-    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) || !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
+    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) ||
+        !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
         arena->overflow = 1;
         return NULL;
     }
@@ -7858,9 +7875,11 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
 {
     const int64_t most = INT64_C(1) << 31;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
+        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary),
+                         HETI_CAST(uint64_t, d->end_canary));
     if (!d->allocator.alloc || !d->allocator.free)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s", d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
+                         d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
     HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
     HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
     HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
@@ -7919,12 +7938,12 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
                          unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1), HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
     result = unit->iface->describe(unit, info);
     if (result != HET_OK)
-        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index, unit->iface->name,
-                         info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index,
+                         unit->iface->name, info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
         info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index, unit->iface->name,
-                         info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index,
+                         unit->iface->name, info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
                          HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS), HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
     return HET_OK;
 }
@@ -7941,8 +7960,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name, p->rows, p->columns);
     if (i < ctx->parameter_count) {
         if (to[i].rows != p->rows || to[i].columns != p->columns)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name, p->rows,
-                             p->columns, to[i].rows, to[i].columns);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name,
+                             p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
         return HET_OK;
     }
@@ -7977,7 +7996,8 @@ static het_result heti_build_chain(het_ctx *ctx)
         for (p = 0; p < unit->info.parameters; p++) HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
         for (s = 0; s < unit->info.out_streams; s++) ctx->stream_width[s] = heti_max(ctx->stream_width[s], unit->info.out_width[s]);
         if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u, unit->unit.iface->name);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
+                             unit->unit.iface->name);
         unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
                           (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : ctx->desc.recompute == HET_YES);
     }
@@ -8018,7 +8038,8 @@ static int heti_layout_activations(het_ctx *ctx)
         heti_unit *unit = &ctx->unit[u];
         memset(&shared, 0, sizeof shared);
         for (s = 0; s < unit->info.out_streams; s++) {
-            if (ctx->desc.inference == HET_YES && u >= 2 && s < ctx->unit[u - 2].info.out_streams && ctx->unit[u - 2].info.out_width[s] == unit->info.out_width[s]) {
+            if (ctx->desc.inference == HET_YES && u >= 2 && s < ctx->unit[u - 2].info.out_streams &&
+                ctx->unit[u - 2].info.out_width[s] == unit->info.out_width[s]) {
                 unit->stream_offset[s] = ctx->unit[u - 2].stream_offset[s]; /* nothing is kept: two buffers take turns */
                 continue;
             }
@@ -8110,7 +8131,8 @@ static het_result heti_layout(het_ctx *ctx, char *base)
     HETI_MARK(workspace);
 #undef HETI_MARK
     ctx->sizes.device = arena.used;
-    if (arena.overflow) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
+    if (arena.overflow)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
     return HET_OK;
 }
 
@@ -8248,7 +8270,8 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
     ctx->host_bytes = heti_host_bytes(ctx, uses);
     if (ctx->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", desc->max_tokens);
     ctx->host = heti_alloc(&ctx->allocator, ctx->host_bytes);
-    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
+    if (!ctx->host)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
     memset(ctx->host, 0, ctx->host_bytes);
     (void)heti_layout_host(ctx, HETI_CAST(char *, ctx->host), uses);
     HETI_TRY(heti_build_chain(ctx));
@@ -8380,7 +8403,8 @@ static het_result heti_device_fail(het_ctx *ctx, het_result result, const char *
 
 static het_result heti_copy_in(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_in(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
+    if (count > 0)
+        HETI_DEVICE(ctx, ctx->device.iface->copy_in(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
     return HET_OK;
 }
 
@@ -8396,7 +8420,9 @@ static het_result heti_sync(het_ctx *ctx)
 
 static het_result heti_copy_out(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_out(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy from the device");
+    if (count > 0)
+        HETI_DEVICE(ctx, ctx->device.iface->copy_out(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size),
+                    "copy from the device");
     return heti_sync(ctx);
 }
 
@@ -8414,7 +8440,8 @@ static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *nam
     for (i = 0; i <= count; i++) {
         const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
         if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i], tokens);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i],
+                             tokens);
     }
     return HET_OK;
 }
@@ -8425,9 +8452,11 @@ static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch
     int64_t i;
     for (i = 0; i < b->tokens; i++) {
         if (b->token[i] < 0 || b->token[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->token[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i,
+                             HETI_CAST(int64_t, b->token[i]), vocab);
         if (b->target[i] < -1 || b->target[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->target[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i,
+                             HETI_CAST(int64_t, b->target[i]), vocab);
         if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i, HETI_CAST(double, b->weight[i]));
     }
@@ -8451,7 +8480,8 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
     int64_t g, sequence = 0;
     if (b->granules == 0) return HET_OK;
     if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules, b->granule_start ? "given" : "NULL");
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules,
+                         b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
     for (g = 0; g < b->granules; g++)
         if (b->granule_start[g + 1] - b->granule_start[g] > ctx->max_granule_tokens)
@@ -8459,8 +8489,8 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
                              b->granule_start[g + 1] - b->granule_start[g], ctx->max_granule_tokens);
     for (g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one", index, g,
-                             b->granule_start[g], b->granule_start[g + 1]);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one",
+                             index, g, b->granule_start[g], b->granule_start[g + 1]);
     return HET_OK;
 }
 
@@ -8468,11 +8498,13 @@ static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch 
 {
     int64_t s;
     if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL", index, b->tokens, b->sequences);
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL",
+                         index, b->tokens, b->sequences);
     if (b->tokens > ctx->desc.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens, ctx->desc.max_tokens);
     if (b->sequences > ctx->desc.max_sequences)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences, ctx->desc.max_sequences);
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences,
+                         ctx->desc.max_sequences);
     HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
     for (s = 0; s < b->sequences; s++)
         if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
@@ -8593,7 +8625,8 @@ static void heti_call_prepare(het_ctx *ctx, int64_t index, const heti_slot *slot
     c->compute = ctx->desc.dtype;
     c->training = training;
     c->rows = view->row_end - view->row_begin;
-    for (i = 0; i < unit->info.in_streams; i++) c->in[i] = heti_at(slot->memory, ctx->unit[index - 1].stream_offset[i], view->row_begin, unit->info.in_width[i]);
+    for (i = 0; i < unit->info.in_streams; i++)
+        c->in[i] = heti_at(slot->memory, ctx->unit[index - 1].stream_offset[i], view->row_begin, unit->info.in_width[i]);
     for (i = 0; i < unit->info.out_streams; i++) c->out[i] = heti_at(slot->memory, unit->stream_offset[i], view->row_begin, unit->info.out_width[i]);
     for (i = 0; i < unit->info.tensors; i++) {
         const het_tensor_desc *t = &unit->info.tensor[i];
@@ -8635,7 +8668,8 @@ static het_result heti_hook(het_ctx *ctx, het_direction direction, const het_uni
     result = ctx->desc.hook(ctx->desc.user, &info);
     if (result == HET_OK) return HET_OK;
     ctx->failed = 1;
-    return heti_fail(&ctx->error, result, "step %d: the hook failed at unit %d (%s), micro-batch %d", ctx->step, c->index, c->unit->iface->name, micro_batch);
+    return heti_fail(&ctx->error, result, "step %d: the hook failed at unit %d (%s), micro-batch %d", ctx->step, c->index, c->unit->iface->name,
+                     micro_batch);
 }
 
 static het_result heti_check_cancel(het_ctx *ctx)
@@ -8919,12 +8953,14 @@ static het_result heti_name_not_finite(het_ctx *ctx, double loss)
     int64_t p;
     for (p = 0; p < ctx->parameter_count; p++)
         if (ctx->host_maximum[p] >= 0x7f800000u)
-            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step, ctx->parameter[p].name, loss);
+            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step,
+                             ctx->parameter[p].name, loss);
     return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
 }
 
 /* Runs the actions until the verdict is final: at most twice. */
-static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const heti_totals *totals, int64_t actions, het_step_scalars *scalars, het_step_info *info)
+static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const heti_totals *totals, int64_t actions, het_step_scalars *scalars,
+                                het_step_info *info)
 {
     int attempt;
     for (attempt = 0; attempt < 2; attempt++) {
@@ -9112,7 +9148,8 @@ static het_result heti_init_rotary(het_ctx *ctx)
     float *inverse = HETI_CAST(float *, HETI_CAST(void *, ctx->staging)), *cosine = inverse + half, *sine = cosine + half;
     int64_t t, i;
     if (ctx->desc.model.position != HET_ROTARY) return HET_OK;
-    if (3 * half > 2 * HETI_STAGING) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", ctx->desc.model.head_size);
+    if (3 * half > 2 * HETI_STAGING)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", ctx->desc.model.head_size);
     heti_rotary_frequencies(&ctx->desc.model, inverse);
     for (t = 0; t < ctx->desc.model.context; t++) {
         for (i = 0; i < half; i++) {
@@ -9132,7 +9169,8 @@ static het_result heti_start(het_ctx *ctx)
     int64_t s;
     ctx->memory = HETI_CAST(char *, ctx->device.iface->alloc(ctx->device.self, ctx->sizes.device));
     if (!ctx->memory)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "device %s: no memory for %u bytes", ctx->device.iface->name, HETI_CAST(uint64_t, ctx->sizes.device));
+        return heti_fail(&ctx->error, HET_ERR_OOM, "device %s: no memory for %u bytes", ctx->device.iface->name,
+                         HETI_CAST(uint64_t, ctx->sizes.device));
     HETI_TRY(heti_layout(ctx, ctx->memory));
     for (s = 0; s < ctx->slots; s++) HETI_TRY(heti_clear(ctx, ctx->state[s], HETI_CAST(size_t, ctx->gradient_elements) * sizeof(float)));
     HETI_TRY(heti_init_weights(ctx));
@@ -9236,7 +9274,8 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
         return heti_fail(&ctx->error, HET_ERR_STATE, "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
     for (i = 0; i < count; i++)
         if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]),
+                             ctx->desc.model.vocab);
     return HET_OK;
 }
 
@@ -9302,9 +9341,11 @@ static het_result heti_read_gradient(het_ctx *ctx, int64_t index, float *to)
 static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_what what, const void *buffer)
 {
     if (index < 0 || index >= ctx->parameter_count || !buffer)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count, buffer ? "given" : "NULL");
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count,
+                         buffer ? "given" : "NULL");
     if (what == HET_WEIGHT || (what == HET_GRADIENT && ctx->desc.inference != HET_YES) || heti_parameter_values(ctx, index, what)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t, what));
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name,
+                     HETI_CAST(int64_t, what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to)
@@ -10318,7 +10359,9 @@ static het_result heti_saved_fits(const heti_saved *f, const heti_stored *s, con
 /* Buffers that older transformers saved. */
 static int heti_saved_may_ignore(const heti_saved_tensor *t)
 {
-    static const char *const heti_buffers[] = { ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq" };
+    static const char *const heti_buffers[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
+    };
     size_t i;
     for (i = 0; i < sizeof heti_buffers / sizeof heti_buffers[0]; i++) {
         if (heti_ends_with(t->name, t->name_length, heti_buffers[i])) return 1;
