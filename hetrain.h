@@ -1080,7 +1080,8 @@ HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /*
    metadata, step, seed, granule, exponents and options. A context made from the same description continues bit for bit. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to);   /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);     /* Threads: owner. */
-/* F32, F16 and BF16 tensors are read. Nothing is changed unless the whole file fits the model. Threads: owner. */
+/* F32, F16 and BF16 tensors are read. Where a tied model's file holds a head as well, it must be the embedding once more. Nothing is changed
+   unless the whole file fits the model. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);   /* Threads: owner. */
 
