@@ -1,5 +1,5 @@
 # make            this menu
-# Variables: CC, CXX, CFLAGS, DATA=file (make run), JOBS
+# Variables: CC, CXX, CFLAGS, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak)
 
 CC ?= cc
 CXX ?= c++
@@ -19,7 +19,7 @@ menu:
 	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
 	@echo 'make sanitize      the tests under ASan and UBSan, thread tests under TSan'
 	@echo 'make faults        seeded bugs, each must be caught'
-	@echo 'make soak          sanitize, faults, and many random layouts: for a night'
+	@echo 'make soak          sanitize, faults, and many random layouts: about an hour'
 	@echo 'make bench         build/het_bench: speed of products and of whole steps'
 	@echo 'make mpi           build/train_mpi: the same program for several processes, mpirun -n N build/train_mpi ...'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
@@ -84,6 +84,8 @@ build/run/text.txt: $(OWN_TEXT)
 WARNINGS = -Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2
 C_WARNINGS = $(WARNINGS) -Wstrict-prototypes -Wmissing-prototypes
 SANITIZER ?=
+ROUNDS ?= 5000
+FIRST_ROUND ?= 0
 TEST_FLAGS ?= -O2 -g
 TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
@@ -157,7 +159,7 @@ golden:
 sanitize:
 	@bash tests/tools/install.sh
 	@echo 'Address and undefined behaviour sanitizers'
-	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all' test-programs || true
+	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' test-programs || true
 	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(SHELL_SUITES)
 	@echo 'Thread sanitizer'
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
@@ -172,7 +174,7 @@ faults:
 
 soak: sanitize faults
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
-	HETRAIN_TEST_ROUNDS=2000 $(BUILD)/tests/test_bits
+	HETRAIN_TEST_ROUNDS=$(ROUNDS) HETRAIN_TEST_FIRST_ROUND=$(FIRST_ROUND) $(BUILD)/tests/test_bits
 
 bench: build/het_bench
 	build/het_bench

@@ -734,7 +734,8 @@ HETRAIN_API const het_unit_iface *het_unit_head(void);
 
 /* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units, written to units[0 .. capacity). `model` must be completed and
    outlive the units. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
+                                                          het_error *error);
 
 /* ---- >>optimizer_api ------------------------------------------------------------------------------------------- */
 
@@ -761,7 +762,9 @@ typedef struct het_optimizer_iface {
 } het_optimizer_iface;
 HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
 
-typedef enum het_lr_schedule { HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4 } het_lr_schedule;
+typedef enum het_lr_schedule {
+    HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4
+} het_lr_schedule;
 
 typedef struct het_optimizer_desc {
     const het_optimizer_iface *iface; /* AdamW */
@@ -826,7 +829,8 @@ typedef struct het_plan_desc {
    E t*3|(t|)*2 t L      Megatron-LM's layout string: E embedding, t a layer (attention and MLP), L head, | between stages, *n repeats a letter or
                          (...); blanks and commas mean nothing; m (multi-token prediction) is not supported. dpDx may stand in front
    Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan,
+                                                        het_error *error);
 /* As JSON. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, const het_writer *to);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
@@ -880,21 +884,25 @@ HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, in
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, greedy, bidirectional, dualpipev,
    terapipe (gpipe over slices), sliced-1f1b. All take slices, whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K
    micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines]. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
 /* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices must be the plan's; whether the lists make
    sense is het_schedule_check's question. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
    F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, behind what that rank is
    working on. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
    number, STEP and, with more than one holder, GATHER. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
+                                                                const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
    receives pair up; every holder of a block has its REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; nothing
    waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once in micro-batches of the
    rank's stages of a pipeline, from F until B or W. The error names rank, position (from 0) and action. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
+                                                             double *peak, het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------------------------
@@ -1056,7 +1064,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *mod
 /* Granule bounds by rule: `fixed` sequences each (0: the largest divisor of `sequences` that keeps 512 tokens together, for equal lengths;
    else consecutive samples up to 512 tokens); sequences longer than 512 are cut every 512 tokens. start has room for `capacity` entries
    (granules + 1 are written); start NULL only counts. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start, int64_t capacity, int64_t *granules);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
+                                                       int64_t capacity, int64_t *granules);
 
 /* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error);
@@ -1067,7 +1076,8 @@ HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL i
 HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if none. Threads: owner. */
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);       /* what was asked for. Threads: owner. */
-HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline); /* of the last step; valid until the next. Threads: owner. */
+HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank,
+                                  het_timeline *timeline); /* of the last step; valid until the next. Threads: owner. */
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
 HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
 
@@ -1117,7 +1127,8 @@ HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /*
    metadata, step, seed, granule, exponents and options. A context made from the same description continues bit for bit. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to);   /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);     /* Threads: owner. */
-/* F32, F16 and BF16 tensors are read. Nothing is changed unless the whole file fits the model. Threads: owner. */
+/* F32, F16 and BF16 tensors are read. Where a tied model's file holds a head as well, it must be the embedding once more. Nothing is changed
+   unless the whole file fits the model. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);   /* Threads: owner. */
 
@@ -1153,7 +1164,8 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info);  
 /* Micro-batch number `micro_batch` of `micro_batches` of step `step`: windows of a permutation of the epoch by (seed, epoch), so that every
    window of an epoch comes exactly once. The arrays of *batch belong to `data`; slot < slots says which buffers are used, each keeps its
    content until used again. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot, het_batch *batch, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot,
+                                                         het_batch *batch, het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers of its own. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error);
 
@@ -1177,7 +1189,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_train(const het_train_desc *desc, 
 
 /* Draws a token from logits [V]: temperature 0 takes the largest; top_k 0 and top_p 0 or 1 keep all, otherwise top_p cuts what top_k left;
    scratch: [V]; `number` counts draws of this seed. -1: a pointer is NULL or vocab is out of range. Threads: any. */
-HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number, float *scratch);
+HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number,
+                               float *scratch);
 
 #ifndef HETRAIN_NO_STDIO
 /* Ready-made callbacks over files; het_reader_open fills *reader; `path` must outlive it; close it with het_reader_close. One reader, one
@@ -2499,7 +2512,8 @@ typedef struct heti_row_kernels {
     /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of the slice descending, heads ascending */
     void (*attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin, int64_t end, void *workspace);
     void (*attention_backward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace);
-    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to); /* to[32]: normal numbers 32 group .. of a stream, times std */
+    /* to[32]: normal numbers 32 group .. of a stream, times std */
+    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to);
 } heti_row_kernels;
 
 /* Bytes of workspace of one attention kernel: gathered rows, sums, scores, packed operands. */
@@ -7307,7 +7321,8 @@ static het_result heti_attention_positions(const het_unit_call *c, const heti_at
     const het_model_desc *m = c->unit->model;
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.y = q;
         nk.y = k;
         HETI_TRY(HETI_OP(c, norm_forward, &nq));
@@ -7368,7 +7383,8 @@ static het_result heti_attention_positions_backward(const het_unit_call *c, cons
     }
     if (norm) {
         het_norm_args aq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         aq.dy = nq;
         aq.dx = dq;
         ak.dy = nk;
@@ -7431,7 +7447,8 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     HETI_TRY(HETI_OP(c, linear_backward_weight, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.dy = c->tensor[HETI_ATTENTION_NORM_DQ];
         nq.dgain = &c->gradient[x.norm_q];
         nk.dy = c->tensor[HETI_ATTENTION_NORM_DK];
@@ -7538,7 +7555,8 @@ static het_result heti_mlp_forward(const het_unit_call *c)
 {
     const het_model_desc *m = c->unit->model;
     const heti_mlp_index x = heti_mlp_parameters(m);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN],
+                                        c->tensor[HETI_MLP_RSTD]);
     const het_linear_args first = heti_mlp_first(c, &x, 0);
     const het_activation_args activation = heti_activation_args(c);
     het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
@@ -7646,8 +7664,8 @@ static het_result heti_head_forward(const het_unit_call *c)
 }
 
 /* Rows [first, first + rows) of the slice: h and logits. */
-static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first, int64_t rows,
-                                   float *logits)
+static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first,
+                                   int64_t rows, float *logits)
 {
     const het_model_desc *m = c->unit->model;
     const int with_bias = m->norm == HET_LAYERNORM;
@@ -11347,7 +11365,7 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     if (!desc) return;
     if (het_model_complete(&desc->model, NULL) != HET_OK) { /* fields stay as they are; het_create names the bad one */ }
     if (desc->device_count == 0) desc->device_count = 1;
-    heti_default_i64(&desc->max_tokens, desc->model.context < INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
+    heti_default_i64(&desc->max_tokens, desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
     heti_default_i64(&desc->max_sequences, desc->max_tokens);
     heti_default_i64(&desc->max_micro_batches, 8);
     heti_default_i64(&desc->max_slices, 1);
@@ -11394,7 +11412,8 @@ static het_result heti_check_links(het_error *e, const het_desc *d)
         if (l->from < 0 || l->to < 0 || l->from == l->to)
             return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d", i, l->from, l->to);
         if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and below an hour", i, l->latency, l->bandwidth);
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and below an hour", i,
+                             l->latency, l->bandwidth);
     }
     return HET_OK;
 }
@@ -11456,7 +11475,8 @@ static het_unit heti_chain_unit(het_ctx *ctx, int64_t index)
 }
 
 /* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives `before` (NULL: the first). */
-static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device, const het_unit_info *before, het_unit_info *info)
+static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device, const het_unit_info *before,
+                                het_unit_info *info)
 {
     het_result result;
     int64_t s;
@@ -11475,8 +11495,8 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
                          unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1), HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
     result = unit->iface->describe(unit, info);
     if (result != HET_OK)
-        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index, unit->iface->name,
-                         info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index,
+                         unit->iface->name, info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
         info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index,
@@ -11497,8 +11517,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name, p->rows, p->columns);
     if (i < ctx->parameter_count) {
         if (to[i].rows != p->rows || to[i].columns != p->columns)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name, p->rows,
-                             p->columns, to[i].rows, to[i].columns);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name,
+                             p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
         return HET_OK;
     }
@@ -11527,7 +11547,8 @@ static het_result heti_build_chain(het_ctx *ctx)
         HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
         for (p = 0; p < unit->info.parameters; p++) HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
         if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u, unit->unit.iface->name);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
+                             unit->unit.iface->name);
     }
     return HET_OK;
 }
@@ -11823,7 +11844,8 @@ static het_result heti_layout(heti_rank *r, char *base)
     HETI_MARK(workspace);
 #undef HETI_MARK
     r->sizes.device = arena.used;
-    if (arena.overflow) return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
+    if (arena.overflow) return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t,
+            sizeof(size_t) * 8));
     return HET_OK;
 }
 
@@ -11898,7 +11920,8 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
         if (a->kind <= HET_ACTION_W) {
             const int forward = a->kind == HET_ACTION_F, first = stage == plan->first_stage[a->pipeline];
             const int consumes = forward ? !first : a->kind != HET_ACTION_W && stage != last;
-            const int64_t next = forward ? (stage == last ? -1 : plan->stage[stage + 1].rank) : first || a->kind == HET_ACTION_W ? -1 : plan->stage[stage - 1].rank;
+            const int64_t next = forward ? (stage == last ? -1 : plan->stage[stage + 1].rank) : first ||
+                a->kind == HET_ACTION_W ? -1 : plan->stage[stage - 1].rank;
             int64_t *open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
             if (forward) {
                 slots++;
@@ -11959,7 +11982,8 @@ static het_result heti_take_plan(het_ctx *ctx)
     if (plan) {
         HETI_TRY(heti_plans_check(plan, &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units, plan->ranks,
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
+                             plan->ranks,
                              ctx->unit_count, ctx->ranks);
         return heti_copy_plan(ctx, plan);
     }
@@ -12043,7 +12067,8 @@ static het_result heti_take_schedule(het_ctx *ctx)
     else result = het_schedule_make(ctx->plan, ctx->batch_count, &ctx->allocator, &compute, &ctx->error);
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
     if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
+        result = heti_fail(&ctx->error, HET_ERR_INVALID,
+                           "het_desc.schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
                            compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
     if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
@@ -12134,7 +12159,8 @@ static het_result heti_device_fail(heti_rank *r, het_result result, const char *
 {
     const char *text = r->device.iface->last_error(r->device.self);
     if (r->error.code != HET_OK) return result;
-    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text && text[0] ? text : het_result_text(result));
+    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text &&
+                                             text[0] ? text : het_result_text(result));
     return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text && text[0] ? text : het_result_text(result));
 }
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
@@ -12142,7 +12168,8 @@ static het_result heti_device_fail(heti_rank *r, het_result result, const char *
 
 static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
+    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device")
+        ;
     return HET_OK;
 }
 
@@ -12158,7 +12185,8 @@ static het_result heti_sync(heti_rank *r)
 
 static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy from the device");
+    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size),
+                               "copy from the device");
     return heti_sync(r);
 }
 
@@ -12254,7 +12282,8 @@ static het_result heti_check_world(heti_rank *r)
         since = ctx->rank[i].silent_since;
         HETI_UNLOCK(ctx);
         if (since > 0.0 && now - since > ctx->desc.deadline)
-            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: no sign of life for %g s; the deadline is %g s", ctx->first_rank + i, ctx->step,
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: no sign of life for %g s; the deadline is %g s", ctx->first_rank + i,
+                             ctx->step,
                              now - since, ctx->desc.deadline);
     }
     if (!ctx->transport.iface) return HET_OK;
@@ -12389,7 +12418,8 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
         return HET_OK;
     }
     if (iface->test(r->ctx->transport.self, &post->request, &finished) != HET_OK)
-        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank, r->ctx->step, post->from, post->to,
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank, r->ctx->step, post->from,
+                         post->to,
                          iface->last_error(r->ctx->transport.self));
     if (finished) post->state = HETI_POST_IDLE;
     *done = finished != 0;
@@ -12516,7 +12546,8 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
             if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
                 return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
         if (heti_now() - start > ctx->desc.stall_deadline)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for another process; the stall deadline is %g s", heti_now() - start, ctx->desc.stall_deadline);
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for another process; the stall deadline is %g s", heti_now() - start,
+                             ctx->desc.stall_deadline);
         (void)sched_yield();
     }
 #else
@@ -12563,7 +12594,8 @@ static het_result heti_find_world(het_ctx *ctx)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
     if (ctx->local_count > HETI_PROCESS_RANKS)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count, HETI_CAST(int64_t,
+                HETI_PROCESS_RANKS));
     ctx->processes = iface->processes(ctx->transport.self);
     ctx->process = iface->process(ctx->transport.self);
     ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first));
@@ -12584,9 +12616,12 @@ static het_result heti_agree(het_ctx *ctx)
 {
     const het_desc *d = &ctx->desc;
     const het_optimizer_desc *o = &d->optimizer;
-    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype), HETI_CAST(int64_t, d->reduce),
-                              HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps, o->total_steps, HETI_CAST(int64_t, o->schedule) };
-    const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta, d->model.dropout };
+    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype), HETI_CAST(int64_t,
+            d->reduce),
+                              HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps, o->total_steps, HETI_CAST(int64_t,
+                                      o->schedule) };
+    const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta,
+                          d->model.dropout };
     heti_xxh64 state;
     uint64_t own, other;
     int64_t i;
@@ -12605,7 +12640,8 @@ static het_result heti_agree(het_ctx *ctx)
         other = own;
         HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
         if (other != own)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "process %d was given another model, plan or options than process %d, or another version of hetrain", i, ctx->process);
+            return heti_fail(&ctx->error, HET_ERR_INVALID,
+                             "process %d was given another model, plan or options than process %d, or another version of hetrain", i, ctx->process);
     }
     return HET_OK;
 }
@@ -12871,7 +12907,8 @@ static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *nam
     for (i = 0; i <= count; i++) {
         const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
         if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i], tokens);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i],
+                             tokens);
     }
     return HET_OK;
 }
@@ -12882,9 +12919,11 @@ static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch
     int64_t i;
     for (i = 0; i < b->tokens; i++) {
         if (b->token[i] < 0 || b->token[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->token[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i,
+                             HETI_CAST(int64_t, b->token[i]), vocab);
         if (b->target[i] < -1 || b->target[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->target[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i,
+                             HETI_CAST(int64_t, b->target[i]), vocab);
         if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i, HETI_CAST(double, b->weight[i]));
     }
@@ -12908,7 +12947,8 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
     int64_t g, sequence = 0;
     if (b->granules == 0) return HET_OK;
     if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules, b->granule_start ? "given" : "NULL");
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules,
+                         b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
     for (g = 0; g < b->granules; g++)
         if (b->granule_start[g + 1] - b->granule_start[g] > ctx->max_granule_tokens)
@@ -12916,8 +12956,8 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
                              b->granule_start[g + 1] - b->granule_start[g], ctx->max_granule_tokens);
     for (g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one", index, g,
-                             b->granule_start[g], b->granule_start[g + 1]);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one",
+                             index, g, b->granule_start[g], b->granule_start[g + 1]);
     return HET_OK;
 }
 
@@ -12925,11 +12965,13 @@ static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch 
 {
     int64_t s;
     if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL", index, b->tokens, b->sequences);
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL",
+                         index, b->tokens, b->sequences);
     if (b->tokens > ctx->desc.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens, ctx->desc.max_tokens);
     if (b->sequences > ctx->desc.max_sequences)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences, ctx->desc.max_sequences);
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences,
+                         ctx->desc.max_sequences);
     HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
     for (s = 0; s < b->sequences; s++)
         if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
@@ -13026,7 +13068,8 @@ static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t sl
     }
     before *= HETI_CAST(double, v.tokens) / total;
     v.granule_begin = slice == 0 ? 0 : heti_granule_at(whole, before);
-    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * (HETI_CAST(double, v.tokens) / total));
+    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * (HETI_CAST(double,
+            v.tokens) / total));
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
@@ -13056,7 +13099,8 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
     heti_carry *carry = a->slice ? heti_find_carry(r, stage, a->micro_batch) : heti_find_carry(r, -1, 0);
     *slot = heti_find_slot(r, -1, 0, 0);
     if (!carry || !*slot)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of micro-batch %d, slice %d", r->rank, r->ctx->step,
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of micro-batch %d, slice %d", r->rank,
+                         r->ctx->step,
                          HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
         HETI_TRY(heti_load_batch(r, carry, b));
@@ -13124,7 +13168,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     for (i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? r->shared : region == HETI_REGION_CARRY ? slot->carry->memory : slot->memory, placed->offset[i]);
+        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? r->shared : region == HETI_REGION_CARRY ? slot->carry->memory : slot->memory,
+                               placed->offset[i]);
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
@@ -13235,7 +13280,8 @@ static het_result heti_recompute(heti_rank *r, const het_unit_call *c)
 
 /* The units of a stage last to first over one slice: recompute, I, and W as well when `fused`. The gradient of a boundary lives in one of two
    buffers that take turns; that of the stage's output is in the first of them, *last gets the number of the one with that of its input. */
-static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int fused, int *last)
+static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int fused,
+                                int *last)
 {
     het_unit_call c;
     int64_t u, s;
@@ -13331,7 +13377,8 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
 {
     *message = heti_find_message(r, NULL);
     if (!*message)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: more than the %d messages that were planned", r->rank, r->ctx->step, r->message_count);
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: more than the %d messages that were planned", r->rank, r->ctx->step,
+                         r->message_count);
     (*message)->used = 1;
     (*message)->action = *key;
     return HET_OK;
@@ -13424,13 +13471,16 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
     if (from < 0) return HET_OK;
     message = heti_find_message(r, &key);
     if (!message)
-        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that no action receives", r->rank, r->ctx->step,
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that no action receives", r->rank,
+                         r->ctx->step,
                          HETI_CAST(int64_t, a->micro_batch), from);
     if (from != r->rank) HETI_TRY(heti_await(r, &message->post, forward ? "an activation" : "a gradient", from));
     memcpy(&envelope, message->data, sizeof envelope);
     if (envelope.step != r->ctx->step || !heti_same_action(&envelope.action, &key))
-        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
-                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t, envelope.action.micro_batch),
+        return heti_fail(&r->error, HET_ERR_TRANSPORT,
+                         "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
+                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t,
+                                 envelope.action.micro_batch),
                          HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
     message->used = 0;
     return heti_unpack(r, message->data, stream, unit, rows);
@@ -13564,7 +13614,8 @@ static het_result heti_join_scalars(heti_rank *r)
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
     int64_t p;
     if (r->ctx->ranks == 1) return HET_OK;
-    if (parameters > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", parameters, HETI_CAST(int64_t, 2 * HETI_STAGING));
+    if (parameters > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", parameters,
+                                                        HETI_CAST(int64_t, 2 * HETI_STAGING));
     HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
@@ -13949,7 +14000,8 @@ static het_result heti_name_not_finite(het_ctx *ctx, double loss)
     int64_t p;
     for (p = 0; p < ctx->parameter_count; p++)
         if (ctx->host_maximum[p] >= 0x7f800000u)
-            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step, ctx->parameter[p].name, loss);
+            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step,
+                             ctx->parameter[p].name, loss);
     return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
 }
 
@@ -14185,7 +14237,8 @@ static het_result heti_build_shared(het_ctx *ctx)
     HETI_TRY(heti_count_uses(ctx, &uses));
     ctx->host_bytes = heti_layout_shared(&shape, NULL, uses);
     ctx->host = ctx->host_bytes ? heti_alloc(&ctx->allocator, ctx->host_bytes) : NULL;
-    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
+    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
+            ctx->host_bytes));
     memset(ctx->host, 0, ctx->host_bytes);
     (void)heti_layout_shared(ctx, HETI_CAST(char *, ctx->host), uses);
     HETI_TRY(heti_build_chain(ctx));
@@ -14224,14 +14277,16 @@ static het_result heti_build_world(het_ctx *ctx)
     double *owed;
     ctx->world_bytes = heti_layout_world(ctx, NULL, &holder, &cut, &owed);
     ctx->world = ctx->world_bytes ? heti_alloc(&ctx->allocator, ctx->world_bytes) : NULL;
-    if (!ctx->world) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->world_bytes));
+    if (!ctx->world) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
+            ctx->world_bytes));
     memset(ctx->world, 0, ctx->world_bytes);
     (void)heti_layout_world(ctx, HETI_CAST(char *, ctx->world), &holder, &cut, &owed);
     heti_build_holders(ctx, holder, cut, owed);
     for (i = 0; i < ctx->desc.link_count; i++) {
         ctx->link[i] = ctx->desc.links[i];
         if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to, ctx->ranks);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to,
+                             ctx->ranks);
     }
     return HET_OK;
 }
@@ -14291,7 +14346,8 @@ static het_result heti_place_units(heti_rank *r)
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
             HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
             unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
-                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 || ctx->desc.recompute == HET_YES);
+                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 ||
+                               ctx->desc.recompute == HET_YES);
         }
     }
     return HET_OK;
@@ -14347,7 +14403,8 @@ static het_result heti_prepare_rank(heti_rank *r)
     r->host_bytes = heti_layout_host(&shape, NULL);
     if (r->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", ctx->desc.max_tokens);
     r->host = heti_alloc(&ctx->allocator, r->host_bytes);
-    if (!r->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, r->host_bytes));
+    if (!r->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
+            r->host_bytes));
     memset(r->host, 0, r->host_bytes);
     (void)heti_layout_host(r, HETI_CAST(char *, r->host));
     heti_find_stages(r);
@@ -14505,7 +14562,8 @@ static het_result heti_init_weights(heti_rank *r)
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
             task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
             r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count, sizeof(float)));
+            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count,
+                                  sizeof(float)));
             HETI_TRY(heti_sync(r));
         }
     }
@@ -14520,7 +14578,8 @@ static het_result heti_init_rotary(heti_rank *r)
     float *inverse = HETI_CAST(float *, HETI_CAST(void *, r->staging)), *cosine = inverse + half, *sine = cosine + half;
     int64_t t, i;
     if (model->position != HET_ROTARY) return HET_OK;
-    if (3 * half > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", model->head_size);
+    if (3 * half > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
+                                                      model->head_size);
     heti_rotary_frequencies(model, inverse);
     for (t = 0; t < model->context; t++) {
         for (i = 0; i < half; i++) {
@@ -14668,7 +14727,8 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
         return heti_fail(&ctx->error, HET_ERR_STATE, "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
     for (i = 0; i < count; i++)
         if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]),
+                             ctx->desc.model.vocab);
     return HET_OK;
 }
 
@@ -14777,7 +14837,8 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
         float *to;
         if (local < 0 || local >= ctx->local_count || low >= high) continue;
         to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
-        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
+        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
+            return heti_take_error(ctx, r);
     }
     return HET_OK;
 }
@@ -14785,9 +14846,11 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
 static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_what what, const void *buffer)
 {
     if (index < 0 || index >= ctx->parameter_count || !buffer)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count, buffer ? "given" : "NULL");
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count,
+                         buffer ? "given" : "NULL");
     if (heti_has_values(ctx, index, what)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t, what));
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t,
+            what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to)
@@ -15795,46 +15858,17 @@ static het_result heti_saved_fits(const heti_saved *f, const heti_stored *s, con
                      HETI_CAST(uint64_t, t->at) + 8, s->name, in_file, wanted);
 }
 
-/* Buffers that older transformers saved, and the head of a tied model. */
-static int heti_saved_may_ignore(const het_ctx *ctx, const heti_saved_tensor *t)
+/* Buffers that older transformers saved. */
+static int heti_saved_may_ignore(const heti_saved_tensor *t)
 {
-    static const char *const heti_buffers[] = { ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq" };
+    static const char *const heti_buffers[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
+    };
     size_t i;
     for (i = 0; i < sizeof heti_buffers / sizeof heti_buffers[0]; i++) {
         if (heti_ends_with(t->name, t->name_length, heti_buffers[i])) return 1;
     }
-    if (ctx->desc.model.tied != HET_YES) return 0;
-    return heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 || heti_name_order(t->name, t->name_length, "embed_out.weight",
-        16) == 0;
-}
-
-/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
-static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
-{
-    heti_stored s;
-    int64_t cursor = 0, i;
-    while (heti_stored_next(ctx, contents, &cursor, &s)) {
-        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
-        if (!t) {
-            char shape[96];
-            heti_text text = heti_text_in(shape, sizeof shape);
-            heti_text_shape(&text, s.shape, s.rank);
-            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
-        }
-        HETI_TRY(heti_saved_fits(f, &s, t, contents));
-        t->used = 1;
-    }
-    for (i = 0; i < f->tensors; i++) {
-        const heti_saved_tensor *t = &f->tensor[i];
-        char text[160];
-        heti_text n = heti_text_in(text, sizeof text);
-        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(ctx, t))) continue;
-        heti_text_add(&n, "the model has no such tensor (shape ");
-        heti_text_shape(&n, t->shape, t->rank);
-        heti_text_add(&n, ")");
-        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
-    }
-    return HET_OK;
+    return 0;
 }
 
 /* IEEE half to float, exact: subnormals (exponent 0) are mantissa 2^-24. */
@@ -15867,6 +15901,78 @@ static het_result heti_saved_floats(const het_ctx *ctx, const heti_saved *f, con
             const uint32_t bits = t->type == HETI_SAVED_F32 ? heti_load_u32(c.bytes + 4 * i) : heti_load_u16(c.bytes + 2 * i) << 16;
             memcpy(to + i, &bits, sizeof bits);
         }
+    }
+    return HET_OK;
+}
+
+/* The head's own tensor in a file for a model whose head is the embedding. */
+static int heti_saved_is_tied_head(const het_ctx *ctx, const heti_saved_tensor *t)
+{
+    return ctx->desc.model.tied == HET_YES && (heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 ||
+                                               heti_name_order(t->name, t->name_length, "embed_out.weight", 16) == 0);
+}
+
+/* It must be the embedding [V][D] once more, else it is the file of another model: compared bit by bit after conversion to float, in
+   pieces through the two halves of the staging buffer. */
+static het_result heti_saved_check_head(const het_ctx *ctx, const heti_saved *f, const heti_saved_tensor *head)
+{
+    const heti_chunk c = heti_chunk_of(ctx);
+    const int64_t most = c.capacity / 2;
+    const heti_saved_tensor *embedding;
+    heti_stored s;
+    int64_t first, count, i;
+    memset(&s, 0, sizeof s);
+    heti_parameter_name(&ctx->desc.model, HETI_ROLE_EMBED, 0, 0, s.name);
+    embedding = heti_saved_match(ctx, f, &s);
+    if (!embedding || !embedding->used) return heti_saved_fail(f, head->at, head->name, head->name_length, "the model has no such tensor");
+    s.rank = embedding->rank;
+    for (i = 0, s.count = 1; i < s.rank; i++) {
+        s.shape[i] = embedding->shape[i];
+        s.count *= s.shape[i];
+    }
+    memcpy(s.name, head->name, head->name_length);
+    s.name[head->name_length] = 0;
+    HETI_TRY(heti_saved_fits(f, &s, head, HETI_WEIGHTS));
+    for (first = 0; first < s.count; first += count) {
+        count = heti_min(most, s.count - first);
+        HETI_TRY(heti_saved_floats(ctx, f, embedding, first, count, c.values));
+        HETI_TRY(heti_saved_floats(ctx, f, head, first, count, c.values + most));
+        if (memcmp(c.values, c.values + most, HETI_CAST(size_t, count) * sizeof *c.values) == 0) continue;
+        return heti_saved_fail(f, head->at, head->name, head->name_length,
+                               "differs from the embedding, but the model is tied: its head is its embedding");
+    }
+    return HET_OK;
+}
+
+/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
+static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
+{
+    heti_stored s;
+    int64_t cursor = 0, i;
+    while (heti_stored_next(ctx, contents, &cursor, &s)) {
+        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
+        if (!t) {
+            char shape[96];
+            heti_text text = heti_text_in(shape, sizeof shape);
+            heti_text_shape(&text, s.shape, s.rank);
+            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
+        }
+        HETI_TRY(heti_saved_fits(f, &s, t, contents));
+        t->used = 1;
+    }
+    for (i = 0; i < f->tensors; i++) {
+        const heti_saved_tensor *t = &f->tensor[i];
+        char text[160];
+        heti_text n = heti_text_in(text, sizeof text);
+        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(t))) continue;
+        if (contents == HETI_WEIGHTS && heti_saved_is_tied_head(ctx, t)) {
+            HETI_TRY(heti_saved_check_head(ctx, f, t));
+            continue;
+        }
+        heti_text_add(&n, "the model has no such tensor (shape ");
+        heti_text_shape(&n, t->shape, t->rank);
+        heti_text_add(&n, ")");
+        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
     }
     return HET_OK;
 }

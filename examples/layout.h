@@ -51,7 +51,8 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     double value;
     if (length >= 4 && strncmp(item, "cuda", 4) == 0) return fail(BAD_INPUT, "--devices %s: cuda: not yet in this version", list);
     if (l->devices == LAYOUT_RANKS) return fail(BAD_INPUT, "--devices: more than %d", (int)LAYOUT_RANKS);
-    if (kind != 3 || strncmp(item, "cpu:", 4) != 0 || kind + 1 > length) return fail(BAD_INPUT, "--devices %s: %.*s: expected cpu:N", list, (int)length, item);
+    if (kind != 3 || strncmp(item, "cpu:", 4) != 0 || kind + 1 > length) return fail(BAD_INPUT, "--devices %s: %.*s: expected cpu:N", list,
+                                                                                     (int)length, item);
     item += 4, length -= 4;
     threads = strcspn(item, "@/,");
     if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/,");

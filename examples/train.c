@@ -51,7 +51,8 @@ static const option options[] = {
     { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
-    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, or a file of JSON [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
@@ -85,7 +86,8 @@ static void settings_default(settings *s) {
 
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
-    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links", "--devices", "--save-plan", "--trace",
+    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
+                                        "--devices", "--save-plan", "--trace",
                                          "--timeline" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -164,7 +166,8 @@ static int configure_model(job *j) {
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
     if (status != 0) return status;
     if (s->length == 0) s->length = j->desc.model.context;
-    if (s->length > j->desc.model.context) return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
+    if (s->length > j->desc.model.context)
+        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
     if (s->evaluate_every < 0) s->evaluate_every = s->steps < 20 ? 1 : s->steps / 20;
     return 0;
 }
@@ -293,9 +296,11 @@ static char *model_json(const job *j, size_t *length) {
 static int write_state_json(job *j, FILE *file, const uint64_t *checksum) {
     uint64_t hash;
     if (het_hash(j->ctx, &hash) != HET_OK) return 1;
-    fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH, (long long)het_get_step(j->ctx));
+    fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH,
+            (long long)het_get_step(j->ctx));
     fprintf(file, "\"weights\":\"%016llx\",\n\"data_tokens\":%lld,\n", (unsigned long long)hash, (long long)j->training.info.tokens);
-    fprintf(file, "\"checksum\":{\"model.safetensors\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n", (unsigned long long)checksum[0], (unsigned long long)checksum[2]);
+    fprintf(file, "\"checksum\":{\"model.safetensors\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n",
+            (unsigned long long)checksum[0], (unsigned long long)checksum[2]);
     write_options(file, j, 0, ",\n");
     fprintf(file, "}}\n");
     return ferror(file) != 0;
@@ -355,7 +360,8 @@ static int save(job *j, const char *name) {
         free(o);
         return help_save(j);
     }
-    if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : ".")) status = fail(BAD_INPUT, "--out: path too long");
+    if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : "."))
+        status = fail(BAD_INPUT, "--out: path too long");
     if (status == 0 && mkdir(temporary, 0777) != 0 && errno != EEXIST) status = fail(FAILED, "cannot make %s: %s", temporary, strerror(errno));
     for (i = 0; i < SAVED_FILES && status == 0; i++) {
         if (!path_join(path, sizeof path, temporary, saved_files[i])) status = fail(BAD_INPUT, "--out: path too long");
@@ -371,7 +377,8 @@ static int save(job *j, const char *name) {
         if (rename(temporary, target) != 0) return fail(FAILED, "cannot rename %s to %s: %s", temporary, target, strerror(errno));
     } else {
         for (i = 0; i < SAVED_FILES; i++)
-            if (!path_join(path, sizeof path, temporary, saved_files[i]) || !path_join(old, sizeof old, target, saved_files[i]) || rename(path, old) != 0)
+            if (!path_join(path, sizeof path, temporary, saved_files[i]) || !path_join(old, sizeof old, target, saved_files[i]) ||
+                rename(path, old) != 0)
                 return fail(FAILED, "cannot rename %s: %s", path, strerror(errno));
         remove(temporary);
     }
@@ -428,7 +435,8 @@ static int find_checkpoint(job *j) {
     struct stat best, s;
     char path[PATH_SIZE + 300];
     int found = 0;
-    if (!is_directory(directory)) return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
+    if (!is_directory(directory))
+        return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
     memset(&best, 0, sizeof best);
     list = opendir(directory);
     while (list != NULL && (entry = readdir(list)) != NULL) {
@@ -436,7 +444,9 @@ static int find_checkpoint(job *j) {
         if (!self && strncmp(entry->d_name, "step-", 5) != 0) continue;
         snprintf(path, sizeof path, "%s/%s/state.json", directory, entry->d_name);
         if (stat(path, &s) != 0) continue;
-        if (found && (s.st_mtim.tv_sec < best.st_mtim.tv_sec || (s.st_mtim.tv_sec == best.st_mtim.tv_sec && s.st_mtim.tv_nsec <= best.st_mtim.tv_nsec))) continue;
+        if (found && (s.st_mtim.tv_sec < best.st_mtim.tv_sec ||
+                      (s.st_mtim.tv_sec == best.st_mtim.tv_sec && s.st_mtim.tv_nsec <= best.st_mtim.tv_nsec)))
+            continue;
         best = s, found = 1;
         if ((size_t)snprintf(j->from, sizeof j->from, self ? "%s" : "%s/%s", directory, entry->d_name) >= sizeof j->from) found = 0;
     }
@@ -454,7 +464,8 @@ static int check_file(const char *directory, const char *name, const char *expec
     if (file == NULL || block == NULL) status = fail(BAD_INPUT, "--resume %s/%s: %s", directory, name, strerror(errno));
     while (status == 0 && (size = fread(block, 1, BLOCK, file)) > 0) hash = het_xxh64(block, size, hash);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-    if (status == 0 && strcmp(text, expected) != 0) status = fail(BAD_INPUT, "--resume %s/%s: checksum is %s, state.json says %s", directory, name, text, expected);
+    if (status == 0 && strcmp(text, expected) != 0)
+        status = fail(BAD_INPUT, "--resume %s/%s: checksum is %s, state.json says %s", directory, name, text, expected);
     if (file != NULL) fclose(file);
     free(block);
     return status;
@@ -503,7 +514,9 @@ static int configure_options(job *j, int argc, char **argv) {
     if (status >= 0) return status;
     if (s->resume != NULL) {
         const char *resume = s->resume, *last;
-        if (s->model != NULL || s->init != NULL) return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR", s->model != NULL ? "--model" : "--init");
+        if (s->model != NULL || s->init != NULL)
+            return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR",
+                        s->model != NULL ? "--model" : "--init");
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
         s->resume = resume;
@@ -533,7 +546,8 @@ static int resume(job *j) {
     het_reader_close(&reader);
     if (result != HET_OK) return fail(status_of(result), "--resume: %s", het_last_error(j->ctx));
     if (het_get_step(j->ctx) != j->resumed_step)
-        return fail(BAD_INPUT, "--resume %s: is of step %lld, state.json of step %lld", path, (long long)het_get_step(j->ctx), (long long)j->resumed_step);
+        return fail(BAD_INPUT, "--resume %s: is of step %lld, state.json of step %lld", path, (long long)het_get_step(j->ctx),
+                    (long long)j->resumed_step);
     return 0;
 }
 
@@ -557,7 +571,8 @@ static void log_configuration(job *j) {
         if (model[i] == '\n') model[i] = ' ';
     fprintf(j->log, "{\"hetrain\":\"%d.%d.%d\",\"options\":{", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
     write_options(j->log, j, 1, ",");
-    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model, (long long)het_get_step(j->ctx),
+    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model,
+            (long long)het_get_step(j->ctx),
             (long long)j->memory.parameters, (long long)j->training.info.tokens, j->threads, (unsigned long long)j->memory.device);
     log_number(j->log, "flops_per_token", flops_per_token(j));
     log_number(j->log, "product_peak_gflops", j->peak);
@@ -604,7 +619,8 @@ static long log_replay(job *j, FILE *file) {
         whole = strchr(line, '\n') != NULL;
         if (started && sscanf(line, "{\"step\":%lld,", &step) == 1) {
             if (step > j->resumed_step || !whole) break;
-            if (loss != NULL && loss[6] != 'n') curve_add(loss[-1] == '_' ? &j->validation_curve : &j->training_curve, (double)step, strtod(loss + 6, NULL));
+            if (loss != NULL && loss[6] != 'n')
+                curve_add(loss[-1] == '_' ? &j->validation_curve : &j->training_curve, (double)step, strtod(loss + 6, NULL));
         }
         if (whole) keep = ftell(file);
     }
@@ -622,7 +638,8 @@ static int open_log(job *j) {
     if (j->set.resume != NULL) {
         keep = log_replay(j, j->log);
         fflush(j->log);
-        if (ftruncate(fileno(j->log), keep) != 0 || fseek(j->log, keep, SEEK_SET) != 0) return fail(FAILED, "cannot continue %s: %s", j->log_path, strerror(errno));
+        if (ftruncate(fileno(j->log), keep) != 0 || fseek(j->log, keep, SEEK_SET) != 0)
+            return fail(FAILED, "cannot continue %s: %s", j->log_path, strerror(errno));
     }
     return 0;
 }
@@ -651,11 +668,11 @@ static void count_text(char *to, size_t capacity, double value) {
 static void show_devices(const job *j) {
     int64_t i;
     het_memory memory;
-    if (j->ranks.devices == 1) {
+    if (j->ranks.world == 1) {
         printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", j->threads, 1e-6 * (double)j->memory.device, j->peak);
         return;
     }
-    printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
+    printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of this process's %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
            j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule, j->peak, j->threads);
     for (i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
@@ -674,9 +691,10 @@ static void show_configuration(const job *j) {
     if (s->quiet) return;
     count_text(parameters, sizeof parameters, (double)j->memory.parameters);
     count_text(tokens, sizeof tokens, (double)j->training.info.tokens);
-    printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family], (long long)m->layers,
-           (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
-    printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows, (long long)j->validation.info.windows);
+    printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family],
+           (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
+    printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows,
+           (long long)j->validation.info.windows);
     printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
            s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     show_devices(j);
@@ -696,8 +714,8 @@ static void show_progress(job *j, const het_step_info *info, double validation_l
     count_text(speed, sizeof speed, rate);
     if (isfinite(validation_loss)) snprintf(validation, sizeof validation, "%.4f", validation_loss);
     if (j->peak > 0) snprintf(share, sizeof share, "  %2.0f %% of peak", 1e-7 * flops_per_token(j) * rate / j->peak);
-    snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps, info->loss, validation, speed, share,
-             (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
+    snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps,
+             info->loss, validation, speed, share, (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
     if (j->terminal) printf(j->colour ? "\r\033[36m%-100s\033[0m" : "\r%-100s", line);
     else printf("%s\n", line);
     j->line_open = j->terminal;
@@ -870,9 +888,13 @@ static int finish(job *j) {
     if (j->out[0] != 0) {
         if ((status = save(j, NULL)) != 0 || (j->process == 0 && (status = write_curve(j)) != 0)) return status;
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
-        if (done < j->set.steps) printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train", j->out);
+        if (done < j->set.steps)
+            printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train",
+                   j->out);
         else if (!j->set.quiet) printf("wrote    %s: model.safetensors config.json state.safetensors state.json log.jsonl loss.svg\n", j->out);
-    } else if (done < j->set.steps) return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
+    } else if (done < j->set.steps) {
+        return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
+    }
     if (j->set.hash) {
         if (het_hash(j->ctx, &hash) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
         if (j->process == 0) printf("weights %016llx\n", (unsigned long long)hash);
@@ -905,7 +927,8 @@ static int run(job *j, int argc, char **argv) {
     if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     if (s->resume != NULL && saved_tokens != j->training.info.tokens)
-        return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens, (long long)saved_tokens);
+        return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens,
+                    (long long)saved_tokens);
     if (s->val != NULL) {
         if ((status = open_source(j, &j->validation, "--val", s->val, -1.0f)) != 0) return status;
     } else {
@@ -916,7 +939,7 @@ static int run(job *j, int argc, char **argv) {
     if (j->batch == NULL) return fail(FAILED, "out of memory");
     if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768, 20);
+    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);

@@ -173,7 +173,8 @@ static void config_json(void **state)
         { "{\"model_type\": \"llama\"}", HET_ERR_FORMAT, "missing" },
         { "{\"model_type\": \"llama\", \"hidden_size\": \"wide\"}", HET_ERR_FORMAT, "hidden_size" },
         { "{\"model_type\": \"llama\", \"hidden_size\": 1.5}", HET_ERR_INVALID, "width|1.5" },
-        { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 5, \"n_positions\": 64, \"vocab_size\": 100}", HET_ERR_INVALID, "64|5" },
+        { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 5, \"n_positions\": 64, \"vocab_size\": 100}",
+          HET_ERR_INVALID, "64|5" },
         { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_embd\": 64}", HET_ERR_FORMAT, "n_embd" },
     };
     het_model_desc model, back;
@@ -640,6 +641,86 @@ static void writers_and_readers(void **state)
     small_end(&s);
 }
 
+/* `from` with one tensor more: `elements` floats of which the first are those of tensor `copied` of the file. */
+static void add_tensor(support_buffer *to, const support_buffer *from, const char *name, const char *shape, const char *copied, size_t elements)
+{
+    size_t header = from->data[0] | (size_t)from->data[1] << 8, i, begin, end;
+    char *text = support_alloc(header + 1, 1), entry[200];
+    const char *at;
+    memcpy(text, from->data + 8, header);
+    at = strstr(text, copied);
+    assert_non_null(at);
+    at = strstr(at, "\"data_offsets\":[");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"data_offsets\":[%zu,%zu]", &begin, &end), 2);
+    snprintf(entry, sizeof entry, "\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]},", name, shape, from->size - 8 - header,
+             from->size - 8 - header + 4 * elements);
+    support_buffer_start(to);
+    for (i = 0; i < 8; i++) {
+        unsigned char byte = (unsigned char)((header + strlen(entry)) >> 8 * i);
+        support_buffer_append(to, &byte, 1);
+    }
+    support_buffer_append(to, "{", 1);
+    support_buffer_append(to, entry, strlen(entry));
+    support_buffer_append(to, text + 1, header - 1);
+    support_buffer_append(to, from->data + 8 + header, from->size - 8 - header);
+    assert_true(4 * elements <= end - begin);
+    support_buffer_append(to, from->data + 8 + header + begin, 4 * elements);
+    free(text);
+}
+
+/* A tied model's head in a file must be the embedding once more. */
+static void tied_heads_in_files(void **state)
+{
+    static const het_family families[] = { HET_QWEN3, HET_GPT2, HET_NEOX };
+    static const char *const embeddings[] = { "model.embed_tokens.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight" };
+    static const char *const heads[] = { "lm_head.weight", "lm_head.weight", "embed_out.weight" };
+    int i, tied;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        for (tied = 0; tied < 2; tied++) {
+            support_buffer file, more;
+            het_writer to;
+            het_reader from;
+            het_desc desc;
+            het_ctx *ctx;
+            char shape[40];
+            uint64_t hash;
+            size_t elements;
+            memset(&desc, 0, sizeof desc);
+            desc.model = support_model(families[i]);
+            desc.model.tied = tied ? HET_YES : HET_NO;
+            desc.max_tokens = 20;
+            ctx = support_create(&desc);
+            elements = (size_t)(desc.model.vocab * desc.model.width);
+            hash = support_hash(ctx);
+            support_buffer_start(&file);
+            to = support_writer(&file);
+            EXPECT_OK(het_save_weights(ctx, &to));
+            snprintf(shape, sizeof shape, "[%d,%d]", (int)desc.model.vocab, (int)desc.model.width);
+            add_tensor(&more, &file, tied ? heads[i] : "lm_tail.weight", shape, embeddings[i], elements);
+            from = support_reader(&more);
+            if (tied) {
+                EXPECT_OK(het_load_weights(ctx, &from));
+                more.data[more.size - 1] ^= 0x80; /* the sign of its last element */
+                EXPECT_ERROR(het_load_weights(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), "differs|tied");
+                EXPECT_ERROR(het_load_weights(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), heads[i]);
+                support_buffer_end(&more);
+                snprintf(shape, sizeof shape, "[%d,%d]", (int)desc.model.vocab - 1, (int)desc.model.width);
+                add_tensor(&more, &file, heads[i], shape, embeddings[i], elements - (size_t)desc.model.width);
+                from = support_reader(&more);
+                EXPECT_ERROR(het_load_weights(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), "has shape|60|61");
+            } else {
+                EXPECT_ERROR(het_load_weights(ctx, &from), HET_ERR_FORMAT, het_last_error(ctx), "lm_tail.weight|no such tensor");
+            }
+            assert_true(support_hash(ctx) == hash); /* refused before anything is written */
+            support_buffer_end(&more);
+            support_buffer_end(&file);
+            het_destroy(ctx);
+        }
+    }
+}
+
 /* ---- data, training, sampling ---- */
 
 static void data_sources(void **state)
@@ -900,6 +981,7 @@ int main(void)
         cmocka_unit_test(parameters_and_tensors),
         cmocka_unit_test(queries_without_a_context),
         cmocka_unit_test(writers_and_readers),
+        cmocka_unit_test(tied_heads_in_files),
         cmocka_unit_test(data_sources),
         cmocka_unit_test(one_call_training),
         cmocka_unit_test(sampling),

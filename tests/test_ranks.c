@@ -133,7 +133,8 @@ enum { SHAPES = (int)(sizeof shapes / sizeof shapes[0]) };
 static void draw_plan(uint64_t *seed, const shape *s, int64_t ranks, int64_t units, char *text, size_t capacity)
 {
     int64_t kind = support_below(seed, 4), i, p, at;
-    int plain = strcmp(s->schedule, "1f1b") == 0 || strcmp(s->schedule, "gpipe") == 0 || strcmp(s->schedule, "zb-h1") == 0 || strcmp(s->schedule, "terapipe") == 0;
+    int plain = strcmp(s->schedule, "1f1b") == 0 || strcmp(s->schedule, "gpipe") == 0 || strcmp(s->schedule, "zb-h1") == 0 || strcmp(s->schedule,
+            "terapipe") == 0;
     snprintf(text, capacity, "pp");
     if (!plain || ranks == 1) return;
     if (kind == 0) snprintf(text, capacity, "dp");
@@ -141,11 +142,13 @@ static void draw_plan(uint64_t *seed, const shape *s, int64_t ranks, int64_t uni
     if (kind != 2) return;
     at = snprintf(text, capacity, "{\"schedule\":\"%s\",\"pipelines\":[", s->schedule);
     for (p = 0; p < 2; p++) { /* the first over ranks 0 .. r - 1, the second over the others, cut at random; or the second over all */
-        int64_t first = p == 0 ? 0 : 1 + support_below(seed, ranks - 1), stages = p == 0 ? first = 0, 1 + support_below(seed, ranks) : ranks - first, unit = 0;
+        int64_t first = p == 0 ? 0 : 1 + support_below(seed, ranks - 1), stages = p == 0 ? first = 0, 1 + support_below(seed,
+                ranks) : ranks - first, unit = 0;
         at += snprintf(text + at, capacity - (size_t)at, "%s{\"share\":%d,\"stages\":[", p ? "," : "", 1 + (int)support_below(seed, 3));
         for (i = 0; i < stages; i++) {
             int64_t end = i == stages - 1 ? units : unit + 1 + support_below(seed, units - unit - (stages - 1 - i));
-            at += snprintf(text + at, capacity - (size_t)at, "%s{\"rank\":%d,\"units\":[%d,%d],\"recompute\":%s}", i ? "," : "", (int)(first + i), (int)unit, (int)end,
+            at += snprintf(text + at, capacity - (size_t)at, "%s{\"rank\":%d,\"units\":[%d,%d],\"recompute\":%s}", i ? "," : "", (int)(first + i),
+                           (int)unit, (int)end,
                            support_below(seed, 2) ? "true" : "false");
             unit = end;
         }
@@ -193,7 +196,8 @@ static void one_layout(int round)
     plan = plan_of(&desc, text, s->schedule, slices);
     if (text[0] != '{' && ranks > 1) plan->state_share[support_below(&seed, ranks)] = 3.0;
     desc.plan = plan;
-    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, %s", round, s->schedule, (int)ranks, (int)slices, (int)desc.backward, text);
+    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, %s", round, s->schedule, (int)ranks, (int)slices, (int)desc.backward,
+             text);
     other = train(&desc, &data, &g);
     if (!support_same(&base, &other, what)) fail_msg("%s: other bits", what);
     het_plan_free(plan);
@@ -452,7 +456,8 @@ static void state_follows_its_shares(void **state)
         for (r = 0; r < 4; r++) {
             double wanted = (double)all.optimizer * shares[k][r] / total;
             EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
-            if (fabs((double)memory.optimizer - wanted) > 0.05 * wanted) fail_msg("rank %d has %lu bytes of state, its share is %g", r, (unsigned long)memory.optimizer, wanted);
+            if (fabs((double)memory.optimizer - wanted) > 0.05 * wanted) fail_msg("rank %d has %lu bytes of state, its share is %g", r,
+                                                                                  (unsigned long)memory.optimizer, wanted);
         }
         het_plan_free(plan);
     }
