@@ -7836,40 +7836,41 @@ static void heti_output_real(heti_output *o, double x)
 
 /* ---- names of schedules, and where their stages lie ---- */
 
-typedef enum heti_placement {
-    HETI_PLACE_LINE,  /* one stage a rank, in order */
-    HETI_PLACE_ROUND, /* stage s on rank s mod P */
-    HETI_PLACE_V,     /* 2 P stages: down the ranks, then up again */
-    HETI_PLACE_BOTH   /* two pipelines, the second from the last rank to the first */
-} heti_placement;
+typedef enum heti_stage_place {
+    HETI_STAGE_PLACE_LINE,  /* one stage a rank, in order */
+    HETI_STAGE_PLACE_ROUND, /* stage s on rank s mod P */
+    HETI_STAGE_PLACE_V,     /* 2 P stages: down the ranks, then up again */
+    HETI_STAGE_PLACE_BOTH   /* two pipelines, the second from the last rank to the first */
+} heti_stage_place;
 
-typedef struct heti_place_name { const char *name; heti_placement place; } heti_place_name;
-static const heti_place_name heti_place_names[] = {
-    { "gpipe", HETI_PLACE_LINE },        { "1f1b", HETI_PLACE_LINE },     { "interleaved", HETI_PLACE_ROUND }, { "zb-h1", HETI_PLACE_LINE },
-    { "zb-h2", HETI_PLACE_LINE },        { "zb-v", HETI_PLACE_V },        { "v-half", HETI_PLACE_V },          { "v-min", HETI_PLACE_V },
-    { "greedy", HETI_PLACE_LINE },       { "bidirectional", HETI_PLACE_BOTH }, { "dualpipev", HETI_PLACE_V },  { "terapipe", HETI_PLACE_LINE },
-    { "sliced-1f1b", HETI_PLACE_LINE }
+typedef struct heti_stage_place_name { const char *name; heti_stage_place place; } heti_stage_place_name;
+static const heti_stage_place_name heti_stage_place_names[] = {
+    { "gpipe", HETI_STAGE_PLACE_LINE },       { "1f1b", HETI_STAGE_PLACE_LINE },       { "interleaved", HETI_STAGE_PLACE_ROUND },
+    { "zb-h1", HETI_STAGE_PLACE_LINE },       { "zb-h2", HETI_STAGE_PLACE_LINE },      { "zb-v", HETI_STAGE_PLACE_V },
+    { "v-half", HETI_STAGE_PLACE_V },         { "v-min", HETI_STAGE_PLACE_V },         { "greedy", HETI_STAGE_PLACE_LINE },
+    { "bidirectional", HETI_STAGE_PLACE_BOTH }, { "dualpipev", HETI_STAGE_PLACE_V },   { "terapipe", HETI_STAGE_PLACE_LINE },
+    { "sliced-1f1b", HETI_STAGE_PLACE_LINE }
 };
-#define HETI_PLACE_NAMES HETI_CAST(int, sizeof heti_place_names / sizeof heti_place_names[0])
+#define HETI_STAGE_PLACE_NAMES HETI_CAST(int, sizeof heti_stage_place_names / sizeof heti_stage_place_names[0])
 
-/* The index of a schedule's name, or HETI_PLACE_NAMES. */
-static int heti_place_find(const char *name)
+/* The index of a schedule's name, or HETI_STAGE_PLACE_NAMES. */
+static int heti_stage_place_find(const char *name)
 {
     int i;
-    for (i = 0; i < HETI_PLACE_NAMES && !heti_same(heti_place_names[i].name, name); i++) {}
+    for (i = 0; i < HETI_STAGE_PLACE_NAMES && !heti_same(heti_stage_place_names[i].name, name); i++) {}
     return i;
 }
 
-static het_result heti_place_check(const char *name, het_error *error)
+static het_result heti_stage_place_check(const char *name, het_error *error)
 {
     heti_printable print;
     char list[160];
     heti_text l = heti_text_in(list, sizeof list);
     int i;
-    if (heti_place_find(name) < HETI_PLACE_NAMES) return HET_OK;
-    for (i = 0; i < HETI_PLACE_NAMES; i++) {
+    if (heti_stage_place_find(name) < HETI_STAGE_PLACE_NAMES) return HET_OK;
+    for (i = 0; i < HETI_STAGE_PLACE_NAMES; i++) {
         heti_text_add(&l, " ");
-        heti_text_add(&l, heti_place_names[i].name);
+        heti_text_add(&l, heti_stage_place_names[i].name);
     }
     return heti_fail(error, HET_ERR_INVALID, "het_plan_read: unknown schedule '%s', not one of%s", heti_print(&print, name, strlen(name)), list);
 }
@@ -8090,7 +8091,7 @@ static het_result heti_plans_name(heti_plans *r)
     HETI_TRY(heti_plans_syntax(r));
     if (length != strlen(name))
         return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
-    HETI_TRY(heti_place_check(name, r->error));
+    HETI_TRY(heti_stage_place_check(name, r->error));
     memcpy(r->count.schedule, name, sizeof name);
     return HET_OK;
 }
@@ -8130,7 +8131,7 @@ typedef struct heti_shorthand {
     int64_t each, copies;  /* stages a rank; pipelines over the same ranks */
     int64_t stages, unit;  /* closed so far, and the next unit */
     heti_cut cut;
-    heti_placement place;
+    heti_stage_place place;
 } heti_shorthand;
 
 static het_result heti_short_fail(const heti_plans *r, size_t at, const char *what)
@@ -8336,8 +8337,8 @@ static het_result heti_short_shape(heti_plans *r, heti_shorthand *s)
 /* The rank of stage k of copy c, counted from the pipeline's first. */
 static int64_t heti_short_rank(const heti_shorthand *s, int64_t c, int64_t k)
 {
-    if (s->place == HETI_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
-    if (s->place == HETI_PLACE_BOTH && c == 1) return s->pipe - 1 - k;
+    if (s->place == HETI_STAGE_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
+    if (s->place == HETI_STAGE_PLACE_BOTH && c == 1) return s->pipe - 1 - k;
     return k % s->pipe;
 }
 
@@ -8376,9 +8377,9 @@ static het_result heti_plans_shorthand(heti_plans *r)
 {
     heti_shorthand s;
     memset(&s, 0, sizeof s);
-    s.place = heti_place_names[heti_place_find(r->count.schedule)].place;
-    s.each = s.place == HETI_PLACE_ROUND ? r->desc.chunks : s.place == HETI_PLACE_V ? 2 : 1;
-    s.copies = s.place == HETI_PLACE_BOTH ? 2 : 1;
+    s.place = heti_stage_place_names[heti_stage_place_find(r->count.schedule)].place;
+    s.each = s.place == HETI_STAGE_PLACE_ROUND ? r->desc.chunks : s.place == HETI_STAGE_PLACE_V ? 2 : 1;
+    s.copies = s.place == HETI_STAGE_PLACE_BOTH ? 2 : 1;
     HETI_TRY(heti_short_head(r, &s));
     if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s));
     HETI_TRY(heti_short_shape(r, &s));
@@ -8458,7 +8459,7 @@ static het_result heti_plans_desc(heti_plans *r, const het_plan_desc *desc)
     HETI_TRY(heti_plans_range("ranks", d->ranks, HETI_PLANS_COUNT, r->error));
     HETI_TRY(heti_plans_range("chunks", d->chunks, HETI_PLANS_COUNT, r->error));
     HETI_TRY(heti_plans_range("slices", d->slices, HETI_PLANS_SLICES, r->error));
-    HETI_TRY(heti_place_check(d->schedule, r->error));
+    HETI_TRY(heti_stage_place_check(d->schedule, r->error));
     HETI_TRY(heti_allocator_of(&desc->allocator, &d->allocator, "het_plan_read", r->error));
     r->count.units = d->units;
     r->count.ranks = d->ranks;
@@ -8540,7 +8541,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
 {
     heti_output o;
     int64_t p, i;
-    if (plan == NULL || to == NULL || to->write == NULL || heti_place_find(plan->schedule) == HETI_PLACE_NAMES) return HET_ERR_INVALID;
+    if (plan == NULL || to == NULL || to->write == NULL || heti_stage_place_find(plan->schedule) == HETI_STAGE_PLACE_NAMES) return HET_ERR_INVALID;
     memset(&o, 0, sizeof o);
     o.to = to;
     heti_output_add(&o, "{\n  \"schedule\": \"");
