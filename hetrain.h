@@ -937,7 +937,8 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
 typedef struct het_record {
     het_action action;
     int32_t rank;
-    double start, end;                /* seconds since the step began. Of REDUCE and GATHER: from their turn until the last message */
+    double start, end;                /* seconds since the step began. Of REDUCE and GATHER: from their turn until the last message;
+                                         of RECV: while it was waited for; F, B and I begin when that is over */
     int64_t bytes;                    /* moved by SEND, RECV, REDUCE, GATHER */
 } het_record;
 /* What a rank has sent to another since the context was made. */
@@ -11159,6 +11160,7 @@ typedef struct heti_message {
     int32_t used;
     het_action action;        /* as in the envelope */
     heti_post post;
+    het_record *record;       /* of its RECV */
     char *data;
 } heti_message;
 
@@ -11207,6 +11209,8 @@ typedef struct heti_rank {
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
     int64_t records, slice_rows;
+    het_record *present;                 /* the record of the action being run */
+    het_record unrecorded;               /* stands in for it outside steps: the timeline stays the last step's */
     double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
     double last_action;                  /* when the last action ended */
     double silent_since;                 /* 0: answers */
@@ -13457,6 +13461,7 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     HETI_TRY(heti_action_rows(r, a, &rows));
     HETI_TRY(heti_new_message(r, &key, &message));
     size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end, rows);
+    message->record = record;
     record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
     return heti_start_post(r, &message->post, 1, forward ? stage->before : stage->after, HETI_CHANNEL_STAGE, message->data, size);
 }
@@ -13466,6 +13471,7 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
 {
     const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
     const het_action key = heti_consumer(a, stage->index, forward);
+    const double start = heti_now() - r->began;
     heti_message *message;
     heti_envelope envelope;
     if (from < 0) return HET_OK;
@@ -13483,6 +13489,11 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
                                  envelope.action.micro_batch),
                          HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
     message->used = 0;
+    r->present->start = heti_now() - r->began;
+    if (from != r->rank) {
+        message->record->start = start;
+        message->record->end = r->present->start;
+    }
     return heti_unpack(r, message->data, stream, unit, rows);
 }
 
@@ -13720,11 +13731,12 @@ static het_result heti_fall_silent(heti_rank *r)
 static het_result heti_execute(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
+    const int recorded = ctx->job <= HETI_JOB_GRADIENTS;
     int64_t i;
-    r->records = 0;
+    if (recorded) r->records = 0;
     for (i = 0; i < r->actions; i++) {
         const het_action *a = &r->action[i];
-        het_record *record = &r->record[r->records];
+        het_record *record = recorded ? &r->record[r->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a)) continue;
 #ifdef HETI_THREADS
         if (ctx->desc.silent && ctx->desc.silent(ctx->desc.user, r->rank, ctx->step, i)) return heti_fall_silent(r);
@@ -13734,9 +13746,10 @@ static het_result heti_execute(heti_rank *r)
         record->rank = HETI_CAST(int32_t, r->rank);
         record->bytes = 0;
         record->start = record->end = heti_now() - r->began;
+        r->present = record;
         HETI_TRY(heti_run_action(r, a, record));
         if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
-        r->records++;
+        if (recorded) r->records++;
         HETI_TRY(heti_advance_ring(r));
     }
     HETI_TRY(heti_await(r, NULL, "a reduction", -1));
@@ -14359,7 +14372,8 @@ static size_t heti_message_bytes(const heti_rank *r)
     int64_t s, i, widest = 0;
     for (s = 0; s < r->ctx->plan->stages; s++) {
         const het_stage *stage = &r->ctx->plan->stage[s];
-        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info, *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
+        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
+        const het_unit_info *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
         int64_t in = 0, out = 0;
         if (stage->rank != r->rank) continue;
         for (i = 0; i < last->out_streams; i++) out += last->out_width[i];
@@ -14836,7 +14850,8 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
         heti_rank *r = &ctx->rank[local];
         float *to;
         if (local < 0 || local >= ctx->local_count || low >= high) continue;
-        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
+        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low
+                                : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
         if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
             return heti_take_error(ctx, r);
     }
