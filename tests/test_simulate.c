@@ -423,7 +423,7 @@ static void slow_rings(slow *s, int32_t kind, double *free_at)
 {
     const made *m = s->m;
     for (;;) {
-        double ready = 0, best = INFINITY, sum = 0, largest = 0, seconds = 0, n = 0;
+        double ready = 0, best = 1e300, sum = 0, largest = 0, seconds = 0, n = 0;
         int64_t block = -1, b, i, first = -1, last = -1, q;
         for (b = 0; b < m->costs.blocks; b++) {
             double latest = -1;
