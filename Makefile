@@ -1,5 +1,5 @@
 # make            this menu
-# Variables: CC, CXX, CFLAGS, DATA=file (make run), JOBS
+# Variables: CC, CXX, CFLAGS, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak)
 
 CC ?= cc
 CXX ?= c++
@@ -9,7 +9,7 @@ BUILD ?= build
 LIBS = -lm -lpthread
 
 .PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda test-cuda bench-cuda
-.PHONY: programs test-programs thread-test-programs FORCE
+.PHONY: programs test-programs thread-test-programs mpi-test-programs FORCE
 
 menu:
 	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
@@ -19,11 +19,12 @@ menu:
 	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
 	@echo 'make sanitize      the tests under ASan and UBSan, thread tests under TSan'
 	@echo 'make faults        seeded bugs, each must be caught'
-	@echo 'make soak          sanitize, faults, and many random layouts: for a night'
+	@echo 'make soak          sanitize, faults, and many random layouts: about an hour'
 	@echo 'make bench         build/het_bench: speed of products and of whole steps'
+	@echo 'make mpi           build/train_mpi: the same program for several processes, mpirun -n N build/train_mpi ...'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
 	@echo 'make clean         removes build/'
-	@echo 'not yet: fuzz mpi cuda test-cuda bench-cuda'
+	@echo 'not yet: fuzz cuda test-cuda bench-cuda'
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
@@ -45,6 +46,24 @@ build/het_bench: tests/bench/het_bench.c $(HEADERS) | build
 build:
 	@mkdir -p $@
 
+# ---- several processes ------------------------------------------------------------------------------------------------
+# The MPI compiler only says where MPI is, so that its headers come as a system's.
+
+MPICC ?= mpicc
+MPI_SHOW = $(shell $(MPICC) -show 2> /dev/null)
+MPI_INCLUDES = $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SHOW)))
+MPI_LIBS = $(filter -L% -l% -Wl% -pthread,$(MPI_SHOW))
+
+mpi: build/train_mpi
+
+build/train_mpi: examples/train.c build/hetrain_mpi.o $(HEADERS)
+	@grep -q HETRAIN_MPI examples/train.c || { echo 'make mpi: examples/train.c does not support HETRAIN_MPI yet' >&2; exit 2; }
+	$(CC) $(CFLAGS) -DHETRAIN_MPI=1 -I. examples/train.c build/hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
+
+build/hetrain_mpi.o: hetrain_mpi.c hetrain.h | build
+	@[ -n "$(MPI_SHOW)" ] || { echo 'make mpi: $(MPICC) is missing (Debian: libopenmpi-dev; or MPICC=...)' >&2; exit 2; }
+	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(MPI_INCLUDES) -c $< -o $@
+
 # ---- the main job -----------------------------------------------------------------------------------------------------
 
 DATA ?= build/run/text.txt
@@ -65,6 +84,8 @@ build/run/text.txt: $(OWN_TEXT)
 WARNINGS = -Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2
 C_WARNINGS = $(WARNINGS) -Wstrict-prototypes -Wmissing-prototypes
 SANITIZER ?=
+ROUNDS ?= 5000
+FIRST_ROUND ?= 0
 TEST_FLAGS ?= -O2 -g
 TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
@@ -79,7 +100,24 @@ test:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh tests/tools/check_plan_header.sh
 
-test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED)
+test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
+
+# Where there is no MPI the shell suite says so.
+mpi-test-programs:
+	@[ -z "$(MPI_SHOW)" ] || $(MAKE) --no-print-directory $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces $(BUILD)/mpi/test_fake
+
+MPI_TEST_SOURCES = tests/mpi/test_mpi.c hetrain_mpi.c
+
+$(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) hetrain.h | $(BUILD)/mpi
+	@echo "  compile $@"
+	@for source in $(MPI_TEST_SOURCES); do \
+	    $(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) $(if $(findstring pieces,$@),-DHETRAIN_MPI_PIECE=1000) -c $$source -o $@-$$(basename $$source .c).o || exit 1; \
+	done
+	@$(TEST_CC) $@-test_mpi.o $@-hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
+
+$(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c hetrain.h | $(BUILD)/mpi
+	@echo "  compile $@"
+	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) -I. -Itests/mpi/fake $< -o $@ $(LIBS)
 
 $(LINKED_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
 	@$(TEST_CC) $^ -o $@ -lcmocka $(LIBS)
@@ -103,7 +141,7 @@ $(BUILD)/checked/%: examples/%.cpp $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
 	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) -I. $(WARNINGS) $< -o $@ $(LIBS)
 
-$(BUILD)/tests $(BUILD)/checked:
+$(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi:
 	@mkdir -p $@
 
 .SECONDARY:
@@ -121,7 +159,7 @@ golden:
 sanitize:
 	@bash tests/tools/install.sh
 	@echo 'Address and undefined behaviour sanitizers'
-	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all' test-programs || true
+	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' test-programs || true
 	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(SHELL_SUITES)
 	@echo 'Thread sanitizer'
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
@@ -136,7 +174,7 @@ faults:
 
 soak: sanitize faults
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
-	HETRAIN_TEST_ROUNDS=2000 $(BUILD)/tests/test_bits
+	HETRAIN_TEST_ROUNDS=$(ROUNDS) HETRAIN_TEST_FIRST_ROUND=$(FIRST_ROUND) $(BUILD)/tests/test_bits
 
 bench: build/het_bench
 	build/het_bench
@@ -145,7 +183,7 @@ oracle:
 	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }
 	python3 tests/oracle/generate.py
 
-fuzz mpi cuda test-cuda bench-cuda:
+fuzz cuda test-cuda bench-cuda:
 	@echo 'make $@: not yet' >&2; exit 2
 
 clean:

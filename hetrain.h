@@ -121,6 +121,9 @@ int main(int argc, char **argv) {
        >>device_api      het_cpu_device het_null_device
        >>unit_api        het_unit_embed het_unit_attention het_unit_mlp het_unit_head het_model_units
        >>optimizer_api   het_adamw het_learning_rate
+       >>plan_api        het_plan_read het_plan_write het_plan_free
+       >>schedule_api    het_plan_divide het_schedule_make het_schedule_read het_schedule_write het_schedule_complete
+                         het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
                          het_last_error het_get_desc het_get_memory het_get_step het_cancel het_step het_gradients
@@ -140,6 +143,8 @@ int main(int argc, char **argv) {
        >>device_api      het_device_iface: the ops and their arguments
        >>unit_api        het_unit_iface: unit kinds
        >>optimizer_api   het_optimizer_iface, learning rate schedules
+       >>plan_api        het_plan: who does what
+       >>schedule_api    het_schedule: in which order
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>files_api       saving and loading weights and state
        >>data_api        token files, windows, batches
@@ -165,6 +170,9 @@ int main(int argc, char **argv) {
        >>json            a strict JSON reader
        >>model           model settings, presets, config.json
        >>units           embed, attention, mlp, head
+       >>generate        schedules by name, shares of micro-batches
+       >>plans           plans as text
+       >>schedule        lists of actions: text, transfers and reductions, proofs
        >>structs         what a context consists of
        >>plan            chain of units, parameter table, map of memory
        >>optim           learning rate, AdamW, grid of the exact sums
@@ -569,6 +577,7 @@ typedef struct het_device_config {
 typedef struct het_device_iface {
     uint32_t version;                /* HETRAIN_DEVICE_VERSION */
     const char *name;
+    int32_t host_memory;             /* 1: what alloc gives can be read and written by the host */
     het_result (*create)(const het_device_config *config, void **self);
     void (*destroy)(void *self);
     const char *(*last_error)(void *self);
@@ -725,7 +734,8 @@ HETRAIN_API const het_unit_iface *het_unit_head(void);
 
 /* The chain of a model: embed, (attention, mlp) x L, head, 2 L + 2 units, written to units[0 .. capacity). `model` must be completed and
    outlive the units. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_units(const het_model_desc *model, het_unit *units, int64_t capacity, int64_t *count,
+                                                          het_error *error);
 
 /* ---- >>optimizer_api ------------------------------------------------------------------------------------------- */
 
@@ -752,7 +762,9 @@ typedef struct het_optimizer_iface {
 } het_optimizer_iface;
 HETRAIN_API const het_optimizer_iface *het_adamw(void); /* Threads: any. */
 
-typedef enum het_lr_schedule { HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4 } het_lr_schedule;
+typedef enum het_lr_schedule {
+    HET_LR_DEFAULT = 0 /* cosine */, HET_LR_COSINE = 1, HET_LR_LINEAR = 2, HET_LR_CONSTANT = 3, HET_LR_WSD = 4
+} het_lr_schedule;
 
 typedef struct het_optimizer_desc {
     const het_optimizer_iface *iface; /* AdamW */
@@ -796,21 +808,29 @@ typedef struct het_plan {
 typedef struct het_plan_desc {
     uint32_t start_canary;
     int64_t units, ranks;             /* of the model's chain, of the world. Required */
-    const char *schedule;             /* of a shorthand; NULL: "1f1b". Those that need several stages a rank place them (interleaved: round,
-                                         zb-v, v-half, v-min, dualpipev: as a V; bidirectional: a second pipeline the other way) */
+    const char *schedule;             /* where the text names none; NULL: "1f1b". In a shorthand it places the stages: interleaved: stage s on rank
+                                         s mod P; zb-v, v-half, v-min, dualpipev: 2 P stages, down the ranks and up again; bidirectional: a second
+                                         pipeline from the last rank to the first; others: one stage a rank */
     int64_t chunks;                   /* stages a rank for interleaved: 2 */
-    int64_t slices;                   /* equal slices: 1 */
-    het_choice recompute;             /* of every stage but the last unit's: no */
+    int64_t slices;                   /* equal slices, where the text says nothing: 1 */
+    het_choice recompute;             /* of every stage but the last unit's, where the text says nothing: no */
     het_allocator allocator;
     uint32_t end_canary;
 } het_plan_desc;
 
-/* Reads a plan from text: JSON (README, "Plans"), or a shorthand:
-   dp | pp | dp2xpp2     D pipelines of P stages, units cut as evenly as can be; without numbers, all ranks
-   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a rank in order; several pipelines: D times that with dpD x in front
-   E t*3|(t|)*2 t m L    Megatron's layout string: E embedding, t a layer (attention and MLP), L head, | between stages
+/* Reads a plan from text. JSON, where unknown keys are errors and only pipelines, stages, rank and units must be there:
+   {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2], "recompute": false}, ...]}, ...],
+    "state_shares": [1, 0.5, ...], "slices": [1, 1] or 2, "schedule": "1f1b", "memory_limit": 3.5}
+   "units" is [begin, end): end is the next stage's begin. Shares are 0 or 1e-30 to 1e30. Ranks that are not named stay idle.
+   Or a shorthand, which must use all ranks:
+   dp | pp | dp2xpp2     D pipelines of P ranks each; a number left out is what the ranks leave. Units are cut by number, the first stages get
+                         those left over; embed and head count as a unit
+   pp:0-5|6-8|9-12       one pipeline, inclusive unit ranges, one a stage; several pipelines: dpDx in front
+   E t*3|(t|)*2 t L      Megatron-LM's layout string: E embedding, t a layer (attention and MLP), L head, | between stages, *n repeats a letter or
+                         (...); blanks and commas mean nothing; m (multi-token prediction) is not supported. dpDx may stand in front
    Every error names the pipeline, the unit or rank and what is wrong with it. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan,
+                                                        het_error *error);
 /* As JSON. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_write(const het_plan *plan, const het_writer *to);
 HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL is fine. Threads: any. */
@@ -819,7 +839,9 @@ HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL i
    One list of actions a rank, plain data. Text form, one line a rank, comma-separated, as PyTorch's torch.distributed.pipelining writes it to
    CSV: "2F3" forward of stage 2, micro-batch 3; I and W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0". Ours alone: "REDUCE5", "STEP5", "GATHER5" of
-   block 5, "VERDICT". Micro-batches count from 0 within their pipeline. */
+   block 5, "VERDICT". Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
+   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I; "BW" never is. UNSHARD, RESHARD, REDUCE_GRAD, batched
+   transfers and weight versions other than 0 are refused. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -844,7 +866,7 @@ typedef struct het_schedule {
     int64_t *micro_batches;           /* [pipelines] */
     int64_t *start;                   /* [ranks + 1] rank r's actions are [start[r], start[r + 1]) */
     het_action *action;
-    int32_t complete;                 /* 0: compute actions only; 1: with SEND, RECV, REDUCE, VERDICT, STEP, GATHER */
+    int32_t complete;                 /* 0: compute actions, perhaps SEND and RECV; 1: with SEND, RECV, REDUCE, VERDICT, STEP, GATHER */
     het_allocator allocator;          /* one block of `size` bytes */
     size_t size;
 } het_schedule;
@@ -860,17 +882,27 @@ typedef struct het_blocks {
    Threads: any. */
 HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, greedy, bidirectional, dualpipev,
-   terapipe (gpipe over slices), sliced-1f1b. counts: [pipelines]. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator, het_schedule **schedule, het_error *error);
-/* From text; compute lists, or complete ones. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+   terapipe (gpipe over slices), sliced-1f1b. All take slices, whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K
+   micro-batches on rank r, sliced-1f1b 1 + 2 (p - 1 - r) / K, which hides slow links. counts: [pipelines]. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
+/* From text; compute lists, or complete ones (those with a VERDICT). Stages, pipelines and slices must be the plan's; whether the lists make
+   sense is het_schedule_check's question. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
-/* A copy of compute lists with transfers, reductions and steps added. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute, const het_allocator *allocator, het_schedule **schedule, het_error *error);
+/* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
+   F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, behind what that rank is
+   working on. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
+   number, STEP and, with more than one holder, GATHER. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
+                                                                const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
-   receives pair up; nothing waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once
-   in micro-batches of the rank's stages of a pipeline, from F until B or W. The error names rank, position and action. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak, het_error *error);
+   receives pair up; every holder of a block has its REDUCE (after the last use), STEP and GATHER, in orders that agree on all ranks; nothing
+   waits for ever even if every send waits for its receive. peak: [ranks] or NULL, the most activations kept at once in micro-batches of the
+   rank's stages of a pipeline, from F until B or W. The error names rank, position (from 0) and action. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
+                                                             double *peak, het_error *error);
 HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL is fine. Threads: any. */
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------------------------
@@ -891,7 +923,8 @@ typedef struct het_transport_iface {
     het_result (*test)(void *self, het_request *request, int32_t *done);
     /* seconds since a process was last heard of; heartbeats are the transport's own business. Infinity: gone for sure */
     double (*silence)(void *self, int64_t process);
-    /* tells all processes that this one failed; theirs then return the text from `aborted` */
+    /* tells all processes that this one failed; theirs then return the text from `aborted`. Afterwards `test` ends every request before long,
+       with done or an error; from then on its buffer is not touched */
     void (*abort)(void *self, het_result code, const char *text);
     /* HET_OK, or the code of a process that aborted; text: [capacity] */
     het_result (*aborted)(void *self, int64_t *process, char *text, size_t capacity);
@@ -904,13 +937,16 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
 typedef struct het_record {
     het_action action;
     int32_t rank;
-    double start, end;                /* seconds since the step began. Of a RECV: from when it was waited for until it was there */
+    double start, end;                /* seconds since the step began. Of REDUCE and GATHER: from their turn until the last message */
     int64_t bytes;                    /* moved by SEND, RECV, REDUCE, GATHER */
 } het_record;
+/* What a rank has sent to another since the context was made. */
+typedef struct het_traffic { int64_t transfers, transfer_bytes, reductions, reduction_bytes; } het_traffic;
 typedef struct het_timeline {
     int64_t ranks, records;
-    const het_record *record;         /* [records] rank by rank, each in order of start */
-    int64_t dropped;                  /* records that did not fit */
+    const het_record *record;         /* [records] rank by rank, each in the order of its list */
+    int64_t dropped;                  /* records that did not fit; never of a step */
+    const het_traffic *traffic;       /* [ranks] of one rank to every other, or NULL */
 } het_timeline;
 
 /* ---- >>context_api: the step loop ------------------------------------------------------------------------------- */
@@ -921,10 +957,10 @@ typedef enum het_backward { HET_BACKWARD_DEFAULT = 0 /* fused */, HET_BACKWARD_F
 typedef enum het_direction { HET_FORWARD = 0, HET_BACKWARD = 1 } het_direction;
 
 /* Called at every unit boundary, after a unit's forward with its output streams and after its backward_input with the gradients of its
-   input streams. May read or change them (device memory, rows x width floats). Anything but HET_OK ends the step. */
+   input streams. May read or change them (device memory, rows x width floats). Anything but HET_OK ends the step. Called by several ranks at once. */
 typedef struct het_hook_info {
     het_direction direction;
-    int64_t step, unit, micro_batch, slice, rows;
+    int64_t rank, step, unit, micro_batch, slice, rows;
     const char *unit_name;
     const het_device *device;
     int64_t streams;
@@ -936,21 +972,37 @@ typedef struct het_device_desc {
     const het_device_iface *iface;    /* CPU */
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
-    size_t memory_limit;              /* bytes; 0: none. het_create refuses what does not fit */
+    size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create refuses what does not fit */
+    double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time it uses */
 } het_device_desc;
+
+/* An emulated link between two ranks of this process, both ways: a message takes its bytes / bandwidth one after the other, then latency. */
+typedef struct het_link {
+    int64_t from, to;                 /* ranks */
+    double latency;                   /* seconds */
+    double bandwidth;                 /* bytes a second; 0: without limit */
+} het_link;
 
 typedef struct het_desc {
     uint32_t start_canary;            /* must be 0 */
     het_model_desc model;
     const het_unit *units;            /* NULL: het_model_units(model). Copied */
     int64_t unit_count;
-    const het_device_desc *devices;   /* NULL: one CPU device of one thread. More than one: not yet */
+    const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU device of one thread */
     int64_t device_count;
+    het_transport transport;          /* to other processes, whose ranks come before and behind these; iface NULL: there are none */
+    const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
+    const het_link *links;            /* [link_count]; other ranks are not slowed down */
+    int64_t link_count;
+    double deadline;                  /* seconds without a sign of life after which a rank counts as dead: 30 */
+    double stall_deadline;            /* seconds a rank waits for another's action: 600 */
+    int (*silent)(void *user, int64_t rank, int64_t step, int64_t position); /* for tests; nonzero: the rank stops answering here */
     /* limits */
     int64_t max_tokens;               /* of a micro-batch: 4 * context */
     int64_t max_sequences;            /* of a micro-batch: max_tokens */
     int64_t max_micro_batches;        /* of a step: 8 */
-    int64_t max_slices;               /* of a micro-batch: 1. Used as the number of slices, cut between granules as evenly as can be */
+    int64_t max_slices;               /* slices of a micro-batch where there is no plan: 1. Cut between granules, as evenly as can be */
     /* how the step is computed: none of these changes a bit */
     het_backward backward;            /* fused */
     het_choice recompute;             /* no: keep activations; yes: every unit but the last recomputes them in the backward pass */
@@ -965,7 +1017,7 @@ typedef struct het_desc {
     het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
     int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
     het_result (*hook)(void *user, const het_hook_info *info);
-    void *user;                       /* of frozen and hook */
+    void *user;                       /* of silent, frozen and hook */
     het_allocator allocator;          /* malloc and free */
     het_parallel parallel;            /* own pool */
     het_logger logger;                /* silent */
@@ -975,8 +1027,9 @@ typedef struct het_desc {
 typedef struct het_ctx het_ctx;
 
 typedef struct het_memory {           /* bytes */
-    size_t host;                      /* the context itself, on the host */
-    size_t weights, gradients, optimizer, activations, workspace, communication;
+    size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
+    size_t communication;             /* of that, message buffers */
+    size_t weights, gradients, optimizer, activations, workspace;
     size_t device;                    /* the sum of the line above: what the device's allocator is asked for */
     int64_t parameters;               /* elements */
 } het_memory;
@@ -1011,17 +1064,20 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *mod
 /* Granule bounds by rule: `fixed` sequences each (0: the largest divisor of `sequences` that keeps 512 tokens together, for equal lengths;
    else consecutive samples up to 512 tokens); sequences longer than 512 are cut every 512 tokens. start has room for `capacity` entries
    (granules + 1 are written); start NULL only counts. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start, int64_t capacity, int64_t *granules);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
+                                                       int64_t capacity, int64_t *granules);
 
-/* Exact bytes het_create(desc) will ask for. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error);
+/* Exact bytes het_create(desc) will ask for, for rank number `rank` of this process. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error);
 
 /* Plans all memory, allocates it, initialises the weights from the seed. desc NULL: all defaults. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error);
 HETRAIN_API void het_destroy(het_ctx *ctx);                            /* NULL is fine. Threads: owner. */
 HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if none. Threads: owner. */
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
-HETRAIN_API void het_get_memory(const het_ctx *ctx, het_memory *memory); /* what was asked for. Threads: owner. */
+HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);       /* what was asked for. Threads: owner. */
+HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank,
+                                  het_timeline *timeline); /* of the last step; valid until the next. Threads: owner. */
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
 HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
 
@@ -1029,7 +1085,7 @@ HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes 
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
 /* Loss and gradients without the update (het_parameter_read shows the gradient). Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_gradients(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
-/* Mean loss of micro-batches, no gradient; info->loss, weight, tokens. Threads: owner. */
+/* Mean loss of any number of micro-batches, no gradient; info->loss, weight, tokens. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
 /* Logits of the last of `count` new tokens that follow `past` tokens of the same sequence given in earlier calls (their keys and values
    are kept until another call computes). logits: [V]. Threads: owner. */
@@ -1071,7 +1127,8 @@ HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /*
    metadata, step, seed, granule, exponents and options. A context made from the same description continues bit for bit. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to);   /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);     /* Threads: owner. */
-/* F32, F16 and BF16 tensors are read. Nothing is changed unless the whole file fits the model. Threads: owner. */
+/* F32, F16 and BF16 tensors are read. Where a tied model's file holds a head as well, it must be the embedding once more. Nothing is changed
+   unless the whole file fits the model. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);   /* Threads: owner. */
 
@@ -1107,7 +1164,8 @@ HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info);  
 /* Micro-batch number `micro_batch` of `micro_batches` of step `step`: windows of a permutation of the epoch by (seed, epoch), so that every
    window of an epoch comes exactly once. The arrays of *batch belong to `data`; slot < slots says which buffers are used, each keeps its
    content until used again. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot, het_batch *batch, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t step, int64_t micro_batch, int64_t micro_batches, int64_t slot,
+                                                         het_batch *batch, het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers of its own. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error);
 
@@ -1131,7 +1189,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_train(const het_train_desc *desc, 
 
 /* Draws a token from logits [V]: temperature 0 takes the largest; top_k 0 and top_p 0 or 1 keep all, otherwise top_p cuts what top_k left;
    scratch: [V]; `number` counts draws of this seed. -1: a pointer is NULL or vocab is out of range. Threads: any. */
-HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number, float *scratch);
+HETRAIN_API int32_t het_sample(const float *logits, int64_t vocab, float temperature, int64_t top_k, float top_p, uint64_t seed, uint64_t number,
+                               float *scratch);
 
 #ifndef HETRAIN_NO_STDIO
 /* Ready-made callbacks over files; het_reader_open fills *reader; `path` must outlive it; close it with het_reader_close. One reader, one
@@ -1376,6 +1435,8 @@ HETI_UNUSED static int heti_add(size_t a, size_t b, size_t *sum)
 /* Sizes in elements are int64_t; only bytes are size_t. */
 HETI_UNUSED static int64_t heti_min(int64_t a, int64_t b) { return a < b ? a : b; }
 HETI_UNUSED static int64_t heti_max(int64_t a, int64_t b) { return a > b ? a : b; }
+HETI_UNUSED static int64_t heti_abs(int64_t a) { return a < 0 ? -a : a; }
+HETI_UNUSED static size_t heti_max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 /* a >= 0, b > 0 */
 HETI_UNUSED static int64_t heti_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -2064,6 +2125,55 @@ HETI_UNUSED static het_result heti_pool_create(const het_allocator *allocator, i
 
 #endif /* HETI_THREADS */
 /* ================================================================================================================
+   >>time  Seconds of the clock and of a thread's processor, sleeping.
+   For timelines, deadlines, and emulated devices and links. No result depends on them.
+   ================================================================================================================ */
+
+#ifdef HETI_THREADS
+#if defined(__linux__) && !defined(CLOCK_MONOTONIC) /* -std=c99 hides POSIX's declaration, not the function */
+extern int clock_gettime(int clock, struct timespec *time);
+#define HETI_CLOCK_REAL 0
+#define HETI_CLOCK_MONOTONIC 1
+#define HETI_CLOCK_THREAD 3
+#else
+#define HETI_CLOCK_REAL CLOCK_REALTIME
+#define HETI_CLOCK_MONOTONIC CLOCK_MONOTONIC
+#define HETI_CLOCK_THREAD CLOCK_THREAD_CPUTIME_ID
+#endif
+
+static double heti_seconds(const struct timespec *t) { return fma(1e-9, HETI_CAST(double, t->tv_nsec), HETI_CAST(double, t->tv_sec)); }
+
+static double heti_now(void)
+{
+    struct timespec t;
+    return clock_gettime(HETI_CLOCK_MONOTONIC, &t) == 0 ? heti_seconds(&t) : 0.0;
+}
+
+/* Processor time of the calling thread. */
+static double heti_thread_time(void)
+{
+    struct timespec t;
+    return clock_gettime(HETI_CLOCK_THREAD, &t) == 0 ? heti_seconds(&t) : 0.0;
+}
+
+/* Waits for a signal, at most `seconds`; `lock` is held. */
+static void heti_wait_signal(pthread_cond_t *signal, pthread_mutex_t *lock, double seconds)
+{
+    struct timespec until;
+    double whole, end;
+    if (clock_gettime(HETI_CLOCK_REAL, &until) != 0) return;
+    end = HETI_CAST(double, until.tv_nsec) * 1e-9 + (seconds > 0.0 ? seconds : 0.0);
+    whole = floor(end);
+    until.tv_sec += HETI_CAST(time_t, whole);
+    until.tv_nsec = HETI_CAST(long, (end - whole) * 1e9);
+    (void)pthread_cond_timedwait(signal, lock, &until);
+}
+#else
+static double heti_now(void) { return 0.0; }
+static double heti_thread_time(void) { return 0.0; }
+#endif
+
+/* ================================================================================================================
    >>math  exp, log, sin, cos, pow, erf from correctly rounded operations alone.
    Results of libm differ between machines, so the header has its own. All have the same plan: an exact reduction of the
    argument to a short interval, a polynomial there (least squares at Chebyshev points, coefficients rounded one after the
@@ -2402,7 +2512,8 @@ typedef struct heti_row_kernels {
     /* rows [begin, end) of the pairs (query, head) of one sequence and key/value head, queries of the slice descending, heads ascending */
     void (*attention_forward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, int64_t begin, int64_t end, void *workspace);
     void (*attention_backward)(const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace);
-    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to); /* to[32]: normal numbers 32 group .. of a stream, times std */
+    /* to[32]: normal numbers 32 group .. of a stream, times std */
+    void (*normal)(uint64_t seed, uint64_t stream, uint64_t group, float std, float *to);
 } heti_row_kernels;
 
 /* Bytes of workspace of one attention kernel: gathered rows, sums, scores, packed operands. */
@@ -5255,7 +5366,7 @@ static size_t heti_cpu_rows_workspace(const heti_cpu *cpu, het_op op, const void
 
 /* Ops run when they are called: no queues, no events. */
 static const het_device_iface heti_cpu_iface = {
-    HETRAIN_DEVICE_VERSION, "cpu", heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
+    HETRAIN_DEVICE_VERSION, "cpu", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
     heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     heti_cpu_workspace_bytes,
@@ -5318,7 +5429,7 @@ static size_t heti_null_workspace_bytes(void *self, het_op op, const void *args)
 }
 
 static const het_device_iface heti_null_iface = {
-    HETRAIN_DEVICE_VERSION, "null", heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
+    HETRAIN_DEVICE_VERSION, "null", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
     heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     heti_null_workspace_bytes,
@@ -7210,7 +7321,8 @@ static het_result heti_attention_positions(const het_unit_call *c, const heti_at
     const het_model_desc *m = c->unit->model;
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.y = q;
         nk.y = k;
         HETI_TRY(HETI_OP(c, norm_forward, &nq));
@@ -7271,7 +7383,8 @@ static het_result heti_attention_positions_backward(const het_unit_call *c, cons
     }
     if (norm) {
         het_norm_args aq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args ak = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x->norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         aq.dy = nq;
         aq.dx = dq;
         ak.dy = nk;
@@ -7334,7 +7447,8 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     HETI_TRY(HETI_OP(c, linear_backward_weight, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
-        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k], c->tensor[HETI_ATTENTION_RSTD_K]);
+        het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k],
+                                               c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.dy = c->tensor[HETI_ATTENTION_NORM_DQ];
         nq.dgain = &c->gradient[x.norm_q];
         nk.dy = c->tensor[HETI_ATTENTION_NORM_DK];
@@ -7441,7 +7555,8 @@ static het_result heti_mlp_forward(const het_unit_call *c)
 {
     const het_model_desc *m = c->unit->model;
     const heti_mlp_index x = heti_mlp_parameters(m);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN],
+                                        c->tensor[HETI_MLP_RSTD]);
     const het_linear_args first = heti_mlp_first(c, &x, 0);
     const het_activation_args activation = heti_activation_args(c);
     het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
@@ -7549,8 +7664,8 @@ static het_result heti_head_forward(const het_unit_call *c)
 }
 
 /* Rows [first, first + rows) of the slice: h and logits. */
-static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first, int64_t rows,
-                                   float *logits)
+static het_result heti_head_logits(const het_unit_call *c, const heti_head_work *work, het_norm_args *norm, het_linear_args *linear, int64_t first,
+                                   int64_t rows, float *logits)
 {
     const het_model_desc *m = c->unit->model;
     const int with_bias = m->norm == HET_LAYERNORM;
@@ -7663,77 +7778,3442 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 }
 
 /* ================================================================================================================
-   >>structs  What a context consists of.
+   >>generate  Schedules by name: which rank computes what, in which order.
+   One generator makes them all: a simulation in which every rank that is free takes the best action that is ready, until all are done. An
+   action is ready when its inputs exist and its memory is allowed; the order in which ranks take actions is the schedule. What a name means is a
+   row of heti_rules: whether the backward pass is split, how many activations may be kept, and for the V schedules a repeated block of
+   forwards and backwards. Two published schedules are fixed lists; these are written first, and the simulation takes from them.
+   Nothing can wait for ever. Pipelines never wait for each other, only for the rank to be free. Within a pipeline without a given order the
+   oldest micro-batch can always move: its backwards and W need no memory, and its forward finds room, because a lane keeps room free for its
+   later chunks (heti_make_room). A given order (a list, a block) is the order of some timeline in which all inputs are there in time, so
+   the earliest action of that timeline not yet taken can be taken.
+   Time: F, I, W cost 1, B costs 2. Every action is started once and ended once, through a heap of busy ranks: n log ranks for n actions.
    ================================================================================================================ */
 
-/* One trainable array. Its values lie at `offset` of the flat arrays of weights and state, its gradient at `gradient_offset`
-   of the flat gradient; both in elements, multiples of 16. */
+/* A growable array of elements of one size. */
+typedef struct heti_list {
+    const het_allocator *allocator;
+    void *data;
+    size_t element;              /* bytes */
+    int64_t count, capacity;     /* elements */
+} heti_list;
+
+HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, size_t element)
+{
+    memset(list, 0, sizeof *list);
+    list->allocator = allocator;
+    list->element = element;
+}
+
+HETI_UNUSED static void heti_list_end(heti_list *list)
+{
+    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
+    list->data = NULL;
+    list->count = list->capacity = 0;
+}
+
+/* Appends a copy of *item; the list is unchanged when memory ends. */
+HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item)
+{
+    if (list->count == list->capacity) {
+        size_t size = 0, old = HETI_CAST(size_t, list->capacity) * list->element;
+        int64_t capacity = list->capacity > 0 ? list->capacity > INT64_MAX / 2 ? INT64_MAX : 2 * list->capacity : 64;
+        void *data = NULL;
+        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
+            data = heti_alloc(list->allocator, size);
+        if (data == NULL) return HET_ERR_OOM;
+        if (old > 0) memcpy(data, list->data, old);
+        heti_free(list->allocator, list->data, old);
+        list->data = data;
+        list->capacity = capacity;
+    }
+    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
+    list->count++;
+    return HET_OK;
+}
+
+/* ---- schedules as blocks of memory ---- */
+
+/* The caller's allocator, or the default one for NULL and for two NULLs. */
+HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, het_allocator *chosen, const char *function, het_error *error)
+{
+    if (given == NULL || (given->alloc == NULL && given->free == NULL)) heti_default_allocator(chosen);
+    else *chosen = *given;
+    if (chosen->alloc != NULL && chosen->free != NULL) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", function);
+}
+
+/* One block: the struct, micro_batches, start, action. The arrays are to be filled by the caller. */
+HETI_UNUSED static het_result heti_schedule_new(const het_allocator *allocator, int64_t ranks, int64_t pipelines, int64_t actions,
+                                                het_schedule **schedule, het_error *error)
+{
+    size_t size = heti_round_up(sizeof(het_schedule), 8), numbers, bytes;
+    int64_t *number;
+    void *block = NULL;
+    if (heti_add(HETI_CAST(size_t, ranks), HETI_CAST(size_t, pipelines) + 1, &numbers) && heti_mul(numbers, sizeof(int64_t), &bytes)
+        && heti_add(size, bytes, &size) && heti_mul(HETI_CAST(size_t, actions), sizeof(het_action), &bytes) && heti_add(size, bytes, &size))
+        block = heti_alloc(allocator, size);
+    else
+        size = SIZE_MAX;
+    if (block == NULL)
+        return heti_fail(error, HET_ERR_OOM, "no memory for a schedule of %d actions (%u bytes)", actions, HETI_CAST(uint64_t, size));
+    *schedule = HETI_CAST(het_schedule *, block);
+    memset(*schedule, 0, sizeof **schedule);
+    number = HETI_CAST(int64_t *, HETI_CAST(void *, HETI_CAST(char *, block) + heti_round_up(sizeof(het_schedule), 8)));
+    (*schedule)->ranks = ranks;
+    (*schedule)->pipelines = pipelines;
+    (*schedule)->micro_batches = number;
+    (*schedule)->start = number + pipelines;
+    (*schedule)->action = HETI_CAST(het_action *, HETI_CAST(void *, number + pipelines + ranks + 1));
+    (*schedule)->allocator = *allocator;
+    (*schedule)->size = size;
+    return HET_OK;
+}
+
+HETRAIN_API void het_schedule_free(het_schedule *schedule)
+{
+    het_allocator allocator;
+    if (schedule == NULL) return;
+    allocator = schedule->allocator; /* lies in the block */
+    heti_free(&allocator, schedule, schedule->size);
+}
+
+/* ---- shares ---- */
+
+/* What a pipeline should get of `micro_batches`; the sum of shares is total, 0: all alike. */
+static double heti_divide_quota(const het_plan *plan, int64_t pipeline, double total, int64_t micro_batches)
+{
+    if (total > 0) return HETI_CAST(double, micro_batches) * (plan->share[pipeline] / total);
+    return HETI_CAST(double, micro_batches) / HETI_CAST(double, plan->pipelines);
+}
+
+/* How many quotas have a fraction above `level`. */
+static int64_t heti_divide_above(const het_plan *plan, const int64_t *counts, double total, int64_t micro_batches, double level)
+{
+    int64_t p, above = 0;
+    for (p = 0; p < plan->pipelines; p++)
+        above += heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]) > level;
+    return above;
+}
+
+/* Whole parts first. The rest goes one each to the largest fractions: the level above which they lie is found by bisection, to
+   2^-30; fractions closer than that count as equal, so that rounding of the shares decides nothing. */
+HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts)
+{
+    double total = 0, low = -1, high = 1, level;
+    int64_t p, left = micro_batches, round;
+    const double near = 9.3132257461547852e-10; /* 2^-30 */
+    for (p = 0; p < plan->pipelines; p++) total += plan->share[p];
+    for (p = 0; p < plan->pipelines; p++) {
+        counts[p] = heti_min(left, HETI_CAST(int64_t, heti_divide_quota(plan, p, total, micro_batches) + near));
+        left -= counts[p];
+    }
+    for (round = 0; round < 32; round++) { /* more than `left` lie above low, at most `left` above high */
+        level = 0.5 * (low + high);
+        if (heti_divide_above(plan, counts, total, micro_batches, level) > left) low = level;
+        else high = level;
+    }
+    for (round = 0; round < 2 && left > 0; round++) { /* first those above the level, then those on it, the lower pipeline first */
+        for (p = 0; p < plan->pipelines && left > 0; p++) {
+            double rest = heti_divide_quota(plan, p, total, micro_batches) - HETI_CAST(double, counts[p]);
+            if (rest <= (round == 0 ? high : low) || rest <= 0) continue;
+            counts[p]++;
+            left--;
+        }
+    }
+    for (p = 0; p < plan->pipelines && left > 0; p++) { /* beyond 2^53 micro-batches quotas are not exact */
+        if (total > 0 && plan->share[p] <= 0) continue;
+        counts[p] += left;
+        left = 0;
+    }
+}
+
+/* ---- what a name means ---- */
+
+/* Where a pipeline's stages must be, S stages on P different ranks. */
+typedef enum heti_placement {
+    HETI_PLACE_ANY,
+    HETI_PLACE_ROUND,        /* stage s and stage s + P on one rank: interleaved */
+    HETI_PLACE_V,            /* S = 2 P, stage s and stage S - 1 - s on one rank */
+    HETI_PLACE_BOTH_WAYS     /* pipelines 2 i and 2 i + 1 have the same ranks in opposite order */
+} heti_placement;
+
+typedef enum heti_given { HETI_ORDER_FREE, HETI_ORDER_INTERLEAVED, HETI_ORDER_DUALPIPEV, HETI_ORDER_BLOCK } heti_given;
+
+/* Limits in micro-batches, all 0: none. Of one stage: forwards whose gradient has not come back yet (`after` A + `one`, A stages come after
+   it), and forwards whose activations are kept (`stages` S + `plus`). Of a rank's stages together: kept ((P + top) / part, rounded down). With K
+   slices the last K - 1 of a micro-batch come on top: the limit in slices is K - 1 higher, not K times as high, which is what slices are
+   for. HETI_ORDER_BLOCK: `down` and `up` are the distances between neighbours in the block, see heti_block_times. The numbers in the table are
+   arXiv's; 1f1b in slices is Seq1F1B, 2406.03488. */
+typedef struct heti_rule {
+    const char *name;
+    heti_placement placement;
+    heti_given order;
+    int32_t split;                   /* B as I and W */
+    int32_t all_forward;             /* a stage's first backward waits for its last forward */
+    int32_t backward_first;          /* where both are ready; otherwise forwards come first, up to their limits */
+    int32_t limited;                 /* kept, by plan->memory_limit */
+    int64_t after, one;
+    int64_t stages, plus;
+    int64_t top, part;
+    int64_t down, up;
+    int32_t ahead;                   /* idle time and spare room before the block's next action go to forwards of the first chunk */
+} heti_rule;
+
+#define HETI_BLOCK_TIME 6 /* of one micro-batch: F, I, W of two chunks */
+
+static const heti_rule heti_rules[] = {
+    /*                                                                split       after  stages  top   down */
+    { "gpipe",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 1, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* Huang et al., 1811.06965 */
+    { "1f1b",          HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 0, 0, 0,  1, 1,  0,  0,  0, 0,  0, 0, 0 }, /* Narayanan et al., 2104.04473 */
+    { "interleaved",   HETI_PLACE_ROUND,     HETI_ORDER_INTERLEAVED,  0, 0, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* likewise, section 2.2 */
+    { "zb-h1",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 0, 0,  1, 1,  1,  0,  0, 0,  0, 0, 0 }, /* Qi et al., 2401.10241 */
+    { "zb-h2",         HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 0, 0,  2, 1,  2, -1,  0, 0,  0, 0, 0 }, /* likewise */
+    { "zb-v",          HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  0, 1,  4, 2, 1 }, /* likewise, section 6 */
+    { "v-half",        HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  2, 2,  2, 1, 1 }, /* Qi et al., 2405.15362 */
+    { "v-min",         HETI_PLACE_V,         HETI_ORDER_BLOCK,        1, 0, 0, 0,  0, 0,  0,  0,  4, 3,  1, 1, 0 }, /* likewise */
+    { "greedy",        HETI_PLACE_ANY,       HETI_ORDER_FREE,         1, 0, 1, 1,  0, 0,  0,  0,  0, 0,  0, 0, 0 },
+    { "bidirectional", HETI_PLACE_BOTH_WAYS, HETI_ORDER_FREE,         0, 0, 0, 0,  1, 1,  0,  0,  0, 0,  0, 0, 0 }, /* Chimera, 2107.06925 */
+    { "dualpipev",     HETI_PLACE_V,         HETI_ORDER_DUALPIPEV,    1, 0, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* deepseek-ai/DualPipe */
+    { "terapipe",      HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 1, 0, 0,  0, 0,  0,  0,  0, 0,  0, 0, 0 }, /* TeraPipe, 2102.07988 */
+    { "sliced-1f1b",   HETI_PLACE_ANY,       HETI_ORDER_FREE,         0, 0, 0, 0,  2, 1,  0,  0,  0, 0,  0, 0, 0 }, /* SlimPipe, 2504.14519 */
+};
+#define HETI_RULES HETI_CAST(int64_t, sizeof heti_rules / sizeof *heti_rules)
+
+static het_result heti_rule_find(const char *name, const heti_rule **rule, het_error *error)
+{
+    char names[160];
+    size_t length = 0;
+    int64_t i;
+    for (i = 0; i < HETI_RULES; i++) {
+        *rule = &heti_rules[i];
+        if (strcmp(name, heti_rules[i].name) == 0) return HET_OK;
+        length += heti_format(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", heti_rules[i].name);
+    }
+    return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: no schedule \"%s\"; there are %s", name, names);
+}
+
+/* ---- the state of the simulation ---- */
+
+enum { HETI_MAKE_FORWARD = 0, HETI_MAKE_INPUT = 1, HETI_MAKE_WEIGHT = 2 };
+
+/* A stage's forwards run in order of (micro-batch, slice); its backwards by micro-batch too, slices last to first. Counts tell
+   everything: item i of a stage is its i-th forward or i-th backward. B counts as INPUT and WEIGHT. */
+typedef struct heti_make_stage {
+    int64_t pipeline, lane, next_stage; /* of the lane, -1: none */
+    int64_t stages_after;               /* in the pipeline */
+    int64_t items;                      /* micro-batches x slices */
+    int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
+    int64_t begun[3], done[3];
+} heti_make_stage;
+
+/* The stages of one pipeline on one rank. */
+typedef struct heti_make_lane {
+    int64_t pipeline, rank, next_lane;  /* of the rank, -1: none */
+    int64_t first_stage, last_stage, stages;
+    int64_t limit, kept;                /* as a stage's, over its stages */
+    int64_t next_item, end_item;        /* of its list */
+    int64_t block[4];                   /* HETI_ORDER_BLOCK: when F of chunk 0, F and I of chunk 1, I of chunk 0 happen for item 0 */
+    int64_t ahead_limit;                /* HETI_ORDER_BLOCK: forwards of chunk 0 that are not through INPUT */
+} heti_make_lane;
+
+typedef struct heti_make_rank {
+    int64_t first_lane, last_lane;
+    int64_t begun;                      /* where its running actions are in `out` */
+    int32_t running, queued;            /* running actions: 0, 1 or a pair; waits in `look` */
+} heti_make_rank;
+
+typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_make_item; /* of a pattern; stage in the plan */
+typedef struct heti_make_busy { int64_t until, rank; } heti_make_busy;
+typedef struct heti_make_out { het_action action; int32_t rank; } heti_make_out;
+
+typedef struct heti_make {
+    const het_plan *plan;
+    const int64_t *counts;
+    const heti_rule *rule;
+    const het_allocator *allocator;
+    het_error *error;
+    heti_make_stage *stage;             /* [stages] */
+    heti_make_lane *lane;               /* [lanes], at most as many as stages */
+    heti_make_rank *rank;               /* [ranks] */
+    heti_make_busy *busy;               /* [ranks] heap, the earliest first */
+    int64_t *look;                      /* [ranks] ranks that may be able to begin something */
+    int64_t lanes, busies, looks, now, actions_left;
+    heti_list items;                    /* heti_make_item: patterns, lane by lane */
+    heti_list out;                      /* heti_make_out in order of begin */
+} heti_make;
+
+static heti_make_item *heti_make_item_at(const heti_make *make, int64_t i) { return HETI_CAST(heti_make_item *, make->items.data) + i; }
+static heti_make_out *heti_make_out_at(const heti_make *make, int64_t i) { return HETI_CAST(heti_make_out *, make->out.data) + i; }
+
+/* Which count an action of this kind advances first. */
+static int heti_make_what(int32_t kind)
+{
+    return kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
+}
+
+static int heti_make_first(const heti_make *make, int64_t s) { return s == make->plan->first_stage[make->stage[s].pipeline]; }
+
+/* ---- when an action may begin ---- */
+
+/* Inputs: a forward needs the stage before; a backward needs the stage after, and at the last stage all forwards of its micro-batch. */
+static int heti_make_ready(const heti_make *make, int64_t s, int32_t kind)
+{
+    const heti_make_stage *stage = &make->stage[s];
+    const int64_t slices = make->plan->slices;
+    int64_t i;
+    if (kind == HET_ACTION_F) {
+        i = stage->begun[HETI_MAKE_FORWARD];
+        return i < stage->items && (heti_make_first(make, s) || make->stage[s - 1].done[HETI_MAKE_FORWARD] > i);
+    }
+    if (kind == HET_ACTION_W) return stage->begun[HETI_MAKE_WEIGHT] < stage->done[HETI_MAKE_INPUT];
+    i = stage->begun[HETI_MAKE_INPUT];
+    if (i >= stage->items) return 0;
+    if (make->rule->all_forward && stage->done[HETI_MAKE_FORWARD] < stage->items) return 0;
+    if (stage->stages_after > 0) return make->stage[s + 1].done[HETI_MAKE_INPUT] > i;
+    return stage->done[HETI_MAKE_FORWARD] >= (i / slices + 1) * slices;
+}
+
+/* Memory for one forward more. A lane of v chunks keeps room for K slices in each later chunk: chunks 0 .. c together stay within
+   limit - (v - 1 - c) K. So the oldest micro-batch, which alone may be in chunks after the one it waits for, always finds room. */
+static int heti_make_room(const heti_make *make, int64_t s)
+{
+    const heti_make_stage *stage = &make->stage[s];
+    const heti_make_lane *lane = &make->lane[stage->lane];
+    int64_t chunk = 0, kept = 0, t;
+    int reached = 0;
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_INPUT] >= stage->open_limit) return 0;
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= stage->kept_limit) return 0;
+    if (lane->limit == INT64_MAX) return 1;
+    for (t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
+        kept += make->stage[t].begun[HETI_MAKE_FORWARD] - make->stage[t].done[HETI_MAKE_WEIGHT];
+        if (t == s) reached = 1;
+        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->plan->slices) return 0;
+    }
+    return 1;
+}
+
+/* ---- which of the ready actions a rank takes ---- */
+
+typedef struct heti_make_choice {
+    int64_t lane, stage, micro_batch, stages_after;
+    int32_t kind, group;                /* the lowest group first */
+} heti_make_choice;
+
+/* Of two forwards the one nearer to the last stage, then the older micro-batch; of two others the older micro-batch, then the longer way to
+   the first stage. */
+static int heti_make_better(const heti_make_choice *a, const heti_make_choice *b)
+{
+    if (b->lane < 0) return 1;
+    if (a->group != b->group) return a->group < b->group;
+    if (a->kind == HET_ACTION_F && b->kind == HET_ACTION_F && a->stages_after != b->stages_after) return a->stages_after < b->stages_after;
+    if (a->micro_batch != b->micro_batch) return a->micro_batch < b->micro_batch;
+    return a->stages_after < b->stages_after;
+}
+
+static void heti_make_offer(const heti_make *make, int64_t s, int32_t kind, int32_t group, heti_make_choice *best)
+{
+    const heti_make_stage *stage = &make->stage[s];
+    heti_make_choice choice;
+    choice.lane = stage->lane;
+    choice.stage = s;
+    choice.kind = kind;
+    choice.group = group;
+    choice.micro_batch = stage->begun[heti_make_what(kind)] / make->plan->slices;
+    choice.stages_after = stage->stages_after;
+    if (heti_make_better(&choice, best)) *best = choice;
+}
+
+enum { HETI_GROUP_FIRST = 0, HETI_GROUP_SECOND = 1, HETI_GROUP_WEIGHTS = 2, HETI_GROUP_AHEAD = 3 };
+
+/* The next action of a list, both of a pair. */
+static void heti_make_choose_listed(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best)
+{
+    const heti_make_item *item;
+    if (lane->next_item == lane->end_item) return;
+    item = heti_make_item_at(make, lane->next_item);
+    if (!heti_make_ready(make, item->stage, item->kind) || (item->overlap && !heti_make_ready(make, item[1].stage, item[1].kind))) return;
+    heti_make_offer(make, item->stage, item->kind, item->kind == HET_ACTION_W ? HETI_GROUP_WEIGHTS : HETI_GROUP_FIRST, best);
+}
+
+/* The block's next forward or backward, in the order of their times in the block; W when there is nothing else; perhaps a forward
+   ahead of its time. */
+static void heti_make_choose_block(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best)
+{
+    static const int heti_what[4] = { HETI_MAKE_FORWARD, HETI_MAKE_FORWARD, HETI_MAKE_INPUT, HETI_MAKE_INPUT };
+    const heti_make_stage *first = &make->stage[lane->first_stage];
+    int64_t s, next = -1, when, earliest = 0;
+    int i, chosen = 0;
+    for (i = 0; i < 4; i++) {
+        const heti_make_stage *stage = i == 0 || i == 3 ? first : &make->stage[lane->last_stage];
+        if (stage->begun[heti_what[i]] == stage->items) continue;
+        when = HETI_BLOCK_TIME * stage->begun[heti_what[i]] + lane->block[i];
+        if (next >= 0 && when >= earliest) continue;
+        next = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
+        earliest = when;
+        chosen = i;
+    }
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+        if (heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, s, HET_ACTION_W, HETI_GROUP_WEIGHTS, best);
+    if (next < 0) return;
+    if (chosen >= 2) {
+        if (heti_make_ready(make, next, HET_ACTION_I)) heti_make_offer(make, next, HET_ACTION_I, HETI_GROUP_FIRST, best);
+    } else if (lane->kept < lane->limit && heti_make_ready(make, next, HET_ACTION_F)) {
+        heti_make_offer(make, next, HET_ACTION_F, HETI_GROUP_FIRST, best);
+    }
+    if (lane->kept < lane->limit && first->begun[HETI_MAKE_FORWARD] - first->done[HETI_MAKE_INPUT] < lane->ahead_limit
+        && heti_make_ready(make, lane->first_stage, HET_ACTION_F))
+        heti_make_offer(make, lane->first_stage, HET_ACTION_F, HETI_GROUP_AHEAD, best);
+}
+
+/* The lane's best ready action, if it is better than *best. */
+static void heti_make_choose(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best)
+{
+    const heti_rule *rule = make->rule;
+    const int32_t backward = rule->split ? HET_ACTION_I : HET_ACTION_B;
+    int64_t s;
+    if (rule->order == HETI_ORDER_BLOCK) { heti_make_choose_block(make, lane, best); return; }
+    if (rule->order != HETI_ORDER_FREE) { heti_make_choose_listed(make, lane, best); return; }
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage) {
+        if (heti_make_ready(make, s, backward))
+            heti_make_offer(make, s, backward, rule->backward_first ? HETI_GROUP_FIRST : HETI_GROUP_SECOND, best);
+        if (heti_make_ready(make, s, HET_ACTION_F) && heti_make_room(make, s))
+            heti_make_offer(make, s, HET_ACTION_F, rule->backward_first ? HETI_GROUP_SECOND : HETI_GROUP_FIRST, best);
+        if (rule->split && heti_make_ready(make, s, HET_ACTION_W)) heti_make_offer(make, s, HET_ACTION_W, HETI_GROUP_WEIGHTS, best);
+    }
+}
+
+/* ---- events ---- */
+
+static int heti_make_earlier(const heti_make_busy *a, const heti_make_busy *b)
+{
+    return a->until != b->until ? a->until < b->until : a->rank < b->rank;
+}
+
+static void heti_make_heap_push(heti_make *make, int64_t until, int64_t rank)
+{
+    int64_t i = make->busies++;
+    heti_make_busy busy;
+    busy.until = until;
+    busy.rank = rank;
+    for (; i > 0 && heti_make_earlier(&busy, &make->busy[(i - 1) / 2]); i = (i - 1) / 2) make->busy[i] = make->busy[(i - 1) / 2];
+    make->busy[i] = busy;
+}
+
+static int64_t heti_make_heap_pop(heti_make *make)
+{
+    const int64_t rank = make->busy[0].rank, count = --make->busies;
+    const heti_make_busy last = make->busy[count];
+    int64_t i = 0, child;
+    for (child = 1; child < count; child = 2 * i + 1) {
+        if (child + 1 < count && heti_make_earlier(&make->busy[child + 1], &make->busy[child])) child++;
+        if (!heti_make_earlier(&make->busy[child], &last)) break;
+        make->busy[i] = make->busy[child];
+        i = child;
+    }
+    make->busy[i] = last;
+    return rank;
+}
+
+/* The rank is to be asked for its next action. */
+static void heti_make_wake(heti_make *make, int64_t rank)
+{
+    if (make->rank[rank].queued || make->rank[rank].running > 0) return;
+    make->rank[rank].queued = 1;
+    make->look[make->looks++] = rank;
+}
+
+/* Begins one action of a stage, its next of that kind. */
+static het_result heti_make_begin(heti_make *make, int64_t s, int32_t kind, int32_t overlap)
+{
+    heti_make_stage *stage = &make->stage[s];
+    const int64_t slices = make->plan->slices;
+    const int64_t item = stage->begun[heti_make_what(kind)]++;
+    heti_make_out out;
+    if (kind == HET_ACTION_B) stage->begun[HETI_MAKE_WEIGHT]++;
+    if (kind == HET_ACTION_F) make->lane[stage->lane].kept++;
+    memset(&out, 0, sizeof out);
+    out.rank = HETI_CAST(int32_t, make->lane[stage->lane].rank);
+    out.action.kind = kind;
+    out.action.overlap = overlap;
+    out.action.pipeline = HETI_CAST(int32_t, stage->pipeline);
+    out.action.stage = HETI_CAST(int32_t, s - make->plan->first_stage[stage->pipeline]);
+    out.action.micro_batch = HETI_CAST(int32_t, item / slices);
+    out.action.slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
+    if (heti_list_push(&make->out, &out) == HET_OK) return HET_OK;
+    return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for more than %d actions", make->out.count);
+}
+
+/* Asks one free rank. */
+static het_result heti_make_ask(heti_make *make, int64_t r)
+{
+    heti_make_rank *rank = &make->rank[r];
+    heti_make_choice best;
+    int64_t l, cost;
+    int32_t overlap = 0;
+    memset(&best, 0, sizeof best);
+    best.lane = -1;
+    rank->queued = 0;
+    for (l = rank->first_lane; l >= 0; l = make->lane[l].next_lane) heti_make_choose(make, &make->lane[l], &best);
+    if (best.lane < 0) return HET_OK;
+    rank->begun = make->out.count;
+    rank->running = 1;
+    cost = best.kind == HET_ACTION_B ? 2 : 1;
+    if (make->lane[best.lane].next_item < make->lane[best.lane].end_item)
+        overlap = heti_make_item_at(make, make->lane[best.lane].next_item++)->overlap;
+    HETI_TRY(heti_make_begin(make, best.stage, best.kind, overlap));
+    if (overlap) {
+        const heti_make_item *second = heti_make_item_at(make, make->lane[best.lane].next_item++);
+        rank->running = 2;
+        cost += second->kind == HET_ACTION_B ? 2 : 1;
+        HETI_TRY(heti_make_begin(make, second->stage, second->kind, 0));
+    }
+    heti_make_heap_push(make, make->now + cost, r);
+    return HET_OK;
+}
+
+/* Ends what a rank was doing and wakes those who may have waited for it. */
+static void heti_make_finish(heti_make *make, int64_t r)
+{
+    heti_make_rank *rank = &make->rank[r];
+    int64_t i;
+    for (i = rank->begun; i < rank->begun + rank->running; i++) {
+        const het_action *action = &heti_make_out_at(make, i)->action;
+        const int64_t s = make->plan->first_stage[action->pipeline] + action->stage;
+        heti_make_stage *stage = &make->stage[s];
+        if (action->kind == HET_ACTION_F) {
+            stage->done[HETI_MAKE_FORWARD]++;
+            if (stage->stages_after > 0) heti_make_wake(make, make->lane[make->stage[s + 1].lane].rank);
+        }
+        if (action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) {
+            stage->done[HETI_MAKE_INPUT]++;
+            if (!heti_make_first(make, s)) heti_make_wake(make, make->lane[make->stage[s - 1].lane].rank);
+        }
+        if (action->kind == HET_ACTION_B || action->kind == HET_ACTION_W) {
+            stage->done[HETI_MAKE_WEIGHT]++;
+            make->lane[stage->lane].kept--;
+        }
+    }
+    rank->running = 0;
+    heti_make_wake(make, r);
+}
+
+/* All ends of one moment come before all begins of it, so that the order of ranks decides nothing. */
+static het_result heti_make_run(heti_make *make)
+{
+    int64_t i, s;
+    for (i = 0; i < make->plan->ranks; i++) heti_make_wake(make, i);
+    for (;;) {
+        for (i = 0; i < make->looks; i++) HETI_TRY(heti_make_ask(make, make->look[i]));
+        make->looks = 0;
+        if (make->busies == 0) break;
+        make->now = make->busy[0].until;
+        while (make->busies > 0 && make->busy[0].until == make->now) heti_make_finish(make, heti_make_heap_pop(make));
+    }
+    for (s = 0; s < make->plan->stages; s++) {
+        const heti_make_stage *stage = &make->stage[s];
+        if (stage->done[HETI_MAKE_WEIGHT] < stage->items)
+            return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s stops at stage %d of pipeline %d after %d of %d backwards",
+                             make->rule->name, s - make->plan->first_stage[stage->pipeline], stage->pipeline, stage->done[HETI_MAKE_WEIGHT],
+                             stage->items);
+    }
+    return HET_OK;
+}
+
+/* ---- patterns ---- */
+
+/* Appends an action of every slice of one micro-batch; micro-batches that only fill up the pattern (>= count) are left out. Nothing depends
+   on them, so what is left can still be executed. */
+static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind, int64_t micro_batch)
+{
+    heti_make_item item;
+    int64_t k;
+    if (micro_batch >= make->counts[make->stage[stage].pipeline]) return HET_OK;
+    item.stage = stage;
+    item.kind = kind;
+    item.overlap = 0;
+    for (k = 0; k < make->plan->slices; k++)
+        if (heti_list_push(&make->items, &item) != HET_OK)
+            return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", make->items.count);
+    return HET_OK;
+}
+
+/* The k-th forward of a rank in the interleaved order: groups of P micro-batches, chunk by chunk. Backwards go through the chunks in reverse. The
+   last group may be short; *place counts as if it were not. */
+typedef struct heti_interleaved { int64_t place, chunk, micro_batch; } heti_interleaved;
+
+static heti_interleaved heti_interleaved_at(int64_t k, int64_t count, int64_t ranks, int64_t chunks)
+{
+    const int64_t whole = count / ranks * ranks * chunks;            /* items of whole groups */
+    const int64_t width = k < whole ? ranks : count % ranks;         /* micro-batches of its group */
+    const int64_t first = k < whole ? k / (ranks * chunks) * ranks : count / ranks * ranks;
+    const int64_t within = k < whole ? k % (ranks * chunks) : k - whole;
+    heti_interleaved at;
+    at.chunk = within / width;
+    at.micro_batch = first + within % width;
+    at.place = first * chunks + at.chunk * ranks + within % width;
+    return at;
+}
+
+/* Interleaved 1F1B as Megatron-LM orders it: rank r begins with 2 (P - 1 - r) + (v - 1) P forwards, then one forward and one backward in turn,
+   then backwards. A short last group keeps the places it would have in a whole one, of which nothing in it depends on. */
+static het_result heti_pattern_interleaved(heti_make *make, const heti_make_lane *lane, int64_t position)
+{
+    const int64_t first = make->plan->first_stage[lane->pipeline], chunks = lane->stages;
+    const int64_t ranks = (make->plan->first_stage[lane->pipeline + 1] - first) / chunks, count = make->counts[lane->pipeline];
+    const int64_t warm_up = 2 * (ranks - 1 - position) + (chunks - 1) * ranks;
+    int64_t forward = 0, backward = 0;
+    while (backward < count * chunks) {
+        const heti_interleaved b = heti_interleaved_at(backward, count, ranks, chunks);
+        const heti_interleaved f = heti_interleaved_at(heti_min(forward, count * chunks - 1), count, ranks, chunks);
+        if (forward < count * chunks && f.place <= b.place + warm_up) {
+            HETI_TRY(heti_pattern_add(make, first + f.chunk * ranks + position, HET_ACTION_F, f.micro_batch));
+            forward++;
+        } else {
+            HETI_TRY(heti_pattern_add(make, first + (chunks - 1 - b.chunk) * ranks + position, HET_ACTION_B, b.micro_batch));
+            backward++;
+        }
+    }
+    return HET_OK;
+}
+
+/* DualPipeV on one rank: the next micro-batch of each chunk, and the I whose W is still to come, first in first out. */
+typedef struct heti_dual_weight { int64_t stage, micro_batch; } heti_dual_weight;
+typedef struct heti_dual {
+    heti_make *make;
+    int64_t stage[2];                   /* chunk 0 on the way down, chunk 1 on the way up */
+    int64_t forward[2], backward[2];
+    heti_list waiting;                  /* heti_dual_weight */
+    int64_t weights;                    /* taken from it */
+} heti_dual;
+
+static het_result heti_dual_forward(heti_dual *dual, int chunk)
+{
+    return heti_pattern_add(dual->make, dual->stage[chunk], HET_ACTION_F, dual->forward[chunk]++);
+}
+
+static het_result heti_dual_backward(heti_dual *dual, int chunk, int split)
+{
+    heti_dual_weight weight;
+    weight.stage = dual->stage[chunk];
+    weight.micro_batch = dual->backward[chunk]++;
+    if (split && heti_list_push(&dual->waiting, &weight) != HET_OK)
+        return heti_fail(dual->make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", dual->make->items.count);
+    return heti_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
+}
+
+static het_result heti_dual_weights(heti_dual *dual)
+{
+    const heti_dual_weight *weight = HETI_CAST(const heti_dual_weight *, dual->waiting.data) + dual->weights++;
+    return heti_pattern_add(dual->make, weight->stage, HET_ACTION_W, weight->micro_batch);
+}
+
+/* A forward of one chunk together with a backward of the other, slice by slice. */
+static het_result heti_dual_pair(heti_dual *dual, int chunk)
+{
+    heti_make *make = dual->make;
+    const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items.count, slices = make->plan->slices;
+    const int64_t count = make->counts[make->stage[dual->stage[0]].pipeline];
+    int64_t k;
+    HETI_TRY(heti_dual_forward(dual, chunk));
+    HETI_TRY(heti_dual_backward(dual, 1 - chunk, 0));
+    if (forward >= count || backward >= count) return HET_OK;
+    for (k = 0; k < 2 * slices; k++) { /* they lie all forwards, all backwards: mix them */
+        heti_make_item *item = heti_make_item_at(make, at + k);
+        item->stage = dual->stage[k % 2 == 0 ? chunk : 1 - chunk];
+        item->kind = k % 2 == 0 ? HET_ACTION_F : HET_ACTION_B;
+        item->overlap = k % 2 == 0;
+    }
+    return HET_OK;
+}
+
+/* The eight phases of DualPipeV for rank r of P: forwards down; forwards down and up; I, W and a forward up; the steady state, pairs;
+   backwards up and pairs; backwards up and down, split from the middle on (on odd ranks before the one up, on even ranks after it); W and
+   backwards down; the W left over. It needs 2 P micro-batches; where there are fewer the pattern is filled up. */
+static het_result heti_dual_phases(heti_dual *dual, int64_t ranks, int64_t r, int64_t micro_batches)
+{
+    int64_t i;
+    int split = 0;
+    for (i = 0; i < 2 * (ranks - 1 - r); i++) HETI_TRY(heti_dual_forward(dual, 0));
+    for (i = 0; i <= r; i++) {
+        HETI_TRY(heti_dual_forward(dual, 0));
+        HETI_TRY(heti_dual_forward(dual, 1));
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        HETI_TRY(heti_dual_backward(dual, 1, 1));
+        HETI_TRY(heti_dual_weights(dual));
+        HETI_TRY(heti_dual_forward(dual, 1));
+    }
+    for (i = 0; i < micro_batches - 2 * ranks + r + 1; i++) {
+        if (i == 0 && r == ranks - 1) { /* its own forward has just made what this backward needs: nothing to overlap */
+            HETI_TRY(heti_dual_forward(dual, 0));
+            HETI_TRY(heti_dual_backward(dual, 1, 0));
+        } else {
+            HETI_TRY(heti_dual_pair(dual, 0));
+        }
+        HETI_TRY(heti_dual_pair(dual, 1));
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        HETI_TRY(heti_dual_backward(dual, 1, 0));
+        HETI_TRY(heti_dual_pair(dual, 1));
+    }
+    for (i = 0; i <= r; i++) {
+        if (i == (r + 1) / 2 && r % 2 == 1) split = 1;
+        HETI_TRY(heti_dual_backward(dual, 1, split));
+        if (i == (r + 1) / 2 && r % 2 == 0) split = 1;
+        HETI_TRY(heti_dual_backward(dual, 0, split));
+    }
+    for (i = 0; i < ranks - 1 - r; i++) {
+        HETI_TRY(heti_dual_weights(dual));
+        HETI_TRY(heti_dual_backward(dual, 0, 1));
+    }
+    while (dual->weights < dual->waiting.count) HETI_TRY(heti_dual_weights(dual));
+    return HET_OK;
+}
+
+static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *lane, int64_t position)
+{
+    const int64_t first = make->plan->first_stage[lane->pipeline], stages = make->plan->first_stage[lane->pipeline + 1] - first;
+    heti_dual dual;
+    het_result result;
+    memset(&dual, 0, sizeof dual);
+    dual.make = make;
+    dual.stage[0] = first + position;
+    dual.stage[1] = first + stages - 1 - position;
+    heti_list_start(&dual.waiting, make->allocator, sizeof(heti_dual_weight));
+    result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->counts[lane->pipeline], stages));
+    heti_list_end(&dual.waiting);
+    return result;
+}
+
+/* ---- blocks: the V schedules ----
+   Every micro-batch repeats the same times, HETI_BLOCK_TIME after those of the one before. With d = down, u = up, rank r of P:
+       F of chunk 0   d r               down the ranks
+       F of chunk 1   f1 - u r          up again
+       I of chunk 1   i1 + d r          down, the gradient
+       I of chunk 0   i0 - u r          up
+   each at least 1 after what it needs. A rank's actions never fall together if its four times differ modulo 6; the two times left over are for
+   W. An activation is kept for about as long as its block: d + u = 6, 3, 2 keep p, p / 2, p / 3 micro-batches. */
+/* Whether time + step r differs from every times[i] + steps[i] r modulo 6, on all ranks. */
+static int heti_block_fits(const int64_t *times, const int64_t *steps, int count, int64_t time, int64_t step, int64_t ranks)
+{
+    int64_t r;
+    int i;
+    for (r = 0; r < ranks && r < HETI_BLOCK_TIME; r++)
+        for (i = 0; i < count; i++)
+            if ((time + step * r - times[i] - steps[i] * r) % HETI_BLOCK_TIME == 0) return 0;
+    return 1;
+}
+
+/* The times of one rank, each as early as fits. With K slices backwards start at the last slice: K - 1 items later. */
+static void heti_block_times(const heti_rule *rule, heti_make_lane *lane, int64_t ranks, int64_t r, int64_t slices)
+{
+    const int64_t way = (rule->down + rule->up) * (ranks - 1) + 1, late = HETI_BLOCK_TIME * (slices - 1);
+    int64_t times[4], steps[4];
+    int i;
+    steps[0] = steps[2] = rule->down;
+    steps[1] = steps[3] = -rule->up;
+    times[0] = 0;
+    for (i = 1; i < 4; i++) {
+        const int64_t earliest = times[i - 1] + (i == 2 ? 1 : way);
+        for (times[i] = earliest; times[i] < earliest + HETI_BLOCK_TIME; times[i]++)
+            if (heti_block_fits(times, steps, i, times[i], steps[i], ranks)) break;
+    }
+    for (i = 0; i < 4; i++) lane->block[i] = times[i] + steps[i] * r + (i >= 2 ? late : 0);
+    /* chunk 1 must always find room for the forwards between its F and its I */
+    lane->ahead_limit = rule->ahead ? lane->limit - heti_ceil_div(lane->block[2] - lane->block[1], HETI_BLOCK_TIME) : 0;
+}
+
+/* ---- setting up ---- */
+
+static het_result heti_make_check_plan(const het_plan *plan, const int64_t *counts, het_error *error)
+{
+    int64_t p, s;
+    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX || plan->stages > INT32_MAX
+        || plan->slices < 1 || plan->slices > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: %d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1",
+                         plan->ranks, plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
+                         plan->first_stage[plan->pipelines], plan->stages);
+    for (p = 0; p < plan->pipelines; p++) {
+        if (plan->first_stage[p + 1] <= plan->first_stage[p])
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d has no stage", p);
+        if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d gets %d micro-batches of %d slices; at least 0, "
+                             "together below 2^31", p, counts[p], plan->slices);
+    }
+    for (s = 0; s < plan->stages; s++)
+        if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
+            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: stage %d of the plan is on rank %d; there are %d ranks",
+                             s, plan->stage[s].rank, plan->ranks);
+    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: the schedule's name has no end");
+    return HET_OK;
+}
+
+/* One pipeline against its rule's placement; P is its number of ranks. */
+static het_result heti_make_check_placement(const heti_make *make, int64_t p, int64_t ranks)
+{
+    const het_plan *plan = make->plan;
+    const int64_t first = plan->first_stage[p], stages = plan->first_stage[p + 1] - first, mate = p % 2 == 0 ? p + 1 : p - 1;
+    const het_stage *stage = plan->stage + first;
+    int64_t s;
+    switch (make->rule->placement) {
+    case HETI_PLACE_ROUND:
+        for (s = ranks; s < stages && stage[s].rank == stage[s - ranks].rank; s++) {}
+        if (s >= stages && stages % ranks == 0) return HET_OK;
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs the same number of stages on each rank, dealt out in turn "
+                         "(stages s and s + %d on one rank); pipeline %d has %d stages on %d ranks", make->rule->name, ranks, p, stages, ranks);
+    case HETI_PLACE_V:
+        for (s = 0; s < stages && stage[s].rank == stage[stages - 1 - s].rank; s++) {}
+        if (s == stages && stages == 2 * ranks) return HET_OK;
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs two stages a rank in V shape (the first and the last, the second "
+                         "and the second last, ...); pipeline %d has %d stages on %d ranks, stage %d on rank %d", make->rule->name, p, stages, ranks,
+                         heti_min(s, stages - 1), stage[heti_min(s, stages - 1)].rank);
+    case HETI_PLACE_BOTH_WAYS:
+        if (mate < plan->pipelines && plan->first_stage[mate + 1] - plan->first_stage[mate] == stages) {
+            for (s = 0; s < stages && stage[s].rank == plan->stage[plan->first_stage[mate] + stages - 1 - s].rank; s++) {}
+            if (s == stages) return HET_OK;
+        }
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s needs pipelines in twos, the second with the ranks of the first in "
+                         "opposite order; pipeline %d has no such partner", make->rule->name, p);
+    case HETI_PLACE_ANY: break;
+    }
+    return HET_OK;
+}
+
+/* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
+static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks)
+{
+    const het_plan *plan = make->plan;
+    const heti_rule *rule = make->rule;
+    const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
+    int64_t s;
+    *ranks = 0;
+    for (s = first; s < end; s++) {
+        heti_make_stage *stage = &make->stage[s];
+        heti_make_rank *rank = &make->rank[plan->stage[s].rank];
+        int64_t l = rank->last_lane;
+        stage->pipeline = p;
+        stage->next_stage = -1;
+        stage->stages_after = end - 1 - s;
+        stage->items = make->counts[p] * plan->slices;
+        stage->open_limit = rule->after > 0 ? rule->after * stage->stages_after + rule->one + plan->slices - 1 : INT64_MAX;
+        stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
+        if (l < 0 || make->lane[l].pipeline != p) {
+            l = make->lanes++;
+            make->lane[l].pipeline = p;
+            make->lane[l].rank = plan->stage[s].rank;
+            make->lane[l].next_lane = -1;
+            make->lane[l].first_stage = make->lane[l].last_stage = s;
+            if (rank->last_lane < 0) rank->first_lane = l;
+            else make->lane[rank->last_lane].next_lane = l;
+            rank->last_lane = l;
+            ++*ranks;
+        } else {
+            make->stage[make->lane[l].last_stage].next_stage = s;
+            make->lane[l].last_stage = s;
+        }
+        make->lane[l].stages++;
+        stage->lane = l;
+    }
+}
+
+/* Limits and patterns of a pipeline's lanes, which are the last `ranks` ones. */
+static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks)
+{
+    const heti_rule *rule = make->rule;
+    const int64_t slices = make->plan->slices;
+    const double limit = make->plan->memory_limit;
+    int64_t l;
+    if (rule->limited && limit != 0 && !(limit >= 1))
+        return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: memory_limit is %g; %s needs room for 1 micro-batch in pipeline %d, "
+                         "or 0: no limit", limit, rule->name, p);
+    for (l = make->lanes - ranks; l < make->lanes; l++) {
+        heti_make_lane *lane = &make->lane[l];
+        lane->limit = INT64_MAX;
+        if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
+        if (rule->limited && limit != 0 && limit < HETI_CAST(double, make->counts[p]))
+            lane->limit = HETI_CAST(int64_t, limit * HETI_CAST(double, lane->stages * slices) * (1 + 1e-12));
+        lane->next_item = make->items.count;
+        if (rule->order == HETI_ORDER_BLOCK) heti_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
+        if (rule->order == HETI_ORDER_INTERLEAVED) HETI_TRY(heti_pattern_interleaved(make, lane, l - (make->lanes - ranks)));
+        if (rule->order == HETI_ORDER_DUALPIPEV) HETI_TRY(heti_pattern_dualpipev(make, lane, l - (make->lanes - ranks)));
+        lane->end_item = make->items.count;
+    }
+    return HET_OK;
+}
+
+/* The arrays of *make as one block of *size bytes. */
+static het_result heti_make_memory(heti_make *make, void **block, size_t *size)
+{
+    const het_plan *plan = make->plan;
+    const size_t stage_bytes = sizeof(heti_make_stage) + sizeof(heti_make_lane);
+    const size_t rank_bytes = sizeof(heti_make_rank) + sizeof(heti_make_busy) + sizeof(int64_t);
+    size_t stages = 0, ranks = 0;
+    char *at;
+    int64_t i;
+    if (heti_mul(HETI_CAST(size_t, plan->stages), stage_bytes, &stages) && heti_mul(HETI_CAST(size_t, plan->ranks), rank_bytes, &ranks)
+        && heti_add(stages, ranks, size))
+        *block = heti_alloc(make->allocator, *size);
+    if (*block == NULL)
+        return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for %d stages on %d ranks", plan->stages, plan->ranks);
+    memset(*block, 0, *size);
+    at = HETI_CAST(char *, *block);
+    make->stage = HETI_CAST(heti_make_stage *, HETI_CAST(void *, at));
+    make->lane = HETI_CAST(heti_make_lane *, HETI_CAST(void *, make->stage + plan->stages));
+    make->rank = HETI_CAST(heti_make_rank *, HETI_CAST(void *, make->lane + plan->stages));
+    make->busy = HETI_CAST(heti_make_busy *, HETI_CAST(void *, make->rank + plan->ranks));
+    make->look = HETI_CAST(int64_t *, HETI_CAST(void *, make->busy + plan->ranks));
+    for (i = 0; i < plan->ranks; i++) make->rank[i].first_lane = make->rank[i].last_lane = -1;
+    return HET_OK;
+}
+
+/* From the order of begins to one list a rank. */
+static het_result heti_make_schedule(const heti_make *make, het_schedule **schedule)
+{
+    const int64_t ranks = make->plan->ranks;
+    het_schedule *made = NULL;
+    int64_t i;
+    HETI_TRY(heti_schedule_new(make->allocator, ranks, make->plan->pipelines, make->out.count, &made, make->error));
+    memcpy(made->micro_batches, make->counts, HETI_CAST(size_t, made->pipelines) * sizeof(int64_t));
+    memset(made->start, 0, HETI_CAST(size_t, ranks + 1) * sizeof(int64_t));
+    for (i = 0; i < make->out.count; i++) made->start[heti_make_out_at(make, i)->rank + 1]++;
+    for (i = 0; i < ranks; i++) made->start[i + 1] += made->start[i];
+    for (i = 0; i < ranks; i++) make->rank[i].begun = made->start[i]; /* where the rank's next action goes */
+    for (i = 0; i < make->out.count; i++) {
+        const heti_make_out *out = heti_make_out_at(make, i);
+        made->action[make->rank[out->rank].begun++] = out->action;
+    }
+    *schedule = made;
+    return HET_OK;
+}
+
+static het_result heti_make_all(heti_make *make, het_schedule **schedule)
+{
+    int64_t p, ranks;
+    for (p = 0; p < make->plan->pipelines; p++) {
+        heti_make_pipeline(make, p, &ranks);
+        HETI_TRY(heti_make_check_placement(make, p, ranks));
+        HETI_TRY(heti_make_lanes(make, p, ranks));
+    }
+    HETI_TRY(heti_make_run(make));
+    return heti_make_schedule(make, schedule);
+}
+
+HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
+                                         het_schedule **schedule, het_error *error)
+{
+    het_allocator chosen;
+    heti_make make;
+    het_result result;
+    void *block = NULL;
+    size_t size = 0;
+    if (schedule != NULL) *schedule = NULL;
+    if (plan == NULL || counts == NULL || schedule == NULL || plan->stage == NULL || plan->first_stage == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, its stages, counts and schedule must not be NULL");
+    memset(&make, 0, sizeof make);
+    make.plan = plan;
+    make.counts = counts;
+    make.error = error;
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, "het_schedule_make", error));
+    make.allocator = &chosen;
+    HETI_TRY(heti_make_check_plan(plan, counts, error));
+    HETI_TRY(heti_rule_find(plan->schedule, &make.rule, error));
+    HETI_TRY(heti_make_memory(&make, &block, &size));
+    heti_list_start(&make.items, &chosen, sizeof(heti_make_item));
+    heti_list_start(&make.out, &chosen, sizeof(heti_make_out));
+    result = heti_make_all(&make, schedule);
+    heti_list_end(&make.items);
+    heti_list_end(&make.out);
+    heti_free(&chosen, block, size);
+    return result;
+}
+
+/* ================================================================================================================
+   >>plans  Plans as text: JSON, shorthands, Megatron's layout strings.
+
+   A plan is one block of memory, laid out twice by the same function: once to count bytes, once to set pointers. Its text is walked
+   twice by the same function likewise: once to count pipelines, stages and slices, once to store them.
+   Units are cut by number: of U units in S stages, each stage gets U / S and the first U mod S stages one more; embed and head count as
+   a unit. Sharing out by cost is a planner's business.
+   ================================================================================================================ */
+
+/* ---- arrays one behind the other in one block ---- */
+
+typedef struct heti_arrays {
+    char *base;    /* NULL: only counted */
+    size_t used, size;
+    int overflow;
+} heti_arrays;
+
+static void *heti_arrays_take(heti_arrays *a, int64_t count, size_t element)
+{
+    const size_t at = a->used;
+    size_t bytes = 0;
+    if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
+        !heti_add(at, heti_round_up(bytes, HETI_ALIGNMENT), &a->used)) {
+        a->overflow = 1;
+        return NULL;
+    }
+    return a->base != NULL ? a->base + at : NULL;
+}
+
+#define HETI_ARRAY(arrays, type, count) HETI_CAST(type *, heti_arrays_take((arrays), (count), sizeof(type)))
+
+/* Between the counting and the setting pass: one block, all bytes 0. */
+static het_result heti_arrays_start(heti_arrays *a, const het_allocator *allocator, const char *where, het_error *error)
+{
+    if (a->overflow) return heti_fail(error, HET_ERR_LIMIT, "%s: needs more memory than a size_t can count", where);
+    a->size = a->used;
+    a->used = 0;
+    a->base = HETI_CAST(char *, heti_alloc(allocator, a->size));
+    if (a->base == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, a->size));
+    memset(a->base, 0, a->size);
+    return HET_OK;
+}
+
+static void heti_arrays_end(heti_arrays *a, const het_allocator *allocator)
+{
+    heti_free(allocator, a->base, a->size);
+    a->base = NULL;
+}
+
+/* The allocator given (NULL or all 0: the default), or an error. */
+static het_result heti_allocator_of(const het_allocator *given, het_allocator *allocator, const char *where, het_error *error)
+{
+    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
+    else heti_default_allocator(allocator);
+    if (allocator->alloc == NULL || allocator->free == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", where);
+    return HET_OK;
+}
+
+/* ---- text to a writer ---- */
+
+/* Collects small pieces. After a failed write nothing more is written. */
+typedef struct heti_output {
+    const het_writer *to;
+    char buffer[2048];
+    size_t length;
+    het_result result;
+} heti_output;
+
+static het_result heti_output_flush(heti_output *o)
+{
+    if (o->result == HET_OK && o->length > 0 && o->to->write(o->to->user, o->buffer, o->length) != 0) o->result = HET_ERR_IO;
+    o->length = 0;
+    return o->result;
+}
+
+static void heti_output_add(heti_output *o, const char *text)
+{
+    for (; *text != 0; text++) {
+        if (o->length == sizeof o->buffer) heti_output_flush(o);
+        o->buffer[o->length++] = *text;
+    }
+}
+
+static void heti_output_integer(heti_output *o, int64_t value)
+{
+    char digits[24];
+    heti_format(digits, sizeof digits, "%d", value);
+    heti_output_add(o, digits);
+}
+
+/* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do, since neighbouring
+   doubles then lie more than a unit apart. The first guess is off by few units; half the difference at a time does not overshoot x. */
+static uint64_t heti_shortest(double x, int64_t *scale)
+{
+    int64_t exponent = 0, i, cut;
+    uint64_t number, power;
+    double value = x, back;
+    for (; value >= 10.0; exponent++) value /= 10.0;
+    for (; value < 1.0; exponent--) value *= 10.0;
+    number = HETI_CAST(uint64_t, value * 1e16);
+    *scale = exponent - 16;
+    for (i = 0; i < 64; i++) {
+        back = heti_scale_ten(number, *scale);
+        if (back >= x && back <= x) break;
+        value = rint(heti_scale_ten(1, -*scale) * (x - back) * 0.5);
+        number = HETI_CAST(uint64_t, HETI_CAST(int64_t, number) + HETI_CAST(int64_t, value));
+    }
+    for (cut = 16; cut > 0; cut--) { /* digits dropped: the most that still read back */
+        uint64_t shorter;
+        for (power = 1, i = 0; i < cut; i++) power *= 10;
+        shorter = (number + power / 2) / power;
+        back = heti_scale_ten(shorter, *scale + cut);
+        if (back >= x && back <= x) {
+            *scale += cut;
+            return shorter;
+        }
+    }
+    return number;
+}
+
+/* As a JSON number that reads back as the same double: 0, or in [1e-30, 1e30]. */
+static void heti_output_real(heti_output *o, double x)
+{
+    char digits[24], text[64];
+    heti_text t = heti_text_in(text, sizeof text);
+    int64_t scale = 0, point, i;
+    size_t count;
+    if (!(x > 0.0)) {
+        heti_output_add(o, "0");
+        return;
+    }
+    heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale));
+    count = strlen(digits);
+    point = HETI_CAST(int64_t, count) + scale; /* digits before the point */
+    if (point > 18 || point < -5) { /* d.ddde-x */
+        heti_text_put(&t, digits, 1);
+        if (count > 1) heti_text_add(&t, ".");
+        heti_text_add(&t, digits + 1);
+        heti_text_add(&t, "e");
+        heti_text_integer(&t, point - 1);
+    } else {
+        if (point <= 0) heti_text_add(&t, "0.");
+        for (i = point; i < 0; i++) heti_text_add(&t, "0");
+        for (i = 0; i < heti_max(HETI_CAST(int64_t, count), point); i++) {
+            if (i == point && i > 0) heti_text_add(&t, ".");
+            heti_text_put(&t, i < HETI_CAST(int64_t, count) ? digits + i : "0", 1);
+        }
+    }
+    heti_output_add(o, text);
+}
+
+/* ---- names of schedules, and where their stages lie ---- */
+
+/* The index of a schedule's name, or HETI_RULES. */
+static int heti_place_find(const char *name)
+{
+    int i;
+    for (i = 0; i < HETI_RULES && !heti_same(heti_rules[i].name, name); i++) {}
+    return i;
+}
+
+static het_result heti_place_check(const char *name, het_error *error)
+{
+    heti_printable print;
+    char list[160];
+    heti_text l = heti_text_in(list, sizeof list);
+    int i;
+    if (heti_place_find(name) < HETI_RULES) return HET_OK;
+    for (i = 0; i < HETI_RULES; i++) {
+        heti_text_add(&l, " ");
+        heti_text_add(&l, heti_rules[i].name);
+    }
+    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: unknown schedule '%s', not one of%s", heti_print(&print, name, strlen(name)), list);
+}
+
+/* ---- reading ---- */
+
+#define HETI_PLANS_SLICES 65536        /* most slices */
+#define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
+#define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
+#define HETI_PLANS_MOST 1e30
+
+typedef struct heti_plans {
+    het_plan_desc desc;    /* with its defaults */
+    const char *text;
+    size_t length, at;     /* of shorthands */
+    het_error *error;
+    heti_json json;
+    het_plan count;        /* what was met so far */
+    het_plan *plan;        /* NULL: only counted */
+} heti_plans;
+
+static void heti_plan_layout(heti_arrays *a, const het_plan *count, het_plan **plan)
+{
+    het_plan *p = HETI_ARRAY(a, het_plan, 1);
+    het_stage *stage = HETI_ARRAY(a, het_stage, count->stages);
+    int64_t *first_stage = HETI_ARRAY(a, int64_t, count->pipelines + 1);
+    double *share = HETI_ARRAY(a, double, count->pipelines), *state_share = HETI_ARRAY(a, double, count->ranks);
+    double *slice_share = HETI_ARRAY(a, double, count->slices);
+    if (p == NULL) return;
+    *p = *count;
+    p->stage = stage;
+    p->first_stage = first_stage;
+    p->share = share;
+    p->state_share = state_share;
+    p->slice_share = slice_share;
+    p->size = a->size;
+    *plan = p;
+}
+
+/* Room for what was counted, with every share 1. Counting starts again. */
+static het_result heti_plans_room(heti_plans *r)
+{
+    heti_arrays a;
+    int64_t i;
+    memset(&a, 0, sizeof a);
+    r->count.allocator = r->desc.allocator;
+    heti_plan_layout(&a, &r->count, &r->plan);
+    HETI_TRY(heti_arrays_start(&a, &r->desc.allocator, "het_plan_read", r->error));
+    heti_plan_layout(&a, &r->count, &r->plan);
+    for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
+    for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
+    for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
+    r->count.pipelines = r->count.stages = 0;
+    return HET_OK;
+}
+
+/* ---- JSON: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2], "recompute": false}, ...]}, ...], "state_shares": [...],
+   "slices": [...] or a count, "schedule": "1f1b", "memory_limit": 0}. "units" is [begin, end). Only pipelines, stages, rank and units must be
+   there; unknown and repeated keys are errors. ---- */
+
+static het_result heti_plans_syntax(heti_plans *r)
+{
+    if (r->json.rule == NULL) return HET_OK;
+    return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s", HETI_CAST(int64_t, r->json.rule_at), r->json.rule);
+}
+
+/* Which of `names` the key is. */
+static het_result heti_plans_key(heti_plans *r, const char *const *names, int count, const char *key, size_t length, unsigned *seen, int *found)
+{
+    heti_printable print;
+    for (*found = 0; *found < count && !heti_is_key(key, length, names[*found]); ++*found) {}
+    if (*found == count || ((*seen >> *found) & 1u) != 0)
+        return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s key '%s'", HETI_CAST(int64_t, r->json.at),
+                         *found == count ? "unknown" : "repeated", heti_print(&print, key, strlen(key)));
+    *seen |= 1u << *found;
+    return HET_OK;
+}
+
+/* A share or limit: 0 or in [1e-30, 1e30]; `least` 0 allows 0. */
+static het_result heti_plans_real(heti_plans *r, const char *what, int64_t number, double least, double *value)
+{
+    size_t start = 0;
+    if (heti_json_number_text(&r->json, &start) && !heti_double_of(r->json.text + start, r->json.at - start, value))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is not finite", what, number);
+    HETI_TRY(heti_plans_syntax(r));
+    if (*value <= 0.0 && *value >= 0.0 && least <= 0.0) {
+        *value = 0.0;
+        return HET_OK;
+    }
+    if (*value >= HETI_PLANS_LEAST && *value <= HETI_PLANS_MOST) return HET_OK;
+    return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %s %d is %g, not %sfrom 1e-30 to 1e30", what, number, *value,
+                     least <= 0.0 ? "0 or " : "");
+}
+
+/* An array of them, stored where `to` is not NULL. */
+static het_result heti_plans_reals(heti_plans *r, const char *what, double least, int64_t most, double *to, int64_t *count)
+{
+    *count = 0;
+    heti_json_enter(&r->json, HETI_JSON_ARRAY);
+    while (heti_json_next(&r->json, NULL, 0, NULL)) {
+        double value = 0.0;
+        HETI_TRY(heti_plans_real(r, what, *count, least, &value));
+        if (*count == most) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: more than %d values of %s", most, what);
+        if (to != NULL) to[*count] = value;
+        ++*count;
+    }
+    return heti_plans_syntax(r);
+}
+
+static het_result heti_plans_units(heti_plans *r, het_stage *stage)
+{
+    int64_t value[3] = { 0, 0, 0 };
+    int n = 0;
+    heti_json_enter(&r->json, HETI_JSON_ARRAY);
+    while (heti_json_next(&r->json, NULL, 0, NULL)) {
+        heti_json_integer(&r->json, &value[n]);
+        if (n < 2) n++;
+        else if (!r->json.rule) heti_json_fail(&r->json, "units are two integers: [begin, end)");
+    }
+    if (!r->json.rule && n != 2) heti_json_fail(&r->json, "units are two integers: [begin, end)");
+    stage->unit_begin = value[0];
+    stage->unit_end = value[1];
+    return heti_plans_syntax(r);
+}
+
+/* What the description says about a stage's recomputation. */
+static int32_t heti_plans_recompute(const heti_plans *r, const het_stage *stage)
+{
+    return r->desc.recompute == HET_YES && stage->unit_end < r->desc.units;
+}
+
+static het_result heti_plans_stage(heti_plans *r, int64_t number)
+{
+    static const char *const heti_keys[] = { "rank", "units", "recompute" };
+    const int64_t pipeline = r->count.pipelines;
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found, truth = 0;
+    het_stage stage;
+    memset(&stage, 0, sizeof stage);
+    heti_json_enter(&r->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_TRY(heti_plans_key(r, heti_keys, 3, key, length, &seen, &found));
+        if (found == 0) heti_json_integer(&r->json, &stage.rank);
+        else if (found == 1) HETI_TRY(heti_plans_units(r, &stage));
+        else heti_json_bool(&r->json, &truth);
+    }
+    HETI_TRY(heti_plans_syntax(r));
+    if ((seen & 3u) != 3u)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d has no \"%s\"", pipeline, number,
+                         heti_keys[(seen & 1u) != 0]);
+    stage.pipeline = pipeline;
+    stage.recompute = (seen & 4u) != 0 ? truth : heti_plans_recompute(r, &stage);
+    if (r->plan != NULL) r->plan->stage[r->count.stages] = stage;
+    r->count.stages++;
+    return HET_OK;
+}
+
+static het_result heti_plans_pipeline(heti_plans *r)
+{
+    static const char *const heti_keys[] = { "stages", "share" };
+    const int64_t pipeline = r->count.pipelines, first = r->count.stages;
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    double share = 1.0;
+    int found;
+    heti_json_enter(&r->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_TRY(heti_plans_key(r, heti_keys, 2, key, length, &seen, &found));
+        if (found == 1) {
+            HETI_TRY(heti_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
+            continue;
+        }
+        heti_json_enter(&r->json, HETI_JSON_ARRAY);
+        while (heti_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_stage(r, r->count.stages - first));
+    }
+    HETI_TRY(heti_plans_syntax(r));
+    if (r->count.stages == first) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d has no stages", pipeline);
+    if (r->plan != NULL) {
+        r->plan->share[pipeline] = share;
+        r->plan->first_stage[pipeline + 1] = r->count.stages;
+    }
+    r->count.pipelines++;
+    return HET_OK;
+}
+
+static het_result heti_plans_slices(heti_plans *r)
+{
+    int64_t count = 0;
+    if (heti_json_kind_of(&r->json) == HETI_JSON_ARRAY) {
+        HETI_TRY(heti_plans_reals(r, "slice", HETI_PLANS_LEAST, HETI_PLANS_SLICES, r->plan != NULL ? r->plan->slice_share : NULL, &count));
+    } else {
+        heti_json_integer(&r->json, &count);
+        HETI_TRY(heti_plans_syntax(r));
+    }
+    if (count < 1 || count > HETI_PLANS_SLICES)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d slices, not 1 to %d", count, HETI_CAST(int64_t, HETI_PLANS_SLICES));
+    r->count.slices = count;
+    return HET_OK;
+}
+
+static het_result heti_plans_state(heti_plans *r)
+{
+    int64_t count = 0;
+    HETI_TRY(heti_plans_reals(r, "the state share of rank", 0.0, r->count.ranks, r->plan != NULL ? r->plan->state_share : NULL, &count));
+    if (count != r->count.ranks)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d state shares for %d ranks", count, r->count.ranks);
+    return HET_OK;
+}
+
+static het_result heti_plans_name(heti_plans *r)
+{
+    char name[sizeof r->count.schedule];
+    size_t length = 0;
+    heti_json_string(&r->json, name, sizeof name, &length);
+    HETI_TRY(heti_plans_syntax(r));
+    if (length != strlen(name))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
+    HETI_TRY(heti_place_check(name, r->error));
+    memcpy(r->count.schedule, name, sizeof name);
+    return HET_OK;
+}
+
+static het_result heti_plans_json(heti_plans *r)
+{
+    static const char *const heti_keys[] = { "pipelines", "state_shares", "slices", "schedule", "memory_limit" };
+    unsigned seen = 0;
+    char key[32];
+    size_t length = 0;
+    int found;
+    r->json = heti_json_start(r->text, r->length);
+    heti_json_enter(&r->json, HETI_JSON_OBJECT);
+    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+        HETI_TRY(heti_plans_key(r, heti_keys, 5, key, length, &seen, &found));
+        if (found == 1) HETI_TRY(heti_plans_state(r));
+        else if (found == 2) HETI_TRY(heti_plans_slices(r));
+        else if (found == 3) HETI_TRY(heti_plans_name(r));
+        else if (found == 4) HETI_TRY(heti_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
+        else {
+            heti_json_enter(&r->json, HETI_JSON_ARRAY);
+            while (heti_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_pipeline(r));
+        }
+    }
+    heti_json_end(&r->json);
+    HETI_TRY(heti_plans_syntax(r));
+    if (r->count.pipelines == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: no pipelines");
+    return HET_OK;
+}
+
+/* ---- shorthands ---- */
+
+typedef enum heti_cut { HETI_CUT_EVEN, HETI_CUT_RANGES, HETI_CUT_LAYOUT } heti_cut;
+
+typedef struct heti_shorthand {
+    int64_t data, pipe;    /* D and P; 0: what the ranks leave */
+    int64_t each, copies;  /* stages a rank; pipelines over the same ranks */
+    int64_t stages, unit;  /* closed so far, and the next unit */
+    heti_cut cut;
+    heti_placement place;
+} heti_shorthand;
+
+static het_result heti_short_fail(const heti_plans *r, size_t at, const char *what)
+{
+    heti_printable print;
+    return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: byte %d: %s at '%s'", HETI_CAST(int64_t, at), what,
+                     heti_print(&print, r->text + at, r->length - at));
+}
+
+static char heti_short_byte(const heti_plans *r) { return HETI_CAST(char, r->at < r->length ? r->text[r->at] : 0); }
+
+/* Digits at the cursor; -1: none there. More than fits reads as 2^31. */
+static int64_t heti_short_number(heti_plans *r)
+{
+    int64_t value = -1;
+    for (; heti_short_byte(r) >= '0' && heti_short_byte(r) <= '9'; r->at++)
+        value = heti_min(heti_max(value, 0) * 10 + (heti_short_byte(r) - '0'), HETI_PLANS_COUNT + 1);
+    return value;
+}
+
+static int heti_short_word(heti_plans *r, const char *word)
+{
+    const size_t length = strlen(word);
+    if (r->length - r->at < length || memcmp(r->text + r->at, word, length) != 0) return 0;
+    r->at += length;
+    return 1;
+}
+
+/* Ends the stage [begin, unit) of the first pipeline. */
+static het_result heti_short_close(heti_plans *r, heti_shorthand *s, int64_t begin)
+{
+    if (begin == s->unit) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline 0, stage %d is empty", s->stages);
+    if (r->plan != NULL) {
+        r->plan->stage[s->stages].unit_begin = begin;
+        r->plan->stage[s->stages].unit_end = s->unit;
+    }
+    s->stages++;
+    return HET_OK;
+}
+
+/* "0-5|6-8|9": inclusive ranges. */
+static het_result heti_short_ranges(heti_plans *r, heti_shorthand *s)
+{
+    do {
+        const size_t at = r->at;
+        int64_t begin = heti_short_number(r), last = begin;
+        if (begin >= 0 && heti_short_word(r, "-")) last = heti_short_number(r);
+        if (last < 0 || (r->at < r->length && heti_short_byte(r) != '|')) return heti_short_fail(r, at, "no range of units such as 0-5");
+        if (last < begin || last >= r->desc.units)
+            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: stage %d: units %d-%d of a chain of %d", s->stages, begin, last,
+                             r->desc.units);
+        s->unit = last + 1;
+        HETI_TRY(heti_short_close(r, s, begin));
+    } while (heti_short_word(r, "|"));
+    return HET_OK;
+}
+
+/* Letters of a layout string, `times` of them: E the embedding, t a layer (two units), L the head, | the end of a stage. */
+static het_result heti_short_letter(heti_plans *r, heti_shorthand *s, char letter, int64_t times, int64_t *begin)
+{
+    const int64_t last = r->desc.units - 1;
+    if (letter == '|') {
+        HETI_TRY(heti_short_close(r, s, *begin));
+        *begin = s->unit;
+        return times > 1 ? heti_short_close(r, s, *begin) : HET_OK; /* between two bars nothing is held */
+    }
+    if (letter == 'E' && (s->unit != 0 || times != 1))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come first, and once");
+    if (letter == 't' && s->unit == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: E must come before the first t");
+    if (letter == 't' && s->unit + 2 * times > last)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: more than %d layers, the model has no more", (last - 1) / 2);
+    if (letter == 'L' && (s->unit != last || times != 1))
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: L must come once, after all %d layers; here after %d", (last - 1) / 2,
+                         heti_max(s->unit - 1, 0) / 2);
+    s->unit += letter == 't' ? 2 * times : 1;
+    return HET_OK;
+}
+
+static void heti_short_blanks(heti_plans *r)
+{
+    while (r->at < r->length && strchr(", \t\r\n", r->text[r->at]) != NULL && r->text[r->at] != 0) r->at++;
+}
+
+/* The n of "*n" at the cursor; 0 without one. */
+static het_result heti_short_times(heti_plans *r, int64_t *times)
+{
+    size_t at;
+    heti_short_blanks(r);
+    at = r->at;
+    *times = 0;
+    if (!heti_short_word(r, "*")) return HET_OK;
+    heti_short_blanks(r);
+    *times = heti_short_number(r);
+    if (*times < 0) return heti_short_fail(r, at, "no number behind '*'");
+    if (*times < 1 || *times > r->desc.units)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: byte %d: *%d, not 1 to %d", HETI_CAST(int64_t, at), *times,
+                         r->desc.units);
+    heti_short_blanks(r);
+    return HET_OK;
+}
+
+/* Letters up to `end`, without parentheses. */
+static het_result heti_short_letters(heti_plans *r, heti_shorthand *s, size_t end, int64_t *begin)
+{
+    int64_t times;
+    heti_short_blanks(r);
+    while (r->at < end) {
+        const char letter = heti_short_byte(r);
+        if (letter == 'm')
+            return heti_fail(r->error, HET_ERR_UNSUPPORTED, "het_plan_read: byte %d: layout: m (multi-token prediction) is not supported",
+                                            HETI_CAST(int64_t, r->at));
+        if (letter == 0 || strchr("EtL|", letter) == NULL) return heti_short_fail(r, r->at, "no letter of a layout (E t L | (..)*n)");
+        r->at++;
+        HETI_TRY(heti_short_times(r, &times));
+        HETI_TRY(heti_short_letter(r, s, letter, heti_max(times, 1), begin));
+    }
+    return HET_OK;
+}
+
+/* Megatron-LM's --pipeline-model-parallel-layout. Groups do not nest there either. */
+static het_result heti_short_layout(heti_plans *r, heti_shorthand *s)
+{
+    int64_t begin = 0, times, i;
+    if (r->desc.units % 2 != 0)
+        return heti_fail(r->error, HET_ERR_INVALID,
+                         "het_plan_read: a layout string is for embed, (attention, mlp) x layers, head; this chain has %d units", r->desc.units);
+    while (heti_short_blanks(r), r->at < r->length) {
+        const size_t open = r->at;
+        size_t close = open;
+        while (close < r->length && r->text[close] != (r->text[open] == '(' ? ')' : '(')) close++;
+        if (r->text[open] != '(') {
+            HETI_TRY(heti_short_letters(r, s, close, &begin));
+            continue;
+        }
+        if (close == r->length) return heti_short_fail(r, open, "no ')' follows");
+        r->at = close + 1;
+        HETI_TRY(heti_short_times(r, &times));
+        if (times == 0) return heti_short_fail(r, open, "no *n behind a group");
+        for (i = 0; i < times; i++) {
+            const size_t behind = r->at;
+            const int64_t before = s->unit + s->stages;
+            r->at = open + 1;
+            HETI_TRY(heti_short_letters(r, s, close, &begin));
+            if (s->unit + s->stages == before) return heti_short_fail(r, open, "an empty group");
+            r->at = behind;
+        }
+    }
+    HETI_TRY(heti_short_close(r, s, begin));
+    if (s->unit != r->desc.units)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: layout: %d of %d units; it must end in L", s->unit, r->desc.units);
+    return HET_OK;
+}
+
+/* "dp", "dpD", "pp", "ppP", "dpDx" before one of them, ranges or a layout. */
+static het_result heti_short_head(heti_plans *r, heti_shorthand *s)
+{
+    s->data = 1;
+    if (heti_short_word(r, "dp")) {
+        s->data = heti_short_number(r);
+        if (s->data == 0) return heti_short_fail(r, 0, "no pipelines");
+        s->data = heti_max(s->data, 0);
+        s->pipe = 1;
+        if (r->at == r->length) return HET_OK;
+        if (!heti_short_word(r, "x")) return heti_short_fail(r, r->at, "'x' was expected");
+    }
+    s->pipe = 0;
+    s->cut = HETI_CUT_LAYOUT;
+    if (!heti_short_word(r, "pp")) {
+        if (r->at < r->length && strchr("EtLm|(,", r->text[r->at]) != NULL) return HET_OK;
+        return heti_short_fail(r, r->at, "not JSON, dp, pp, dpDxppP, pp:0-5|6-9 or a layout of E t L | (..)*n");
+    }
+    s->cut = HETI_CUT_RANGES;
+    if (heti_short_word(r, ":")) return HET_OK;
+    s->cut = HETI_CUT_EVEN;
+    s->pipe = heti_short_number(r);
+    if (s->pipe == 0) return heti_short_fail(r, r->at, "no stages");
+    s->pipe = heti_max(s->pipe, 0);
+    return r->at == r->length ? HET_OK : heti_short_fail(r, r->at, "unexpected text");
+}
+
+/* D and P from what is written and the number of ranks, which they must use up. */
+static het_result heti_short_shape(heti_plans *r, heti_shorthand *s)
+{
+    const int64_t ranks = r->desc.ranks;
+    if (s->cut != HETI_CUT_EVEN) {
+        s->pipe = s->stages / s->each;
+        if (s->stages % s->each != 0)
+            return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d stages written, schedule %s needs a multiple of %d", s->stages,
+                             r->count.schedule, s->each);
+    }
+    if (s->data == 0 && s->pipe == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: dpxpp needs one number");
+    if (s->pipe == 0) s->pipe = ranks / s->data;
+    if (s->data == 0) s->data = ranks / s->pipe;
+    if (s->data * s->pipe != ranks || s->pipe == 0)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: %d pipelines over %d ranks each make %d ranks, there are %d", s->data, s->pipe,
+                         s->data * s->pipe, ranks);
+    if (s->cut == HETI_CUT_EVEN) s->stages = s->pipe * s->each;
+    if (s->stages > r->desc.units)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: too many stages: %d for %d units", s->stages, r->desc.units);
+    return HET_OK;
+}
+
+/* The rank of stage k of copy c, counted from the pipeline's first. */
+static int64_t heti_short_rank(const heti_shorthand *s, int64_t c, int64_t k)
+{
+    if (s->place == HETI_PLACE_V && k >= s->pipe) return 2 * s->pipe - 1 - k;
+    if (s->place == HETI_PLACE_BOTH_WAYS && c == 1) return s->pipe - 1 - k;
+    return k % s->pipe;
+}
+
+/* All pipelines from the units of the first. */
+static void heti_short_fill(const heti_plans *r, const heti_shorthand *s)
+{
+    het_plan *plan = r->plan;
+    const int64_t least = plan->units / s->stages, more = plan->units % s->stages;
+    int64_t p, k;
+    for (k = 0; k < s->stages && s->cut == HETI_CUT_EVEN; k++) {
+        plan->stage[k].unit_begin = k * least + heti_min(k, more);
+        plan->stage[k].unit_end = (k + 1) * least + heti_min(k + 1, more);
+    }
+    for (p = 0; p < plan->pipelines; p++) {
+        for (k = 0; k < s->stages; k++) {
+            het_stage *stage = &plan->stage[p * s->stages + k];
+            *stage = plan->stage[k];
+            stage->pipeline = p;
+            stage->rank = p / s->copies * s->pipe + heti_short_rank(s, p % s->copies, k);
+            stage->recompute = heti_plans_recompute(r, stage);
+        }
+        plan->first_stage[p + 1] = (p + 1) * s->stages;
+    }
+}
+
+static het_result heti_short_cut(heti_plans *r, heti_shorthand *s)
+{
+    const size_t at = r->at;
+    s->stages = s->unit = 0;
+    HETI_TRY(s->cut == HETI_CUT_RANGES ? heti_short_ranges(r, s) : heti_short_layout(r, s));
+    r->at = at;
+    return HET_OK;
+}
+
+static het_result heti_plans_shorthand(heti_plans *r)
+{
+    heti_shorthand s;
+    memset(&s, 0, sizeof s);
+    s.place = heti_rules[heti_place_find(r->count.schedule)].placement;
+    s.each = s.place == HETI_PLACE_ROUND ? r->desc.chunks : s.place == HETI_PLACE_V ? 2 : 1;
+    s.copies = s.place == HETI_PLACE_BOTH_WAYS ? 2 : 1;
+    HETI_TRY(heti_short_head(r, &s));
+    if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s));
+    HETI_TRY(heti_short_shape(r, &s));
+    r->count.pipelines = s.data * s.copies;
+    r->count.stages = r->count.pipelines * s.stages;
+    HETI_TRY(heti_plans_room(r));
+    if (s.cut != HETI_CUT_EVEN) HETI_TRY(heti_short_cut(r, &s)); /* the first pass found no error, this one stores */
+    heti_short_fill(r, &s);
+    return HET_OK;
+}
+
+/* ---- what makes a plan valid ---- */
+
+static het_result heti_plans_check_pipeline(const het_plan *plan, int64_t p, het_error *error)
+{
+    int64_t next = 0, i;
+    for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+        const het_stage *stage = &plan->stage[i];
+        const int64_t number = i - plan->first_stage[p];
+        if (stage->rank < 0 || stage->rank >= plan->ranks)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: rank %d, there are %d", p, number, stage->rank,
+                             plan->ranks);
+        if (stage->unit_begin >= stage->unit_end)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d is empty: units [%d, %d)", p, number, stage->unit_begin,
+                             stage->unit_end);
+        if (stage->unit_begin > next)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number,
+                             stage->unit_begin);
+        if (stage->unit_begin < 0 || stage->unit_end > plan->units)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
+                             stage->unit_begin, stage->unit_end, plan->units);
+        if (stage->unit_begin < next)
+            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is held twice, again by stage %d", p, stage->unit_begin,
+                             number);
+        next = stage->unit_end;
+    }
+    if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held by any stage", p, next);
+    return HET_OK;
+}
+
+static double heti_plans_largest(const double *value, int64_t count)
+{
+    double most = 0.0;
+    int64_t i;
+    for (i = 0; i < count; i++) most = value[i] > most ? value[i] : most;
+    return most;
+}
+
+static het_result heti_plans_check(const het_plan *plan, het_error *error)
+{
+    int64_t p;
+    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plans_check_pipeline(plan, p, error));
+    if (!(heti_plans_largest(plan->share, plan->pipelines) > 0.0))
+        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the shares of all %d pipelines are 0", plan->pipelines);
+    if (!(heti_plans_largest(plan->state_share, plan->ranks) > 0.0))
+        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the state shares of all %d ranks are 0", plan->ranks);
+    return HET_OK;
+}
+
+static het_result heti_plans_range(const char *what, int64_t value, int64_t most, het_error *error)
+{
+    if (value >= 1 && value <= most) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: %s is %d, not 1 to %d", what, value, most);
+}
+
+static het_result heti_plans_desc(heti_plans *r, const het_plan_desc *desc)
+{
+    het_plan_desc *d = &r->desc;
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_fail(r->error, HET_ERR_INVALID, "het_plan_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, desc->start_canary),
+                         HETI_CAST(uint64_t, desc->end_canary));
+    *d = *desc;
+    if (d->schedule == NULL) d->schedule = "1f1b";
+    if (d->chunks == 0) d->chunks = 2;
+    if (d->slices == 0) d->slices = 1;
+    HETI_TRY(heti_plans_range("units", d->units, HETI_PLANS_COUNT, r->error));
+    HETI_TRY(heti_plans_range("ranks", d->ranks, HETI_PLANS_COUNT, r->error));
+    HETI_TRY(heti_plans_range("chunks", d->chunks, HETI_PLANS_COUNT, r->error));
+    HETI_TRY(heti_plans_range("slices", d->slices, HETI_PLANS_SLICES, r->error));
+    HETI_TRY(heti_place_check(d->schedule, r->error));
+    HETI_TRY(heti_allocator_of(&desc->allocator, &d->allocator, "het_plan_read", r->error));
+    r->count.units = d->units;
+    r->count.ranks = d->ranks;
+    r->count.slices = d->slices;
+    memcpy(r->count.schedule, d->schedule, strlen(d->schedule) + 1);
+    return HET_OK;
+}
+
+static het_result heti_plans_read(heti_plans *r)
+{
+    size_t at = 0;
+    while (at < r->length && strchr(" \t\r\n", r->text[at]) != NULL && r->text[at] != 0) at++;
+    if (at == r->length) return heti_fail(r->error, HET_ERR_FORMAT, "het_plan_read: the text is empty");
+    if (r->text[at] == '{') {
+        HETI_TRY(heti_plans_json(r));
+        HETI_TRY(heti_plans_room(r));
+        HETI_TRY(heti_plans_json(r));
+    } else {
+        r->at = at;
+        while (strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
+        HETI_TRY(heti_plans_shorthand(r));
+    }
+    return heti_plans_check(r->plan, r->error);
+}
+
+HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error)
+{
+    heti_plans r;
+    het_result result;
+    if (plan != NULL) *plan = NULL;
+    if (desc == NULL || plan == NULL || (text == NULL && length > 0))
+        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: %s is NULL", desc == NULL ? "desc" : plan == NULL ? "plan" : "text");
+    memset(&r, 0, sizeof r);
+    r.text = text;
+    r.length = length;
+    r.error = error;
+    HETI_TRY(heti_plans_desc(&r, desc));
+    result = heti_plans_read(&r);
+    if (result == HET_OK) *plan = r.plan;
+    else het_plan_free(r.plan);
+    return result;
+}
+
+HETRAIN_API void het_plan_free(het_plan *plan)
+{
+    if (plan != NULL) {
+        const het_allocator allocator = plan->allocator; /* it lies in the block */
+        heti_free(&allocator, plan, plan->size);
+    }
+}
+
+/* ---- writing ---- */
+
+static void heti_plans_put_reals(heti_output *o, const char *key, const double *value, int64_t count)
+{
+    int64_t i;
+    heti_output_add(o, ",\n  \"");
+    heti_output_add(o, key);
+    heti_output_add(o, "\": [");
+    for (i = 0; i < count; i++) {
+        if (i > 0) heti_output_add(o, ", ");
+        heti_output_real(o, value[i]);
+    }
+    heti_output_add(o, "]");
+}
+
+static void heti_plans_put_stage(heti_output *o, const het_stage *stage)
+{
+    heti_output_add(o, "{\"rank\": ");
+    heti_output_integer(o, stage->rank);
+    heti_output_add(o, ", \"units\": [");
+    heti_output_integer(o, stage->unit_begin);
+    heti_output_add(o, ", ");
+    heti_output_integer(o, stage->unit_end);
+    heti_output_add(o, stage->recompute ? "], \"recompute\": true}" : "], \"recompute\": false}");
+}
+
+HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to)
+{
+    heti_output o;
+    int64_t p, i;
+    if (plan == NULL || to == NULL || to->write == NULL || heti_place_find(plan->schedule) == HETI_RULES) return HET_ERR_INVALID;
+    memset(&o, 0, sizeof o);
+    o.to = to;
+    heti_output_add(&o, "{\n  \"schedule\": \"");
+    heti_output_add(&o, plan->schedule);
+    heti_output_add(&o, "\",\n  \"pipelines\": [");
+    for (p = 0; p < plan->pipelines; p++) {
+        heti_output_add(&o, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
+        heti_output_real(&o, plan->share[p]);
+        heti_output_add(&o, ", \"stages\": [");
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+            heti_output_add(&o, i > plan->first_stage[p] ? ",\n      " : "\n      ");
+            heti_plans_put_stage(&o, &plan->stage[i]);
+        }
+        heti_output_add(&o, "\n    ]}");
+    }
+    heti_output_add(&o, "\n  ]");
+    heti_plans_put_reals(&o, "state_shares", plan->state_share, plan->ranks);
+    heti_plans_put_reals(&o, "slices", plan->slice_share, plan->slices);
+    heti_output_add(&o, ",\n  \"memory_limit\": ");
+    heti_output_real(&o, plan->memory_limit);
+    heti_output_add(&o, "\n}\n");
+    return heti_output_flush(&o);
+}
+
+/* ================================================================================================================
+   >>schedule  Lists of actions: text, transfers and reductions, proofs.
+
+   Everything here is linear in the number of actions (a few sorts by radix or heap aside), whatever the text says: tables are as large as the
+   forward passes that really are in the lists. An entry is one (pipeline, stage, micro-batch, slice); a stage counts through all pipelines.
+   ================================================================================================================ */
+
+/* ---- one block ---- */
+
+static void heti_schedule_layout(heti_arrays *a, int64_t ranks, int64_t pipelines, int64_t actions, het_schedule **schedule)
+{
+    het_schedule *s = HETI_ARRAY(a, het_schedule, 1);
+    int64_t *micro_batches = HETI_ARRAY(a, int64_t, pipelines), *start = HETI_ARRAY(a, int64_t, ranks + 1);
+    het_action *action = HETI_ARRAY(a, het_action, actions);
+    if (s == NULL) return;
+    s->ranks = ranks;
+    s->pipelines = pipelines;
+    s->micro_batches = micro_batches;
+    s->start = start;
+    s->action = action;
+    s->size = a->size;
+    *schedule = s;
+}
+
+/* A schedule of empty lists with room for so many actions. */
+static het_result heti_schedule_room(const het_plan *plan, int64_t actions, const het_allocator *allocator, const char *where,
+                                     het_schedule **schedule, het_error *error)
+{
+    heti_arrays a;
+    memset(&a, 0, sizeof a);
+    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
+    HETI_TRY(heti_arrays_start(&a, allocator, where, error));
+    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
+    (*schedule)->allocator = *allocator;
+    return HET_OK;
+}
+
+/* ---- actions as text ---- */
+
+typedef struct heti_action_name { const char *name; int32_t kind; } heti_action_name;
+
+/* Behind a stage's number. The first name of a kind is the one written. */
+static const heti_action_name heti_action_names[] = {
+    { "F", HET_ACTION_F },           { "B", HET_ACTION_B },           { "I", HET_ACTION_I },           { "W", HET_ACTION_W },
+    { "SEND_F", HET_ACTION_SEND_F }, { "RECV_F", HET_ACTION_RECV_F }, { "SEND_B", HET_ACTION_SEND_B }, { "RECV_B", HET_ACTION_RECV_B },
+    { "REDUCE", HET_ACTION_REDUCE }, { "VERDICT", HET_ACTION_VERDICT }, { "STEP", HET_ACTION_STEP },   { "GATHER", HET_ACTION_GATHER },
+    { "BW", HET_ACTION_B }
+};
+#define HETI_ACTION_NAMES HETI_CAST(int, sizeof heti_action_names / sizeof heti_action_names[0])
+
+typedef struct heti_action_text { char text[80]; } heti_action_text;
+
+static void heti_action_suffix(char **to, char mark, int32_t value)
+{
+    if (value == 0) return;
+    *(*to)++ = mark;
+    *to += heti_format(*to, 16, "%d", HETI_CAST(int64_t, value));
+}
+
+/* "2F3.1@1/0", without the parentheses of a pair. */
+static const char *heti_action_print(heti_action_text *t, const het_action *a)
+{
+    const char *name = a->kind >= 0 && a->kind <= HET_ACTION_GATHER ? heti_action_names[a->kind].name : "?";
+    char *to = t->text;
+    if (a->kind < HET_ACTION_REDUCE) to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->stage));
+    to += heti_format(to, 16, "%s", name);
+    if (a->kind == HET_ACTION_VERDICT) return t->text;
+    to += heti_format(to, 16, "%d", HETI_CAST(int64_t, a->kind < HET_ACTION_REDUCE ? a->micro_batch : a->stage));
+    if (a->kind >= HET_ACTION_REDUCE) return t->text;
+    heti_action_suffix(&to, '.', a->slice);
+    heti_action_suffix(&to, '@', a->pipeline);
+    heti_action_suffix(&to, '/', a->version);
+    *to = 0;
+    return t->text;
+}
+
+HETRAIN_API het_result het_schedule_write(const het_schedule *schedule, const het_writer *to)
+{
+    heti_output o;
+    int64_t r, i;
+    if (schedule == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    memset(&o, 0, sizeof o);
+    o.to = to;
+    for (r = 0; r < schedule->ranks; r++) {
+        int32_t pair = 0;
+        for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+            heti_action_text text;
+            if (i > schedule->start[r]) heti_output_add(&o, pair ? ";" : ",");
+            if (schedule->action[i].overlap && !pair) heti_output_add(&o, "(");
+            heti_output_add(&o, heti_action_print(&text, &schedule->action[i]));
+            if (pair) heti_output_add(&o, ")OVERLAP_F_B");
+            pair = !pair && schedule->action[i].overlap;
+        }
+        if (pair) return HET_ERR_INVALID; /* a pair without its second action */
+        heti_output_add(&o, "\n");
+    }
+    return heti_output_flush(&o);
+}
+
+/* ---- reading ---- */
+
+typedef struct heti_list_reader {
+    const het_plan *plan;
+    const char *text;
+    size_t length, at, line_at; /* the cursor, and where its line starts */
+    int64_t line;               /* from 1 */
+    het_error *error;
+    het_schedule *schedule;     /* NULL: only counted */
+    int64_t actions, bare;      /* bare: "B", which is I where a W follows */
+    int64_t weights;            /* W */
+    int64_t micro_batches;      /* the most of any pipeline */
+    int32_t verdicts;
+} heti_list_reader;
+
+/* Fails with line, column and the token [begin, end). */
+static het_result heti_list_fail(const heti_list_reader *r, het_result code, size_t begin, size_t end, const char *what)
+{
+    heti_printable print;
+    return heti_fail(r->error, code, "het_schedule_read: line %d, column %d: '%s': %s", r->line, HETI_CAST(int64_t, begin - r->line_at + 1),
+                     heti_print(&print, r->text + begin, end - begin), what);
+}
+
+/* Digits at *at before `end`: below 2^31 - 1, or -1 for none, or -2 for more. */
+static int32_t heti_list_number(const heti_list_reader *r, size_t *at, size_t end)
+{
+    const size_t begin = *at;
+    int64_t value = 0;
+    for (; *at < end && r->text[*at] >= '0' && r->text[*at] <= '9'; ++*at) value = heti_min(value * 10 + (r->text[*at] - '0'), HETI_PLANS_COUNT);
+    if (*at == begin) return -1;
+    return value == HETI_PLANS_COUNT ? -2 : HETI_CAST(int32_t, value);
+}
+
+/* The word of capitals and '_' at *at, as an index into heti_action_names; HETI_ACTION_NAMES: none of them. */
+static int heti_list_word(const heti_list_reader *r, size_t *at, size_t end)
+{
+    const size_t begin = *at;
+    int i;
+    while (*at < end && ((r->text[*at] >= 'A' && r->text[*at] <= 'Z') || r->text[*at] == '_')) ++*at;
+    for (i = 0; i < HETI_ACTION_NAMES; i++) {
+        const size_t length = strlen(heti_action_names[i].name);
+        if (length == *at - begin && memcmp(heti_action_names[i].name, r->text + begin, length) == 0) break;
+    }
+    return i;
+}
+
+/* Why a word behind a stage's number is none of ours. */
+static het_result heti_list_foreign(const heti_list_reader *r, size_t begin, size_t word, size_t end)
+{
+    static const char *const heti_foreign_words[] = { "UNSHARD", "RESHARD", "REDUCE_GRAD" };
+    size_t behind = word;
+    int i;
+    while (behind < end && ((r->text[behind] >= 'A' && r->text[behind] <= 'Z') || r->text[behind] == '_')) behind++;
+    for (i = 0; i < 3; i++) {
+        if (behind - word == strlen(heti_foreign_words[i]) && memcmp(r->text + word, heti_foreign_words[i], behind - word) == 0)
+            return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end,
+                                  "PyTorch's UNSHARD, RESHARD and REDUCE_GRAD are not supported (REDUCE and GATHER take their place)");
+    }
+    return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "no action: after the stage comes F, B, BW, I, W, SEND_F, RECV_F, SEND_B or RECV_B");
+}
+
+/* ".slice@pipeline/version" at `at`, each only where not 0 (a written 0 is fine). */
+static het_result heti_list_suffixes(const heti_list_reader *r, size_t begin, size_t at, size_t end, het_action *a)
+{
+    static const char heti_marks[] = ".@/";
+    int32_t *const to[3] = { &a->slice, &a->pipeline, &a->version };
+    int i;
+    for (i = 0; i < 3; i++) {
+        if (at == end || r->text[at] != heti_marks[i]) continue;
+        at++;
+        *to[i] = heti_list_number(r, &at, end);
+        if (*to[i] < 0)
+            return heti_list_fail(r, HET_ERR_FORMAT, begin, end, *to[i] == -1 ? "a number must follow . @ and /" : "a number is not below 2^31 - 1");
+    }
+    if (at < end && r->text[at] == '_')
+        return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "PyTorch's batched transfers are not supported: write two actions");
+    if (at < end)
+        return heti_list_fail(r, HET_ERR_FORMAT, begin, end,
+                              "unexpected text behind an action (suffixes are .slice @pipeline /version, in this order)");
+    if (a->version != 0) return heti_list_fail(r, HET_ERR_UNSUPPORTED, begin, end, "weight versions other than 0 are not supported");
+    return HET_OK;
+}
+
+/* What the plan says about the numbers of a stage's action. */
+static het_result heti_list_limits(const heti_list_reader *r, size_t begin, size_t end, const het_action *a)
+{
+    const het_plan *plan = r->plan;
+    if (a->pipeline >= plan->pipelines) return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such pipeline");
+    if (a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline])
+        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan's pipeline has no such stage");
+    if (a->slice >= plan->slices) return heti_list_fail(r, HET_ERR_INVALID, begin, end, "the plan has no such slice");
+    return HET_OK;
+}
+
+/* One action from [begin, end). A bare "B" comes back with version -1. */
+static het_result heti_list_action(heti_list_reader *r, size_t begin, size_t end, het_action *a)
+{
+    size_t at = begin, word;
+    int name;
+    memset(a, 0, sizeof *a);
+    a->stage = heti_list_number(r, &at, end);
+    word = at;
+    name = heti_list_word(r, &at, end);
+    if (a->stage == -2) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a number is not below 2^31 - 1");
+    if (a->stage == -1) {
+        if (name == HETI_ACTION_NAMES || heti_action_names[name].kind < HET_ACTION_REDUCE)
+            return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "no action: neither a stage's number nor REDUCE, VERDICT, STEP or GATHER");
+        a->kind = heti_action_names[name].kind;
+        a->stage = 0;
+        if (a->kind != HET_ACTION_VERDICT) a->stage = heti_list_number(r, &at, end);
+        if (a->stage < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "the number of a block must follow");
+        r->verdicts |= a->kind == HET_ACTION_VERDICT;
+        return at == end ? HET_OK : heti_list_fail(r, HET_ERR_FORMAT, begin, end, "unexpected text behind an action");
+    }
+    if (name == HETI_ACTION_NAMES || (heti_action_names[name].kind >= HET_ACTION_REDUCE)) return heti_list_foreign(r, begin, word, end);
+    a->kind = heti_action_names[name].kind;
+    a->micro_batch = heti_list_number(r, &at, end);
+    if (a->micro_batch < 0) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, a->micro_batch == -1 ? "the number of a micro-batch must follow"
+                                                                                                      : "a number is not below 2^31 - 1");
+    HETI_TRY(heti_list_suffixes(r, begin, at, end, a));
+    HETI_TRY(heti_list_limits(r, begin, end, a));
+    if (name == HET_ACTION_B) a->version = -1;
+    return HET_OK;
+}
+
+static void heti_list_store(heti_list_reader *r, const het_action *a)
+{
+    r->bare += a->version != 0;
+    r->weights += a->kind == HET_ACTION_W;
+    if (r->schedule != NULL) {
+        r->schedule->action[r->actions] = *a;
+        if (a->kind < HET_ACTION_REDUCE) {
+            int64_t *count = &r->schedule->micro_batches[a->pipeline];
+            *count = heti_max(*count, HETI_CAST(int64_t, a->micro_batch) + 1);
+            r->micro_batches = heti_max(r->micro_batches, *count);
+        }
+    }
+    r->actions++;
+}
+
+/* "(0F7;7B3)OVERLAP_F_B": a forward and a backward that run together. */
+static het_result heti_list_pair(heti_list_reader *r, size_t begin, size_t end)
+{
+    static const char heti_mark[] = ")OVERLAP_F_B";
+    const size_t mark = sizeof heti_mark - 1;
+    size_t middle = begin + 1, close;
+    het_action first, second;
+    if (end - begin < mark + 1 || memcmp(r->text + end - mark, heti_mark, mark) != 0)
+        return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    close = end - mark;
+    while (middle < close && r->text[middle] != ';') middle++;
+    if (middle == close) return heti_list_fail(r, HET_ERR_FORMAT, begin, end, "a pair is written (a;b)OVERLAP_F_B");
+    HETI_TRY(heti_list_action(r, begin + 1, middle, &first));
+    HETI_TRY(heti_list_action(r, middle + 1, close, &second));
+    if (first.kind != HET_ACTION_F || (second.kind != HET_ACTION_B && second.kind != HET_ACTION_I))
+        return heti_list_fail(r, HET_ERR_INVALID, begin, end, "a pair is an F and a B or I");
+    first.overlap = 1;
+    heti_list_store(r, &first);
+    heti_list_store(r, &second);
+    return HET_OK;
+}
+
+/* The cell [begin, end): an action, a pair, or nothing (idle). */
+static het_result heti_list_cell(heti_list_reader *r, size_t begin, size_t end)
+{
+    het_action a;
+    while (begin < end && (r->text[begin] == ' ' || r->text[begin] == '\t')) begin++;
+    while (begin < end && (r->text[end - 1] == ' ' || r->text[end - 1] == '\t')) end--;
+    if (begin == end) return HET_OK;
+    if (r->text[begin] == '(') return heti_list_pair(r, begin, end);
+    HETI_TRY(heti_list_action(r, begin, end, &a));
+    heti_list_store(r, &a);
+    return HET_OK;
+}
+
+/* The cells of the line [at, end). */
+static het_result heti_list_line(heti_list_reader *r, size_t end)
+{
+    while (r->at < end) {
+        size_t comma = r->at;
+        while (comma < end && r->text[comma] != ',') comma++;
+        HETI_TRY(heti_list_cell(r, r->at, comma));
+        r->at = comma + 1;
+    }
+    return HET_OK;
+}
+
+/* A line a rank; empty lines may follow. */
+static het_result heti_list_lines(heti_list_reader *r)
+{
+    int64_t rank = 0;
+    size_t at = 0;
+    r->line = r->actions = r->bare = r->weights = 0;
+    while (at < r->length) {
+        const char *newline = HETI_CAST(const char *, memchr(r->text + at, '\n', r->length - at));
+        const size_t next = newline != NULL ? HETI_CAST(size_t, newline - r->text) : r->length;
+        const int64_t before = r->actions;
+        r->at = r->line_at = at;
+        r->line++;
+        HETI_TRY(heti_list_line(r, next > at && r->text[next - 1] == '\r' ? next - 1 : next));
+        if (rank == r->plan->ranks && r->actions > before)
+            return heti_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: line %d: the plan has only %d ranks", r->line, r->plan->ranks);
+        if (rank < r->plan->ranks && r->schedule != NULL) r->schedule->start[rank + 1] = r->actions;
+        rank += rank < r->plan->ranks;
+        at = next + 1;
+    }
+    if (rank < r->plan->ranks)
+        return heti_fail(r->error, HET_ERR_FORMAT, "het_schedule_read: %d lines, the plan has %d ranks", rank, r->plan->ranks);
+    return HET_OK;
+}
+
+/* Sorts by radix, 8 bits at a time, in `key` and back from `other`. */
+static void heti_sort(uint64_t *key, uint64_t *other, int64_t count)
+{
+    uint64_t all = 0;
+    int64_t i;
+    int shift;
+    for (i = 0; i < count; i++) all |= key[i];
+    for (shift = 0; shift < 64 && (all >> shift) != 0; shift += 8) {
+        int64_t at[257];
+        memset(at, 0, sizeof at);
+        for (i = 0; i < count; i++) at[((key[i] >> shift) & 255) + 1]++;
+        for (i = 0; i < 256; i++) at[i + 1] += at[i];
+        for (i = 0; i < count; i++) other[at[(key[i] >> shift) & 255]++] = key[i];
+        memcpy(key, other, HETI_CAST(size_t, count) * sizeof *key);
+    }
+}
+
+static int heti_sorted_find(const uint64_t *key, int64_t count, uint64_t wanted)
+{
+    int64_t low = 0, high = count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (key[middle] < wanted) low = middle + 1;
+        else high = middle;
+    }
+    return low < count && key[low] == wanted;
+}
+
+/* A number for (pipeline, stage, micro-batch, slice) of any action of the text. */
+static uint64_t heti_list_key(const heti_list_reader *r, const het_action *a)
+{
+    const int64_t stage = r->plan->first_stage[a->pipeline] + a->stage;
+    return HETI_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice);
+}
+
+/* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a W: it becomes I, so that our text is
+   unambiguous ("BW" is always a full backward). */
+static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *allocator)
+{
+    het_schedule *s = r->schedule;
+    heti_arrays a;
+    size_t keys;
+    uint64_t *key, *other;
+    int64_t i, n = 0;
+    if (r->bare == 0) return HET_OK;
+    if (!heti_mul(HETI_CAST(size_t, r->plan->stages), HETI_CAST(size_t, r->micro_batches), &keys) ||
+        !heti_mul(keys, HETI_CAST(size_t, r->plan->slices), &keys) || keys > SIZE_MAX / 2)
+        return heti_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are more than can be counted",
+                         r->plan->stages, r->micro_batches, r->plan->slices);
+    memset(&a, 0, sizeof a);
+    key = HETI_ARRAY(&a, uint64_t, r->weights);
+    other = HETI_ARRAY(&a, uint64_t, r->weights);
+    HETI_TRY(heti_arrays_start(&a, allocator, "het_schedule_read", r->error));
+    key = HETI_ARRAY(&a, uint64_t, r->weights);
+    other = HETI_ARRAY(&a, uint64_t, r->weights);
+    for (i = 0; i < r->actions; i++) {
+        if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_list_key(r, &s->action[i]);
+    }
+    heti_sort(key, other, n);
+    for (i = 0; i < r->actions; i++) {
+        het_action *action = &s->action[i];
+        if (action->version == 0) continue;
+        action->version = 0;
+        if (heti_sorted_find(key, n, heti_list_key(r, action))) action->kind = HET_ACTION_I;
+    }
+    heti_arrays_end(&a, allocator);
+    return HET_OK;
+}
+
+static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output, const char *where, het_error *error)
+{
+    if (plan != NULL && input != NULL && output != NULL) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
+}
+
+HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text, size_t length, const het_allocator *allocator,
+                                         het_schedule **schedule, het_error *error)
+{
+    static const char heti_where[] = "het_schedule_read";
+    heti_list_reader r;
+    het_allocator memory;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    HETI_TRY(heti_schedule_arguments(plan, text, schedule, heti_where, error));
+    HETI_TRY(heti_allocator_of(allocator, &memory, heti_where, error));
+    memset(&r, 0, sizeof r);
+    r.plan = plan;
+    r.text = text;
+    r.length = length;
+    r.error = error;
+    HETI_TRY(heti_list_lines(&r));
+    HETI_TRY(heti_schedule_room(plan, r.actions, &memory, heti_where, &r.schedule, error));
+    result = heti_list_lines(&r); /* found no error before: stores */
+    if (result == HET_OK) result = heti_list_normalise(&r, &memory);
+    if (result != HET_OK) {
+        het_schedule_free(r.schedule);
+        return result;
+    }
+    r.schedule->complete = r.verdicts;
+    *schedule = r.schedule;
+    return HET_OK;
+}
+
+/* ---- what check and complete know about a schedule ---- */
+
+typedef struct heti_lists {
+    const het_plan *plan;
+    const het_blocks *blocks;      /* NULL: one block a unit */
+    const het_schedule *schedule;
+    het_error *error;
+    const char *where;
+    het_allocator allocator;
+    heti_arrays arrays;
+    int64_t block_count, uses;     /* blocks; (block, unit) pairs */
+    int64_t entries;
+    int transfers;                 /* the lists have SEND and RECV */
+    /* by pipeline */
+    int64_t *base;                 /* [pipelines + 1] first entry */
+    /* by stage, counted through all pipelines */
+    int64_t *forwards;             /* [stages] F met */
+    int64_t *last, *last_time;     /* [stages] behind its last backward action: position in its rank's list, time */
+    int64_t *sharing;              /* [stages] stages of its pipeline on its rank */
+    /* stages of a rank and blocks of a unit, as lists */
+    int64_t *rank_start, *rank_stage;  /* [ranks + 1], [stages] */
+    int64_t *unit_start, *unit_block;  /* [units + 1], [uses] */
+    /* by block */
+    int64_t *holders;              /* [blocks] ranks that hold it */
+    int64_t *held;                 /* [blocks] blocks of the rank listed last */
+    int64_t held_count, stamp;
+    int64_t *mark;                 /* [blocks] stamp: it is among them */
+    int64_t *behind;               /* [blocks] its last use on that rank lies before this position */
+    int64_t *when;                 /* [blocks] its last use on any rank ends then */
+    uint8_t *happened;             /* [blocks] what happened to it on one rank */
+    /* the play */
+    uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
+    int64_t *at;                   /* [ranks] position in the rank's list */
+    int64_t *queue;                /* [ranks] ranks to look at; also links, also a heap */
+    int64_t queued;
+    int64_t *time;                 /* [ranks] when its action ends */
+    int64_t *length;               /* [ranks] actions written */
+    double *peak;                  /* [ranks] */
+    uint8_t *flag;                 /* [ranks] 1: in the queue, or working; 2: came to VERDICT */
+} heti_lists;
+
+static int64_t heti_lists_unit_count(const heti_lists *l, int64_t block)
+{
+    return l->blocks == NULL ? 1 : l->blocks->start[block + 1] - l->blocks->start[block];
+}
+
+static int64_t heti_lists_unit(const heti_lists *l, int64_t block, int64_t i)
+{
+    return l->blocks == NULL ? block : l->blocks->unit[l->blocks->start[block] + i];
+}
+
+static int64_t heti_lists_stage(const heti_lists *l, const het_action *a)
+{
+    return l->plan->first_stage[a->pipeline] + a->stage;
+}
+
+static int64_t heti_lists_entry(const heti_lists *l, const het_action *a)
+{
+    return l->base[a->pipeline] + (a->stage * l->schedule->micro_batches[a->pipeline] + a->micro_batch) * l->plan->slices + a->slice;
+}
+
+/* The same micro-batch and slice `by` stages further along, as an action of another kind. */
+static het_action heti_lists_other(const het_action *a, int32_t kind, int32_t by)
+{
+    het_action b = *a;
+    b.kind = kind;
+    b.stage += by;
+    b.overlap = 0;
+    return b;
+}
+
+static int heti_lists_has(const heti_lists *l, const het_action *a)
+{
+    return (l->seen[heti_lists_entry(l, a)] >> a->kind) & 1;
+}
+
+/* Some backward of the entry happened: B or I. */
+static int heti_lists_backward(const heti_lists *l, const het_action *a)
+{
+    return (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_I)) != 0;
+}
+
+static void heti_lists_mark(const heti_lists *l, const het_action *a)
+{
+    uint16_t *seen = &l->seen[heti_lists_entry(l, a)];
+    *seen = HETI_CAST(uint16_t, *seen | 1u << a->kind);
+}
+
+/* The rank of the stage `by` further along than the action's; -1: there is none. */
+static int64_t heti_lists_rank(const heti_lists *l, const het_action *a, int64_t by)
+{
+    const int64_t stage = heti_lists_stage(l, a) + by;
+    if (stage < l->plan->first_stage[a->pipeline] || stage >= l->plan->first_stage[a->pipeline + 1]) return -1;
+    return l->plan->stage[stage].rank;
+}
+
+static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what)
+{
+    heti_action_text text;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s", l->where, rank, position,
+                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
+}
+
+/* The same, about a second action. */
+static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t position, const char *what, const het_action *other)
+{
+    heti_action_text text, text_other;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s %s", l->where, rank, position,
+                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what,
+                     heti_action_print(&text_other, other));
+}
+
+static het_result heti_lists_missing(const heti_lists *l, const het_action *a)
+{
+    heti_action_text text;
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, heti_lists_rank(l, a, 0), heti_action_print(&text, a));
+}
+
+/* ---- shapes and ranges, before anything is indexed by them ---- */
+
+static het_result heti_lists_check_blocks(heti_lists *l)
+{
+    const het_blocks *b = l->blocks;
+    int64_t block, i;
+    l->block_count = l->uses = l->plan->units;
+    if (b == NULL) return HET_OK;
+    if (b->count < 0 || b->count > HETI_PLANS_COUNT || b->start == NULL || (b->unit == NULL && b->count > 0) || b->start[0] != 0)
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: het_blocks: %d blocks", l->where, b->count);
+    for (block = 0; block < b->count; block++) {
+        if (b->start[block + 1] <= b->start[block]) return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d is used by no unit", l->where, block);
+        for (i = b->start[block]; i < b->start[block + 1]; i++) {
+            if (b->unit[i] < 0 || b->unit[i] >= l->plan->units || (i > b->start[block] && b->unit[i] <= b->unit[i - 1]))
+                return heti_fail(l->error, HET_ERR_INVALID, "%s: block %d: unit %d, of %d units, or not ascending", l->where, block, b->unit[i],
+                                 l->plan->units);
+        }
+    }
+    l->block_count = b->count;
+    l->uses = b->count > 0 ? b->start[b->count] : 0;
+    return HET_OK;
+}
+
+static het_result heti_lists_check_shape(const heti_lists *l)
+{
+    const het_schedule *s = l->schedule;
+    int64_t r, p;
+    if (s->ranks != l->plan->ranks || s->pipelines != l->plan->pipelines)
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: the schedule has %d ranks and %d pipelines, the plan %d and %d", l->where, s->ranks,
+                         s->pipelines, l->plan->ranks, l->plan->pipelines);
+    for (p = 0; p < s->pipelines; p++) {
+        if (s->micro_batches[p] < 0 || s->micro_batches[p] > HETI_PLANS_COUNT)
+            return heti_fail(l->error, HET_ERR_INVALID, "%s: pipeline %d: %d micro-batches", l->where, p, s->micro_batches[p]);
+    }
+    for (r = 0; r < s->ranks; r++) {
+        if (s->start[0] != 0 || s->start[r + 1] < s->start[r])
+            return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: its list begins at %d and ends at %d", l->where, r, s->start[r],
+                             s->start[r + 1]);
+    }
+    return HET_OK;
+}
+
+/* Everything about one action that does not depend on others but its partner in a pair. */
+static het_result heti_lists_check_action(const heti_lists *l, int64_t rank, int64_t position)
+{
+    const het_schedule *s = l->schedule;
+    const het_action *a = &s->action[s->start[rank] + position];
+    const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B;
+    const int previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
+    if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return heti_lists_fail(l, rank, position, "unknown kind of action");
+    if (a->version != 0) return heti_lists_fail(l, rank, position, "weight versions other than 0 are not supported");
+    if (a->overlap != 0) {
+        const het_action *b = a + 1;
+        if (a->kind != HET_ACTION_F || position + 1 == s->start[rank + 1] - s->start[rank] || (b->kind != HET_ACTION_B && b->kind != HET_ACTION_I) ||
+            b->overlap)
+            return heti_lists_fail(l, rank, position, "a pair is an F and the B or I behind it");
+    }
+    if (a->kind == HET_ACTION_VERDICT) return HET_OK;
+    if (a->kind >= HET_ACTION_REDUCE)
+        return a->stage >= 0 && a->stage < l->block_count ? HET_OK : heti_lists_fail(l, rank, position, "there is no such block");
+    if (a->pipeline < 0 || a->pipeline >= s->pipelines) return heti_lists_fail(l, rank, position, "there is no such pipeline");
+    if (heti_lists_rank(l, a, 0) < 0 || a->stage < 0) return heti_lists_fail(l, rank, position, "there is no such stage");
+    if (a->micro_batch < 0 || a->micro_batch >= s->micro_batches[a->pipeline])
+        return heti_lists_fail(l, rank, position, "there is no such micro-batch");
+    if (a->slice < 0 || a->slice >= l->plan->slices) return heti_lists_fail(l, rank, position, "there is no such slice");
+    if (heti_lists_rank(l, a, 0) != rank) {
+        heti_action_text text;
+        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on rank %d", l->where, rank, position,
+                         heti_action_print(&text, a), heti_lists_rank(l, a, 0));
+    }
+    if (!next && !previous) return HET_OK;
+    if (heti_lists_rank(l, a, next ? 1 : -1) < 0) return heti_lists_fail(l, rank, position, "there is no stage on the other side");
+    if (heti_lists_rank(l, a, next ? 1 : -1) == rank) return heti_lists_fail(l, rank, position, "the stage on the other side is on the same rank");
+    return HET_OK;
+}
+
+/* All actions; counts the forward passes of each stage. */
+static het_result heti_lists_check_actions(heti_lists *l)
+{
+    const het_schedule *s = l->schedule;
+    int64_t r, i;
+    for (r = 0; r < s->ranks; r++) {
+        for (i = s->start[r]; i < s->start[r + 1]; i++) {
+            const het_action *a = &s->action[i];
+            HETI_TRY(heti_lists_check_action(l, r, i - s->start[r]));
+            if (a->kind == HET_ACTION_F) l->forwards[heti_lists_stage(l, a)]++;
+            if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) l->transfers = 1;
+            if (a->kind >= HET_ACTION_REDUCE && !s->complete)
+                return heti_lists_fail(l, r, i - s->start[r], "the schedule's `complete` is 0");
+        }
+    }
+    l->transfers |= s->complete != 0;
+    return HET_OK;
+}
+
+/* Stage g has fewer forward passes than micro-batches and slices: the first missing is below their number + 1. */
+static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g)
+{
+    const het_schedule *s = l->schedule;
+    const int64_t rank = l->plan->stage[g].rank, some = l->forwards[g] + 1;
+    het_action a;
+    heti_arrays arrays;
+    uint8_t *met;
+    int64_t i, first = 0;
+    memset(&arrays, 0, sizeof arrays);
+    met = HETI_ARRAY(&arrays, uint8_t, some);
+    HETI_TRY(heti_arrays_start(&arrays, &l->allocator, l->where, l->error));
+    met = HETI_ARRAY(&arrays, uint8_t, some);
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *b = &s->action[i];
+        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && b->micro_batch * l->plan->slices + b->slice < some)
+            met[b->micro_batch * l->plan->slices + b->slice] = 1;
+    }
+    while (met[first]) first++;
+    heti_arrays_end(&arrays, &l->allocator);
+    memset(&a, 0, sizeof a);
+    a.pipeline = HETI_CAST(int32_t, p);
+    a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
+    a.micro_batch = HETI_CAST(int32_t, first / l->plan->slices);
+    a.slice = HETI_CAST(int32_t, first % l->plan->slices);
+    return heti_lists_missing(l, &a);
+}
+
+/* No forward pass is missing, so tables of entries are no larger than the lists. */
+static het_result heti_lists_check_forwards(heti_lists *l)
+{
+    int64_t p, g;
+    for (p = 0; p < l->plan->pipelines; p++) {
+        l->base[p] = l->entries;
+        for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
+            const int64_t needed = l->schedule->micro_batches[p] * l->plan->slices;
+            if (l->forwards[g] < needed) return heti_lists_first_missing(l, p, g);
+            l->entries += needed;
+        }
+    }
+    l->base[p] = l->entries;
+    return HET_OK;
+}
+
+/* ---- tables ---- */
+
+static void heti_lists_layout(heti_lists *l)
+{
+    heti_arrays *a = &l->arrays;
+    const het_plan *plan = l->plan;
+    l->base = HETI_ARRAY(a, int64_t, plan->pipelines + 1);
+    l->forwards = HETI_ARRAY(a, int64_t, plan->stages);
+    l->last = HETI_ARRAY(a, int64_t, plan->stages);
+    l->last_time = HETI_ARRAY(a, int64_t, plan->stages);
+    l->sharing = HETI_ARRAY(a, int64_t, plan->stages);
+    l->rank_start = HETI_ARRAY(a, int64_t, plan->ranks + 1);
+    l->rank_stage = HETI_ARRAY(a, int64_t, plan->stages);
+    l->unit_start = HETI_ARRAY(a, int64_t, plan->units + 1);
+    l->unit_block = HETI_ARRAY(a, int64_t, l->uses);
+    l->holders = HETI_ARRAY(a, int64_t, l->block_count);
+    l->held = HETI_ARRAY(a, int64_t, l->block_count);
+    l->mark = HETI_ARRAY(a, int64_t, l->block_count);
+    l->behind = HETI_ARRAY(a, int64_t, l->block_count);
+    l->when = HETI_ARRAY(a, int64_t, l->block_count);
+    l->happened = HETI_ARRAY(a, uint8_t, l->block_count);
+    l->at = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->queue = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->time = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->length = HETI_ARRAY(a, int64_t, plan->ranks);
+    l->peak = HETI_ARRAY(a, double, plan->ranks);
+    l->flag = HETI_ARRAY(a, uint8_t, plan->ranks);
+}
+
+/* Which stages a rank has, which blocks a unit uses, how many stages of a pipeline share a rank. */
+static void heti_lists_index(heti_lists *l)
+{
+    const het_plan *plan = l->plan;
+    int64_t i, k, p;
+    for (i = 0; i < plan->stages; i++) l->rank_start[plan->stage[i].rank + 1]++;
+    for (i = 0; i < plan->ranks; i++) l->rank_start[i + 1] += l->rank_start[i];
+    for (i = 0; i < plan->stages; i++) l->rank_stage[l->rank_start[plan->stage[i].rank] + l->at[plan->stage[i].rank]++] = i;
+    for (i = 0; i < l->block_count; i++) {
+        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_start[heti_lists_unit(l, i, k) + 1]++;
+    }
+    for (i = 0; i < plan->units; i++) l->unit_start[i + 1] += l->unit_start[i];
+    for (i = l->block_count - 1; i >= 0; i--) { /* filled from the back, so that start[u + 1] ends as start[u] */
+        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--l->unit_start[heti_lists_unit(l, i, k) + 1]] = i;
+    }
+    for (i = 0; i < plan->units; i++) l->unit_start[i] = l->unit_start[i + 1];
+    l->unit_start[plan->units] = l->uses;
+    memset(l->time, 0, HETI_CAST(size_t, plan->ranks) * sizeof *l->time);
+    for (p = 0; p < plan->pipelines; p++) {
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->time[plan->stage[i].rank]++;
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->sharing[i] = l->time[plan->stage[i].rank];
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->time[plan->stage[i].rank] = 0;
+    }
+}
+
+/* The blocks of a rank into `held`, and behind which position its last use lies. */
+static void heti_lists_blocks_of(heti_lists *l, int64_t rank)
+{
+    int64_t i, unit, k;
+    l->held_count = 0;
+    l->stamp++;
+    for (i = l->rank_start[rank]; i < l->rank_start[rank + 1]; i++) {
+        const int64_t g = l->rank_stage[i];
+        for (unit = l->plan->stage[g].unit_begin; unit < l->plan->stage[g].unit_end; unit++) {
+            for (k = l->unit_start[unit]; k < l->unit_start[unit + 1]; k++) {
+                const int64_t block = l->unit_block[k];
+                if (l->mark[block] != l->stamp) {
+                    l->mark[block] = l->stamp;
+                    l->behind[block] = 0;
+                    l->held[l->held_count++] = block;
+                }
+                l->behind[block] = heti_max(l->behind[block], l->last[g]);
+                l->when[block] = heti_max(l->when[block], l->last_time[g]);
+            }
+        }
+    }
+}
+
+static void heti_lists_end(heti_lists *l)
+{
+    heti_arrays_end(&l->arrays, &l->allocator);
+    heti_free(&l->allocator, l->seen, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
+    l->seen = NULL;
+}
+
+/* Tables for a schedule whose numbers are all in range; heti_lists_end in any case. */
+static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
+                                   const het_allocator *allocator, const char *where, het_error *error)
+{
+    size_t bytes;
+    int64_t i;
+    memset(l, 0, sizeof *l);
+    l->plan = plan;
+    l->blocks = blocks;
+    l->schedule = schedule;
+    l->where = where;
+    l->error = error;
+    HETI_TRY(heti_allocator_of(allocator, &l->allocator, where, error));
+    HETI_TRY(heti_lists_check_blocks(l));
+    HETI_TRY(heti_lists_check_shape(l));
+    heti_lists_layout(l);
+    HETI_TRY(heti_arrays_start(&l->arrays, &l->allocator, where, error));
+    heti_lists_layout(l);
+    HETI_TRY(heti_lists_check_actions(l));
+    HETI_TRY(heti_lists_check_forwards(l));
+    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes))
+        return heti_fail(error, HET_ERR_LIMIT, "%s: %d entries", where, l->entries);
+    l->seen = HETI_CAST(uint16_t *, heti_alloc(&l->allocator, bytes));
+    if (l->seen == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, bytes));
+    memset(l->seen, 0, bytes);
+    heti_lists_index(l);
+    for (i = 0; i < plan->ranks; i++) {
+        int64_t k;
+        heti_lists_blocks_of(l, i);
+        for (k = 0; k < l->held_count; k++) l->holders[l->held[k]]++;
+    }
+    return HET_OK;
+}
+
+/* ---- one rank's list: what must come before what ---- */
+
+/* `wanted` must have come before on this rank. */
+static het_result heti_lists_need(const heti_lists *l, int64_t rank, int64_t position, const het_action *wanted)
+{
+    if (wanted->kind == HET_ACTION_B || wanted->kind == HET_ACTION_I ? heti_lists_backward(l, wanted) : heti_lists_has(l, wanted)) return HET_OK;
+    return heti_lists_fail_for(l, rank, position, "must come after", wanted);
+}
+
+/* What a compute action or a SEND needs from its own rank: own F, earlier or later slices, the neighbour stage or what it sent. */
+static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t position)
+{
+    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+    const int64_t neighbour = heti_lists_rank(l, a, backward ? 1 : -1);
+    het_action wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
+    if (a->kind == HET_ACTION_SEND_F) return heti_lists_need(l, rank, position, &wanted);
+    if (a->kind == HET_ACTION_SEND_B || a->kind == HET_ACTION_W) {
+        wanted.kind = HET_ACTION_I;
+        if (a->kind == HET_ACTION_W && heti_lists_has(l, &wanted)) return HET_OK;
+        if (a->kind == HET_ACTION_SEND_B) return heti_lists_need(l, rank, position, &wanted);
+        return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+    }
+    if (a->kind != HET_ACTION_F && !backward) return HET_OK;
+    wanted.slice += backward ? 1 : -1;
+    if (wanted.slice >= 0 && wanted.slice < l->plan->slices) HETI_TRY(heti_lists_need(l, rank, position, &wanted));
+    if (backward) {
+        wanted = heti_lists_other(a, HET_ACTION_F, 0);
+        HETI_TRY(heti_lists_need(l, rank, position, &wanted));
+    }
+    if (neighbour < 0) return HET_OK;
+    wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
+    if (neighbour == rank) return heti_lists_need(l, rank, position, &wanted);
+    wanted = heti_lists_other(a, backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F, 0);
+    return l->transfers ? heti_lists_need(l, rank, position, &wanted) : HET_OK;
+}
+
+/* Once only, and not B beside I or W. */
+static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position)
+{
+    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    het_action other = heti_lists_other(a, HET_ACTION_B, 0);
+    if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
+    if ((a->kind == HET_ACTION_I || a->kind == HET_ACTION_W) && heti_lists_has(l, &other))
+        return heti_lists_fail_for(l, rank, position, "comes beside", &other);
+    other.kind = HET_ACTION_I;
+    if (a->kind == HET_ACTION_B && heti_lists_has(l, &other)) return heti_lists_fail_for(l, rank, position, "comes beside", &other);
+    return HET_OK;
+}
+
+/* A rank's compute actions and transfers; the most activations it keeps, in micro-batches. Of a pair both count, and neither may need the other. */
+static het_result heti_lists_check_rank(heti_lists *l, int64_t rank, double slices, double *peak)
+{
+    const het_schedule *s = l->schedule;
+    const int64_t count = s->start[rank + 1] - s->start[rank];
+    const het_action *list = s->action + s->start[rank];
+    double kept = 0.0;
+    int64_t i, k, number = 0, width;
+    *peak = 0.0;
+    for (i = 0; i < count; i += width) {
+        width = 1 + (list[i].overlap != 0);
+        if (list[i].kind >= HET_ACTION_REDUCE) continue;
+        for (k = i; k < i + width; k++) {
+            HETI_TRY(heti_lists_once(l, rank, k));
+            HETI_TRY(heti_lists_needs(l, rank, k));
+        }
+        for (k = i; k < i + width; k++) {
+            const het_action *a = &list[k];
+            const int64_t g = heti_lists_stage(l, a);
+            const double weight = l->plan->slice_share[a->slice] / slices / HETI_CAST(double, l->sharing[g]);
+            heti_lists_mark(l, a);
+            if (a->kind == HET_ACTION_F) {
+                kept = number++ > 0 ? kept + weight : weight; /* from 0, so that rounding errors do not pile up */
+                *peak = kept > *peak ? kept : *peak;
+            }
+            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
+                kept -= weight;
+                number--;
+                l->last[g] = k + 1;
+            }
+        }
+    }
+    return HET_OK;
+}
+
+/* Every entry has its backward and its transfers. */
+static het_result heti_lists_check_entry(const heti_lists *l, const het_action *a, int64_t stage)
+{
+    const unsigned seen = l->seen[heti_lists_entry(l, a)];
+    const int64_t rank = l->plan->stage[stage].rank, next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
+    unsigned needed = 1u << HET_ACTION_F;
+    int32_t kind;
+    if ((seen >> HET_ACTION_I & 1u) != 0) needed |= 1u << HET_ACTION_I | 1u << HET_ACTION_W;
+    else needed |= 1u << HET_ACTION_B;
+    if (l->transfers && next >= 0 && next != rank) needed |= 1u << HET_ACTION_SEND_F | 1u << HET_ACTION_RECV_B;
+    if (l->transfers && previous >= 0 && previous != rank) needed |= 1u << HET_ACTION_RECV_F | 1u << HET_ACTION_SEND_B;
+    for (kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
+        const het_action missing = heti_lists_other(a, kind, 0);
+        if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, &missing);
+    }
+    return HET_OK;
+}
+
+static het_result heti_lists_check_entries(const heti_lists *l)
+{
+    int64_t p, g, m, slice;
+    het_action a;
+    memset(&a, 0, sizeof a);
+    for (p = 0; p < l->plan->pipelines; p++) {
+        for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
+            for (m = 0; m < l->schedule->micro_batches[p]; m++) {
+                for (slice = 0; slice < l->plan->slices; slice++) {
+                    a.pipeline = HETI_CAST(int32_t, p);
+                    a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
+                    a.micro_batch = HETI_CAST(int32_t, m);
+                    a.slice = HETI_CAST(int32_t, slice);
+                    HETI_TRY(heti_lists_check_entry(l, &a, g));
+                }
+            }
+        }
+    }
+    return HET_OK;
+}
+
+/* ---- the play: does it come to its end? ---- */
+
+static const het_action *heti_play_head(const heti_lists *l, int64_t rank)
+{
+    const het_schedule *s = l->schedule;
+    return s->start[rank] + l->at[rank] < s->start[rank + 1] ? &s->action[s->start[rank] + l->at[rank]] : NULL;
+}
+
+/* What stands on the other side of a transfer, and its rank. */
+static het_action heti_play_partner(const heti_lists *l, const het_action *a, int64_t *rank)
+{
+    const int32_t by = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B ? 1 : -1;
+    *rank = heti_lists_rank(l, a, by);
+    return heti_lists_other(a, a->kind ^ 1, by); /* SEND_F 4, RECV_F 5, SEND_B 6, RECV_B 7 */
+}
+
+static int heti_action_same(const het_action *a, const het_action *b)
+{
+    return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice && a->pipeline == b->pipeline;
+}
+
+/* What a compute action waits for on another rank, in lists without transfers. 0: for nothing. */
+static int heti_play_waits(const heti_lists *l, const het_action *a, het_action *wanted, int64_t *rank)
+{
+    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+    if (l->transfers || (a->kind != HET_ACTION_F && !backward)) return 0;
+    *rank = heti_lists_rank(l, a, backward ? 1 : -1);
+    if (*rank < 0) return 0;
+    *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
+    return backward ? !heti_lists_backward(l, wanted) : !heti_lists_has(l, wanted);
+}
+
+static void heti_play_push(heti_lists *l, int64_t rank)
+{
+    if ((l->flag[rank] & 1) == 0) {
+        l->flag[rank] = HETI_CAST(uint8_t, l->flag[rank] | 1);
+        l->queue[l->queued++] = rank;
+    }
+}
+
+/* The compute actions [a, a + width) are done: whoever waits for them is looked at. */
+static void heti_play_done(heti_lists *l, const het_action *a, int64_t width)
+{
+    int64_t k;
+    for (k = 0; k < width; k++) {
+        const int64_t waiting = a[k].kind == HET_ACTION_W ? -1 : heti_lists_rank(l, &a[k], a[k].kind == HET_ACTION_F ? 1 : -1);
+        heti_lists_mark(l, &a[k]);
+        if (waiting >= 0) heti_play_push(l, waiting);
+    }
+}
+
+/* One step of a rank: 1, or 0 where it must wait. A transfer moves both its ranks; VERDICT moves all or none. */
+static int heti_play_step(heti_lists *l, int64_t rank, int64_t *verdicts)
+{
+    const het_action *a = heti_play_head(l, rank), *other;
+    const int64_t width = 1 + (a != NULL && a->overlap != 0);
+    het_action wanted;
+    int64_t partner = -1, i;
+    if (a == NULL) return 0;
+    if (a->kind == HET_ACTION_VERDICT) {
+        *verdicts += (l->flag[rank] & 2) == 0;
+        l->flag[rank] = HETI_CAST(uint8_t, l->flag[rank] | 2);
+        for (i = 0; i < l->plan->ranks && *verdicts == l->plan->ranks; i++) {
+            l->at[i]++;
+            heti_play_push(l, i);
+        }
+        return 0; /* where all have come, every rank was pushed, this one too */
+    }
+    if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) {
+        wanted = heti_play_partner(l, a, &partner);
+        other = heti_play_head(l, partner);
+        if (other == NULL || !heti_action_same(other, &wanted)) return 0;
+        l->at[partner]++;
+        heti_play_push(l, partner);
+    } else if (a->kind < HET_ACTION_SEND_F) {
+        for (i = 0; i < width; i++) {
+            if (heti_play_waits(l, &a[i], &wanted, &partner)) return 0;
+        }
+        heti_play_done(l, a, width);
+    }
+    l->at[rank] += width;
+    return 1;
+}
+
+/* What the head of a blocked rank waits for, and whose it is (-1: everybody's VERDICT). */
+static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *whose)
+{
+    const het_action *a = heti_play_head(l, rank);
+    het_action wanted = *a;
+    *whose = -1;
+    if (a->kind == HET_ACTION_VERDICT) return wanted;
+    if (a->kind >= HET_ACTION_SEND_F) return heti_play_partner(l, a, whose);
+    if (!heti_play_waits(l, a, &wanted, whose) && a->overlap) heti_play_waits(l, a + 1, &wanted, whose);
+    return wanted;
+}
+
+/* The chain of waiting from the first blocked rank on, as far as a message goes. */
+static het_result heti_play_stuck(const heti_lists *l)
+{
+    char chain[200];
+    heti_text t = heti_text_in(chain, sizeof chain);
+    heti_action_text text;
+    int64_t rank = 0, whose, i, first;
+    while (heti_play_head(l, rank) == NULL || heti_play_head(l, rank)->kind == HET_ACTION_VERDICT) rank++;
+    first = rank;
+    for (i = 0; i < 3 && rank >= 0 && heti_play_head(l, rank) != NULL && (i == 0 || rank != first); i++, rank = whose) {
+        const het_action wanted = heti_play_blocker(l, rank, &whose);
+        heti_text_add(&t, i > 0 ? "; rank " : "rank ");
+        heti_text_integer(&t, rank);
+        heti_text_add(&t, ", position ");
+        heti_text_integer(&t, l->at[rank]);
+        heti_text_add(&t, " (");
+        heti_text_add(&t, heti_action_print(&text, heti_play_head(l, rank)));
+        heti_text_add(&t, ") waits for ");
+        heti_text_add(&t, heti_action_print(&text, &wanted));
+        if (whose >= 0) heti_text_add(&t, " of rank ");
+        if (whose >= 0) heti_text_integer(&t, whose);
+    }
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
+}
+
+/* Every rank does its list in order; SEND and RECV both block until they meet. */
+static het_result heti_play(heti_lists *l)
+{
+    int64_t r, verdicts = 0;
+    memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
+    memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
+    for (r = l->plan->ranks - 1; r >= 0; r--) heti_play_push(l, r);
+    while (l->queued > 0) {
+        r = l->queue[--l->queued];
+        l->flag[r] = HETI_CAST(uint8_t, l->flag[r] & ~1u);
+        while (heti_play_step(l, r, &verdicts)) {}
+    }
+    for (r = 0; r < l->plan->ranks; r++) {
+        if (heti_play_head(l, r) != NULL) return heti_play_stuck(l);
+    }
+    return HET_OK;
+}
+
+/* ---- the end of the step: REDUCE, VERDICT, STEP, GATHER ---- */
+
+static het_result heti_tail_missing(const heti_lists *l, int64_t rank, int32_t kind, int64_t block)
+{
+    heti_action_text text;
+    het_action a;
+    memset(&a, 0, sizeof a);
+    a.kind = kind;
+    a.stage = HETI_CAST(int32_t, block);
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank, heti_action_print(&text, &a));
+}
+
+/* One REDUCE, VERDICT, STEP or GATHER. happened: bits of what happened to each block on this rank. */
+#define HETI_TAIL_BIT(kind) (1u << ((kind) - HET_ACTION_REDUCE))
+static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t position, uint8_t *happened, int *verdict)
+{
+    const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
+    const unsigned before = a->kind == HET_ACTION_VERDICT ? 0 : happened[a->stage];
+    if (a->kind == HET_ACTION_VERDICT) return (*verdict)++ == 0 ? HET_OK : heti_lists_fail(l, rank, position, "comes twice");
+    if (l->mark[a->stage] != l->stamp) return heti_lists_fail(l, rank, position, "the rank does not hold this block");
+    if ((before & HETI_TAIL_BIT(a->kind)) != 0) return heti_lists_fail(l, rank, position, "comes twice");
+    if (a->kind == HET_ACTION_REDUCE && *verdict != 0) return heti_lists_fail(l, rank, position, "must come before VERDICT");
+    if (a->kind == HET_ACTION_REDUCE && position < l->behind[a->stage])
+        return heti_lists_fail_for(l, rank, position, "must come after the block's last use,",
+                                   &l->schedule->action[l->schedule->start[rank] + l->behind[a->stage] - 1]);
+    if (a->kind == HET_ACTION_STEP && *verdict == 0) return heti_lists_fail(l, rank, position, "must come after VERDICT");
+    if (a->kind == HET_ACTION_GATHER && l->holders[a->stage] == 1) return heti_lists_fail(l, rank, position, "the block has only this holder");
+    if (a->kind == HET_ACTION_GATHER && (before & HETI_TAIL_BIT(HET_ACTION_STEP)) == 0)
+        return heti_lists_fail(l, rank, position, "must come after its STEP");
+    happened[a->stage] = HETI_CAST(uint8_t, before | HETI_TAIL_BIT(a->kind));
+    return HET_OK;
+}
+
+static het_result heti_tail_rank(heti_lists *l, int64_t rank)
+{
+    const het_schedule *s = l->schedule;
+    uint8_t *happened = l->happened;
+    int64_t i;
+    int verdict = 0;
+    heti_lists_blocks_of(l, rank);
+    for (i = 0; i < l->held_count; i++) happened[l->held[i]] = 0;
+    for (i = 0; i < s->start[rank + 1] - s->start[rank]; i++) {
+        if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE) HETI_TRY(heti_tail_action(l, rank, i, happened, &verdict));
+    }
+    if (verdict == 0) return heti_tail_missing(l, rank, HET_ACTION_VERDICT, 0);
+    for (i = 0; i < l->held_count; i++) {
+        const int64_t block = l->held[i];
+        int32_t kind;
+        for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
+            const int needed = kind != HET_ACTION_VERDICT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
+            if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_tail_missing(l, rank, kind, block);
+        }
+    }
+    return HET_OK;
+}
+
+/* The next REDUCE (or GATHER) of a rank from at[rank] on, or NULL. */
+static const het_action *heti_tail_next(heti_lists *l, int64_t rank, int32_t kind)
+{
+    const het_action *a;
+    while ((a = heti_play_head(l, rank)) != NULL && a->kind != kind) l->at[rank]++;
+    return a;
+}
+
+/* Collectives of a kind come in orders that agree on all ranks: taking each block once all its holders stand at it uses up all lists.
+   `link` chains the ranks that may go on (from `go`) and those that stand at a block (from first[block]). */
+static het_result heti_tail_order(heti_lists *l, int32_t kind)
+{
+    int64_t r, block, go = -1, *arrived = l->behind, *first = l->held, *link = l->queue;
+    for (block = 0; block < l->block_count; block++) {
+        arrived[block] = 0;
+        first[block] = -1;
+    }
+    for (r = 0; r < l->plan->ranks; r++) {
+        l->at[r] = 0;
+        link[r] = go;
+        go = r;
+    }
+    while (go >= 0) {
+        const het_action *a;
+        r = go;
+        go = link[r];
+        a = heti_tail_next(l, r, kind);
+        if (a == NULL) continue;
+        block = a->stage;
+        link[r] = first[block];
+        first[block] = r;
+        if (++arrived[block] < l->holders[block]) continue;
+        while (first[block] >= 0) {
+            r = first[block];
+            first[block] = link[r];
+            l->at[r]++;
+            link[r] = go;
+            go = r;
+        }
+    }
+    for (r = 0; r < l->plan->ranks; r++) {
+        if (heti_play_head(l, r) != NULL) return heti_lists_fail(l, r, l->at[r], "its order among these does not agree with other ranks");
+    }
+    return HET_OK;
+}
+
+/* ---- check ---- */
+
+static het_result heti_lists_prove(heti_lists *l)
+{
+    double slices = 0.0;
+    int64_t i;
+    for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
+    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
+    HETI_TRY(heti_lists_check_entries(l));
+    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
+    HETI_TRY(heti_play(l));
+    if (!l->schedule->complete) return HET_OK;
+    HETI_TRY(heti_tail_order(l, HET_ACTION_REDUCE));
+    return heti_tail_order(l, HET_ACTION_GATHER);
+}
+
+HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule, double *peak,
+                                          het_error *error)
+{
+    static const char heti_where[] = "het_schedule_check";
+    heti_lists l;
+    het_result result;
+    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
+    result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
+    if (result == HET_OK) result = heti_lists_prove(&l);
+    if (result == HET_OK && peak != NULL) memcpy(peak, l.peak, HETI_CAST(size_t, plan->ranks) * sizeof *peak);
+    heti_lists_end(&l);
+    return result;
+}
+
+/* ---- complete ----
+   The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its rank's list when it starts, a SEND enters the
+   sender's and its RECV the receiver's when the producer ends, so all lists are parts of one global order, which even sends that wait for their
+   receives can follow. A receive that arrives while its rank computes comes behind that action. Of ranks that end at the same time the last goes
+   first: activations, which wait in line before a stage, then come behind what the stage starts at that moment. */
+
+typedef struct heti_completion {
+    heti_lists *l;
+    het_schedule *to;
+    int64_t running, now;          /* ranks in the heap */
+    heti_arrays arrays;
+    uint64_t *key, *other;         /* [blocks] for sorting */
+    int64_t *order;                /* [blocks] in which they are reduced */
+    int64_t *position;             /* [blocks] of their REDUCE on one rank */
+    int64_t *holder_start, *holder;/* [blocks + 1], [holders of all blocks] the ranks of a block */
+    int64_t *list_start, *list;    /* [ranks + 1], likewise: the blocks of a rank, in the order asked for */
+} heti_completion;
+
+/* The rank that works shorter, the later one on a tie. */
+static int heti_heap_before(const heti_lists *l, int64_t a, int64_t b)
+{
+    return l->time[a] != l->time[b] ? l->time[a] < l->time[b] : a > b;
+}
+
+static void heti_heap_push(heti_completion *c, int64_t rank)
+{
+    int64_t *heap = c->l->queue, at = c->running++;
+    for (; at > 0 && heti_heap_before(c->l, rank, heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    heap[at] = rank;
+}
+
+static int64_t heti_heap_pop(heti_completion *c)
+{
+    int64_t *heap = c->l->queue, at = 0, child;
+    const int64_t first = heap[0], last = heap[--c->running];
+    for (; (child = 2 * at + 1) < c->running; at = child) {
+        if (child + 1 < c->running && heti_heap_before(c->l, heap[child + 1], heap[child])) child++;
+        if (!heti_heap_before(c->l, heap[child], last)) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = last;
+    return first;
+}
+
+static void heti_complete_add(heti_completion *c, int64_t rank, const het_action *a)
+{
+    c->to->action[c->to->start[rank] + c->l->length[rank]++] = *a;
+}
+
+/* Starts the rank's next action, or pair, if the rank is free and everything needed is there. */
+static void heti_complete_try(heti_completion *c, int64_t rank)
+{
+    heti_lists *l = c->l;
+    const het_action *a = heti_play_head(l, rank);
+    const int64_t width = 1 + (a != NULL && a->overlap != 0);
+    het_action wanted;
+    int64_t whose, i, cost = 0;
+    if (a == NULL || l->flag[rank]) return;
+    for (i = 0; i < width; i++) {
+        if (heti_play_waits(l, &a[i], &wanted, &whose)) return;
+        cost += a[i].kind == HET_ACTION_B ? 2 : 1;
+    }
+    for (i = 0; i < width; i++) heti_complete_add(c, rank, &a[i]);
+    l->flag[rank] = 1;
+    l->time[rank] = c->now + cost;
+    heti_heap_push(c, rank);
+}
+
+/* The rank whose stage takes what the action made, or -1. */
+static int64_t heti_complete_taker(const heti_lists *l, const het_action *a)
+{
+    return a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
+}
+
+/* What the rank worked on is done: transfers, then whoever can start. */
+static void heti_complete_finish(heti_completion *c, int64_t rank)
+{
+    heti_lists *l = c->l;
+    const het_action *a = heti_play_head(l, rank);
+    const int64_t width = 1 + (a->overlap != 0);
+    int64_t i, taker;
+    c->now = l->time[rank];
+    l->flag[rank] = 0;
+    l->at[rank] += width;
+    for (i = 0; i < width; i++) {
+        const int forward = a[i].kind == HET_ACTION_F;
+        const het_action send = heti_lists_other(&a[i], forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, 0);
+        const het_action receive = heti_lists_other(&a[i], forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, forward ? 1 : -1);
+        heti_lists_mark(l, &a[i]);
+        taker = heti_complete_taker(l, &a[i]);
+        if (taker < 0 || taker == rank) continue;
+        heti_complete_add(c, rank, &send);
+        heti_complete_add(c, taker, &receive);
+    }
+    for (i = 0; i < width; i++) {
+        const int64_t g = heti_lists_stage(l, &a[i]);
+        if (a[i].kind != HET_ACTION_B && a[i].kind != HET_ACTION_W) continue;
+        l->last[g] = l->length[rank];
+        l->last_time[g] = c->now;
+    }
+    for (i = 0; i < width; i++) {
+        taker = heti_complete_taker(l, &a[i]);
+        if (taker >= 0) heti_complete_try(c, taker);
+    }
+    heti_complete_try(c, rank);
+}
+
+static void heti_complete_play(heti_completion *c)
+{
+    heti_lists *l = c->l;
+    int64_t r;
+    memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
+    memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
+    memset(l->last, 0, HETI_CAST(size_t, l->plan->stages) * sizeof *l->last);
+    for (r = l->plan->ranks - 1; r >= 0; r--) heti_complete_try(c, r);
+    while (c->running > 0) heti_complete_finish(c, heti_heap_pop(c));
+}
+
+/* How many actions a rank's list gets. A stage's transfers on both sides are as many as its F and its B or I. */
+static int64_t heti_complete_count(heti_lists *l, int64_t rank)
+{
+    const het_schedule *s = l->schedule;
+    int64_t i, count = s->start[rank + 1] - s->start[rank];
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        const int64_t next = heti_lists_rank(l, a, 1), previous = heti_lists_rank(l, a, -1);
+        if (a->kind != HET_ACTION_W) count += (next >= 0 && next != rank) + (previous >= 0 && previous != rank);
+    }
+    heti_lists_blocks_of(l, rank);
+    for (i = 0; i < l->held_count; i++) count += l->holders[l->held[i]] > 1 ? 3 : 2;
+    return count + 1;
+}
+
+static void heti_complete_layout(heti_completion *c, int64_t all)
+{
+    heti_arrays *a = &c->arrays;
+    c->key = HETI_ARRAY(a, uint64_t, c->l->block_count);
+    c->other = HETI_ARRAY(a, uint64_t, c->l->block_count);
+    c->order = HETI_ARRAY(a, int64_t, c->l->block_count);
+    c->position = HETI_ARRAY(a, int64_t, c->l->block_count);
+    c->holder_start = HETI_ARRAY(a, int64_t, c->l->block_count + 1);
+    c->holder = HETI_ARRAY(a, int64_t, all);
+    c->list_start = HETI_ARRAY(a, int64_t, c->l->plan->ranks + 1);
+    c->list = HETI_ARRAY(a, int64_t, all);
+}
+
+/* Memory for the result and for lists of holders. */
+static het_result heti_complete_room(heti_completion *c, const het_allocator *allocator)
+{
+    heti_lists *l = c->l;
+    int64_t r, i, total = 0, all = 0;
+    for (r = 0; r < l->plan->ranks; r++) total += heti_complete_count(l, r);
+    for (i = 0; i < l->block_count; i++) all += l->holders[i];
+    heti_complete_layout(c, all);
+    HETI_TRY(heti_arrays_start(&c->arrays, &l->allocator, l->where, l->error));
+    heti_complete_layout(c, all);
+    HETI_TRY(heti_schedule_room(l->plan, total, allocator, l->where, &c->to, l->error));
+    for (r = 0; r < l->plan->ranks; r++) {
+        c->to->start[r + 1] = c->to->start[r] + heti_complete_count(l, r);
+        c->list_start[r + 1] = c->list_start[r] + l->held_count;
+    }
+    memcpy(c->to->micro_batches, l->schedule->micro_batches, HETI_CAST(size_t, l->plan->pipelines) * sizeof *c->to->micro_batches);
+    c->to->complete = 1;
+    return HET_OK;
+}
+
+/* Blocks by when their last use ends anywhere, then by number; the ranks of each block. */
+static het_result heti_complete_order(heti_completion *c)
+{
+    heti_lists *l = c->l;
+    const uint64_t count = HETI_CAST(uint64_t, l->block_count);
+    int64_t r, i, *at = c->position;
+    for (i = 0; i < l->block_count; i++) c->holder_start[i + 1] = c->holder_start[i] + l->holders[i];
+    memcpy(at, c->holder_start, HETI_CAST(size_t, l->block_count) * sizeof *at);
+    for (r = 0; r < l->plan->ranks; r++) {
+        heti_lists_blocks_of(l, r);
+        for (i = 0; i < l->held_count; i++) c->holder[at[l->held[i]]++] = r;
+    }
+    if (l->block_count > 0 && c->now > INT64_MAX / l->block_count)
+        return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d blocks", l->where, l->block_count);
+    for (i = 0; i < l->block_count; i++) c->key[i] = HETI_CAST(uint64_t, l->when[i]) * count + HETI_CAST(uint64_t, i);
+    heti_sort(c->key, c->other, l->block_count);
+    for (i = 0; i < l->block_count; i++) c->order[i] = HETI_CAST(int64_t, c->key[i] % count);
+    return HET_OK;
+}
+
+/* Each rank's blocks, in the order of reduction or by number. */
+static void heti_complete_lists(heti_completion *c, int by_number)
+{
+    heti_lists *l = c->l;
+    int64_t i, k;
+    memcpy(l->at, c->list_start, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    for (i = 0; i < l->block_count; i++) {
+        const int64_t block = by_number ? i : c->order[i];
+        for (k = c->holder_start[block]; k < c->holder_start[block + 1]; k++) c->list[l->at[c->holder[k]]++] = block;
+    }
+}
+
+static het_action heti_complete_action(int32_t kind, int64_t block)
+{
+    het_action a;
+    memset(&a, 0, sizeof a);
+    a.kind = kind;
+    a.stage = HETI_CAST(int32_t, block);
+    return a;
+}
+
+/* The rank's REDUCEs, each as early as its block's last use and the one before it allow: moved in from the back. Then VERDICT. */
+static void heti_complete_reduce(heti_completion *c, int64_t rank)
+{
+    heti_lists *l = c->l;
+    const int64_t *list = c->list + c->list_start[rank];
+    const int64_t count = c->list_start[rank + 1] - c->list_start[rank];
+    het_action *to = c->to->action + c->to->start[rank];
+    const het_action verdict = heti_complete_action(HET_ACTION_VERDICT, 0);
+    int64_t i, from = l->length[rank] - 1, last = l->length[rank] + count - 1;
+    heti_lists_blocks_of(l, rank);
+    for (i = 0; i < count; i++) c->position[i] = heti_max(l->behind[list[i]], i > 0 ? c->position[i - 1] : 0);
+    for (i = count - 1; i >= 0; last--) {
+        if (c->position[i] > from) to[last] = heti_complete_action(HET_ACTION_REDUCE, list[i--]);
+        else to[last] = to[from--];
+    }
+    l->length[rank] += count;
+    heti_complete_add(c, rank, &verdict);
+}
+
+static void heti_complete_step(heti_completion *c, int64_t rank)
+{
+    int64_t i;
+    for (i = c->list_start[rank]; i < c->list_start[rank + 1]; i++) {
+        const het_action step = heti_complete_action(HET_ACTION_STEP, c->list[i]), gather = heti_complete_action(HET_ACTION_GATHER, c->list[i]);
+        heti_complete_add(c, rank, &step);
+        if (c->l->holders[c->list[i]] > 1) heti_complete_add(c, rank, &gather);
+    }
+}
+
+static het_result heti_complete_build(heti_completion *c, const het_allocator *allocator)
+{
+    heti_lists *l = c->l;
+    int64_t r, i;
+    for (r = 0; r < l->plan->ranks; r++) {
+        for (i = l->schedule->start[r]; i < l->schedule->start[r + 1]; i++) {
+            if (l->schedule->action[i].kind >= HET_ACTION_SEND_F)
+                return heti_lists_fail(l, r, i - l->schedule->start[r], "only compute actions can be completed");
+        }
+    }
+    HETI_TRY(heti_lists_prove(l));
+    HETI_TRY(heti_complete_room(c, allocator));
+    heti_complete_play(c);
+    HETI_TRY(heti_complete_order(c));
+    heti_complete_lists(c, 0);
+    for (r = 0; r < l->plan->ranks; r++) heti_complete_reduce(c, r);
+    heti_complete_lists(c, 1);
+    for (r = 0; r < l->plan->ranks; r++) heti_complete_step(c, r);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
+                                             const het_allocator *allocator, het_schedule **schedule, het_error *error)
+{
+    static const char heti_where[] = "het_schedule_complete";
+    heti_lists l;
+    heti_completion c;
+    het_result result;
+    if (schedule != NULL) *schedule = NULL;
+    HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
+    memset(&c, 0, sizeof c);
+    c.l = &l;
+    result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
+    if (result == HET_OK) result = heti_complete_build(&c, &l.allocator);
+    heti_arrays_end(&c.arrays, &l.allocator);
+    heti_lists_end(&l);
+    if (result == HET_OK) *schedule = c.to;
+    else het_schedule_free(c.to);
+    return result;
+}
+
+/* ================================================================================================================
+   >>structs  What a context consists of.
+
+   The context holds what all ranks share: the description, the chain of units, the tables of parameters and blocks, the plan, the schedule.
+   A rank holds one device and what lies on it. Every local rank has a thread of its own, unless there is only one and no transport: that one
+   runs on the caller's thread.
+   ================================================================================================================ */
+
+/* One trainable array. Its weight, gradient and state lie at `offset` within its block. */
 typedef struct heti_parameter {
     char name[64];
-    int64_t rows, columns, count, offset, gradient_offset;
+    int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
     het_init init;
     float init_std;
     int32_t decay, frozen, uses;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
-/* Where a unit's tensor lives: in every micro-batch slot, or in the region all units share because it is needed only while one unit works. */
-typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLOT, HETI_REGION_SHARED } heti_region;
+/* Parameters with the same using units, all trained or all frozen (DESIGN section 3). Its holders are the ranks with a stage that has one of
+   those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
+typedef struct heti_parameter_block {
+    int64_t elements, holders;
+    int64_t *holder;          /* [holders] ranks, ascending */
+    int64_t *cut;             /* [holders + 1] */
+    int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
+    int32_t frozen;
+} heti_parameter_block;
 
+/* One unit of the chain. */
 typedef struct heti_unit {
     het_unit unit;
-    het_unit_info info;
-    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS];    /* indexes into ctx->parameter */
-    heti_region region[HETRAIN_MAX_UNIT_TENSORS];
-    size_t offset[HETRAIN_MAX_UNIT_TENSORS];           /* bytes from the region's start */
-    size_t stream_offset[HETRAIN_MAX_STREAMS];         /* of the output streams, bytes from the slot's start */
-    int32_t recompute;
+    het_unit_info info;       /* described without a device */
+    int64_t parameter[HETRAIN_MAX_UNIT_PARAMETERS]; /* indexes into ctx->parameter */
 } heti_unit;
 
-/* A micro-batch in flight. */
-typedef struct heti_slot {
-    het_view view;                       /* whole micro-batch */
+/* Where a unit's tensor lives: with the slice or with the micro-batch it belongs to, or in the region all units share because it is needed only
+   while one unit works. */
+typedef enum heti_region { HETI_REGION_NONE, HETI_REGION_SLICE, HETI_REGION_CARRY, HETI_REGION_SHARED } heti_region;
+
+/* A unit on a rank, as part of one stage. */
+typedef struct heti_placed {
+    het_unit_info info;                       /* described with the rank's device */
+    heti_region region[HETRAIN_MAX_UNIT_TENSORS];
+    size_t offset[HETRAIN_MAX_UNIT_TENSORS];  /* bytes from the region's start */
+    size_t in_offset[HETRAIN_MAX_STREAMS];    /* of the input and output streams, bytes from the slice slot's start */
+    size_t out_offset[HETRAIN_MAX_STREAMS];
+    int32_t recompute;
+} heti_placed;
+
+/* A stage on a rank. Where its neighbours are on the same rank, streams are handed over like messages, without a transfer. */
+typedef struct heti_stage {
+    int64_t pipeline, index, unit_begin, unit_end;
+    int64_t before, after;    /* ranks of the neighbouring stages; -1: none */
+    heti_placed *unit;        /* [unit_end - unit_begin] */
+    int32_t fused;            /* every backward of it is B */
+} heti_stage;
+
+/* A (stage, micro-batch) in flight: its view, and what is carried along its sequences. */
+typedef struct heti_carry {
+    int64_t stage, micro_batch;              /* stage of the rank; -1: free */
+    int64_t slices;                          /* in flight, or still to come */
+    het_view view;                           /* whole micro-batch */
     int64_t *sequence_start, *granule_start; /* host copies */
     int32_t *device_token, *device_target, *device_position, *device_sequence_of;
     float *device_weight;
     int64_t *device_sequence_start, *device_granule_start, *device_sample_id;
-    char *memory;                        /* device: streams and kept tensors */
+    char *memory;                            /* device */
+} heti_carry;
+
+/* A (stage, micro-batch, slice) in flight: streams and kept tensors. */
+typedef struct heti_slot {
+    int64_t stage, micro_batch, slice;       /* stage -1: free */
+    heti_carry *carry;
+    char *memory;                            /* device */
 } heti_slot;
 
-/* What the executor runs: DESIGN section 5. A stage is the whole chain today. */
-typedef enum heti_action_kind { HETI_F, HETI_B, HETI_I, HETI_W, HETI_REDUCE, HETI_VERDICT, HETI_STEP } heti_action_kind;
-typedef struct heti_action { heti_action_kind kind; int64_t micro_batch, slice; } heti_action;
+/* One side of a transfer between two ranks. */
+typedef struct heti_post {
+    struct heti_post *next;
+    int64_t from, to;
+    int32_t channel, receives;
+    void *data;
+    size_t size;
+    double ready;             /* when an emulated link lets it be seen */
+    int32_t state;            /* atomic: heti_post_state */
+    int32_t remote;
+    het_request request;      /* of the transport, where remote */
+} heti_post;
+typedef enum heti_post_state { HETI_POST_IDLE = 0, HETI_POST_STARTED = 1, HETI_POST_DONE = 2 } heti_post_state;
+
+/* What travels between stages: an envelope, then the rows of each stream. */
+typedef struct heti_envelope {
+    int64_t step, size;
+    het_action action;        /* the one that consumes it */
+} heti_envelope;
+typedef struct heti_message {
+    int32_t used;
+    het_action action;        /* as in the envelope */
+    heti_post post;
+    char *data;
+} heti_message;
+
+/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are holders, -1: nobody. */
+typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
+
+/* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
+typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
+typedef struct heti_ring {
+    heti_ring_job *job;       /* [2 blocks] */
+    int64_t jobs, done;
+    int64_t number, chunk;    /* of the turn of the job at `done` */
+    heti_turn turn;
+    int32_t running;
+    heti_post send, receive;
+    char *incoming;           /* a chunk on the host */
+    char *outgoing;           /* another, for devices whose memory the host does not see */
+} heti_ring;
 
 /* Counts what goes through the user's allocator, so that the plan can be exact. */
 typedef struct heti_counter { het_allocator inner; size_t live; } heti_counter;
 
-struct het_ctx {
-    het_error error;
-    int32_t cancelled, failed, torn;
-    heti_counter counter;
-    het_allocator allocator;             /* counts, then calls the user's */
-    void *host;                          /* one block for all tables */
-    size_t host_bytes;
-    het_desc desc;
-    het_device_desc device_desc;
+typedef struct heti_rank {
+    het_ctx *ctx;
+    int64_t rank, local;                 /* number in the world, in this process */
+    het_device_desc desc;
     het_parallel parallel;
     heti_pool *pool;                     /* NULL where the user gave a parallel-for */
     het_device device;
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
-    int64_t max_granule_tokens;
-    int64_t unit_count, parameter_count, slot_count, action_capacity;
-    heti_unit *unit;
-    heti_parameter *parameter;
+    het_error error;                     /* of the present job */
+    void *host;                          /* one block for all tables and message buffers */
+    size_t host_bytes, communication_bytes;
+    het_memory sizes;
+    int64_t stage_count, carry_count, slot_count, message_count, placed_count, actions;
+    heti_stage *stage;
+    heti_placed *placed;
+    heti_carry *carry;
     heti_slot *slot;
-    heti_action *action;
-    int64_t slots;                       /* optimizer state slots */
-    int64_t step;
-    int64_t inferred;                    /* tokens whose keys and values het_infer has left in slot 0 */
-    int64_t weight_elements, gradient_elements;
+    heti_message *message;               /* incoming */
+    heti_message outgoing[2];
+    int64_t next_outgoing;
+    size_t message_bytes;
+    heti_ring ring;
+    const het_action *action;            /* [actions] its list */
+    het_record *record;                  /* [actions] of the last run */
+    int64_t records, slice_rows;
+    double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
+    double last_action;                  /* when the last action ended */
+    double silent_since;                 /* 0: answers */
     /* device memory: one block, cut up by heti_layout */
     char *memory;
-    het_memory sizes;
+    int64_t *weight_at, *gradient_at, *state_at; /* [blocks] elements; -1: not here */
+    int64_t weight_elements, gradient_elements, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
     void *gradients;
     uint32_t *maximum;
@@ -7742,7 +11222,7 @@ struct het_ctx {
     het_step_scalars *scalars;
     het_sum *loss, *squares;
     char *shared, *workspace;
-    size_t shared_bytes, slot_bytes, workspace_bytes;
+    size_t shared_bytes, slot_bytes, carry_bytes, workspace_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
@@ -7750,11 +11230,76 @@ struct het_ctx {
     float *host_weight;
     int64_t *host_sample_id;
     double *staging;                     /* HETI_STAGING elements: chunks of parameters on their way in or out */
-    uint32_t *host_maximum;
+    int64_t *joined;                     /* what VERDICT joins, and what comes in */
+    heti_post join_post;
+    int64_t *granule_start;              /* [max_tokens + 1] scratch */
+#ifdef HETI_THREADS
+    pthread_t thread;
+    pthread_cond_t wake;                 /* a message or a job has come; with ctx->lock */
+    uint32_t events;                     /* under ctx->lock: counts them */
+    int32_t threaded;
+#endif
+} heti_rank;
+#define HETI_STAGING 16384
+
+/* What the local ranks do together. */
+typedef enum heti_job { HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_END } heti_job;
+
+/* What is known of a step before it starts. */
+typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
+
+struct het_ctx {
+    het_error error;
+    int32_t cancelled, stop, stepping, failed, torn; /* the first three are atomic; stop: a rank failed, stepping: one has begun to update weights */
+    heti_counter counter;
+    het_allocator allocator;             /* counts, then calls the user's */
+    het_desc desc;
+    void *host;                          /* one block for the shared tables */
+    size_t host_bytes;
+    int64_t max_granule_tokens, unit_count, parameter_count, block_count, use_count;
+    int64_t parameters;                  /* elements */
+    heti_unit *unit;
+    heti_parameter *parameter;
+    heti_parameter_block *block;
+    int64_t *use;                        /* units, block by block */
+    void *world;                         /* another, for those whose sizes the plan decides */
+    size_t world_bytes;
+    het_device_desc *device;             /* [local_count] */
+    het_plan *plan;
+    het_schedule *schedule;
+    int64_t ranks, first_rank, local_count;
+    int64_t *process_first;              /* [processes + 1] rank number each process begins with */
+    int64_t processes, process, alone[2];
+    het_transport transport;             /* iface NULL: this process is the world */
+    het_request request;                 /* of heti_spread */
+    heti_rank *rank;                     /* [local_count] */
+    het_link *link;                      /* [link_count] emulated ones */
+    double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
+    het_traffic *traffic;                /* [ranks][ranks], of messages that local ranks send */
+    int64_t slots;                       /* optimizer state slots */
+    int64_t step;
+    int64_t inferred;                    /* tokens whose keys and values het_infer has left */
+    int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
+    uint32_t *host_maximum;              /* [parameters] */
     int32_t *host_exponent, *saved_exponent;
     double *host_grid;
+    int64_t *granule_start;              /* [max_tokens + 1] scratch */
+    /* the present job; written before ranks start, read by them */
+    heti_job job;
+    const het_batch *batches;
+    heti_totals totals;
+    int64_t infer_past, infer_count;
+    const int32_t *infer_token;
+    het_sum joined_loss;                 /* what the ranks leave behind: written by the first local rank */
+    het_step_scalars joined_scalars;
+#ifdef HETI_THREADS
+    pthread_mutex_t lock;
+    pthread_cond_t finished;             /* the caller waits for ranks */
+    uint32_t job_number, running;        /* under lock */
+    int32_t has_lock;
+    heti_post **posted;                  /* [local_count] started and not yet matched, by destination; under lock */
+#endif
 };
-#define HETI_STAGING 16384
 
 static void *heti_counted_alloc(void *user, size_t size, size_t align)
 {
@@ -7773,10 +11318,10 @@ static void heti_counted_free(void *user, void *pointer, size_t size)
 }
 
 /* ================================================================================================================
-   >>plan  From a description to a chain of units, a parameter table and a map of memory.
+   >>layout  From a description to a chain of units, tables of parameters and blocks, and a map of each rank's memory.
 
-   Everything is sized here, before the first step. heti_layout walks over all device memory twice: once to count, once to hand out
-   pointers; het_memory_estimate stops after counting. Host tables come from one block in the same way.
+   Everything is sized here, before the first step. heti_layout walks over all device memory of a rank twice: once to count, once to hand out
+   pointers; het_memory_estimate stops after counting. Host tables come from one block each in the same way.
    ================================================================================================================ */
 
 /* A bump allocator over a block that may not exist yet: with base NULL it only counts. */
@@ -7786,7 +11331,8 @@ static void *heti_take(heti_arena *arena, int64_t count, size_t size)
 {
     size_t bytes, rounded, end;
     void *p;
-    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) || !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
+    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) ||
+        !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
         arena->overflow = 1;
         return NULL;
     }
@@ -7812,15 +11358,19 @@ static void heti_optimizer_defaults(het_optimizer_desc *o)
     heti_default_f32(&o->clip, 1.0f);
 }
 
+static void heti_default_f64(double *value, double fallback) { if (*value <= 0.0 && *value >= 0.0) *value = fallback; }
+
 HETRAIN_API void het_desc_defaults(het_desc *desc)
 {
     if (!desc) return;
     if (het_model_complete(&desc->model, NULL) != HET_OK) { /* fields stay as they are; het_create names the bad one */ }
     if (desc->device_count == 0) desc->device_count = 1;
-    heti_default_i64(&desc->max_tokens, desc->model.context < INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
+    heti_default_i64(&desc->max_tokens, desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ? 4 * desc->model.context : INT64_MAX);
     heti_default_i64(&desc->max_sequences, desc->max_tokens);
     heti_default_i64(&desc->max_micro_batches, 8);
     heti_default_i64(&desc->max_slices, 1);
+    heti_default_f64(&desc->deadline, 30.0);
+    heti_default_f64(&desc->stall_deadline, 600.0);
     if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
     if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
     if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
@@ -7853,14 +11403,31 @@ static het_result heti_check_optimizer(het_error *e, const het_optimizer_desc *o
     return heti_check_range(e, "optimizer.iface->slots", o->iface->slots, 0, 4);
 }
 
+static het_result heti_check_links(het_error *e, const het_desc *d)
+{
+    int64_t i;
+    HETI_TRY(heti_check_range(e, "link_count", d->link_count, 0, 1 << 20));
+    for (i = 0; i < d->link_count; i++) {
+        const het_link *l = &d->links[i];
+        if (l->from < 0 || l->to < 0 || l->from == l->to)
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d", i, l->from, l->to);
+        if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 and below an hour", i,
+                             l->latency, l->bandwidth);
+    }
+    return HET_OK;
+}
+
 /* Checks a completed description. The largest sizes keep every product in 63 bits. */
 static het_result heti_check_desc(het_error *e, const het_desc *d)
 {
     const int64_t most = INT64_C(1) << 31;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
+        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary),
+                         HETI_CAST(uint64_t, d->end_canary));
     if (!d->allocator.alloc || !d->allocator.free)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s", d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
+                         d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
     HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
     HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
     HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
@@ -7872,16 +11439,24 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "skip_not_finite", HETI_CAST(int64_t, d->skip_not_finite), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 1 << 20));
-    if (d->device_count > 1)
-        return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.device_count is %d; this version drives one device", d->device_count);
-    if (d->max_slices > 1 && d->model.causal == HET_NO)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced", d->max_slices);
+    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
+    if (d->device_count > 1 && !d->devices)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
+#ifndef HETI_THREADS
+    if (d->device_count > 1 || d->transport.iface)
+        return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.device_count is %d; this build has no threads and drives one device", d->device_count);
+#endif
+    if (!(d->deadline > 0.0) || !(d->stall_deadline > 0.0))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.deadline is %g and stall_deadline %g seconds", d->deadline, d->stall_deadline);
+    if ((d->max_slices > 1 || (d->plan && d->plan->slices > 1)) && d->model.causal == HET_NO)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
+                         d->plan ? d->plan->slices : d->max_slices);
     if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
+    HETI_TRY(heti_check_links(e, d));
     return heti_check_optimizer(e, &d->optimizer);
 }
 
-/* ---- the chain and the parameter table ---- */
+/* ---- the chain, parameters and blocks ---- */
 
 static het_unit heti_chain_unit(het_ctx *ctx, int64_t index)
 {
@@ -7899,8 +11474,9 @@ static het_unit heti_chain_unit(het_ctx *ctx, int64_t index)
     return unit;
 }
 
-/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
-static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_unit_info *before, het_unit_info *info)
+/* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives `before` (NULL: the first). */
+static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device, const het_unit_info *before,
+                                het_unit_info *info)
 {
     het_result result;
     int64_t s;
@@ -7909,7 +11485,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     info->max_granule_tokens = ctx->max_granule_tokens;
     info->max_sequences = ctx->desc.max_sequences;
     info->compute = ctx->desc.dtype;
-    info->device = &ctx->device;
+    info->device = device;
     if (before) {
         info->in_streams = before->out_streams;
         for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
@@ -7919,12 +11495,12 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
                          unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1), HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
     result = unit->iface->describe(unit, info);
     if (result != HET_OK)
-        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index, unit->iface->name,
-                         info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d streams of width %d", index,
+                         unit->iface->name, info->in_streams, info->in_streams ? info->in_width[0] : INT64_C(0));
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
         info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index, unit->iface->name,
-                         info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most are %d, %d, %d", index,
+                         unit->iface->name, info->parameters, info->tensors, info->out_streams, HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
                          HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS), HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
     return HET_OK;
 }
@@ -7941,8 +11517,8 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
         return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name, p->rows, p->columns);
     if (i < ctx->parameter_count) {
         if (to[i].rows != p->rows || to[i].columns != p->columns)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name, p->rows,
-                             p->columns, to[i].rows, to[i].columns);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name,
+                             p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
         return HET_OK;
     }
@@ -7959,339 +11535,545 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
-    to[i].offset = ctx->weight_elements;
-    to[i].gradient_offset = ctx->gradient_elements;
-    count = heti_round_up(count, 16);
-    ctx->weight_elements += HETI_CAST(int64_t, count);
-    if (!to[i].frozen) ctx->gradient_elements += HETI_CAST(int64_t, count);
     return HET_OK;
 }
 
 static het_result heti_build_chain(het_ctx *ctx)
 {
-    int64_t u, p, s;
+    int64_t u, p;
     for (u = 0; u < ctx->unit_count; u++) {
         heti_unit *unit = &ctx->unit[u];
         unit->unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit->unit, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
         for (p = 0; p < unit->info.parameters; p++) HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
-        for (s = 0; s < unit->info.out_streams; s++) ctx->stream_width[s] = heti_max(ctx->stream_width[s], unit->info.out_width[s]);
         if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u, unit->unit.iface->name);
-        unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
-                          (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : ctx->desc.recompute == HET_YES);
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
+                             unit->unit.iface->name);
     }
     return HET_OK;
 }
 
-/* ---- memory ---- */
+static int heti_unit_uses(const heti_unit *unit, int64_t parameter)
+{
+    int64_t i;
+    for (i = 0; i < unit->info.parameters && unit->parameter[i] != parameter; i++) {}
+    return i < unit->info.parameters;
+}
+
+/* Whether exactly the block's units use the parameter. */
+static int heti_block_takes(const het_ctx *ctx, const heti_parameter_block *block, int64_t parameter)
+{
+    const heti_parameter *p = &ctx->parameter[parameter];
+    int64_t i;
+    if (block->uses != p->uses || block->frozen != p->frozen) return 0;
+    for (i = 0; i < block->uses && heti_unit_uses(&ctx->unit[ctx->use[block->first_use + i]], parameter); i++) {}
+    return i == block->uses;
+}
+
+/* Sorts parameters into blocks, in table order, and lays them out within. */
+static void heti_build_blocks(het_ctx *ctx)
+{
+    int64_t p, b, u;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        heti_parameter *parameter = &ctx->parameter[p];
+        for (b = 0; b < ctx->block_count && !heti_block_takes(ctx, &ctx->block[b], p); b++) {}
+        if (b == ctx->block_count) {
+            ctx->block_count++;
+            ctx->block[b].frozen = parameter->frozen;
+            ctx->block[b].first_use = ctx->use_count;
+            for (u = 0; u < ctx->unit_count; u++)
+                if (heti_unit_uses(&ctx->unit[u], p)) ctx->use[ctx->use_count++] = u;
+            ctx->block[b].uses = ctx->use_count - ctx->block[b].first_use;
+            parameter->uses = HETI_CAST(int32_t, ctx->block[b].uses);
+        }
+        parameter->block = b;
+        parameter->offset = ctx->block[b].elements;
+        ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+    }
+}
+
+/* ---- holders and owners of blocks ---- */
+
+static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const heti_parameter_block *block)
+{
+    int64_t i;
+    for (i = 0; i < block->uses; i++) {
+        const int64_t unit = ctx->use[block->first_use + i];
+        if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
+    }
+    return 0;
+}
+
+/* The place nearest to `target` where a block may be cut: a multiple of 1,024 elements from a parameter's start (DESIGN section 6, scalars),
+   or only at its start where the optimizer needs whole matrices. */
+static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target)
+{
+    int64_t p, best = 0;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->parameter[p];
+        int64_t inside = target - parameter->offset, cut;
+        if (parameter->block != block) continue;
+        if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
+        inside = (inside + 512) / 1024 * 1024;
+        cut = inside >= parameter->count ? ctx->block[block].elements : parameter->offset + inside;
+        if (heti_abs(cut - target) < heti_abs(best - target)) best = cut;
+    }
+    if (heti_abs(ctx->block[block].elements - target) < heti_abs(best - target)) best = ctx->block[block].elements;
+    return best;
+}
+
+/* Shares a block out among its holders by state_share. What rounding gave a rank too little or too much, `owed` carries to the next block. */
+static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed)
+{
+    heti_parameter_block *block = &ctx->block[b];
+    double total = 0.0;
+    int64_t i;
+    for (i = 0; i < block->holders; i++) total += ctx->plan->state_share[block->holder[i]];
+    for (i = 0; i < block->holders; i++) {
+        const double share = total > 0.0 ? ctx->plan->state_share[block->holder[i]] / total : 1.0 / HETI_CAST(double, block->holders);
+        const double wanted = HETI_CAST(double, block->elements) * share + owed[block->holder[i]];
+        int64_t end = block->elements;
+        if (i + 1 < block->holders) {
+            end = block->cut[i] + HETI_CAST(int64_t, wanted > 0.0 && share > 0.0 ? wanted : 0.0);
+            end = share > 0.0 ? heti_max(block->cut[i], heti_cut_near(ctx, b, heti_min(end, block->elements))) : block->cut[i];
+        }
+        block->cut[i + 1] = end;
+        owed[block->holder[i]] = wanted - HETI_CAST(double, end - block->cut[i]);
+    }
+}
+
+/* Holders of every block, and who owns which part. Ranks come in ascending order, each once. */
+static void heti_build_holders(het_ctx *ctx, int64_t *holder, int64_t *cut, double *owed)
+{
+    int64_t b, i, s;
+    for (b = 0; b < ctx->block_count; b++) {
+        heti_parameter_block *block = &ctx->block[b];
+        block->holder = holder;
+        block->cut = cut;
+        for (s = 0; s < ctx->plan->stages; s++) {
+            const het_stage *stage = &ctx->plan->stage[s];
+            if (!heti_stage_uses(ctx, stage, block)) continue;
+            for (i = block->holders; i > 0 && holder[i - 1] > stage->rank; i--) {}
+            if (i > 0 && holder[i - 1] == stage->rank) continue;
+            memmove(holder + i + 1, holder + i, HETI_CAST(size_t, block->holders - i) * sizeof *holder);
+            holder[i] = stage->rank;
+            block->holders++;
+        }
+        holder += block->holders;
+        cut += block->holders + 1;
+        heti_cut_block(ctx, b, owed);
+    }
+}
+
+/* Place of a rank among a block's holders; -1: not one. */
+static int64_t heti_holder_of(const heti_parameter_block *block, int64_t rank)
+{
+    int64_t low = 0, high = block->holders;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (block->holder[middle] < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low < block->holders && block->holder[low] == rank ? low : -1;
+}
+
+/* ---- a rank's device memory ---- */
 
 /* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the backward pass is: recompute, I and, when
-   fused, W. With slices, other slices' turns come between, so what is carried along a sequence stays in the slot. */
-static heti_region heti_place(const het_ctx *ctx, const heti_unit *unit, het_keep keep)
+   fused, W. With slices, other slices' turns come between, so what is carried along a sequence stays with the micro-batch. */
+static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep)
 {
-    const int fused = ctx->desc.backward == HET_BACKWARD_FUSED, sliced = ctx->desc.max_slices > 1;
+    const int fused = stage->fused, sliced = ctx->plan->slices > 1;
     if (ctx->desc.inference == HET_YES) {
         if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
-        return keep == HET_KEEP_CARRY ? HETI_REGION_SLOT : HETI_REGION_SHARED;
+        return keep == HET_KEEP_CARRY ? HETI_REGION_CARRY : HETI_REGION_SHARED;
     }
     switch (keep) {
     case HET_KEEP_CALL: return HETI_REGION_SHARED;
-    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    case HET_KEEP_CARRY: return HETI_REGION_SLOT; /* also the keys and values that het_infer continues */
-    case HET_KEEP_CARRY_GRADIENT: return fused && !sliced ? HETI_REGION_SHARED : HETI_REGION_SLOT;
-    default: return HETI_REGION_SLOT;
+    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_CARRY: return HETI_REGION_CARRY; /* also the keys and values that het_infer continues */
+    case HET_KEEP_CARRY_GRADIENT: return fused && !sliced ? HETI_REGION_SHARED : HETI_REGION_CARRY;
+    default: return HETI_REGION_SLICE;
     }
 }
 
-/* Offsets of streams and tensors inside a slot and the shared region. */
-static int heti_layout_activations(het_ctx *ctx)
+/* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
+static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot)
 {
-    heti_arena slot, shared;
-    int64_t u, t, s;
-    const int64_t rows = ctx->desc.max_tokens;
-    memset(&slot, 0, sizeof slot);
-    ctx->shared_bytes = ctx->workspace_bytes = 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        heti_unit *unit = &ctx->unit[u];
-        memset(&shared, 0, sizeof shared);
-        for (s = 0; s < unit->info.out_streams; s++) {
-            if (ctx->desc.inference == HET_YES && u >= 2 && s < ctx->unit[u - 2].info.out_streams && ctx->unit[u - 2].info.out_width[s] == unit->info.out_width[s]) {
-                unit->stream_offset[s] = ctx->unit[u - 2].stream_offset[s]; /* nothing is kept: two buffers take turns */
-                continue;
-            }
-            unit->stream_offset[s] = slot.used;
-            (void)heti_take(&slot, rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
-        }
+    heti_placed *unit = &stage->unit[i];
+    int64_t s;
+    for (s = 0; s < unit->info.in_streams; s++) {
+        unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
+        if (i == 0) (void)heti_take(slot, r->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
+        r->stream_width[s] = heti_max(r->stream_width[s], unit->info.in_width[s]);
+    }
+    for (s = 0; s < unit->info.out_streams; s++) {
+        const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
+        const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
+        unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
+        if (!reuse) (void)heti_take(slot, r->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+        r->stream_width[s] = heti_max(r->stream_width[s], unit->info.out_width[s]);
+    }
+}
+
+/* Offsets of a stage's streams and tensors. */
+static int heti_layout_stage(heti_rank *r, heti_stage *stage)
+{
+    heti_arena arena[4]; /* by region */
+    int64_t i, t;
+    memset(arena, 0, sizeof arena);
+    for (i = 0; i < stage->unit_end - stage->unit_begin; i++) {
+        heti_placed *unit = &stage->unit[i];
+        heti_layout_streams(r, stage, i, &arena[HETI_REGION_SLICE]);
+        arena[HETI_REGION_SHARED].used = 0;
         for (t = 0; t < unit->info.tensors; t++) {
-            heti_arena *arena;
-            unit->region[t] = heti_place(ctx, unit, unit->info.tensor[t].keep);
-            if (unit->region[t] == HETI_REGION_NONE) continue;
-            arena = unit->region[t] == HETI_REGION_SLOT ? &slot : &shared;
-            unit->offset[t] = arena->used;
-            (void)heti_take(arena, rows, HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
+            const heti_region region = heti_place(r->ctx, stage, unit, unit->info.tensor[t].keep);
+            unit->region[t] = region;
+            if (region == HETI_REGION_NONE) continue;
+            unit->offset[t] = arena[region].used;
+            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : r->slice_rows,
+                            HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
-        if (shared.used > ctx->shared_bytes) ctx->shared_bytes = shared.used;
-        if (unit->info.workspace > ctx->workspace_bytes) ctx->workspace_bytes = unit->info.workspace;
-        if (slot.overflow || shared.overflow) return 0;
+        r->shared_bytes = heti_max_size(r->shared_bytes, arena[HETI_REGION_SHARED].used);
+        r->workspace_bytes = heti_max_size(r->workspace_bytes, unit->info.workspace);
     }
-    ctx->slot_bytes = slot.used;
-    for (t = 0; t < ctx->parameter_count; t++) {
-        het_sum_squares_args a;
-        size_t bytes;
-        memset(&a, 0, sizeof a);
-        a.count = ctx->parameter[t].count;
-        bytes = ctx->device.iface->workspace_bytes(ctx->device.self, HET_OP_SUM_SQUARES, &a);
-        if (bytes > ctx->workspace_bytes) ctx->workspace_bytes = bytes;
-    }
-    return 1;
+    r->slot_bytes = heti_max_size(r->slot_bytes, arena[HETI_REGION_SLICE].used);
+    r->carry_bytes = heti_max_size(r->carry_bytes, arena[HETI_REGION_CARRY].used);
+    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow && !arena[HETI_REGION_SHARED].overflow;
 }
 
-static void heti_layout_slots(het_ctx *ctx, heti_arena *arena)
+static int heti_layout_activations(heti_rank *r)
 {
-    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences;
+    int64_t s, p;
+    int fits = 1;
+    r->shared_bytes = r->workspace_bytes = r->slot_bytes = r->carry_bytes = 0;
+    memset(r->stream_width, 0, sizeof r->stream_width);
+    for (s = 0; s < r->stage_count; s++) fits &= heti_layout_stage(r, &r->stage[s]);
+    for (p = 0; p < r->ctx->parameter_count; p++) {
+        het_sum_squares_args a;
+        memset(&a, 0, sizeof a);
+        a.count = r->ctx->parameter[p].count;
+        if (r->gradient_at[r->ctx->parameter[p].block] < 0) continue;
+        r->workspace_bytes = heti_max_size(r->workspace_bytes, r->device.iface->workspace_bytes(r->device.self, HET_OP_SUM_SQUARES, &a));
+    }
+    return fits;
+}
+
+static void heti_layout_slots(heti_rank *r, heti_arena *arena)
+{
+    const int64_t rows = r->ctx->desc.max_tokens, sequences = r->ctx->desc.max_sequences;
     int64_t i;
-    for (i = 0; i < ctx->slot_count; i++) {
-        heti_slot *slot = &ctx->slot[i];
-        slot->device_token = HETI_TAKE(arena, int32_t, rows);
-        slot->device_target = HETI_TAKE(arena, int32_t, rows);
-        slot->device_position = HETI_TAKE(arena, int32_t, rows);
-        slot->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
-        slot->device_weight = HETI_TAKE(arena, float, rows);
-        slot->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
-        slot->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
-        slot->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        slot->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, ctx->slot_bytes));
+    for (i = 0; i < r->carry_count; i++) {
+        heti_carry *carry = &r->carry[i];
+        carry->device_token = HETI_TAKE(arena, int32_t, rows);
+        carry->device_target = HETI_TAKE(arena, int32_t, rows);
+        carry->device_position = HETI_TAKE(arena, int32_t, rows);
+        carry->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
+        carry->device_weight = HETI_TAKE(arena, float, rows);
+        carry->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
+        carry->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
+        carry->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->carry_bytes));
+    }
+    for (i = 0; i < r->slot_count; i++) r->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->slot_bytes));
+}
+
+/* Gives a held block its place among weights, gradients and, for the owned part, state. */
+static void heti_layout_blocks(heti_rank *r)
+{
+    int64_t b;
+    r->weight_elements = r->gradient_elements = r->state_elements = 0;
+    for (b = 0; b < r->ctx->block_count; b++) {
+        const heti_parameter_block *block = &r->ctx->block[b];
+        const int64_t place = heti_holder_of(block, r->rank);
+        r->weight_at[b] = place < 0 ? -1 : r->weight_elements;
+        r->gradient_at[b] = place < 0 || block->frozen ? -1 : r->gradient_elements;
+        r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
+        if (place < 0) continue;
+        r->weight_elements += block->elements;
+        if (block->frozen) continue;
+        r->gradient_elements += block->elements;
+        r->state_elements += block->cut[place + 1] - block->cut[place];
     }
 }
 
 /* Cuts up the device's block, or counts it when base is NULL. */
-static het_result heti_layout(het_ctx *ctx, char *base)
+static het_result heti_layout(heti_rank *r, char *base)
 {
-    const int trains = ctx->desc.inference != HET_YES;
-    const int64_t half = heti_rotary_size(&ctx->desc.model) / 2, rows = ctx->desc.max_tokens;
-    const int64_t table = ctx->desc.model.position == HET_ROTARY ? ctx->desc.model.context * half : 0;
+    const het_desc *desc = &r->ctx->desc;
+    const int trains = desc->inference != HET_YES;
+    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = r->slice_rows;
+    const int64_t table = desc->model.position == HET_ROTARY ? desc->model.context * half : 0;
     heti_arena arena;
     size_t mark = 0;
     int64_t s;
     memset(&arena, 0, sizeof arena);
     arena.base = base;
-#define HETI_MARK(field) do { ctx->sizes.field = arena.used - mark; mark = arena.used; } while (0)
-    ctx->weights = HETI_TAKE(&arena, float, ctx->weight_elements);
-    ctx->cosine = HETI_TAKE(&arena, float, table);
-    ctx->sine = HETI_TAKE(&arena, float, table);
+#define HETI_MARK(field) do { r->sizes.field = arena.used - mark; mark = arena.used; } while (0)
+    heti_layout_blocks(r);
+    r->weights = HETI_TAKE(&arena, float, r->weight_elements);
+    r->cosine = HETI_TAKE(&arena, float, table);
+    r->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
-    ctx->gradients = heti_take(&arena, ctx->gradient_elements, ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
-    ctx->maximum = HETI_TAKE(&arena, uint32_t, ctx->parameter_count);
-    ctx->exponent = HETI_TAKE(&arena, int32_t, ctx->parameter_count);
-    ctx->grid = HETI_TAKE(&arena, double, ctx->parameter_count);
+    r->gradients = heti_take(&arena, r->gradient_elements, desc->reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
+    r->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
+    r->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
+    r->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
     HETI_MARK(gradients);
-    for (s = 0; s < ctx->slots; s++) ctx->state[s] = HETI_TAKE(&arena, float, ctx->gradient_elements);
+    for (s = 0; s < r->ctx->slots; s++) r->state[s] = HETI_TAKE(&arena, float, r->state_elements);
     HETI_MARK(optimizer);
-    if (!heti_layout_activations(ctx)) arena.overflow = 1;
-    heti_layout_slots(ctx, &arena);
+    if (!heti_layout_activations(r)) arena.overflow = 1;
+    heti_layout_slots(r, &arena);
     for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t width = ctx->stream_width[s];
+        const int64_t width = r->stream_width[s];
         int64_t elements = trains && width ? rows * width : 0;
         if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
-        ctx->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
-        ctx->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
-        ctx->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+        r->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
+        r->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
+        r->spare_stream[s] = HETI_TAKE(&arena, float, elements);
     }
     HETI_MARK(activations);
-    ctx->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, ctx->shared_bytes));
-    ctx->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, ctx->workspace_bytes));
-    ctx->logits = HETI_TAKE(&arena, float, ctx->desc.model.vocab);
-    ctx->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
-    ctx->loss = HETI_TAKE(&arena, het_sum, 1);
-    ctx->squares = HETI_TAKE(&arena, het_sum, 1);
+    r->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->shared_bytes));
+    r->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->workspace_bytes));
+    r->logits = HETI_TAKE(&arena, float, desc->model.vocab);
+    r->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
+    r->loss = HETI_TAKE(&arena, het_sum, 1);
+    r->squares = HETI_TAKE(&arena, het_sum, 1);
     HETI_MARK(workspace);
 #undef HETI_MARK
-    ctx->sizes.device = arena.used;
-    if (arena.overflow) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
+    r->sizes.device = arena.used;
+    if (arena.overflow) return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t,
+            sizeof(size_t) * 8));
     return HET_OK;
 }
 
-/* Host tables and staging; base NULL counts. */
-static size_t heti_layout_host(het_ctx *ctx, char *base, int64_t parameter_uses)
+/* ---- a rank's host memory ---- */
+
+#define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
+#define HETI_ENVELOPE 64       /* bytes before a message's rows */
+
+/* Host tables, staging and message buffers of a rank; base NULL counts. */
+static size_t heti_layout_host(heti_rank *r, char *base)
 {
-    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences;
+    const het_ctx *ctx = r->ctx;
+    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
     heti_arena arena;
     int64_t i;
+    size_t mark;
     memset(&arena, 0, sizeof arena);
     arena.base = base;
-    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
-    ctx->parameter = HETI_TAKE(&arena, heti_parameter, parameter_uses);
-    ctx->slot = HETI_TAKE(&arena, heti_slot, ctx->slot_count);
-    ctx->action = HETI_TAKE(&arena, heti_action, ctx->action_capacity);
-    for (i = 0; i < ctx->slot_count; i++) {
+    r->stage = HETI_TAKE(&arena, heti_stage, r->stage_count);
+    r->placed = HETI_TAKE(&arena, heti_placed, r->placed_count);
+    r->carry = HETI_TAKE(&arena, heti_carry, r->carry_count);
+    r->slot = HETI_TAKE(&arena, heti_slot, r->slot_count);
+    r->message = HETI_TAKE(&arena, heti_message, r->message_count);
+    r->record = HETI_TAKE(&arena, het_record, r->actions);
+    r->weight_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
+    r->gradient_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
+    r->state_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
+    r->ring.job = HETI_TAKE(&arena, heti_ring_job, 2 * ctx->block_count);
+    for (i = 0; i < r->carry_count; i++) {
         int64_t *start = HETI_TAKE(&arena, int64_t, sequences + 1), *granule = HETI_TAKE(&arena, int64_t, rows + 1);
         if (base) {
-            ctx->slot[i].sequence_start = start;
-            ctx->slot[i].granule_start = granule;
+            r->carry[i].sequence_start = start;
+            r->carry[i].granule_start = granule;
         }
     }
-    ctx->host_token = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_target = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_position = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
-    ctx->host_weight = HETI_TAKE(&arena, float, rows);
-    ctx->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
-    ctx->staging = HETI_TAKE(&arena, double, HETI_STAGING);
-    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, parameter_uses);
-    ctx->host_exponent = HETI_TAKE(&arena, int32_t, parameter_uses);
-    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, parameter_uses);
-    ctx->host_grid = HETI_TAKE(&arena, double, parameter_uses);
+    r->host_token = HETI_TAKE(&arena, int32_t, rows);
+    r->host_target = HETI_TAKE(&arena, int32_t, rows);
+    r->host_position = HETI_TAKE(&arena, int32_t, rows);
+    r->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
+    r->host_weight = HETI_TAKE(&arena, float, rows);
+    r->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
+    r->staging = HETI_TAKE(&arena, double, HETI_STAGING);
+    r->joined = HETI_TAKE(&arena, int64_t, 2 * (40 + ctx->parameter_count));
+    r->granule_start = HETI_TAKE(&arena, int64_t, rows + 1);
+    mark = arena.used;
+    for (i = 0; i < r->message_count + outgoing; i++) {
+        char *data = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->message_bytes));
+        if (base && i < r->message_count) r->message[i].data = data;
+        else if (base) r->outgoing[i - r->message_count].data = data;
+    }
+    r->ring.incoming = HETI_TAKE(&arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->ring.outgoing = HETI_TAKE(&arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->communication_bytes = arena.used - mark;
     return arena.overflow ? 0 : arena.used;
 }
 
-/* ---- building and taking down ---- */
+/* What a rank's list of actions needs at most at any time: activations of slices, carried micro-batches, messages received and not yet used. */
+typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
 
-static size_t heti_host_bytes(const het_ctx *ctx, int64_t parameter_uses)
+/* Follows one stage of the list. A stage's own counts add up to no less than what is alive together, so ranks with several stages are
+   followed for all stages at once: `delta` tells how an action changes each count. */
+static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left)
 {
-    het_ctx shape = *ctx;
-    return heti_layout_host(&shape, NULL, parameter_uses);
-}
-
-/* Releases whatever a context has got so far. The context itself comes from the user's allocator directly. */
-static void heti_release(het_ctx *ctx)
-{
-    const het_allocator inner = ctx->counter.inner;
-    const het_device_iface *iface = ctx->device.iface;
-    if (ctx->device.self) {
-        if (ctx->memory) iface->free(ctx->device.self, ctx->memory, ctx->sizes.device);
-        if (ctx->event) iface->event_destroy(ctx->device.self, ctx->event);
-        if (ctx->queue) iface->queue_destroy(ctx->device.self, ctx->queue);
-        iface->destroy(ctx->device.self);
+    const het_schedule *s = ctx->schedule;
+    const het_plan *plan = ctx->plan;
+    int64_t i, slots = 0, carries = 0, messages = 0;
+    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        const int64_t stage = plan->first_stage[a->pipeline] + a->stage, last = plan->first_stage[a->pipeline + 1] - 1;
+        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) messages++;
+        if (a->kind <= HET_ACTION_W) {
+            const int forward = a->kind == HET_ACTION_F, first = stage == plan->first_stage[a->pipeline];
+            const int consumes = forward ? !first : a->kind != HET_ACTION_W && stage != last;
+            const int64_t next = forward ? (stage == last ? -1 : plan->stage[stage + 1].rank) : first ||
+                a->kind == HET_ACTION_W ? -1 : plan->stage[stage - 1].rank;
+            int64_t *open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
+            if (forward) {
+                slots++;
+                if (a->slice == 0) { carries++; *open = plan->slices; }
+                needs->slots = heti_max(needs->slots, slots);
+                needs->carries = heti_max(needs->carries, carries);
+            }
+            if (consumes) messages--;
+            if (next == rank) messages++;
+            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
+                slots--;
+                if (--*open == 0) carries--;
+            }
+        }
+        needs->messages = heti_max(needs->messages, messages);
     }
-    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
-    if (ctx->pool) heti_pool_destroy(ctx->pool);
-    inner.free(inner.user, ctx, sizeof *ctx);
 }
 
-static het_result heti_open_device(het_ctx *ctx)
+/* ---- plan and schedule ---- */
+
+/* A plan of the context's own: everything the user's points to is copied. */
+static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from)
 {
-    het_device_config config;
+    heti_arena arena;
+    het_plan *to = NULL;
+    size_t size = 0;
+    int pass;
+    for (pass = 0; pass < 2; pass++) {
+        het_plan *p;
+        memset(&arena, 0, sizeof arena);
+        arena.base = HETI_CAST(char *, HETI_CAST(void *, to));
+        p = HETI_TAKE(&arena, het_plan, 1);
+        if (pass) *p = *from;
+        else p = NULL;
+#define HETI_COPY(field, type, count) do { type *array = HETI_TAKE(&arena, type, (count)); \
+        if (p) { memcpy(array, from->field, HETI_CAST(size_t, count) * sizeof(type)); p->field = array; } } while (0)
+        HETI_COPY(stage, het_stage, from->stages);
+        HETI_COPY(first_stage, int64_t, from->pipelines + 1);
+        HETI_COPY(share, double, from->pipelines);
+        HETI_COPY(state_share, double, from->ranks);
+        HETI_COPY(slice_share, double, from->slices);
+#undef HETI_COPY
+        if (pass) break;
+        size = arena.used;
+        to = HETI_CAST(het_plan *, heti_alloc(&ctx->allocator, size));
+        if (!to) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for a plan of %d stages", from->stages);
+    }
+    to->allocator = ctx->allocator;
+    to->size = size;
+    ctx->plan = to;
+    return HET_OK;
+}
+
+static het_result heti_take_plan(het_ctx *ctx)
+{
+    const het_plan *plan = ctx->desc.plan;
+    het_plan_desc desc;
+    if (plan) {
+        HETI_TRY(heti_plans_check(plan, &ctx->error));
+        if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
+                             plan->ranks,
+                             ctx->unit_count, ctx->ranks);
+        return heti_copy_plan(ctx, plan);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.units = ctx->unit_count;
+    desc.ranks = ctx->ranks;
+    desc.slices = ctx->desc.max_slices;
+    desc.allocator = ctx->allocator;
+    return het_plan_read(&desc, "dp", 2, &ctx->plan, &ctx->error);
+}
+
+/* het_desc.backward: every B as I and W, next to each other or with all W at the end. */
+static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
+{
+    const int deferred = ctx->desc.backward == HET_BACKWARD_DEFERRED;
+    const het_schedule *from = *schedule;
+    const int64_t count = from->start[from->ranks];
+    het_schedule *to;
+    int64_t r, i, n = 0, split = 0;
+    for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
+    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, count + split, &to, &ctx->error));
+    memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
+    for (r = 0; r < from->ranks; r++) {
+        to->start[r] = n;
+        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+            const int fused = from->action[i].kind == HET_ACTION_B;
+            to->action[n] = from->action[i];
+            if (fused) to->action[n].kind = HET_ACTION_I;
+            n++;
+            if (!fused || deferred) continue;
+            to->action[n] = from->action[i];
+            to->action[n++].kind = HET_ACTION_W;
+        }
+        for (i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
+            if (from->action[i].kind != HET_ACTION_B) continue;
+            to->action[n] = from->action[i];
+            to->action[n++].kind = HET_ACTION_W;
+        }
+    }
+    to->start[from->ranks] = n;
+    het_schedule_free(*schedule);
+    *schedule = to;
+    return HET_OK;
+}
+
+static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
+{
+    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, from->start[from->ranks], to, &ctx->error));
+    memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
+    memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
+    memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
+    return HET_OK;
+}
+
+/* Which units use each block, in the form the schedule functions take. */
+static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compute)
+{
+    het_blocks blocks;
     het_result result;
-    if (ctx->desc.parallel.run) {
-        ctx->parallel = ctx->desc.parallel;
-    } else {
-        HETI_TRY(heti_pool_create(&ctx->allocator, ctx->device_desc.threads, &ctx->pool));
-        ctx->parallel.run = heti_pool_run;
-        ctx->parallel.user = ctx->pool;
-    }
-    config.allocator = &ctx->allocator;
-    config.parallel = &ctx->parallel;
-    config.threads = ctx->device_desc.threads;
-    config.isa = ctx->device_desc.isa;
-    ctx->device.iface = ctx->device_desc.iface;
-    result = ctx->device.iface->create(&config, &ctx->device.self);
-    if (result != HET_OK) {
-        ctx->device.self = NULL;
-        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", ctx->device.iface->name,
-                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
-    }
-    if (ctx->device.iface->queue_create) {
-        HETI_TRY(ctx->device.iface->queue_create(ctx->device.self, &ctx->queue));
-        HETI_TRY(ctx->device.iface->event_create(ctx->device.self, &ctx->event));
-    }
-    return HET_OK;
+    int64_t b, *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
+    if (!start) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d blocks", ctx->block_count);
+    for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
+    start[b] = ctx->use_count;
+    blocks.count = ctx->block_count;
+    blocks.start = start;
+    blocks.unit = ctx->use;
+    result = het_schedule_complete(ctx->plan, &blocks, compute, &ctx->allocator, &ctx->schedule, &ctx->error);
+    if (result == HET_OK) result = het_schedule_check(ctx->plan, &blocks, ctx->schedule, NULL, &ctx->error);
+    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start);
+    return result;
 }
 
-/* Fills ctx->desc from the user's description, the copy of its first device included. */
-static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
+/* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of those that are not there. */
+static het_result heti_take_schedule(het_ctx *ctx)
 {
-    int64_t whole;
-    ctx->desc = *desc;
-    ctx->desc.allocator = ctx->counter.inner;
-    if (desc->devices) ctx->device_desc = desc->devices[0];
-    if (!ctx->device_desc.iface) ctx->device_desc.iface = het_cpu_device();
-    if (ctx->device_desc.threads == 0) ctx->device_desc.threads = 1;
-    HETI_TRY(heti_check_range(&ctx->error, "devices[0].threads", ctx->device_desc.threads, 1, 4096));
-    if (ctx->device_desc.iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, ctx->device_desc.iface->version),
-                         HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    ctx->desc.devices = &ctx->device_desc;
-    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
-    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
-    ctx->slot_count = desc->backward == HET_BACKWARD_DEFERRED && desc->inference != HET_YES ? desc->max_micro_batches : 1;
-    ctx->action_capacity = desc->max_micro_batches * desc->max_slices * 3 + 3;
-    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
-    whole = heti_min(desc->model.context, 512);
-    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
-    return HET_OK;
-}
-
-/* Counts the uses of parameters before there is a table to put them in. */
-static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
-{
-    het_unit_info info[2];
-    int64_t u;
-    *uses = 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        const het_unit unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
-        *uses += info[u % 2].parameters;
-    }
-    return HET_OK;
-}
-
-/* Everything of a context but its device memory. On failure the error is in ctx->error and heti_release cleans up. */
-static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
-{
-    int64_t uses;
-    HETI_TRY(heti_take_desc(ctx, desc));
-    HETI_TRY(heti_open_device(ctx));
-    HETI_TRY(heti_count_uses(ctx, &uses));
-    ctx->host_bytes = heti_host_bytes(ctx, uses);
-    if (ctx->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", desc->max_tokens);
-    ctx->host = heti_alloc(&ctx->allocator, ctx->host_bytes);
-    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, ctx->host_bytes));
-    memset(ctx->host, 0, ctx->host_bytes);
-    (void)heti_layout_host(ctx, HETI_CAST(char *, ctx->host), uses);
-    HETI_TRY(heti_build_chain(ctx));
-    ctx->desc.units = NULL; /* copied; the user's arrays are not needed any more */
-    ctx->desc.recompute_unit = NULL;
-    HETI_TRY(heti_layout(ctx, NULL));
-    ctx->sizes.host = sizeof *ctx + ctx->counter.live;
-    ctx->sizes.parameters = 0;
-    for (uses = 0; uses < ctx->parameter_count; uses++) ctx->sizes.parameters += ctx->parameter[uses].count;
-    if (ctx->device_desc.memory_limit && ctx->sizes.device > ctx->device_desc.memory_limit)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "device %s: needs %u bytes, its memory_limit is %u", ctx->device.iface->name,
-                         HETI_CAST(uint64_t, ctx->sizes.device), HETI_CAST(uint64_t, ctx->device_desc.memory_limit));
-    return HET_OK;
-}
-
-/* A context without device memory; both het_create and het_memory_estimate start here. */
-static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error)
-{
-    het_desc full;
-    het_ctx *c;
+    het_schedule *compute = NULL;
     het_result result;
-    *ctx = NULL;
-    if (desc) full = *desc;
-    else memset(&full, 0, sizeof full);
-    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
-    het_desc_defaults(&full);
-    HETI_TRY(heti_check_desc(error, &full));
-    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
-    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %u bytes", HETI_CAST(uint64_t, sizeof(het_ctx)));
-    memset(c, 0, sizeof *c);
-    c->counter.inner = full.allocator;
-    c->allocator.alloc = heti_counted_alloc;
-    c->allocator.free = heti_counted_free;
-    c->allocator.user = &c->counter;
-    result = heti_prepare(c, &full);
-    if (result != HET_OK) {
-        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
-        if (error) *error = c->error;
-        heti_release(c);
-        return result;
-    }
-    *ctx = c;
-    return HET_OK;
+    int64_t p, sum = 0;
+    het_plan_divide(ctx->plan, ctx->desc.max_micro_batches, ctx->batch_count);
+    if (ctx->desc.schedule) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
+    else result = het_schedule_make(ctx->plan, ctx->batch_count, &ctx->allocator, &compute, &ctx->error);
+    for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
+    if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID,
+                           "het_desc.schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
+                           compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
+    if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
+    if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
+    het_schedule_free(compute);
+    return result;
 }
 
 /* ================================================================================================================
@@ -8362,49 +12144,760 @@ static double heti_grid_of(int32_t exponent, int64_t terms)
 }
 
 /* ================================================================================================================
-   >>exec  Micro-batches into slots, units into calls, actions into work.
-
-   A step is a list of actions; heti_execute runs any such list. F and B walk over the chain of units for one slice of one micro-batch. The
-   gradient of a boundary lives in one of two buffers that take turns.
+   >>rank  What a rank asks of its device. Errors end up in rank->error.
    ================================================================================================================ */
 
-static het_result heti_device_fail(het_ctx *ctx, het_result result, const char *what)
+static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a)
 {
-    const char *text = ctx->device.iface->last_error(ctx->device.self);
-    ctx->failed = 1;
-    if (ctx->error.code != HET_OK) return result;
-    return heti_fail(&ctx->error, result, "step %d: %s: %s", ctx->step, what, text && text[0] ? text : het_result_text(result));
+    int64_t s;
+    for (s = 0; s < r->stage_count; s++)
+        if (r->stage[s].pipeline == a->pipeline && r->stage[s].index == a->stage) return &r->stage[s];
+    return NULL;
 }
-#define HETI_DEVICE(ctx, call, what) do { const het_result heti_device_result = (call); \
-    if (heti_device_result != HET_OK) return heti_device_fail((ctx), heti_device_result, (what)); } while (0)
 
-static het_result heti_copy_in(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
+static het_result heti_device_fail(heti_rank *r, het_result result, const char *what)
 {
-    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_in(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
+    const char *text = r->device.iface->last_error(r->device.self);
+    if (r->error.code != HET_OK) return result;
+    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text &&
+                                             text[0] ? text : het_result_text(result));
+    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text && text[0] ? text : het_result_text(result));
+}
+#define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
+    if (heti_device_result != HET_OK) return heti_device_fail((r), heti_device_result, (what)); } while (0)
+
+static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
+{
+    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device")
+        ;
     return HET_OK;
 }
 
 /* Waits until everything given to the device has run. */
-static het_result heti_sync(het_ctx *ctx)
+static het_result heti_sync(heti_rank *r)
 {
-    const het_device_iface *iface = ctx->device.iface;
-    if (!ctx->event) return HET_OK;
-    HETI_DEVICE(ctx, iface->event_record(ctx->device.self, ctx->queue, ctx->event), "event");
-    HETI_DEVICE(ctx, iface->event_sync(ctx->device.self, ctx->event, 600.0), "waiting for the device");
+    const het_device_iface *iface = r->device.iface;
+    if (!r->event) return HET_OK;
+    HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, r->event), "event");
+    HETI_DEVICE(r, iface->event_sync(r->device.self, r->event, r->ctx->desc.stall_deadline), "waiting for the device");
     return HET_OK;
 }
 
-static het_result heti_copy_out(het_ctx *ctx, void *to, const void *from, int64_t count, size_t size)
+static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(ctx, ctx->device.iface->copy_out(ctx->device.self, ctx->queue, to, from, HETI_CAST(size_t, count) * size), "copy from the device");
-    return heti_sync(ctx);
+    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size),
+                               "copy from the device");
+    return heti_sync(r);
 }
 
-static het_result heti_clear(het_ctx *ctx, void *to, size_t bytes)
+static het_result heti_clear(heti_rank *r, void *to, size_t bytes)
 {
-    if (bytes > 0) HETI_DEVICE(ctx, ctx->device.iface->clear(ctx->device.self, ctx->queue, to, bytes), "clear");
+    if (bytes > 0) HETI_DEVICE(r, r->device.iface->clear(r->device.self, r->queue, to, bytes), "clear");
     return HET_OK;
 }
+
+/* ================================================================================================================
+   >>mail  Messages between ranks, waiting, failing.
+
+   A message has two posts: the sender's and the receiver's. Between ranks of one process whoever posts second copies from buffer to buffer;
+   nothing else moves data, so there is no thread in between. To another process the transport carries it. Messages of one (from, to, channel)
+   keep their order. An emulated link lets a message be seen when its latency and its turn on the link are over.
+
+   Waiting is one loop, heti_await: it advances the rank's own reductions, looks at the stop flag, at cancellation and at the life of the other
+   ranks, and sleeps until a message comes. The first rank that fails puts its error into the context and stops the others.
+   ================================================================================================================ */
+
+typedef enum heti_channel { HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNELS = 4 } heti_channel;
+#define HETI_PROCESS_RANKS 2048 /* a transport's channel number holds the channel and both ranks' places in their processes */
+
+static int64_t heti_process_of(const het_ctx *ctx, int64_t rank)
+{
+    int64_t p = 0;
+    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
+    return p;
+}
+
+static uint32_t heti_remote_channel(const het_ctx *ctx, const heti_post *post)
+{
+    const int64_t from = post->from - ctx->process_first[heti_process_of(ctx, post->from)];
+    const int64_t to = post->to - ctx->process_first[heti_process_of(ctx, post->to)];
+    return HETI_CAST(uint32_t, post->channel + HETI_CHANNELS * (from + HETI_PROCESS_RANKS * to));
+}
+
+#ifdef HETI_THREADS
+#define HETI_LOCK(ctx) ((void)pthread_mutex_lock(&(ctx)->lock))
+#define HETI_UNLOCK(ctx) ((void)pthread_mutex_unlock(&(ctx)->lock))
+
+/* Wakes a local rank; under ctx->lock. */
+static void heti_wake(het_ctx *ctx, int64_t local)
+{
+    ctx->rank[local].events++;
+    (void)pthread_cond_signal(&ctx->rank[local].wake);
+}
+
+static void heti_wake_all(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) heti_wake(ctx, i);
+    (void)pthread_cond_broadcast(&ctx->finished);
+}
+#else
+#define HETI_LOCK(ctx) ((void)(ctx))
+#define HETI_UNLOCK(ctx) ((void)(ctx))
+static void heti_wake_all(het_ctx *ctx) { (void)ctx; }
+#endif
+
+/* The context's error becomes this rank's, unless another was first; then everybody stops. */
+static void heti_raise(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    HETI_LOCK(ctx);
+    if (!ctx->stop) {
+        ctx->error = r->error;
+        if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, r->error.code, r->error.text);
+    }
+    HETI_ATOMIC_STORE(&ctx->stop, 1);
+    heti_wake_all(ctx);
+    HETI_UNLOCK(ctx);
+}
+
+static het_result heti_check_cancel(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    if (HETI_ATOMIC_LOAD(&ctx->stop)) return HET_ERR_TRANSPORT; /* the reason is in the context */
+    if (!HETI_ATOMIC_LOAD(&ctx->cancelled)) return HET_OK;
+    return heti_fail(&r->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+}
+
+/* Whether everybody this rank may be waiting for is still there. */
+static het_result heti_check_world(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const double now = heti_now();
+    int64_t i, process;
+    char text[sizeof r->error.text];
+    for (i = 0; i < ctx->local_count; i++) {
+        double since = 0.0;
+        HETI_LOCK(ctx);
+        since = ctx->rank[i].silent_since;
+        HETI_UNLOCK(ctx);
+        if (since > 0.0 && now - since > ctx->desc.deadline)
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: no sign of life for %g s; the deadline is %g s", ctx->first_rank + i,
+                             ctx->step,
+                             now - since, ctx->desc.deadline);
+    }
+    if (!ctx->transport.iface) return HET_OK;
+    if (ctx->transport.iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+    for (i = 0; i < ctx->processes; i++) {
+        const double silence = i == ctx->process ? 0.0 : ctx->transport.iface->silence(ctx->transport.self, i);
+        if (silence > ctx->desc.deadline)
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d (ranks %d to %d), step %d: no sign of life for %g s; the deadline is %g s", i,
+                             ctx->process_first[i], ctx->process_first[i + 1] - 1, ctx->step, silence, ctx->desc.deadline);
+    }
+    return HET_OK;
+}
+
+/* ---- posting ---- */
+
+#ifdef HETI_THREADS
+/* When a message that starts now can be seen, and the link it takes until then. */
+static double heti_link_time(het_ctx *ctx, int64_t from, int64_t to, size_t size)
+{
+    const double now = heti_now();
+    int64_t i;
+    for (i = 0; i < ctx->desc.link_count; i++) {
+        const het_link *l = &ctx->link[i];
+        const int forth = l->from == from && l->to == to, back = l->from == to && l->to == from;
+        double *release = &ctx->link_free[2 * i + back];
+        if (!forth && !back) continue;
+        if (*release < now) *release = now;
+        if (l->bandwidth > 0.0) *release += HETI_CAST(double, size) / l->bandwidth;
+        return *release + l->latency;
+    }
+    return 0.0;
+}
+
+/* Takes the first post out of a list that matches; under ctx->lock. */
+static heti_post *heti_match(heti_post **list, const heti_post *post)
+{
+    for (; *list; list = &(*list)->next) {
+        heti_post *other = *list;
+        if (other->receives == post->receives || other->from != post->from || other->channel != post->channel) continue;
+        *list = other->next;
+        return other;
+    }
+    return NULL;
+}
+
+/* Both posts of a message within the process are there: the second one to come copies. */
+static het_result heti_deliver(heti_rank *r, heti_post *send, heti_post *receive)
+{
+    het_ctx *ctx = r->ctx;
+    const int64_t from = send->from, to = send->to;
+    double ready;
+    if (send->size != receive->size)
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "step %d: rank %d sends %u bytes, rank %d expects %u", ctx->step, send->from,
+                         HETI_CAST(uint64_t, send->size), receive->to, HETI_CAST(uint64_t, receive->size));
+    memcpy(receive->data, send->data, send->size);
+    HETI_LOCK(ctx);
+    ready = heti_link_time(ctx, from, to, send->size);
+    send->ready = receive->ready = ready;
+    HETI_ATOMIC_STORE(&send->state, HETI_POST_DONE); /* from here on the other rank may use its post again */
+    HETI_ATOMIC_STORE(&receive->state, HETI_POST_DONE);
+    heti_wake(ctx, from - ctx->first_rank);
+    heti_wake(ctx, to - ctx->first_rank);
+    HETI_UNLOCK(ctx);
+    return HET_OK;
+}
+
+static het_result heti_post_local(heti_rank *r, heti_post *post)
+{
+    het_ctx *ctx = r->ctx;
+    heti_post **list = &ctx->posted[post->to - ctx->first_rank], *other;
+    HETI_LOCK(ctx);
+    other = heti_match(list, post);
+    if (!other) {
+        while (*list) list = &(*list)->next;
+        *list = post;
+    }
+    HETI_UNLOCK(ctx);
+    if (!other) return HET_OK;
+    return post->receives ? heti_deliver(r, other, post) : heti_deliver(r, post, other);
+}
+#else
+static het_result heti_post_local(heti_rank *r, heti_post *post)
+{
+    return heti_fail(&r->error, HET_ERR_STATE, "rank %d has nobody to send %u bytes to", r->rank, HETI_CAST(uint64_t, post->size));
+}
+#endif
+
+/* Starts one side of a message between this rank and `peer`. */
+static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, int64_t peer, heti_channel channel, void *data, size_t size)
+{
+    het_ctx *ctx = r->ctx;
+    const het_transport_iface *iface = ctx->transport.iface;
+    het_traffic *traffic = &ctx->traffic[r->rank * ctx->ranks + peer];
+    het_result result;
+    int64_t process;
+    post->next = NULL;
+    post->from = receives ? peer : r->rank;
+    post->to = receives ? r->rank : peer;
+    post->channel = channel;
+    post->receives = receives;
+    post->data = data;
+    post->size = size;
+    post->ready = 0.0;
+    post->remote = peer < ctx->first_rank || peer >= ctx->first_rank + ctx->local_count;
+    HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
+    if (!receives && channel == HETI_CHANNEL_STAGE) {
+        traffic->transfers++;
+        traffic->transfer_bytes += HETI_CAST(int64_t, size) - HETI_ENVELOPE;
+    } else if (!receives && channel == HETI_CHANNEL_RING) {
+        traffic->reductions++;
+        traffic->reduction_bytes += HETI_CAST(int64_t, size);
+    }
+    if (!post->remote) return heti_post_local(r, post);
+    process = heti_process_of(ctx, peer);
+    result = receives ? iface->irecv(ctx->transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request)
+                      : iface->isend(ctx->transport.self, process, heti_remote_channel(ctx, post), data, size, &post->request);
+    if (result == HET_OK) return HET_OK;
+    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, ctx->step, iface->name, iface->last_error(ctx->transport.self));
+}
+
+/* Whether a post's buffer is the rank's again. */
+static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
+{
+    const het_transport_iface *iface = r->ctx->transport.iface;
+    int32_t finished = 0;
+    *done = 1;
+    if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
+    if (!post->remote) {
+        if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE && (post->ready <= 0.0 || heti_now() >= post->ready)) post->state = HETI_POST_IDLE;
+        else *done = 0;
+        return HET_OK;
+    }
+    if (iface->test(r->ctx->transport.self, &post->request, &finished) != HET_OK)
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank, r->ctx->step, post->from,
+                         post->to,
+                         iface->last_error(r->ctx->transport.self));
+    if (finished) post->state = HETI_POST_IDLE;
+    *done = finished != 0;
+    return HET_OK;
+}
+
+static het_result heti_advance_ring(heti_rank *r);
+
+#ifdef HETI_THREADS
+/* Sleeps until something has happened since event number `seen`, at most until an emulated link delivers or the next look at the world. */
+static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
+{
+    het_ctx *ctx = r->ctx;
+    double most = 0.05;
+    if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
+    if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
+    else if (r->ring.running) most = 1e-3; /* its messages may be on an emulated link as well */
+    HETI_LOCK(ctx);
+    if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
+    HETI_UNLOCK(ctx);
+}
+
+static uint32_t heti_events(heti_rank *r)
+{
+    uint32_t events;
+    HETI_LOCK(r->ctx);
+    events = r->events;
+    HETI_UNLOCK(r->ctx);
+    return events;
+}
+#else
+static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) { (void)r, (void)seen, (void)post; }
+static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
+#endif
+
+/* Waits for a post, or with NULL for the rank's reductions. `what` and `peer` are for the message of a rank that waits too long. */
+static het_result heti_await(heti_rank *r, heti_post *post, const char *what, int64_t peer)
+{
+    const double start = heti_now();
+    double looked = start;
+    for (;;) {
+        const uint32_t seen = heti_events(r);
+        int done = r->ring.done == r->ring.jobs;
+        double now;
+        HETI_TRY(heti_advance_ring(r));
+        if (post) HETI_TRY(heti_test_post(r, post, &done));
+        else done = r->ring.done == r->ring.jobs;
+        if (done) return HET_OK;
+        HETI_TRY(heti_check_cancel(r));
+        now = heti_now();
+        if (now - looked > 0.04) {
+            looked = now;
+            HETI_TRY(heti_check_world(r));
+            if (now - start > r->ctx->desc.stall_deadline)
+                return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
+                                 r->ctx->step, now - start, what, peer, r->ctx->desc.stall_deadline);
+        }
+        heti_doze(r, seen, post);
+    }
+}
+
+/* Forgets what an ended job has left behind; nobody runs. */
+static void heti_forget_mail(het_ctx *ctx)
+{
+    int64_t i, m;
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+#ifdef HETI_THREADS
+        ctx->posted[i] = NULL;
+#endif
+        r->ring.jobs = r->ring.done = 0;
+        r->ring.running = 0;
+        for (m = 0; m < r->message_count; m++) r->message[m].used = 0;
+        for (m = 0; m < 2; m++) {
+            r->outgoing[m].post.state = HETI_POST_IDLE;
+            r->outgoing[m].action.kind = -1;
+        }
+        r->ring.send.state = r->ring.receive.state = r->join_post.state = HETI_POST_IDLE;
+    }
+}
+
+/* ---- between processes, outside a step: every process makes the same calls in the same order ---- */
+
+/* What went wrong on a rank that the caller's thread was using becomes the context's error. */
+static het_result heti_take_error(het_ctx *ctx, const heti_rank *r)
+{
+    ctx->error = r->error;
+    ctx->failed = 1;
+    return ctx->error.code;
+}
+
+/* After an abort: until the transport has let go of a request's buffer. */
+static void heti_drain(het_ctx *ctx, het_request *request)
+{
+    int32_t done = 0;
+    while (!done && ctx->transport.iface->test(ctx->transport.self, request, &done) == HET_OK) {
+#ifdef HETI_THREADS
+        (void)sched_yield();
+#endif
+    }
+}
+
+static void heti_drain_post(het_ctx *ctx, heti_post *post)
+{
+    if (post->remote && post->state == HETI_POST_STARTED) heti_drain(ctx, &post->request);
+    post->state = HETI_POST_IDLE;
+}
+
+static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
+{
+#ifdef HETI_THREADS
+    const het_transport_iface *iface = ctx->transport.iface;
+    const double start = heti_now();
+    int32_t done = 0;
+    for (;;) {
+        int64_t i, process;
+        char text[200];
+        if (iface->test(ctx->transport.self, request, &done) != HET_OK)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
+        if (done) return HET_OK;
+        if (iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+        for (i = 0; i < ctx->processes; i++)
+            if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
+                return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
+        if (heti_now() - start > ctx->desc.stall_deadline)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for another process; the stall deadline is %g s", heti_now() - start,
+                             ctx->desc.stall_deadline);
+        (void)sched_yield();
+    }
+#else
+    (void)request;
+    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "this build has no threads and no transport");
+#endif
+}
+
+/* Process `from` gives its bytes to all others. */
+static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    const uint32_t channel = 3; /* of no rank: heti_channel ends before it */
+    int64_t i;
+    if (ctx->processes == 1) return HET_OK;
+    for (i = 0; i < ctx->processes; i++) {
+        het_result result;
+        if (i == from || (from != ctx->process && i != ctx->process)) continue;
+        memset(&ctx->request, 0, sizeof ctx->request);
+        result = from == ctx->process ? iface->isend(ctx->transport.self, i, channel, data, size, &ctx->request)
+                                      : iface->irecv(ctx->transport.self, from, channel, data, size, &ctx->request);
+        if (result != HET_OK) return heti_fail(&ctx->error, result, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
+        result = heti_transport_wait(ctx, &ctx->request);
+        if (result == HET_OK) continue;
+        iface->abort(ctx->transport.self, result, ctx->error.text);
+        ctx->failed = 1;
+        heti_drain(ctx, &ctx->request);
+        return result;
+    }
+    return HET_OK;
+}
+
+/* Which ranks there are: those of this process, or of all processes of the transport one after the other. */
+static het_result heti_find_world(het_ctx *ctx)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    int64_t i;
+    ctx->local_count = ctx->ranks = ctx->desc.device_count;
+    ctx->processes = 1;
+    ctx->process_first = ctx->alone;
+    ctx->alone[1] = ctx->ranks;
+    if (!iface) return HET_OK;
+    if (iface->version != HETRAIN_TRANSPORT_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, iface->version),
+                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
+    if (ctx->local_count > HETI_PROCESS_RANKS)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count, HETI_CAST(int64_t,
+                HETI_PROCESS_RANKS));
+    ctx->processes = iface->processes(ctx->transport.self);
+    ctx->process = iface->process(ctx->transport.self);
+    ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first));
+    if (!ctx->process_first) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->processes);
+    ctx->process_first[0] = 0;
+    for (i = 0; i < ctx->processes; i++) {
+        int64_t count = ctx->local_count;
+        HETI_TRY(heti_spread(ctx, i, &count, sizeof count));
+        ctx->process_first[i + 1] = ctx->process_first[i] + count;
+    }
+    ctx->first_rank = ctx->process_first[ctx->process];
+    ctx->ranks = ctx->process_first[ctx->processes];
+    return HET_OK;
+}
+
+/* All processes must mean the same run: model, options and schedule. */
+static het_result heti_agree(het_ctx *ctx)
+{
+    const het_desc *d = &ctx->desc;
+    const het_optimizer_desc *o = &d->optimizer;
+    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype), HETI_CAST(int64_t,
+            d->reduce),
+                              HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps, o->total_steps, HETI_CAST(int64_t,
+                                      o->schedule) };
+    const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta,
+                          d->model.dropout };
+    heti_xxh64 state;
+    uint64_t own, other;
+    int64_t i;
+    heti_xxh64_start(&state, HETRAIN_VERSION_MAJOR * 10000 + HETRAIN_VERSION_MINOR * 100 + HETRAIN_VERSION_PATCH);
+    heti_xxh64_add(&state, whole, sizeof whole);
+    heti_xxh64_add(&state, real, sizeof real);
+    for (i = 0; i < ctx->parameter_count; i++) {
+        heti_xxh64_add(&state, ctx->parameter[i].name, strlen(ctx->parameter[i].name));
+        heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
+        heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
+    }
+    heti_xxh64_add(&state, ctx->schedule->start, HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->schedule->start);
+    heti_xxh64_add(&state, ctx->schedule->action, HETI_CAST(size_t, ctx->schedule->start[ctx->ranks]) * sizeof *ctx->schedule->action);
+    own = heti_xxh64_end(&state);
+    for (i = 0; i < ctx->processes; i++) {
+        other = own;
+        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (other != own)
+            return heti_fail(&ctx->error, HET_ERR_INVALID,
+                             "process %d was given another model, plan or options than process %d, or another version of hetrain", i, ctx->process);
+    }
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's scalars.
+
+   A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K), which holds the sum of what it got before,
+   to member k + 1, and adds what comes from k - 1 to part k - t - 2; in the last turn that is its own. Each sends every part but one, in the
+   mean (K - 1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any size, none included, and travel
+   in chunks. In exact mode the sum has no order (DESIGN section 6); in fast mode the plan fixes it.
+   Where holders are spread over processes the ring has one member a process, its first holder, and two more sets of turns: before the ring
+   the others of the process add their block to the leader's, behind it they get their parts back. In one process every holder is a member.
+   Jobs of a rank run one after the other, in the one order all ranks' lists share, beside computation: heti_advance_ring is called between
+   units and while waiting.
+   ================================================================================================================ */
+
+/* Holders [*first, *last) that reduce among themselves before the ring: those of the process of holder i, or i alone. */
+static void heti_ring_members(const het_ctx *ctx, const heti_parameter_block *block, int64_t i, int64_t *first, int64_t *last)
+{
+    const int64_t process = heti_process_of(ctx, block->holder[i]);
+    *first = i;
+    *last = i + 1;
+    if (heti_process_of(ctx, block->holder[0]) == heti_process_of(ctx, block->holder[block->holders - 1])) return;
+    while (*first > 0 && block->holder[*first - 1] >= ctx->process_first[process]) --*first;
+    while (*last < block->holders && block->holder[*last] < ctx->process_first[process + 1]) ++*last;
+}
+
+/* The leaders' parts as holders [*first, *last), for the member `back` places before the one that begins with holder `first`. */
+static void heti_ring_part(const het_ctx *ctx, const heti_parameter_block *block, int64_t back, int64_t *first, int64_t *last)
+{
+    for (; back > 0; back--) heti_ring_members(ctx, block, (*first + block->holders - 1) % block->holders, first, last);
+}
+
+static int64_t heti_ring_size(const het_ctx *ctx, const heti_parameter_block *block)
+{
+    int64_t first, last, i, members = 0;
+    for (i = 0; i < block->holders; i = last, members++) heti_ring_members(ctx, block, i, &first, &last);
+    return members;
+}
+
+/* Fills *t with turn number `turn` of holder i; 0: there are no more. */
+static int heti_ring_turn(const het_ctx *ctx, const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t)
+{
+    const int64_t members = heti_ring_size(ctx, block);
+    int64_t first, last, other, part_first, part_last;
+    memset(t, 0, sizeof *t);
+    t->to = t->from = -1;
+    heti_ring_members(ctx, block, i, &first, &last);
+    other = first + 1 + (turn < last - first ? turn : turn - (last - first - 1) - (members - 1));
+    if (turn < last - first - 1 || turn >= last - first - 1 + members - 1) { /* inside the process */
+        const int inwards = turn < last - first - 1, whole = inwards != gather;
+        const int64_t begin = whole ? 0 : block->cut[other], end = whole ? block->elements : block->cut[other + 1];
+        if (other >= last) return 0;
+        if (i == (inwards ? other : first)) {
+            t->to = inwards ? first : other;
+            t->send_begin = begin;
+            t->send_end = end;
+        } else if (i == (inwards ? first : other)) {
+            t->from = inwards ? other : first;
+            t->receive_begin = begin;
+            t->receive_end = end;
+            t->add = inwards && !gather;
+        }
+        return 1;
+    }
+    if (i != first) return 1;
+    turn -= last - first - 1;
+    t->to = last % block->holders;
+    part_first = first, part_last = last;
+    heti_ring_part(ctx, block, 1, &part_first, &part_last);
+    t->from = part_first;
+    part_first = first, part_last = last;
+    heti_ring_part(ctx, block, turn + (gather ? 0 : 1), &part_first, &part_last);
+    t->send_begin = block->cut[part_first];
+    t->send_end = block->cut[part_last];
+    heti_ring_part(ctx, block, 1, &part_first, &part_last);
+    t->receive_begin = block->cut[part_first];
+    t->receive_end = block->cut[part_last];
+    t->add = !gather;
+    return 1;
+}
+
+static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
+{
+    return !job->gather && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+}
+
+static char *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element)
+{
+    char *base = job->gather ? HETI_CAST(char *, HETI_CAST(void *, r->weights + r->weight_at[job->block]))
+                             : HETI_CAST(char *, r->gradients) + HETI_CAST(size_t, r->gradient_at[job->block]) * heti_ring_element(r, job);
+    return base + HETI_CAST(size_t, element) * heti_ring_element(r, job);
+}
+
+/* sum += term, both `count` doubles or floats on the host. */
+static void heti_ring_add(void *sum, const void *term, int64_t count, size_t element)
+{
+    int64_t i;
+    if (element == sizeof(double)) {
+        double *s = HETI_CAST(double *, sum);
+        const double *t = HETI_CAST(const double *, term);
+        for (i = 0; i < count; i++) s[i] += t[i];
+    } else {
+        float *s = HETI_CAST(float *, sum);
+        const float *t = HETI_CAST(const float *, term);
+        for (i = 0; i < count; i++) s[i] += t[i];
+    }
+}
+
+/* Elements of chunk `chunk` of a range. */
+static int64_t heti_ring_chunk(int64_t begin, int64_t end, int64_t chunk, int64_t *first)
+{
+    *first = begin + chunk * HETI_RING_CHUNK;
+    return heti_max(0, heti_min(HETI_RING_CHUNK, end - *first));
+}
+
+/* Posts one chunk of the present turn in both directions, those that there are. */
+static het_result heti_ring_post(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const heti_turn *t = &ring->turn;
+    const size_t element = heti_ring_element(r, job);
+    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->chunk, &first);
+    char *address = heti_ring_address(r, job, first);
+    if (count > 0) {
+        if (!r->device.iface->host_memory) {
+            HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
+            address = ring->outgoing;
+        }
+        HETI_TRY(heti_start_post(r, &ring->send, 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+    }
+    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
+    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming;
+    if (count > 0)
+        HETI_TRY(heti_start_post(r, &ring->receive, 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+    return HET_OK;
+}
+
+/* Takes in the chunk that has come. */
+static het_result heti_ring_take(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_turn *t = &ring->turn;
+    const size_t element = heti_ring_element(r, job);
+    int64_t first;
+    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
+    char *address = heti_ring_address(r, job, first);
+    if (count == 0) return HET_OK;
+    if (r->device.iface->host_memory) {
+        if (t->add) heti_ring_add(address, ring->incoming, count, element);
+        return HET_OK;
+    }
+    if (t->add) {
+        HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
+        heti_ring_add(ring->incoming, ring->outgoing, count, element);
+    }
+    HETI_TRY(heti_copy_in(r, address, ring->incoming, count, element));
+    return heti_sync(r);
+}
+
+/* Moves to turn `number` of the present job, or to the next one in which there is something to do; 0: the job is finished. */
+static int heti_ring_seek(heti_rank *r, int64_t number)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const int64_t i = heti_holder_of(block, r->rank);
+    ring->chunk = 0;
+    for (ring->number = number; heti_ring_turn(r->ctx, block, i, job->gather, ring->number, &ring->turn); ring->number++)
+        if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
+    return 0;
+}
+
+/* Takes what has come and posts what is next, as far as it goes without waiting. */
+static het_result heti_advance_ring(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    while (ring->done < ring->jobs) {
+        const heti_turn *t = &ring->turn;
+        int sent, received, more;
+        if (!ring->running) {
+            r->record[ring->job[ring->done].record].start = heti_now() - r->began;
+            more = heti_ring_seek(r, 0);
+            ring->running = 1;
+        } else {
+            HETI_TRY(heti_test_post(r, &ring->send, &sent));
+            HETI_TRY(heti_test_post(r, &ring->receive, &received));
+            if (!sent || !received) return HET_OK;
+            HETI_TRY(heti_ring_take(r));
+            more = ++ring->chunk * HETI_RING_CHUNK < heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin) ||
+                   heti_ring_seek(r, ring->number + 1);
+        }
+        if (more) {
+            HETI_TRY(heti_ring_post(r));
+            continue;
+        }
+        r->record[ring->job[ring->done].record].end = heti_now() - r->began;
+        ring->running = 0;
+        ring->done++;
+    }
+    return HET_OK;
+}
+
+/* Adds a block to the ring, if the rank is not its only holder. */
+static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
+{
+    const heti_parameter_block *block = &r->ctx->block[b];
+    heti_ring_job *job = &r->ring.job[r->ring.jobs];
+    heti_turn t;
+    int64_t turn;
+    if (block->frozen || block->holders < 2) return;
+    job->block = b;
+    job->gather = gather;
+    job->record = record;
+    r->ring.jobs++;
+    for (turn = 0; heti_ring_turn(r->ctx, block, heti_holder_of(block, r->rank), gather, turn, &t); turn++)
+        r->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
+}
+
+static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count)
+{
+    HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values, HETI_CAST(size_t, count) * sizeof *values));
+    return heti_await(r, &r->join_post, "the verdict", peer);
+}
+
+/* The same integers on all ranks: the first `sums` added up, the others the largest. A binomial tree to rank 0 and back. */
+static het_result heti_join(heti_rank *r, int64_t sums, int64_t count)
+{
+    const int64_t ranks = r->ctx->ranks;
+    int64_t *own = r->joined, *other = r->joined + count, bit, i;
+    for (bit = 1; bit < ranks && !(r->rank & bit); bit <<= 1) {
+        if (r->rank + bit >= ranks) continue;
+        HETI_TRY(heti_join_message(r, 1, r->rank + bit, other, count));
+        for (i = 0; i < sums; i++) own[i] += other[i];
+        for (; i < count; i++) own[i] = heti_max(own[i], other[i]);
+    }
+    if (r->rank) {
+        HETI_TRY(heti_join_message(r, 0, r->rank - bit, own, count));
+        HETI_TRY(heti_join_message(r, 1, r->rank - bit, own, count));
+    }
+    for (bit >>= 1; bit > 0; bit >>= 1)
+        if (r->rank + bit < ranks) HETI_TRY(heti_join_message(r, 0, r->rank + bit, own, count));
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>exec  Micro-batches into places, units into calls, actions into work.
+
+   A step is a list of actions a rank; heti_execute runs any such list. F and B walk over the units of a stage for one slice of one micro-batch.
+   What a stage makes for its neighbour becomes a message; what it needs from it is one. Everything else a rank does between two actions is
+   moving its reductions on.
+   ================================================================================================================ */
 
 /* ---- checking and loading micro-batches ---- */
 
@@ -8414,7 +12907,8 @@ static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *nam
     for (i = 0; i <= count; i++) {
         const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
         if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i], tokens);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d", index, name, i, start[i],
+                             tokens);
     }
     return HET_OK;
 }
@@ -8425,9 +12919,11 @@ static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch
     int64_t i;
     for (i = 0; i < b->tokens; i++) {
         if (b->token[i] < 0 || b->token[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->token[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index, i,
+                             HETI_CAST(int64_t, b->token[i]), vocab);
         if (b->target[i] < -1 || b->target[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i, HETI_CAST(int64_t, b->target[i]), vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d", index, i,
+                             HETI_CAST(int64_t, b->target[i]), vocab);
         if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i, HETI_CAST(double, b->weight[i]));
     }
@@ -8451,7 +12947,8 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
     int64_t g, sequence = 0;
     if (b->granules == 0) return HET_OK;
     if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules, b->granule_start ? "given" : "NULL");
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index, b->granules,
+                         b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
     for (g = 0; g < b->granules; g++)
         if (b->granule_start[g + 1] - b->granule_start[g] > ctx->max_granule_tokens)
@@ -8459,8 +12956,8 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
                              b->granule_start[g + 1] - b->granule_start[g], ctx->max_granule_tokens);
     for (g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one", index, g,
-                             b->granule_start[g], b->granule_start[g + 1]);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole sequences nor a piece of one",
+                             index, g, b->granule_start[g], b->granule_start[g + 1]);
     return HET_OK;
 }
 
@@ -8468,11 +12965,13 @@ static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch 
 {
     int64_t s;
     if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL", index, b->tokens, b->sequences);
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and sequence_start must not be NULL",
+                         index, b->tokens, b->sequences);
     if (b->tokens > ctx->desc.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens, ctx->desc.max_tokens);
     if (b->sequences > ctx->desc.max_sequences)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences, ctx->desc.max_sequences);
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index, b->sequences,
+                         ctx->desc.max_sequences);
     HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
     for (s = 0; s < b->sequences; s++)
         if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
@@ -8493,139 +12992,213 @@ static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t 
     return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
 }
 
+/* ---- micro-batches into their places ---- */
+
 /* Position within the sequence and number of the sequence, for rows [first, n). */
-static void heti_fill_positions(het_ctx *ctx, const int64_t *start, int64_t sequences, int64_t first)
+static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequences, int64_t first)
 {
     int64_t s, i;
     for (s = 0; s < sequences; s++)
         for (i = heti_max(first, start[s]); i < start[s + 1]; i++) {
-            ctx->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
-            ctx->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
+            r->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
+            r->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
         }
 }
 
-/* Brings rows [first, n) of a micro-batch into a slot; the slot's host bounds are already there. */
-static het_result heti_load_rows(het_ctx *ctx, heti_slot *slot, const het_batch *b, int64_t first)
+/* Brings rows [first, n) of a micro-batch to the device; the host bounds of `carry` are already there. */
+static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batch *b, int64_t first)
 {
     const int64_t rows = b->tokens - first;
-    het_view *v = &slot->view;
+    het_view *v = &carry->view;
     int64_t i;
-    HETI_TRY(heti_sync(ctx)); /* the staging arrays may still be on their way */
-    heti_fill_positions(ctx, slot->sequence_start, b->sequences, first);
-    for (i = 0; i < rows; i++) ctx->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
-    for (i = 0; i < b->sequences; i++) ctx->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
-    memcpy(ctx->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
-    memcpy(ctx->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
-    HETI_TRY(heti_copy_in(ctx, slot->device_token + first, ctx->host_token, rows, sizeof *ctx->host_token));
-    HETI_TRY(heti_copy_in(ctx, slot->device_target + first, ctx->host_target, rows, sizeof *ctx->host_target));
-    HETI_TRY(heti_copy_in(ctx, slot->device_position + first, ctx->host_position, rows, sizeof *ctx->host_position));
-    HETI_TRY(heti_copy_in(ctx, slot->device_sequence_of + first, ctx->host_sequence_of, rows, sizeof *ctx->host_sequence_of));
-    HETI_TRY(heti_copy_in(ctx, slot->device_weight + first, ctx->host_weight, rows, sizeof *ctx->host_weight));
-    HETI_TRY(heti_copy_in(ctx, slot->device_sample_id, ctx->host_sample_id, b->sequences, sizeof *ctx->host_sample_id));
-    HETI_TRY(heti_copy_in(ctx, slot->device_sequence_start, slot->sequence_start, b->sequences + 1, sizeof *slot->sequence_start));
-    HETI_TRY(heti_copy_in(ctx, slot->device_granule_start, slot->granule_start, v->granules + 1, sizeof *slot->granule_start));
+    HETI_TRY(heti_sync(r)); /* the staging arrays may still be on their way */
+    heti_fill_positions(r, carry->sequence_start, b->sequences, first);
+    for (i = 0; i < rows; i++) r->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
+    for (i = 0; i < b->sequences; i++) r->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
+    memcpy(r->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
+    memcpy(r->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
+    HETI_TRY(heti_copy_in(r, carry->device_token + first, r->host_token, rows, sizeof *r->host_token));
+    HETI_TRY(heti_copy_in(r, carry->device_target + first, r->host_target, rows, sizeof *r->host_target));
+    HETI_TRY(heti_copy_in(r, carry->device_position + first, r->host_position, rows, sizeof *r->host_position));
+    HETI_TRY(heti_copy_in(r, carry->device_sequence_of + first, r->host_sequence_of, rows, sizeof *r->host_sequence_of));
+    HETI_TRY(heti_copy_in(r, carry->device_weight + first, r->host_weight, rows, sizeof *r->host_weight));
+    HETI_TRY(heti_copy_in(r, carry->device_sample_id, r->host_sample_id, b->sequences, sizeof *r->host_sample_id));
+    HETI_TRY(heti_copy_in(r, carry->device_sequence_start, carry->sequence_start, b->sequences + 1, sizeof *carry->sequence_start));
+    HETI_TRY(heti_copy_in(r, carry->device_granule_start, carry->granule_start, v->granules + 1, sizeof *carry->granule_start));
     v->tokens = b->tokens;
     v->sequences = b->sequences;
-    v->token = slot->device_token;
-    v->target = slot->device_target;
-    v->position = slot->device_position;
-    v->sequence_of = slot->device_sequence_of;
-    v->weight = slot->device_weight;
-    v->sample_id = slot->device_sample_id;
-    v->sequence_start = slot->device_sequence_start;
-    v->granule_start = slot->device_granule_start;
-    v->host_sequence_start = slot->sequence_start;
-    v->host_granule_start = slot->granule_start;
+    v->token = carry->device_token;
+    v->target = carry->device_target;
+    v->position = carry->device_position;
+    v->sequence_of = carry->device_sequence_of;
+    v->weight = carry->device_weight;
+    v->sample_id = carry->device_sample_id;
+    v->sequence_start = carry->device_sequence_start;
+    v->granule_start = carry->device_granule_start;
+    v->host_sequence_start = carry->sequence_start;
+    v->host_granule_start = carry->granule_start;
     return HET_OK;
 }
 
-static het_result heti_load_batch(het_ctx *ctx, heti_slot *slot, const het_batch *b)
+static het_result heti_load_batch(heti_rank *r, heti_carry *carry, const het_batch *b)
 {
-    memcpy(slot->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *slot->sequence_start);
-    HETI_TRY(heti_batch_granules(ctx, b, slot->granule_start, &slot->view.granules));
-    return heti_load_rows(ctx, slot, b, 0);
+    memcpy(carry->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *carry->sequence_start);
+    HETI_TRY(heti_batch_granules(r->ctx, b, carry->granule_start, &carry->view.granules));
+    return heti_load_rows(r, carry, b, 0);
 }
 
-/* The view of slice k of K: granules [G k / K, G (k + 1) / K). */
-static het_view heti_slice(const heti_slot *slot, int64_t slice, int64_t slices)
+/* The first granule that starts at or behind `tokens`. */
+static int64_t heti_granule_at(const het_view *v, double tokens)
 {
-    het_view v = slot->view;
-    v.granule_begin = v.granules * slice / slices;
-    v.granule_end = v.granules * (slice + 1) / slices;
+    int64_t g = 0;
+    while (g < v->granules && HETI_CAST(double, v->host_granule_start[g]) < tokens) g++;
+    return g;
+}
+
+/* The view of slice k: the plan's share of the tokens, cut at the next granule. */
+static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice)
+{
+    const het_plan *plan = ctx->plan;
+    double before = 0.0, total = 0.0;
+    het_view v = *whole;
+    int64_t k;
+    for (k = 0; k < plan->slices; k++) {
+        if (k < slice) before += plan->slice_share[k];
+        total += plan->slice_share[k];
+    }
+    before *= HETI_CAST(double, v.tokens) / total;
+    v.granule_begin = slice == 0 ? 0 : heti_granule_at(whole, before);
+    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * (HETI_CAST(double,
+            v.tokens) / total));
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
 }
 
-/* ---- calling units ---- */
-
-static float *heti_at(char *base, size_t offset, int64_t row, int64_t width)
+static heti_carry *heti_find_carry(heti_rank *r, int64_t stage, int64_t micro_batch)
 {
-    return HETI_CAST(float *, HETI_CAST(void *, base + offset)) + row * width;
+    int64_t i;
+    for (i = 0; i < r->carry_count; i++)
+        if (r->carry[i].stage == stage && (stage < 0 || r->carry[i].micro_batch == micro_batch)) return &r->carry[i];
+    return NULL;
 }
 
-static het_gradient heti_gradient_of(const het_ctx *ctx, int64_t parameter)
+static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batch, int64_t slice)
 {
-    const heti_parameter *p = &ctx->parameter[parameter];
+    int64_t i;
+    for (i = 0; i < r->slot_count; i++) {
+        heti_slot *s = &r->slot[i];
+        if (s->stage == stage && (stage < 0 || (s->micro_batch == micro_batch && s->slice == slice))) return s;
+    }
+    return NULL;
+}
+
+/* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first slice. */
+static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, const het_batch *b, heti_slot **slot)
+{
+    heti_carry *carry = a->slice ? heti_find_carry(r, stage, a->micro_batch) : heti_find_carry(r, -1, 0);
+    *slot = heti_find_slot(r, -1, 0, 0);
+    if (!carry || !*slot)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of micro-batch %d, slice %d", r->rank,
+                         r->ctx->step,
+                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+    if (a->slice == 0) {
+        HETI_TRY(heti_load_batch(r, carry, b));
+        carry->stage = stage;
+        carry->micro_batch = a->micro_batch;
+        carry->slices = r->ctx->plan->slices;
+    }
+    (*slot)->stage = stage;
+    (*slot)->micro_batch = a->micro_batch;
+    (*slot)->slice = a->slice;
+    (*slot)->carry = carry;
+    return HET_OK;
+}
+
+static void heti_close_slot(heti_slot *slot)
+{
+    if (--slot->carry->slices == 0) slot->carry->stage = -1;
+    slot->stage = -1;
+}
+
+static void heti_free_slots(heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->carry_count; i++) r->carry[i].stage = -1;
+    for (i = 0; i < r->slot_count; i++) r->slot[i].stage = -1;
+}
+
+/* ---- calling units ---- */
+
+static float *heti_at(char *base, size_t offset) { return HETI_CAST(float *, HETI_CAST(void *, base + offset)); }
+
+static het_gradient heti_gradient_of(const heti_rank *r, int64_t parameter)
+{
+    const heti_parameter *p = &r->ctx->parameter[parameter];
+    const int64_t at = r->gradient_at[p->block] + p->offset;
     het_gradient g;
-    g.exact = ctx->desc.reduce == HET_REDUCE_EXACT;
-    g.sum = p->frozen                ? NULL
-            : g.exact                ? HETI_CAST(void *, HETI_CAST(double *, ctx->gradients) + p->gradient_offset)
-                                     : HETI_CAST(void *, HETI_CAST(float *, ctx->gradients) + p->gradient_offset);
-    g.grid = ctx->grid + parameter;
-    g.maximum = ctx->maximum + parameter;
+    g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
+    g.sum = r->gradient_at[p->block] < 0 ? NULL
+            : g.exact                    ? HETI_CAST(void *, HETI_CAST(double *, r->gradients) + at)
+                                         : HETI_CAST(void *, HETI_CAST(float *, r->gradients) + at);
+    g.grid = r->grid + parameter;
+    g.maximum = r->maximum + parameter;
     return g;
 }
 
 /* Everything a unit's call needs except the gradient streams. */
-static void heti_call_prepare(het_ctx *ctx, int64_t index, const heti_slot *slot, const het_view *view, int training, het_unit_call *c)
+static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t index, const heti_slot *slot, const het_view *view, het_unit_call *c)
 {
-    const heti_unit *unit = &ctx->unit[index];
+    const heti_placed *placed = &stage->unit[index - stage->unit_begin];
+    const heti_unit *unit = &r->ctx->unit[index];
     int64_t i;
     memset(c, 0, sizeof *c);
     c->unit = &unit->unit;
-    c->info = &unit->info;
-    c->device = &ctx->device;
-    c->queue = ctx->queue;
+    c->info = &placed->info;
+    c->device = &r->device;
+    c->queue = r->queue;
     c->index = index;
     c->view = view;
-    c->scalars = ctx->scalars;
-    c->compute = ctx->desc.dtype;
-    c->training = training;
+    c->scalars = r->scalars;
+    c->compute = r->ctx->desc.dtype;
+    c->training = r->ctx->job <= HETI_JOB_GRADIENTS;
     c->rows = view->row_end - view->row_begin;
-    for (i = 0; i < unit->info.in_streams; i++) c->in[i] = heti_at(slot->memory, ctx->unit[index - 1].stream_offset[i], view->row_begin, unit->info.in_width[i]);
-    for (i = 0; i < unit->info.out_streams; i++) c->out[i] = heti_at(slot->memory, unit->stream_offset[i], view->row_begin, unit->info.out_width[i]);
-    for (i = 0; i < unit->info.tensors; i++) {
-        const het_tensor_desc *t = &unit->info.tensor[i];
-        const int whole = t->keep == HET_KEEP_CARRY || t->keep == HET_KEEP_CARRY_GRADIENT, shared = unit->region[i] == HETI_REGION_SHARED;
-        if (unit->region[i] == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(shared ? ctx->shared : slot->memory, unit->offset[i], whole || shared ? 0 : view->row_begin, t->width);
+    for (i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
+    for (i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
+    for (i = 0; i < placed->info.tensors; i++) {
+        const heti_region region = placed->region[i];
+        if (region == HETI_REGION_NONE) continue;
+        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? r->shared : region == HETI_REGION_CARRY ? slot->carry->memory : slot->memory,
+                               placed->offset[i]);
     }
-    for (i = 0; i < unit->info.parameters; i++) {
-        c->weight[i] = ctx->weights + ctx->parameter[unit->parameter[i]].offset;
-        c->gradient[i] = heti_gradient_of(ctx, unit->parameter[i]);
+    for (i = 0; i < placed->info.parameters; i++) {
+        const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
+        c->weight[i] = r->weights + r->weight_at[p->block] + p->offset;
+        c->gradient[i] = heti_gradient_of(r, unit->parameter[i]);
     }
-    c->cosine = ctx->cosine;
-    c->sine = ctx->sine;
-    c->workspace = ctx->workspace;
-    c->workspace_size = ctx->workspace_bytes;
-    c->loss = ctx->loss;
+    c->cosine = r->cosine;
+    c->sine = r->sine;
+    c->workspace = r->workspace;
+    c->workspace_size = r->workspace_bytes;
+    c->loss = r->loss;
 }
 
-static het_result heti_hook(het_ctx *ctx, het_direction direction, const het_unit_call *c, int64_t micro_batch, int64_t slice)
+static het_result heti_hook(heti_rank *r, het_direction direction, const het_unit_call *c, const het_action *a)
 {
+    het_ctx *ctx = r->ctx;
     het_hook_info info;
     het_result result;
     int64_t s;
     if (!ctx->desc.hook) return HET_OK;
     info.direction = direction;
+    info.rank = r->rank;
     info.step = ctx->step;
     info.unit = c->index;
-    info.micro_batch = micro_batch;
-    info.slice = slice;
+    info.micro_batch = ctx->first_batch[a->pipeline] + a->micro_batch;
+    info.slice = a->slice;
     info.rows = c->rows;
     info.unit_name = c->unit->iface->name;
-    info.device = &ctx->device;
+    info.device = &r->device;
     info.streams = direction == HET_FORWARD ? c->info->out_streams : c->info->in_streams;
     for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int there = s < info.streams;
@@ -8634,193 +13207,710 @@ static het_result heti_hook(het_ctx *ctx, het_direction direction, const het_uni
     }
     result = ctx->desc.hook(ctx->desc.user, &info);
     if (result == HET_OK) return HET_OK;
-    ctx->failed = 1;
-    return heti_fail(&ctx->error, result, "step %d: the hook failed at unit %d (%s), micro-batch %d", ctx->step, c->index, c->unit->iface->name, micro_batch);
+    return heti_fail(&r->error, result, "rank %d, step %d: the hook failed at unit %d (%s), micro-batch %d", r->rank, ctx->step, c->index,
+                     c->unit->iface->name, info.micro_batch);
 }
 
-static het_result heti_check_cancel(het_ctx *ctx)
+/* A device of speed s < 1 sleeps (1 / s - 1) times the processor time its thread has used since it last did. */
+static void heti_slow_down(heti_rank *r)
 {
-    if (!HETI_ATOMIC_LOAD(&ctx->cancelled)) return HET_OK;
-    ctx->failed = 1;
-    return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+#ifdef HETI_THREADS
+    double used, rest;
+    if (!(r->desc.speed > 0.0 && r->desc.speed < 1.0)) return;
+    used = heti_thread_time() - r->slept_for;
+    rest = used * (1.0 / r->desc.speed - 1.0);
+    if (rest < 1e-3) return;
+    r->slept_for += used;
+    for (rest += heti_now(); heti_now() < rest && !HETI_ATOMIC_LOAD(&r->ctx->stop);) {
+        HETI_LOCK(r->ctx);
+        heti_wait_signal(&r->wake, &r->ctx->lock, rest - heti_now());
+        HETI_UNLOCK(r->ctx);
+    }
+#else
+    (void)r;
+#endif
 }
 
-/* Units [first, last] forward over one slice. */
-static het_result heti_forward(het_ctx *ctx, const heti_slot *slot, const het_view *view, int training, int64_t micro_batch, int64_t slice)
+/* Between two units: whether to go on. The rank's reductions move on. */
+static het_result heti_breathe(heti_rank *r)
+{
+    heti_slow_down(r);
+    HETI_TRY(heti_check_cancel(r));
+    return heti_advance_ring(r);
+}
+
+/* The units of a stage forward over one slice. Outside training the loss is made at once: nothing comes back. */
+static het_result heti_forward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a)
 {
     het_unit_call c;
     int64_t u;
-    for (u = 0; u < ctx->unit_count; u++) {
-        HETI_TRY(heti_check_cancel(ctx));
-        heti_call_prepare(ctx, u, slot, view, training, &c);
-        HETI_DEVICE(ctx, c.unit->iface->forward(&c), c.unit->iface->name);
-        HETI_TRY(heti_hook(ctx, HET_FORWARD, &c, micro_batch, slice));
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        HETI_TRY(heti_breathe(r));
+        heti_call_prepare(r, stage, u, slot, view, &c);
+        HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
+        HETI_TRY(heti_hook(r, HET_FORWARD, &c, a));
+        if (c.training || !c.info->is_loss) continue;
+        if (r->ctx->job == HETI_JOB_INFER) {
+            c.logits = r->logits;
+            c.logits_from = c.rows - 1;
+        }
+        HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
     }
     return HET_OK;
 }
 
-static het_result heti_clear_carried(het_ctx *ctx, const heti_unit *unit, const het_unit_call *c)
+static het_result heti_clear_carried(heti_rank *r, const het_unit_call *c)
 {
     int64_t t;
-    for (t = 0; t < unit->info.tensors; t++)
-        if (unit->info.tensor[t].keep == HET_KEEP_CARRY_GRADIENT)
-            HETI_TRY(heti_clear(ctx, c->tensor[t], HETI_CAST(size_t, c->view->tokens * unit->info.tensor[t].width) * sizeof(float)));
+    for (t = 0; t < c->info->tensors; t++)
+        if (c->info->tensor[t].keep == HET_KEEP_CARRY_GRADIENT)
+            HETI_TRY(heti_clear(r, c->tensor[t], HETI_CAST(size_t, c->view->tokens * c->info->tensor[t].width) * sizeof(float)));
     return HET_OK;
 }
 
 /* A unit that recomputes runs its forward again, into the same tensors; its output streams are still there and stay untouched. */
-static het_result heti_recompute(het_ctx *ctx, const het_unit_call *c)
+static het_result heti_recompute(heti_rank *r, const het_unit_call *c)
 {
     het_unit_call again = *c;
     int64_t s;
-    for (s = 0; s < c->info->out_streams; s++) again.out[s] = ctx->spare_stream[s];
-    HETI_DEVICE(ctx, c->unit->iface->forward(&again), c->unit->iface->name);
+    for (s = 0; s < c->info->out_streams; s++) again.out[s] = r->spare_stream[s];
+    HETI_DEVICE(r, c->unit->iface->forward(&again), c->unit->iface->name);
     return HET_OK;
 }
 
-/* Units last to first over one slice: recompute, I, and W as well when `fused`. */
-static het_result heti_backward(het_ctx *ctx, const heti_slot *slot, const het_view *view, int64_t micro_batch, int64_t slice, int fused)
+/* The units of a stage last to first over one slice: recompute, I, and W as well when `fused`. The gradient of a boundary lives in one of two
+   buffers that take turns; that of the stage's output is in the first of them, *last gets the number of the one with that of its input. */
+static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int fused,
+                                int *last)
 {
     het_unit_call c;
     int64_t u, s;
     int now = 0;
-    for (u = ctx->unit_count - 1; u >= 0; u--) {
-        const heti_unit *unit = &ctx->unit[u];
-        HETI_TRY(heti_check_cancel(ctx));
-        heti_call_prepare(ctx, u, slot, view, 1, &c);
-        for (s = 0; s < unit->info.out_streams; s++) c.d_out[s] = ctx->gradient_stream[now][s];
+    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        HETI_TRY(heti_breathe(r));
+        heti_call_prepare(r, stage, u, slot, view, &c);
+        for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->gradient_stream[now][s];
         now = 1 - now;
-        for (s = 0; s < unit->info.in_streams; s++) c.d_in[s] = ctx->gradient_stream[now][s];
-        if (unit->recompute) HETI_TRY(heti_recompute(ctx, &c));
-        if (slice == ctx->desc.max_slices - 1) HETI_TRY(heti_clear_carried(ctx, unit, &c));
-        HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        if (fused) HETI_DEVICE(ctx, c.unit->iface->backward_weight(&c), c.unit->iface->name);
-        HETI_TRY(heti_hook(ctx, HET_BACKWARD, &c, micro_batch, slice));
+        for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->gradient_stream[now][s];
+        if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
+        if (a->slice == r->ctx->plan->slices - 1) HETI_TRY(heti_clear_carried(r, &c));
+        HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
+        if (fused) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
     }
+    *last = now;
     return HET_OK;
 }
 
-static het_result heti_backward_weights(het_ctx *ctx, const heti_slot *slot, const het_view *view)
+static het_result heti_backward_weights(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view)
 {
     het_unit_call c;
     int64_t u;
-    for (u = ctx->unit_count - 1; u >= 0; u--) {
-        HETI_TRY(heti_check_cancel(ctx));
-        heti_call_prepare(ctx, u, slot, view, 1, &c);
-        HETI_DEVICE(ctx, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        HETI_TRY(heti_breathe(r));
+        heti_call_prepare(r, stage, u, slot, view, &c);
+        HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
     }
     return HET_OK;
 }
 
-/* ---- the actions of a step ---- */
+/* ---- what goes from stage to stage ---- */
 
-static void heti_push(het_ctx *ctx, int64_t *count, heti_action_kind kind, int64_t micro_batch, int64_t slice)
+/* The action that consumes what `a` produces for the next (F) or the previous (B, I) stage; of a SEND or RECV, of what it moves. */
+static het_action heti_consumer(const het_action *a, int64_t stage, int forward)
 {
-    heti_action *a = &ctx->action[(*count)++];
-    a->kind = kind;
-    a->micro_batch = micro_batch;
-    a->slice = slice;
+    het_action c = *a;
+    c.kind = forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B;
+    c.stage = HETI_CAST(int32_t, stage);
+    c.overlap = 0;
+    return c;
 }
 
-/* One device: F then B (or I, W) for each micro-batch; slices forward first to last, backward last to first. */
-static int64_t heti_schedule(het_ctx *ctx, int64_t micro_batches)
+static int heti_same_action(const het_action *a, const het_action *b)
 {
-    const int64_t slices = ctx->desc.max_slices;
-    const het_backward backward = ctx->desc.backward;
-    int64_t m, k, count = 0;
-    for (m = 0; m < micro_batches; m++) {
-        for (k = 0; k < slices; k++) heti_push(ctx, &count, HETI_F, m, k);
-        for (k = slices - 1; k >= 0; k--) heti_push(ctx, &count, backward == HET_BACKWARD_FUSED ? HETI_B : HETI_I, m, k);
-        for (k = slices - 1; k >= 0 && backward == HET_BACKWARD_SPLIT; k--) heti_push(ctx, &count, HETI_W, m, k);
-    }
-    for (m = 0; m < micro_batches && backward == HET_BACKWARD_DEFERRED; m++)
-        for (k = slices - 1; k >= 0; k--) heti_push(ctx, &count, HETI_W, m, k);
-    heti_push(ctx, &count, HETI_REDUCE, 0, 0);
-    heti_push(ctx, &count, HETI_VERDICT, 0, 0);
-    heti_push(ctx, &count, HETI_STEP, 0, 0);
-    return count;
+    return a->kind == b->kind && a->pipeline == b->pipeline && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice;
 }
 
-/* Squared norm of all gradients. With one rank nothing is exchanged. */
-static het_result heti_reduce(het_ctx *ctx)
+/* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
+static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows)
 {
-    int64_t p;
-    HETI_TRY(heti_clear(ctx, ctx->squares, sizeof *ctx->squares));
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const het_gradient g = heti_gradient_of(ctx, p);
-        het_sum_squares_args a;
-        if (!g.sum) continue;
-        a.gradient = &g;
-        a.count = ctx->parameter[p].count;
-        a.sum = ctx->squares;
-        a.workspace = ctx->workspace;
-        HETI_DEVICE(ctx, ctx->device.iface->sum_squares(ctx->device.self, ctx->queue, &a), "gradient norm");
+    const het_unit_info *info = &ctx->unit[unit - 1].info;
+    int64_t s, width = 0;
+    for (s = 0; s < info->out_streams; s++) width += info->out_width[s];
+    return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
+}
+
+/* Rows of the streams into unit `unit`, between a message and the device. */
+static het_result heti_pack(heti_rank *r, char *data, float *const *stream, int64_t unit, int64_t rows)
+{
+    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    char *at = data + HETI_ENVELOPE;
+    int64_t s;
+    for (s = 0; s < info->out_streams; s++) {
+        HETI_TRY(heti_copy_out(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
+        at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
     }
     return HET_OK;
 }
 
-static het_result heti_verdict(het_ctx *ctx)
+static het_result heti_unpack(heti_rank *r, const char *data, float *const *stream, int64_t unit, int64_t rows)
 {
-    het_verdict_args a;
-    a.scalars = ctx->scalars;
-    a.parameters = ctx->parameter_count;
-    a.maximum = ctx->maximum;
-    a.exponent = ctx->exponent;
-    a.exact = ctx->desc.reduce == HET_REDUCE_EXACT;
-    a.squares = ctx->squares;
-    a.loss = ctx->loss;
-    HETI_DEVICE(ctx, ctx->device.iface->verdict(ctx->device.self, ctx->queue, &a), "verdict");
-    return HET_OK;
-}
-
-static het_result heti_update(het_ctx *ctx)
-{
-    int64_t p, s;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
-        const het_gradient g = heti_gradient_of(ctx, p);
-        het_optimizer_call call;
-        if (!g.sum) continue;
-        memset(&call, 0, sizeof call);
-        call.device = &ctx->device;
-        call.queue = ctx->queue;
-        call.scalars = ctx->scalars;
-        call.gradient = &g;
-        call.count = parameter->count;
-        call.rows = parameter->rows;
-        call.columns = parameter->columns;
-        call.weight = ctx->weights + parameter->offset;
-        for (s = 0; s < ctx->slots; s++) call.state[s] = ctx->state[s] + parameter->gradient_offset;
-        call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay : 0.0f;
-        call.desc = &ctx->desc.optimizer;
-        HETI_DEVICE(ctx, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
+    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    const char *at = data + HETI_ENVELOPE;
+    int64_t s;
+    for (s = 0; s < info->out_streams; s++) {
+        HETI_TRY(heti_copy_in(r, stream[s], at, rows * info->out_width[s], sizeof(float)));
+        at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
     }
-    return HET_OK;
+    return heti_sync(r);
 }
 
-static het_result heti_run_action(het_ctx *ctx, const heti_action *a, const het_batch *batches)
-{
-    heti_slot *slot = &ctx->slot[a->micro_batch % ctx->slot_count];
-    het_view view;
-    if (a->kind == HETI_F && a->slice == 0) HETI_TRY(heti_load_batch(ctx, slot, &batches[a->micro_batch]));
-    if (a->kind <= HETI_W) view = heti_slice(slot, a->slice, ctx->desc.max_slices);
-    switch (a->kind) {
-    case HETI_F: return heti_forward(ctx, slot, &view, 1, a->micro_batch, a->slice);
-    case HETI_B: return heti_backward(ctx, slot, &view, a->micro_batch, a->slice, 1);
-    case HETI_I: return heti_backward(ctx, slot, &view, a->micro_batch, a->slice, 0);
-    case HETI_W: return heti_backward_weights(ctx, slot, &view);
-    case HETI_REDUCE: return heti_reduce(ctx);
-    case HETI_VERDICT: return heti_verdict(ctx);
-    case HETI_STEP: return heti_update(ctx);
-    default: return HET_ERR_STATE;
-    }
-}
-
-static het_result heti_execute(het_ctx *ctx, int64_t actions, const het_batch *batches)
+static heti_message *heti_find_message(heti_rank *r, const het_action *key)
 {
     int64_t i;
-    for (i = 0; i < actions; i++) HETI_TRY(heti_run_action(ctx, &ctx->action[i], batches));
+    for (i = 0; i < r->message_count; i++)
+        if (key ? r->message[i].used && heti_same_action(&r->message[i].action, key) : !r->message[i].used) return &r->message[i];
+    return NULL;
+}
+
+static het_result heti_new_message(heti_rank *r, const het_action *key, heti_message **message)
+{
+    *message = heti_find_message(r, NULL);
+    if (!*message)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: more than the %d messages that were planned", r->rank, r->ctx->step,
+                         r->message_count);
+    (*message)->used = 1;
+    (*message)->action = *key;
     return HET_OK;
+}
+
+/* Rows of a micro-batch's slice, known on every rank. */
+static het_result heti_action_rows(heti_rank *r, const het_action *a, int64_t *rows)
+{
+    het_ctx *ctx = r->ctx;
+    const het_batch *b;
+    het_view view;
+    if (ctx->job == HETI_JOB_INFER) {
+        *rows = ctx->infer_count;
+        return HET_OK;
+    }
+    b = &ctx->batches[ctx->first_batch[a->pipeline] + a->micro_batch];
+    if (ctx->plan->slices == 1) {
+        *rows = b->tokens;
+        return HET_OK;
+    }
+    memset(&view, 0, sizeof view);
+    view.tokens = b->tokens;
+    view.host_granule_start = r->granule_start;
+    HETI_TRY(heti_batch_granules(ctx, b, r->granule_start, &view.granules));
+    view = heti_slice(ctx, &view, a->slice);
+    *rows = view.row_end - view.row_begin;
+    return HET_OK;
+}
+
+/* A stage has made rows for its neighbour: on the same rank they are handed over at once, otherwise SEND follows and finds them in the
+   outgoing message made here. */
+static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, int forward, float *const *stream, int64_t rows)
+{
+    const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
+    const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
+    heti_message *message;
+    heti_envelope envelope;
+    if (to < 0) return HET_OK;
+    if (to == r->rank) {
+        HETI_TRY(heti_new_message(r, &key, &message));
+    } else {
+        message = &r->outgoing[r->next_outgoing];
+        r->next_outgoing = 1 - r->next_outgoing;
+        HETI_TRY(heti_await(r, &message->post, "a receive", to));
+        message->action = key;
+    }
+    memset(&envelope, 0, sizeof envelope);
+    envelope.step = r->ctx->step;
+    envelope.action = key;
+    envelope.size = HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows));
+    memcpy(message->data, &envelope, sizeof envelope);
+    return heti_pack(r, message->data, stream, unit, rows);
+}
+
+static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
+{
+    const int forward = a->kind == HET_ACTION_SEND_F;
+    const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
+    heti_envelope envelope;
+    int i;
+    for (i = 0; i < 2 && !heti_same_action(&r->outgoing[i].action, &key); i++) {}
+    if (i == 2) return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank, r->ctx->step);
+    memcpy(&envelope, r->outgoing[i].data, sizeof envelope);
+    record->bytes = envelope.size - HETI_ENVELOPE;
+    return heti_start_post(r, &r->outgoing[i].post, 0, forward ? stage->after : stage->before, HETI_CHANNEL_STAGE, r->outgoing[i].data,
+                           HETI_CAST(size_t, envelope.size));
+}
+
+static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
+{
+    const int forward = a->kind == HET_ACTION_RECV_F;
+    const het_action key = heti_consumer(a, stage->index, forward);
+    heti_message *message;
+    int64_t rows;
+    size_t size;
+    HETI_TRY(heti_action_rows(r, a, &rows));
+    HETI_TRY(heti_new_message(r, &key, &message));
+    size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end, rows);
+    record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
+    return heti_start_post(r, &message->post, 1, forward ? stage->before : stage->after, HETI_CHANNEL_STAGE, message->data, size);
+}
+
+/* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
+static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_stage *stage, int forward, float *const *stream, int64_t rows)
+{
+    const int64_t from = forward ? stage->before : stage->after, unit = forward ? stage->unit_begin : stage->unit_end;
+    const het_action key = heti_consumer(a, stage->index, forward);
+    heti_message *message;
+    heti_envelope envelope;
+    if (from < 0) return HET_OK;
+    message = heti_find_message(r, &key);
+    if (!message)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that no action receives", r->rank,
+                         r->ctx->step,
+                         HETI_CAST(int64_t, a->micro_batch), from);
+    if (from != r->rank) HETI_TRY(heti_await(r, &message->post, forward ? "an activation" : "a gradient", from));
+    memcpy(&envelope, message->data, sizeof envelope);
+    if (envelope.step != r->ctx->step || !heti_same_action(&envelope.action, &key))
+        return heti_fail(&r->error, HET_ERR_TRANSPORT,
+                         "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
+                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t,
+                                 envelope.action.micro_batch),
+                         HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
+    message->used = 0;
+    return heti_unpack(r, message->data, stream, unit, rows);
+}
+
+/* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of one sequence ---- */
+
+/* The places that keep a stage's keys and values between calls, and the view of the new rows. */
+static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot, het_view *view)
+{
+    het_ctx *ctx = r->ctx;
+    heti_carry *carry = &r->carry[stage];
+    het_batch b;
+    memset(&b, 0, sizeof b);
+    b.tokens = ctx->infer_past + ctx->infer_count;
+    b.sequences = 1;
+    b.token = b.target = ctx->infer_token;
+    carry->stage = stage;
+    carry->sequence_start[0] = 0;
+    carry->sequence_start[1] = carry->granule_start[1] = b.tokens;
+    carry->granule_start[0] = ctx->infer_past;
+    carry->view.granules = 1;
+    HETI_TRY(heti_load_rows(r, carry, &b, ctx->infer_past));
+    *slot = &r->slot[stage];
+    (*slot)->carry = carry;
+    *view = carry->view;
+    view->row_begin = ctx->infer_past;
+    view->row_end = b.tokens;
+    view->granule_begin = 0;
+    view->granule_end = 1;
+    return HET_OK;
+}
+
+/* ---- actions ---- */
+
+static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage)
+{
+    const int64_t number = stage - r->stage;
+    het_ctx *ctx = r->ctx;
+    heti_slot *slot;
+    het_view view;
+    het_unit_call c;
+    if (ctx->job == HETI_JOB_INFER) {
+        HETI_TRY(heti_open_inference(r, number, &slot, &view));
+    } else {
+        HETI_TRY(heti_open_slot(r, number, a, &ctx->batches[ctx->first_batch[a->pipeline] + a->micro_batch], &slot));
+        view = heti_slice(ctx, &slot->carry->view, a->slice);
+    }
+    heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
+    HETI_TRY(heti_take_in(r, a, stage, 1, c.in, c.rows));
+    HETI_TRY(heti_forward(r, stage, slot, &view, a));
+    heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
+    HETI_TRY(heti_hand_over(r, a, stage, 1, c.out, c.rows));
+    if (ctx->job == HETI_JOB_EVALUATE) heti_close_slot(slot);
+    return HET_OK;
+}
+
+static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage)
+{
+    heti_slot *slot = heti_find_slot(r, stage - r->stage, a->micro_batch, a->slice);
+    het_view view;
+    int64_t rows;
+    int last = 0;
+    if (!slot)
+        return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d before its forward", r->rank, r->ctx->step,
+                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+    view = heti_slice(r->ctx, &slot->carry->view, a->slice);
+    rows = view.row_end - view.row_begin;
+    if (a->kind == HET_ACTION_W) {
+        HETI_TRY(heti_backward_weights(r, stage, slot, &view));
+    } else {
+        HETI_TRY(heti_take_in(r, a, stage, 0, r->gradient_stream[0], rows));
+        HETI_TRY(heti_backward(r, stage, slot, &view, a, a->kind == HET_ACTION_B, &last));
+        HETI_TRY(heti_hand_over(r, a, stage, 0, r->gradient_stream[last], rows));
+    }
+    if (a->kind != HET_ACTION_I) heti_close_slot(slot);
+    return HET_OK;
+}
+
+/* Walks over the parts of a block's parameters that the rank owns. */
+typedef struct heti_owned { int64_t parameter, first, count, state; } heti_owned;
+
+static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o)
+{
+    const heti_parameter_block *block = &r->ctx->block[b];
+    const int64_t i = heti_holder_of(block, r->rank), low = block->cut[i], high = block->cut[i + 1];
+    for (o->parameter++; o->parameter < r->ctx->parameter_count; o->parameter++) {
+        const heti_parameter *p = &r->ctx->parameter[o->parameter];
+        const int64_t begin = heti_max(low, p->offset), end = heti_min(high, p->offset + p->count);
+        if (p->block != b || begin >= end) continue;
+        o->first = begin - p->offset;
+        o->count = end - begin;
+        o->state = r->state_at[b] + begin - low;
+        return 1;
+    }
+    return 0;
+}
+
+static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
+{
+    het_gradient g = heti_gradient_of(r, o->parameter);
+    g.sum = g.exact ? HETI_CAST(void *, HETI_CAST(double *, g.sum) + o->first) : HETI_CAST(void *, HETI_CAST(float *, g.sum) + o->first);
+    return g;
+}
+
+/* Squared norm of the rank's own parts. */
+static het_result heti_square(heti_rank *r)
+{
+    int64_t b;
+    HETI_TRY(heti_clear(r, r->squares, sizeof *r->squares));
+    for (b = 0; b < r->ctx->block_count; b++) {
+        heti_owned o;
+        if (r->gradient_at[b] < 0) continue;
+        for (o.parameter = -1; heti_next_owned(r, b, &o);) {
+            const het_gradient g = heti_owned_gradient(r, &o);
+            het_sum_squares_args a;
+            a.gradient = &g;
+            a.count = o.count;
+            a.sum = r->squares;
+            a.workspace = r->workspace;
+            HETI_DEVICE(r, r->device.iface->sum_squares(r->device.self, r->queue, &a), "gradient norm");
+        }
+    }
+    return HET_OK;
+}
+
+/* Loss, squares and maxima of all ranks together, in every rank's device memory. */
+static het_result heti_join_scalars(heti_rank *r)
+{
+    const int64_t limbs = HETI_CAST(int64_t, sizeof(het_sum) / sizeof(int64_t)), parameters = r->ctx->parameter_count;
+    uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
+    int64_t p;
+    if (r->ctx->ranks == 1) return HET_OK;
+    if (parameters > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", parameters,
+                                                        HETI_CAST(int64_t, 2 * HETI_STAGING));
+    HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
+    for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]);
+    HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters));
+    for (p = 0; p < parameters; p++) maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p]);
+    HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_in(r, r->squares, r->joined + limbs, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_in(r, r->maximum, maximum, parameters, sizeof *maximum));
+    return heti_sync(r);
+}
+
+static het_result heti_verdict(heti_rank *r)
+{
+    het_verdict_args a;
+    HETI_TRY(heti_await(r, NULL, "a reduction", -1));
+    HETI_TRY(heti_square(r));
+    HETI_TRY(heti_join_scalars(r));
+    a.scalars = r->scalars;
+    a.parameters = r->ctx->parameter_count;
+    a.maximum = r->maximum;
+    a.exponent = r->exponent;
+    a.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
+    a.squares = r->squares;
+    a.loss = r->loss;
+    HETI_DEVICE(r, r->device.iface->verdict(r->device.self, r->queue, &a), "verdict");
+    return HET_OK;
+}
+
+static het_result heti_update(heti_rank *r, int64_t b)
+{
+    het_ctx *ctx = r->ctx;
+    heti_owned o;
+    int64_t s;
+    if (r->gradient_at[b] < 0) return HET_OK;
+    for (o.parameter = -1; heti_next_owned(r, b, &o);) {
+        const heti_parameter *parameter = &ctx->parameter[o.parameter];
+        const het_gradient g = heti_owned_gradient(r, &o);
+        het_optimizer_call call;
+        memset(&call, 0, sizeof call);
+        call.device = &r->device;
+        call.queue = r->queue;
+        call.scalars = r->scalars;
+        call.gradient = &g;
+        call.count = o.count;
+        call.rows = parameter->rows;
+        call.columns = parameter->columns;
+        call.weight = r->weights + r->weight_at[b] + parameter->offset + o.first;
+        for (s = 0; s < ctx->slots; s++) call.state[s] = r->state[s] + o.state;
+        call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay : 0.0f;
+        call.desc = &ctx->desc.optimizer;
+        HETI_DEVICE(r, ctx->desc.optimizer.iface->update(&call), ctx->desc.optimizer.iface->name);
+    }
+    return HET_OK;
+}
+
+static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record)
+{
+    const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
+    switch (a->kind) {
+    case HET_ACTION_F: return heti_run_forward(r, a, stage);
+    case HET_ACTION_B:
+    case HET_ACTION_I:
+    case HET_ACTION_W: return heti_run_backward(r, a, stage);
+    case HET_ACTION_SEND_F:
+    case HET_ACTION_SEND_B: return heti_send(r, a, stage, record);
+    case HET_ACTION_RECV_F:
+    case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
+    case HET_ACTION_REDUCE: heti_ring_start(r, a->stage, 0, r->records); return HET_OK;
+    case HET_ACTION_VERDICT: return heti_verdict(r);
+    case HET_ACTION_STEP: return heti_update(r, a->stage);
+    case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->records); return HET_OK;
+    default: return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank, HETI_CAST(int64_t, a->kind));
+    }
+}
+
+/* Whether the present job runs an action: those of micro-batches that are not there are left out, by everybody. */
+static int heti_takes_part(const het_ctx *ctx, const het_action *a)
+{
+    const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->batch_count[a->pipeline]) return 0;
+    if (ctx->job == HETI_JOB_STEP) return 1;
+    if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
+    return forward && (ctx->job == HETI_JOB_EVALUATE || a->slice == 0);
+}
+
+#ifdef HETI_THREADS
+/* het_desc.silent: the rank stops answering, as if its machine were gone, until another one notices. */
+static het_result heti_fall_silent(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const double since = heti_now();
+    HETI_LOCK(ctx);
+    r->silent_since = since;
+    while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 4.0 * ctx->desc.deadline)
+        heti_wait_signal(&r->wake, &ctx->lock, 0.05);
+    HETI_UNLOCK(ctx);
+    return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: fell silent, and no other rank noticed", r->rank, ctx->step);
+}
+#endif
+
+static het_result heti_execute(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    int64_t i;
+    r->records = 0;
+    for (i = 0; i < r->actions; i++) {
+        const het_action *a = &r->action[i];
+        het_record *record = &r->record[r->records];
+        if (!heti_takes_part(ctx, a)) continue;
+#ifdef HETI_THREADS
+        if (ctx->desc.silent && ctx->desc.silent(ctx->desc.user, r->rank, ctx->step, i)) return heti_fall_silent(r);
+#endif
+        if (a->kind == HET_ACTION_STEP) HETI_ATOMIC_STORE(&ctx->stepping, 1);
+        record->action = *a;
+        record->rank = HETI_CAST(int32_t, r->rank);
+        record->bytes = 0;
+        record->start = record->end = heti_now() - r->began;
+        HETI_TRY(heti_run_action(r, a, record));
+        if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
+        r->records++;
+        HETI_TRY(heti_advance_ring(r));
+    }
+    HETI_TRY(heti_await(r, NULL, "a reduction", -1));
+    for (i = 0; i < 2; i++) HETI_TRY(heti_await(r, &r->outgoing[i].post, "a receive", -1));
+    return HET_OK;
+}
+
+/* ---- jobs: what the caller has its ranks do together ---- */
+
+static het_result heti_set_scalars(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const het_optimizer_desc *o = &ctx->desc.optimizer;
+    het_step_scalars s;
+    memset(&s, 0, sizeof s);
+    s.seed = ctx->desc.seed;
+    s.step = HETI_CAST(uint64_t, ctx->step);
+    s.inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
+    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
+    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
+    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
+    s.clip_scale = 1.0f;
+    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    return heti_copy_in(r, r->scalars, &s, 1, sizeof s);
+}
+
+/* Clears the sums of a step and sets each parameter's grid. */
+static het_result heti_begin_sums(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const size_t element = ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+    HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
+    HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));
+    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
+    return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
+}
+
+/* A rank's part of a job. The first local rank leaves behind what the caller wants to know. */
+static het_result heti_run_job(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const int trains = ctx->job <= HETI_JOB_GRADIENTS;
+    r->began = heti_now();
+    r->slept_for = heti_thread_time();
+    HETI_TRY(heti_set_scalars(r));
+    HETI_TRY(heti_clear(r, r->loss, sizeof *r->loss));
+    if (trains) HETI_TRY(heti_begin_sums(r));
+    HETI_TRY(heti_execute(r));
+    HETI_TRY(heti_sync(r));
+    if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
+        const int64_t limbs = HETI_CAST(int64_t, sizeof(het_sum) / sizeof(int64_t));
+        HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+        HETI_TRY(heti_join(r, limbs, limbs));
+        HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
+    }
+    if (r->local > 0) return HET_OK;
+    HETI_TRY(heti_copy_out(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
+    HETI_TRY(heti_copy_out(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
+    if (trains) HETI_TRY(heti_copy_out(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
+    return HET_OK;
+}
+
+static void heti_run_rank(heti_rank *r)
+{
+    const het_result result = heti_run_job(r);
+    if (result == HET_OK) return;
+    if (r->error.code == HET_OK) (void)heti_fail(&r->error, result, "rank %d, step %d: %s", r->rank, r->ctx->step, het_result_text(result));
+    heti_raise(r);
+}
+
+#ifdef HETI_THREADS
+/* The life of a rank's thread: wait for a job, do it, say so. */
+static void *heti_rank_thread(void *arg)
+{
+    heti_rank *r = HETI_CAST(heti_rank *, arg);
+    het_ctx *ctx = r->ctx;
+    uint32_t seen = 0;
+    heti_fp saved;
+    heti_fp_enter(&saved);
+    for (;;) {
+        HETI_LOCK(ctx);
+        while (ctx->job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->lock);
+        seen = ctx->job_number;
+        HETI_UNLOCK(ctx);
+        if (ctx->job == HETI_JOB_END) break;
+        heti_run_rank(r);
+        HETI_LOCK(ctx);
+        ctx->running--;
+        (void)pthread_cond_broadcast(&ctx->finished);
+        HETI_UNLOCK(ctx);
+    }
+    heti_fp_leave(&saved);
+    return NULL;
+}
+
+static void heti_start_job(het_ctx *ctx, heti_job job)
+{
+    int64_t i;
+    HETI_LOCK(ctx);
+    ctx->job = job;
+    ctx->job_number++;
+    for (i = 0; i < ctx->local_count; i++) ctx->running += ctx->rank[i].threaded != 0;
+    heti_wake_all(ctx);
+    HETI_UNLOCK(ctx);
+}
+
+/* A thread a rank, where there is more than one or a transport. */
+static het_result heti_begin_threads(het_ctx *ctx)
+{
+    int64_t i;
+    if (pthread_mutex_init(&ctx->lock, NULL) != 0) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
+    ctx->has_lock = 1;
+    (void)pthread_cond_init(&ctx->finished, NULL);
+    for (i = 0; i < ctx->local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
+    for (i = 0; i < ctx->local_count && (ctx->local_count > 1 || ctx->transport.iface); i++) {
+        if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
+            return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d", ctx->rank[i].rank);
+        ctx->rank[i].threaded = 1;
+    }
+    return HET_OK;
+}
+
+static void heti_end_threads(het_ctx *ctx)
+{
+    int64_t i;
+    if (!ctx->has_lock) return;
+    heti_start_job(ctx, HETI_JOB_END);
+    for (i = 0; i < ctx->local_count; i++) {
+        if (ctx->rank[i].threaded) (void)pthread_join(ctx->rank[i].thread, NULL);
+        (void)pthread_cond_destroy(&ctx->rank[i].wake);
+    }
+    (void)pthread_cond_destroy(&ctx->finished);
+    (void)pthread_mutex_destroy(&ctx->lock);
+}
+#else
+static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->job = job; }
+static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
+static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
+#endif
+
+/* Nobody outside writes into this rank's buffers any more. */
+static void heti_drain_rank(heti_rank *r)
+{
+    int64_t m;
+    for (m = 0; m < r->message_count; m++) heti_drain_post(r->ctx, &r->message[m].post);
+    for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &r->outgoing[m].post);
+    heti_drain_post(r->ctx, &r->ring.send);
+    heti_drain_post(r->ctx, &r->ring.receive);
+    heti_drain_post(r->ctx, &r->join_post);
+}
+
+/* Has all local ranks do a job and waits until none touches memory any more. */
+static het_result heti_run(het_ctx *ctx, heti_job job)
+{
+    int64_t i;
+    heti_forget_mail(ctx);
+    for (i = 0; i < ctx->local_count; i++) {
+        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
+        if (job != HETI_JOB_INFER || ctx->infer_past == 0) heti_free_slots(&ctx->rank[i]);
+    }
+    heti_start_job(ctx, job);
+#ifdef HETI_THREADS
+    if (ctx->rank[0].threaded) {
+        HETI_LOCK(ctx);
+        while (ctx->running > 0) (void)pthread_cond_wait(&ctx->finished, &ctx->lock);
+        HETI_UNLOCK(ctx);
+    } else
+#endif
+    heti_run_rank(&ctx->rank[0]);
+    if (!ctx->stop) return HET_OK;
+    ctx->failed = 1;
+    for (i = 0; i < ctx->local_count; i++) heti_drain_rank(&ctx->rank[i]);
+    if (ctx->stepping) ctx->torn = 3;
+    return ctx->error.code;
 }
 
 /* ---- a step ---- */
@@ -8832,9 +13922,6 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function)
     return heti_fail(&ctx->error, HET_ERR_STATE, "%s: a load that failed midway left the weights or the state incomplete; load them again", function);
 }
 
-/* What is known of a step before it starts. */
-typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
-
 static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count, heti_totals *totals)
 {
     het_sum sum;
@@ -8845,20 +13932,18 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
     HETI_TRY(heti_check_torn(ctx, function));
     if (!batches || count < 1)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count, batches ? "an address" : "NULL");
-    if (count > ctx->desc.max_micro_batches)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
     for (m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
         int64_t granules;
         HETI_TRY(heti_check_batch(ctx, m, b));
         for (i = 0; i < b->tokens; i++)
             if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
-        HETI_TRY(heti_batch_granules(ctx, b, ctx->slot[0].granule_start, &granules));
+        HETI_TRY(heti_batch_granules(ctx, b, ctx->granule_start, &granules));
         if (b->granules == 0)
             for (i = 0; i < granules; i++)
-                if (ctx->slot[0].granule_start[i + 1] - ctx->slot[0].granule_start[i] > ctx->max_granule_tokens)
+                if (ctx->granule_start[i + 1] - ctx->granule_start[i] > ctx->max_granule_tokens)
                     return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
-                                     ctx->slot[0].granule_start[i + 1] - ctx->slot[0].granule_start[i], ctx->max_granule_tokens);
+                                     ctx->granule_start[i + 1] - ctx->granule_start[i], ctx->max_granule_tokens);
         totals->tokens += b->tokens;
         totals->granules += granules;
     }
@@ -8868,37 +13953,33 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
     return HET_OK;
 }
 
-static het_result heti_set_scalars(het_ctx *ctx, const heti_totals *totals)
+/* Shares the micro-batches of a job out among the pipelines; those of one follow each other. Never more than the schedule has. */
+static void heti_divide(het_ctx *ctx, int64_t count)
 {
-    const het_optimizer_desc *o = &ctx->desc.optimizer;
-    het_step_scalars s;
-    memset(&s, 0, sizeof s);
-    s.seed = ctx->desc.seed;
-    s.step = HETI_CAST(uint64_t, ctx->step);
-    s.inverse_weight = HETI_CAST(float, 1.0 / totals->weight);
-    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
-    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
-    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
-    s.clip_scale = 1.0f;
-    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
-    return heti_copy_in(ctx, ctx->scalars, &s, 1, sizeof s);
+    const het_schedule *schedule = ctx->schedule;
+    int64_t p, left = 0, first = 0;
+    het_plan_divide(ctx->plan, count, ctx->batch_count);
+    for (p = 0; p < ctx->plan->pipelines; p++) {
+        left += heti_max(0, ctx->batch_count[p] - schedule->micro_batches[p]);
+        ctx->batch_count[p] = heti_min(ctx->batch_count[p], schedule->micro_batches[p]);
+    }
+    for (p = 0; p < ctx->plan->pipelines; p++) {
+        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->batch_count[p]);
+        ctx->batch_count[p] += more;
+        left -= more;
+        ctx->first_batch[p] = first;
+        first += ctx->batch_count[p];
+    }
 }
 
-/* Clears the sums of a step and sets each parameter's grid. */
-static het_result heti_begin_sums(het_ctx *ctx, const heti_totals *totals)
+static void heti_set_grid(het_ctx *ctx)
 {
-    const size_t element = ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t p;
     for (p = 0; p < ctx->parameter_count; p++) {
         const heti_parameter *parameter = &ctx->parameter[p];
         ctx->host_exponent[p] = parameter->exponent;
-        ctx->host_grid[p] = heti_grid_of(parameter->exponent, totals->granules * parameter->uses);
+        ctx->host_grid[p] = heti_grid_of(parameter->exponent, ctx->totals.granules * parameter->uses);
     }
-    HETI_TRY(heti_copy_in(ctx, ctx->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *ctx->exponent));
-    HETI_TRY(heti_copy_in(ctx, ctx->grid, ctx->host_grid, ctx->parameter_count, sizeof *ctx->grid));
-    HETI_TRY(heti_clear(ctx, ctx->gradients, HETI_CAST(size_t, ctx->gradient_elements) * element));
-    HETI_TRY(heti_clear(ctx, ctx->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *ctx->maximum));
-    return heti_clear(ctx, ctx->loss, sizeof *ctx->loss);
 }
 
 /* Sets exponents from the maxima of an attempt: those that were too small or unknown (repeat), or all (accepted). */
@@ -8919,26 +14000,23 @@ static het_result heti_name_not_finite(het_ctx *ctx, double loss)
     int64_t p;
     for (p = 0; p < ctx->parameter_count; p++)
         if (ctx->host_maximum[p] >= 0x7f800000u)
-            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step, ctx->parameter[p].name, loss);
+            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step,
+                             ctx->parameter[p].name, loss);
     return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
 }
 
-/* Runs the actions until the verdict is final: at most twice. */
-static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const heti_totals *totals, int64_t actions, het_step_scalars *scalars, het_step_info *info)
+/* Runs the lists until the verdict is final: at most twice. */
+static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
 {
     int attempt;
     for (attempt = 0; attempt < 2; attempt++) {
-        het_sum loss;
-        HETI_TRY(heti_set_scalars(ctx, totals));
-        HETI_TRY(heti_begin_sums(ctx, totals));
-        HETI_TRY(heti_execute(ctx, actions, batches));
-        HETI_TRY(heti_copy_out(ctx, scalars, ctx->scalars, 1, sizeof *scalars));
-        HETI_TRY(heti_copy_out(ctx, &loss, ctx->loss, 1, sizeof loss));
-        HETI_TRY(heti_copy_out(ctx, ctx->host_maximum, ctx->maximum, ctx->parameter_count, sizeof *ctx->maximum));
-        info->loss = heti_sum_value(&loss) / totals->weight;
-        info->gradient_norm = scalars->gradient_norm;
+        heti_set_grid(ctx);
+        ctx->stepping = 0;
+        HETI_TRY(heti_run(ctx, job));
+        info->loss = heti_sum_value(&ctx->joined_loss) / ctx->totals.weight;
+        info->gradient_norm = ctx->joined_scalars.gradient_norm;
         info->repeated = attempt;
-        if (scalars->verdict != HET_VERDICT_REPEAT) return HET_OK;
+        if (ctx->joined_scalars.verdict != HET_VERDICT_REPEAT) return HET_OK;
         heti_set_exponents(ctx, 1);
     }
     ctx->failed = 1;
@@ -8947,95 +14025,474 @@ static het_result heti_attempts(het_ctx *ctx, const het_batch *batches, const he
 
 static het_result heti_step(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count, het_step_info *out, int update)
 {
-    heti_totals totals;
-    het_step_scalars scalars;
     het_step_info info;
-    int64_t actions, p;
+    int64_t p;
     if (ctx->desc.inference == HET_YES) return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", function);
-    HETI_TRY(heti_total(ctx, function, batches, count, &totals));
+    HETI_TRY(heti_total(ctx, function, batches, count, &ctx->totals));
+    if (count > ctx->desc.max_micro_batches)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
     memset(&info, 0, sizeof info);
-    memset(&scalars, 0, sizeof scalars);
     for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
-    actions = heti_schedule(ctx, count) - (update ? 0 : 1); /* without the last action, STEP, the weights stay */
-    HETI_TRY(heti_attempts(ctx, batches, &totals, actions, &scalars, &info));
+    ctx->batches = batches;
+    heti_divide(ctx, count);
+    HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
     info.step = ctx->step;
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
-    info.weight = totals.weight;
-    info.tokens = totals.tokens;
-    if (scalars.verdict == HET_VERDICT_NOT_FINITE) {
-        if (ctx->desc.skip_not_finite != HET_YES || !update) return heti_name_not_finite(ctx, info.loss);
+    info.weight = ctx->totals.weight;
+    info.tokens = ctx->totals.tokens;
+    if (ctx->joined_scalars.verdict == HET_VERDICT_NOT_FINITE) {
+        if (ctx->desc.skip_not_finite != HET_YES || !update) {
+            for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+            return heti_name_not_finite(ctx, info.loss);
+        }
         info.skipped = 1;
     }
-    if (update) {
-        if (!info.skipped) heti_set_exponents(ctx, 0);
-        ctx->step++;
-    } else {
-        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
-    }
+    if (update && !info.skipped) heti_set_exponents(ctx, 0);
+    else for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+    if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
 }
 
-/* Loss of micro-batches without gradients. */
+/* Loss of micro-batches without gradients, as many at a time as the schedule has. */
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
 {
-    heti_totals totals;
     het_sum loss;
-    int64_t m, k;
-    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &totals));
-    HETI_TRY(heti_set_scalars(ctx, &totals));
-    HETI_TRY(heti_clear(ctx, ctx->loss, sizeof *ctx->loss));
-    for (m = 0; m < count; m++) {
-        HETI_TRY(heti_load_batch(ctx, &ctx->slot[0], &batches[m]));
-        for (k = 0; k < ctx->desc.max_slices; k++) {
-            const het_view view = heti_slice(&ctx->slot[0], k, ctx->desc.max_slices);
-            het_unit_call c;
-            HETI_TRY(heti_forward(ctx, &ctx->slot[0], &view, 0, m, k));
-            heti_call_prepare(ctx, ctx->unit_count - 1, &ctx->slot[0], &view, 0, &c);
-            HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        }
+    int64_t first, n, i;
+    const int64_t limbs = HETI_CAST(int64_t, sizeof loss / sizeof *loss.limb);
+    memset(&loss, 0, sizeof loss);
+    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &ctx->totals));
+    for (first = 0; first < count; first += n) {
+        n = heti_min(count - first, ctx->desc.max_micro_batches);
+        ctx->batches = batches + first;
+        heti_divide(ctx, n);
+        HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
+        for (i = 0; i < limbs; i++) loss.limb[i] += ctx->joined_loss.limb[i];
     }
-    HETI_TRY(heti_copy_out(ctx, &loss, ctx->loss, 1, sizeof loss));
     memset(info, 0, sizeof *info);
     info->step = ctx->step;
-    info->loss = heti_sum_value(&loss) / totals.weight;
-    info->weight = totals.weight;
-    info->tokens = totals.tokens;
+    info->loss = heti_sum_value(&loss) / ctx->totals.weight;
+    info->weight = ctx->totals.weight;
+    info->tokens = ctx->totals.tokens;
     return HET_OK;
 }
 
-/* Rows [past, past + count) of one sequence: the keys and values of the earlier rows are still in slot 0. */
+/* The local rank with the last stage of pipeline p; NULL: another process has it. */
+static heti_rank *heti_head_of(het_ctx *ctx, int64_t p, int64_t *rank)
+{
+    *rank = ctx->plan->stage[ctx->plan->first_stage[p + 1] - 1].rank;
+    return *rank >= ctx->first_rank && *rank < ctx->first_rank + ctx->local_count ? &ctx->rank[*rank - ctx->first_rank] : NULL;
+}
+
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits)
 {
-    heti_slot *slot = &ctx->slot[0];
-    het_unit_call c;
-    het_view view;
-    het_batch b;
-    memset(&b, 0, sizeof b);
-    b.tokens = past + count;
-    b.sequences = 1;
-    b.token = b.target = token;
-    slot->sequence_start[0] = 0;
-    slot->sequence_start[1] = slot->granule_start[1] = b.tokens;
-    slot->granule_start[0] = past;
-    slot->view.granules = 1;
-    HETI_TRY(heti_load_rows(ctx, slot, &b, past));
-    view = slot->view;
-    view.row_begin = past;
-    view.row_end = b.tokens;
-    view.granule_begin = 0;
-    view.granule_end = 1;
-    HETI_TRY(heti_forward(ctx, slot, &view, 0, 0, 0));
-    heti_call_prepare(ctx, ctx->unit_count - 1, slot, &view, 0, &c);
-    c.logits = ctx->logits;
-    c.logits_from = count - 1;
-    HETI_DEVICE(ctx, c.unit->iface->backward_input(&c), c.unit->iface->name);
-    return heti_copy_out(ctx, logits, ctx->logits, ctx->desc.model.vocab, sizeof *logits);
+    const int64_t most = ctx->rank[0].slice_rows, vocab = ctx->desc.model.vocab;
+    heti_rank *head;
+    het_result result;
+    int64_t first, p, pipeline = 0, rank;
+    for (p = ctx->plan->pipelines - 1; p >= 0; p--)
+        if (ctx->schedule->micro_batches[p] > 0) pipeline = p;
+    for (p = 0; p < ctx->plan->pipelines; p++) {
+        ctx->batch_count[p] = p == pipeline;
+        ctx->first_batch[p] = 0;
+    }
+    ctx->totals.weight = 1.0;
+    for (first = 0; first < count; first += ctx->infer_count) {
+        ctx->infer_past = past + first;
+        ctx->infer_count = heti_min(most, count - first);
+        ctx->infer_token = token + first;
+        HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
+    }
+    head = heti_head_of(ctx, pipeline, &rank);
+    result = head ? heti_copy_out(head, logits, head->logits, vocab, sizeof *logits) : HET_OK;
+    if (result != HET_OK) return heti_take_error(ctx, head);
+    return heti_spread(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
 }
 
 /* ================================================================================================================
    >>context  The public calls of the step loop: check, set the floating-point mode, do, restore.
    ================================================================================================================ */
+
+/* ---- building and taking down ---- */
+
+static void heti_release_rank(heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    if (r->device.self) {
+        if (r->memory) iface->free(r->device.self, r->memory, r->sizes.device);
+        if (r->event) iface->event_destroy(r->device.self, r->event);
+        if (r->queue) iface->queue_destroy(r->device.self, r->queue);
+        iface->destroy(r->device.self);
+    }
+    if (r->host) heti_free(&r->ctx->allocator, r->host, r->host_bytes);
+    if (r->pool) heti_pool_destroy(r->pool);
+}
+
+/* Releases whatever a context has got so far. The context itself comes from the user's allocator directly. */
+static void heti_release(het_ctx *ctx)
+{
+    const het_allocator inner = ctx->counter.inner;
+    int64_t i;
+    heti_end_threads(ctx);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
+    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
+    het_schedule_free(ctx->schedule);
+    het_plan_free(ctx->plan);
+    if (ctx->world) heti_free(&ctx->allocator, ctx->world, ctx->world_bytes);
+    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
+    if (ctx->process_first && ctx->process_first != ctx->alone)
+        heti_free(&ctx->allocator, ctx->process_first, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
+    inner.free(inner.user, ctx, sizeof *ctx);
+}
+
+static het_result heti_open_device(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    het_device_config config;
+    het_result result;
+    if (!r->desc.iface) r->desc.iface = het_cpu_device();
+    if (r->desc.threads == 0) r->desc.threads = 1;
+    HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
+    if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.devices[%d].speed is %g; it must be above 0 and at most 1", r->local, r->desc.speed);
+    if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, r->desc.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    if (ctx->desc.parallel.run) {
+        r->parallel = ctx->desc.parallel;
+    } else {
+        HETI_TRY(heti_pool_create(&ctx->allocator, r->desc.threads, &r->pool));
+        r->parallel.run = heti_pool_run;
+        r->parallel.user = r->pool;
+    }
+    config.allocator = &ctx->allocator;
+    config.parallel = &r->parallel;
+    config.threads = r->desc.threads;
+    config.isa = r->desc.isa;
+    r->device.iface = r->desc.iface;
+    result = r->device.iface->create(&config, &r->device.self);
+    if (result != HET_OK) {
+        r->device.self = NULL;
+        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", r->device.iface->name,
+                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
+    }
+    if (r->device.iface->queue_create) {
+        HETI_TRY(r->device.iface->queue_create(r->device.self, &r->queue));
+        HETI_TRY(r->device.iface->event_create(r->device.self, &r->event));
+    }
+    return HET_OK;
+}
+
+/* Fills ctx->desc from the user's description. */
+static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
+{
+    int64_t whole;
+    ctx->desc = *desc;
+    ctx->desc.allocator = ctx->counter.inner;
+    ctx->transport = desc->transport;
+    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
+    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
+    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
+    whole = heti_min(desc->model.context, 512);
+    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+    return HET_OK;
+}
+
+/* Counts the uses of parameters before there is a table to put them in. */
+static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
+{
+    het_unit_info info[2];
+    int64_t u;
+    *uses = 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        const het_unit unit = heti_chain_unit(ctx, u);
+        HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
+        *uses += info[u % 2].parameters;
+    }
+    return HET_OK;
+}
+
+/* The tables all ranks share, as far as they do not depend on the plan; base NULL counts. */
+static size_t heti_layout_shared(het_ctx *ctx, char *base, int64_t uses)
+{
+    heti_arena arena;
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
+    ctx->parameter = HETI_TAKE(&arena, heti_parameter, uses);
+    ctx->block = HETI_TAKE(&arena, heti_parameter_block, uses);
+    ctx->use = HETI_TAKE(&arena, int64_t, uses);
+    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, uses);
+    ctx->host_exponent = HETI_TAKE(&arena, int32_t, uses);
+    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, uses);
+    ctx->host_grid = HETI_TAKE(&arena, double, uses);
+    ctx->granule_start = HETI_TAKE(&arena, int64_t, ctx->desc.max_tokens + 1);
+    return arena.overflow ? 0 : arena.used;
+}
+
+static het_result heti_build_shared(het_ctx *ctx)
+{
+    het_ctx shape = *ctx;
+    int64_t uses, p;
+    HETI_TRY(heti_count_uses(ctx, &uses));
+    ctx->host_bytes = heti_layout_shared(&shape, NULL, uses);
+    ctx->host = ctx->host_bytes ? heti_alloc(&ctx->allocator, ctx->host_bytes) : NULL;
+    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
+            ctx->host_bytes));
+    memset(ctx->host, 0, ctx->host_bytes);
+    (void)heti_layout_shared(ctx, HETI_CAST(char *, ctx->host), uses);
+    HETI_TRY(heti_build_chain(ctx));
+    heti_build_blocks(ctx);
+    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
+    return HET_OK;
+}
+
+/* Tables whose sizes the plan decides; base NULL counts. */
+static size_t heti_layout_world(het_ctx *ctx, char *base, int64_t **holder, int64_t **cut, double **owed)
+{
+    heti_arena arena;
+    int64_t b, s, holders = 0;
+    for (b = 0; b < ctx->block_count; b++)
+        for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+    *holder = HETI_TAKE(&arena, int64_t, holders + 1);
+    *cut = HETI_TAKE(&arena, int64_t, holders + ctx->block_count);
+    *owed = HETI_TAKE(&arena, double, ctx->ranks);
+    ctx->first_batch = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
+    ctx->batch_count = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
+    ctx->traffic = HETI_TAKE(&arena, het_traffic, ctx->ranks * ctx->ranks);
+    ctx->link = HETI_TAKE(&arena, het_link, ctx->desc.link_count);
+    ctx->link_free = HETI_TAKE(&arena, double, 2 * ctx->desc.link_count);
+    ctx->device = HETI_TAKE(&arena, het_device_desc, ctx->local_count);
+#ifdef HETI_THREADS
+    ctx->posted = HETI_TAKE(&arena, heti_post *, ctx->local_count);
+#endif
+    return arena.overflow ? 0 : arena.used;
+}
+
+static het_result heti_build_world(het_ctx *ctx)
+{
+    int64_t *holder, *cut, i;
+    double *owed;
+    ctx->world_bytes = heti_layout_world(ctx, NULL, &holder, &cut, &owed);
+    ctx->world = ctx->world_bytes ? heti_alloc(&ctx->allocator, ctx->world_bytes) : NULL;
+    if (!ctx->world) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
+            ctx->world_bytes));
+    memset(ctx->world, 0, ctx->world_bytes);
+    (void)heti_layout_world(ctx, HETI_CAST(char *, ctx->world), &holder, &cut, &owed);
+    heti_build_holders(ctx, holder, cut, owed);
+    for (i = 0; i < ctx->desc.link_count; i++) {
+        ctx->link[i] = ctx->desc.links[i];
+        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to,
+                             ctx->ranks);
+    }
+    return HET_OK;
+}
+
+/* How much of a micro-batch the largest slice can hold: cuts move to the next granule. */
+static int64_t heti_slice_rows(const het_ctx *ctx)
+{
+    const int64_t most = ctx->desc.max_tokens;
+    double total = 0.0, largest = 0.0;
+    int64_t k;
+    for (k = 0; k < ctx->plan->slices; k++) {
+        total += ctx->plan->slice_share[k];
+        if (ctx->plan->slice_share[k] > largest) largest = ctx->plan->slice_share[k];
+    }
+    if (ctx->plan->slices == 1) return most;
+    return heti_min(most, HETI_CAST(int64_t, HETI_CAST(double, most) * (largest / total)) + 2 + ctx->max_granule_tokens);
+}
+
+/* The rank's stages from the plan, in its order; with stage NULL only counts. */
+static void heti_find_stages(heti_rank *r)
+{
+    const het_plan *plan = r->ctx->plan;
+    heti_placed *unit = r->placed;
+    int64_t s;
+    r->stage_count = r->placed_count = 0;
+    for (s = 0; s < plan->stages; s++) {
+        const het_stage *from = &plan->stage[s];
+        const int64_t units = from->unit_end - from->unit_begin;
+        heti_stage *to = r->stage ? &r->stage[r->stage_count] : NULL;
+        if (from->rank != r->rank) continue;
+        r->stage_count++;
+        r->placed_count += units;
+        if (!to) continue;
+        to->pipeline = from->pipeline;
+        to->index = s - plan->first_stage[from->pipeline];
+        to->unit_begin = from->unit_begin;
+        to->unit_end = from->unit_end;
+        to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
+        to->after = s + 1 < plan->first_stage[from->pipeline + 1] ? plan->stage[s + 1].rank : -1;
+        to->fused = 1;
+        to->unit = unit;
+        unit += units;
+    }
+}
+
+/* Units of a stage, described with the rank's device. */
+static het_result heti_place_units(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    int64_t s, u, i;
+    for (i = 0; i < r->actions; i++)
+        if (r->action[i].kind == HET_ACTION_I) heti_stage_of(r, &r->action[i])->fused = 0;
+    for (s = 0; s < r->stage_count; s++) {
+        heti_stage *stage = &r->stage[s];
+        const het_stage *planned = &ctx->plan->stage[ctx->plan->first_stage[stage->pipeline] + stage->index];
+        for (u = stage->unit_begin; u < stage->unit_end; u++) {
+            heti_placed *unit = &stage->unit[u - stage->unit_begin];
+            HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+            unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
+                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 ||
+                               ctx->desc.recompute == HET_YES);
+        }
+    }
+    return HET_OK;
+}
+
+/* Bytes of the largest message that reaches or leaves the rank. */
+static size_t heti_message_bytes(const heti_rank *r)
+{
+    int64_t s, i, widest = 0;
+    for (s = 0; s < r->ctx->plan->stages; s++) {
+        const het_stage *stage = &r->ctx->plan->stage[s];
+        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info, *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
+        int64_t in = 0, out = 0;
+        if (stage->rank != r->rank) continue;
+        for (i = 0; i < last->out_streams; i++) out += last->out_width[i];
+        for (i = 0; before && i < before->out_streams; i++) in += before->out_width[i];
+        widest = heti_max(widest, heti_max(in, out));
+    }
+    return HETI_ENVELOPE + HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+}
+
+static het_result heti_count_needs(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    const size_t bytes = HETI_CAST(size_t, ctx->plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
+    int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
+    heti_needs needs;
+    if (!left) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, bytes));
+    memset(&needs, 0, sizeof needs);
+    if (ctx->desc.inference != HET_YES) heti_follow(ctx, r->rank, &needs, left);
+    heti_free(&ctx->allocator, left, bytes);
+    heti_find_stages(r);
+    r->slot_count = heti_max(needs.slots, r->stage_count); /* het_infer keeps one of each stage */
+    r->carry_count = heti_max(needs.carries, r->stage_count);
+    r->message_count = heti_max(needs.messages, ctx->desc.inference == HET_YES ? r->stage_count : 0);
+    r->slice_rows = heti_slice_rows(ctx);
+    r->message_bytes = heti_message_bytes(r);
+    return HET_OK;
+}
+
+/* Everything of a rank but its device memory. */
+static het_result heti_prepare_rank(heti_rank *r)
+{
+    het_ctx *ctx = r->ctx;
+    heti_rank shape;
+    size_t live = ctx->counter.live;
+    r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
+    r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
+    HETI_TRY(heti_open_device(r));
+    heti_find_stages(r);
+    HETI_TRY(heti_count_needs(r));
+    shape = *r;
+    r->host_bytes = heti_layout_host(&shape, NULL);
+    if (r->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", ctx->desc.max_tokens);
+    r->host = heti_alloc(&ctx->allocator, r->host_bytes);
+    if (!r->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
+            r->host_bytes));
+    memset(r->host, 0, r->host_bytes);
+    (void)heti_layout_host(r, HETI_CAST(char *, r->host));
+    heti_find_stages(r);
+    HETI_TRY(heti_place_units(r));
+    HETI_TRY(heti_layout(r, NULL));
+    r->sizes.host = ctx->counter.live - live;
+    r->sizes.communication = r->communication_bytes;
+    r->sizes.parameters = ctx->parameters;
+    if (r->desc.memory_limit && r->sizes.device + r->sizes.communication > r->desc.memory_limit)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %u bytes and %u for messages, its memory_limit is %u", r->rank,
+                         r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device), HETI_CAST(uint64_t, r->sizes.communication),
+                         HETI_CAST(uint64_t, r->desc.memory_limit));
+    return HET_OK;
+}
+
+static het_result heti_prepare_ranks(het_ctx *ctx)
+{
+    const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    int64_t i;
+    ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
+    if (!ctx->rank) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d ranks", ctx->local_count);
+    memset(ctx->rank, 0, bytes);
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+        r->ctx = ctx;
+        r->local = i;
+        r->rank = ctx->first_rank + i;
+        if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
+    }
+    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_prepare_rank(&ctx->rank[i]));
+    return HET_OK;
+}
+
+/* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and heti_release cleans up. */
+static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
+{
+    int64_t i;
+    HETI_TRY(heti_take_desc(ctx, desc));
+    HETI_TRY(heti_find_world(ctx));
+    HETI_TRY(heti_build_shared(ctx));
+    HETI_TRY(heti_take_plan(ctx));
+    HETI_TRY(heti_build_world(ctx));
+    HETI_TRY(heti_take_schedule(ctx));
+    HETI_TRY(heti_prepare_ranks(ctx));
+    /* the tables all ranks share count for the first one */
+    ctx->rank[0].sizes.host = sizeof *ctx + ctx->counter.live;
+    for (i = 1; i < ctx->local_count; i++) ctx->rank[0].sizes.host -= ctx->rank[i].sizes.host;
+    for (i = 0; i < ctx->local_count; i++) ctx->device[i] = ctx->rank[i].desc;
+    /* copied, or not needed any more */
+    ctx->desc.units = NULL;
+    ctx->desc.recompute_unit = NULL;
+    ctx->desc.links = ctx->link;
+    ctx->desc.plan = ctx->plan;
+    ctx->desc.schedule = NULL;
+    ctx->desc.devices = ctx->device;
+    return HET_OK;
+}
+
+/* A context without device memory; both het_create and het_memory_estimate start here. */
+static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error)
+{
+    het_desc full;
+    het_ctx *c;
+    het_result result;
+    *ctx = NULL;
+    if (desc) full = *desc;
+    else memset(&full, 0, sizeof full);
+    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
+    het_desc_defaults(&full);
+    HETI_TRY(heti_check_desc(error, &full));
+    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
+    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %u bytes", HETI_CAST(uint64_t, sizeof(het_ctx)));
+    memset(c, 0, sizeof *c);
+    c->counter.inner = full.allocator;
+    c->allocator.alloc = heti_counted_alloc;
+    c->allocator.free = heti_counted_free;
+    c->allocator.user = &c->counter;
+    result = heti_prepare(c, &full);
+    if (result != HET_OK) {
+        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
+        if (error) *error = c->error;
+        if (c->transport.iface) c->transport.iface->abort(c->transport.self, result, c->error.text);
+        heti_release(c);
+        return result;
+    }
+    *ctx = c;
+    return HET_OK;
+}
 
 /* Start of every call that computes. A context that failed answers only queries and het_destroy. */
 static het_result heti_enter(het_ctx *ctx, heti_fp *fp)
@@ -9052,6 +14509,10 @@ static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
 {
     heti_fp_leave(fp);
     if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
+    if (result != HET_OK && ctx->transport.iface) { /* the others would wait for this process */
+        ctx->failed = 1;
+        ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
+    }
     if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
     return result;
 }
@@ -9081,62 +14542,80 @@ static void heti_init_part(void *arg, int64_t index)
     }
 }
 
-static het_result heti_init_weights(het_ctx *ctx)
+static het_result heti_init_weights(heti_rank *r)
 {
+    het_ctx *ctx = r->ctx;
     heti_init_task task;
     heti_cpu host;
     int64_t p;
     memset(&host, 0, sizeof host);
-    if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
+    if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
     task.kernels = host.rows;
     for (p = 0; p < ctx->parameter_count; p++) {
-        task.parameter = &ctx->parameter[p];
+        const heti_parameter *parameter = &ctx->parameter[p];
+        if (r->weight_at[parameter->block] < 0) continue;
+        task.parameter = parameter;
         task.seed = ctx->desc.seed;
         task.stream = HETI_CAST(uint64_t, p);
-        task.to = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
-        task.parts = ctx->device_desc.threads;
-        for (task.first = 0; task.first < ctx->parameter[p].count; task.first += task.count) {
-            task.count = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - task.first);
-            ctx->parallel.run(ctx->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_copy_in(ctx, ctx->weights + ctx->parameter[p].offset + task.first, task.to, task.count, sizeof(float)));
-            HETI_TRY(heti_sync(ctx));
+        task.to = HETI_CAST(float *, HETI_CAST(void *, r->staging));
+        task.parts = r->desc.threads;
+        for (task.first = 0; task.first < parameter->count; task.first += task.count) {
+            task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
+            r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
+            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count,
+                                  sizeof(float)));
+            HETI_TRY(heti_sync(r));
         }
     }
     return HET_OK;
 }
 
 /* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has it. */
-static het_result heti_init_rotary(het_ctx *ctx)
+static het_result heti_init_rotary(heti_rank *r)
 {
-    const int64_t half = heti_rotary_size(&ctx->desc.model) / 2;
-    float *inverse = HETI_CAST(float *, HETI_CAST(void *, ctx->staging)), *cosine = inverse + half, *sine = cosine + half;
+    const het_model_desc *model = &r->ctx->desc.model;
+    const int64_t half = heti_rotary_size(model) / 2;
+    float *inverse = HETI_CAST(float *, HETI_CAST(void *, r->staging)), *cosine = inverse + half, *sine = cosine + half;
     int64_t t, i;
-    if (ctx->desc.model.position != HET_ROTARY) return HET_OK;
-    if (3 * half > 2 * HETI_STAGING) return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions", ctx->desc.model.head_size);
-    heti_rotary_frequencies(&ctx->desc.model, inverse);
-    for (t = 0; t < ctx->desc.model.context; t++) {
+    if (model->position != HET_ROTARY) return HET_OK;
+    if (3 * half > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
+                                                      model->head_size);
+    heti_rotary_frequencies(model, inverse);
+    for (t = 0; t < model->context; t++) {
         for (i = 0; i < half; i++) {
             const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
             cosine[i] = HETI_CAST(float, heti_cos(angle));
             sine[i] = HETI_CAST(float, heti_sin(angle));
         }
-        HETI_TRY(heti_copy_in(ctx, ctx->cosine + t * half, cosine, half, sizeof(float)));
-        HETI_TRY(heti_copy_in(ctx, ctx->sine + t * half, sine, half, sizeof(float)));
-        HETI_TRY(heti_sync(ctx));
+        HETI_TRY(heti_copy_in(r, r->cosine + t * half, cosine, half, sizeof(float)));
+        HETI_TRY(heti_copy_in(r, r->sine + t * half, sine, half, sizeof(float)));
+        HETI_TRY(heti_sync(r));
     }
     return HET_OK;
 }
 
-static het_result heti_start(het_ctx *ctx)
+static het_result heti_start_rank(heti_rank *r)
 {
     int64_t s;
-    ctx->memory = HETI_CAST(char *, ctx->device.iface->alloc(ctx->device.self, ctx->sizes.device));
-    if (!ctx->memory)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "device %s: no memory for %u bytes", ctx->device.iface->name, HETI_CAST(uint64_t, ctx->sizes.device));
-    HETI_TRY(heti_layout(ctx, ctx->memory));
-    for (s = 0; s < ctx->slots; s++) HETI_TRY(heti_clear(ctx, ctx->state[s], HETI_CAST(size_t, ctx->gradient_elements) * sizeof(float)));
-    HETI_TRY(heti_init_weights(ctx));
-    return heti_init_rotary(ctx);
+    r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
+    if (!r->memory)
+        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes", r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device));
+    HETI_TRY(heti_layout(r, r->memory));
+    for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
+    HETI_TRY(heti_init_weights(r));
+    return heti_init_rotary(r);
+}
+
+static het_result heti_start(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) {
+        if (heti_start_rank(&ctx->rank[i]) == HET_OK) continue;
+        ctx->error = ctx->rank[i].error;
+        return ctx->error.code;
+    }
+    HETI_TRY(heti_begin_threads(ctx));
+    return ctx->transport.iface ? heti_agree(ctx) : HET_OK;
 }
 
 HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error)
@@ -9163,7 +14642,7 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
     return result;
 }
 
-HETRAIN_API het_result het_memory_estimate(const het_desc *desc, het_memory *memory, het_error *error)
+HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error)
 {
     het_ctx *ctx;
     heti_fp fp;
@@ -9174,9 +14653,10 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, het_memory *mem
     result = heti_new(desc, &ctx, error);
     heti_fp_leave(&fp);
     if (result != HET_OK) return result;
-    *memory = ctx->sizes;
+    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].sizes;
+    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
     heti_release(ctx);
-    return HET_OK;
+    return result;
 }
 
 HETRAIN_API void het_destroy(het_ctx *ctx)
@@ -9189,11 +14669,22 @@ HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx) { return ctx ? &ctx
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx) { return ctx ? ctx->step : 0; }
 HETRAIN_API void het_cancel(het_ctx *ctx) { if (ctx) HETI_ATOMIC_STORE(&ctx->cancelled, 1); }
 
-HETRAIN_API void het_get_memory(const het_ctx *ctx, het_memory *memory)
+HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory)
 {
     if (!memory) return;
     memset(memory, 0, sizeof *memory);
-    if (ctx) *memory = ctx->sizes;
+    if (ctx && rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].sizes;
+}
+
+HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline)
+{
+    if (!timeline) return;
+    memset(timeline, 0, sizeof *timeline);
+    if (!ctx || rank < 0 || rank >= ctx->local_count) return;
+    timeline->ranks = ctx->ranks;
+    timeline->records = ctx->rank[rank].records;
+    timeline->record = ctx->rank[rank].record;
+    timeline->traffic = ctx->traffic + (ctx->first_rank + rank) * ctx->ranks;
 }
 
 HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
@@ -9236,7 +14727,8 @@ static het_result heti_check_infer(het_ctx *ctx, const int32_t *token, int64_t c
         return heti_fail(&ctx->error, HET_ERR_STATE, "het_infer: past is %d, but only %d tokens of this sequence are kept", past, ctx->inferred);
     for (i = 0; i < count; i++)
         if (token[i] < 0 || token[i] >= ctx->desc.model.vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]), ctx->desc.model.vocab);
+            return heti_fail(&ctx->error, HET_ERR_DATA, "het_infer: token[%d] is %d; the vocabulary has %d", i, HETI_CAST(int64_t, token[i]),
+                             ctx->desc.model.vocab);
     return HET_OK;
 }
 
@@ -9271,30 +14763,82 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     return HET_OK;
 }
 
-/* Device address of a parameter's floats, or NULL where it has none (state and gradient of a frozen one). */
-static float *heti_parameter_values(const het_ctx *ctx, int64_t index, het_what what)
+/* Whether a parameter has such an array: frozen ones have neither state nor gradient. */
+static int heti_has_values(const het_ctx *ctx, int64_t index, het_what what)
 {
-    const heti_parameter *p = &ctx->parameter[index];
-    if (what == HET_WEIGHT) return ctx->weights + p->offset;
-    if (p->frozen || what < HET_STATE0 || HETI_CAST(int64_t, what) - HET_STATE0 >= ctx->slots) return NULL;
-    return ctx->state[what - HET_STATE0] + p->gradient_offset;
+    if (what == HET_WEIGHT) return 1;
+    if (what == HET_GRADIENT) return ctx->desc.inference != HET_YES;
+    return !ctx->parameter[index].frozen && what >= HET_STATE0 && HETI_CAST(int64_t, what) - HET_STATE0 < ctx->slots;
 }
 
-/* The step's gradient as float, without clipping: chunks of the exact sum go through the staging buffer. */
-static het_result heti_read_gradient(het_ctx *ctx, int64_t index, float *to)
+/* The elements [*first, *first + *count) from `first` on that one holder has: all of a weight, an owned part of gradient or state. */
+static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t *count)
 {
-    const het_gradient g = heti_gradient_of(ctx, index);
-    const int64_t count = ctx->parameter[index].count;
-    int64_t first, i, n;
-    if (!g.sum) {
+    const heti_parameter *p = &ctx->parameter[index];
+    const heti_parameter_block *block = &ctx->block[p->block];
+    int64_t i = 0;
+    *count = p->count - first;
+    if (what == HET_WEIGHT) return block->holder[0];
+    while (block->cut[i + 1] <= p->offset + first) i++;
+    *count = heti_min(*count, block->cut[i + 1] - p->offset - first);
+    return block->holder[i];
+}
+
+/* Elements [first, first + count) of a local rank, which holds them, to the host. A gradient is the step's, as float, without clipping. */
+static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, int64_t first, int64_t count, float *to)
+{
+    const heti_parameter *p = &r->ctx->parameter[index];
+    const het_gradient g = heti_gradient_of(r, index);
+    int64_t done, i, n;
+    if (what == HET_WEIGHT) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->offset + first, count, sizeof *to);
+    if (what != HET_GRADIENT) {
+        const heti_parameter_block *block = &r->ctx->block[p->block];
+        const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
+        return heti_copy_out(r, to, r->state[what - HET_STATE0] + at, count, sizeof *to);
+    }
+    if (!g.exact) return heti_copy_out(r, to, HETI_CAST(const float *, g.sum) + first, count, sizeof *to);
+    for (done = 0; done < count; done += n) {
+        n = heti_min(HETI_STAGING, count - done);
+        HETI_TRY(heti_copy_out(r, r->staging, HETI_CAST(const double *, g.sum) + first + done, n, sizeof(double)));
+        for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, r->staging[i]);
+    }
+    return HET_OK;
+}
+
+/* Elements [first, first + count) of an array, from wherever they are. */
+static het_result heti_read_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count, float *to)
+{
+    int64_t done, n;
+    if (what == HET_GRADIENT && ctx->parameter[index].frozen) {
         memset(to, 0, HETI_CAST(size_t, count) * sizeof *to);
         return HET_OK;
     }
-    if (!g.exact) return heti_copy_out(ctx, to, g.sum, count, sizeof *to);
-    for (first = 0; first < count; first += n) {
-        n = heti_min(HETI_STAGING, count - first);
-        HETI_TRY(heti_copy_out(ctx, ctx->staging, HETI_CAST(const double *, g.sum) + first, n, sizeof(double)));
-        for (i = 0; i < n; i++) to[first + i] = HETI_CAST(float, ctx->staging[i]);
+    for (done = 0; done < count; done += n) {
+        const int64_t rank = heti_place_of(ctx, index, what, first + done, &n), local = rank - ctx->first_rank;
+        n = heti_min(n, count - done);
+        if (local >= 0 && local < ctx->local_count && heti_read_local(&ctx->rank[local], index, what, first + done, n, to + done) != HET_OK)
+            return heti_take_error(ctx, &ctx->rank[local]);
+        HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), to + done, HETI_CAST(size_t, n) * sizeof *to));
+    }
+    return HET_OK;
+}
+
+/* Writes elements [first, first + count) of an array (not a gradient) on every rank that has some of them. */
+static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count, const float *from)
+{
+    const heti_parameter *p = &ctx->parameter[index];
+    const heti_parameter_block *block = &ctx->block[p->block];
+    int64_t i;
+    for (i = 0; i < block->holders; i++) {
+        const int64_t local = block->holder[i] - ctx->first_rank;
+        const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
+        const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
+        heti_rank *r = &ctx->rank[local];
+        float *to;
+        if (local < 0 || local >= ctx->local_count || low >= high) continue;
+        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
+        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
+            return heti_take_error(ctx, r);
     }
     return HET_OK;
 }
@@ -9302,9 +14846,11 @@ static het_result heti_read_gradient(het_ctx *ctx, int64_t index, float *to)
 static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64_t index, het_what what, const void *buffer)
 {
     if (index < 0 || index >= ctx->parameter_count || !buffer)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count, buffer ? "given" : "NULL");
-    if (what == HET_WEIGHT || (what == HET_GRADIENT && ctx->desc.inference != HET_YES) || heti_parameter_values(ctx, index, what)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t, what));
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count,
+                         buffer ? "given" : "NULL");
+    if (heti_has_values(ctx, index, what)) return HET_OK;
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t,
+            what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to)
@@ -9313,9 +14859,7 @@ HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what 
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp));
     result = heti_check_parameter(ctx, "het_parameter_read", index, what, to);
-    if (result == HET_OK)
-        result = what == HET_GRADIENT ? heti_read_gradient(ctx, index, to)
-                                      : heti_copy_out(ctx, to, heti_parameter_values(ctx, index, what), ctx->parameter[index].count, sizeof *to);
+    if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->parameter[index].count, to);
     return heti_leave(ctx, &fp, result);
 }
 
@@ -9327,28 +14871,29 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what
     result = heti_check_parameter(ctx, "het_parameter_write", index, what, from);
     if (result == HET_OK && what == HET_GRADIENT)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_parameter_write: gradients of %s cannot be written", ctx->parameter[index].name);
-    if (result == HET_OK) result = heti_copy_in(ctx, heti_parameter_values(ctx, index, what), from, ctx->parameter[index].count, sizeof *from);
-    if (result == HET_OK) result = heti_sync(ctx);
+    if (result == HET_OK) result = heti_write_values(ctx, index, what, 0, ctx->parameter[index].count, from);
     return heti_leave(ctx, &fp, result);
 }
 
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash)
 {
-    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
+    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
     unsigned char digest[8];
     heti_xxh64 all, one;
     int64_t p, first, n;
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->parameter_count; p++) {
+        const int64_t rank = ctx->block[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
         uint64_t value;
         heti_xxh64_start(&one, 0);
-        for (first = 0; first < ctx->parameter[p].count; first += n) {
+        for (first = 0; local >= 0 && local < ctx->local_count && first < ctx->parameter[p].count; first += n) {
             n = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - first);
-            HETI_TRY(heti_copy_out(ctx, chunk, ctx->weights + ctx->parameter[p].offset + first, n, sizeof *chunk));
+            if (heti_read_local(&ctx->rank[local], p, HET_WEIGHT, first, n, chunk) != HET_OK) return heti_take_error(ctx, &ctx->rank[local]);
             heti_xxh64_add(&one, chunk, HETI_CAST(size_t, n) * sizeof *chunk);
         }
         value = heti_xxh64_end(&one);
+        HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
     }
@@ -9827,7 +15372,7 @@ typedef struct heti_chunk { float *values; unsigned char *bytes; int64_t capacit
 static heti_chunk heti_chunk_of(const het_ctx *ctx)
 {
     heti_chunk c;
-    c.values = HETI_CAST(float *, HETI_CAST(void *, ctx->staging));
+    c.values = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
     c.bytes = HETI_CAST(unsigned char *, HETI_CAST(void *, c.values + HETI_STAGING));
     c.capacity = HETI_STAGING;
     return c;
@@ -9855,14 +15400,12 @@ static het_result heti_write_stored(het_ctx *ctx, const heti_stored *s, const he
     int64_t first, count;
     int i;
     for (i = 0; i < s->parts && s->layout != HETI_PLAIN; i++) {
-        HETI_TRY(heti_copy_out(ctx, scratch + s->count, heti_parameter_values(ctx, s->part[i], s->what), ctx->parameter[s->part[i]].count,
-                               sizeof *scratch));
+        HETI_TRY(heti_read_values(ctx, s->part[i], s->what, 0, ctx->parameter[s->part[i]].count, scratch + s->count));
         heti_stored_move(ctx, s, i, scratch + s->count, scratch, 1);
     }
     for (first = 0; first < s->count; first += count) {
         count = heti_min(c.capacity, s->count - first);
-        if (s->layout == HETI_PLAIN) HETI_TRY(heti_copy_out(ctx, c.values, heti_parameter_values(ctx, s->part[0], s->what) + first, count,
-                                                            sizeof *c.values));
+        if (s->layout == HETI_PLAIN) HETI_TRY(heti_read_values(ctx, s->part[0], s->what, first, count, c.values));
         HETI_TRY(heti_write_floats(ctx, to, s->layout == HETI_PLAIN ? c.values : scratch + first, count));
     }
     return HET_OK;
@@ -10315,46 +15858,17 @@ static het_result heti_saved_fits(const heti_saved *f, const heti_stored *s, con
                      HETI_CAST(uint64_t, t->at) + 8, s->name, in_file, wanted);
 }
 
-/* Buffers that older transformers saved, and the head of a tied model. */
-static int heti_saved_may_ignore(const het_ctx *ctx, const heti_saved_tensor *t)
+/* Buffers that older transformers saved. */
+static int heti_saved_may_ignore(const heti_saved_tensor *t)
 {
-    static const char *const heti_buffers[] = { ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq" };
+    static const char *const heti_buffers[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
+    };
     size_t i;
     for (i = 0; i < sizeof heti_buffers / sizeof heti_buffers[0]; i++) {
         if (heti_ends_with(t->name, t->name_length, heti_buffers[i])) return 1;
     }
-    if (ctx->desc.model.tied != HET_YES) return 0;
-    return heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 || heti_name_order(t->name, t->name_length, "embed_out.weight",
-        16) == 0;
-}
-
-/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
-static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
-{
-    heti_stored s;
-    int64_t cursor = 0, i;
-    while (heti_stored_next(ctx, contents, &cursor, &s)) {
-        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
-        if (!t) {
-            char shape[96];
-            heti_text text = heti_text_in(shape, sizeof shape);
-            heti_text_shape(&text, s.shape, s.rank);
-            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
-        }
-        HETI_TRY(heti_saved_fits(f, &s, t, contents));
-        t->used = 1;
-    }
-    for (i = 0; i < f->tensors; i++) {
-        const heti_saved_tensor *t = &f->tensor[i];
-        char text[160];
-        heti_text n = heti_text_in(text, sizeof text);
-        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(ctx, t))) continue;
-        heti_text_add(&n, "the model has no such tensor (shape ");
-        heti_text_shape(&n, t->shape, t->rank);
-        heti_text_add(&n, ")");
-        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
-    }
-    return HET_OK;
+    return 0;
 }
 
 /* IEEE half to float, exact: subnormals (exponent 0) are mantissa 2^-24. */
@@ -10391,6 +15905,78 @@ static het_result heti_saved_floats(const het_ctx *ctx, const heti_saved *f, con
     return HET_OK;
 }
 
+/* The head's own tensor in a file for a model whose head is the embedding. */
+static int heti_saved_is_tied_head(const het_ctx *ctx, const heti_saved_tensor *t)
+{
+    return ctx->desc.model.tied == HET_YES && (heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 ||
+                                               heti_name_order(t->name, t->name_length, "embed_out.weight", 16) == 0);
+}
+
+/* It must be the embedding [V][D] once more, else it is the file of another model: compared bit by bit after conversion to float, in
+   pieces through the two halves of the staging buffer. */
+static het_result heti_saved_check_head(const het_ctx *ctx, const heti_saved *f, const heti_saved_tensor *head)
+{
+    const heti_chunk c = heti_chunk_of(ctx);
+    const int64_t most = c.capacity / 2;
+    const heti_saved_tensor *embedding;
+    heti_stored s;
+    int64_t first, count, i;
+    memset(&s, 0, sizeof s);
+    heti_parameter_name(&ctx->desc.model, HETI_ROLE_EMBED, 0, 0, s.name);
+    embedding = heti_saved_match(ctx, f, &s);
+    if (!embedding || !embedding->used) return heti_saved_fail(f, head->at, head->name, head->name_length, "the model has no such tensor");
+    s.rank = embedding->rank;
+    for (i = 0, s.count = 1; i < s.rank; i++) {
+        s.shape[i] = embedding->shape[i];
+        s.count *= s.shape[i];
+    }
+    memcpy(s.name, head->name, head->name_length);
+    s.name[head->name_length] = 0;
+    HETI_TRY(heti_saved_fits(f, &s, head, HETI_WEIGHTS));
+    for (first = 0; first < s.count; first += count) {
+        count = heti_min(most, s.count - first);
+        HETI_TRY(heti_saved_floats(ctx, f, embedding, first, count, c.values));
+        HETI_TRY(heti_saved_floats(ctx, f, head, first, count, c.values + most));
+        if (memcmp(c.values, c.values + most, HETI_CAST(size_t, count) * sizeof *c.values) == 0) continue;
+        return heti_saved_fail(f, head->at, head->name, head->name_length,
+                               "differs from the embedding, but the model is tied: its head is its embedding");
+    }
+    return HET_OK;
+}
+
+/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
+static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
+{
+    heti_stored s;
+    int64_t cursor = 0, i;
+    while (heti_stored_next(ctx, contents, &cursor, &s)) {
+        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
+        if (!t) {
+            char shape[96];
+            heti_text text = heti_text_in(shape, sizeof shape);
+            heti_text_shape(&text, s.shape, s.rank);
+            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
+        }
+        HETI_TRY(heti_saved_fits(f, &s, t, contents));
+        t->used = 1;
+    }
+    for (i = 0; i < f->tensors; i++) {
+        const heti_saved_tensor *t = &f->tensor[i];
+        char text[160];
+        heti_text n = heti_text_in(text, sizeof text);
+        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(t))) continue;
+        if (contents == HETI_WEIGHTS && heti_saved_is_tied_head(ctx, t)) {
+            HETI_TRY(heti_saved_check_head(ctx, f, t));
+            continue;
+        }
+        heti_text_add(&n, "the model has no such tensor (shape ");
+        heti_text_shape(&n, t->shape, t->rank);
+        heti_text_add(&n, ")");
+        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
+    }
+    return HET_OK;
+}
+
 static het_result heti_saved_load(het_ctx *ctx, const heti_saved *f, const heti_stored *s, float *scratch)
 {
     const heti_saved_tensor *t = heti_saved_match(ctx, f, s);
@@ -10401,14 +15987,11 @@ static het_result heti_saved_load(het_ctx *ctx, const heti_saved *f, const heti_
         count = heti_min(c.capacity, s->count - first);
         HETI_TRY(heti_saved_floats(ctx, f, t, first, count, s->layout == HETI_PLAIN ? c.values : scratch + first));
         if (s->layout != HETI_PLAIN) continue;
-        HETI_TRY(heti_copy_in(ctx, heti_parameter_values(ctx, s->part[0], s->what) + first, c.values, count, sizeof *c.values));
-        HETI_TRY(heti_sync(ctx));
+        HETI_TRY(heti_write_values(ctx, s->part[0], s->what, first, count, c.values));
     }
     for (i = 0; i < s->parts && s->layout != HETI_PLAIN; i++) {
         heti_stored_move(ctx, s, i, scratch + s->count, scratch, 0);
-        HETI_TRY(heti_copy_in(ctx, heti_parameter_values(ctx, s->part[i], s->what), scratch + s->count, ctx->parameter[s->part[i]].count,
-                              sizeof *scratch));
-        HETI_TRY(heti_sync(ctx));
+        HETI_TRY(heti_write_values(ctx, s->part[i], s->what, 0, ctx->parameter[s->part[i]].count, scratch + s->count));
     }
     return HET_OK;
 }

@@ -53,16 +53,21 @@ static inline void chart_line(const chart *c, const curve *data, size_t points, 
 static inline void chart_axes(const chart *c) {
     double step = curve_tick(c->x_high - c->x_low, 9), loss = curve_tick(c->y_high - c->y_low, 9), at;
     for (at = ceil(c->x_low / step) * step; at <= c->x_high * 1.000001; at += step) {
-        fprintf(c->file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e4e4e4\"/>", chart_x(c, at), chart_x(c, at), c->top, c->top + c->height);
+        fprintf(c->file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e4e4e4\"/>", chart_x(c, at), chart_x(c, at), c->top,
+                c->top + c->height);
         fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.10g</text>\n", chart_x(c, at), c->top + c->height + 20, at);
     }
     for (at = c->y_low; at <= c->y_high + loss * 0.001; at += loss) {
-        fprintf(c->file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e4e4e4\"/>", c->left, c->left + c->width, chart_y(c, at), chart_y(c, at));
-        fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", c->left - 8, chart_y(c, at) + 4.5, fabs(at) < loss * 1e-6 ? 0 : at);
+        fprintf(c->file, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e4e4e4\"/>", c->left, c->left + c->width, chart_y(c, at),
+                chart_y(c, at));
+        fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", c->left - 8, chart_y(c, at) + 4.5,
+                fabs(at) < loss * 1e-6 ? 0 : at);
     }
-    fprintf(c->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#555\"/>\n", c->left, c->top, c->width, c->height);
+    fprintf(c->file, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#555\"/>\n", c->left, c->top, c->width,
+            c->height);
     fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">optimizer step</text>\n", c->left + c->width / 2, c->top + c->height + 42);
-    fprintf(c->file, "<text transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\">loss (nats a token)</text>\n", c->left - 48, c->top + c->height / 2);
+    fprintf(c->file, "<text transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\">loss (nats a token)</text>\n", c->left - 48,
+            c->top + c->height / 2);
 }
 
 static inline void chart_text(FILE *file, const char *text) {

@@ -91,14 +91,16 @@ int main(void) {
     het_result result;
     memory.memory = arena_memory, memory.size = sizeof arena_memory;
     weights.bytes = weights_bytes, state.bytes = state_bytes;
-    weights_to.write = state_to.write = memory_write, weights_to.user = &weights, state_to.user = &state, weights_to.name = state_to.name = "(memory)";
+    weights_to.write = state_to.write = memory_write, weights_to.name = state_to.name = "(memory)";
+    weights_to.user = &weights, state_to.user = &state;
     memset(&desc, 0, sizeof desc);
     desc.model.layers = 2, desc.model.width = 64, desc.model.vocab = VOCABULARY, desc.model.context = 16;
     desc.max_tokens = TOKENS;
     desc.optimizer.learning_rate = 3e-3f, desc.optimizer.total_steps = 60;
     desc.allocator.alloc = arena_alloc, desc.allocator.free = arena_free, desc.allocator.user = &memory;
-    result = het_memory_estimate(&desc, &estimate, &error);
-    if (result == HET_OK) printf("estimate: %lu bytes for the device, %lu for the host\n", (unsigned long)estimate.device, (unsigned long)estimate.host);
+    result = het_memory_estimate(&desc, 0, &estimate, &error);
+    if (result == HET_OK) printf("estimate: %lu bytes for the device, %lu for the host\n", (unsigned long)estimate.device,
+                                 (unsigned long)estimate.host);
     if (result == HET_OK) result = het_create(&desc, &first, &error);
     printf("arena: %lu bytes used after het_create\n", (unsigned long)memory.peak);
     if (result == HET_OK) result = train(first, 30);
@@ -113,10 +115,12 @@ int main(void) {
     if (result == HET_OK) result = het_load_state(second, &state_from);
     if (result == HET_OK) result = train(second, 60);
     if (result == HET_OK) result = het_hash(second, &hash[1]);
-    if (result != HET_OK) printf("%s: %s%s%s\n", het_result_text(result), error.text, first != NULL ? het_last_error(first) : "", second != NULL ? het_last_error(second) : "");
+    if (result != HET_OK)
+        printf("%s: %s%s%s\n", het_result_text(result), error.text, first != NULL ? het_last_error(first) : "",
+               second != NULL ? het_last_error(second) : "");
     het_destroy(second);
     het_destroy(first);
-    printf("checkpoint: %lu + %lu bytes; weights %016llx and %016llx; %lu bytes still allocated\n", (unsigned long)weights.size, (unsigned long)state.size,
-           (unsigned long long)hash[0], (unsigned long long)hash[1], (unsigned long)memory.live);
+    printf("checkpoint: %lu + %lu bytes; weights %016llx and %016llx; %lu bytes still allocated\n", (unsigned long)weights.size,
+           (unsigned long)state.size, (unsigned long long)hash[0], (unsigned long long)hash[1], (unsigned long)memory.live);
     return result == HET_OK && hash[0] == hash[1] && memory.live == 0 ? 0 : 1;
 }

@@ -61,7 +61,8 @@ static het_result train(const het_device_iface *iface, float dropout, uint64_t *
     result = het_create(&desc, &ctx, &error);
     for (i = 0; result == HET_OK && i < 20; i++) result = het_step(ctx, &batch, 1, &info);
     if (result == HET_OK) result = het_hash(ctx, hash);
-    if (result == HET_OK) printf("%-8s dropout %.1f  loss %.4f  weights %016llx\n", iface->name, (double)dropout, info.loss, (unsigned long long)*hash);
+    if (result == HET_OK)
+        printf("%-8s dropout %.1f  loss %.4f  weights %016llx\n", iface->name, (double)dropout, info.loss, (unsigned long long)*hash);
     else fprintf(stderr, "%s: %s\n", het_result_text(result), ctx != NULL ? het_last_error(ctx) : error.text);
     het_destroy(ctx);
     return result;
@@ -79,6 +80,7 @@ int main(void) {
         if (train(het_cpu_device(), dropout[i], &cpu) != HET_OK || train(&mine, dropout[i], &own) != HET_OK) return 1;
         same = same && cpu == own;
     }
-    printf("%s; %ld residual additions and %ld embeddings of our own, %ld calls left to the CPU\n", same ? "same weights" : "DIFFERENT WEIGHTS", residual_calls, embedding_calls, delegated_calls);
+    printf("%s; %ld residual additions and %ld embeddings of our own, %ld calls left to the CPU\n", same ? "same weights" : "DIFFERENT WEIGHTS",
+           residual_calls, embedding_calls, delegated_calls);
     return same && residual_calls > 0 && embedding_calls > 0 && delegated_calls > 0 ? 0 : 1;
 }

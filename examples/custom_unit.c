@@ -84,7 +84,8 @@ static het_result adapter_backward_weight(const het_unit_call *c) {
     return OP(linear_backward_weight, &down);
 }
 
-static const het_unit_iface adapter = { HETRAIN_UNIT_VERSION, "adapter", adapter_describe, adapter_forward, adapter_backward_input, adapter_backward_weight };
+static const het_unit_iface adapter = { HETRAIN_UNIT_VERSION, "adapter", adapter_describe, adapter_forward,
+                                        adapter_backward_input, adapter_backward_weight };
 
 static int not_an_adapter(void *user, const char *name) { (void)user; return strncmp(name, "adapter.", 8) != 0; }
 
@@ -111,7 +112,8 @@ static het_result check_gradient(het_ctx *ctx, const het_batch *batch, int64_t i
 }
 
 int main(void) {
-    static const char text[] = "A unit kind is a table of four functions: describe, forward, backward_input, backward_weight. Nothing else is needed.";
+    static const char text[] =
+        "A unit kind is a table of four functions: describe, forward, backward_input, backward_weight. Nothing else is needed.";
     int32_t token[TOKENS], target[TOKENS];
     int64_t start[3] = { 0, TOKENS / 2, TOKENS }, count = 0, i;
     int good = 1, checked = 0;

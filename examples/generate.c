@@ -56,12 +56,14 @@ static int generate(generator *g, int64_t count) {
         result = het_infer(g->ctx, g->token + first + past, have - first - past, past, g->logits);
         if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(g->ctx));
         past = have - first;
-        g->token[have] = het_sample(g->logits, g->desc.model.vocab, (float)s->temperature, s->top_k, (float)s->top_p, s->seed, (uint64_t)drawn, g->scratch);
+        g->token[have] = het_sample(g->logits, g->desc.model.vocab, (float)s->temperature, s->top_k, (float)s->top_p, s->seed, (uint64_t)drawn,
+                                    g->scratch);
         print_byte(g, g->token[have++]);
     }
     putchar('\n');
+    if (fflush(stdout) != 0) return fail(FAILED, "standard output: %s", strerror(errno)); /* the text stands before the line about its speed */
     fprintf(stderr, "%lld tokens, %.0f tokens/s\n", (long long)drawn, (double)drawn / (seconds_now() - start));
-    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+    return 0;
 }
 
 static int run(generator *g, int argc, char **argv) {
@@ -72,12 +74,14 @@ static int run(generator *g, int argc, char **argv) {
     size_t length, i;
     int status;
     s->tokens = 400, s->temperature = 0.8, s->prompt = "\n", s->threads = processors();
-    status = options_parse("build/generate --init DIR [options]\n\nPrints text continued by a trained model.", options, OPTIONS, s, g->given, argc, argv);
+    status = options_parse("build/generate --init DIR [options]\n\nPrints text continued by a trained model.", options, OPTIONS, s, g->given, argc,
+                           argv);
     if (status >= 0) return status;
     if (s->init == NULL) return fail(BAD_INPUT, "--init: missing; --help lists the options");
     if ((status = model_from_init(s->init, s->model, &g->desc.model, weights, sizeof weights)) != 0) return status;
     if (g->desc.model.vocab < 256) return fail(BAD_INPUT, "--init %s: vocabulary %lld holds no bytes", s->init, (long long)g->desc.model.vocab);
-    if (g->desc.model.vocab > 256) return fail(BAD_INPUT, "--init %s: vocabulary %lld needs a tokenizer: not yet in this version", s->init, (long long)g->desc.model.vocab);
+    if (g->desc.model.vocab > 256)
+        return fail(BAD_INPUT, "--init %s: vocabulary %lld needs a tokenizer: not yet in this version", s->init, (long long)g->desc.model.vocab);
     g->device.threads = (int32_t)s->threads;
     g->desc.devices = &g->device, g->desc.device_count = 1, g->desc.inference = HET_YES;
     g->desc.max_tokens = g->desc.model.context, g->desc.max_sequences = 1, g->desc.max_micro_batches = 1;

@@ -4,8 +4,15 @@
    Sections: settings, configuration, checkpoints, log, progress, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
+#include "hetrain_plan.h"
+#ifdef HETRAIN_MPI /* make mpi: a process of several; see tests/test_mpi.sh for how to start them */
+#define HETRAIN_MPI_DECLARATIONS
+#include "hetrain_mpi.c"
+#endif
 #include "curve.h"
+#include "layout.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,7 +21,7 @@
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
-    const char *data, *val, *model, *init, *devices, *out, *resume, *log;
+    const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *trace, *timeline, *out, *resume, *log;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
     double lr, min_lr, weight_decay, clip, dropout;
@@ -44,7 +51,14 @@ static const option options[] = {
     { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
-    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "cpu:N or cpu:N/256M: threads and memory cap; default: all processors" },
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
+    { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
+    { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, or a file of JSON [dp]" },
+    { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
+    { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), 0, 0, "writes the plan as JSON" },
+    { "--trace", "FILE", OPTION_TEXT, AT(trace), 0, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
+    { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), 0, 0, "recompute activations in the backward pass: less memory, same bits" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
@@ -57,8 +71,7 @@ static const option options[] = {
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
     { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
-    LATER("--tokenizer", "FILE"), LATER("--links", "LIST"), LATER("--plan", "SPEC"), LATER("--schedule", "NAME"), LATER("--save-plan", "FILE"),
-    LATER("--save-profile", "FILE"), LATER("--trace", "FILE"), LATER("--timeline", "FILE"),
+    LATER("--tokenizer", "FILE"), LATER("--save-profile", "FILE"),
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
 
@@ -73,7 +86,9 @@ static void settings_default(settings *s) {
 
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
-    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet" };
+    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
+                                        "--devices", "--save-plan", "--trace",
+                                         "--timeline" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -89,7 +104,10 @@ typedef struct job {
     char out[PATH_SIZE], from[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE]; /* from: the directory resumed */
     int64_t resumed_step;
     het_desc desc;
-    het_device_desc device;
+    layout ranks;
+    het_transport transport;        /* iface NULL: this process is alone */
+    int64_t processes, process;     /* only process 0 prints and writes */
+    int threads;                    /* of all devices of this process */
     source training, validation;
     het_batch *batch;
     het_ctx *ctx;
@@ -103,31 +121,38 @@ typedef struct job {
 
 /* ---- configuration: devices, model, data, context -------------------------------------------------------------------- */
 
-/* cpu:N[/SIZE], SIZE a number of bytes or with K, M, G. */
+/* The list is of all ranks: every process takes its part of it. One device counts for every process. */
 static int configure_devices(job *j) {
-    const char *list = j->set.devices, *rest;
-    char digits[32];
-    int64_t threads, size = 0;
-    int shift = 0;
-    j->device.threads = processors();
-    if (list == NULL) return 0;
-    if (strchr(list, ',') != NULL) return fail(BAD_INPUT, "--devices %s: more than one device: not yet in this version", list);
-    if (strchr(list, '@') != NULL) return fail(BAD_INPUT, "--devices %s: slowing down (@): not yet in this version", list);
-    if (strncmp(list, "cuda", 4) == 0) return fail(BAD_INPUT, "--devices %s: cuda: not yet in this version", list);
-    rest = strncmp(list, "cpu:", 4) == 0 ? list + 4 : "";
-    snprintf(digits, sizeof digits, "%.*s", (int)strcspn(rest, "/"), rest);
-    if (!parse_integer(digits, 1, 256, &threads)) return fail(BAD_INPUT, "--devices %s: expected cpu:N, N threads from 1 to 256", list);
-    rest = strchr(rest, '/');
-    if (rest != NULL) {
-        size_t length = strlen(++rest);
-        if (length > 0 && strchr("KMG", rest[length - 1]) != NULL) shift = 10 * (int)(1 + strchr("KMG", rest[--length]) - "KMG");
-        snprintf(digits, sizeof digits, "%.*s", (int)length, rest);
-        if (length >= sizeof digits || !parse_integer(digits, 1, ldexp(1, 50 - shift), &size))
-            return fail(BAD_INPUT, "--devices %s: expected a size such as 256M behind the /", list);
-    }
-    j->device.threads = (int32_t)threads;
-    j->device.memory_limit = (size_t)size << shift;
-    return 0;
+    int64_t i;
+    int status = layout_devices(&j->ranks, j->set.devices);
+    if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes);
+    if (status == 0) status = layout_links(&j->ranks, j->set.links);
+    for (i = 0; i < j->ranks.devices; i++) j->threads += (int)j->ranks.device[i].threads;
+    return status;
+}
+
+/* Writes a text file through one of the library's functions that take a writer. */
+typedef het_result (*write_function)(const job *j, const het_timeline *timeline, const het_writer *to);
+static int text_write(void *user, const void *from, size_t size) { return fwrite(from, 1, size, (FILE *)user) != size; }
+static het_result write_plan(const job *j, const het_timeline *timeline, const het_writer *to) {
+    (void)timeline;
+    return het_plan_write(het_get_desc(j->ctx)->plan, to);
+}
+static het_result write_trace(const job *j, const het_timeline *timeline, const het_writer *to) {
+    return het_timeline_trace(timeline, het_get_desc(j->ctx)->plan, to);
+}
+static het_result write_picture(const job *j, const het_timeline *timeline, const het_writer *to) {
+    return het_timeline_svg(timeline, het_get_desc(j->ctx)->plan, NULL, to);
+}
+
+static int write_text(const char *path, const char *option_name, write_function write, const job *j, const het_timeline *timeline) {
+    FILE *file = fopen(path, "wb");
+    het_writer writer;
+    het_result result;
+    if (file == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
+    writer.write = text_write, writer.user = file, writer.name = path;
+    result = write(j, timeline, &writer);
+    return (fclose(file) == 0 && result == HET_OK) ? 0 : fail(FAILED, "%s %s: cannot be written: %s", option_name, path, het_result_text(result));
 }
 
 static int configure_model(job *j) {
@@ -141,7 +166,8 @@ static int configure_model(job *j) {
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
     if (status != 0) return status;
     if (s->length == 0) s->length = j->desc.model.context;
-    if (s->length > j->desc.model.context) return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
+    if (s->length > j->desc.model.context)
+        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
     if (s->evaluate_every < 0) s->evaluate_every = s->steps < 20 ? 1 : s->steps / 20;
     return 0;
 }
@@ -180,7 +206,13 @@ static int configure_context(job *j) {
     het_result result;
     int status = 0;
     if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
-    d->devices = &j->device, d->device_count = 1;
+    d->devices = j->ranks.device, d->device_count = j->ranks.devices, d->links = j->ranks.link, d->link_count = j->ranks.links;
+    d->transport = j->transport;
+    if (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1) {
+        status = layout_plan(&j->ranks, s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
+        if (status != 0) return status;
+        d->plan = j->ranks.plan, d->schedule = j->ranks.schedule;
+    }
     d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
@@ -189,10 +221,11 @@ static int configure_context(job *j) {
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     result = het_create(d, &j->ctx, &error);
-    if (result == HET_ERR_LIMIT && j->device.memory_limit > 0) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
+    if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
-    het_get_memory(j->ctx, &j->memory);
-    if (j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
+    het_get_memory(j->ctx, 0, &j->memory);
+    if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
+    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
     return status;
 }
 
@@ -263,9 +296,11 @@ static char *model_json(const job *j, size_t *length) {
 static int write_state_json(job *j, FILE *file, const uint64_t *checksum) {
     uint64_t hash;
     if (het_hash(j->ctx, &hash) != HET_OK) return 1;
-    fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH, (long long)het_get_step(j->ctx));
+    fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH,
+            (long long)het_get_step(j->ctx));
     fprintf(file, "\"weights\":\"%016llx\",\n\"data_tokens\":%lld,\n", (unsigned long long)hash, (long long)j->training.info.tokens);
-    fprintf(file, "\"checksum\":{\"model.safetensors\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n", (unsigned long long)checksum[0], (unsigned long long)checksum[2]);
+    fprintf(file, "\"checksum\":{\"model.safetensors\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n",
+            (unsigned long long)checksum[0], (unsigned long long)checksum[2]);
     write_options(file, j, 0, ",\n");
     fprintf(file, "}}\n");
     return ferror(file) != 0;
@@ -302,13 +337,31 @@ static void sync_directory(const char *path) {
     }
 }
 
+static int nothing_write(void *user, const void *from, size_t size) {
+    (void)user, (void)from, (void)size;
+    return 0;
+}
+
+/* What process 0 saves, every process helps to read. */
+static int help_save(job *j) {
+    het_writer nowhere = { nothing_write, NULL, "nowhere" };
+    uint64_t hash;
+    if (het_save_weights(j->ctx, &nowhere) == HET_OK && het_save_state(j->ctx, &nowhere) == HET_OK && het_hash(j->ctx, &hash) == HET_OK) return 0;
+    return fail(FAILED, "saving: %s", het_last_error(j->ctx));
+}
+
 /* name NULL: into OUT itself; else as the new directory OUT/name. */
 static int save(job *j, const char *name) {
     char temporary[PATH_SIZE], target[PATH_SIZE], path[PATH_SIZE], old[PATH_SIZE];
     uint64_t checksum[SAVED_FILES] = { 0, 0, 0, 0 };
     output *o = (output *)malloc(sizeof *o);
     int i, status = o == NULL ? fail(FAILED, "out of memory") : 0;
-    if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : ".")) status = fail(BAD_INPUT, "--out: path too long");
+    if (j->process > 0) {
+        free(o);
+        return help_save(j);
+    }
+    if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : "."))
+        status = fail(BAD_INPUT, "--out: path too long");
     if (status == 0 && mkdir(temporary, 0777) != 0 && errno != EEXIST) status = fail(FAILED, "cannot make %s: %s", temporary, strerror(errno));
     for (i = 0; i < SAVED_FILES && status == 0; i++) {
         if (!path_join(path, sizeof path, temporary, saved_files[i])) status = fail(BAD_INPUT, "--out: path too long");
@@ -324,7 +377,8 @@ static int save(job *j, const char *name) {
         if (rename(temporary, target) != 0) return fail(FAILED, "cannot rename %s to %s: %s", temporary, target, strerror(errno));
     } else {
         for (i = 0; i < SAVED_FILES; i++)
-            if (!path_join(path, sizeof path, temporary, saved_files[i]) || !path_join(old, sizeof old, target, saved_files[i]) || rename(path, old) != 0)
+            if (!path_join(path, sizeof path, temporary, saved_files[i]) || !path_join(old, sizeof old, target, saved_files[i]) ||
+                rename(path, old) != 0)
                 return fail(FAILED, "cannot rename %s: %s", path, strerror(errno));
         remove(temporary);
     }
@@ -381,7 +435,8 @@ static int find_checkpoint(job *j) {
     struct stat best, s;
     char path[PATH_SIZE + 300];
     int found = 0;
-    if (!is_directory(directory)) return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
+    if (!is_directory(directory))
+        return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
     memset(&best, 0, sizeof best);
     list = opendir(directory);
     while (list != NULL && (entry = readdir(list)) != NULL) {
@@ -389,7 +444,9 @@ static int find_checkpoint(job *j) {
         if (!self && strncmp(entry->d_name, "step-", 5) != 0) continue;
         snprintf(path, sizeof path, "%s/%s/state.json", directory, entry->d_name);
         if (stat(path, &s) != 0) continue;
-        if (found && (s.st_mtim.tv_sec < best.st_mtim.tv_sec || (s.st_mtim.tv_sec == best.st_mtim.tv_sec && s.st_mtim.tv_nsec <= best.st_mtim.tv_nsec))) continue;
+        if (found && (s.st_mtim.tv_sec < best.st_mtim.tv_sec ||
+                      (s.st_mtim.tv_sec == best.st_mtim.tv_sec && s.st_mtim.tv_nsec <= best.st_mtim.tv_nsec)))
+            continue;
         best = s, found = 1;
         if ((size_t)snprintf(j->from, sizeof j->from, self ? "%s" : "%s/%s", directory, entry->d_name) >= sizeof j->from) found = 0;
     }
@@ -407,7 +464,8 @@ static int check_file(const char *directory, const char *name, const char *expec
     if (file == NULL || block == NULL) status = fail(BAD_INPUT, "--resume %s/%s: %s", directory, name, strerror(errno));
     while (status == 0 && (size = fread(block, 1, BLOCK, file)) > 0) hash = het_xxh64(block, size, hash);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-    if (status == 0 && strcmp(text, expected) != 0) status = fail(BAD_INPUT, "--resume %s/%s: checksum is %s, state.json says %s", directory, name, text, expected);
+    if (status == 0 && strcmp(text, expected) != 0)
+        status = fail(BAD_INPUT, "--resume %s/%s: checksum is %s, state.json says %s", directory, name, text, expected);
     if (file != NULL) fclose(file);
     free(block);
     return status;
@@ -456,7 +514,9 @@ static int configure_options(job *j, int argc, char **argv) {
     if (status >= 0) return status;
     if (s->resume != NULL) {
         const char *resume = s->resume, *last;
-        if (s->model != NULL || s->init != NULL) return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR", s->model != NULL ? "--model" : "--init");
+        if (s->model != NULL || s->init != NULL)
+            return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR",
+                        s->model != NULL ? "--model" : "--init");
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
         s->resume = resume;
@@ -486,7 +546,8 @@ static int resume(job *j) {
     het_reader_close(&reader);
     if (result != HET_OK) return fail(status_of(result), "--resume: %s", het_last_error(j->ctx));
     if (het_get_step(j->ctx) != j->resumed_step)
-        return fail(BAD_INPUT, "--resume %s: is of step %lld, state.json of step %lld", path, (long long)het_get_step(j->ctx), (long long)j->resumed_step);
+        return fail(BAD_INPUT, "--resume %s: is of step %lld, state.json of step %lld", path, (long long)het_get_step(j->ctx),
+                    (long long)j->resumed_step);
     return 0;
 }
 
@@ -510,8 +571,9 @@ static void log_configuration(job *j) {
         if (model[i] == '\n') model[i] = ' ';
     fprintf(j->log, "{\"hetrain\":\"%d.%d.%d\",\"options\":{", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
     write_options(j->log, j, 1, ",");
-    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model, (long long)het_get_step(j->ctx),
-            (long long)j->memory.parameters, (long long)j->training.info.tokens, (int)j->device.threads, (unsigned long long)j->memory.device);
+    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model,
+            (long long)het_get_step(j->ctx),
+            (long long)j->memory.parameters, (long long)j->training.info.tokens, j->threads, (unsigned long long)j->memory.device);
     log_number(j->log, "flops_per_token", flops_per_token(j));
     log_number(j->log, "product_peak_gflops", j->peak);
     fprintf(j->log, "}\n");
@@ -557,7 +619,8 @@ static long log_replay(job *j, FILE *file) {
         whole = strchr(line, '\n') != NULL;
         if (started && sscanf(line, "{\"step\":%lld,", &step) == 1) {
             if (step > j->resumed_step || !whole) break;
-            if (loss != NULL && loss[6] != 'n') curve_add(loss[-1] == '_' ? &j->validation_curve : &j->training_curve, (double)step, strtod(loss + 6, NULL));
+            if (loss != NULL && loss[6] != 'n')
+                curve_add(loss[-1] == '_' ? &j->validation_curve : &j->training_curve, (double)step, strtod(loss + 6, NULL));
         }
         if (whole) keep = ftell(file);
     }
@@ -566,6 +629,7 @@ static long log_replay(job *j, FILE *file) {
 
 static int open_log(job *j) {
     long keep = 0;
+    if (j->process > 0) return 0;
     if (j->set.log != NULL) snprintf(j->log_path, sizeof j->log_path, "%s", j->set.log);
     else if (j->out[0] == 0 || !path_join(j->log_path, sizeof j->log_path, j->out, "log.jsonl")) return 0;
     j->log = fopen(j->log_path, j->set.resume != NULL ? "r+b" : "wb");
@@ -574,7 +638,8 @@ static int open_log(job *j) {
     if (j->set.resume != NULL) {
         keep = log_replay(j, j->log);
         fflush(j->log);
-        if (ftruncate(fileno(j->log), keep) != 0 || fseek(j->log, keep, SEEK_SET) != 0) return fail(FAILED, "cannot continue %s: %s", j->log_path, strerror(errno));
+        if (ftruncate(fileno(j->log), keep) != 0 || fseek(j->log, keep, SEEK_SET) != 0)
+            return fail(FAILED, "cannot continue %s: %s", j->log_path, strerror(errno));
     }
     return 0;
 }
@@ -600,6 +665,24 @@ static void count_text(char *to, size_t capacity, double value) {
     else snprintf(to, capacity, "%lld", n);
 }
 
+static void show_devices(const job *j) {
+    int64_t i;
+    het_memory memory;
+    if (j->ranks.world == 1) {
+        printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", j->threads, 1e-6 * (double)j->memory.device, j->peak);
+        return;
+    }
+    printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of this process's %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
+           j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule, j->peak, j->threads);
+    for (i = 0; i < j->ranks.devices; i++) {
+        const het_device_desc *d = &j->ranks.device[i];
+        het_get_memory(j->ctx, i, &memory);
+        printf("rank %-3lld cpu:%d", (long long)i, (int)d->threads);
+        if (d->speed > 0) printf("@%g", d->speed);
+        printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
+    }
+}
+
 static void show_configuration(const job *j) {
     const het_model_desc *m = &het_get_desc(j->ctx)->model;
     const settings *s = &j->set;
@@ -608,12 +691,13 @@ static void show_configuration(const job *j) {
     if (s->quiet) return;
     count_text(parameters, sizeof parameters, (double)j->memory.parameters);
     count_text(tokens, sizeof tokens, (double)j->training.info.tokens);
-    printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family], (long long)m->layers,
-           (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
-    printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows, (long long)j->validation.info.windows);
+    printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family],
+           (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
+    printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows,
+           (long long)j->validation.info.windows);
     printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
            s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
-    printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", (int)j->device.threads, 1e-6 * (double)j->memory.device, j->peak);
+    show_devices(j);
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->from, (long long)j->resumed_step);
     fflush(stdout);
 }
@@ -630,8 +714,8 @@ static void show_progress(job *j, const het_step_info *info, double validation_l
     count_text(speed, sizeof speed, rate);
     if (isfinite(validation_loss)) snprintf(validation, sizeof validation, "%.4f", validation_loss);
     if (j->peak > 0) snprintf(share, sizeof share, "  %2.0f %% of peak", 1e-7 * flops_per_token(j) * rate / j->peak);
-    snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps, info->loss, validation, speed, share,
-             (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
+    snprintf(line, sizeof line, "step %5lld/%lld  loss %.4f  validation %s  %7s tokens/s%s  %lld:%02lld left", (long long)done, (long long)s->steps,
+             info->loss, validation, speed, share, (long long)(left + 0.5) / 60, (long long)(left + 0.5) % 60);
     if (j->terminal) printf(j->colour ? "\r\033[36m%-100s\033[0m" : "\r%-100s", line);
     else printf("%s\n", line);
     j->line_open = j->terminal;
@@ -731,18 +815,89 @@ static int train(job *j) {
     return status;
 }
 
+/* Sends to process `to`, or takes from process `from`. */
+static int move_bytes(const job *j, int64_t to, int64_t from, void *data, size_t size) {
+    const het_transport_iface *t = j->transport.iface;
+    het_request request;
+    int32_t done = 0;
+    het_result result;
+    memset(&request, 0, sizeof request);
+    result = to >= 0 ? t->isend(j->transport.self, to, 0, data, size, &request) : t->irecv(j->transport.self, from, 0, data, size, &request);
+    while (result == HET_OK && !done) result = t->test(j->transport.self, &request, &done);
+    return result == HET_OK ? 0 : fail(FAILED, "timeline: %s", t->last_error(j->transport.self));
+}
+
+/* Process 0 gets the records of all others behind its own. */
+static int gather_records(const job *j, het_record **record, int64_t *count) {
+    int64_t p, more;
+    int status = 0;
+    if (j->process > 0) {
+        if ((status = move_bytes(j, 0, -1, count, sizeof *count)) == 0) status = move_bytes(j, 0, -1, *record, (size_t)*count * sizeof **record);
+        return status;
+    }
+    for (p = 1; p < j->processes && status == 0; p++) {
+        het_record *grown;
+        if ((status = move_bytes(j, -1, p, &more, sizeof more)) != 0) return status;
+        grown = (het_record *)realloc(*record, (size_t)(*count + more + 1) * sizeof *grown);
+        if (grown == NULL) return fail(FAILED, "out of memory");
+        *record = grown;
+        status = move_bytes(j, -1, p, grown + *count, (size_t)more * sizeof *grown);
+        *count += more;
+    }
+    return status;
+}
+
+/* The last step of all ranks. */
+static int write_timelines(const job *j) {
+    const settings *s = &j->set;
+    het_timeline all, one;
+    het_record *record;
+    int64_t i, count = 0;
+    int status = 0;
+    if (s->trace == NULL && s->timeline == NULL) return 0;
+    memset(&all, 0, sizeof all);
+    for (i = 0; i < j->ranks.devices; i++) {
+        het_get_timeline(j->ctx, i, &one);
+        count += one.records;
+    }
+    record = (het_record *)malloc((size_t)(count + 1) * sizeof *record);
+    if (record == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < j->ranks.devices; i++) {
+        het_get_timeline(j->ctx, i, &one);
+        memcpy(record + all.records, one.record, (size_t)one.records * sizeof *record);
+        all.records += one.records;
+        all.ranks = one.ranks;
+    }
+    if (j->processes > 1) status = gather_records(j, &record, &all.records);
+    all.record = record;
+    if (j->process > 0 || status != 0) {
+        free(record);
+        return status;
+    }
+    if (s->trace != NULL) status = write_text(s->trace, "--trace", write_trace, j, &all);
+    if (status == 0 && s->timeline != NULL) status = write_text(s->timeline, "--timeline", write_picture, j, &all);
+    free(record);
+    return status;
+}
+
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
-    int status;
+    int status = write_timelines(j);
+    if (status != 0) return status;
     if (j->out[0] != 0) {
-        if ((status = save(j, NULL)) != 0 || (status = write_curve(j)) != 0) return status;
-        if (done < j->set.steps) printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train", j->out);
+        if ((status = save(j, NULL)) != 0 || (j->process == 0 && (status = write_curve(j)) != 0)) return status;
+        if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
+        if (done < j->set.steps)
+            printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train",
+                   j->out);
         else if (!j->set.quiet) printf("wrote    %s: model.safetensors config.json state.safetensors state.json log.jsonl loss.svg\n", j->out);
-    } else if (done < j->set.steps) return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
+    } else if (done < j->set.steps) {
+        return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
+    }
     if (j->set.hash) {
         if (het_hash(j->ctx, &hash) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
-        printf("weights %016llx\n", (unsigned long long)hash);
+        if (j->process == 0) printf("weights %016llx\n", (unsigned long long)hash);
     }
     return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
 }
@@ -751,7 +906,7 @@ static int finish(job *j) {
 static int prepare_out(job *j) {
     char path[PATH_SIZE];
     size_t i;
-    if (j->out[0] == 0) return 0;
+    if (j->out[0] == 0 || j->process > 0) return 0;
     for (i = 1; i <= strlen(j->out); i++) {
         if (j->out[i] != '/' && j->out[i] != 0) continue;
         snprintf(path, sizeof path, "%.*s", (int)i, j->out);
@@ -767,11 +922,13 @@ static int run(job *j, int argc, char **argv) {
     int64_t saved_tokens;
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
+    if (j->process > 0) s->quiet = 1;
     saved_tokens = j->training.info.tokens;
     if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     if (s->resume != NULL && saved_tokens != j->training.info.tokens)
-        return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens, (long long)saved_tokens);
+        return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens,
+                    (long long)saved_tokens);
     if (s->val != NULL) {
         if ((status = open_source(j, &j->validation, "--val", s->val, -1.0f)) != 0) return status;
     } else {
@@ -782,21 +939,52 @@ static int run(job *j, int argc, char **argv) {
     if (j->batch == NULL) return fail(FAILED, "out of memory");
     if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->device.threads, (het_dtype)s->dtype, 768, 768, 768, 20);
+    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
     log_configuration(j);
-    catch_signals();
+    if (j->processes == 1) catch_signals(); /* the launcher ends all of them */
     status = train(j);
     return status != 0 ? status : finish(j);
 }
 
+/* ---- several processes ---------------------------------------------------------------------------------------------------- */
+
+static int open_transport(job *j, int *argc, char ***argv) {
+    j->processes = 1;
+#ifdef HETRAIN_MPI
+    {
+        het_error error = { HET_OK, "" };
+        if (het_mpi_open(argc, argv, NULL, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+        j->processes = j->transport.iface->processes(j->transport.self);
+        j->process = j->transport.iface->process(j->transport.self);
+        program_is_mute = j->process > 0;
+    }
+#else
+    (void)argc, (void)argv;
+#endif
+    return 0;
+}
+
+static int close_transport(job *j, int status) {
+#ifdef HETRAIN_MPI
+    het_error error = { HET_OK, "" };
+    if (status != 0 && j->transport.iface != NULL) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
+    if (het_mpi_close(&j->transport, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
+#else
+    (void)j;
+#endif
+    return status;
+}
+
 int main(int argc, char **argv) {
     job *j = (job *)calloc(1, sizeof *j);
-    int status = j != NULL ? run(j, argc, argv) : fail(FAILED, "out of memory");
+    int status = j != NULL ? open_transport(j, &argc, &argv) : fail(FAILED, "out of memory");
+    if (status == 0) status = run(j, argc, argv);
     if (j == NULL) return status;
     het_destroy(j->ctx);
+    status = close_transport(j, status);
     if (j->validation.data != j->training.data) het_data_close(j->validation.data);
     het_data_close(j->training.data);
     if (j->validation.open) het_reader_close(&j->validation.reader);
@@ -804,6 +992,7 @@ int main(int argc, char **argv) {
     if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
+    layout_free(&j->ranks);
     free(j->batch);
     free(j->saved_options);
     free(j);

@@ -78,7 +78,8 @@ void support_expect(het_result got, het_result code, const char *message, const 
         assert_true(length < sizeof word);
         memcpy(word, words, length);
         word[length] = 0;
-        if (!message || !strstr(message, word)) fail_msg("line %d: %s: the message \"%s\" does not name \"%s\"", line, what, message ? message : "", word);
+        if (!message || !strstr(message, word))
+            fail_msg("line %d: %s: the message \"%s\" does not name \"%s\"", line, what, message ? message : "", word);
         words += length;
         if (*words == '|') words++;
     }

@@ -85,7 +85,7 @@ static het_result whole_life(fixture *f)
     data_desc.allocator = f->desc.allocator;
 
     memset(&error, 0, sizeof error);
-    ATTEMPT(het_memory_estimate(&f->desc, &memory, &error));
+    ATTEMPT(het_memory_estimate(&f->desc, 0, &memory, &error));
     ATTEMPT(het_create(&f->desc, &ctx, &error));
     ATTEMPT(het_step(ctx, f->batches, 2, NULL));
     ATTEMPT(het_gradients(ctx, f->batches, 2, NULL));
@@ -228,13 +228,13 @@ static void check_estimate(fixture *f)
     het_ctx *ctx;
     size_t before;
     error.text[0] = 0;
-    EXPECT_ERROR(het_memory_estimate(&f->desc, &estimate, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_memory_estimate(&f->desc, 0, &estimate, &error), HET_OK, error.text, "");
     assert_int_equal(f->memory.live, 0);
     f->memory.peak = 0;
     ctx = support_create(&f->desc);
-    het_get_memory(ctx, &asked);
+    het_get_memory(ctx, 0, &asked);
     assert_memory_equal(&estimate, &asked, sizeof asked);
-    assert_int_equal(estimate.device, estimate.weights + estimate.gradients + estimate.optimizer + estimate.activations + estimate.workspace + estimate.communication);
+    assert_int_equal(estimate.device, estimate.weights + estimate.gradients + estimate.optimizer + estimate.activations + estimate.workspace);
     before = f->memory.peak;
     if (f->desc.inference != HET_YES) {
         EXPECT_OK(het_step(ctx, f->batches, 2, NULL));
@@ -279,16 +279,16 @@ static void estimate_of_large_models(void **state)
     memset(&desc, 0, sizeof desc);
     EXPECT_ERROR(het_model_parse("llama3:8b", &desc.model, &error), HET_OK, error.text, "");
     desc.max_tokens = 8192;
-    EXPECT_ERROR(het_memory_estimate(&desc, &m, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
     assert_true(m.parameters > INT64_C(8000000000) && m.parameters < INT64_C(8100000000));
     assert_true(m.weights >= (size_t)m.parameters * 4 && m.weights < (size_t)m.parameters * 4 + ((size_t)1 << 24));
     assert_true(m.gradients >= (size_t)m.parameters * 8);
     assert_true(m.optimizer >= (size_t)m.parameters * 8);
     EXPECT_ERROR(het_model_parse("gpt2:1558m", &desc.model, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_memory_estimate(&desc, &m, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
     assert_int_equal(m.parameters, 1557611200);
     EXPECT_ERROR(het_model_parse("gpt2:124m", &desc.model, &error), HET_OK, error.text, "");
-    EXPECT_ERROR(het_memory_estimate(&desc, &m, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
     assert_int_equal(m.parameters, 124439808);
 }
 
@@ -301,7 +301,7 @@ static void memory_limit_refuses(void **state)
     char number[32];
     (void)state;
     fixture_start(&f, HET_GPT2);
-    EXPECT_OK(het_memory_estimate(&f.desc, &m, &error));
+    EXPECT_OK(het_memory_estimate(&f.desc, 0, &m, &error));
     f.device.memory_limit = m.device - 1;
     snprintf(number, sizeof number, "%lu", (unsigned long)m.device);
     EXPECT_ERROR(het_create(&f.desc, &ctx, &error), HET_ERR_LIMIT, error.text, number);
@@ -372,7 +372,7 @@ static void garbage_is_refused(void **state)
     memset(&desc, 0xCD, sizeof desc);
     EXPECT_ERROR(het_create(&desc, &ctx, &error), HET_ERR_INVALID, error.text, "canar");
     assert_null(ctx);
-    EXPECT_ERROR(het_memory_estimate(&desc, &memory, &error), HET_ERR_INVALID, error.text, "canar");
+    EXPECT_ERROR(het_memory_estimate(&desc, 0, &memory, &error), HET_ERR_INVALID, error.text, "canar");
     memset(&model, 0xCD, sizeof model);
     EXPECT_ERROR(het_model_complete(&model, &error), HET_ERR_INVALID, error.text, "canar");
     memset(&data, 0xCD, sizeof data);

@@ -66,7 +66,8 @@ static double loss_of(het_ctx *ctx, const support_batch *batch)
 static void check_directions(const het_desc *desc, const support_batch *batch, const char *what)
 {
     het_ctx *ctx = support_create(desc);
-    float *weight = support_alloc((size_t)largest_parameter(ctx), sizeof *weight), *gradient = support_alloc((size_t)largest_parameter(ctx), sizeof *gradient);
+    float *weight = support_alloc((size_t)largest_parameter(ctx), sizeof *weight);
+    float *gradient = support_alloc((size_t)largest_parameter(ctx), sizeof *gradient);
     float *moved = support_alloc((size_t)largest_parameter(ctx), sizeof *moved);
     het_step_info info;
     int64_t i, k;
@@ -91,7 +92,8 @@ static void check_directions(const het_desc *desc, const support_batch *batch, c
         below = loss_of(ctx, batch);
         EXPECT_OK(het_parameter_write(ctx, i, HET_WEIGHT, weight));
         want = (above - below) / (2.0 * h);
-        if (fabs(want - norm) > 0.02 * norm + 2e-5) fail_msg("%s: %s: the loss rises by %.6g along a gradient of norm %.6g", what, p.name, want, norm);
+        if (fabs(want - norm) > 0.02 * norm + 2e-5)
+            fail_msg("%s: %s: the loss rises by %.6g along a gradient of norm %.6g", what, p.name, want, norm);
     }
     free(weight);
     free(gradient);
@@ -178,9 +180,10 @@ static void adamw_of_a_context(void **state)
                 double m = b1 * (double)m0[k] + (1.0 - b1) * gradient, v = b2 * (double)v0[k] + (1.0 - b2) * gradient * gradient;
                 double w = (double)w0[k] * (1.0 - (p.decay ? lr * (double)0.1f : 0.0));
                 w -= lr * (m / (1.0 - pow(b1, t))) / (sqrt(v / (1.0 - pow(b2, t))) + 1e-8);
-                if (fabs(w - (double)w1[k]) > 1e-6 + 1e-4 * lr || fabs(m - (double)m1[k]) > 1e-6 * (1e-3 + fabs(m)) || fabs(v - (double)v1[k]) > 1e-6 * (1e-6 + fabs(v))) {
-                    fail_msg("step %d, %s[%d]: w %.9g not %.9g, m %.9g not %.9g, v %.9g not %.9g", step, p.name, (int)(k - at), (double)w1[k], w, (double)m1[k], m,
-                             (double)v1[k], v);
+                if (fabs(w - (double)w1[k]) > 1e-6 + 1e-4 * lr || fabs(m - (double)m1[k]) > 1e-6 * (1e-3 + fabs(m)) ||
+                    fabs(v - (double)v1[k]) > 1e-6 * (1e-6 + fabs(v))) {
+                    fail_msg("step %d, %s[%d]: w %.9g not %.9g, m %.9g not %.9g, v %.9g not %.9g", step, p.name, (int)(k - at), (double)w1[k], w,
+                             (double)m1[k], m, (double)v1[k], v);
                 }
             }
             at += p.count;
@@ -280,9 +283,9 @@ static void frozen_parameters_stay(void **state)
     het_memory all, some;
     (void)state;
     batch_of(&batch, usual, 4, 3);
-    EXPECT_OK(het_memory_estimate(&desc, &all, NULL));
+    EXPECT_OK(het_memory_estimate(&desc, 0, &all, NULL));
     desc.frozen = freeze_attention;
-    EXPECT_OK(het_memory_estimate(&desc, &some, NULL));
+    EXPECT_OK(het_memory_estimate(&desc, 0, &some, NULL));
     assert_true(some.gradients < all.gradients && some.optimizer < all.optimizer); /* what is not trained needs neither */
     ctx = support_create(&desc);
     before = snapshot(ctx, HET_WEIGHT, &n);
@@ -711,6 +714,61 @@ static void steps_are_repeated_when_needed(void **state)
     support_batch_end(&batch);
 }
 
+/* Writes infinities from the second forward pass of unit 1 on, until it is switched off. */
+typedef struct late_infinity { int64_t calls; int off; } late_infinity;
+
+static het_result spoil_second_attempt(void *user, const het_hook_info *info)
+{
+    late_infinity *l = user;
+    if (info->direction == HET_FORWARD && info->unit == 1 && ++l->calls >= 2 && !l->off) info->stream[0][0] = INFINITY;
+    return HET_OK;
+}
+
+/* A first attempt that measured, and a second that is not finite: the exponents are those from before the step, so that the next step
+   gives the bits of a context that never saw this one. */
+static void not_finite_leaves_the_exponents(void **state)
+{
+    int form; /* 0: het_step refused, 1: het_gradients refused, 2: het_step skipped */
+    (void)state;
+    for (form = 0; form < 3; form++) {
+        het_desc desc = describe(HET_LLAMA);
+        late_infinity late = { 0, 0 };
+        support_batch bad, good;
+        het_parameter_info p;
+        het_step_info info;
+        het_ctx *fresh, *ctx;
+        int64_t i;
+        batch_of(&bad, usual, 4, 3);
+        batch_of(&good, usual, 4, 70);
+        for (i = 0; i < bad.batch.tokens; i++) bad.weight[i] *= i == 5 ? 1e4f : 1.0f; /* other maxima than those of the good batch */
+        fresh = support_create(&desc);
+        desc.hook = spoil_second_attempt;
+        desc.user = &late;
+        desc.skip_not_finite = form == 2 ? HET_YES : HET_NO;
+        ctx = support_create(&desc);
+        if (form == 0) EXPECT_ERROR(het_step(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 0|not finite");
+        if (form == 1) EXPECT_ERROR(het_gradients(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 0|not finite");
+        if (form == 2) {
+            EXPECT_OK(het_step(ctx, &bad.batch, 1, &info));
+            assert_int_equal(info.skipped, 1);
+        }
+        assert_int_equal(late.calls, 2);
+        for (i = 0; i < het_parameter_count(ctx); i++) {
+            EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+            assert_int_equal(p.exponent, HETRAIN_NO_EXPONENT);
+        }
+        late.off = 1;
+        EXPECT_OK(het_step(ctx, &good.batch, 1, &info));
+        assert_int_equal(info.repeated, 1);
+        EXPECT_OK(het_step(fresh, &good.batch, 1, NULL));
+        if (form < 2) assert_true(support_hash(ctx) == support_hash(fresh));
+        het_destroy(fresh);
+        het_destroy(ctx);
+        support_batch_end(&bad);
+        support_batch_end(&good);
+    }
+}
+
 /* ---- inference ---- */
 
 static void inference_with_a_past(void **state)
@@ -737,7 +795,8 @@ static void inference_with_a_past(void **state)
                 past += count;
                 piece = piece % 5 + 1;
                 EXPECT_OK(het_infer(other, token, past, 0, whole));
-                if (memcmp(whole, parts, sizeof whole) != 0) fail_msg("family %d, dtype %d: logits after %d tokens depend on the pieces", (int)families[f], (int)d, (int)past);
+                if (memcmp(whole, parts, sizeof whole) != 0)
+                    fail_msg("family %d, dtype %d: logits after %d tokens depend on the pieces", (int)families[f], (int)d, (int)past);
                 het_destroy(other);
             }
             het_destroy(ctx);
@@ -863,7 +922,7 @@ static void tensors_are_views_of_parameters(void **state)
         }
         assert_true(support_hash(ctx) == hash);
         assert_true(support_hash(other) == hash);
-        het_get_memory(ctx, &memory);
+        het_get_memory(ctx, 0, &memory);
         assert_int_equal(elements, memory.parameters);
         het_destroy(ctx);
         het_destroy(other);
@@ -935,8 +994,10 @@ static void initial_weights(void **state)
             if (strstr(p.name, ".bias")) assert_true(w[k] == 0.0f);
             else if (p.columns == 1) assert_true(w[k] == 1.0f);
         }
-        if (p.columns > 1 && (fabs(square / n - 1.0) > 5.0 * sqrt(2.0 / n) || fabs(fourth / n - 3.0) > 5.0 * sqrt(96.0 / n) || fabs(neighbours / n) > 5.0 / sqrt(n))) {
-            fail_msg("%s: second moment %.4f, fourth %.4f, neighbours %.4f of a normal distribution of deviation %g", p.name, square / n, fourth / n, neighbours / n, want);
+        if (p.columns > 1 && (fabs(square / n - 1.0) > 5.0 * sqrt(2.0 / n) || fabs(fourth / n - 3.0) > 5.0 * sqrt(96.0 / n) ||
+                              fabs(neighbours / n) > 5.0 / sqrt(n))) {
+            fail_msg("%s: second moment %.4f, fourth %.4f, neighbours %.4f of a normal distribution of deviation %g", p.name, square / n, fourth / n,
+                     neighbours / n, want);
         }
         free(w);
     }
@@ -962,6 +1023,7 @@ int main(void)
         cmocka_unit_test(unit_of_the_user),
         cmocka_unit_test(steps_that_are_not_finite),
         cmocka_unit_test(steps_are_repeated_when_needed),
+        cmocka_unit_test(not_finite_leaves_the_exponents),
         cmocka_unit_test(inference_with_a_past),
         cmocka_unit_test(inference_agrees_with_the_loss),
         cmocka_unit_test(resumed_runs_continue),

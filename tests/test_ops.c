@@ -80,7 +80,8 @@ static void on_every_device(op_check check, int shapes)
                 hash = check(&r, shape);
                 rig_end(&r);
                 if (r.is_reference) reference = hash;
-                else if (hash != reference) fail_msg("shape %d: %s with %d threads gives other bits than plain C", shape, support_isa_name(isa[i]), (int)threads[t]);
+                else if (hash != reference)
+                    fail_msg("shape %d: %s with %d threads gives other bits than plain C", shape, support_isa_name(isa[i]), (int)threads[t]);
             }
         }
     }
@@ -221,7 +222,8 @@ static void store_maximum(const char *what, const store *s)
     for (i = 0; i < s->count; i++) {
         if (fabs(s->sum[i]) > (double)largest) largest = (float)fabs(s->sum[i]);
     }
-    if (support_bits(largest) != s->maximum) fail_msg("%s: the largest term is %.9g, its bits are not %08x", what, (double)largest, (unsigned)s->maximum);
+    if (support_bits(largest) != s->maximum)
+        fail_msg("%s: the largest term is %.9g, its bits are not %08x", what, (double)largest, (unsigned)s->maximum);
 }
 
 /* ---- views ---- */
@@ -745,7 +747,8 @@ static uint64_t rotary_check(rig *r, int shape)
             for (h = 0; h < heads; h++) {
                 double *head = want + (row * heads + h) * size;
                 for (i = 0; i < half; i++) {
-                    double c = (double)cosine[position * half + i], s = sign * (double)sine[position * half + i], low = head[i], high = head[i + half];
+                    double c = (double)cosine[position * half + i], s = sign * (double)sine[position * half + i];
+                    double low = head[i], high = head[i + half];
                     head[i] = low * c - high * s;
                     head[i + half] = high * c + low * s;
                 }
@@ -835,8 +838,8 @@ static const struct { int64_t heads, kv_heads, head_size, window; int causal; in
     { 6, 3, 8, 0, 1, { 0, 0 }, 2 },
     { 2, 1, 20, 40, 1, { 150, 3, 70 }, 3 },
     { 2, 1, 6, 6, 0, { 33, 5, 1 }, 3 },
-    { 1, 1, 3, 0, 1, { 2300 }, 1 }, /* more keys than scores are kept for */
-    { 1, 1, 3, 0, 0, { 2300 }, 1 },
+    { 1, 1, 3, 0, 1, { 2280 }, 1 }, /* the last of its blocks of 120 rows sees more than the 2,160 keys that scores are kept for */
+    { 1, 1, 3, 0, 0, { 2201 }, 1 }, /* all blocks do */
 };
 
 typedef struct attention_rig {
@@ -1001,7 +1004,7 @@ static void attention_matches_double(void **state)
 static void attention_in_bf16(void **state)
 {
     (void)state;
-    on_every_device(attention_bf16, (int)(sizeof attention_shape / sizeof *attention_shape));
+    on_every_device(attention_bf16, (int)(sizeof attention_shape / sizeof *attention_shape) - 1); /* the causal long shape has both paths */
 }
 
 /* Scores far apart and far from 0 stay finite: the largest is subtracted first. */
@@ -1056,17 +1059,17 @@ static uint64_t activation_check(rig *r, int shape)
     int64_t n = counts[shape % 7], i;
     het_activation_args a;
     activation_problem p;
+    int gated = kinds[shape / 7] == HET_SWIGLU;
+    float *in_a = support_floats(n, n > 100 ? 12.0 : 3.0, 1), *in_b = gated ? support_floats(n, 2.0, 2) : NULL, *dy = support_floats(n, 1.0, 3);
     float *da = unwritten(n), *db = unwritten(n), *y = unwritten(n), *in_place = support_floats(n, 1.0, 3);
     double *want = support_alloc((size_t)n, sizeof *want);
     uint64_t hash;
-    int gated;
     memset(&a, 0, sizeof a);
     a.kind = p.kind = kinds[shape / 7];
     a.count = p.count = n;
-    gated = a.kind == HET_SWIGLU;
-    a.a = support_floats(n, n > 100 ? 12.0 : 3.0, 1);
-    a.b = gated ? support_floats(n, 2.0, 2) : NULL;
-    a.dy = support_floats(n, 1.0, 3);
+    a.a = in_a;
+    a.b = in_b;
+    a.dy = dy;
     a.y = y;
     a.da = da;
     a.db = gated ? db : NULL;
@@ -1090,6 +1093,9 @@ static uint64_t activation_check(rig *r, int shape)
     free(p.a);
     free(p.b);
     free(p.dy);
+    free(in_a);
+    free(in_b);
+    free(dy);
     free(da);
     free(db);
     free(y);
@@ -1338,7 +1344,8 @@ static void dropout_statistics(void **state)
     deviation = 5.0 * sqrt((double)count * 0.25 * 0.75);
     assert_true(fabs((double)kept - 0.75 * (double)count) < deviation);
     for (i = 0; i < 5; i++) {
-        if (fabs((double)differs[i] - 0.375 * (double)count) > 2.0 * deviation) fail_msg("mask and neighbour %d differ in %d of %d places", (int)i, (int)differs[i], (int)count);
+        if (fabs((double)differs[i] - 0.375 * (double)count) > 2.0 * deviation)
+            fail_msg("mask and neighbour %d differ in %d of %d places", (int)i, (int)differs[i], (int)count);
     }
     free(mask);
     for (i = 0; i < 3; i++) free(other[i]);
@@ -1401,8 +1408,9 @@ static double entropy_objective(const void *problem)
 
 static uint64_t entropy_check(rig *r, int shape)
 {
-    static const struct { int64_t rows, vocab; double scale; } shapes[] = { { 0, 5, 1.0 }, { 1, 1, 1.0 }, { 3, 3, 2.0 }, { 17, 63, 3.0 }, { 65, 17, 1.0 },
-                                                                            { 63, 65, 5.0 }, { 5, 1000, 80.0 } };
+    static const struct { int64_t rows, vocab; double scale; } shapes[] = {
+        { 0, 5, 1.0 }, { 1, 1, 1.0 }, { 3, 3, 2.0 }, { 17, 63, 3.0 }, { 65, 17, 1.0 }, { 63, 65, 5.0 }, { 5, 1000, 80.0 }
+    };
     int64_t rows = shapes[shape].rows, vocab = shapes[shape].vocab, count = rows * vocab, row;
     het_step_scalars scalars = scalars_of(0, 0);
     het_cross_entropy_args a;
@@ -1665,7 +1673,8 @@ static uint64_t adamw_check(rig *r, int shape)
         double b1 = (double)a.beta1, b2 = (double)a.beta2, g = s.sum[i] * 0.75;
         double mi = b1 * (double)m0[i] + (1.0 - b1) * g, vi = b2 * (double)v0[i] + (1.0 - b2) * g * g;
         double wi = (double)w0[i] - (double)scalars.learning_rate * (double)a.decay * (double)w0[i];
-        wi -= (double)scalars.learning_rate * (mi / (double)scalars.bias_correction1) / (sqrt(vi / (double)scalars.bias_correction2) + (double)a.epsilon);
+        double mean = mi / (double)scalars.bias_correction1, square = vi / (double)scalars.bias_correction2;
+        wi -= (double)scalars.learning_rate * mean / (sqrt(square) + (double)a.epsilon);
         assert_true(fabs((double)m[i] - mi) <= 1e-6 * (fabs(mi) + 0.1));
         assert_true(fabs((double)v[i] - vi) <= 1e-6 * (fabs(vi) + 0.1));
         assert_true(fabs((double)w[i] - wi) <= 1e-6);

@@ -60,7 +60,8 @@ static spread spread_of(bench *b) {
 
 static void print_head(const bench *b, const char *name) {
     static const char *const isa[] = { "auto", "plain", "avx2", "avx512", "avx512bf16", "neon" };
-    printf("{\"name\":\"%s\",\"threads\":%d,\"isa\":\"%s\",\"dtype\":\"%s\"", name, b->threads, isa[b->set.isa - 1], b->set.dtype == HET_BF16 ? "bf16" : "f32");
+    printf("{\"name\":\"%s\",\"threads\":%d,\"isa\":\"%s\",\"dtype\":\"%s\"", name, b->threads, isa[b->set.isa - 1],
+           b->set.dtype == HET_BF16 ? "bf16" : "f32");
 }
 
 static void print_spread(spread s, double flops) {
@@ -69,7 +70,8 @@ static void print_spread(spread s, double flops) {
 }
 
 static het_result linear_op(bench *b, int which, const het_linear_args *a) {
-    return which == 0 ? b->cpu->linear_forward(b->self, NULL, a) : which == 1 ? b->cpu->linear_backward_input(b->self, NULL, a) : b->cpu->linear_backward_weight(b->self, NULL, a);
+    if (which == 0) return b->cpu->linear_forward(b->self, NULL, a);
+    return which == 1 ? b->cpu->linear_backward_input(b->self, NULL, a) : b->cpu->linear_backward_weight(b->self, NULL, a);
 }
 
 /* One matrix shape: y = x W^T, dx = dy W, dW += dy^T x. last: how many of the three. */
@@ -125,7 +127,8 @@ static int bench_products(bench *b) {
 
 static int bench_attention(bench *b) {
     const het_model_desc *m = &b->model;
-    size_t n = (size_t)b->view.tokens, q = n * (size_t)(m->heads * m->head_size), kv = n * (size_t)(m->kv_heads * m->head_size), rows = n * (size_t)m->heads, i;
+    size_t n = (size_t)b->view.tokens, q = n * (size_t)(m->heads * m->head_size), kv = n * (size_t)(m->kv_heads * m->head_size),
+        rows = n * (size_t)m->heads, i;
     size_t floats = 4 * q + 4 * kv + 2 * rows, bytes;
     float *memory = (float *)b->cpu->alloc(b->self, floats * sizeof(float));
     double pairs = 0.5 * (double)n * ((double)b->set.length + 1) * (double)(m->heads * m->head_size);
@@ -152,8 +155,8 @@ static int bench_attention(bench *b) {
         }
         if (status != 0) break;
         print_head(b, which == 0 ? "attention_forward" : "attention_backward");
-        printf(",\"sequences\":%lld,\"length\":%lld,\"heads\":%lld,\"kv_heads\":%lld,\"head_size\":%lld", (long long)b->set.sequences, (long long)b->set.length,
-               (long long)m->heads, (long long)m->kv_heads, (long long)m->head_size);
+        printf(",\"sequences\":%lld,\"length\":%lld,\"heads\":%lld,\"kv_heads\":%lld,\"head_size\":%lld", (long long)b->set.sequences,
+               (long long)b->set.length, (long long)m->heads, (long long)m->kv_heads, (long long)m->head_size);
         print_spread(spread_of(b), (which == 0 ? 4 : 10) * pairs); /* products over the causal half: 2 forward, 5 backward */
     }
     b->cpu->free(b->self, a.workspace, a.workspace_size + 64);
@@ -195,10 +198,11 @@ static int bench_step(bench *b) {
         free(token);
         return status;
     }
-    het_get_memory(ctx, &memory);
+    het_get_memory(ctx, 0, &memory);
     s = spread_of(b);
     print_head(b, "step");
-    printf(",\"model\":\"%s\",\"parameters\":%lld,\"sequences\":%lld,\"length\":%lld,\"memory_bytes\":%llu,\"tokens_per_s\":%.1f", b->set.model, (long long)memory.parameters,
+    printf(",\"model\":\"%s\",\"parameters\":%lld,\"sequences\":%lld,\"length\":%lld,\"memory_bytes\":%llu,\"tokens_per_s\":%.1f", b->set.model,
+           (long long)memory.parameters,
            (long long)b->set.sequences, (long long)b->set.length, (unsigned long long)memory.device, (double)n / s.median);
     print_spread(s, (double)n * (6.0 * (double)memory.parameters + 6.0 * (double)(b->model.layers * b->model.width * b->set.length)));
     het_destroy(ctx);
@@ -227,7 +231,8 @@ static int run(bench *b, int argc, char **argv) {
     het_device_config config;
     settings *s = &b->set;
     int status;
-    s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7, s->dtype = HET_F32, s->isa = 1, s->what = ALL;
+    s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7;
+    s->dtype = HET_F32, s->isa = 1, s->what = ALL;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
     b->threads = (int)s->threads;

@@ -3,6 +3,7 @@
 
 declare -A package=(
     [cc]=gcc [c++]=g++ [make]=make [nm]=binutils [clang]=clang [aarch64-linux-gnu-gcc]=gcc-aarch64-linux-gnu [qemu-aarch64]=qemu-user
+    [mpirun]=openmpi-bin [mpicc]=libopenmpi-dev [ps]=procps
 )
 missing=()
 for program in "${!package[@]}"; do
@@ -23,7 +24,7 @@ if command -v apt-get > /dev/null && { [ -z "$as_root" ] || $as_root true 2> /de
     rm -f "$log"
 fi
 
-for program in clang aarch64-linux-gnu-gcc qemu-aarch64; do
+for program in clang aarch64-linux-gnu-gcc qemu-aarch64 mpirun mpicc; do
     command -v "$program" > /dev/null || echo "not installed: $program; the checks that use it are skipped"
 done
 has_header "${CC:-cc}" cmocka.h || echo "not installed: libcmocka-dev; the suites in C cannot be built and count as failed"
