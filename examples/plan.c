@@ -9,7 +9,7 @@
 
 typedef struct settings {
     const char *simulate, *plan, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title;
-    int64_t ranks, micro_batches, chunks, slices, units, unit, dark, json;
+    int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
     double memory_limit;
 } settings;
 
@@ -21,7 +21,8 @@ static const option options[] = {
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
     { "--cost", "SPEC|FILE.csv", OPTION_TEXT, AT(cost), 0, 0,
       "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is "
-      "the backward for inputs alone, and one in a piece takes B + W; link is a latency. A file: rows stage,F,B,W[,activation]" },
+      "the backward for inputs alone, and one in a piece takes B + W; link is a latency. With --complete reduce=.., gather=.. bytes and step=.. time "
+      "of the whole model. A file: rows stage,F,B,W[,activation]" },
     { "--link", "LATENCY[:BANDWIDTH]", OPTION_TEXT, AT(link), 0, 0, "of every link, in place of what --cost says" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
     { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
@@ -29,6 +30,7 @@ static const option options[] = {
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp4, ... or a plan as JSON" },
     { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
+    { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
     { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON in place of a table" },
     { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
     { "--svg", "FILE.svg", OPTION_TEXT, AT(svg), 0, 0, "a picture" },
@@ -48,6 +50,7 @@ typedef struct problem {
     het_schedule *schedule;
     het_costs costs;
     het_stage_cost *stage;
+    het_block_cost *block;
     double *scale;
     int64_t micro_batches;
     char *text;
@@ -235,18 +238,20 @@ static void stage_cost(het_stage_cost *c, double f, double b, double w, int spli
 
 /* F=..,B=..: a rank's part of the micro-batch, shared by its stages of a pipeline. */
 static int cost_from_spec(const settings *s, problem *p) {
-    static const char *const keys[] = { "F", "B", "W", "link", "bandwidth", "bytes", "activation" };
-    double value[7] = { 0, 0, 0, 0, 0, 0, 0 };
-    int given[7] = { 0, 0, 0, 0, 0, 0, 0 };
+    enum { KEYS = 10 };
+    static const char *const keys[KEYS] = { "F", "B", "W", "link", "bandwidth", "bytes", "activation", "reduce", "gather", "step" };
+    double value[KEYS] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+    int given[KEYS] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
     const char *at = s->cost;
     int64_t g, h;
     while (*at != 0) {
         size_t length = strcspn(at, "=,");
         const char *item = at;
         int key = 0;
-        while (key < 7 && (strlen(keys[key]) != length || memcmp(keys[key], at, length) != 0)) key++;
-        if (key == 7 || at[length] != '=')
-            return fail(BAD_INPUT, "--cost %s: %.*s: not one of F=, B=, W=, link=, bandwidth=, bytes=, activation=", s->cost, (int)strcspn(at, ","),
+        while (key < KEYS && (strlen(keys[key]) != length || memcmp(keys[key], at, length) != 0)) key++;
+        if (key == KEYS || at[length] != '=')
+            return fail(BAD_INPUT, "--cost %s: %.*s: not F=, B=, W=, link=, bandwidth=, bytes=, activation=, reduce=, gather=, step=", s->cost,
+                (int)strcspn(at, ","),
                 at);
         at += length + 1;
         if (!cut_number(&at, ",", &value[key]))
@@ -265,6 +270,11 @@ static int cost_from_spec(const settings *s, problem *p) {
     }
     p->costs.every_link.latency = value[3];
     p->costs.every_link.bandwidth = value[4];
+    for (g = 0; g < p->plan->units; g++) {
+        p->block[g].reduce_bytes = value[7] / (double)p->plan->units;
+        p->block[g].gather_bytes = value[8] / (double)p->plan->units;
+        p->block[g].step = value[9] / (double)p->plan->units;
+    }
     return 0;
 }
 
@@ -317,7 +327,10 @@ static int read_costs(const settings *s, problem *p) {
     int status;
     p->stage = ROOM(het_stage_cost, p->plan->stages);
     p->scale = ROOM(double, p->micro_batches);
-    if (p->stage == NULL || p->scale == NULL) return fail(FAILED, "out of memory");
+    p->block = ROOM(het_block_cost, p->plan->units);
+    if (p->stage == NULL || p->scale == NULL || p->block == NULL) return fail(FAILED, "out of memory");
+    p->costs.block = p->block;
+    p->costs.blocks = p->plan->units;
     p->costs.stage = p->stage;
     status = length > 4 && strcmp(s->cost + length - 4, ".csv") == 0 ? cost_from_file(s, p) : cost_from_spec(s, p);
     if (status != 0) return status;
@@ -432,6 +445,16 @@ static int write_pictures(const settings *s, const problem *p, const het_simulat
     return status;
 }
 
+static int complete_lists(problem *p) {
+    het_error error = { HET_OK, "" };
+    het_schedule *complete = NULL;
+    het_result result = het_schedule_complete(p->plan, NULL, p->schedule, NULL, &complete, &error);
+    if (result != HET_OK) return fail(status_of(result), "--complete: %s", error.text);
+    het_schedule_free(p->schedule);
+    p->schedule = complete;
+    return 0;
+}
+
 static int simulate(const settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_simulation *simulation = NULL;
@@ -443,6 +466,7 @@ static int simulate(const settings *s, problem *p) {
     if (lists && s->plan != NULL && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--plan %s needs it)", s->plan);
     if (!lists || s->plan != NULL) status = read_plan(s, p, !lists);
     if (status == 0) status = lists ? read_lists(s, p) : make_lists(s, p);
+    if (status == 0 && s->complete && !p->schedule->complete) status = complete_lists(p);
     if (status == 0) status = read_costs(s, p);
     if (status != 0) return status;
     result = het_simulate(p->plan, p->schedule, &p->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
@@ -477,6 +501,7 @@ int main(int argc, char **argv) {
     free(p.lists.state_share);
     free(p.lists.slice_share);
     free(p.stage);
+    free(p.block);
     free(p.scale);
     free(p.text);
     return status;

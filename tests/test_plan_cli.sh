@@ -98,6 +98,24 @@ for schedule in interleaved zb-h1 zb-h2 zb-v v-half v-min greedy bidirectional d
     "$plan" --simulate $schedule --ranks 4 --micro-batches 16 --slices $slices --cost F=4,B=4,W=4,link=1 --json > out 2> err
     report $? "$schedule" "$(cat err)"
 done
+# Zero-bubble's table of bubbles (arXiv 2401.10241), measured by the longest span of a rank: ranks, micro-batches, times, ZB-H1, ZB-H2
+while read -r ranks micro_batches f b w link h1 h2; do
+    for published in zb-h1:$h1 zb-h2:$h2; do
+        got=$("$plan" --simulate ${published%:*} --ranks $ranks --micro-batches $micro_batches --cost F=$f,B=$b,W=$w,link=$link --json | sed 's/.*"span_bubble":\([^,]*\),.*/\1/')
+        report "$(awk -v a="$got" -v b="${published#*:}" 'BEGIN { exit !(a - b < 5.1e-5 && b - a < 5.1e-5) }'; echo $?)" "$ranks ranks, $micro_batches micro-batches: $published" "got $got"
+    done
+done << 'TABLE'
+8 24 18522 18086 9337 601 0.1585 0.1083
+8 32 18513 18086 9331 626 0.1242 0.0837
+8 64 18546 18097 9321 762 0.0674 0.0444
+8 24 29718 29444 19927 527 0.1323 0.0698
+8 32 29802 29428 19530 577 0.1045 0.0559
+8 64 29935 29621 19388 535 0.0554 0.0294
+16 48 11347 11248 8132 377 0.1397 0.0672
+16 64 11307 11254 8101 379 0.1088 0.0516
+TABLE
+# two copies, 4 (2 + 3) each; half of 1000 bytes at 100 a unit of time, 5; half of the step, 10; half of 500 bytes, 2.5
+gives '{"makespan":37.5,"span":35,' --simulate 1f1b --plan dp2 --units 1 --ranks 2 --micro-batches 8 --cost F=2,B=3,bandwidth=100,reduce=1000,gather=500,step=20 --complete
 "$plan" --simulate 1f1b "${base[@]}" > out
 report "$(grep -q '^ *3 ' out && grep -q 'bubble 27.27 %' out; echo $?)" 'a table' "$(cat out)"
 
