@@ -902,11 +902,20 @@ static int finish(job *j) {
     return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
 }
 
+static int can_write(const char *path) {
+    FILE *file = path != NULL ? fopen(path, "ab") : NULL;
+    if (file != NULL) fclose(file);
+    return path == NULL || file != NULL;
+}
+
 /* mkdir -p, then drops the state.json of an earlier run: what it stood for is about to be overwritten. */
 static int prepare_out(job *j) {
     char path[PATH_SIZE];
     size_t i;
-    if (j->out[0] == 0 || j->process > 0) return 0;
+    if (j->process > 0) return 0;
+    if (!can_write(j->set.trace)) return fail(BAD_INPUT, "--trace %s: %s", j->set.trace, strerror(errno));
+    if (!can_write(j->set.timeline)) return fail(BAD_INPUT, "--timeline %s: %s", j->set.timeline, strerror(errno));
+    if (j->out[0] == 0) return 0;
     for (i = 1; i <= strlen(j->out); i++) {
         if (j->out[i] != '/' && j->out[i] != 0) continue;
         snprintf(path, sizeof path, "%.*s", (int)i, j->out);

@@ -79,12 +79,30 @@ refuses '--schedule-lr|stairs' train --data text --schedule-lr stairs
 refuses '--quiet' train --data text --quiet=yes
 refuses '--devices|gpu' train --data text --devices gpu
 refuses '--devices|cpu:0' train --data text --devices cpu:0
-refuses '--devices|cpu:1,cpu:1|not yet' train --data text --devices cpu:1,cpu:1
+refuses '--devices|cpu:1@2' train --data text --devices cpu:1@2
+refuses '--devices|cpu:1,|expected' train --data text --devices cpu:1,
+refuses '--devices|cpu:0|threads' train --data text --devices cpu:1,cpu:0
+refuses '--devices|rank 1|memory_limit is 2048' train --data text --devices cpu:1,cpu:1/2K "${tiny[@]}"
 refuses '--devices|cuda:0|not yet' train --data text --devices cuda:0
 refuses '--devices|cpu:1/1K' train --data text --devices cpu:1/1K "${tiny[@]}"
 refuses '--length|17|16' train --data text --length 17 "${tiny[@]}"
 refuses '--checkpoint-every' train --data text --checkpoint-every 5
-for later in --tokenizer --links --plan --schedule --save-plan --save-profile --trace --timeline; do
+refuses '--links|0-1|expected' train --data text --devices cpu:1,cpu:1 --links 0-1 "${tiny[@]}"
+refuses '--links|5parsecs' train --data text --devices cpu:1,cpu:1 --links 0-1:5parsecs "${tiny[@]}"
+refuses 'links[0]|0 and 5 of 2' train --data text --devices cpu:1,cpu:1 --links 0-5:1ms "${tiny[@]}"
+refuses '--plan auto|not yet' train --data text --plan auto "${tiny[@]}"
+refuses '--plan|pp3' train --data text --devices cpu:1,cpu:1 --plan pp3 "${tiny[@]}"
+refuses '--plan|unit' train --data text --devices cpu:1,cpu:1 --plan 'pp:0-1|3-5' "${tiny[@]}"
+refuses '--plan|schedule|zb-9' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-9 "${tiny[@]}"
+printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,3]},{"rank":0,"units":[4,6]}]}]}' > gap.json
+refuses '--plan|gap.json|pipeline 0|unit 3' train --data text --plan gap.json "${tiny[@]}"
+printf '0F0,0X1\n' > bad.csv
+refuses '--schedule|bad.csv|line 1|0X1' train --data text --schedule bad.csv "${tiny[@]}"
+refuses '--schedule|none.csv|No such file' train --data text --schedule none.csv "${tiny[@]}"
+refuses '--save-plan|nowhere/plan' train --data text --save-plan nowhere/plan "${tiny[@]}"
+refuses '--trace|nowhere/t.json' train --data text --trace nowhere/t.json "${tiny[@]}"
+refuses '--timeline|nowhere/t.svg' train --data text --timeline nowhere/t.svg "${tiny[@]}"
+for later in --tokenizer --save-profile; do
     refuses "$later|not yet" train --data text $later x
 done
 
@@ -140,6 +158,12 @@ fi
 
 accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+accepts 'the same run on two ranks in a pipeline' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:2@0.9 --plan pp --schedule zb-h1 --links 0-1:1us \
+    --save-plan plan.json --trace trace.json --timeline timeline.svg "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+report "$([ -s plan.json ] && [ -s trace.json ] && grep -q '</svg>' timeline.svg; echo $?)" 'plan, trace and picture are written' "$(ls)"
+accepts 'the same run on the plan saved, by another schedule' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1 --plan plan.json --schedule gpipe "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 accepts 'the same run with a checkpoint' train --data text --out half --steps 20 --checkpoint-every 8 --hash "${tiny[@]}"
 rm -rf from; mkdir from; cp -r half/step-*8 from/ 2> /dev/null
 accepts 'resumed at step 8' train --data text --resume from --hash --quiet
@@ -147,6 +171,8 @@ report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same
 
 refuses '--resume|nothere' train --data text --resume nothere
 refuses '--resume|directory' train --data text --resume directory
+accepts 'resumed on two other ranks' train --data text --resume from --hash --quiet --devices cpu:1,cpu:1
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--model' train --data text --resume from --model gpt2:tiny
 cp -r run damaged
 printf 'X' | dd of=damaged/model.safetensors bs=1 seek=3000 conv=notrunc 2> /dev/null
