@@ -12273,8 +12273,9 @@ static het_result heti_check_cancel(heti_rank *r)
     return heti_fail(&r->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
 }
 
-/* Whether everybody this rank may be waiting for is still there. */
-static het_result heti_check_world(heti_rank *r)
+/* Whether everybody this rank may have been waiting for, `waited` seconds, is still there. A process that has nothing left to do may have said
+   goodbye already: its silence counts once this rank has waited for as long. */
+static het_result heti_check_world(heti_rank *r, double waited)
 {
     het_ctx *ctx = r->ctx;
     const double now = heti_now();
@@ -12295,7 +12296,7 @@ static het_result heti_check_world(heti_rank *r)
         return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
     for (i = 0; i < ctx->processes; i++) {
         const double silence = i == ctx->process ? 0.0 : ctx->transport.iface->silence(ctx->transport.self, i);
-        if (silence > ctx->desc.deadline)
+        if (silence > ctx->desc.deadline && waited > ctx->desc.deadline)
             return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d (ranks %d to %d), step %d: no sign of life for %g s; the deadline is %g s", i,
                              ctx->process_first[i], ctx->process_first[i + 1] - 1, ctx->step, silence, ctx->desc.deadline);
     }
@@ -12476,7 +12477,7 @@ static het_result heti_await(heti_rank *r, heti_post *post, const char *what, in
         now = heti_now();
         if (now - looked > 0.04) {
             looked = now;
-            HETI_TRY(heti_check_world(r));
+            HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.stall_deadline)
                 return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
                                  r->ctx->step, now - start, what, peer, r->ctx->desc.stall_deadline);
@@ -12546,7 +12547,7 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
         if (done) return HET_OK;
         if (iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
-        for (i = 0; i < ctx->processes; i++)
+        for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
             if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
                 return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
         if (heti_now() - start > ctx->desc.stall_deadline)
