@@ -84,6 +84,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wflo
 C_WARNINGS = $(WARNINGS) -Wstrict-prototypes -Wmissing-prototypes
 SANITIZER ?=
 ROUNDS ?= 5000
+RANK_ROUNDS ?= 1000
 FIRST_ROUND ?= 0
 TEST_FLAGS ?= -O2 -g
 TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
@@ -167,9 +168,10 @@ sanitize:
 	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(SHELL_SUITES)
 	@echo 'Thread sanitizer'
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
-	@bash tests/tools/run_tests.sh build/tsan test_threads test_bits
+	@bash tests/tools/run_tests.sh build/tsan $(THREAD_SUITES)
 
-thread-test-programs: $(BUILD)/tests/test_threads $(BUILD)/tests/test_bits
+THREAD_SUITES = test_threads test_bits test_ranks
+thread-test-programs: $(THREAD_SUITES:%=$(BUILD)/tests/%)
 
 faults:
 	@bash tests/tools/install.sh
@@ -179,6 +181,8 @@ faults:
 soak: sanitize faults
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
 	HETRAIN_TEST_ROUNDS=$(ROUNDS) HETRAIN_TEST_FIRST_ROUND=$(FIRST_ROUND) $(BUILD)/tests/test_bits
+	HETRAIN_TEST_ROUNDS=$(RANK_ROUNDS) HETRAIN_TEST_FAILURES=1000 $(BUILD)/tests/test_ranks
+	HETRAIN_TEST_KILLS=50 bash tests/test_mpi_train.sh
 
 bench: build/het_bench
 	build/het_bench
