@@ -1320,12 +1320,37 @@ static void heti_text_unsigned(heti_text *text, uint64_t value, uint64_t base, i
     while (n > 0) heti_text_char(text, digit[--n]);
 }
 
-/* `digits` significant decimal digits without trailing zeros, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
+/* d.ddd 10^exponent from `count` digits, without trailing zeros; in positions where least <= exponent < most, otherwise with an exponent:
+   d.ddde+xx as printf writes it, or where `brief` without plus and leading zeros. */
+static void heti_text_digits(heti_text *text, const char *digit, int count, int exponent, int least, int most, int brief)
+{
+    int i, point;
+    while (count > 1 && digit[count - 1] == '0') count--;
+    if (exponent < least || exponent >= most) {
+        for (i = 0; i < count; i++) {
+            heti_text_char(text, digit[i]);
+            if (i == 0 && count > 1) heti_text_char(text, '.');
+        }
+        heti_text_char(text, 'e');
+        if (exponent < 0 || !brief) heti_text_char(text, exponent < 0 ? '-' : '+');
+        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, brief ? 1 : 2);
+        return;
+    }
+    point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
+    if (exponent < 0) heti_text_char(text, '0');
+    for (i = 0; i < point; i++) heti_text_char(text, i < count ? digit[i] : '0');
+    if (count <= point) return;
+    heti_text_char(text, '.');
+    for (i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
+    for (i = point; i < count; i++) heti_text_char(text, digit[i]);
+}
+
+/* `digits` significant decimal digits, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
 static void heti_text_double(heti_text *text, double value, int digits)
 {
     char digit[20];
     uint64_t number, limit = 1;
-    int exponent = 0, i, shown, point;
+    int exponent = 0, i;
     if (value != value) { heti_text_string(text, "nan"); return; }
     if (value < 0) { heti_text_char(text, '-'); value = -value; }
     if (value > 1.7976931348623157e308) { heti_text_string(text, "inf"); return; }
@@ -1336,24 +1361,7 @@ static void heti_text_double(heti_text *text, double value, int digits)
     number = HETI_CAST(uint64_t, value + 0.5);
     if (number >= 10 * limit) { number /= 10; exponent++; } /* 9.9999996 was rounded up to 10.0000 */
     for (i = digits; i-- > 0; number /= 10) digit[i] = "0123456789"[number % 10];
-    for (shown = digits; shown > 1 && digit[shown - 1] == '0'; shown--) {}
-    if (exponent < -4 || exponent >= digits) { /* d.ddde+xx */
-        for (i = 0; i < shown; i++) {
-            heti_text_char(text, digit[i]);
-            if (i == 0 && shown > 1) heti_text_char(text, '.');
-        }
-        heti_text_char(text, 'e');
-        heti_text_char(text, exponent < 0 ? '-' : '+');
-        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, 2);
-        return;
-    }
-    point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
-    if (exponent < 0) heti_text_char(text, '0');
-    for (i = 0; i < point; i++) heti_text_char(text, i < shown ? digit[i] : '0');
-    if (exponent >= 0 && shown <= point) return;
-    heti_text_char(text, '.');
-    for (i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
-    for (i = point; i < shown; i++) heti_text_char(text, digit[i]);
+    heti_text_digits(text, digit, digits, exponent, -4, digits, 0);
 }
 
 /* The one loop behind heti_format and heti_fail. INT64_MIN has no positive counterpart: its size is made as an unsigned number. */
@@ -1378,6 +1386,15 @@ static void heti_text_format(heti_text *text, const char *format, va_list argume
         }
     }
     if (text->capacity > 0) text->to[text->length < text->capacity ? text->length : text->capacity - 1] = 0;
+}
+
+/* Appends to a text; what is there always ends in 0. */
+HETI_UNUSED static void heti_text_write(heti_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    heti_text_format(text, format, arguments);
+    va_end(arguments);
 }
 
 /* Writes at most capacity characters, always with a final 0; returns the length the whole text needs. */
@@ -1412,7 +1429,7 @@ HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const
 }
 
 /* ================================================================================================================
-   >>mem  Checked sizes, the allocator.
+   >>mem  Checked sizes, the allocator, several arrays in one block, growing lists.
    Every size that depends on input is made by heti_mul and heti_add. All memory comes from a het_allocator, aligned to 64.
    ================================================================================================================ */
 
@@ -1503,6 +1520,99 @@ HETI_UNUSED static void heti_default_allocator(het_allocator *allocator)
     allocator->alloc = heti_default_alloc;
     allocator->free = heti_default_free;
 #endif
+}
+
+/* The caller's allocator, or the default one for NULL and for two NULLs. */
+HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, het_allocator *chosen, const char *where, het_error *error)
+{
+    if (given == NULL || (given->alloc == NULL && given->free == NULL)) heti_default_allocator(chosen);
+    else *chosen = *given;
+    if (chosen->alloc != NULL && chosen->free != NULL) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", where);
+}
+
+/* Several arrays in one block. A function that takes them all in order runs twice: with base NULL it only counts, then, behind
+   heti_arena_start, it hands out pointers. Every array starts at a multiple of HETI_ALIGNMENT. */
+typedef struct heti_arena {
+    char *base;
+    size_t used, size;
+    int overflow;
+} heti_arena;
+
+HETI_UNUSED static void *heti_take(heti_arena *arena, int64_t count, size_t element)
+{
+    const size_t at = arena->used;
+    size_t bytes = 0;
+    if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
+        !heti_add(at, heti_round_up(bytes, HETI_ALIGNMENT), &arena->used)) {
+        arena->overflow = 1;
+        return NULL;
+    }
+    return arena->base != NULL ? arena->base + at : NULL;
+}
+#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
+
+/* Between the two passes: a block for what was counted, all bytes 0. */
+HETI_UNUSED static het_result heti_arena_start(heti_arena *arena, const het_allocator *allocator, const char *where, het_error *error)
+{
+    if (arena->overflow) return heti_fail(error, HET_ERR_LIMIT, "%s: needs more memory than a size_t can count", where);
+    arena->size = arena->used;
+    arena->used = 0;
+    arena->base = HETI_CAST(char *, heti_alloc(allocator, arena->size));
+    if (arena->base == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, arena->size));
+    memset(arena->base, 0, arena->size);
+    return HET_OK;
+}
+
+HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *allocator)
+{
+    heti_free(allocator, arena->base, arena->size);
+    arena->base = NULL;
+}
+
+/* A growing array of elements of one size. */
+typedef struct heti_list {
+    const het_allocator *allocator;
+    const char *where;           /* of messages */
+    void *data;
+    size_t element;              /* bytes */
+    int64_t count, capacity;     /* elements */
+} heti_list;
+
+HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, const char *where, size_t element)
+{
+    memset(list, 0, sizeof *list);
+    list->allocator = allocator;
+    list->where = where;
+    list->element = element;
+}
+
+HETI_UNUSED static void heti_list_end(heti_list *list)
+{
+    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
+    list->data = NULL;
+    list->count = list->capacity = 0;
+}
+
+/* Appends a copy of *item; the list is unchanged when memory ends. */
+HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item, het_error *error)
+{
+    if (list->count == list->capacity) {
+        const size_t old = HETI_CAST(size_t, list->capacity) * list->element;
+        const int64_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
+        size_t size = 0;
+        void *data = NULL;
+        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
+            data = heti_alloc(list->allocator, size);
+        if (data == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for a list of %d elements", list->where, capacity);
+        if (old > 0) memcpy(data, list->data, old);
+        heti_free(list->allocator, list->data, old);
+        list->data = data;
+        list->capacity = capacity;
+    }
+    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
+    list->count++;
+    return HET_OK;
 }
 
 /* ================================================================================================================
@@ -7790,83 +7900,33 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
    Time: F, I, W cost 1, B costs 2. Every action is started once and ended once, through a heap of busy ranks: n log ranks for n actions.
    ================================================================================================================ */
 
-/* A growable array of elements of one size. */
-typedef struct heti_list {
-    const het_allocator *allocator;
-    void *data;
-    size_t element;              /* bytes */
-    int64_t count, capacity;     /* elements */
-} heti_list;
+/* ---- schedules and plans as blocks of memory ---- */
 
-HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, size_t element)
+static void heti_schedule_layout(heti_arena *arena, int64_t ranks, int64_t pipelines, int64_t actions, het_schedule **schedule)
 {
-    memset(list, 0, sizeof *list);
-    list->allocator = allocator;
-    list->element = element;
+    het_schedule *s = HETI_TAKE(arena, het_schedule, 1);
+    int64_t *micro_batches = HETI_TAKE(arena, int64_t, pipelines), *start = HETI_TAKE(arena, int64_t, ranks + 1);
+    het_action *action = HETI_TAKE(arena, het_action, actions);
+    if (s == NULL) return;
+    s->ranks = ranks;
+    s->pipelines = pipelines;
+    s->micro_batches = micro_batches;
+    s->start = start;
+    s->action = action;
+    s->size = arena->size;
+    *schedule = s;
 }
 
-HETI_UNUSED static void heti_list_end(heti_list *list)
+/* A schedule of empty lists with room for so many actions. */
+static het_result heti_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions, const het_allocator *allocator, const char *where,
+                                    het_schedule **schedule, het_error *error)
 {
-    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
-    list->data = NULL;
-    list->count = list->capacity = 0;
-}
-
-/* Appends a copy of *item; the list is unchanged when memory ends. */
-HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item)
-{
-    if (list->count == list->capacity) {
-        size_t size = 0, old = HETI_CAST(size_t, list->capacity) * list->element;
-        int64_t capacity = list->capacity > 0 ? list->capacity > INT64_MAX / 2 ? INT64_MAX : 2 * list->capacity : 64;
-        void *data = NULL;
-        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
-            data = heti_alloc(list->allocator, size);
-        if (data == NULL) return HET_ERR_OOM;
-        if (old > 0) memcpy(data, list->data, old);
-        heti_free(list->allocator, list->data, old);
-        list->data = data;
-        list->capacity = capacity;
-    }
-    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
-    list->count++;
-    return HET_OK;
-}
-
-/* ---- schedules as blocks of memory ---- */
-
-/* The caller's allocator, or the default one for NULL and for two NULLs. */
-HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, het_allocator *chosen, const char *function, het_error *error)
-{
-    if (given == NULL || (given->alloc == NULL && given->free == NULL)) heti_default_allocator(chosen);
-    else *chosen = *given;
-    if (chosen->alloc != NULL && chosen->free != NULL) return HET_OK;
-    return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", function);
-}
-
-/* One block: the struct, micro_batches, start, action. The arrays are to be filled by the caller. */
-HETI_UNUSED static het_result heti_schedule_new(const het_allocator *allocator, int64_t ranks, int64_t pipelines, int64_t actions,
-                                                het_schedule **schedule, het_error *error)
-{
-    size_t size = heti_round_up(sizeof(het_schedule), 8), numbers, bytes;
-    int64_t *number;
-    void *block = NULL;
-    if (heti_add(HETI_CAST(size_t, ranks), HETI_CAST(size_t, pipelines) + 1, &numbers) && heti_mul(numbers, sizeof(int64_t), &bytes)
-        && heti_add(size, bytes, &size) && heti_mul(HETI_CAST(size_t, actions), sizeof(het_action), &bytes) && heti_add(size, bytes, &size))
-        block = heti_alloc(allocator, size);
-    else
-        size = SIZE_MAX;
-    if (block == NULL)
-        return heti_fail(error, HET_ERR_OOM, "no memory for a schedule of %d actions (%u bytes)", actions, HETI_CAST(uint64_t, size));
-    *schedule = HETI_CAST(het_schedule *, block);
-    memset(*schedule, 0, sizeof **schedule);
-    number = HETI_CAST(int64_t *, HETI_CAST(void *, HETI_CAST(char *, block) + heti_round_up(sizeof(het_schedule), 8)));
-    (*schedule)->ranks = ranks;
-    (*schedule)->pipelines = pipelines;
-    (*schedule)->micro_batches = number;
-    (*schedule)->start = number + pipelines;
-    (*schedule)->action = HETI_CAST(het_action *, HETI_CAST(void *, number + pipelines + ranks + 1));
+    heti_arena arena;
+    memset(&arena, 0, sizeof arena);
+    heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
+    HETI_TRY(heti_arena_start(&arena, allocator, where, error));
+    heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
     (*schedule)->allocator = *allocator;
-    (*schedule)->size = size;
     return HET_OK;
 }
 
@@ -7876,6 +7936,69 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule)
     if (schedule == NULL) return;
     allocator = schedule->allocator; /* lies in the block */
     heti_free(&allocator, schedule, schedule->size);
+}
+
+static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan **plan)
+{
+    het_plan *p = HETI_TAKE(arena, het_plan, 1);
+    het_stage *stage = HETI_TAKE(arena, het_stage, shape->stages);
+    int64_t *first_stage = HETI_TAKE(arena, int64_t, shape->pipelines + 1);
+    double *share = HETI_TAKE(arena, double, shape->pipelines), *state_share = HETI_TAKE(arena, double, shape->ranks);
+    double *slice_share = HETI_TAKE(arena, double, shape->slices);
+    if (p == NULL) return;
+    *p = *shape;
+    p->stage = stage;
+    p->first_stage = first_stage;
+    p->share = share;
+    p->state_share = state_share;
+    p->slice_share = slice_share;
+    p->size = arena->size;
+    *plan = p;
+}
+
+/* A plan with the numbers of *shape and arrays of zeros. */
+static het_result heti_plan_new(const het_plan *shape, const het_allocator *allocator, const char *where, het_plan **plan, het_error *error)
+{
+    heti_arena arena;
+    memset(&arena, 0, sizeof arena);
+    heti_plan_layout(&arena, shape, plan);
+    HETI_TRY(heti_arena_start(&arena, allocator, where, error));
+    heti_plan_layout(&arena, shape, plan);
+    (*plan)->allocator = *allocator;
+    return HET_OK;
+}
+
+HETRAIN_API void het_plan_free(het_plan *plan)
+{
+    het_allocator allocator;
+    if (plan == NULL) return;
+    allocator = plan->allocator;
+    heti_free(&allocator, plan, plan->size);
+}
+
+/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that exist. */
+static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error)
+{
+    int64_t p, s;
+    if (plan->stage == NULL || plan->first_stage == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
+    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX || plan->stages > INT32_MAX
+        || plan->slices < 1 || plan->slices > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1", where,
+                         plan->ranks, plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where, plan->first_stage[0],
+                         plan->first_stage[plan->pipelines], plan->stages);
+    for (p = 0; p < plan->pipelines; p++)
+        if (plan->first_stage[p + 1] <= plan->first_stage[p]) return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
+            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
+                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks", where, p,
+                                 s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
+    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
+    return HET_OK;
 }
 
 /* ---- shares ---- */
@@ -7980,17 +8103,24 @@ static const heti_rule heti_rules[] = {
 };
 #define HETI_RULES HETI_CAST(int64_t, sizeof heti_rules / sizeof *heti_rules)
 
-static het_result heti_rule_find(const char *name, const heti_rule **rule, het_error *error)
+/* NULL: there is none of this name. */
+static const heti_rule *heti_rule_find(const char *name)
 {
-    char names[160];
-    size_t length = 0;
     int64_t i;
-    for (i = 0; i < HETI_RULES; i++) {
-        *rule = &heti_rules[i];
-        if (strcmp(name, heti_rules[i].name) == 0) return HET_OK;
-        length += heti_format(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", heti_rules[i].name);
-    }
-    return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: no schedule \"%s\"; there are %s", name, names);
+    for (i = 0; i < HETI_RULES; i++)
+        if (heti_same(name, heti_rules[i].name)) return &heti_rules[i];
+    return NULL;
+}
+
+static het_result heti_rule_check(const char *name, const char *where, het_error *error)
+{
+    heti_printable print;
+    char names[160];
+    heti_text text = heti_text_in(names, sizeof names);
+    int64_t i;
+    if (heti_rule_find(name) != NULL) return HET_OK;
+    for (i = 0; i < HETI_RULES; i++) heti_text_write(&text, "%s %s", i > 0 ? "," : "", heti_rules[i].name);
+    return heti_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%s', not one of%s", where, heti_print(&print, name, strlen(name)), names);
 }
 
 /* ---- the state of the simulation ---- */
@@ -8027,6 +8157,8 @@ typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_mak
 typedef struct heti_make_busy { int64_t until, rank; } heti_make_busy;
 typedef struct heti_make_out { het_action action; int32_t rank; } heti_make_out;
 
+static const char heti_make_where[] = "het_schedule_make";
+
 typedef struct heti_make {
     const het_plan *plan;
     const int64_t *counts;
@@ -8039,6 +8171,7 @@ typedef struct heti_make {
     heti_make_busy *busy;               /* [ranks] heap, the earliest first */
     int64_t *look;                      /* [ranks] ranks that may be able to begin something */
     int64_t lanes, busies, looks, now, actions_left;
+    heti_arena arena;                   /* of the arrays above */
     heti_list items;                    /* heti_make_item: patterns, lane by lane */
     heti_list out;                      /* heti_make_out in order of begin */
 } heti_make;
@@ -8240,8 +8373,7 @@ static het_result heti_make_begin(heti_make *make, int64_t s, int32_t kind, int3
     out.action.stage = HETI_CAST(int32_t, s - make->plan->first_stage[stage->pipeline]);
     out.action.micro_batch = HETI_CAST(int32_t, item / slices);
     out.action.slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
-    if (heti_list_push(&make->out, &out) == HET_OK) return HET_OK;
-    return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for more than %d actions", make->out.count);
+    return heti_list_push(&make->out, &out, make->error);
 }
 
 /* Asks one free rank. */
@@ -8332,9 +8464,7 @@ static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind,
     item.stage = stage;
     item.kind = kind;
     item.overlap = 0;
-    for (k = 0; k < make->plan->slices; k++)
-        if (heti_list_push(&make->items, &item) != HET_OK)
-            return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", make->items.count);
+    for (k = 0; k < make->plan->slices; k++) HETI_TRY(heti_list_push(&make->items, &item, make->error));
     return HET_OK;
 }
 
@@ -8397,8 +8527,7 @@ static het_result heti_dual_backward(heti_dual *dual, int chunk, int split)
     heti_dual_weight weight;
     weight.stage = dual->stage[chunk];
     weight.micro_batch = dual->backward[chunk]++;
-    if (split && heti_list_push(&dual->waiting, &weight) != HET_OK)
-        return heti_fail(dual->make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", dual->make->items.count);
+    if (split) HETI_TRY(heti_list_push(&dual->waiting, &weight, dual->make->error));
     return heti_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
 }
 
@@ -8480,7 +8609,7 @@ static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *
     dual.make = make;
     dual.stage[0] = first + position;
     dual.stage[1] = first + stages - 1 - position;
-    heti_list_start(&dual.waiting, make->allocator, sizeof(heti_dual_weight));
+    heti_list_start(&dual.waiting, make->allocator, heti_make_where, sizeof(heti_dual_weight));
     result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->counts[lane->pipeline], stages));
     heti_list_end(&dual.waiting);
     return result;
@@ -8526,29 +8655,13 @@ static void heti_block_times(const heti_rule *rule, heti_make_lane *lane, int64_
 
 /* ---- setting up ---- */
 
-static het_result heti_make_check_plan(const het_plan *plan, const int64_t *counts, het_error *error)
+static het_result heti_make_check_counts(const het_plan *plan, const int64_t *counts, het_error *error)
 {
-    int64_t p, s;
-    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX || plan->stages > INT32_MAX
-        || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: %d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1",
-                         plan->ranks, plan->pipelines, plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
-                         plan->first_stage[plan->pipelines], plan->stages);
-    for (p = 0; p < plan->pipelines; p++) {
-        if (plan->first_stage[p + 1] <= plan->first_stage[p])
-            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d has no stage", p);
+    int64_t p;
+    for (p = 0; p < plan->pipelines; p++)
         if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
             return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d gets %d micro-batches of %d slices; at least 0, "
                              "together below 2^31", p, counts[p], plan->slices);
-    }
-    for (s = 0; s < plan->stages; s++)
-        if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
-            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: stage %d of the plan is on rank %d; there are %d ranks",
-                             s, plan->stage[s].rank, plan->ranks);
-    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: the schedule's name has no end");
     return HET_OK;
 }
 
@@ -8645,29 +8758,13 @@ static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks)
     return HET_OK;
 }
 
-/* The arrays of *make as one block of *size bytes. */
-static het_result heti_make_memory(heti_make *make, void **block, size_t *size)
+static void heti_make_layout(heti_make *make)
 {
-    const het_plan *plan = make->plan;
-    const size_t stage_bytes = sizeof(heti_make_stage) + sizeof(heti_make_lane);
-    const size_t rank_bytes = sizeof(heti_make_rank) + sizeof(heti_make_busy) + sizeof(int64_t);
-    size_t stages = 0, ranks = 0;
-    char *at;
-    int64_t i;
-    if (heti_mul(HETI_CAST(size_t, plan->stages), stage_bytes, &stages) && heti_mul(HETI_CAST(size_t, plan->ranks), rank_bytes, &ranks)
-        && heti_add(stages, ranks, size))
-        *block = heti_alloc(make->allocator, *size);
-    if (*block == NULL)
-        return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for %d stages on %d ranks", plan->stages, plan->ranks);
-    memset(*block, 0, *size);
-    at = HETI_CAST(char *, *block);
-    make->stage = HETI_CAST(heti_make_stage *, HETI_CAST(void *, at));
-    make->lane = HETI_CAST(heti_make_lane *, HETI_CAST(void *, make->stage + plan->stages));
-    make->rank = HETI_CAST(heti_make_rank *, HETI_CAST(void *, make->lane + plan->stages));
-    make->busy = HETI_CAST(heti_make_busy *, HETI_CAST(void *, make->rank + plan->ranks));
-    make->look = HETI_CAST(int64_t *, HETI_CAST(void *, make->busy + plan->ranks));
-    for (i = 0; i < plan->ranks; i++) make->rank[i].first_lane = make->rank[i].last_lane = -1;
-    return HET_OK;
+    make->stage = HETI_TAKE(&make->arena, heti_make_stage, make->plan->stages);
+    make->lane = HETI_TAKE(&make->arena, heti_make_lane, make->plan->stages);
+    make->rank = HETI_TAKE(&make->arena, heti_make_rank, make->plan->ranks);
+    make->busy = HETI_TAKE(&make->arena, heti_make_busy, make->plan->ranks);
+    make->look = HETI_TAKE(&make->arena, int64_t, make->plan->ranks);
 }
 
 /* From the order of begins to one list a rank. */
@@ -8676,9 +8773,8 @@ static het_result heti_make_schedule(const heti_make *make, het_schedule **sched
     const int64_t ranks = make->plan->ranks;
     het_schedule *made = NULL;
     int64_t i;
-    HETI_TRY(heti_schedule_new(make->allocator, ranks, make->plan->pipelines, make->out.count, &made, make->error));
+    HETI_TRY(heti_schedule_new(ranks, make->plan->pipelines, make->out.count, make->allocator, heti_make_where, &made, make->error));
     memcpy(made->micro_batches, make->counts, HETI_CAST(size_t, made->pipelines) * sizeof(int64_t));
-    memset(made->start, 0, HETI_CAST(size_t, ranks + 1) * sizeof(int64_t));
     for (i = 0; i < make->out.count; i++) made->start[heti_make_out_at(make, i)->rank + 1]++;
     for (i = 0; i < ranks; i++) made->start[i + 1] += made->start[i];
     for (i = 0; i < ranks; i++) make->rank[i].begun = made->start[i]; /* where the rank's next action goes */
@@ -8693,6 +8789,10 @@ static het_result heti_make_schedule(const heti_make *make, het_schedule **sched
 static het_result heti_make_all(heti_make *make, het_schedule **schedule)
 {
     int64_t p, ranks;
+    heti_make_layout(make);
+    HETI_TRY(heti_arena_start(&make->arena, make->allocator, heti_make_where, make->error));
+    heti_make_layout(make);
+    for (p = 0; p < make->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
     for (p = 0; p < make->plan->pipelines; p++) {
         heti_make_pipeline(make, p, &ranks);
         HETI_TRY(heti_make_check_placement(make, p, ranks));
@@ -8708,26 +8808,25 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     het_allocator chosen;
     heti_make make;
     het_result result;
-    void *block = NULL;
-    size_t size = 0;
     if (schedule != NULL) *schedule = NULL;
-    if (plan == NULL || counts == NULL || schedule == NULL || plan->stage == NULL || plan->first_stage == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, its stages, counts and schedule must not be NULL");
+    if (plan == NULL || counts == NULL || schedule == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, heti_make_where, error));
+    HETI_TRY(heti_plan_check_shape(plan, heti_make_where, error));
+    HETI_TRY(heti_make_check_counts(plan, counts, error));
+    HETI_TRY(heti_rule_check(plan->schedule, heti_make_where, error));
     memset(&make, 0, sizeof make);
     make.plan = plan;
     make.counts = counts;
-    make.error = error;
-    HETI_TRY(heti_choose_allocator(allocator, &chosen, "het_schedule_make", error));
+    make.rule = heti_rule_find(plan->schedule);
     make.allocator = &chosen;
-    HETI_TRY(heti_make_check_plan(plan, counts, error));
-    HETI_TRY(heti_rule_find(plan->schedule, &make.rule, error));
-    HETI_TRY(heti_make_memory(&make, &block, &size));
-    heti_list_start(&make.items, &chosen, sizeof(heti_make_item));
-    heti_list_start(&make.out, &chosen, sizeof(heti_make_out));
+    make.error = error;
+    heti_list_start(&make.items, &chosen, heti_make_where, sizeof(heti_make_item));
+    heti_list_start(&make.out, &chosen, heti_make_where, sizeof(heti_make_out));
     result = heti_make_all(&make, schedule);
     heti_list_end(&make.items);
     heti_list_end(&make.out);
-    heti_free(&chosen, block, size);
+    heti_arena_end(&make.arena, &chosen);
     return result;
 }
 
@@ -8739,56 +8838,6 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
    Units are cut by number: of U units in S stages, each stage gets U / S and the first U mod S stages one more; embed and head count as
    a unit. Sharing out by cost is a planner's business.
    ================================================================================================================ */
-
-/* ---- arrays one behind the other in one block ---- */
-
-typedef struct heti_arrays {
-    char *base;    /* NULL: only counted */
-    size_t used, size;
-    int overflow;
-} heti_arrays;
-
-static void *heti_arrays_take(heti_arrays *a, int64_t count, size_t element)
-{
-    const size_t at = a->used;
-    size_t bytes = 0;
-    if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
-        !heti_add(at, heti_round_up(bytes, HETI_ALIGNMENT), &a->used)) {
-        a->overflow = 1;
-        return NULL;
-    }
-    return a->base != NULL ? a->base + at : NULL;
-}
-
-#define HETI_ARRAY(arrays, type, count) HETI_CAST(type *, heti_arrays_take((arrays), (count), sizeof(type)))
-
-/* Between the counting and the setting pass: one block, all bytes 0. */
-static het_result heti_arrays_start(heti_arrays *a, const het_allocator *allocator, const char *where, het_error *error)
-{
-    if (a->overflow) return heti_fail(error, HET_ERR_LIMIT, "%s: needs more memory than a size_t can count", where);
-    a->size = a->used;
-    a->used = 0;
-    a->base = HETI_CAST(char *, heti_alloc(allocator, a->size));
-    if (a->base == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, a->size));
-    memset(a->base, 0, a->size);
-    return HET_OK;
-}
-
-static void heti_arrays_end(heti_arrays *a, const het_allocator *allocator)
-{
-    heti_free(allocator, a->base, a->size);
-    a->base = NULL;
-}
-
-/* The allocator given (NULL or all 0: the default), or an error. */
-static het_result heti_allocator_of(const het_allocator *given, het_allocator *allocator, const char *where, het_error *error)
-{
-    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
-    else heti_default_allocator(allocator);
-    if (allocator->alloc == NULL || allocator->free == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", where);
-    return HET_OK;
-}
 
 /* ---- text to a writer ---- */
 
@@ -8815,11 +8864,16 @@ static void heti_output_add(heti_output *o, const char *text)
     }
 }
 
-static void heti_output_integer(heti_output *o, int64_t value)
+/* Formats at most 255 characters. */
+static void heti_output_write(heti_output *o, const char *format, ...)
 {
-    char digits[24];
-    heti_format(digits, sizeof digits, "%d", value);
-    heti_output_add(o, digits);
+    char text[256];
+    heti_text t = heti_text_in(text, sizeof text);
+    va_list arguments;
+    va_start(arguments, format);
+    heti_text_format(&t, format, arguments);
+    va_end(arguments);
+    heti_output_add(o, text);
 }
 
 /* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do, since neighbouring
@@ -8857,54 +8911,14 @@ static void heti_output_real(heti_output *o, double x)
 {
     char digits[24], text[64];
     heti_text t = heti_text_in(text, sizeof text);
-    int64_t scale = 0, point, i;
-    size_t count;
-    if (!(x > 0.0)) {
-        heti_output_add(o, "0");
-        return;
+    int64_t scale = 0;
+    int count;
+    if (x > 0.0) {
+        count = HETI_CAST(int, heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale)));
+        heti_text_digits(&t, digits, count, HETI_CAST(int, scale) + count - 1, -6, 18, 1);
+        heti_text_put(&t, "", 0);
     }
-    heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale));
-    count = strlen(digits);
-    point = HETI_CAST(int64_t, count) + scale; /* digits before the point */
-    if (point > 18 || point < -5) { /* d.ddde-x */
-        heti_text_put(&t, digits, 1);
-        if (count > 1) heti_text_add(&t, ".");
-        heti_text_add(&t, digits + 1);
-        heti_text_add(&t, "e");
-        heti_text_integer(&t, point - 1);
-    } else {
-        if (point <= 0) heti_text_add(&t, "0.");
-        for (i = point; i < 0; i++) heti_text_add(&t, "0");
-        for (i = 0; i < heti_max(HETI_CAST(int64_t, count), point); i++) {
-            if (i == point && i > 0) heti_text_add(&t, ".");
-            heti_text_put(&t, i < HETI_CAST(int64_t, count) ? digits + i : "0", 1);
-        }
-    }
-    heti_output_add(o, text);
-}
-
-/* ---- names of schedules, and where their stages lie ---- */
-
-/* The index of a schedule's name, or HETI_RULES. */
-static int heti_place_find(const char *name)
-{
-    int i;
-    for (i = 0; i < HETI_RULES && !heti_same(heti_rules[i].name, name); i++) {}
-    return i;
-}
-
-static het_result heti_place_check(const char *name, het_error *error)
-{
-    heti_printable print;
-    char list[160];
-    heti_text l = heti_text_in(list, sizeof list);
-    int i;
-    if (heti_place_find(name) < HETI_RULES) return HET_OK;
-    for (i = 0; i < HETI_RULES; i++) {
-        heti_text_add(&l, " ");
-        heti_text_add(&l, heti_rules[i].name);
-    }
-    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: unknown schedule '%s', not one of%s", heti_print(&print, name, strlen(name)), list);
+    heti_output_add(o, x > 0.0 ? text : "0");
 }
 
 /* ---- reading ---- */
@@ -8913,6 +8927,8 @@ static het_result heti_place_check(const char *name, het_error *error)
 #define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
 #define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
 #define HETI_PLANS_MOST 1e30
+
+static const char heti_plans_where[] = "het_plan_read";
 
 typedef struct heti_plans {
     het_plan_desc desc;    /* with its defaults */
@@ -8924,34 +8940,11 @@ typedef struct heti_plans {
     het_plan *plan;        /* NULL: only counted */
 } heti_plans;
 
-static void heti_plan_layout(heti_arrays *a, const het_plan *count, het_plan **plan)
-{
-    het_plan *p = HETI_ARRAY(a, het_plan, 1);
-    het_stage *stage = HETI_ARRAY(a, het_stage, count->stages);
-    int64_t *first_stage = HETI_ARRAY(a, int64_t, count->pipelines + 1);
-    double *share = HETI_ARRAY(a, double, count->pipelines), *state_share = HETI_ARRAY(a, double, count->ranks);
-    double *slice_share = HETI_ARRAY(a, double, count->slices);
-    if (p == NULL) return;
-    *p = *count;
-    p->stage = stage;
-    p->first_stage = first_stage;
-    p->share = share;
-    p->state_share = state_share;
-    p->slice_share = slice_share;
-    p->size = a->size;
-    *plan = p;
-}
-
 /* Room for what was counted, with every share 1. Counting starts again. */
 static het_result heti_plans_room(heti_plans *r)
 {
-    heti_arrays a;
     int64_t i;
-    memset(&a, 0, sizeof a);
-    r->count.allocator = r->desc.allocator;
-    heti_plan_layout(&a, &r->count, &r->plan);
-    HETI_TRY(heti_arrays_start(&a, &r->desc.allocator, "het_plan_read", r->error));
-    heti_plan_layout(&a, &r->count, &r->plan);
+    HETI_TRY(heti_plan_new(&r->count, &r->desc.allocator, heti_plans_where, &r->plan, r->error));
     for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
     for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
     for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
@@ -9123,7 +9116,7 @@ static het_result heti_plans_name(heti_plans *r)
     HETI_TRY(heti_plans_syntax(r));
     if (length != strlen(name))
         return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
-    HETI_TRY(heti_place_check(name, r->error));
+    HETI_TRY(heti_rule_check(name, heti_plans_where, r->error));
     memcpy(r->count.schedule, name, sizeof name);
     return HET_OK;
 }
@@ -9409,7 +9402,7 @@ static het_result heti_plans_shorthand(heti_plans *r)
 {
     heti_shorthand s;
     memset(&s, 0, sizeof s);
-    s.place = heti_rules[heti_place_find(r->count.schedule)].placement;
+    s.place = heti_rule_find(r->count.schedule)->placement;
     s.each = s.place == HETI_PLACE_ROUND ? r->desc.chunks : s.place == HETI_PLACE_V ? 2 : 1;
     s.copies = s.place == HETI_PLACE_BOTH_WAYS ? 2 : 1;
     HETI_TRY(heti_short_head(r, &s));
@@ -9425,50 +9418,50 @@ static het_result heti_plans_shorthand(heti_plans *r)
 
 /* ---- what makes a plan valid ---- */
 
-static het_result heti_plans_check_pipeline(const het_plan *plan, int64_t p, het_error *error)
+/* A pipeline's stages hold every unit once, in order. */
+static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, const char *where, het_error *error)
 {
     int64_t next = 0, i;
     for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
-        const het_stage *stage = &plan->stage[i];
-        const int64_t number = i - plan->first_stage[p];
-        if (stage->rank < 0 || stage->rank >= plan->ranks)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: rank %d, there are %d", p, number, stage->rank,
-                             plan->ranks);
-        if (stage->unit_begin >= stage->unit_end)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d is empty: units [%d, %d)", p, number, stage->unit_begin,
-                             stage->unit_end);
-        if (stage->unit_begin > next)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number,
-                             stage->unit_begin);
-        if (stage->unit_begin < 0 || stage->unit_end > plan->units)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
-                             stage->unit_begin, stage->unit_end, plan->units);
-        if (stage->unit_begin < next)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is held twice, again by stage %d", p, stage->unit_begin,
-                             number);
-        next = stage->unit_end;
+        const int64_t number = i - plan->first_stage[p], begin = plan->stage[i].unit_begin, end = plan->stage[i].unit_end;
+        if (begin >= end)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d is empty: units [%d, %d)", where, p, number, begin, end);
+        if (begin > next)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held: stage %d begins at unit %d", where, p, next, number,
+                             begin);
+        if (begin < 0 || end > plan->units)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: units [%d, %d) of a chain of %d", where, p, number, begin, end,
+                             plan->units);
+        if (begin < next)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is held twice, again by stage %d", where, p, begin, number);
+        next = end;
     }
-    if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held by any stage", p, next);
+    if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held by any stage", where, p, next);
     return HET_OK;
 }
 
-static double heti_plans_largest(const double *value, int64_t count)
+/* Shares are in [1e-30, 1e30], some of them may be 0 where `zeros`. */
+static het_result heti_plan_check_shares(const double *share, int64_t count, int zeros, const char *what, const char *where, het_error *error)
 {
-    double most = 0.0;
-    int64_t i;
-    for (i = 0; i < count; i++) most = value[i] > most ? value[i] : most;
-    return most;
+    int64_t i, used = 0;
+    if (share == NULL) return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shares of %s are NULL", where, what);
+    for (i = 0; i < count; i++) {
+        const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
+        if (!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST))
+            return heti_fail(error, HET_ERR_INVALID, "%s: of the shares of %s, number %d is %g", where, what, i, share[i]);
+        used += !is_zero;
+    }
+    return used > 0 ? HET_OK : heti_fail(error, HET_ERR_INVALID, "%s: the shares of all %d %s are 0", where, count, what);
 }
 
-static het_result heti_plans_check(const het_plan *plan, het_error *error)
+static het_result heti_plan_check(const het_plan *plan, const char *where, het_error *error)
 {
     int64_t p;
-    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plans_check_pipeline(plan, p, error));
-    if (!(heti_plans_largest(plan->share, plan->pipelines) > 0.0))
-        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the shares of all %d pipelines are 0", plan->pipelines);
-    if (!(heti_plans_largest(plan->state_share, plan->ranks) > 0.0))
-        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the state shares of all %d ranks are 0", plan->ranks);
-    return HET_OK;
+    HETI_TRY(heti_plan_check_shape(plan, where, error));
+    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
+    HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
+    HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
+    return heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error);
 }
 
 static het_result heti_plans_range(const char *what, int64_t value, int64_t most, het_error *error)
@@ -9491,8 +9484,8 @@ static het_result heti_plans_desc(heti_plans *r, const het_plan_desc *desc)
     HETI_TRY(heti_plans_range("ranks", d->ranks, HETI_PLANS_COUNT, r->error));
     HETI_TRY(heti_plans_range("chunks", d->chunks, HETI_PLANS_COUNT, r->error));
     HETI_TRY(heti_plans_range("slices", d->slices, HETI_PLANS_SLICES, r->error));
-    HETI_TRY(heti_place_check(d->schedule, r->error));
-    HETI_TRY(heti_allocator_of(&desc->allocator, &d->allocator, "het_plan_read", r->error));
+    HETI_TRY(heti_rule_check(d->schedule, heti_plans_where, r->error));
+    HETI_TRY(heti_choose_allocator(&desc->allocator, &d->allocator, heti_plans_where, r->error));
     r->count.units = d->units;
     r->count.ranks = d->ranks;
     r->count.slices = d->slices;
@@ -9514,7 +9507,7 @@ static het_result heti_plans_read(heti_plans *r)
         while (strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
         HETI_TRY(heti_plans_shorthand(r));
     }
-    return heti_plans_check(r->plan, r->error);
+    return heti_plan_check(r->plan, heti_plans_where, r->error);
 }
 
 HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error)
@@ -9535,22 +9528,12 @@ HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text
     return result;
 }
 
-HETRAIN_API void het_plan_free(het_plan *plan)
-{
-    if (plan != NULL) {
-        const het_allocator allocator = plan->allocator; /* it lies in the block */
-        heti_free(&allocator, plan, plan->size);
-    }
-}
-
 /* ---- writing ---- */
 
 static void heti_plans_put_reals(heti_output *o, const char *key, const double *value, int64_t count)
 {
     int64_t i;
-    heti_output_add(o, ",\n  \"");
-    heti_output_add(o, key);
-    heti_output_add(o, "\": [");
+    heti_output_write(o, ",\n  \"%s\": [", key);
     for (i = 0; i < count; i++) {
         if (i > 0) heti_output_add(o, ", ");
         heti_output_real(o, value[i]);
@@ -9558,34 +9541,22 @@ static void heti_plans_put_reals(heti_output *o, const char *key, const double *
     heti_output_add(o, "]");
 }
 
-static void heti_plans_put_stage(heti_output *o, const het_stage *stage)
-{
-    heti_output_add(o, "{\"rank\": ");
-    heti_output_integer(o, stage->rank);
-    heti_output_add(o, ", \"units\": [");
-    heti_output_integer(o, stage->unit_begin);
-    heti_output_add(o, ", ");
-    heti_output_integer(o, stage->unit_end);
-    heti_output_add(o, stage->recompute ? "], \"recompute\": true}" : "], \"recompute\": false}");
-}
-
 HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to)
 {
     heti_output o;
     int64_t p, i;
-    if (plan == NULL || to == NULL || to->write == NULL || heti_place_find(plan->schedule) == HETI_RULES) return HET_ERR_INVALID;
+    if (plan == NULL || to == NULL || to->write == NULL || heti_rule_find(plan->schedule) == NULL) return HET_ERR_INVALID;
     memset(&o, 0, sizeof o);
     o.to = to;
-    heti_output_add(&o, "{\n  \"schedule\": \"");
-    heti_output_add(&o, plan->schedule);
-    heti_output_add(&o, "\",\n  \"pipelines\": [");
+    heti_output_write(&o, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
     for (p = 0; p < plan->pipelines; p++) {
         heti_output_add(&o, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
         heti_output_real(&o, plan->share[p]);
         heti_output_add(&o, ", \"stages\": [");
         for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
-            heti_output_add(&o, i > plan->first_stage[p] ? ",\n      " : "\n      ");
-            heti_plans_put_stage(&o, &plan->stage[i]);
+            const het_stage *stage = &plan->stage[i];
+            heti_output_write(&o, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s}", i > plan->first_stage[p] ? "," : "",
+                              stage->rank, stage->unit_begin, stage->unit_end, stage->recompute ? "true" : "false");
         }
         heti_output_add(&o, "\n    ]}");
     }
@@ -9604,36 +9575,6 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
    Everything here is linear in the number of actions (a few sorts by radix or heap aside), whatever the text says: tables are as large as the
    forward passes that really are in the lists. An entry is one (pipeline, stage, micro-batch, slice); a stage counts through all pipelines.
    ================================================================================================================ */
-
-/* ---- one block ---- */
-
-static void heti_schedule_layout(heti_arrays *a, int64_t ranks, int64_t pipelines, int64_t actions, het_schedule **schedule)
-{
-    het_schedule *s = HETI_ARRAY(a, het_schedule, 1);
-    int64_t *micro_batches = HETI_ARRAY(a, int64_t, pipelines), *start = HETI_ARRAY(a, int64_t, ranks + 1);
-    het_action *action = HETI_ARRAY(a, het_action, actions);
-    if (s == NULL) return;
-    s->ranks = ranks;
-    s->pipelines = pipelines;
-    s->micro_batches = micro_batches;
-    s->start = start;
-    s->action = action;
-    s->size = a->size;
-    *schedule = s;
-}
-
-/* A schedule of empty lists with room for so many actions. */
-static het_result heti_schedule_room(const het_plan *plan, int64_t actions, const het_allocator *allocator, const char *where,
-                                     het_schedule **schedule, het_error *error)
-{
-    heti_arrays a;
-    memset(&a, 0, sizeof a);
-    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
-    HETI_TRY(heti_arrays_start(&a, allocator, where, error));
-    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
-    (*schedule)->allocator = *allocator;
-    return HET_OK;
-}
 
 /* ---- actions as text ---- */
 
@@ -9948,7 +9889,7 @@ static uint64_t heti_list_key(const heti_list_reader *r, const het_action *a)
 static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *allocator)
 {
     het_schedule *s = r->schedule;
-    heti_arrays a;
+    heti_arena a;
     size_t keys;
     uint64_t *key, *other;
     int64_t i, n = 0;
@@ -9958,11 +9899,11 @@ static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *
         return heti_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are more than can be counted",
                          r->plan->stages, r->micro_batches, r->plan->slices);
     memset(&a, 0, sizeof a);
-    key = HETI_ARRAY(&a, uint64_t, r->weights);
-    other = HETI_ARRAY(&a, uint64_t, r->weights);
-    HETI_TRY(heti_arrays_start(&a, allocator, "het_schedule_read", r->error));
-    key = HETI_ARRAY(&a, uint64_t, r->weights);
-    other = HETI_ARRAY(&a, uint64_t, r->weights);
+    key = HETI_TAKE(&a, uint64_t, r->weights);
+    other = HETI_TAKE(&a, uint64_t, r->weights);
+    HETI_TRY(heti_arena_start(&a, allocator, "het_schedule_read", r->error));
+    key = HETI_TAKE(&a, uint64_t, r->weights);
+    other = HETI_TAKE(&a, uint64_t, r->weights);
     for (i = 0; i < r->actions; i++) {
         if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_list_key(r, &s->action[i]);
     }
@@ -9973,13 +9914,13 @@ static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *
         action->version = 0;
         if (heti_sorted_find(key, n, heti_list_key(r, action))) action->kind = HET_ACTION_I;
     }
-    heti_arrays_end(&a, allocator);
+    heti_arena_end(&a, allocator);
     return HET_OK;
 }
 
 static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output, const char *where, het_error *error)
 {
-    if (plan != NULL && input != NULL && output != NULL) return HET_OK;
+    if (plan != NULL && input != NULL && output != NULL) return heti_plan_check_shape(plan, where, error);
     return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
 }
 
@@ -9992,14 +9933,14 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     HETI_TRY(heti_schedule_arguments(plan, text, schedule, heti_where, error));
-    HETI_TRY(heti_allocator_of(allocator, &memory, heti_where, error));
+    HETI_TRY(heti_choose_allocator(allocator, &memory, heti_where, error));
     memset(&r, 0, sizeof r);
     r.plan = plan;
     r.text = text;
     r.length = length;
     r.error = error;
     HETI_TRY(heti_list_lines(&r));
-    HETI_TRY(heti_schedule_room(plan, r.actions, &memory, heti_where, &r.schedule, error));
+    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, heti_where, &r.schedule, error));
     result = heti_list_lines(&r); /* found no error before: stores */
     if (result == HET_OK) result = heti_list_normalise(&r, &memory);
     if (result != HET_OK) {
@@ -10020,7 +9961,7 @@ typedef struct heti_lists {
     het_error *error;
     const char *where;
     het_allocator allocator;
-    heti_arrays arrays;
+    heti_arena arrays;
     int64_t block_count, uses;     /* blocks; (block, unit) pairs */
     int64_t entries;
     int transfers;                 /* the lists have SEND and RECV */
@@ -10230,20 +10171,20 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g)
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank, some = l->forwards[g] + 1;
     het_action a;
-    heti_arrays arrays;
+    heti_arena arrays;
     uint8_t *met;
     int64_t i, first = 0;
     memset(&arrays, 0, sizeof arrays);
-    met = HETI_ARRAY(&arrays, uint8_t, some);
-    HETI_TRY(heti_arrays_start(&arrays, &l->allocator, l->where, l->error));
-    met = HETI_ARRAY(&arrays, uint8_t, some);
+    met = HETI_TAKE(&arrays, uint8_t, some);
+    HETI_TRY(heti_arena_start(&arrays, &l->allocator, l->where, l->error));
+    met = HETI_TAKE(&arrays, uint8_t, some);
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
         if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && b->micro_batch * l->plan->slices + b->slice < some)
             met[b->micro_batch * l->plan->slices + b->slice] = 1;
     }
     while (met[first]) first++;
-    heti_arrays_end(&arrays, &l->allocator);
+    heti_arena_end(&arrays, &l->allocator);
     memset(&a, 0, sizeof a);
     a.pipeline = HETI_CAST(int32_t, p);
     a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
@@ -10272,29 +10213,29 @@ static het_result heti_lists_check_forwards(heti_lists *l)
 
 static void heti_lists_layout(heti_lists *l)
 {
-    heti_arrays *a = &l->arrays;
+    heti_arena *a = &l->arrays;
     const het_plan *plan = l->plan;
-    l->base = HETI_ARRAY(a, int64_t, plan->pipelines + 1);
-    l->forwards = HETI_ARRAY(a, int64_t, plan->stages);
-    l->last = HETI_ARRAY(a, int64_t, plan->stages);
-    l->last_time = HETI_ARRAY(a, int64_t, plan->stages);
-    l->sharing = HETI_ARRAY(a, int64_t, plan->stages);
-    l->rank_start = HETI_ARRAY(a, int64_t, plan->ranks + 1);
-    l->rank_stage = HETI_ARRAY(a, int64_t, plan->stages);
-    l->unit_start = HETI_ARRAY(a, int64_t, plan->units + 1);
-    l->unit_block = HETI_ARRAY(a, int64_t, l->uses);
-    l->holders = HETI_ARRAY(a, int64_t, l->block_count);
-    l->held = HETI_ARRAY(a, int64_t, l->block_count);
-    l->mark = HETI_ARRAY(a, int64_t, l->block_count);
-    l->behind = HETI_ARRAY(a, int64_t, l->block_count);
-    l->when = HETI_ARRAY(a, int64_t, l->block_count);
-    l->happened = HETI_ARRAY(a, uint8_t, l->block_count);
-    l->at = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->queue = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->time = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->length = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->peak = HETI_ARRAY(a, double, plan->ranks);
-    l->flag = HETI_ARRAY(a, uint8_t, plan->ranks);
+    l->base = HETI_TAKE(a, int64_t, plan->pipelines + 1);
+    l->forwards = HETI_TAKE(a, int64_t, plan->stages);
+    l->last = HETI_TAKE(a, int64_t, plan->stages);
+    l->last_time = HETI_TAKE(a, int64_t, plan->stages);
+    l->sharing = HETI_TAKE(a, int64_t, plan->stages);
+    l->rank_start = HETI_TAKE(a, int64_t, plan->ranks + 1);
+    l->rank_stage = HETI_TAKE(a, int64_t, plan->stages);
+    l->unit_start = HETI_TAKE(a, int64_t, plan->units + 1);
+    l->unit_block = HETI_TAKE(a, int64_t, l->uses);
+    l->holders = HETI_TAKE(a, int64_t, l->block_count);
+    l->held = HETI_TAKE(a, int64_t, l->block_count);
+    l->mark = HETI_TAKE(a, int64_t, l->block_count);
+    l->behind = HETI_TAKE(a, int64_t, l->block_count);
+    l->when = HETI_TAKE(a, int64_t, l->block_count);
+    l->happened = HETI_TAKE(a, uint8_t, l->block_count);
+    l->at = HETI_TAKE(a, int64_t, plan->ranks);
+    l->queue = HETI_TAKE(a, int64_t, plan->ranks);
+    l->time = HETI_TAKE(a, int64_t, plan->ranks);
+    l->length = HETI_TAKE(a, int64_t, plan->ranks);
+    l->peak = HETI_TAKE(a, double, plan->ranks);
+    l->flag = HETI_TAKE(a, uint8_t, plan->ranks);
 }
 
 /* Which stages a rank has, which blocks a unit uses, how many stages of a pipeline share a rank. */
@@ -10347,7 +10288,7 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank)
 
 static void heti_lists_end(heti_lists *l)
 {
-    heti_arrays_end(&l->arrays, &l->allocator);
+    heti_arena_end(&l->arrays, &l->allocator);
     heti_free(&l->allocator, l->seen, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
     l->seen = NULL;
 }
@@ -10364,11 +10305,11 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     l->schedule = schedule;
     l->where = where;
     l->error = error;
-    HETI_TRY(heti_allocator_of(allocator, &l->allocator, where, error));
+    HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
     HETI_TRY(heti_lists_check_blocks(l));
     HETI_TRY(heti_lists_check_shape(l));
     heti_lists_layout(l);
-    HETI_TRY(heti_arrays_start(&l->arrays, &l->allocator, where, error));
+    HETI_TRY(heti_arena_start(&l->arrays, &l->allocator, where, error));
     heti_lists_layout(l);
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
@@ -10617,16 +10558,10 @@ static het_result heti_play_stuck(const heti_lists *l)
     first = rank;
     for (i = 0; i < 3 && rank >= 0 && heti_play_head(l, rank) != NULL && (i == 0 || rank != first); i++, rank = whose) {
         const het_action wanted = heti_play_blocker(l, rank, &whose);
-        heti_text_add(&t, i > 0 ? "; rank " : "rank ");
-        heti_text_integer(&t, rank);
-        heti_text_add(&t, ", position ");
-        heti_text_integer(&t, l->at[rank]);
-        heti_text_add(&t, " (");
-        heti_text_add(&t, heti_action_print(&text, heti_play_head(l, rank)));
-        heti_text_add(&t, ") waits for ");
-        heti_text_add(&t, heti_action_print(&text, &wanted));
-        if (whose >= 0) heti_text_add(&t, " of rank ");
-        if (whose >= 0) heti_text_integer(&t, whose);
+        heti_text_write(&t, "%srank %d, position %d (%s) waits for ", i > 0 ? "; " : "", rank, l->at[rank],
+                        heti_action_print(&text, heti_play_head(l, rank)));
+        heti_text_write(&t, "%s", heti_action_print(&text, &wanted));
+        if (whose >= 0) heti_text_write(&t, " of rank %d", whose);
     }
     return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
 }
@@ -10792,7 +10727,7 @@ typedef struct heti_completion {
     heti_lists *l;
     het_schedule *to;
     int64_t running, now;          /* ranks in the heap */
-    heti_arrays arrays;
+    heti_arena arrays;
     uint64_t *key, *other;         /* [blocks] for sorting */
     int64_t *order;                /* [blocks] in which they are reduced */
     int64_t *position;             /* [blocks] of their REDUCE on one rank */
@@ -10918,15 +10853,15 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank)
 
 static void heti_complete_layout(heti_completion *c, int64_t all)
 {
-    heti_arrays *a = &c->arrays;
-    c->key = HETI_ARRAY(a, uint64_t, c->l->block_count);
-    c->other = HETI_ARRAY(a, uint64_t, c->l->block_count);
-    c->order = HETI_ARRAY(a, int64_t, c->l->block_count);
-    c->position = HETI_ARRAY(a, int64_t, c->l->block_count);
-    c->holder_start = HETI_ARRAY(a, int64_t, c->l->block_count + 1);
-    c->holder = HETI_ARRAY(a, int64_t, all);
-    c->list_start = HETI_ARRAY(a, int64_t, c->l->plan->ranks + 1);
-    c->list = HETI_ARRAY(a, int64_t, all);
+    heti_arena *a = &c->arrays;
+    c->key = HETI_TAKE(a, uint64_t, c->l->block_count);
+    c->other = HETI_TAKE(a, uint64_t, c->l->block_count);
+    c->order = HETI_TAKE(a, int64_t, c->l->block_count);
+    c->position = HETI_TAKE(a, int64_t, c->l->block_count);
+    c->holder_start = HETI_TAKE(a, int64_t, c->l->block_count + 1);
+    c->holder = HETI_TAKE(a, int64_t, all);
+    c->list_start = HETI_TAKE(a, int64_t, c->l->plan->ranks + 1);
+    c->list = HETI_TAKE(a, int64_t, all);
 }
 
 /* Memory for the result and for lists of holders. */
@@ -10937,9 +10872,9 @@ static het_result heti_complete_room(heti_completion *c, const het_allocator *al
     for (r = 0; r < l->plan->ranks; r++) total += heti_complete_count(l, r);
     for (i = 0; i < l->block_count; i++) all += l->holders[i];
     heti_complete_layout(c, all);
-    HETI_TRY(heti_arrays_start(&c->arrays, &l->allocator, l->where, l->error));
+    HETI_TRY(heti_arena_start(&c->arrays, &l->allocator, l->where, l->error));
     heti_complete_layout(c, all);
-    HETI_TRY(heti_schedule_room(l->plan, total, allocator, l->where, &c->to, l->error));
+    HETI_TRY(heti_schedule_new(l->plan->ranks, l->plan->pipelines, total, allocator, l->where, &c->to, l->error));
     for (r = 0; r < l->plan->ranks; r++) {
         c->to->start[r + 1] = c->to->start[r] + heti_complete_count(l, r);
         c->list_start[r + 1] = c->list_start[r] + l->held_count;
@@ -11053,7 +10988,7 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
     c.l = &l;
     result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
     if (result == HET_OK) result = heti_complete_build(&c, &l.allocator);
-    heti_arrays_end(&c.arrays, &l.allocator);
+    heti_arena_end(&c.arrays, &l.allocator);
     heti_lists_end(&l);
     if (result == HET_OK) *schedule = c.to;
     else het_schedule_free(c.to);
@@ -11323,24 +11258,6 @@ static void heti_counted_free(void *user, void *pointer, size_t size)
    Everything is sized here, before the first step. heti_layout walks over all device memory of a rank twice: once to count, once to hand out
    pointers; het_memory_estimate stops after counting. Host tables come from one block each in the same way.
    ================================================================================================================ */
-
-/* A bump allocator over a block that may not exist yet: with base NULL it only counts. */
-typedef struct heti_arena { char *base; size_t used; int overflow; } heti_arena;
-
-static void *heti_take(heti_arena *arena, int64_t count, size_t size)
-{
-    size_t bytes, rounded, end;
-    void *p;
-    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) ||
-        !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
-        arena->overflow = 1;
-        return NULL;
-    }
-    p = arena->base ? HETI_CAST(void *, arena->base + arena->used) : NULL;
-    arena->used = end;
-    return p;
-}
-#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
 
 static void heti_default_i64(int64_t *value, int64_t fallback) { if (*value == 0) *value = fallback; }
 static void heti_default_f32(float *value, float fallback) { if (*value <= 0.0f && *value >= 0.0f) *value = fallback; } /* NaN stays, to be refused */
@@ -11945,32 +11862,13 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
 /* A plan of the context's own: everything the user's points to is copied. */
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from)
 {
-    heti_arena arena;
     het_plan *to = NULL;
-    size_t size = 0;
-    int pass;
-    for (pass = 0; pass < 2; pass++) {
-        het_plan *p;
-        memset(&arena, 0, sizeof arena);
-        arena.base = HETI_CAST(char *, HETI_CAST(void *, to));
-        p = HETI_TAKE(&arena, het_plan, 1);
-        if (pass) *p = *from;
-        else p = NULL;
-#define HETI_COPY(field, type, count) do { type *array = HETI_TAKE(&arena, type, (count)); \
-        if (p) { memcpy(array, from->field, HETI_CAST(size_t, count) * sizeof(type)); p->field = array; } } while (0)
-        HETI_COPY(stage, het_stage, from->stages);
-        HETI_COPY(first_stage, int64_t, from->pipelines + 1);
-        HETI_COPY(share, double, from->pipelines);
-        HETI_COPY(state_share, double, from->ranks);
-        HETI_COPY(slice_share, double, from->slices);
-#undef HETI_COPY
-        if (pass) break;
-        size = arena.used;
-        to = HETI_CAST(het_plan *, heti_alloc(&ctx->allocator, size));
-        if (!to) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for a plan of %d stages", from->stages);
-    }
-    to->allocator = ctx->allocator;
-    to->size = size;
+    HETI_TRY(heti_plan_new(from, &ctx->allocator, "het_create", &to, &ctx->error));
+    memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
+    memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
+    memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
+    memcpy(to->state_share, from->state_share, HETI_CAST(size_t, from->ranks) * sizeof *to->state_share);
+    memcpy(to->slice_share, from->slice_share, HETI_CAST(size_t, from->slices) * sizeof *to->slice_share);
     ctx->plan = to;
     return HET_OK;
 }
@@ -11980,7 +11878,7 @@ static het_result heti_take_plan(het_ctx *ctx)
     const het_plan *plan = ctx->desc.plan;
     het_plan_desc desc;
     if (plan) {
-        HETI_TRY(heti_plans_check(plan, &ctx->error));
+        HETI_TRY(heti_plan_check(plan, "het_create", &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
                              plan->ranks,
@@ -12004,7 +11902,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, count + split, &to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, "het_create", &to, &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
         to->start[r] = n;
@@ -12031,7 +11929,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
 {
-    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, from->start[from->ranks], to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, "het_create", to, &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
     memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);

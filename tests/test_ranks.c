@@ -667,9 +667,8 @@ static void every_allocation_may_fail(void **state)
     desc.device_count = 3;
     desc.plan = plan = plan_of(&desc, "pp", "zb-h1", 1);
     for (k = 0; result != HET_OK; k++) {
-        memset(&memory, 0, sizeof memory);
-        memory.fail_at = k;
         desc.allocator = support_allocator(&memory);
+        memory.fail_at = k;
         result = het_create(&desc, &ctx, &error);
         if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, error.text);
         if (result == HET_OK) het_destroy(ctx);
