@@ -1,6 +1,7 @@
 /* hetrain.h 0.1.0: trains transformers, in one C header.
 
-   GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's transformers read, on the cores of one machine.
+   GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's transformers read. A plan
+   says which of several unequal devices, in one process or in many, does which part of the work, and a schedule in which order.
    C99 and C++11; needs libc, libm and threads, nothing else.
 
    USE
@@ -42,9 +43,10 @@ int main(int argc, char **argv) {
    ---- end program ----
 
    WHAT IT DOES NOT DO
-   This version drives one CPU device. Several devices, links between them, plans, CUDA, NCCL and MPI come in later versions; until then
-   asking for them is an error (HET_ERR_UNSUPPORTED), never ignored. No tokenizer: text is trained as bytes, other vocabularies come as token
+   Devices are CPUs, and whatever a device table of one's own drives. No tokenizer: text is trained as bytes, other vocabularies come as token
    files. No attention other than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can add them, >>unit_api).
+   No tensor parallelism: a unit runs on one device; a rank holds the weights and gradient sums of all units it works on, only optimizer state is
+   divided. A plan stays as it is for the life of a context, and a rank that fails ends it: the state file is what survives.
    No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one). No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -53,6 +55,14 @@ int main(int argc, char **argv) {
    * The loss of a step is the sum over target tokens divided by the sum of their weights over all micro-batches of the step, never a mean of means.
    * A granule is a run of tokens whose contribution to a gradient (a term) is one chain of f32 operations: whole sequences up to 512 tokens
      together, or a piece of 512 tokens of a longer one. Terms are summed exactly, so their order and grouping do not exist (DETERMINISM).
+   * A rank is a device with what lies on it; each has a thread. het_desc.devices are the ranks of this process; a transport (>>transport_api) joins
+     the ranks of several processes, numbered process by process.
+   * A plan (>>plan_api) is a set of pipelines. A pipeline is a list of stages, each a rank and a run of units; together they hold the chain once.
+     Pipelines share the micro-batches of a step among them by their shares. A micro-batch may be cut into slices that follow each other.
+   * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs and W for weights) of a stage, messages,
+     then REDUCE, VERDICT, STEP, GATHER. It is made for max_micro_batches; a step with fewer leaves out the actions of those that are not there.
+   * A block is the parameters that the same units use. Its holders are the ranks with one of those units. REDUCE sums its gradient, each holder
+     owning a part by the plan's state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
    * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls (het_unit_iface), an optimizer is a const
      table with state slots and an update (het_optimizer_iface). The built-in ones use nothing that a user's own cannot.
    Letters used everywhere: n tokens of a micro-batch, B sequences, T context, L layers, D width, H heads, K key/value heads, E head size,
@@ -71,7 +81,8 @@ int main(int argc, char **argv) {
        HETRAIN_IMPLEMENTATION         not defined                 implementation: one file has it and gets the code
        HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy
        HETRAIN_NO_STDIO               not defined                 everywhere: no stdio.h; no het_reader_open, het_save_file, het_log_stderr
-       HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; work runs on the caller or in het_desc.parallel
+       HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; one rank; work runs on the caller or in
+                                                                  het_desc.parallel; no clock: all times of a timeline are 0
        HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; every description must bring an allocator
        HETRAIN_NO_SIMD                not defined                 implementation: only the plain C inner loops (same bits, slower)
        HETRAIN_NO_BIT_PROMISE         not defined                 implementation: allows -ffast-math and excess precision; equal bits are gone
@@ -80,34 +91,45 @@ int main(int argc, char **argv) {
 
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
-   exact number of bytes before. No later call on the context allocates. What a call gets through a pointer is read or written before it
-   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, and `settings` and `model` of a user's units,
-   as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. het_create ->
-   het_destroy, het_data_open -> het_data_close, het_reader_open -> het_reader_close; a NULL context or data may be destroyed.
+   exact number of bytes before, rank by rank. Activations and message buffers are counted by following the rank's list of actions, so a schedule
+   decides how many there are. No later call on the context allocates. What a call gets through a pointer is read or written before it
+   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
+   of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used
+   again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
+   het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
+   all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
    het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
-   every build. The library never exits, aborts, prints, reads the environment or the clock. het_desc.logger receives messages; het_log_stderr is
-   a ready one. A step whose loss or gradient is not finite changes no weight. Any other failed computation (cancelled, a device error, a failed
-   callback) ends the context: afterwards it answers only queries and het_destroy.
+   every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
+   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite
+   changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
+   and het_destroy. The first rank that fails stops the others, and its error, which names rank and step, is the context's.
+   Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
+   het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one thread at a time. "Threads: any" beside a function
    means any thread, "Threads: owner" the thread that uses the context. het_cancel is for any thread. A device's work is spread over a pool of
-   het_device_desc.threads threads, or by the caller's het_desc.parallel.
+   het_device_desc.threads threads, or by the caller's het_desc.parallel. With several ranks, or with a transport, each rank of the process has a
+   thread of its own, on which its device, units, optimizer and hooks are called; callbacks and the transport's functions must stand calls from
+   several of them at once. With a transport all processes make the same calls on their contexts in the same order, with the same micro-batches.
 
    DETERMINISM
-   Weights are a pure function of model, initial state, data, granule, options, seed and step. Number of threads, grouping of granules into
-   micro-batches, slices, recomputation, fused, split or deferred backward, stop and resume, compiler, optimisation level and instruction set
-   (AVX2, AVX-512, NEON, plain C) do not change a bit, in f32 with reduce = exact. bf16 promises the same on one kind of product. het_hash shows it.
+   Weights are a pure function of model, initial state, data, granule, options, seed and step. Number and speed of ranks, plan, schedule,
+   processes, links, number of threads, grouping of granules into micro-batches, slices, recomputation, fused, split or deferred backward, stop
+   and resume, compiler, optimisation level and instruction set (AVX2, AVX-512, NEON, plain C) do not change a bit, in f32 with reduce = exact.
+   bf16 promises the same on one kind of product. het_hash shows it.
    How: only correctly rounded operations (every product added to something is an explicit fma), own exp, log, sin, cos and erf,
    fixed trees over rows, exact sums over granules, random numbers that are a function of a counter. The rounding mode is set on entry and restored.
-   reduce = fast promises equal bits only for one grouping.
+   reduce = fast promises equal bits only for one plan and one grouping.
 
    BACKENDS
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c).
+   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
+   links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
    CHECKPOINTS
    Both files are safetensors: u64 header length, JSON header, tensors, little-endian.
@@ -126,8 +148,8 @@ int main(int argc, char **argv) {
                          het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
-                         het_last_error het_get_desc het_get_memory het_get_step het_cancel het_step het_gradients
-                         het_evaluate het_infer het_parameter_count het_parameter_get_info het_parameter_read
+                         het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_step
+                         het_gradients het_evaluate het_infer het_parameter_count het_parameter_get_info het_parameter_read
                          het_parameter_write het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write
                          het_hash het_xxh64
        >>files_api       het_save_weights het_save_state het_load_weights het_load_state
@@ -145,6 +167,8 @@ int main(int argc, char **argv) {
        >>optimizer_api   het_optimizer_iface, learning rate schedules
        >>plan_api        het_plan: who does what
        >>schedule_api    het_schedule: in which order
+       >>transport_api   het_transport_iface: other processes
+       >>timeline_api    het_timeline: what happened when, what was sent
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>files_api       saving and loading weights and state
        >>data_api        token files, windows, batches
@@ -152,13 +176,14 @@ int main(int argc, char **argv) {
    implementation:
        >>config          includes and compiler differences
        >>error           result texts, the message formatter, the version
-       >>mem             checked sizes, the allocator
+       >>mem             checked sizes, the allocator, several arrays in one block, growing lists
        >>fp              floating-point environment, value barriers
        >>io              little-endian numbers, reads in full
        >>rng             Philox: random numbers without state
        >>hash            XXH64
        >>sum             sums of doubles that have no order
        >>par             the pool of threads
+       >>time            clocks, sleeping
        >>math            exp, log, sin, cos, pow, erf of our own
        >>tables          what one instruction set offers to the CPU device
        >>vector          sixteen floats at a time (compiled once per instruction set)
@@ -170,13 +195,16 @@ int main(int argc, char **argv) {
        >>json            a strict JSON reader
        >>model           model settings, presets, config.json
        >>units           embed, attention, mlp, head
-       >>generate        schedules by name, shares of micro-batches
-       >>plans           plans as text
+       >>generate        plans and schedules as blocks, shares of micro-batches, schedules by name
+       >>plans           plans as text, what makes a plan valid
        >>schedule        lists of actions: text, transfers and reductions, proofs
        >>structs         what a context consists of
-       >>plan            chain of units, parameter table, map of memory
+       >>layout          chain of units, tables of parameters and blocks, map of each rank's memory
        >>optim           learning rate, AdamW, grid of the exact sums
-       >>exec            one step: slots, unit calls, actions
+       >>rank            what a rank asks of its device
+       >>mail            messages between ranks, waiting, failing
+       >>ring            reductions, gathers, joining of scalars
+       >>exec            micro-batches into places, units into calls, actions into work
        >>context         the public calls of the step loop
        >>tensors         parameters as Hugging Face tensors
        >>safetensors     saving and loading
@@ -7888,7 +7916,7 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 }
 
 /* ================================================================================================================
-   >>generate  Schedules by name: which rank computes what, in which order.
+   >>generate  Plans and schedules as blocks of memory, shares of micro-batches, schedules by name: which rank computes what, in which order.
    One generator makes them all: a simulation in which every rank that is free takes the best action that is ready, until all are done. An
    action is ready when its inputs exist and its memory is allowed; the order in which ranks take actions is the schedule. What a name means is a
    row of heti_rules: whether the backward pass is split, how many activations may be kept, and for the V schedules a repeated block of
@@ -11126,8 +11154,8 @@ typedef struct heti_rank {
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
     het_error error;                     /* of the present job */
-    void *host;                          /* one block for all tables and message buffers */
-    size_t host_bytes, communication_bytes;
+    heti_arena host;                     /* tables and message buffers */
+    size_t communication_bytes;
     het_memory sizes;
     int64_t stage_count, carry_count, slot_count, message_count, placed_count, actions;
     heti_stage *stage;
@@ -11189,16 +11217,14 @@ struct het_ctx {
     heti_counter counter;
     het_allocator allocator;             /* counts, then calls the user's */
     het_desc desc;
-    void *host;                          /* one block for the shared tables */
-    size_t host_bytes;
+    heti_arena host;                     /* the tables all ranks share */
     int64_t max_granule_tokens, unit_count, parameter_count, block_count, use_count;
     int64_t parameters;                  /* elements */
     heti_unit *unit;
     heti_parameter *parameter;
     heti_parameter_block *block;
     int64_t *use;                        /* units, block by block */
-    void *world;                         /* another, for those whose sizes the plan decides */
-    size_t world_bytes;
+    heti_arena world;                    /* of these, those whose sizes the plan decides */
     het_device_desc *device;             /* [local_count] */
     het_plan *plan;
     het_schedule *schedule;
@@ -11771,52 +11797,48 @@ static het_result heti_layout(heti_rank *r, char *base)
 #define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
-/* Host tables, staging and message buffers of a rank; base NULL counts. */
-static size_t heti_layout_host(heti_rank *r, char *base)
+/* Host tables, staging and message buffers of a rank. */
+static void heti_layout_host(heti_rank *r, heti_arena *arena)
 {
     const het_ctx *ctx = r->ctx;
     const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
-    heti_arena arena;
     int64_t i;
     size_t mark;
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-    r->stage = HETI_TAKE(&arena, heti_stage, r->stage_count);
-    r->placed = HETI_TAKE(&arena, heti_placed, r->placed_count);
-    r->carry = HETI_TAKE(&arena, heti_carry, r->carry_count);
-    r->slot = HETI_TAKE(&arena, heti_slot, r->slot_count);
-    r->message = HETI_TAKE(&arena, heti_message, r->message_count);
-    r->record = HETI_TAKE(&arena, het_record, r->actions);
-    r->weight_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
-    r->gradient_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
-    r->state_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
-    r->ring.job = HETI_TAKE(&arena, heti_ring_job, 2 * ctx->block_count);
+    r->stage = HETI_TAKE(arena, heti_stage, r->stage_count);
+    r->placed = HETI_TAKE(arena, heti_placed, r->placed_count);
+    r->carry = HETI_TAKE(arena, heti_carry, r->carry_count);
+    r->slot = HETI_TAKE(arena, heti_slot, r->slot_count);
+    r->message = HETI_TAKE(arena, heti_message, r->message_count);
+    r->record = HETI_TAKE(arena, het_record, r->actions);
+    r->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
     for (i = 0; i < r->carry_count; i++) {
-        int64_t *start = HETI_TAKE(&arena, int64_t, sequences + 1), *granule = HETI_TAKE(&arena, int64_t, rows + 1);
-        if (base) {
+        int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
+        if (arena->base) {
             r->carry[i].sequence_start = start;
             r->carry[i].granule_start = granule;
         }
     }
-    r->host_token = HETI_TAKE(&arena, int32_t, rows);
-    r->host_target = HETI_TAKE(&arena, int32_t, rows);
-    r->host_position = HETI_TAKE(&arena, int32_t, rows);
-    r->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
-    r->host_weight = HETI_TAKE(&arena, float, rows);
-    r->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
-    r->staging = HETI_TAKE(&arena, double, HETI_STAGING);
-    r->joined = HETI_TAKE(&arena, int64_t, 2 * (40 + ctx->parameter_count));
-    r->granule_start = HETI_TAKE(&arena, int64_t, rows + 1);
-    mark = arena.used;
+    r->host_token = HETI_TAKE(arena, int32_t, rows);
+    r->host_target = HETI_TAKE(arena, int32_t, rows);
+    r->host_position = HETI_TAKE(arena, int32_t, rows);
+    r->host_sequence_of = HETI_TAKE(arena, int32_t, rows);
+    r->host_weight = HETI_TAKE(arena, float, rows);
+    r->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
+    r->staging = HETI_TAKE(arena, double, HETI_STAGING);
+    r->joined = HETI_TAKE(arena, int64_t, 2 * (40 + ctx->parameter_count));
+    r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+    mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->message_bytes));
-        if (base && i < r->message_count) r->message[i].data = data;
-        else if (base) r->outgoing[i - r->message_count].data = data;
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->message_bytes));
+        if (arena->base && i < r->message_count) r->message[i].data = data;
+        else if (arena->base) r->outgoing[i - r->message_count].data = data;
     }
-    r->ring.incoming = HETI_TAKE(&arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
-    r->ring.outgoing = HETI_TAKE(&arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
-    r->communication_bytes = arena.used - mark;
-    return arena.overflow ? 0 : arena.used;
+    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->communication_bytes = arena->used - mark;
 }
 
 /* What a rank's list of actions needs at most at any time: activations of slices, carried micro-batches, messages received and not yet used. */
@@ -14022,7 +14044,7 @@ static void heti_release_rank(heti_rank *r)
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
     }
-    if (r->host) heti_free(&r->ctx->allocator, r->host, r->host_bytes);
+    heti_arena_end(&r->host, &r->ctx->allocator);
     if (r->pool) heti_pool_destroy(r->pool);
 }
 
@@ -14036,8 +14058,8 @@ static void heti_release(het_ctx *ctx)
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
     het_schedule_free(ctx->schedule);
     het_plan_free(ctx->plan);
-    if (ctx->world) heti_free(&ctx->allocator, ctx->world, ctx->world_bytes);
-    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
+    heti_arena_end(&ctx->world, &ctx->allocator);
+    heti_arena_end(&ctx->host, &ctx->allocator);
     if (ctx->process_first && ctx->process_first != ctx->alone)
         heti_free(&ctx->allocator, ctx->process_first, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
     inner.free(inner.user, ctx, sizeof *ctx);
@@ -14110,75 +14132,60 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
     return HET_OK;
 }
 
-/* The tables all ranks share, as far as they do not depend on the plan; base NULL counts. */
-static size_t heti_layout_shared(het_ctx *ctx, char *base, int64_t uses)
+/* The tables all ranks share, as far as they do not depend on the plan. */
+static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses)
 {
-    heti_arena arena;
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
-    ctx->parameter = HETI_TAKE(&arena, heti_parameter, uses);
-    ctx->block = HETI_TAKE(&arena, heti_parameter_block, uses);
-    ctx->use = HETI_TAKE(&arena, int64_t, uses);
-    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, uses);
-    ctx->host_exponent = HETI_TAKE(&arena, int32_t, uses);
-    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, uses);
-    ctx->host_grid = HETI_TAKE(&arena, double, uses);
-    ctx->granule_start = HETI_TAKE(&arena, int64_t, ctx->desc.max_tokens + 1);
-    return arena.overflow ? 0 : arena.used;
+    ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
+    ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
+    ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
+    ctx->use = HETI_TAKE(arena, int64_t, uses);
+    ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
+    ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->host_grid = HETI_TAKE(arena, double, uses);
+    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
 }
 
 static het_result heti_build_shared(het_ctx *ctx)
 {
-    het_ctx shape = *ctx;
     int64_t uses, p;
     HETI_TRY(heti_count_uses(ctx, &uses));
-    ctx->host_bytes = heti_layout_shared(&shape, NULL, uses);
-    ctx->host = ctx->host_bytes ? heti_alloc(&ctx->allocator, ctx->host_bytes) : NULL;
-    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
-            ctx->host_bytes));
-    memset(ctx->host, 0, ctx->host_bytes);
-    (void)heti_layout_shared(ctx, HETI_CAST(char *, ctx->host), uses);
+    heti_layout_shared(ctx, &ctx->host, uses);
+    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, "het_create", &ctx->error));
+    heti_layout_shared(ctx, &ctx->host, uses);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
     return HET_OK;
 }
 
-/* Tables whose sizes the plan decides; base NULL counts. */
-static size_t heti_layout_world(het_ctx *ctx, char *base, int64_t **holder, int64_t **cut, double **owed)
+/* Tables whose sizes the plan decides. */
+static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder, int64_t **cut, double **owed)
 {
-    heti_arena arena;
     int64_t b, s, holders = 0;
     for (b = 0; b < ctx->block_count; b++)
         for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-    *holder = HETI_TAKE(&arena, int64_t, holders + 1);
-    *cut = HETI_TAKE(&arena, int64_t, holders + ctx->block_count);
-    *owed = HETI_TAKE(&arena, double, ctx->ranks);
-    ctx->first_batch = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
-    ctx->batch_count = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
-    ctx->traffic = HETI_TAKE(&arena, het_traffic, ctx->ranks * ctx->ranks);
-    ctx->link = HETI_TAKE(&arena, het_link, ctx->desc.link_count);
-    ctx->link_free = HETI_TAKE(&arena, double, 2 * ctx->desc.link_count);
-    ctx->device = HETI_TAKE(&arena, het_device_desc, ctx->local_count);
+    *holder = HETI_TAKE(arena, int64_t, holders + 1);
+    *cut = HETI_TAKE(arena, int64_t, holders + ctx->block_count);
+    *owed = HETI_TAKE(arena, double, ctx->ranks);
+    ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
+    ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->ranks * ctx->ranks);
+    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
+    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
+    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
 #ifdef HETI_THREADS
-    ctx->posted = HETI_TAKE(&arena, heti_post *, ctx->local_count);
+    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
 #endif
-    return arena.overflow ? 0 : arena.used;
 }
 
 static het_result heti_build_world(het_ctx *ctx)
 {
     int64_t *holder, *cut, i;
     double *owed;
-    ctx->world_bytes = heti_layout_world(ctx, NULL, &holder, &cut, &owed);
-    ctx->world = ctx->world_bytes ? heti_alloc(&ctx->allocator, ctx->world_bytes) : NULL;
-    if (!ctx->world) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
-            ctx->world_bytes));
-    memset(ctx->world, 0, ctx->world_bytes);
-    (void)heti_layout_world(ctx, HETI_CAST(char *, ctx->world), &holder, &cut, &owed);
+    heti_layout_world(ctx, &ctx->world, &holder, &cut, &owed);
+    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, "het_create", &ctx->error));
+    heti_layout_world(ctx, &ctx->world, &holder, &cut, &owed);
     heti_build_holders(ctx, holder, cut, owed);
     for (i = 0; i < ctx->desc.link_count; i++) {
         ctx->link[i] = ctx->desc.links[i];
@@ -14257,7 +14264,8 @@ static size_t heti_message_bytes(const heti_rank *r)
     int64_t s, i, widest = 0;
     for (s = 0; s < r->ctx->plan->stages; s++) {
         const het_stage *stage = &r->ctx->plan->stage[s];
-        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info, *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
+        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
+        const het_unit_info *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
         int64_t in = 0, out = 0;
         if (stage->rank != r->rank) continue;
         for (i = 0; i < last->out_streams; i++) out += last->out_width[i];
@@ -14290,21 +14298,15 @@ static het_result heti_count_needs(heti_rank *r)
 static het_result heti_prepare_rank(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    heti_rank shape;
     size_t live = ctx->counter.live;
     r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
     r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
     HETI_TRY(heti_open_device(r));
     heti_find_stages(r);
     HETI_TRY(heti_count_needs(r));
-    shape = *r;
-    r->host_bytes = heti_layout_host(&shape, NULL);
-    if (r->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", ctx->desc.max_tokens);
-    r->host = heti_alloc(&ctx->allocator, r->host_bytes);
-    if (!r->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
-            r->host_bytes));
-    memset(r->host, 0, r->host_bytes);
-    (void)heti_layout_host(r, HETI_CAST(char *, r->host));
+    heti_layout_host(r, &r->host);
+    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, "het_create", &ctx->error));
+    heti_layout_host(r, &r->host);
     heti_find_stages(r);
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
@@ -14731,10 +14733,12 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
         const int64_t local = block->holder[i] - ctx->first_rank;
         const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
         const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
-        heti_rank *r = &ctx->rank[local];
+        heti_rank *r;
         float *to;
         if (local < 0 || local >= ctx->local_count || low >= high) continue;
-        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
+        r = &ctx->rank[local];
+        if (what == HET_WEIGHT) to = r->weights + r->weight_at[p->block] + low;
+        else to = r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
         if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
             return heti_take_error(ctx, r);
     }
