@@ -8182,7 +8182,7 @@ typedef struct heti_make_rank {
 } heti_make_rank;
 
 typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_make_item; /* of a pattern; stage in the plan */
-typedef struct heti_make_busy { int64_t until, rank; } heti_make_busy;
+typedef struct heti_busy { int64_t until, order; } heti_busy; /* order: the rank, or minus the rank */
 typedef struct heti_make_out { het_action action; int32_t rank; } heti_make_out;
 
 static const char heti_make_where[] = "het_schedule_make";
@@ -8196,7 +8196,7 @@ typedef struct heti_make {
     heti_make_stage *stage;             /* [stages] */
     heti_make_lane *lane;               /* [lanes], at most as many as stages */
     heti_make_rank *rank;               /* [ranks] */
-    heti_make_busy *busy;               /* [ranks] heap, the earliest first */
+    heti_busy *busy;                    /* [ranks] heap of those that work */
     int64_t *look;                      /* [ranks] ranks that may be able to begin something */
     int64_t lanes, busies, looks, now, actions_left;
     heti_arena arena;                   /* of the arrays above */
@@ -8346,34 +8346,34 @@ static void heti_make_choose(const heti_make *make, const heti_make_lane *lane, 
 
 /* ---- events ---- */
 
-static int heti_make_earlier(const heti_make_busy *a, const heti_make_busy *b)
+/* Ranks that work, the earliest end first, on a tie the lowest order. */
+static int heti_busy_earlier(const heti_busy *a, const heti_busy *b)
 {
-    return a->until != b->until ? a->until < b->until : a->rank < b->rank;
+    return a->until != b->until ? a->until < b->until : a->order < b->order;
 }
 
-static void heti_make_heap_push(heti_make *make, int64_t until, int64_t rank)
+static void heti_heap_push(heti_busy *heap, int64_t *count, int64_t until, int64_t order)
 {
-    int64_t i = make->busies++;
-    heti_make_busy busy;
+    int64_t i = (*count)++;
+    heti_busy busy;
     busy.until = until;
-    busy.rank = rank;
-    for (; i > 0 && heti_make_earlier(&busy, &make->busy[(i - 1) / 2]); i = (i - 1) / 2) make->busy[i] = make->busy[(i - 1) / 2];
-    make->busy[i] = busy;
+    busy.order = order;
+    for (; i > 0 && heti_busy_earlier(&busy, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = busy;
 }
 
-static int64_t heti_make_heap_pop(heti_make *make)
+static heti_busy heti_heap_pop(heti_busy *heap, int64_t *count)
 {
-    const int64_t rank = make->busy[0].rank, count = --make->busies;
-    const heti_make_busy last = make->busy[count];
+    const heti_busy first = heap[0], last = heap[--*count];
     int64_t i = 0, child;
-    for (child = 1; child < count; child = 2 * i + 1) {
-        if (child + 1 < count && heti_make_earlier(&make->busy[child + 1], &make->busy[child])) child++;
-        if (!heti_make_earlier(&make->busy[child], &last)) break;
-        make->busy[i] = make->busy[child];
+    for (child = 1; child < *count; child = 2 * i + 1) {
+        if (child + 1 < *count && heti_busy_earlier(&heap[child + 1], &heap[child])) child++;
+        if (!heti_busy_earlier(&heap[child], &last)) break;
+        heap[i] = heap[child];
         i = child;
     }
-    make->busy[i] = last;
-    return rank;
+    heap[i] = last;
+    return first;
 }
 
 /* The rank is to be asked for its next action. */
@@ -8428,7 +8428,7 @@ static het_result heti_make_ask(heti_make *make, int64_t r)
         cost += second->kind == HET_ACTION_B ? 2 : 1;
         HETI_TRY(heti_make_begin(make, second->stage, second->kind, 0));
     }
-    heti_make_heap_push(make, make->now + cost, r);
+    heti_heap_push(make->busy, &make->busies, make->now + cost, r);
     return HET_OK;
 }
 
@@ -8468,7 +8468,7 @@ static het_result heti_make_run(heti_make *make)
         make->looks = 0;
         if (make->busies == 0) break;
         make->now = make->busy[0].until;
-        while (make->busies > 0 && make->busy[0].until == make->now) heti_make_finish(make, heti_make_heap_pop(make));
+        while (make->busies > 0 && make->busy[0].until == make->now) heti_make_finish(make, heti_heap_pop(make->busy, &make->busies).order);
     }
     for (s = 0; s < make->plan->stages; s++) {
         const heti_make_stage *stage = &make->stage[s];
@@ -8791,7 +8791,7 @@ static void heti_make_layout(heti_make *make)
     make->stage = HETI_TAKE(&make->arena, heti_make_stage, make->plan->stages);
     make->lane = HETI_TAKE(&make->arena, heti_make_lane, make->plan->stages);
     make->rank = HETI_TAKE(&make->arena, heti_make_rank, make->plan->ranks);
-    make->busy = HETI_TAKE(&make->arena, heti_make_busy, make->plan->ranks);
+    make->busy = HETI_TAKE(&make->arena, heti_busy, make->plan->ranks);
     make->look = HETI_TAKE(&make->arena, int64_t, make->plan->ranks);
 }
 
@@ -8980,9 +8980,7 @@ static het_result heti_plans_room(heti_plans *r)
     return HET_OK;
 }
 
-/* ---- JSON: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2], "recompute": false}, ...]}, ...], "state_shares": [...],
-   "slices": [...] or a count, "schedule": "1f1b", "memory_limit": 0}. "units" is [begin, end). Only pipelines, stages, rank and units must be
-   there; unknown and repeated keys are errors. ---- */
+/* ---- JSON: the keys are those beside het_plan_read; unknown and repeated ones are errors ---- */
 
 static het_result heti_plans_syntax(heti_plans *r)
 {
@@ -10013,7 +10011,7 @@ typedef struct heti_lists {
     /* the play */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     int64_t *at;                   /* [ranks] position in the rank's list */
-    int64_t *queue;                /* [ranks] ranks to look at; also links, also a heap */
+    int64_t *queue;                /* [ranks] ranks to look at; also links */
     int64_t queued;
     int64_t *time;                 /* [ranks] when its action ends */
     int64_t *length;               /* [ranks] actions written */
@@ -10755,6 +10753,7 @@ typedef struct heti_completion {
     heti_lists *l;
     het_schedule *to;
     int64_t running, now;          /* ranks in the heap */
+    heti_busy *busy;               /* [ranks] heap of those that work, on a tie the last rank first */
     heti_arena arrays;
     uint64_t *key, *other;         /* [blocks] for sorting */
     int64_t *order;                /* [blocks] in which they are reduced */
@@ -10762,32 +10761,6 @@ typedef struct heti_completion {
     int64_t *holder_start, *holder;/* [blocks + 1], [holders of all blocks] the ranks of a block */
     int64_t *list_start, *list;    /* [ranks + 1], likewise: the blocks of a rank, in the order asked for */
 } heti_completion;
-
-/* The rank that works shorter, the later one on a tie. */
-static int heti_heap_before(const heti_lists *l, int64_t a, int64_t b)
-{
-    return l->time[a] != l->time[b] ? l->time[a] < l->time[b] : a > b;
-}
-
-static void heti_heap_push(heti_completion *c, int64_t rank)
-{
-    int64_t *heap = c->l->queue, at = c->running++;
-    for (; at > 0 && heti_heap_before(c->l, rank, heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
-    heap[at] = rank;
-}
-
-static int64_t heti_heap_pop(heti_completion *c)
-{
-    int64_t *heap = c->l->queue, at = 0, child;
-    const int64_t first = heap[0], last = heap[--c->running];
-    for (; (child = 2 * at + 1) < c->running; at = child) {
-        if (child + 1 < c->running && heti_heap_before(c->l, heap[child + 1], heap[child])) child++;
-        if (!heti_heap_before(c->l, heap[child], last)) break;
-        heap[at] = heap[child];
-    }
-    heap[at] = last;
-    return first;
-}
 
 static void heti_complete_add(heti_completion *c, int64_t rank, const het_action *a)
 {
@@ -10810,7 +10783,7 @@ static void heti_complete_try(heti_completion *c, int64_t rank)
     for (i = 0; i < width; i++) heti_complete_add(c, rank, &a[i]);
     l->flag[rank] = 1;
     l->time[rank] = c->now + cost;
-    heti_heap_push(c, rank);
+    heti_heap_push(c->busy, &c->running, c->now + cost, -rank);
 }
 
 /* The rank whose stage takes what the action made, or -1. */
@@ -10861,7 +10834,7 @@ static void heti_complete_play(heti_completion *c)
     memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
     memset(l->last, 0, HETI_CAST(size_t, l->plan->stages) * sizeof *l->last);
     for (r = l->plan->ranks - 1; r >= 0; r--) heti_complete_try(c, r);
-    while (c->running > 0) heti_complete_finish(c, heti_heap_pop(c));
+    while (c->running > 0) heti_complete_finish(c, -heti_heap_pop(c->busy, &c->running).order);
 }
 
 /* How many actions a rank's list gets. A stage's transfers on both sides are as many as its F and its B or I. */
@@ -10882,6 +10855,7 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank)
 static void heti_complete_layout(heti_completion *c, int64_t all)
 {
     heti_arena *a = &c->arrays;
+    c->busy = HETI_TAKE(a, heti_busy, c->l->plan->ranks);
     c->key = HETI_TAKE(a, uint64_t, c->l->block_count);
     c->other = HETI_TAKE(a, uint64_t, c->l->block_count);
     c->order = HETI_TAKE(a, int64_t, c->l->block_count);
@@ -11787,8 +11761,8 @@ static het_result heti_layout(heti_rank *r, char *base)
     HETI_MARK(workspace);
 #undef HETI_MARK
     r->sizes.device = arena.used;
-    if (arena.overflow) return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t,
-            sizeof(size_t) * 8));
+    if (arena.overflow)
+        return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
     return HET_OK;
 }
 
@@ -11903,8 +11877,7 @@ static het_result heti_take_plan(het_ctx *ctx)
         HETI_TRY(heti_plan_check(plan, "het_create", &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
-                             plan->ranks,
-                             ctx->unit_count, ctx->ranks);
+                             plan->ranks, ctx->unit_count, ctx->ranks);
         return heti_copy_plan(ctx, plan);
     }
     memset(&desc, 0, sizeof desc);
@@ -12079,17 +12052,17 @@ static het_result heti_device_fail(heti_rank *r, het_result result, const char *
 {
     const char *text = r->device.iface->last_error(r->device.self);
     if (r->error.code != HET_OK) return result;
-    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text &&
-                                             text[0] ? text : het_result_text(result));
-    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text && text[0] ? text : het_result_text(result));
+    if (text == NULL || text[0] == 0) text = het_result_text(result);
+    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text);
+    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text);
 }
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
     if (heti_device_result != HET_OK) return heti_device_fail((r), heti_device_result, (what)); } while (0)
 
 static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device")
-        ;
+    if (count > 0)
+        HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
     return HET_OK;
 }
 
@@ -12514,8 +12487,8 @@ static het_result heti_find_world(het_ctx *ctx)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
     if (ctx->local_count > HETI_PROCESS_RANKS)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count, HETI_CAST(int64_t,
-                HETI_PROCESS_RANKS));
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count,
+                         HETI_CAST(int64_t, HETI_PROCESS_RANKS));
     ctx->processes = iface->processes(ctx->transport.self);
     ctx->process = iface->process(ctx->transport.self);
     ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first));
@@ -12536,10 +12509,9 @@ static het_result heti_agree(het_ctx *ctx)
 {
     const het_desc *d = &ctx->desc;
     const het_optimizer_desc *o = &d->optimizer;
-    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype), HETI_CAST(int64_t,
-            d->reduce),
-                              HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps, o->total_steps, HETI_CAST(int64_t,
-                                      o->schedule) };
+    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype),
+                              HETI_CAST(int64_t, d->reduce), HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps,
+                              o->total_steps, HETI_CAST(int64_t, o->schedule) };
     const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta,
                           d->model.dropout };
     heti_xxh64 state;
@@ -12986,10 +12958,10 @@ static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t sl
         if (k < slice) before += plan->slice_share[k];
         total += plan->slice_share[k];
     }
-    before *= HETI_CAST(double, v.tokens) / total;
+    total = HETI_CAST(double, v.tokens) / total; /* tokens for a share of 1 */
+    before *= total;
     v.granule_begin = slice == 0 ? 0 : heti_granule_at(whole, before);
-    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * (HETI_CAST(double,
-            v.tokens) / total));
+    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * total);
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
@@ -13246,11 +13218,6 @@ static het_action heti_consumer(const het_action *a, int64_t stage, int forward)
     return c;
 }
 
-static int heti_same_action(const het_action *a, const het_action *b)
-{
-    return a->kind == b->kind && a->pipeline == b->pipeline && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice;
-}
-
 /* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
 static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows)
 {
@@ -13289,7 +13256,7 @@ static heti_message *heti_find_message(heti_rank *r, const het_action *key)
 {
     int64_t i;
     for (i = 0; i < r->message_count; i++)
-        if (key ? r->message[i].used && heti_same_action(&r->message[i].action, key) : !r->message[i].used) return &r->message[i];
+        if (key ? r->message[i].used && heti_action_same(&r->message[i].action, key) : !r->message[i].used) return &r->message[i];
     return NULL;
 }
 
@@ -13359,7 +13326,7 @@ static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage 
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
     heti_envelope envelope;
     int i;
-    for (i = 0; i < 2 && !heti_same_action(&r->outgoing[i].action, &key); i++) {}
+    for (i = 0; i < 2 && !heti_action_same(&r->outgoing[i].action, &key); i++) {}
     if (i == 2) return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank, r->ctx->step);
     memcpy(&envelope, r->outgoing[i].data, sizeof envelope);
     record->bytes = envelope.size - HETI_ENVELOPE;
@@ -13396,12 +13363,11 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
                          HETI_CAST(int64_t, a->micro_batch), from);
     if (from != r->rank) HETI_TRY(heti_await(r, &message->post, forward ? "an activation" : "a gradient", from));
     memcpy(&envelope, message->data, sizeof envelope);
-    if (envelope.step != r->ctx->step || !heti_same_action(&envelope.action, &key))
+    if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, &key))
         return heti_fail(&r->error, HET_ERR_TRANSPORT,
                          "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
-                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t,
-                                 envelope.action.micro_batch),
-                         HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
+                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage),
+                         HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
     message->used = 0;
     return heti_unpack(r, message->data, stream, unit, rows);
 }
@@ -14751,8 +14717,8 @@ static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count,
                          buffer ? "given" : "NULL");
     if (heti_has_values(ctx, index, what)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t,
-            what));
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name,
+                     HETI_CAST(int64_t, what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to)
