@@ -935,7 +935,8 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL i
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------------------------
    Ranks in one process reach each other by themselves; a transport connects processes. Messages of one (from, to, channel) arrive in
-   order. Nothing blocks: operations are started, and `test` tells when they are done. A buffer belongs to its operation until then. */
+   order. Nothing blocks: operations are started, and `test` tells when they are done. A buffer belongs to its operation until then.
+   Ranks have threads: several may call at once. */
 
 typedef struct het_request { void *opaque[16]; } het_request; /* filled by isend and irecv, kept by the caller until done */
 
@@ -12276,7 +12277,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->next = NULL;
     post->from = receives ? peer : r->rank;
     post->to = receives ? r->rank : peer;
-    post->channel = channel;
+    post->channel = HETI_CAST(int32_t, channel);
     post->receives = receives;
     post->data = data;
     post->size = size;
@@ -16380,6 +16381,7 @@ static het_result heti_train_evaluate(heti_train *t, double *loss)
         het_result result;
         HETI_TRY(het_data_held_out(t->data, i * t->desc.data.sequences, &batch, t->error));
         if (batch.tokens == 0) break;
+        memset(&info, 0, sizeof info); /* compilers do not see that het_evaluate fills it */
         result = het_evaluate(t->ctx, &batch, 1, &info);
         if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
         sum = fma(info.loss, info.weight, sum);
