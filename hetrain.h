@@ -12948,21 +12948,26 @@ static int64_t heti_granule_at(const het_view *v, double tokens)
     return g;
 }
 
-/* The view of slice k: the plan's share of the tokens, cut at the next granule. */
-static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice)
+/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all shares). One formula for the end of a slice and
+   the begin of the next, so that rounding loses no granule. */
+static int64_t heti_slice_begin(const het_plan *plan, const het_view *whole, int64_t slice)
 {
-    const het_plan *plan = ctx->plan;
     double before = 0.0, total = 0.0;
-    het_view v = *whole;
     int64_t k;
+    if (slice == 0) return 0;
+    if (slice == plan->slices) return whole->granules;
     for (k = 0; k < plan->slices; k++) {
-        if (k < slice) before += plan->slice_share[k];
+        if (k == slice) before = total;
         total += plan->slice_share[k];
     }
-    total = HETI_CAST(double, v.tokens) / total; /* tokens for a share of 1 */
-    before *= total;
-    v.granule_begin = slice == 0 ? 0 : heti_granule_at(whole, before);
-    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * total);
+    return heti_granule_at(whole, before * (HETI_CAST(double, whole->tokens) / total));
+}
+
+static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice)
+{
+    het_view v = *whole;
+    v.granule_begin = heti_slice_begin(ctx->plan, whole, slice);
+    v.granule_end = heti_slice_begin(ctx->plan, whole, slice + 1);
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
