@@ -1,6 +1,7 @@
 /* hetrain.h 0.1.0: trains transformers, in one C header.
 
-   GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's transformers read, on the cores of one machine.
+   GPT-2, Llama, Qwen and NeoX models, from a text or token file to weights that PyTorch's transformers read. A plan
+   says which of several unequal devices, in one process or in many, does which part of the work, and a schedule in which order.
    C99 and C++11; needs libc, libm and threads, nothing else.
 
    USE
@@ -42,9 +43,10 @@ int main(int argc, char **argv) {
    ---- end program ----
 
    WHAT IT DOES NOT DO
-   This version drives one CPU device. Several devices, links between them, plans, CUDA, NCCL and MPI come in later versions; until then
-   asking for them is an error (HET_ERR_UNSUPPORTED), never ignored. No tokenizer: text is trained as bytes, other vocabularies come as token
+   Devices are CPUs, and whatever a device table of one's own drives. No tokenizer: text is trained as bytes, other vocabularies come as token
    files. No attention other than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can add them, >>unit_api).
+   No tensor parallelism: a unit runs on one device; a rank holds the weights and gradient sums of all units it works on, only optimizer state is
+   divided. A plan stays as it is for the life of a context, and a rank that fails ends it: the state file is what survives.
    No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one). No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -53,6 +55,14 @@ int main(int argc, char **argv) {
    * The loss of a step is the sum over target tokens divided by the sum of their weights over all micro-batches of the step, never a mean of means.
    * A granule is a run of tokens whose contribution to a gradient (a term) is one chain of f32 operations: whole sequences up to 512 tokens
      together, or a piece of 512 tokens of a longer one. Terms are summed exactly, so their order and grouping do not exist (DETERMINISM).
+   * A rank is a device with what lies on it; each has a thread. het_desc.devices are the ranks of this process; a transport (>>transport_api) joins
+     the ranks of several processes, numbered process by process.
+   * A plan (>>plan_api) is a set of pipelines. A pipeline is a list of stages, each a rank and a run of units; together they hold the chain once.
+     Pipelines share the micro-batches of a step among them by their shares. A micro-batch may be cut into slices that follow each other.
+   * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs and W for weights) of a stage, messages,
+     then REDUCE, VERDICT, STEP, GATHER. It is made for max_micro_batches; a step with fewer leaves out the actions of those that are not there.
+   * A block is the parameters that the same units use. Its holders are the ranks with one of those units. REDUCE sums its gradient, each holder
+     owning a part by the plan's state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
    * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls (het_unit_iface), an optimizer is a const
      table with state slots and an update (het_optimizer_iface). The built-in ones use nothing that a user's own cannot.
    Letters used everywhere: n tokens of a micro-batch, B sequences, T context, L layers, D width, H heads, K key/value heads, E head size,
@@ -71,7 +81,8 @@ int main(int argc, char **argv) {
        HETRAIN_IMPLEMENTATION         not defined                 implementation: one file has it and gets the code
        HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy
        HETRAIN_NO_STDIO               not defined                 everywhere: no stdio.h; no het_reader_open, het_save_file, het_log_stderr
-       HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; work runs on the caller or in het_desc.parallel
+       HETRAIN_NO_THREADS             not defined                 implementation: no pthread.h; one rank; work runs on the caller or in
+                                                                  het_desc.parallel; no clock: all times of a timeline are 0
        HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; every description must bring an allocator
        HETRAIN_NO_SIMD                not defined                 implementation: only the plain C inner loops (same bits, slower)
        HETRAIN_NO_BIT_PROMISE         not defined                 implementation: allows -ffast-math and excess precision; equal bits are gone
@@ -80,34 +91,45 @@ int main(int argc, char **argv) {
 
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
-   exact number of bytes before. No later call on the context allocates. What a call gets through a pointer is read or written before it
-   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, and `settings` and `model` of a user's units,
-   as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. het_create ->
-   het_destroy, het_data_open -> het_data_close, het_reader_open -> het_reader_close; a NULL context or data may be destroyed.
+   exact number of bytes before, rank by rank. Activations and message buffers are counted by following the rank's list of actions, so a schedule
+   decides how many there are. No later call on the context allocates. What a call gets through a pointer is read or written before it
+   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
+   of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used
+   again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
+   het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
+   all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
    het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
-   every build. The library never exits, aborts, prints, reads the environment or the clock. het_desc.logger receives messages; het_log_stderr is
-   a ready one. A step whose loss or gradient is not finite changes no weight. Any other failed computation (cancelled, a device error, a failed
-   callback) ends the context: afterwards it answers only queries and het_destroy.
+   every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
+   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite
+   changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
+   and het_destroy. The first rank that fails stops the others, and its error, which names rank and step, is the context's.
+   Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
+   het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
    THREADS
    Different contexts may be used on different threads at any time; one context belongs to one thread at a time. "Threads: any" beside a function
    means any thread, "Threads: owner" the thread that uses the context. het_cancel is for any thread. A device's work is spread over a pool of
-   het_device_desc.threads threads, or by the caller's het_desc.parallel.
+   het_device_desc.threads threads, or by the caller's het_desc.parallel. With several ranks, or with a transport, each rank of the process has a
+   thread of its own, on which its device, units, optimizer and hooks are called; callbacks and the transport's functions must stand calls from
+   several of them at once. With a transport all processes make the same calls on their contexts in the same order, with the same micro-batches.
 
    DETERMINISM
-   Weights are a pure function of model, initial state, data, granule, options, seed and step. Number of threads, grouping of granules into
-   micro-batches, slices, recomputation, fused, split or deferred backward, stop and resume, compiler, optimisation level and instruction set
-   (AVX2, AVX-512, NEON, plain C) do not change a bit, in f32 with reduce = exact. bf16 promises the same on one kind of product. het_hash shows it.
+   Weights are a pure function of model, initial state, data, granule, options, seed and step. Number and speed of ranks, plan, schedule,
+   processes, links, number of threads, grouping of granules into micro-batches, slices, recomputation, fused, split or deferred backward, stop
+   and resume, compiler, optimisation level and instruction set (AVX2, AVX-512, NEON, plain C) do not change a bit, in f32 with reduce = exact.
+   bf16 promises the same on one kind of product. het_hash shows it.
    How: only correctly rounded operations (every product added to something is an explicit fma), own exp, log, sin, cos and erf,
    fixed trees over rows, exact sums over granules, random numbers that are a function of a counter. The rounding mode is set on entry and restored.
-   reduce = fast promises equal bits only for one grouping.
+   reduce = fast promises equal bits only for one plan and one grouping.
 
    BACKENDS
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c).
+   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
+   links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
    CHECKPOINTS
    Both files are safetensors: u64 header length, JSON header, tensors, little-endian.
@@ -126,8 +148,8 @@ int main(int argc, char **argv) {
                          het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
-                         het_last_error het_get_desc het_get_memory het_get_step het_cancel het_step het_gradients
-                         het_evaluate het_infer het_parameter_count het_parameter_get_info het_parameter_read
+                         het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_step
+                         het_gradients het_evaluate het_infer het_parameter_count het_parameter_get_info het_parameter_read
                          het_parameter_write het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write
                          het_hash het_xxh64
        >>files_api       het_save_weights het_save_state het_load_weights het_load_state
@@ -145,6 +167,8 @@ int main(int argc, char **argv) {
        >>optimizer_api   het_optimizer_iface, learning rate schedules
        >>plan_api        het_plan: who does what
        >>schedule_api    het_schedule: in which order
+       >>transport_api   het_transport_iface: other processes
+       >>timeline_api    het_timeline: what happened when, what was sent
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>files_api       saving and loading weights and state
        >>data_api        token files, windows, batches
@@ -152,13 +176,14 @@ int main(int argc, char **argv) {
    implementation:
        >>config          includes and compiler differences
        >>error           result texts, the message formatter, the version
-       >>mem             checked sizes, the allocator
+       >>mem             checked sizes, the allocator, several arrays in one block, growing lists
        >>fp              floating-point environment, value barriers
        >>io              little-endian numbers, reads in full
        >>rng             Philox: random numbers without state
        >>hash            XXH64
        >>sum             sums of doubles that have no order
        >>par             the pool of threads
+       >>time            clocks, sleeping
        >>math            exp, log, sin, cos, pow, erf of our own
        >>tables          what one instruction set offers to the CPU device
        >>vector          sixteen floats at a time (compiled once per instruction set)
@@ -170,13 +195,16 @@ int main(int argc, char **argv) {
        >>json            a strict JSON reader
        >>model           model settings, presets, config.json
        >>units           embed, attention, mlp, head
-       >>generate        schedules by name, shares of micro-batches
-       >>plans           plans as text
+       >>generate        plans and schedules as blocks, shares of micro-batches, schedules by name
+       >>plans           plans as text, what makes a plan valid
        >>schedule        lists of actions: text, transfers and reductions, proofs
        >>structs         what a context consists of
-       >>plan            chain of units, parameter table, map of memory
+       >>layout          chain of units, tables of parameters and blocks, map of each rank's memory
        >>optim           learning rate, AdamW, grid of the exact sums
-       >>exec            one step: slots, unit calls, actions
+       >>rank            what a rank asks of its device
+       >>mail            messages between ranks, waiting, failing
+       >>ring            reductions, gathers, joining of scalars
+       >>exec            micro-batches into places, units into calls, actions into work
        >>context         the public calls of the step loop
        >>tensors         parameters as Hugging Face tensors
        >>safetensors     saving and loading
@@ -907,7 +935,8 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule);            /* NULL i
 
 /* ---- >>transport_api: other processes -----------------------------------------------------------------------------
    Ranks in one process reach each other by themselves; a transport connects processes. Messages of one (from, to, channel) arrive in
-   order. Nothing blocks: operations are started, and `test` tells when they are done. A buffer belongs to its operation until then. */
+   order. Nothing blocks: operations are started, and `test` tells when they are done. A buffer belongs to its operation until then.
+   Ranks have threads: several may call at once. */
 
 typedef struct het_request { void *opaque[16]; } het_request; /* filled by isend and irecv, kept by the caller until done */
 
@@ -1321,12 +1350,37 @@ static void heti_text_unsigned(heti_text *text, uint64_t value, uint64_t base, i
     while (n > 0) heti_text_char(text, digit[--n]);
 }
 
-/* `digits` significant decimal digits without trailing zeros, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
+/* d.ddd 10^exponent from `count` digits, without trailing zeros; in positions where least <= exponent < most, otherwise with an exponent:
+   d.ddde+xx as printf writes it, or where `brief` without plus and leading zeros. */
+static void heti_text_digits(heti_text *text, const char *digit, int count, int exponent, int least, int most, int brief)
+{
+    int i, point;
+    while (count > 1 && digit[count - 1] == '0') count--;
+    if (exponent < least || exponent >= most) {
+        for (i = 0; i < count; i++) {
+            heti_text_char(text, digit[i]);
+            if (i == 0 && count > 1) heti_text_char(text, '.');
+        }
+        heti_text_char(text, 'e');
+        if (exponent < 0 || !brief) heti_text_char(text, exponent < 0 ? '-' : '+');
+        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, brief ? 1 : 2);
+        return;
+    }
+    point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
+    if (exponent < 0) heti_text_char(text, '0');
+    for (i = 0; i < point; i++) heti_text_char(text, i < count ? digit[i] : '0');
+    if (count <= point) return;
+    heti_text_char(text, '.');
+    for (i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
+    for (i = point; i < count; i++) heti_text_char(text, digit[i]);
+}
+
+/* `digits` significant decimal digits, laid out as printf's %g. Scaling by 10 errs below 1e-13. */
 static void heti_text_double(heti_text *text, double value, int digits)
 {
     char digit[20];
     uint64_t number, limit = 1;
-    int exponent = 0, i, shown, point;
+    int exponent = 0, i;
     if (value != value) { heti_text_string(text, "nan"); return; }
     if (value < 0) { heti_text_char(text, '-'); value = -value; }
     if (value > 1.7976931348623157e308) { heti_text_string(text, "inf"); return; }
@@ -1337,24 +1391,7 @@ static void heti_text_double(heti_text *text, double value, int digits)
     number = HETI_CAST(uint64_t, value + 0.5);
     if (number >= 10 * limit) { number /= 10; exponent++; } /* 9.9999996 was rounded up to 10.0000 */
     for (i = digits; i-- > 0; number /= 10) digit[i] = "0123456789"[number % 10];
-    for (shown = digits; shown > 1 && digit[shown - 1] == '0'; shown--) {}
-    if (exponent < -4 || exponent >= digits) { /* d.ddde+xx */
-        for (i = 0; i < shown; i++) {
-            heti_text_char(text, digit[i]);
-            if (i == 0 && shown > 1) heti_text_char(text, '.');
-        }
-        heti_text_char(text, 'e');
-        heti_text_char(text, exponent < 0 ? '-' : '+');
-        heti_text_unsigned(text, HETI_CAST(uint64_t, exponent < 0 ? -exponent : exponent), 10, 2);
-        return;
-    }
-    point = exponent < 0 ? 0 : exponent + 1; /* digits before the point */
-    if (exponent < 0) heti_text_char(text, '0');
-    for (i = 0; i < point; i++) heti_text_char(text, i < shown ? digit[i] : '0');
-    if (exponent >= 0 && shown <= point) return;
-    heti_text_char(text, '.');
-    for (i = exponent + 1; i < 0; i++) heti_text_char(text, '0');
-    for (i = point; i < shown; i++) heti_text_char(text, digit[i]);
+    heti_text_digits(text, digit, digits, exponent, -4, digits, 0);
 }
 
 /* The one loop behind heti_format and heti_fail. INT64_MIN has no positive counterpart: its size is made as an unsigned number. */
@@ -1379,6 +1416,15 @@ static void heti_text_format(heti_text *text, const char *format, va_list argume
         }
     }
     if (text->capacity > 0) text->to[text->length < text->capacity ? text->length : text->capacity - 1] = 0;
+}
+
+/* Appends to a text; what is there always ends in 0. */
+HETI_UNUSED static void heti_text_write(heti_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    heti_text_format(text, format, arguments);
+    va_end(arguments);
 }
 
 /* Writes at most capacity characters, always with a final 0; returns the length the whole text needs. */
@@ -1413,7 +1459,7 @@ HETI_UNUSED static het_result heti_fail(het_error *error, het_result code, const
 }
 
 /* ================================================================================================================
-   >>mem  Checked sizes, the allocator.
+   >>mem  Checked sizes, the allocator, several arrays in one block, growing lists.
    Every size that depends on input is made by heti_mul and heti_add. All memory comes from a het_allocator, aligned to 64.
    ================================================================================================================ */
 
@@ -1504,6 +1550,99 @@ HETI_UNUSED static void heti_default_allocator(het_allocator *allocator)
     allocator->alloc = heti_default_alloc;
     allocator->free = heti_default_free;
 #endif
+}
+
+/* The caller's allocator, or the default one for NULL and for two NULLs. */
+HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, het_allocator *chosen, const char *where, het_error *error)
+{
+    if (given == NULL || (given->alloc == NULL && given->free == NULL)) heti_default_allocator(chosen);
+    else *chosen = *given;
+    if (chosen->alloc != NULL && chosen->free != NULL) return HET_OK;
+    return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", where);
+}
+
+/* Several arrays in one block. A function that takes them all in order runs twice: with base NULL it only counts, then, behind
+   heti_arena_start, it hands out pointers. Every array starts at a multiple of HETI_ALIGNMENT. */
+typedef struct heti_arena {
+    char *base;
+    size_t used, size;
+    int overflow;
+} heti_arena;
+
+HETI_UNUSED static void *heti_take(heti_arena *arena, int64_t count, size_t element)
+{
+    const size_t at = arena->used;
+    size_t bytes = 0;
+    if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
+        !heti_add(at, heti_round_up(bytes, HETI_ALIGNMENT), &arena->used)) {
+        arena->overflow = 1;
+        return NULL;
+    }
+    return arena->base != NULL ? arena->base + at : NULL;
+}
+#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
+
+/* Between the two passes: a block for what was counted, all bytes 0. */
+HETI_UNUSED static het_result heti_arena_start(heti_arena *arena, const het_allocator *allocator, const char *where, het_error *error)
+{
+    if (arena->overflow) return heti_fail(error, HET_ERR_LIMIT, "%s: needs more memory than a size_t can count", where);
+    arena->size = arena->used;
+    arena->used = 0;
+    arena->base = HETI_CAST(char *, heti_alloc(allocator, arena->size));
+    if (arena->base == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, arena->size));
+    memset(arena->base, 0, arena->size);
+    return HET_OK;
+}
+
+HETI_UNUSED static void heti_arena_end(heti_arena *arena, const het_allocator *allocator)
+{
+    heti_free(allocator, arena->base, arena->size);
+    arena->base = NULL;
+}
+
+/* A growing array of elements of one size. */
+typedef struct heti_list {
+    const het_allocator *allocator;
+    const char *where;           /* of messages */
+    void *data;
+    size_t element;              /* bytes */
+    int64_t count, capacity;     /* elements */
+} heti_list;
+
+HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, const char *where, size_t element)
+{
+    memset(list, 0, sizeof *list);
+    list->allocator = allocator;
+    list->where = where;
+    list->element = element;
+}
+
+HETI_UNUSED static void heti_list_end(heti_list *list)
+{
+    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
+    list->data = NULL;
+    list->count = list->capacity = 0;
+}
+
+/* Appends a copy of *item; the list is unchanged when memory ends. */
+HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item, het_error *error)
+{
+    if (list->count == list->capacity) {
+        const size_t old = HETI_CAST(size_t, list->capacity) * list->element;
+        const int64_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
+        size_t size = 0;
+        void *data = NULL;
+        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
+            data = heti_alloc(list->allocator, size);
+        if (data == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for a list of %d elements", list->where, capacity);
+        if (old > 0) memcpy(data, list->data, old);
+        heti_free(list->allocator, list->data, old);
+        list->data = data;
+        list->capacity = capacity;
+    }
+    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
+    list->count++;
+    return HET_OK;
 }
 
 /* ================================================================================================================
@@ -7779,7 +7918,7 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 }
 
 /* ================================================================================================================
-   >>generate  Schedules by name: which rank computes what, in which order.
+   >>generate  Plans and schedules as blocks of memory, shares of micro-batches, schedules by name: which rank computes what, in which order.
    One generator makes them all: a simulation in which every rank that is free takes the best action that is ready, until all are done. An
    action is ready when its inputs exist and its memory is allowed; the order in which ranks take actions is the schedule. What a name means is a
    row of heti_rules: whether the backward pass is split, how many activations may be kept, and for the V schedules a repeated block of
@@ -7791,83 +7930,33 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
    Time: F, I, W cost 1, B costs 2. Every action is started once and ended once, through a heap of busy ranks: n log ranks for n actions.
    ================================================================================================================ */
 
-/* A growable array of elements of one size. */
-typedef struct heti_list {
-    const het_allocator *allocator;
-    void *data;
-    size_t element;              /* bytes */
-    int64_t count, capacity;     /* elements */
-} heti_list;
+/* ---- schedules and plans as blocks of memory ---- */
 
-HETI_UNUSED static void heti_list_start(heti_list *list, const het_allocator *allocator, size_t element)
+static void heti_schedule_layout(heti_arena *arena, int64_t ranks, int64_t pipelines, int64_t actions, het_schedule **schedule)
 {
-    memset(list, 0, sizeof *list);
-    list->allocator = allocator;
-    list->element = element;
+    het_schedule *s = HETI_TAKE(arena, het_schedule, 1);
+    int64_t *micro_batches = HETI_TAKE(arena, int64_t, pipelines), *start = HETI_TAKE(arena, int64_t, ranks + 1);
+    het_action *action = HETI_TAKE(arena, het_action, actions);
+    if (s == NULL) return;
+    s->ranks = ranks;
+    s->pipelines = pipelines;
+    s->micro_batches = micro_batches;
+    s->start = start;
+    s->action = action;
+    s->size = arena->size;
+    *schedule = s;
 }
 
-HETI_UNUSED static void heti_list_end(heti_list *list)
+/* A schedule of empty lists with room for so many actions. */
+static het_result heti_schedule_new(int64_t ranks, int64_t pipelines, int64_t actions, const het_allocator *allocator, const char *where,
+                                    het_schedule **schedule, het_error *error)
 {
-    heti_free(list->allocator, list->data, HETI_CAST(size_t, list->capacity) * list->element);
-    list->data = NULL;
-    list->count = list->capacity = 0;
-}
-
-/* Appends a copy of *item; the list is unchanged when memory ends. */
-HETI_UNUSED static het_result heti_list_push(heti_list *list, const void *item)
-{
-    if (list->count == list->capacity) {
-        size_t size = 0, old = HETI_CAST(size_t, list->capacity) * list->element;
-        int64_t capacity = list->capacity > 0 ? list->capacity > INT64_MAX / 2 ? INT64_MAX : 2 * list->capacity : 64;
-        void *data = NULL;
-        if (HETI_CAST(uint64_t, capacity) <= SIZE_MAX && heti_mul(HETI_CAST(size_t, capacity), list->element, &size))
-            data = heti_alloc(list->allocator, size);
-        if (data == NULL) return HET_ERR_OOM;
-        if (old > 0) memcpy(data, list->data, old);
-        heti_free(list->allocator, list->data, old);
-        list->data = data;
-        list->capacity = capacity;
-    }
-    memcpy(HETI_CAST(char *, list->data) + HETI_CAST(size_t, list->count) * list->element, item, list->element);
-    list->count++;
-    return HET_OK;
-}
-
-/* ---- schedules as blocks of memory ---- */
-
-/* The caller's allocator, or the default one for NULL and for two NULLs. */
-HETI_UNUSED static het_result heti_choose_allocator(const het_allocator *given, het_allocator *chosen, const char *function, het_error *error)
-{
-    if (given == NULL || (given->alloc == NULL && given->free == NULL)) heti_default_allocator(chosen);
-    else *chosen = *given;
-    if (chosen->alloc != NULL && chosen->free != NULL) return HET_OK;
-    return heti_fail(error, HET_ERR_INVALID, "%s: the allocator needs both alloc and free", function);
-}
-
-/* One block: the struct, micro_batches, start, action. The arrays are to be filled by the caller. */
-HETI_UNUSED static het_result heti_schedule_new(const het_allocator *allocator, int64_t ranks, int64_t pipelines, int64_t actions,
-                                                het_schedule **schedule, het_error *error)
-{
-    size_t size = heti_round_up(sizeof(het_schedule), 8), numbers, bytes;
-    int64_t *number;
-    void *block = NULL;
-    if (heti_add(HETI_CAST(size_t, ranks), HETI_CAST(size_t, pipelines) + 1, &numbers) && heti_mul(numbers, sizeof(int64_t), &bytes)
-        && heti_add(size, bytes, &size) && heti_mul(HETI_CAST(size_t, actions), sizeof(het_action), &bytes) && heti_add(size, bytes, &size))
-        block = heti_alloc(allocator, size);
-    else
-        size = SIZE_MAX;
-    if (block == NULL)
-        return heti_fail(error, HET_ERR_OOM, "no memory for a schedule of %d actions (%u bytes)", actions, HETI_CAST(uint64_t, size));
-    *schedule = HETI_CAST(het_schedule *, block);
-    memset(*schedule, 0, sizeof **schedule);
-    number = HETI_CAST(int64_t *, HETI_CAST(void *, HETI_CAST(char *, block) + heti_round_up(sizeof(het_schedule), 8)));
-    (*schedule)->ranks = ranks;
-    (*schedule)->pipelines = pipelines;
-    (*schedule)->micro_batches = number;
-    (*schedule)->start = number + pipelines;
-    (*schedule)->action = HETI_CAST(het_action *, HETI_CAST(void *, number + pipelines + ranks + 1));
+    heti_arena arena;
+    memset(&arena, 0, sizeof arena);
+    heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
+    HETI_TRY(heti_arena_start(&arena, allocator, where, error));
+    heti_schedule_layout(&arena, ranks, pipelines, actions, schedule);
     (*schedule)->allocator = *allocator;
-    (*schedule)->size = size;
     return HET_OK;
 }
 
@@ -7877,6 +7966,69 @@ HETRAIN_API void het_schedule_free(het_schedule *schedule)
     if (schedule == NULL) return;
     allocator = schedule->allocator; /* lies in the block */
     heti_free(&allocator, schedule, schedule->size);
+}
+
+static void heti_plan_layout(heti_arena *arena, const het_plan *shape, het_plan **plan)
+{
+    het_plan *p = HETI_TAKE(arena, het_plan, 1);
+    het_stage *stage = HETI_TAKE(arena, het_stage, shape->stages);
+    int64_t *first_stage = HETI_TAKE(arena, int64_t, shape->pipelines + 1);
+    double *share = HETI_TAKE(arena, double, shape->pipelines), *state_share = HETI_TAKE(arena, double, shape->ranks);
+    double *slice_share = HETI_TAKE(arena, double, shape->slices);
+    if (p == NULL) return;
+    *p = *shape;
+    p->stage = stage;
+    p->first_stage = first_stage;
+    p->share = share;
+    p->state_share = state_share;
+    p->slice_share = slice_share;
+    p->size = arena->size;
+    *plan = p;
+}
+
+/* A plan with the numbers of *shape and arrays of zeros. */
+static het_result heti_plan_new(const het_plan *shape, const het_allocator *allocator, const char *where, het_plan **plan, het_error *error)
+{
+    heti_arena arena;
+    memset(&arena, 0, sizeof arena);
+    heti_plan_layout(&arena, shape, plan);
+    HETI_TRY(heti_arena_start(&arena, allocator, where, error));
+    heti_plan_layout(&arena, shape, plan);
+    (*plan)->allocator = *allocator;
+    return HET_OK;
+}
+
+HETRAIN_API void het_plan_free(het_plan *plan)
+{
+    het_allocator allocator;
+    if (plan == NULL) return;
+    allocator = plan->allocator;
+    heti_free(&allocator, plan, plan->size);
+}
+
+/* What every user of a plan relies on: numbers in range, stages pipeline by pipeline on ranks that exist. */
+static het_result heti_plan_check_shape(const het_plan *plan, const char *where, het_error *error)
+{
+    int64_t p, s;
+    if (plan->stage == NULL || plan->first_stage == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the plan's stages must not be NULL", where);
+    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX || plan->stages > INT32_MAX
+        || plan->slices < 1 || plan->slices > INT32_MAX)
+        return heti_fail(error, HET_ERR_INVALID, "%s: %d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1", where,
+                         plan->ranks, plan->pipelines, plan->stages, plan->slices);
+    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
+        return heti_fail(error, HET_ERR_INVALID, "%s: pipelines hold stages %d to %d, the plan has %d", where, plan->first_stage[0],
+                         plan->first_stage[plan->pipelines], plan->stages);
+    for (p = 0; p < plan->pipelines; p++)
+        if (plan->first_stage[p + 1] <= plan->first_stage[p]) return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d has no stage", where, p);
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++)
+            if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
+                return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: rank %d; there are %d ranks", where, p,
+                                 s - plan->first_stage[p], plan->stage[s].rank, plan->ranks);
+    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "%s: the schedule's name has no end", where);
+    return HET_OK;
 }
 
 /* ---- shares ---- */
@@ -7981,17 +8133,24 @@ static const heti_rule heti_rules[] = {
 };
 #define HETI_RULES HETI_CAST(int64_t, sizeof heti_rules / sizeof *heti_rules)
 
-static het_result heti_rule_find(const char *name, const heti_rule **rule, het_error *error)
+/* NULL: there is none of this name. */
+static const heti_rule *heti_rule_find(const char *name)
 {
-    char names[160];
-    size_t length = 0;
     int64_t i;
-    for (i = 0; i < HETI_RULES; i++) {
-        *rule = &heti_rules[i];
-        if (strcmp(name, heti_rules[i].name) == 0) return HET_OK;
-        length += heti_format(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", heti_rules[i].name);
-    }
-    return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: no schedule \"%s\"; there are %s", name, names);
+    for (i = 0; i < HETI_RULES; i++)
+        if (heti_same(name, heti_rules[i].name)) return &heti_rules[i];
+    return NULL;
+}
+
+static het_result heti_rule_check(const char *name, const char *where, het_error *error)
+{
+    heti_printable print;
+    char names[160];
+    heti_text text = heti_text_in(names, sizeof names);
+    int64_t i;
+    if (heti_rule_find(name) != NULL) return HET_OK;
+    for (i = 0; i < HETI_RULES; i++) heti_text_write(&text, "%s %s", i > 0 ? "," : "", heti_rules[i].name);
+    return heti_fail(error, HET_ERR_INVALID, "%s: unknown schedule '%s', not one of%s", where, heti_print(&print, name, strlen(name)), names);
 }
 
 /* ---- the state of the simulation ---- */
@@ -8025,8 +8184,10 @@ typedef struct heti_make_rank {
 } heti_make_rank;
 
 typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_make_item; /* of a pattern; stage in the plan */
-typedef struct heti_make_busy { int64_t until, rank; } heti_make_busy;
+typedef struct heti_busy { int64_t until, order; } heti_busy; /* order: the rank, or minus the rank */
 typedef struct heti_make_out { het_action action; int32_t rank; } heti_make_out;
+
+static const char heti_make_where[] = "het_schedule_make";
 
 typedef struct heti_make {
     const het_plan *plan;
@@ -8037,9 +8198,10 @@ typedef struct heti_make {
     heti_make_stage *stage;             /* [stages] */
     heti_make_lane *lane;               /* [lanes], at most as many as stages */
     heti_make_rank *rank;               /* [ranks] */
-    heti_make_busy *busy;               /* [ranks] heap, the earliest first */
+    heti_busy *busy;                    /* [ranks] heap of those that work */
     int64_t *look;                      /* [ranks] ranks that may be able to begin something */
     int64_t lanes, busies, looks, now, actions_left;
+    heti_arena arena;                   /* of the arrays above */
     heti_list items;                    /* heti_make_item: patterns, lane by lane */
     heti_list out;                      /* heti_make_out in order of begin */
 } heti_make;
@@ -8186,34 +8348,34 @@ static void heti_make_choose(const heti_make *make, const heti_make_lane *lane, 
 
 /* ---- events ---- */
 
-static int heti_make_earlier(const heti_make_busy *a, const heti_make_busy *b)
+/* Ranks that work, the earliest end first, on a tie the lowest order. */
+static int heti_busy_earlier(const heti_busy *a, const heti_busy *b)
 {
-    return a->until != b->until ? a->until < b->until : a->rank < b->rank;
+    return a->until != b->until ? a->until < b->until : a->order < b->order;
 }
 
-static void heti_make_heap_push(heti_make *make, int64_t until, int64_t rank)
+static void heti_heap_push(heti_busy *heap, int64_t *count, int64_t until, int64_t order)
 {
-    int64_t i = make->busies++;
-    heti_make_busy busy;
+    int64_t i = (*count)++;
+    heti_busy busy;
     busy.until = until;
-    busy.rank = rank;
-    for (; i > 0 && heti_make_earlier(&busy, &make->busy[(i - 1) / 2]); i = (i - 1) / 2) make->busy[i] = make->busy[(i - 1) / 2];
-    make->busy[i] = busy;
+    busy.order = order;
+    for (; i > 0 && heti_busy_earlier(&busy, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = busy;
 }
 
-static int64_t heti_make_heap_pop(heti_make *make)
+static heti_busy heti_heap_pop(heti_busy *heap, int64_t *count)
 {
-    const int64_t rank = make->busy[0].rank, count = --make->busies;
-    const heti_make_busy last = make->busy[count];
+    const heti_busy first = heap[0], last = heap[--*count];
     int64_t i = 0, child;
-    for (child = 1; child < count; child = 2 * i + 1) {
-        if (child + 1 < count && heti_make_earlier(&make->busy[child + 1], &make->busy[child])) child++;
-        if (!heti_make_earlier(&make->busy[child], &last)) break;
-        make->busy[i] = make->busy[child];
+    for (child = 1; child < *count; child = 2 * i + 1) {
+        if (child + 1 < *count && heti_busy_earlier(&heap[child + 1], &heap[child])) child++;
+        if (!heti_busy_earlier(&heap[child], &last)) break;
+        heap[i] = heap[child];
         i = child;
     }
-    make->busy[i] = last;
-    return rank;
+    heap[i] = last;
+    return first;
 }
 
 /* The rank is to be asked for its next action. */
@@ -8241,8 +8403,7 @@ static het_result heti_make_begin(heti_make *make, int64_t s, int32_t kind, int3
     out.action.stage = HETI_CAST(int32_t, s - make->plan->first_stage[stage->pipeline]);
     out.action.micro_batch = HETI_CAST(int32_t, item / slices);
     out.action.slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
-    if (heti_list_push(&make->out, &out) == HET_OK) return HET_OK;
-    return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for more than %d actions", make->out.count);
+    return heti_list_push(&make->out, &out, make->error);
 }
 
 /* Asks one free rank. */
@@ -8269,7 +8430,7 @@ static het_result heti_make_ask(heti_make *make, int64_t r)
         cost += second->kind == HET_ACTION_B ? 2 : 1;
         HETI_TRY(heti_make_begin(make, second->stage, second->kind, 0));
     }
-    heti_make_heap_push(make, make->now + cost, r);
+    heti_heap_push(make->busy, &make->busies, make->now + cost, r);
     return HET_OK;
 }
 
@@ -8309,7 +8470,7 @@ static het_result heti_make_run(heti_make *make)
         make->looks = 0;
         if (make->busies == 0) break;
         make->now = make->busy[0].until;
-        while (make->busies > 0 && make->busy[0].until == make->now) heti_make_finish(make, heti_make_heap_pop(make));
+        while (make->busies > 0 && make->busy[0].until == make->now) heti_make_finish(make, heti_heap_pop(make->busy, &make->busies).order);
     }
     for (s = 0; s < make->plan->stages; s++) {
         const heti_make_stage *stage = &make->stage[s];
@@ -8333,9 +8494,7 @@ static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind,
     item.stage = stage;
     item.kind = kind;
     item.overlap = 0;
-    for (k = 0; k < make->plan->slices; k++)
-        if (heti_list_push(&make->items, &item) != HET_OK)
-            return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", make->items.count);
+    for (k = 0; k < make->plan->slices; k++) HETI_TRY(heti_list_push(&make->items, &item, make->error));
     return HET_OK;
 }
 
@@ -8398,8 +8557,7 @@ static het_result heti_dual_backward(heti_dual *dual, int chunk, int split)
     heti_dual_weight weight;
     weight.stage = dual->stage[chunk];
     weight.micro_batch = dual->backward[chunk]++;
-    if (split && heti_list_push(&dual->waiting, &weight) != HET_OK)
-        return heti_fail(dual->make->error, HET_ERR_OOM, "het_schedule_make: no memory for a pattern of %d actions", dual->make->items.count);
+    if (split) HETI_TRY(heti_list_push(&dual->waiting, &weight, dual->make->error));
     return heti_pattern_add(dual->make, weight.stage, split ? HET_ACTION_I : HET_ACTION_B, weight.micro_batch);
 }
 
@@ -8481,7 +8639,7 @@ static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *
     dual.make = make;
     dual.stage[0] = first + position;
     dual.stage[1] = first + stages - 1 - position;
-    heti_list_start(&dual.waiting, make->allocator, sizeof(heti_dual_weight));
+    heti_list_start(&dual.waiting, make->allocator, heti_make_where, sizeof(heti_dual_weight));
     result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->counts[lane->pipeline], stages));
     heti_list_end(&dual.waiting);
     return result;
@@ -8527,29 +8685,13 @@ static void heti_block_times(const heti_rule *rule, heti_make_lane *lane, int64_
 
 /* ---- setting up ---- */
 
-static het_result heti_make_check_plan(const het_plan *plan, const int64_t *counts, het_error *error)
+static het_result heti_make_check_counts(const het_plan *plan, const int64_t *counts, het_error *error)
 {
-    int64_t p, s;
-    if (plan->ranks < 1 || plan->ranks > INT32_MAX || plan->pipelines < 1 || plan->pipelines > INT32_MAX || plan->stages > INT32_MAX
-        || plan->slices < 1 || plan->slices > INT32_MAX)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: %d ranks, %d pipelines, %d stages, %d slices; each must be from 1 to 2^31 - 1",
-                         plan->ranks, plan->pipelines, plan->stages, plan->slices);
-    if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipelines hold stages %d to %d, the plan has %d", plan->first_stage[0],
-                         plan->first_stage[plan->pipelines], plan->stages);
-    for (p = 0; p < plan->pipelines; p++) {
-        if (plan->first_stage[p + 1] <= plan->first_stage[p])
-            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d has no stage", p);
+    int64_t p;
+    for (p = 0; p < plan->pipelines; p++)
         if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
             return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: pipeline %d gets %d micro-batches of %d slices; at least 0, "
                              "together below 2^31", p, counts[p], plan->slices);
-    }
-    for (s = 0; s < plan->stages; s++)
-        if (plan->stage[s].rank < 0 || plan->stage[s].rank >= plan->ranks)
-            return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: stage %d of the plan is on rank %d; there are %d ranks",
-                             s, plan->stage[s].rank, plan->ranks);
-    if (memchr(plan->schedule, 0, sizeof plan->schedule) == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: the schedule's name has no end");
     return HET_OK;
 }
 
@@ -8646,29 +8788,13 @@ static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks)
     return HET_OK;
 }
 
-/* The arrays of *make as one block of *size bytes. */
-static het_result heti_make_memory(heti_make *make, void **block, size_t *size)
+static void heti_make_layout(heti_make *make)
 {
-    const het_plan *plan = make->plan;
-    const size_t stage_bytes = sizeof(heti_make_stage) + sizeof(heti_make_lane);
-    const size_t rank_bytes = sizeof(heti_make_rank) + sizeof(heti_make_busy) + sizeof(int64_t);
-    size_t stages = 0, ranks = 0;
-    char *at;
-    int64_t i;
-    if (heti_mul(HETI_CAST(size_t, plan->stages), stage_bytes, &stages) && heti_mul(HETI_CAST(size_t, plan->ranks), rank_bytes, &ranks)
-        && heti_add(stages, ranks, size))
-        *block = heti_alloc(make->allocator, *size);
-    if (*block == NULL)
-        return heti_fail(make->error, HET_ERR_OOM, "het_schedule_make: no memory for %d stages on %d ranks", plan->stages, plan->ranks);
-    memset(*block, 0, *size);
-    at = HETI_CAST(char *, *block);
-    make->stage = HETI_CAST(heti_make_stage *, HETI_CAST(void *, at));
-    make->lane = HETI_CAST(heti_make_lane *, HETI_CAST(void *, make->stage + plan->stages));
-    make->rank = HETI_CAST(heti_make_rank *, HETI_CAST(void *, make->lane + plan->stages));
-    make->busy = HETI_CAST(heti_make_busy *, HETI_CAST(void *, make->rank + plan->ranks));
-    make->look = HETI_CAST(int64_t *, HETI_CAST(void *, make->busy + plan->ranks));
-    for (i = 0; i < plan->ranks; i++) make->rank[i].first_lane = make->rank[i].last_lane = -1;
-    return HET_OK;
+    make->stage = HETI_TAKE(&make->arena, heti_make_stage, make->plan->stages);
+    make->lane = HETI_TAKE(&make->arena, heti_make_lane, make->plan->stages);
+    make->rank = HETI_TAKE(&make->arena, heti_make_rank, make->plan->ranks);
+    make->busy = HETI_TAKE(&make->arena, heti_busy, make->plan->ranks);
+    make->look = HETI_TAKE(&make->arena, int64_t, make->plan->ranks);
 }
 
 /* From the order of begins to one list a rank. */
@@ -8677,9 +8803,8 @@ static het_result heti_make_schedule(const heti_make *make, het_schedule **sched
     const int64_t ranks = make->plan->ranks;
     het_schedule *made = NULL;
     int64_t i;
-    HETI_TRY(heti_schedule_new(make->allocator, ranks, make->plan->pipelines, make->out.count, &made, make->error));
+    HETI_TRY(heti_schedule_new(ranks, make->plan->pipelines, make->out.count, make->allocator, heti_make_where, &made, make->error));
     memcpy(made->micro_batches, make->counts, HETI_CAST(size_t, made->pipelines) * sizeof(int64_t));
-    memset(made->start, 0, HETI_CAST(size_t, ranks + 1) * sizeof(int64_t));
     for (i = 0; i < make->out.count; i++) made->start[heti_make_out_at(make, i)->rank + 1]++;
     for (i = 0; i < ranks; i++) made->start[i + 1] += made->start[i];
     for (i = 0; i < ranks; i++) make->rank[i].begun = made->start[i]; /* where the rank's next action goes */
@@ -8694,6 +8819,10 @@ static het_result heti_make_schedule(const heti_make *make, het_schedule **sched
 static het_result heti_make_all(heti_make *make, het_schedule **schedule)
 {
     int64_t p, ranks;
+    heti_make_layout(make);
+    HETI_TRY(heti_arena_start(&make->arena, make->allocator, heti_make_where, make->error));
+    heti_make_layout(make);
+    for (p = 0; p < make->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
     for (p = 0; p < make->plan->pipelines; p++) {
         heti_make_pipeline(make, p, &ranks);
         HETI_TRY(heti_make_check_placement(make, p, ranks));
@@ -8709,26 +8838,25 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
     het_allocator chosen;
     heti_make make;
     het_result result;
-    void *block = NULL;
-    size_t size = 0;
     if (schedule != NULL) *schedule = NULL;
-    if (plan == NULL || counts == NULL || schedule == NULL || plan->stage == NULL || plan->first_stage == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, its stages, counts and schedule must not be NULL");
+    if (plan == NULL || counts == NULL || schedule == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, heti_make_where, error));
+    HETI_TRY(heti_plan_check_shape(plan, heti_make_where, error));
+    HETI_TRY(heti_make_check_counts(plan, counts, error));
+    HETI_TRY(heti_rule_check(plan->schedule, heti_make_where, error));
     memset(&make, 0, sizeof make);
     make.plan = plan;
     make.counts = counts;
-    make.error = error;
-    HETI_TRY(heti_choose_allocator(allocator, &chosen, "het_schedule_make", error));
+    make.rule = heti_rule_find(plan->schedule);
     make.allocator = &chosen;
-    HETI_TRY(heti_make_check_plan(plan, counts, error));
-    HETI_TRY(heti_rule_find(plan->schedule, &make.rule, error));
-    HETI_TRY(heti_make_memory(&make, &block, &size));
-    heti_list_start(&make.items, &chosen, sizeof(heti_make_item));
-    heti_list_start(&make.out, &chosen, sizeof(heti_make_out));
+    make.error = error;
+    heti_list_start(&make.items, &chosen, heti_make_where, sizeof(heti_make_item));
+    heti_list_start(&make.out, &chosen, heti_make_where, sizeof(heti_make_out));
     result = heti_make_all(&make, schedule);
     heti_list_end(&make.items);
     heti_list_end(&make.out);
-    heti_free(&chosen, block, size);
+    heti_arena_end(&make.arena, &chosen);
     return result;
 }
 
@@ -8740,56 +8868,6 @@ HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *co
    Units are cut by number: of U units in S stages, each stage gets U / S and the first U mod S stages one more; embed and head count as
    a unit. Sharing out by cost is a planner's business.
    ================================================================================================================ */
-
-/* ---- arrays one behind the other in one block ---- */
-
-typedef struct heti_arrays {
-    char *base;    /* NULL: only counted */
-    size_t used, size;
-    int overflow;
-} heti_arrays;
-
-static void *heti_arrays_take(heti_arrays *a, int64_t count, size_t element)
-{
-    const size_t at = a->used;
-    size_t bytes = 0;
-    if (count < 0 || HETI_CAST(uint64_t, count) > SIZE_MAX || !heti_mul(HETI_CAST(size_t, count), element, &bytes) ||
-        !heti_add(at, heti_round_up(bytes, HETI_ALIGNMENT), &a->used)) {
-        a->overflow = 1;
-        return NULL;
-    }
-    return a->base != NULL ? a->base + at : NULL;
-}
-
-#define HETI_ARRAY(arrays, type, count) HETI_CAST(type *, heti_arrays_take((arrays), (count), sizeof(type)))
-
-/* Between the counting and the setting pass: one block, all bytes 0. */
-static het_result heti_arrays_start(heti_arrays *a, const het_allocator *allocator, const char *where, het_error *error)
-{
-    if (a->overflow) return heti_fail(error, HET_ERR_LIMIT, "%s: needs more memory than a size_t can count", where);
-    a->size = a->used;
-    a->used = 0;
-    a->base = HETI_CAST(char *, heti_alloc(allocator, a->size));
-    if (a->base == NULL) return heti_fail(error, HET_ERR_OOM, "%s: no memory for %u bytes", where, HETI_CAST(uint64_t, a->size));
-    memset(a->base, 0, a->size);
-    return HET_OK;
-}
-
-static void heti_arrays_end(heti_arrays *a, const het_allocator *allocator)
-{
-    heti_free(allocator, a->base, a->size);
-    a->base = NULL;
-}
-
-/* The allocator given (NULL or all 0: the default), or an error. */
-static het_result heti_allocator_of(const het_allocator *given, het_allocator *allocator, const char *where, het_error *error)
-{
-    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
-    else heti_default_allocator(allocator);
-    if (allocator->alloc == NULL || allocator->free == NULL)
-        return heti_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", where);
-    return HET_OK;
-}
 
 /* ---- text to a writer ---- */
 
@@ -8816,11 +8894,16 @@ static void heti_output_add(heti_output *o, const char *text)
     }
 }
 
-static void heti_output_integer(heti_output *o, int64_t value)
+/* Formats at most 255 characters. */
+static void heti_output_write(heti_output *o, const char *format, ...)
 {
-    char digits[24];
-    heti_format(digits, sizeof digits, "%d", value);
-    heti_output_add(o, digits);
+    char text[256];
+    heti_text t = heti_text_in(text, sizeof text);
+    va_list arguments;
+    va_start(arguments, format);
+    heti_text_format(&t, format, arguments);
+    va_end(arguments);
+    heti_output_add(o, text);
 }
 
 /* number 10^scale with the fewest digits that heti_scale_ten turns back into x, for 1e-30 <= x <= 1e30. 17 digits always do, since neighbouring
@@ -8858,54 +8941,14 @@ static void heti_output_real(heti_output *o, double x)
 {
     char digits[24], text[64];
     heti_text t = heti_text_in(text, sizeof text);
-    int64_t scale = 0, point, i;
-    size_t count;
-    if (!(x > 0.0)) {
-        heti_output_add(o, "0");
-        return;
+    int64_t scale = 0;
+    int count;
+    if (x > 0.0) {
+        count = HETI_CAST(int, heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale)));
+        heti_text_digits(&t, digits, count, HETI_CAST(int, scale) + count - 1, -6, 18, 1);
+        heti_text_put(&t, "", 0);
     }
-    heti_format(digits, sizeof digits, "%u", heti_shortest(x, &scale));
-    count = strlen(digits);
-    point = HETI_CAST(int64_t, count) + scale; /* digits before the point */
-    if (point > 18 || point < -5) { /* d.ddde-x */
-        heti_text_put(&t, digits, 1);
-        if (count > 1) heti_text_add(&t, ".");
-        heti_text_add(&t, digits + 1);
-        heti_text_add(&t, "e");
-        heti_text_integer(&t, point - 1);
-    } else {
-        if (point <= 0) heti_text_add(&t, "0.");
-        for (i = point; i < 0; i++) heti_text_add(&t, "0");
-        for (i = 0; i < heti_max(HETI_CAST(int64_t, count), point); i++) {
-            if (i == point && i > 0) heti_text_add(&t, ".");
-            heti_text_put(&t, i < HETI_CAST(int64_t, count) ? digits + i : "0", 1);
-        }
-    }
-    heti_output_add(o, text);
-}
-
-/* ---- names of schedules, and where their stages lie ---- */
-
-/* The index of a schedule's name, or HETI_RULES. */
-static int heti_place_find(const char *name)
-{
-    int i;
-    for (i = 0; i < HETI_RULES && !heti_same(heti_rules[i].name, name); i++) {}
-    return i;
-}
-
-static het_result heti_place_check(const char *name, het_error *error)
-{
-    heti_printable print;
-    char list[160];
-    heti_text l = heti_text_in(list, sizeof list);
-    int i;
-    if (heti_place_find(name) < HETI_RULES) return HET_OK;
-    for (i = 0; i < HETI_RULES; i++) {
-        heti_text_add(&l, " ");
-        heti_text_add(&l, heti_rules[i].name);
-    }
-    return heti_fail(error, HET_ERR_INVALID, "het_plan_read: unknown schedule '%s', not one of%s", heti_print(&print, name, strlen(name)), list);
+    heti_output_add(o, x > 0.0 ? text : "0");
 }
 
 /* ---- reading ---- */
@@ -8914,6 +8957,8 @@ static het_result heti_place_check(const char *name, het_error *error)
 #define HETI_PLANS_COUNT INT64_C(0x7fffffff) /* most units, ranks, micro-batches: actions hold int32 */
 #define HETI_PLANS_LEAST 1e-30         /* shares are 0 or in [1e-30, 1e30], so that sums and quotients stay finite */
 #define HETI_PLANS_MOST 1e30
+
+static const char heti_plans_where[] = "het_plan_read";
 
 typedef struct heti_plans {
     het_plan_desc desc;    /* with its defaults */
@@ -8925,34 +8970,11 @@ typedef struct heti_plans {
     het_plan *plan;        /* NULL: only counted */
 } heti_plans;
 
-static void heti_plan_layout(heti_arrays *a, const het_plan *count, het_plan **plan)
-{
-    het_plan *p = HETI_ARRAY(a, het_plan, 1);
-    het_stage *stage = HETI_ARRAY(a, het_stage, count->stages);
-    int64_t *first_stage = HETI_ARRAY(a, int64_t, count->pipelines + 1);
-    double *share = HETI_ARRAY(a, double, count->pipelines), *state_share = HETI_ARRAY(a, double, count->ranks);
-    double *slice_share = HETI_ARRAY(a, double, count->slices);
-    if (p == NULL) return;
-    *p = *count;
-    p->stage = stage;
-    p->first_stage = first_stage;
-    p->share = share;
-    p->state_share = state_share;
-    p->slice_share = slice_share;
-    p->size = a->size;
-    *plan = p;
-}
-
 /* Room for what was counted, with every share 1. Counting starts again. */
 static het_result heti_plans_room(heti_plans *r)
 {
-    heti_arrays a;
     int64_t i;
-    memset(&a, 0, sizeof a);
-    r->count.allocator = r->desc.allocator;
-    heti_plan_layout(&a, &r->count, &r->plan);
-    HETI_TRY(heti_arrays_start(&a, &r->desc.allocator, "het_plan_read", r->error));
-    heti_plan_layout(&a, &r->count, &r->plan);
+    HETI_TRY(heti_plan_new(&r->count, &r->desc.allocator, heti_plans_where, &r->plan, r->error));
     for (i = 0; i < r->count.pipelines; i++) r->plan->share[i] = 1.0;
     for (i = 0; i < r->count.ranks; i++) r->plan->state_share[i] = 1.0;
     for (i = 0; i < r->count.slices; i++) r->plan->slice_share[i] = 1.0;
@@ -8960,9 +8982,7 @@ static het_result heti_plans_room(heti_plans *r)
     return HET_OK;
 }
 
-/* ---- JSON: {"pipelines": [{"share": 1, "stages": [{"rank": 0, "units": [0, 2], "recompute": false}, ...]}, ...], "state_shares": [...],
-   "slices": [...] or a count, "schedule": "1f1b", "memory_limit": 0}. "units" is [begin, end). Only pipelines, stages, rank and units must be
-   there; unknown and repeated keys are errors. ---- */
+/* ---- JSON: the keys are those beside het_plan_read; unknown and repeated ones are errors ---- */
 
 static het_result heti_plans_syntax(heti_plans *r)
 {
@@ -9124,7 +9144,7 @@ static het_result heti_plans_name(heti_plans *r)
     HETI_TRY(heti_plans_syntax(r));
     if (length != strlen(name))
         return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
-    HETI_TRY(heti_place_check(name, r->error));
+    HETI_TRY(heti_rule_check(name, heti_plans_where, r->error));
     memcpy(r->count.schedule, name, sizeof name);
     return HET_OK;
 }
@@ -9410,7 +9430,7 @@ static het_result heti_plans_shorthand(heti_plans *r)
 {
     heti_shorthand s;
     memset(&s, 0, sizeof s);
-    s.place = heti_rules[heti_place_find(r->count.schedule)].placement;
+    s.place = heti_rule_find(r->count.schedule)->placement;
     s.each = s.place == HETI_PLACE_ROUND ? r->desc.chunks : s.place == HETI_PLACE_V ? 2 : 1;
     s.copies = s.place == HETI_PLACE_BOTH_WAYS ? 2 : 1;
     HETI_TRY(heti_short_head(r, &s));
@@ -9426,50 +9446,50 @@ static het_result heti_plans_shorthand(heti_plans *r)
 
 /* ---- what makes a plan valid ---- */
 
-static het_result heti_plans_check_pipeline(const het_plan *plan, int64_t p, het_error *error)
+/* A pipeline's stages hold every unit once, in order. */
+static het_result heti_plan_check_pipeline(const het_plan *plan, int64_t p, const char *where, het_error *error)
 {
     int64_t next = 0, i;
     for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
-        const het_stage *stage = &plan->stage[i];
-        const int64_t number = i - plan->first_stage[p];
-        if (stage->rank < 0 || stage->rank >= plan->ranks)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: rank %d, there are %d", p, number, stage->rank,
-                             plan->ranks);
-        if (stage->unit_begin >= stage->unit_end)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d is empty: units [%d, %d)", p, number, stage->unit_begin,
-                             stage->unit_end);
-        if (stage->unit_begin > next)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held: stage %d begins at unit %d", p, next, number,
-                             stage->unit_begin);
-        if (stage->unit_begin < 0 || stage->unit_end > plan->units)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d, stage %d: units [%d, %d) of a chain of %d", p, number,
-                             stage->unit_begin, stage->unit_end, plan->units);
-        if (stage->unit_begin < next)
-            return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is held twice, again by stage %d", p, stage->unit_begin,
-                             number);
-        next = stage->unit_end;
+        const int64_t number = i - plan->first_stage[p], begin = plan->stage[i].unit_begin, end = plan->stage[i].unit_end;
+        if (begin >= end)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d is empty: units [%d, %d)", where, p, number, begin, end);
+        if (begin > next)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held: stage %d begins at unit %d", where, p, next, number,
+                             begin);
+        if (begin < 0 || end > plan->units)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d, stage %d: units [%d, %d) of a chain of %d", where, p, number, begin, end,
+                             plan->units);
+        if (begin < next)
+            return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is held twice, again by stage %d", where, p, begin, number);
+        next = end;
     }
-    if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "het_plan_read: pipeline %d: unit %d is not held by any stage", p, next);
+    if (next < plan->units) return heti_fail(error, HET_ERR_INVALID, "%s: pipeline %d: unit %d is not held by any stage", where, p, next);
     return HET_OK;
 }
 
-static double heti_plans_largest(const double *value, int64_t count)
+/* Shares are in [1e-30, 1e30], some of them may be 0 where `zeros`. */
+static het_result heti_plan_check_shares(const double *share, int64_t count, int zeros, const char *what, const char *where, het_error *error)
 {
-    double most = 0.0;
-    int64_t i;
-    for (i = 0; i < count; i++) most = value[i] > most ? value[i] : most;
-    return most;
+    int64_t i, used = 0;
+    if (share == NULL) return heti_fail(error, HET_ERR_INVALID, "%s: the plan's shares of %s are NULL", where, what);
+    for (i = 0; i < count; i++) {
+        const int is_zero = zeros && share[i] <= 0.0 && share[i] >= 0.0;
+        if (!is_zero && !(share[i] >= HETI_PLANS_LEAST && share[i] <= HETI_PLANS_MOST))
+            return heti_fail(error, HET_ERR_INVALID, "%s: of the shares of %s, number %d is %g", where, what, i, share[i]);
+        used += !is_zero;
+    }
+    return used > 0 ? HET_OK : heti_fail(error, HET_ERR_INVALID, "%s: the shares of all %d %s are 0", where, count, what);
 }
 
-static het_result heti_plans_check(const het_plan *plan, het_error *error)
+static het_result heti_plan_check(const het_plan *plan, const char *where, het_error *error)
 {
     int64_t p;
-    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plans_check_pipeline(plan, p, error));
-    if (!(heti_plans_largest(plan->share, plan->pipelines) > 0.0))
-        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the shares of all %d pipelines are 0", plan->pipelines);
-    if (!(heti_plans_largest(plan->state_share, plan->ranks) > 0.0))
-        return heti_fail(error, HET_ERR_INVALID, "het_plan_read: the state shares of all %d ranks are 0", plan->ranks);
-    return HET_OK;
+    HETI_TRY(heti_plan_check_shape(plan, where, error));
+    for (p = 0; p < plan->pipelines; p++) HETI_TRY(heti_plan_check_pipeline(plan, p, where, error));
+    HETI_TRY(heti_plan_check_shares(plan->share, plan->pipelines, 1, "pipelines", where, error));
+    HETI_TRY(heti_plan_check_shares(plan->state_share, plan->ranks, 1, "ranks", where, error));
+    return heti_plan_check_shares(plan->slice_share, plan->slices, 0, "slices", where, error);
 }
 
 static het_result heti_plans_range(const char *what, int64_t value, int64_t most, het_error *error)
@@ -9492,8 +9512,8 @@ static het_result heti_plans_desc(heti_plans *r, const het_plan_desc *desc)
     HETI_TRY(heti_plans_range("ranks", d->ranks, HETI_PLANS_COUNT, r->error));
     HETI_TRY(heti_plans_range("chunks", d->chunks, HETI_PLANS_COUNT, r->error));
     HETI_TRY(heti_plans_range("slices", d->slices, HETI_PLANS_SLICES, r->error));
-    HETI_TRY(heti_place_check(d->schedule, r->error));
-    HETI_TRY(heti_allocator_of(&desc->allocator, &d->allocator, "het_plan_read", r->error));
+    HETI_TRY(heti_rule_check(d->schedule, heti_plans_where, r->error));
+    HETI_TRY(heti_choose_allocator(&desc->allocator, &d->allocator, heti_plans_where, r->error));
     r->count.units = d->units;
     r->count.ranks = d->ranks;
     r->count.slices = d->slices;
@@ -9515,7 +9535,7 @@ static het_result heti_plans_read(heti_plans *r)
         while (strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
         HETI_TRY(heti_plans_shorthand(r));
     }
-    return heti_plans_check(r->plan, r->error);
+    return heti_plan_check(r->plan, heti_plans_where, r->error);
 }
 
 HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text, size_t length, het_plan **plan, het_error *error)
@@ -9536,22 +9556,12 @@ HETRAIN_API het_result het_plan_read(const het_plan_desc *desc, const char *text
     return result;
 }
 
-HETRAIN_API void het_plan_free(het_plan *plan)
-{
-    if (plan != NULL) {
-        const het_allocator allocator = plan->allocator; /* it lies in the block */
-        heti_free(&allocator, plan, plan->size);
-    }
-}
-
 /* ---- writing ---- */
 
 static void heti_plans_put_reals(heti_output *o, const char *key, const double *value, int64_t count)
 {
     int64_t i;
-    heti_output_add(o, ",\n  \"");
-    heti_output_add(o, key);
-    heti_output_add(o, "\": [");
+    heti_output_write(o, ",\n  \"%s\": [", key);
     for (i = 0; i < count; i++) {
         if (i > 0) heti_output_add(o, ", ");
         heti_output_real(o, value[i]);
@@ -9559,34 +9569,22 @@ static void heti_plans_put_reals(heti_output *o, const char *key, const double *
     heti_output_add(o, "]");
 }
 
-static void heti_plans_put_stage(heti_output *o, const het_stage *stage)
-{
-    heti_output_add(o, "{\"rank\": ");
-    heti_output_integer(o, stage->rank);
-    heti_output_add(o, ", \"units\": [");
-    heti_output_integer(o, stage->unit_begin);
-    heti_output_add(o, ", ");
-    heti_output_integer(o, stage->unit_end);
-    heti_output_add(o, stage->recompute ? "], \"recompute\": true}" : "], \"recompute\": false}");
-}
-
 HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to)
 {
     heti_output o;
     int64_t p, i;
-    if (plan == NULL || to == NULL || to->write == NULL || heti_place_find(plan->schedule) == HETI_RULES) return HET_ERR_INVALID;
+    if (plan == NULL || to == NULL || to->write == NULL || heti_rule_find(plan->schedule) == NULL) return HET_ERR_INVALID;
     memset(&o, 0, sizeof o);
     o.to = to;
-    heti_output_add(&o, "{\n  \"schedule\": \"");
-    heti_output_add(&o, plan->schedule);
-    heti_output_add(&o, "\",\n  \"pipelines\": [");
+    heti_output_write(&o, "{\n  \"schedule\": \"%s\",\n  \"pipelines\": [", plan->schedule);
     for (p = 0; p < plan->pipelines; p++) {
         heti_output_add(&o, p > 0 ? ",\n    {\"share\": " : "\n    {\"share\": ");
         heti_output_real(&o, plan->share[p]);
         heti_output_add(&o, ", \"stages\": [");
         for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
-            heti_output_add(&o, i > plan->first_stage[p] ? ",\n      " : "\n      ");
-            heti_plans_put_stage(&o, &plan->stage[i]);
+            const het_stage *stage = &plan->stage[i];
+            heti_output_write(&o, "%s\n      {\"rank\": %d, \"units\": [%d, %d], \"recompute\": %s}", i > plan->first_stage[p] ? "," : "",
+                              stage->rank, stage->unit_begin, stage->unit_end, stage->recompute ? "true" : "false");
         }
         heti_output_add(&o, "\n    ]}");
     }
@@ -9605,36 +9603,6 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
    Everything here is linear in the number of actions (a few sorts by radix or heap aside), whatever the text says: tables are as large as the
    forward passes that really are in the lists. An entry is one (pipeline, stage, micro-batch, slice); a stage counts through all pipelines.
    ================================================================================================================ */
-
-/* ---- one block ---- */
-
-static void heti_schedule_layout(heti_arrays *a, int64_t ranks, int64_t pipelines, int64_t actions, het_schedule **schedule)
-{
-    het_schedule *s = HETI_ARRAY(a, het_schedule, 1);
-    int64_t *micro_batches = HETI_ARRAY(a, int64_t, pipelines), *start = HETI_ARRAY(a, int64_t, ranks + 1);
-    het_action *action = HETI_ARRAY(a, het_action, actions);
-    if (s == NULL) return;
-    s->ranks = ranks;
-    s->pipelines = pipelines;
-    s->micro_batches = micro_batches;
-    s->start = start;
-    s->action = action;
-    s->size = a->size;
-    *schedule = s;
-}
-
-/* A schedule of empty lists with room for so many actions. */
-static het_result heti_schedule_room(const het_plan *plan, int64_t actions, const het_allocator *allocator, const char *where,
-                                     het_schedule **schedule, het_error *error)
-{
-    heti_arrays a;
-    memset(&a, 0, sizeof a);
-    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
-    HETI_TRY(heti_arrays_start(&a, allocator, where, error));
-    heti_schedule_layout(&a, plan->ranks, plan->pipelines, actions, schedule);
-    (*schedule)->allocator = *allocator;
-    return HET_OK;
-}
 
 /* ---- actions as text ---- */
 
@@ -9949,7 +9917,7 @@ static uint64_t heti_list_key(const heti_list_reader *r, const het_action *a)
 static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *allocator)
 {
     het_schedule *s = r->schedule;
-    heti_arrays a;
+    heti_arena a;
     size_t keys;
     uint64_t *key, *other;
     int64_t i, n = 0;
@@ -9959,11 +9927,11 @@ static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *
         return heti_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are more than can be counted",
                          r->plan->stages, r->micro_batches, r->plan->slices);
     memset(&a, 0, sizeof a);
-    key = HETI_ARRAY(&a, uint64_t, r->weights);
-    other = HETI_ARRAY(&a, uint64_t, r->weights);
-    HETI_TRY(heti_arrays_start(&a, allocator, "het_schedule_read", r->error));
-    key = HETI_ARRAY(&a, uint64_t, r->weights);
-    other = HETI_ARRAY(&a, uint64_t, r->weights);
+    key = HETI_TAKE(&a, uint64_t, r->weights);
+    other = HETI_TAKE(&a, uint64_t, r->weights);
+    HETI_TRY(heti_arena_start(&a, allocator, "het_schedule_read", r->error));
+    key = HETI_TAKE(&a, uint64_t, r->weights);
+    other = HETI_TAKE(&a, uint64_t, r->weights);
     for (i = 0; i < r->actions; i++) {
         if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_list_key(r, &s->action[i]);
     }
@@ -9974,13 +9942,13 @@ static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *
         action->version = 0;
         if (heti_sorted_find(key, n, heti_list_key(r, action))) action->kind = HET_ACTION_I;
     }
-    heti_arrays_end(&a, allocator);
+    heti_arena_end(&a, allocator);
     return HET_OK;
 }
 
 static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output, const char *where, het_error *error)
 {
-    if (plan != NULL && input != NULL && output != NULL) return HET_OK;
+    if (plan != NULL && input != NULL && output != NULL) return heti_plan_check_shape(plan, where, error);
     return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", where, plan == NULL ? "plan" : input == NULL ? "the input" : "schedule");
 }
 
@@ -9993,14 +9961,14 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     HETI_TRY(heti_schedule_arguments(plan, text, schedule, heti_where, error));
-    HETI_TRY(heti_allocator_of(allocator, &memory, heti_where, error));
+    HETI_TRY(heti_choose_allocator(allocator, &memory, heti_where, error));
     memset(&r, 0, sizeof r);
     r.plan = plan;
     r.text = text;
     r.length = length;
     r.error = error;
     HETI_TRY(heti_list_lines(&r));
-    HETI_TRY(heti_schedule_room(plan, r.actions, &memory, heti_where, &r.schedule, error));
+    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, r.actions, &memory, heti_where, &r.schedule, error));
     result = heti_list_lines(&r); /* found no error before: stores */
     if (result == HET_OK) result = heti_list_normalise(&r, &memory);
     if (result != HET_OK) {
@@ -10021,7 +9989,7 @@ typedef struct heti_lists {
     het_error *error;
     const char *where;
     het_allocator allocator;
-    heti_arrays arrays;
+    heti_arena arrays;
     int64_t block_count, uses;     /* blocks; (block, unit) pairs */
     int64_t entries;
     int transfers;                 /* the lists have SEND and RECV */
@@ -10045,7 +10013,7 @@ typedef struct heti_lists {
     /* the play */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     int64_t *at;                   /* [ranks] position in the rank's list */
-    int64_t *queue;                /* [ranks] ranks to look at; also links, also a heap */
+    int64_t *queue;                /* [ranks] ranks to look at; also links */
     int64_t queued;
     int64_t *time;                 /* [ranks] when its action ends */
     int64_t *length;               /* [ranks] actions written */
@@ -10231,20 +10199,20 @@ static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g)
     const het_schedule *s = l->schedule;
     const int64_t rank = l->plan->stage[g].rank, some = l->forwards[g] + 1;
     het_action a;
-    heti_arrays arrays;
+    heti_arena arrays;
     uint8_t *met;
     int64_t i, first = 0;
     memset(&arrays, 0, sizeof arrays);
-    met = HETI_ARRAY(&arrays, uint8_t, some);
-    HETI_TRY(heti_arrays_start(&arrays, &l->allocator, l->where, l->error));
-    met = HETI_ARRAY(&arrays, uint8_t, some);
+    met = HETI_TAKE(&arrays, uint8_t, some);
+    HETI_TRY(heti_arena_start(&arrays, &l->allocator, l->where, l->error));
+    met = HETI_TAKE(&arrays, uint8_t, some);
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
         if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && b->micro_batch * l->plan->slices + b->slice < some)
             met[b->micro_batch * l->plan->slices + b->slice] = 1;
     }
     while (met[first]) first++;
-    heti_arrays_end(&arrays, &l->allocator);
+    heti_arena_end(&arrays, &l->allocator);
     memset(&a, 0, sizeof a);
     a.pipeline = HETI_CAST(int32_t, p);
     a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
@@ -10273,29 +10241,29 @@ static het_result heti_lists_check_forwards(heti_lists *l)
 
 static void heti_lists_layout(heti_lists *l)
 {
-    heti_arrays *a = &l->arrays;
+    heti_arena *a = &l->arrays;
     const het_plan *plan = l->plan;
-    l->base = HETI_ARRAY(a, int64_t, plan->pipelines + 1);
-    l->forwards = HETI_ARRAY(a, int64_t, plan->stages);
-    l->last = HETI_ARRAY(a, int64_t, plan->stages);
-    l->last_time = HETI_ARRAY(a, int64_t, plan->stages);
-    l->sharing = HETI_ARRAY(a, int64_t, plan->stages);
-    l->rank_start = HETI_ARRAY(a, int64_t, plan->ranks + 1);
-    l->rank_stage = HETI_ARRAY(a, int64_t, plan->stages);
-    l->unit_start = HETI_ARRAY(a, int64_t, plan->units + 1);
-    l->unit_block = HETI_ARRAY(a, int64_t, l->uses);
-    l->holders = HETI_ARRAY(a, int64_t, l->block_count);
-    l->held = HETI_ARRAY(a, int64_t, l->block_count);
-    l->mark = HETI_ARRAY(a, int64_t, l->block_count);
-    l->behind = HETI_ARRAY(a, int64_t, l->block_count);
-    l->when = HETI_ARRAY(a, int64_t, l->block_count);
-    l->happened = HETI_ARRAY(a, uint8_t, l->block_count);
-    l->at = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->queue = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->time = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->length = HETI_ARRAY(a, int64_t, plan->ranks);
-    l->peak = HETI_ARRAY(a, double, plan->ranks);
-    l->flag = HETI_ARRAY(a, uint8_t, plan->ranks);
+    l->base = HETI_TAKE(a, int64_t, plan->pipelines + 1);
+    l->forwards = HETI_TAKE(a, int64_t, plan->stages);
+    l->last = HETI_TAKE(a, int64_t, plan->stages);
+    l->last_time = HETI_TAKE(a, int64_t, plan->stages);
+    l->sharing = HETI_TAKE(a, int64_t, plan->stages);
+    l->rank_start = HETI_TAKE(a, int64_t, plan->ranks + 1);
+    l->rank_stage = HETI_TAKE(a, int64_t, plan->stages);
+    l->unit_start = HETI_TAKE(a, int64_t, plan->units + 1);
+    l->unit_block = HETI_TAKE(a, int64_t, l->uses);
+    l->holders = HETI_TAKE(a, int64_t, l->block_count);
+    l->held = HETI_TAKE(a, int64_t, l->block_count);
+    l->mark = HETI_TAKE(a, int64_t, l->block_count);
+    l->behind = HETI_TAKE(a, int64_t, l->block_count);
+    l->when = HETI_TAKE(a, int64_t, l->block_count);
+    l->happened = HETI_TAKE(a, uint8_t, l->block_count);
+    l->at = HETI_TAKE(a, int64_t, plan->ranks);
+    l->queue = HETI_TAKE(a, int64_t, plan->ranks);
+    l->time = HETI_TAKE(a, int64_t, plan->ranks);
+    l->length = HETI_TAKE(a, int64_t, plan->ranks);
+    l->peak = HETI_TAKE(a, double, plan->ranks);
+    l->flag = HETI_TAKE(a, uint8_t, plan->ranks);
 }
 
 /* Which stages a rank has, which blocks a unit uses, how many stages of a pipeline share a rank. */
@@ -10348,7 +10316,7 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank)
 
 static void heti_lists_end(heti_lists *l)
 {
-    heti_arrays_end(&l->arrays, &l->allocator);
+    heti_arena_end(&l->arrays, &l->allocator);
     heti_free(&l->allocator, l->seen, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
     l->seen = NULL;
 }
@@ -10365,11 +10333,11 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     l->schedule = schedule;
     l->where = where;
     l->error = error;
-    HETI_TRY(heti_allocator_of(allocator, &l->allocator, where, error));
+    HETI_TRY(heti_choose_allocator(allocator, &l->allocator, where, error));
     HETI_TRY(heti_lists_check_blocks(l));
     HETI_TRY(heti_lists_check_shape(l));
     heti_lists_layout(l);
-    HETI_TRY(heti_arrays_start(&l->arrays, &l->allocator, where, error));
+    HETI_TRY(heti_arena_start(&l->arrays, &l->allocator, where, error));
     heti_lists_layout(l);
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
@@ -10618,16 +10586,10 @@ static het_result heti_play_stuck(const heti_lists *l)
     first = rank;
     for (i = 0; i < 3 && rank >= 0 && heti_play_head(l, rank) != NULL && (i == 0 || rank != first); i++, rank = whose) {
         const het_action wanted = heti_play_blocker(l, rank, &whose);
-        heti_text_add(&t, i > 0 ? "; rank " : "rank ");
-        heti_text_integer(&t, rank);
-        heti_text_add(&t, ", position ");
-        heti_text_integer(&t, l->at[rank]);
-        heti_text_add(&t, " (");
-        heti_text_add(&t, heti_action_print(&text, heti_play_head(l, rank)));
-        heti_text_add(&t, ") waits for ");
-        heti_text_add(&t, heti_action_print(&text, &wanted));
-        if (whose >= 0) heti_text_add(&t, " of rank ");
-        if (whose >= 0) heti_text_integer(&t, whose);
+        heti_text_write(&t, "%srank %d, position %d (%s) waits for ", i > 0 ? "; " : "", rank, l->at[rank],
+                        heti_action_print(&text, heti_play_head(l, rank)));
+        heti_text_write(&t, "%s", heti_action_print(&text, &wanted));
+        if (whose >= 0) heti_text_write(&t, " of rank %d", whose);
     }
     return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
 }
@@ -10793,39 +10755,14 @@ typedef struct heti_completion {
     heti_lists *l;
     het_schedule *to;
     int64_t running, now;          /* ranks in the heap */
-    heti_arrays arrays;
+    heti_busy *busy;               /* [ranks] heap of those that work, on a tie the last rank first */
+    heti_arena arrays;
     uint64_t *key, *other;         /* [blocks] for sorting */
     int64_t *order;                /* [blocks] in which they are reduced */
     int64_t *position;             /* [blocks] of their REDUCE on one rank */
     int64_t *holder_start, *holder;/* [blocks + 1], [holders of all blocks] the ranks of a block */
     int64_t *list_start, *list;    /* [ranks + 1], likewise: the blocks of a rank, in the order asked for */
 } heti_completion;
-
-/* The rank that works shorter, the later one on a tie. */
-static int heti_heap_before(const heti_lists *l, int64_t a, int64_t b)
-{
-    return l->time[a] != l->time[b] ? l->time[a] < l->time[b] : a > b;
-}
-
-static void heti_heap_push(heti_completion *c, int64_t rank)
-{
-    int64_t *heap = c->l->queue, at = c->running++;
-    for (; at > 0 && heti_heap_before(c->l, rank, heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
-    heap[at] = rank;
-}
-
-static int64_t heti_heap_pop(heti_completion *c)
-{
-    int64_t *heap = c->l->queue, at = 0, child;
-    const int64_t first = heap[0], last = heap[--c->running];
-    for (; (child = 2 * at + 1) < c->running; at = child) {
-        if (child + 1 < c->running && heti_heap_before(c->l, heap[child + 1], heap[child])) child++;
-        if (!heti_heap_before(c->l, heap[child], last)) break;
-        heap[at] = heap[child];
-    }
-    heap[at] = last;
-    return first;
-}
 
 static void heti_complete_add(heti_completion *c, int64_t rank, const het_action *a)
 {
@@ -10848,7 +10785,7 @@ static void heti_complete_try(heti_completion *c, int64_t rank)
     for (i = 0; i < width; i++) heti_complete_add(c, rank, &a[i]);
     l->flag[rank] = 1;
     l->time[rank] = c->now + cost;
-    heti_heap_push(c, rank);
+    heti_heap_push(c->busy, &c->running, c->now + cost, -rank);
 }
 
 /* The rank whose stage takes what the action made, or -1. */
@@ -10899,7 +10836,7 @@ static void heti_complete_play(heti_completion *c)
     memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
     memset(l->last, 0, HETI_CAST(size_t, l->plan->stages) * sizeof *l->last);
     for (r = l->plan->ranks - 1; r >= 0; r--) heti_complete_try(c, r);
-    while (c->running > 0) heti_complete_finish(c, heti_heap_pop(c));
+    while (c->running > 0) heti_complete_finish(c, -heti_heap_pop(c->busy, &c->running).order);
 }
 
 /* How many actions a rank's list gets. A stage's transfers on both sides are as many as its F and its B or I. */
@@ -10919,15 +10856,16 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank)
 
 static void heti_complete_layout(heti_completion *c, int64_t all)
 {
-    heti_arrays *a = &c->arrays;
-    c->key = HETI_ARRAY(a, uint64_t, c->l->block_count);
-    c->other = HETI_ARRAY(a, uint64_t, c->l->block_count);
-    c->order = HETI_ARRAY(a, int64_t, c->l->block_count);
-    c->position = HETI_ARRAY(a, int64_t, c->l->block_count);
-    c->holder_start = HETI_ARRAY(a, int64_t, c->l->block_count + 1);
-    c->holder = HETI_ARRAY(a, int64_t, all);
-    c->list_start = HETI_ARRAY(a, int64_t, c->l->plan->ranks + 1);
-    c->list = HETI_ARRAY(a, int64_t, all);
+    heti_arena *a = &c->arrays;
+    c->busy = HETI_TAKE(a, heti_busy, c->l->plan->ranks);
+    c->key = HETI_TAKE(a, uint64_t, c->l->block_count);
+    c->other = HETI_TAKE(a, uint64_t, c->l->block_count);
+    c->order = HETI_TAKE(a, int64_t, c->l->block_count);
+    c->position = HETI_TAKE(a, int64_t, c->l->block_count);
+    c->holder_start = HETI_TAKE(a, int64_t, c->l->block_count + 1);
+    c->holder = HETI_TAKE(a, int64_t, all);
+    c->list_start = HETI_TAKE(a, int64_t, c->l->plan->ranks + 1);
+    c->list = HETI_TAKE(a, int64_t, all);
 }
 
 /* Memory for the result and for lists of holders. */
@@ -10938,9 +10876,9 @@ static het_result heti_complete_room(heti_completion *c, const het_allocator *al
     for (r = 0; r < l->plan->ranks; r++) total += heti_complete_count(l, r);
     for (i = 0; i < l->block_count; i++) all += l->holders[i];
     heti_complete_layout(c, all);
-    HETI_TRY(heti_arrays_start(&c->arrays, &l->allocator, l->where, l->error));
+    HETI_TRY(heti_arena_start(&c->arrays, &l->allocator, l->where, l->error));
     heti_complete_layout(c, all);
-    HETI_TRY(heti_schedule_room(l->plan, total, allocator, l->where, &c->to, l->error));
+    HETI_TRY(heti_schedule_new(l->plan->ranks, l->plan->pipelines, total, allocator, l->where, &c->to, l->error));
     for (r = 0; r < l->plan->ranks; r++) {
         c->to->start[r + 1] = c->to->start[r] + heti_complete_count(l, r);
         c->list_start[r + 1] = c->list_start[r] + l->held_count;
@@ -11054,7 +10992,7 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
     c.l = &l;
     result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
     if (result == HET_OK) result = heti_complete_build(&c, &l.allocator);
-    heti_arrays_end(&c.arrays, &l.allocator);
+    heti_arena_end(&c.arrays, &l.allocator);
     heti_lists_end(&l);
     if (result == HET_OK) *schedule = c.to;
     else het_schedule_free(c.to);
@@ -11193,8 +11131,8 @@ typedef struct heti_rank {
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
     het_error error;                     /* of the present job */
-    void *host;                          /* one block for all tables and message buffers */
-    size_t host_bytes, communication_bytes;
+    heti_arena host;                     /* tables and message buffers */
+    size_t communication_bytes;
     het_memory sizes;
     int64_t stage_count, carry_count, slot_count, message_count, placed_count, actions;
     heti_stage *stage;
@@ -11258,16 +11196,14 @@ struct het_ctx {
     heti_counter counter;
     het_allocator allocator;             /* counts, then calls the user's */
     het_desc desc;
-    void *host;                          /* one block for the shared tables */
-    size_t host_bytes;
+    heti_arena host;                     /* the tables all ranks share */
     int64_t max_granule_tokens, unit_count, parameter_count, block_count, use_count;
     int64_t parameters;                  /* elements */
     heti_unit *unit;
     heti_parameter *parameter;
     heti_parameter_block *block;
     int64_t *use;                        /* units, block by block */
-    void *world;                         /* another, for those whose sizes the plan decides */
-    size_t world_bytes;
+    heti_arena world;                    /* of these, those whose sizes the plan decides */
     het_device_desc *device;             /* [local_count] */
     het_plan *plan;
     het_schedule *schedule;
@@ -11327,24 +11263,6 @@ static void heti_counted_free(void *user, void *pointer, size_t size)
    Everything is sized here, before the first step. heti_layout walks over all device memory of a rank twice: once to count, once to hand out
    pointers; het_memory_estimate stops after counting. Host tables come from one block each in the same way.
    ================================================================================================================ */
-
-/* A bump allocator over a block that may not exist yet: with base NULL it only counts. */
-typedef struct heti_arena { char *base; size_t used; int overflow; } heti_arena;
-
-static void *heti_take(heti_arena *arena, int64_t count, size_t size)
-{
-    size_t bytes, rounded, end;
-    void *p;
-    if (count < 0 || !heti_mul(HETI_CAST(size_t, count), size, &bytes) || !heti_add(bytes, 63, &rounded) ||
-        !heti_add(arena->used, rounded & ~HETI_CAST(size_t, 63), &end)) {
-        arena->overflow = 1;
-        return NULL;
-    }
-    p = arena->base ? HETI_CAST(void *, arena->base + arena->used) : NULL;
-    arena->used = end;
-    return p;
-}
-#define HETI_TAKE(arena, type, count) HETI_CAST(type *, heti_take((arena), (count), sizeof(type)))
 
 static void heti_default_i64(int64_t *value, int64_t fallback) { if (*value == 0) *value = fallback; }
 static void heti_default_f32(float *value, float fallback) { if (*value <= 0.0f && *value >= 0.0f) *value = fallback; } /* NaN stays, to be refused */
@@ -11848,8 +11766,8 @@ static het_result heti_layout(heti_rank *r, char *base)
     HETI_MARK(workspace);
 #undef HETI_MARK
     r->sizes.device = arena.used;
-    if (arena.overflow) return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t,
-            sizeof(size_t) * 8));
+    if (arena.overflow)
+        return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits", HETI_CAST(int64_t, sizeof(size_t) * 8));
     return HET_OK;
 }
 
@@ -11858,52 +11776,48 @@ static het_result heti_layout(heti_rank *r, char *base)
 #define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
-/* Host tables, staging and message buffers of a rank; base NULL counts. */
-static size_t heti_layout_host(heti_rank *r, char *base)
+/* Host tables, staging and message buffers of a rank. */
+static void heti_layout_host(heti_rank *r, heti_arena *arena)
 {
     const het_ctx *ctx = r->ctx;
     const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
-    heti_arena arena;
     int64_t i;
     size_t mark;
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-    r->stage = HETI_TAKE(&arena, heti_stage, r->stage_count);
-    r->placed = HETI_TAKE(&arena, heti_placed, r->placed_count);
-    r->carry = HETI_TAKE(&arena, heti_carry, r->carry_count);
-    r->slot = HETI_TAKE(&arena, heti_slot, r->slot_count);
-    r->message = HETI_TAKE(&arena, heti_message, r->message_count);
-    r->record = HETI_TAKE(&arena, het_record, r->actions);
-    r->weight_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
-    r->gradient_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
-    r->state_at = HETI_TAKE(&arena, int64_t, ctx->block_count);
-    r->ring.job = HETI_TAKE(&arena, heti_ring_job, 2 * ctx->block_count);
+    r->stage = HETI_TAKE(arena, heti_stage, r->stage_count);
+    r->placed = HETI_TAKE(arena, heti_placed, r->placed_count);
+    r->carry = HETI_TAKE(arena, heti_carry, r->carry_count);
+    r->slot = HETI_TAKE(arena, heti_slot, r->slot_count);
+    r->message = HETI_TAKE(arena, heti_message, r->message_count);
+    r->record = HETI_TAKE(arena, het_record, r->actions);
+    r->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
     for (i = 0; i < r->carry_count; i++) {
-        int64_t *start = HETI_TAKE(&arena, int64_t, sequences + 1), *granule = HETI_TAKE(&arena, int64_t, rows + 1);
-        if (base) {
+        int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
+        if (arena->base) {
             r->carry[i].sequence_start = start;
             r->carry[i].granule_start = granule;
         }
     }
-    r->host_token = HETI_TAKE(&arena, int32_t, rows);
-    r->host_target = HETI_TAKE(&arena, int32_t, rows);
-    r->host_position = HETI_TAKE(&arena, int32_t, rows);
-    r->host_sequence_of = HETI_TAKE(&arena, int32_t, rows);
-    r->host_weight = HETI_TAKE(&arena, float, rows);
-    r->host_sample_id = HETI_TAKE(&arena, int64_t, sequences);
-    r->staging = HETI_TAKE(&arena, double, HETI_STAGING);
-    r->joined = HETI_TAKE(&arena, int64_t, 2 * (40 + ctx->parameter_count));
-    r->granule_start = HETI_TAKE(&arena, int64_t, rows + 1);
-    mark = arena.used;
+    r->host_token = HETI_TAKE(arena, int32_t, rows);
+    r->host_target = HETI_TAKE(arena, int32_t, rows);
+    r->host_position = HETI_TAKE(arena, int32_t, rows);
+    r->host_sequence_of = HETI_TAKE(arena, int32_t, rows);
+    r->host_weight = HETI_TAKE(arena, float, rows);
+    r->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
+    r->staging = HETI_TAKE(arena, double, HETI_STAGING);
+    r->joined = HETI_TAKE(arena, int64_t, 2 * (40 + ctx->parameter_count));
+    r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+    mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->message_bytes));
-        if (base && i < r->message_count) r->message[i].data = data;
-        else if (base) r->outgoing[i - r->message_count].data = data;
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->message_bytes));
+        if (arena->base && i < r->message_count) r->message[i].data = data;
+        else if (arena->base) r->outgoing[i - r->message_count].data = data;
     }
-    r->ring.incoming = HETI_TAKE(&arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
-    r->ring.outgoing = HETI_TAKE(&arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
-    r->communication_bytes = arena.used - mark;
-    return arena.overflow ? 0 : arena.used;
+    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->communication_bytes = arena->used - mark;
 }
 
 /* What a rank's list of actions needs at most at any time: activations of slices, carried micro-batches, messages received and not yet used. */
@@ -11949,32 +11863,13 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
 /* A plan of the context's own: everything the user's points to is copied. */
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from)
 {
-    heti_arena arena;
     het_plan *to = NULL;
-    size_t size = 0;
-    int pass;
-    for (pass = 0; pass < 2; pass++) {
-        het_plan *p;
-        memset(&arena, 0, sizeof arena);
-        arena.base = HETI_CAST(char *, HETI_CAST(void *, to));
-        p = HETI_TAKE(&arena, het_plan, 1);
-        if (pass) *p = *from;
-        else p = NULL;
-#define HETI_COPY(field, type, count) do { type *array = HETI_TAKE(&arena, type, (count)); \
-        if (p) { memcpy(array, from->field, HETI_CAST(size_t, count) * sizeof(type)); p->field = array; } } while (0)
-        HETI_COPY(stage, het_stage, from->stages);
-        HETI_COPY(first_stage, int64_t, from->pipelines + 1);
-        HETI_COPY(share, double, from->pipelines);
-        HETI_COPY(state_share, double, from->ranks);
-        HETI_COPY(slice_share, double, from->slices);
-#undef HETI_COPY
-        if (pass) break;
-        size = arena.used;
-        to = HETI_CAST(het_plan *, heti_alloc(&ctx->allocator, size));
-        if (!to) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for a plan of %d stages", from->stages);
-    }
-    to->allocator = ctx->allocator;
-    to->size = size;
+    HETI_TRY(heti_plan_new(from, &ctx->allocator, "het_create", &to, &ctx->error));
+    memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
+    memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
+    memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
+    memcpy(to->state_share, from->state_share, HETI_CAST(size_t, from->ranks) * sizeof *to->state_share);
+    memcpy(to->slice_share, from->slice_share, HETI_CAST(size_t, from->slices) * sizeof *to->slice_share);
     ctx->plan = to;
     return HET_OK;
 }
@@ -11984,11 +11879,10 @@ static het_result heti_take_plan(het_ctx *ctx)
     const het_plan *plan = ctx->desc.plan;
     het_plan_desc desc;
     if (plan) {
-        HETI_TRY(heti_plans_check(plan, &ctx->error));
+        HETI_TRY(heti_plan_check(plan, "het_create", &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
-                             plan->ranks,
-                             ctx->unit_count, ctx->ranks);
+                             plan->ranks, ctx->unit_count, ctx->ranks);
         return heti_copy_plan(ctx, plan);
     }
     memset(&desc, 0, sizeof desc);
@@ -12008,7 +11902,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, count + split, &to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, "het_create", &to, &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
         to->start[r] = n;
@@ -12035,7 +11929,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
 {
-    HETI_TRY(heti_schedule_new(&ctx->allocator, from->ranks, from->pipelines, from->start[from->ranks], to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, "het_create", to, &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
     memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
@@ -12163,17 +12057,17 @@ static het_result heti_device_fail(heti_rank *r, het_result result, const char *
 {
     const char *text = r->device.iface->last_error(r->device.self);
     if (r->error.code != HET_OK) return result;
-    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text &&
-                                             text[0] ? text : het_result_text(result));
-    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text && text[0] ? text : het_result_text(result));
+    if (text == NULL || text[0] == 0) text = het_result_text(result);
+    if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step, what, text);
+    return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step, what, text);
 }
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
     if (heti_device_result != HET_OK) return heti_device_fail((r), heti_device_result, (what)); } while (0)
 
 static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
-    if (count > 0) HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device")
-        ;
+    if (count > 0)
+        HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size), "copy to the device");
     return HET_OK;
 }
 
@@ -12388,7 +12282,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->next = NULL;
     post->from = receives ? peer : r->rank;
     post->to = receives ? r->rank : peer;
-    post->channel = channel;
+    post->channel = HETI_CAST(int32_t, channel);
     post->receives = receives;
     post->data = data;
     post->size = size;
@@ -12599,8 +12493,8 @@ static het_result heti_find_world(het_ctx *ctx)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
     if (ctx->local_count > HETI_PROCESS_RANKS)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count, HETI_CAST(int64_t,
-                HETI_PROCESS_RANKS));
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count,
+                         HETI_CAST(int64_t, HETI_PROCESS_RANKS));
     ctx->processes = iface->processes(ctx->transport.self);
     ctx->process = iface->process(ctx->transport.self);
     ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first));
@@ -12621,10 +12515,9 @@ static het_result heti_agree(het_ctx *ctx)
 {
     const het_desc *d = &ctx->desc;
     const het_optimizer_desc *o = &d->optimizer;
-    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype), HETI_CAST(int64_t,
-            d->reduce),
-                              HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps, o->total_steps, HETI_CAST(int64_t,
-                                      o->schedule) };
+    const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype),
+                              HETI_CAST(int64_t, d->reduce), HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps,
+                              o->total_steps, HETI_CAST(int64_t, o->schedule) };
     const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta,
                           d->model.dropout };
     heti_xxh64 state;
@@ -13060,21 +12953,26 @@ static int64_t heti_granule_at(const het_view *v, double tokens)
     return g;
 }
 
-/* The view of slice k: the plan's share of the tokens, cut at the next granule. */
-static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice)
+/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all shares). One formula for the end of a slice and
+   the begin of the next, so that rounding loses no granule. */
+static int64_t heti_slice_begin(const het_plan *plan, const het_view *whole, int64_t slice)
 {
-    const het_plan *plan = ctx->plan;
     double before = 0.0, total = 0.0;
-    het_view v = *whole;
     int64_t k;
+    if (slice == 0) return 0;
+    if (slice == plan->slices) return whole->granules;
     for (k = 0; k < plan->slices; k++) {
-        if (k < slice) before += plan->slice_share[k];
+        if (k == slice) before = total;
         total += plan->slice_share[k];
     }
-    before *= HETI_CAST(double, v.tokens) / total;
-    v.granule_begin = slice == 0 ? 0 : heti_granule_at(whole, before);
-    v.granule_end = slice == plan->slices - 1 ? v.granules : heti_granule_at(whole, before + plan->slice_share[slice] * (HETI_CAST(double,
-            v.tokens) / total));
+    return heti_granule_at(whole, before * (HETI_CAST(double, whole->tokens) / total));
+}
+
+static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice)
+{
+    het_view v = *whole;
+    v.granule_begin = heti_slice_begin(ctx->plan, whole, slice);
+    v.granule_end = heti_slice_begin(ctx->plan, whole, slice + 1);
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
@@ -13331,11 +13229,6 @@ static het_action heti_consumer(const het_action *a, int64_t stage, int forward)
     return c;
 }
 
-static int heti_same_action(const het_action *a, const het_action *b)
-{
-    return a->kind == b->kind && a->pipeline == b->pipeline && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice;
-}
-
 /* Bytes of the streams into unit `unit` (out of the one before) for a slice of a micro-batch. */
 static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows)
 {
@@ -13374,7 +13267,7 @@ static heti_message *heti_find_message(heti_rank *r, const het_action *key)
 {
     int64_t i;
     for (i = 0; i < r->message_count; i++)
-        if (key ? r->message[i].used && heti_same_action(&r->message[i].action, key) : !r->message[i].used) return &r->message[i];
+        if (key ? r->message[i].used && heti_action_same(&r->message[i].action, key) : !r->message[i].used) return &r->message[i];
     return NULL;
 }
 
@@ -13444,7 +13337,7 @@ static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage 
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
     heti_envelope envelope;
     int i;
-    for (i = 0; i < 2 && !heti_same_action(&r->outgoing[i].action, &key); i++) {}
+    for (i = 0; i < 2 && !heti_action_same(&r->outgoing[i].action, &key); i++) {}
     if (i == 2) return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank, r->ctx->step);
     memcpy(&envelope, r->outgoing[i].data, sizeof envelope);
     record->bytes = envelope.size - HETI_ENVELOPE;
@@ -13483,12 +13376,11 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
                          HETI_CAST(int64_t, a->micro_batch), from);
     if (from != r->rank) HETI_TRY(heti_await(r, &message->post, forward ? "an activation" : "a gradient", from));
     memcpy(&envelope, message->data, sizeof envelope);
-    if (envelope.step != r->ctx->step || !heti_same_action(&envelope.action, &key))
+    if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, &key))
         return heti_fail(&r->error, HET_ERR_TRANSPORT,
                          "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
-                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage), HETI_CAST(int64_t,
-                                 envelope.action.micro_batch),
-                         HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
+                         r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage),
+                         HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
     message->used = 0;
     r->present->start = heti_now() - r->began;
     if (from != r->rank) {
@@ -14138,7 +14030,7 @@ static void heti_release_rank(heti_rank *r)
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
     }
-    if (r->host) heti_free(&r->ctx->allocator, r->host, r->host_bytes);
+    heti_arena_end(&r->host, &r->ctx->allocator);
     if (r->pool) heti_pool_destroy(r->pool);
 }
 
@@ -14152,8 +14044,8 @@ static void heti_release(het_ctx *ctx)
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
     het_schedule_free(ctx->schedule);
     het_plan_free(ctx->plan);
-    if (ctx->world) heti_free(&ctx->allocator, ctx->world, ctx->world_bytes);
-    if (ctx->host) heti_free(&ctx->allocator, ctx->host, ctx->host_bytes);
+    heti_arena_end(&ctx->world, &ctx->allocator);
+    heti_arena_end(&ctx->host, &ctx->allocator);
     if (ctx->process_first && ctx->process_first != ctx->alone)
         heti_free(&ctx->allocator, ctx->process_first, HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
     inner.free(inner.user, ctx, sizeof *ctx);
@@ -14226,75 +14118,60 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
     return HET_OK;
 }
 
-/* The tables all ranks share, as far as they do not depend on the plan; base NULL counts. */
-static size_t heti_layout_shared(het_ctx *ctx, char *base, int64_t uses)
+/* The tables all ranks share, as far as they do not depend on the plan. */
+static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses)
 {
-    heti_arena arena;
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-    ctx->unit = HETI_TAKE(&arena, heti_unit, ctx->unit_count);
-    ctx->parameter = HETI_TAKE(&arena, heti_parameter, uses);
-    ctx->block = HETI_TAKE(&arena, heti_parameter_block, uses);
-    ctx->use = HETI_TAKE(&arena, int64_t, uses);
-    ctx->host_maximum = HETI_TAKE(&arena, uint32_t, uses);
-    ctx->host_exponent = HETI_TAKE(&arena, int32_t, uses);
-    ctx->saved_exponent = HETI_TAKE(&arena, int32_t, uses);
-    ctx->host_grid = HETI_TAKE(&arena, double, uses);
-    ctx->granule_start = HETI_TAKE(&arena, int64_t, ctx->desc.max_tokens + 1);
-    return arena.overflow ? 0 : arena.used;
+    ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
+    ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
+    ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
+    ctx->use = HETI_TAKE(arena, int64_t, uses);
+    ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
+    ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->host_grid = HETI_TAKE(arena, double, uses);
+    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
 }
 
 static het_result heti_build_shared(het_ctx *ctx)
 {
-    het_ctx shape = *ctx;
     int64_t uses, p;
     HETI_TRY(heti_count_uses(ctx, &uses));
-    ctx->host_bytes = heti_layout_shared(&shape, NULL, uses);
-    ctx->host = ctx->host_bytes ? heti_alloc(&ctx->allocator, ctx->host_bytes) : NULL;
-    if (!ctx->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
-            ctx->host_bytes));
-    memset(ctx->host, 0, ctx->host_bytes);
-    (void)heti_layout_shared(ctx, HETI_CAST(char *, ctx->host), uses);
+    heti_layout_shared(ctx, &ctx->host, uses);
+    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, "het_create", &ctx->error));
+    heti_layout_shared(ctx, &ctx->host, uses);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
     return HET_OK;
 }
 
-/* Tables whose sizes the plan decides; base NULL counts. */
-static size_t heti_layout_world(het_ctx *ctx, char *base, int64_t **holder, int64_t **cut, double **owed)
+/* Tables whose sizes the plan decides. */
+static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder, int64_t **cut, double **owed)
 {
-    heti_arena arena;
     int64_t b, s, holders = 0;
     for (b = 0; b < ctx->block_count; b++)
         for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-    *holder = HETI_TAKE(&arena, int64_t, holders + 1);
-    *cut = HETI_TAKE(&arena, int64_t, holders + ctx->block_count);
-    *owed = HETI_TAKE(&arena, double, ctx->ranks);
-    ctx->first_batch = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
-    ctx->batch_count = HETI_TAKE(&arena, int64_t, ctx->plan->pipelines);
-    ctx->traffic = HETI_TAKE(&arena, het_traffic, ctx->ranks * ctx->ranks);
-    ctx->link = HETI_TAKE(&arena, het_link, ctx->desc.link_count);
-    ctx->link_free = HETI_TAKE(&arena, double, 2 * ctx->desc.link_count);
-    ctx->device = HETI_TAKE(&arena, het_device_desc, ctx->local_count);
+    *holder = HETI_TAKE(arena, int64_t, holders + 1);
+    *cut = HETI_TAKE(arena, int64_t, holders + ctx->block_count);
+    *owed = HETI_TAKE(arena, double, ctx->ranks);
+    ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
+    ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->ranks * ctx->ranks);
+    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
+    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
+    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
 #ifdef HETI_THREADS
-    ctx->posted = HETI_TAKE(&arena, heti_post *, ctx->local_count);
+    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
 #endif
-    return arena.overflow ? 0 : arena.used;
 }
 
 static het_result heti_build_world(het_ctx *ctx)
 {
     int64_t *holder, *cut, i;
     double *owed;
-    ctx->world_bytes = heti_layout_world(ctx, NULL, &holder, &cut, &owed);
-    ctx->world = ctx->world_bytes ? heti_alloc(&ctx->allocator, ctx->world_bytes) : NULL;
-    if (!ctx->world) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
-            ctx->world_bytes));
-    memset(ctx->world, 0, ctx->world_bytes);
-    (void)heti_layout_world(ctx, HETI_CAST(char *, ctx->world), &holder, &cut, &owed);
+    heti_layout_world(ctx, &ctx->world, &holder, &cut, &owed);
+    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, "het_create", &ctx->error));
+    heti_layout_world(ctx, &ctx->world, &holder, &cut, &owed);
     heti_build_holders(ctx, holder, cut, owed);
     for (i = 0; i < ctx->desc.link_count; i++) {
         ctx->link[i] = ctx->desc.links[i];
@@ -14407,21 +14284,15 @@ static het_result heti_count_needs(heti_rank *r)
 static het_result heti_prepare_rank(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    heti_rank shape;
     size_t live = ctx->counter.live;
     r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
     r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
     HETI_TRY(heti_open_device(r));
     heti_find_stages(r);
     HETI_TRY(heti_count_needs(r));
-    shape = *r;
-    r->host_bytes = heti_layout_host(&shape, NULL);
-    if (r->host_bytes == 0) return heti_fail(&ctx->error, HET_ERR_INVALID, "memory: host tables for %d tokens do not fit", ctx->desc.max_tokens);
-    r->host = heti_alloc(&ctx->allocator, r->host_bytes);
-    if (!r->host) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t,
-            r->host_bytes));
-    memset(r->host, 0, r->host_bytes);
-    (void)heti_layout_host(r, HETI_CAST(char *, r->host));
+    heti_layout_host(r, &r->host);
+    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, "het_create", &ctx->error));
+    heti_layout_host(r, &r->host);
     heti_find_stages(r);
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
@@ -14848,7 +14719,7 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
         const int64_t local = block->holder[i] - ctx->first_rank;
         const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
         const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
-        heti_rank *r = &ctx->rank[local];
+        heti_rank *r;
         float *to;
         if (local < 0 || local >= ctx->local_count || low >= high) continue;
         to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low
@@ -14865,8 +14736,8 @@ static het_result heti_check_parameter(het_ctx *ctx, const char *function, int64
         return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %d of %d, buffer %s", function, index, ctx->parameter_count,
                          buffer ? "given" : "NULL");
     if (heti_has_values(ctx, index, what)) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name, HETI_CAST(int64_t,
-            what));
+    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parameter %s has no array number %d", function, ctx->parameter[index].name,
+                     HETI_CAST(int64_t, what));
 }
 
 HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to)
@@ -16528,6 +16399,7 @@ static het_result heti_train_evaluate(heti_train *t, double *loss)
         het_result result;
         HETI_TRY(het_data_held_out(t->data, i * t->desc.data.sequences, &batch, t->error));
         if (batch.tokens == 0) break;
+        memset(&info, 0, sizeof info); /* compilers do not see that het_evaluate fills it */
         result = het_evaluate(t->ctx, &batch, 1, &info);
         if (result != HET_OK) return heti_fail(t->error, result, "%s", het_last_error(t->ctx));
         sum = fma(info.loss, info.weight, sum);

@@ -142,8 +142,8 @@ gcc -std=c11 -O1 $include -c whole.c -o plain.o 2> log || result 1 'object for t
 nothing 'every exported symbol starts with het_' < <(nm plain.o | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }' | grep -v '^het_')
 nothing 'every other symbol starts with heti_' < <(nm plain.o | awk '$2 ~ /^[a-z]$/ { print $3 }' | sed 's/\.[a-z0-9.]*$//' | grep -Ev '^(het_|heti_|\.|$)' | sort -u)
 nothing 'no writable variable' < <(objdump -t plain.o | awk '($3 == "O" || $2 == "O") && /\.(data|bss|tdata|tbss)/ && !/\.data\.rel\.ro/ { print $NF }')
-forbidden='exit|_exit|_Exit|quick_exit|atexit|abort|raise|signal|sigaction|printf|puts|putchar|vprintf|perror|getenv|setenv|setlocale|rand|srand|random|time|clock|clock_gettime|gettimeofday|system|longjmp|__assert_fail'
-nothing 'neither ends the process, nor talks, nor asks for time, environment or randomness' < <(nm -u plain.o | awk '{ print $2 }' | grep -Ex "$forbidden")
+forbidden='exit|_exit|_Exit|quick_exit|atexit|abort|raise|signal|sigaction|printf|puts|putchar|vprintf|perror|getenv|setenv|setlocale|rand|srand|random|time|clock|gettimeofday|system|longjmp|__assert_fail'
+nothing 'neither ends the process, nor talks, nor asks for environment, randomness or, but for clock_gettime, the time' < <(nm -u plain.o | awk '{ print $2 }' | grep -Ex "$forbidden")
 own_math='exp|expf|log|logf|log2|log2f|pow|powf|sin|sinf|cos|cosf|tan|tanf|tanh|tanhf|erf|erff|cbrt|exp2|exp2f|log1p|expm1'
 nothing 'no function of libm that is not correctly rounded' < <(nm -u plain.o | awk '{ print $2 }' | grep -Ex "$own_math")
 nothing 'every macro left behind starts with HETRAIN_, HET_ or HETI_' < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
@@ -202,8 +202,8 @@ awk '
         print name, ((own comment) ~ /Threads: (any|owner)/ ? "yes" : "no")
     }' api > functions
 nothing 'every public function says from which threads it may be called' < <(grep ' no$' functions | sed 's/ no$/ has no Threads: word/')
-[ "$(wc -l < functions)" -le 60 ] && [ "$(wc -l < functions)" -ge 40 ]
-result $? "at most 60 public functions ($(wc -l < functions))" functions
+[ "$(wc -l < functions)" -le 70 ] && [ "$(wc -l < functions)" -ge 40 ]
+result $? "at most 70 public functions ($(wc -l < functions))" functions
 nm -g --defined-only plain.o | awk '{ print $3 }' | sort > exported
 nothing 'what is declared and what is exported agree' < <(awk '{ print $1 }' functions | sort | comm -3 - exported)
 nothing 'no line is longer than 150 columns' < <(awk '{ if (length($0) > 150) print FILENAME ": " FNR ": " length($0) " columns" }' "$header" "$root"/examples/*.* "$root"/tests/*.[ch] "$root"/tests/bench/*.c)
