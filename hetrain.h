@@ -11374,6 +11374,9 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
                          d->plan ? d->plan->slices : d->max_slices);
     if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
+    if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
+        return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, d->transport.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
     HETI_TRY(heti_check_links(e, d));
     return heti_check_optimizer(e, &d->optimizer);
 }
@@ -11549,16 +11552,15 @@ static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed)
 {
     heti_parameter_block *block = &ctx->block[b];
     double total = 0.0;
-    int64_t i;
+    int64_t i, last = block->holders - 1; /* the last one that gets anything */
     for (i = 0; i < block->holders; i++) total += ctx->plan->state_share[block->holder[i]];
+    while (total > 0.0 && !(ctx->plan->state_share[block->holder[last]] > 0.0)) last--;
     for (i = 0; i < block->holders; i++) {
         const double share = total > 0.0 ? ctx->plan->state_share[block->holder[i]] / total : 1.0 / HETI_CAST(double, block->holders);
         const double wanted = HETI_CAST(double, block->elements) * share + owed[block->holder[i]];
-        int64_t end = block->elements;
-        if (i + 1 < block->holders) {
-            end = block->cut[i] + HETI_CAST(int64_t, wanted > 0.0 && share > 0.0 ? wanted : 0.0);
-            end = share > 0.0 ? heti_max(block->cut[i], heti_cut_near(ctx, b, heti_min(end, block->elements))) : block->cut[i];
-        }
+        int64_t end = i < last ? block->cut[i] : block->elements;
+        if (i < last && share > 0.0 && wanted > 0.0)
+            end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), block->elements)));
         block->cut[i + 1] = end;
         owed[block->holder[i]] = wanted - HETI_CAST(double, end - block->cut[i]);
     }
@@ -11823,38 +11825,40 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
 /* What a rank's list of actions needs at most at any time: activations of slices, carried micro-batches, messages received and not yet used. */
 typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
 
-/* Follows one stage of the list. A stage's own counts add up to no less than what is alive together, so ranks with several stages are
-   followed for all stages at once: `delta` tells how an action changes each count. */
+/* Follows a rank's list, all its stages at once. left: [stages][max_micro_batches], slices of a micro-batch that are still in flight or to come.
+   In a context for inference only the forward actions are run, and nothing is kept behind them. */
 static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left)
 {
+    const int only_forward = ctx->desc.inference == HET_YES;
     const het_schedule *s = ctx->schedule;
     const het_plan *plan = ctx->plan;
     int64_t i, slots = 0, carries = 0, messages = 0;
     memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *a = &s->action[i];
-        const int64_t stage = plan->first_stage[a->pipeline] + a->stage, last = plan->first_stage[a->pipeline + 1] - 1;
-        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) messages++;
-        if (a->kind <= HET_ACTION_W) {
-            const int forward = a->kind == HET_ACTION_F, first = stage == plan->first_stage[a->pipeline];
-            const int consumes = forward ? !first : a->kind != HET_ACTION_W && stage != last;
-            const int64_t next = forward ? (stage == last ? -1 : plan->stage[stage + 1].rank) : first ||
-                a->kind == HET_ACTION_W ? -1 : plan->stage[stage - 1].rank;
-            int64_t *open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
-            if (forward) {
-                slots++;
-                if (a->slice == 0) { carries++; *open = plan->slices; }
-                needs->slots = heti_max(needs->slots, slots);
-                needs->carries = heti_max(needs->carries, carries);
-            }
-            if (consumes) messages--;
-            if (next == rank) messages++;
-            if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) {
-                slots--;
-                if (--*open == 0) carries--;
+        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        int64_t stage, first, last, *open;
+        if (only_forward && !forward && a->kind != HET_ACTION_RECV_F) continue;
+        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind > HET_ACTION_W) continue;
+        first = plan->first_stage[a->pipeline];
+        last = plan->first_stage[a->pipeline + 1] - 1;
+        stage = first + a->stage;
+        open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
+        if (forward) {
+            needs->slots = heti_max(needs->slots, ++slots);
+            if (a->slice == 0) {
+                needs->carries = heti_max(needs->carries, ++carries);
+                *open = plan->slices;
             }
         }
-        needs->messages = heti_max(needs->messages, messages);
+        if ((forward && stage > first) || (backward && stage < last)) messages--;
+        if ((forward && stage < last && plan->stage[stage + 1].rank == rank) || (backward && stage > first && plan->stage[stage - 1].rank == rank))
+            needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || only_forward) {
+            slots--;
+            if (--*open == 0) carries--;
+        }
     }
 }
 
@@ -11961,8 +11965,10 @@ static het_result heti_take_schedule(het_ctx *ctx)
     het_result result;
     int64_t p, sum = 0;
     het_plan_divide(ctx->plan, ctx->desc.max_micro_batches, ctx->batch_count);
-    if (ctx->desc.schedule) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
-    else result = het_schedule_make(ctx->plan, ctx->batch_count, &ctx->allocator, &compute, &ctx->error);
+    if (ctx->desc.schedule) {
+        result = het_schedule_check(ctx->plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
+        if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
+    } else result = het_schedule_make(ctx->plan, ctx->batch_count, &ctx->allocator, &compute, &ctx->error);
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
     if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
@@ -12354,6 +12360,14 @@ static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) { (voi
 static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 #endif
 
+/* Whom the rank's present reduction waits for; -1: nobody. */
+static int64_t heti_ring_peer(const heti_rank *r)
+{
+    const heti_turn *t = &r->ring.turn;
+    if (!r->ring.running) return -1;
+    return r->ctx->block[r->ring.job[r->ring.done].block].holder[t->from >= 0 ? t->from : t->to];
+}
+
 /* Waits for a post, or with NULL for the rank's reductions. `what` and `peer` are for the message of a rank that waits too long. */
 static het_result heti_await(heti_rank *r, heti_post *post, const char *what, int64_t peer)
 {
@@ -12374,7 +12388,7 @@ static het_result heti_await(heti_rank *r, heti_post *post, const char *what, in
             HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.stall_deadline)
                 return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
-                                 r->ctx->step, now - start, what, peer, r->ctx->desc.stall_deadline);
+                                 r->ctx->step, now - start, what, post ? peer : heti_ring_peer(r), r->ctx->desc.stall_deadline);
         }
         heti_doze(r, seen, post);
     }
@@ -12439,6 +12453,7 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
         if (iface->test(ctx->transport.self, request, &done) != HET_OK)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
         if (done) return HET_OK;
+        if (HETI_ATOMIC_LOAD(&ctx->cancelled)) return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
         if (iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
         for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
@@ -12489,9 +12504,6 @@ static het_result heti_find_world(het_ctx *ctx)
     ctx->process_first = ctx->alone;
     ctx->alone[1] = ctx->ranks;
     if (!iface) return HET_OK;
-    if (iface->version != HETRAIN_TRANSPORT_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, iface->version),
-                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
     if (ctx->local_count > HETI_PROCESS_RANKS)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most", ctx->local_count,
                          HETI_CAST(int64_t, HETI_PROCESS_RANKS));
@@ -12515,11 +12527,14 @@ static het_result heti_agree(het_ctx *ctx)
 {
     const het_desc *d = &ctx->desc;
     const het_optimizer_desc *o = &d->optimizer;
+    const het_model_desc *m = &d->model;
+    const het_plan *plan = ctx->plan;
     const int64_t whole[] = { d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype),
-                              HETI_CAST(int64_t, d->reduce), HETI_CAST(int64_t, d->seed), d->model.context, d->model.window, o->warmup_steps,
+                              HETI_CAST(int64_t, d->reduce), HETI_CAST(int64_t, d->seed), m->family, m->heads, m->kv_heads, m->head_size, m->context,
+                              m->norm, m->activation, m->position, m->parallel, m->causal, m->window, m->rotary_original, o->warmup_steps,
                               o->total_steps, HETI_CAST(int64_t, o->schedule) };
-    const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, d->model.rotary_theta,
-                          d->model.dropout };
+    const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, m->norm_epsilon,
+                           m->rotary_theta, m->rotary_fraction, m->rotary_factor, m->rotary_low, m->rotary_high, m->dropout };
     heti_xxh64 state;
     uint64_t own, other;
     int64_t i;
@@ -12530,7 +12545,11 @@ static het_result heti_agree(het_ctx *ctx)
         heti_xxh64_add(&state, ctx->parameter[i].name, strlen(ctx->parameter[i].name));
         heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
         heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
+        heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
     }
+    heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
+    heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
+    heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
     heti_xxh64_add(&state, ctx->schedule->start, HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->schedule->start);
     heti_xxh64_add(&state, ctx->schedule->action, HETI_CAST(size_t, ctx->schedule->start[ctx->ranks]) * sizeof *ctx->schedule->action);
     own = heti_xxh64_end(&state);
@@ -13518,8 +13537,6 @@ static het_result heti_join_scalars(heti_rank *r)
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
     int64_t p;
     if (r->ctx->ranks == 1) return HET_OK;
-    if (parameters > 2 * HETI_STAGING) return heti_fail(&r->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", parameters,
-                                                        HETI_CAST(int64_t, 2 * HETI_STAGING));
     HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
@@ -13799,6 +13816,7 @@ static het_result heti_run(het_ctx *ctx, heti_job job)
 {
     int64_t i;
     heti_forget_mail(ctx);
+    ctx->stepping = 0;
     for (i = 0; i < ctx->local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         if (job != HETI_JOB_INFER || ctx->infer_past == 0) heti_free_slots(&ctx->rank[i]);
@@ -13917,7 +13935,6 @@ static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
     int attempt;
     for (attempt = 0; attempt < 2; attempt++) {
         heti_set_grid(ctx);
-        ctx->stepping = 0;
         HETI_TRY(heti_run(ctx, job));
         info->loss = heti_sum_value(&ctx->joined_loss) / ctx->totals.weight;
         info->gradient_norm = ctx->joined_scalars.gradient_norm;
@@ -14269,12 +14286,12 @@ static het_result heti_count_needs(heti_rank *r)
     heti_needs needs;
     if (!left) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, bytes));
     memset(&needs, 0, sizeof needs);
-    if (ctx->desc.inference != HET_YES) heti_follow(ctx, r->rank, &needs, left);
+    heti_follow(ctx, r->rank, &needs, left);
     heti_free(&ctx->allocator, left, bytes);
     heti_find_stages(r);
     r->slot_count = heti_max(needs.slots, r->stage_count); /* het_infer keeps one of each stage */
     r->carry_count = heti_max(needs.carries, r->stage_count);
-    r->message_count = heti_max(needs.messages, ctx->desc.inference == HET_YES ? r->stage_count : 0);
+    r->message_count = needs.messages;
     r->slice_rows = heti_slice_rows(ctx);
     r->message_bytes = heti_message_bytes(r);
     return HET_OK;
@@ -14331,6 +14348,9 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
     HETI_TRY(heti_take_desc(ctx, desc));
     HETI_TRY(heti_find_world(ctx));
     HETI_TRY(heti_build_shared(ctx));
+    if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", ctx->parameter_count,
+                         HETI_CAST(int64_t, 2 * HETI_STAGING));
     HETI_TRY(heti_take_plan(ctx));
     HETI_TRY(heti_build_world(ctx));
     HETI_TRY(heti_take_schedule(ctx));
@@ -14347,6 +14367,12 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
     ctx->desc.schedule = NULL;
     ctx->desc.devices = ctx->device;
     return HET_OK;
+}
+
+/* The other processes need not wait for this one. */
+static void heti_call_off(het_ctx *ctx, het_result result)
+{
+    if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
 }
 
 /* A context without device memory; both het_create and het_memory_estimate start here. */
@@ -14372,7 +14398,7 @@ static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error
     if (result != HET_OK) {
         if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
         if (error) *error = c->error;
-        if (c->transport.iface) c->transport.iface->abort(c->transport.self, result, c->error.text);
+        heti_call_off(c, result);
         heti_release(c);
         return result;
     }
@@ -14397,7 +14423,7 @@ static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
     if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
     if (result != HET_OK && ctx->transport.iface) { /* the others would wait for this process */
         ctx->failed = 1;
-        ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
+        heti_call_off(ctx, result);
     }
     if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
     return result;
@@ -14518,6 +14544,7 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
         result = heti_start(c);
         if (result != HET_OK) {
             if (error) *error = c->error;
+            heti_call_off(c, result);
             heti_release(c);
         }
     }
@@ -14722,6 +14749,7 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
         heti_rank *r;
         float *to;
         if (local < 0 || local >= ctx->local_count || low >= high) continue;
+        r = &ctx->rank[local];
         to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low
                                 : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
         if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)

@@ -310,6 +310,30 @@ static void reading_and_saving_know_no_layout(void **state)
     EXPECT_OK(het_infer(b, token, 4, 0, logits[1]));
     EXPECT_OK(het_infer(b, token + 4, 5, 4, logits[1]));
     assert_memory_equal(logits[0], logits[1], (size_t)model.vocab * sizeof **logits);
+    /* a context for inference, with two stages a rank */
+    {
+        het_desc reader = many;
+        het_plan *chunks;
+        het_ctx *c;
+        reader.inference = HET_YES;
+        reader.plan = chunks = plan_of(&many, "pp", "interleaved", 1);
+        c = support_create(&reader);
+        for (p = 0; p < het_parameter_count(a); p++) {
+            het_parameter_info info;
+            float *u;
+            EXPECT_OK(het_parameter_get_info(a, p, &info));
+            u = support_floats(info.count, 1, 1);
+            EXPECT_OK(het_parameter_read(a, p, HET_WEIGHT, u));
+            EXPECT_OK(het_parameter_write(c, p, HET_WEIGHT, u));
+            free(u);
+        }
+        EXPECT_OK(het_evaluate(c, batches, count, &y));
+        assert_true(x.loss == y.loss);
+        EXPECT_OK(het_infer(c, token, 9, 0, logits[1]));
+        assert_memory_equal(logits[0], logits[1], (size_t)model.vocab * sizeof **logits);
+        het_destroy(c);
+        het_plan_free(chunks);
+    }
     /* what four ranks saved, one continues, and the other way round */
     support_buffer_start(&weights);
     support_buffer_start(&slots);
@@ -431,7 +455,7 @@ static void pipelines_send_two_messages_a_cut(void **state)
 /* A rank's optimizer state follows its share within 5 %, whatever it computes. */
 static void state_follows_its_shares(void **state)
 {
-    static const double shares[3][4] = { { 1, 1, 1, 1 }, { 1, 2, 3, 4 }, { 0, 1, 0, 3 } };
+    static const double shares[4][4] = { { 1, 1, 1, 1 }, { 1, 2, 3, 4 }, { 0, 1, 0, 3 }, { 2, 1, 0, 0 } };
     het_model_desc model;
     het_device_desc device[4];
     het_error error;
@@ -439,7 +463,7 @@ static void state_follows_its_shares(void **state)
     (void)state;
     memset(device, 0, sizeof device);
     EXPECT_OK(het_model_parse("gpt2:layers=4,width=192,heads=4,context=64,vocab=1000", &model, &error));
-    for (k = 0; k < 3; k++) {
+    for (k = 0; k < 4; k++) {
         het_desc desc;
         het_plan *plan;
         het_memory memory, all;
