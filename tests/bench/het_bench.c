@@ -16,7 +16,8 @@ typedef struct settings {
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists",
+     OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e6, "tokens a sequence" },
