@@ -1,19 +1,24 @@
 /* het_bench: prints one JSON object a line and measurement. Times are medians over --repetitions, with the fastest and slowest beside them.
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
-     build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2 */
+     build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
+     build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks */
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_PLAN_IMPLEMENTATION
 #include "../../examples/common.h"
+#include "hetrain_plan.h"
 
 typedef struct settings {
     const char *model;
     int64_t sequences, length, threads, repetitions, dtype, isa, what;
 } settings;
 
+#define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|peak|products|attention|step", OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
-    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes" },
+    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists",
+     OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e6, "tokens a sequence" },
     { "--threads", "N", OPTION_INTEGER, AT(threads), 1, 256, "by default all processors" },
@@ -23,7 +28,7 @@ static const option options[] = {
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP };
+enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS };
 
 typedef struct bench {
     settings set;
@@ -210,6 +215,529 @@ static int bench_step(bench *b) {
     return 0;
 }
 
+/* ---- several ranks ----------------------------------------------------------------------------------------------------
+   Ratios against a peer measured in the same run, A B A B: of each round one ratio, then the median of the rounds. */
+
+enum { RANKS_MODELS = 4, RANKS_MICRO_BATCHES = 8 };
+
+/* One way to run a step: a context and what its steps took. */
+typedef struct runner {
+    const char *label;
+    het_device_desc device[4];
+    int64_t devices;
+    het_plan *plan;
+    het_ctx *ctx;
+    double *seconds;        /* [repetitions] of a step */
+    double *processor;      /* [repetitions] of all threads of the process */
+    int64_t reduced, moved; /* bytes sent by all ranks in the last step: reductions; messages between stages */
+} runner;
+
+typedef struct ranks_bench {
+    bench *all;
+    het_model_desc model;
+    const char *model_name;
+    het_reduce reduce;
+    het_batch *batch;
+    int64_t count, sequences, length;
+    int32_t *token;
+    int64_t *bounds;
+    runner run[RANKS_MODELS];
+    int runs;
+    int64_t again; /* steps that were repeated for their exponents; they are not counted */
+} ranks_bench;
+
+static spread spread_of_values(const double *value, int64_t count) {
+    spread s;
+    double *sorted = (double *)malloc((size_t)count * sizeof(double));
+    memset(&s, 0, sizeof s);
+    if (sorted == NULL) return s;
+    memcpy(sorted, value, (size_t)count * sizeof(double));
+    qsort(sorted, (size_t)count, sizeof(double), compare_doubles);
+    s.median = count % 2 == 1 ? sorted[count / 2] : 0.5 * (sorted[count / 2 - 1] + sorted[count / 2]);
+    s.low = sorted[0], s.high = sorted[count - 1];
+    free(sorted);
+    return s;
+}
+
+static double processor_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void print_spread_of(const char *name, double scale, const double *value, int64_t count) {
+    spread s = spread_of_values(value, count);
+    printf(",\"%s\":%.4f,\"%s_low\":%.4f,\"%s_high\":%.4f", name, scale * s.median, name, scale * s.low, name, scale * s.high);
+}
+
+/* count micro-batches of sequences x length made-up tokens. */
+static int ranks_prepare(ranks_bench *r, bench *b, const char *model, int64_t sequences, int64_t length, int64_t count) {
+    int64_t i, tokens = sequences * length;
+    int status;
+    memset(r, 0, sizeof *r);
+    r->all = b, r->model_name = model, r->count = count, r->sequences = sequences, r->length = length, r->reduce = HET_REDUCE_EXACT;
+    if ((status = model_from_spec("--model", model, &r->model)) != 0) return status;
+    r->token = (int32_t *)malloc((size_t)(count * tokens + 1) * sizeof(int32_t));
+    r->bounds = (int64_t *)malloc((size_t)(sequences + 1) * sizeof(int64_t));
+    r->batch = (het_batch *)calloc((size_t)count, sizeof(het_batch));
+    if (r->token == NULL || r->bounds == NULL || r->batch == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i <= count * tokens; i++) r->token[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)r->model.vocab);
+    for (i = 0; i <= sequences; i++) r->bounds[i] = i * length;
+    for (i = 0; i < count; i++) {
+        het_batch *batch = &r->batch[i];
+        batch->tokens = tokens, batch->sequences = sequences, batch->sequence_start = r->bounds;
+        batch->token = r->token + i * tokens, batch->target = batch->token + 1;
+    }
+    return 0;
+}
+
+static void ranks_stop(ranks_bench *r) {
+    for (; r->runs > 0; r->runs--) {
+        runner *run = &r->run[r->runs - 1];
+        het_destroy(run->ctx);
+        het_plan_free(run->plan);
+        free(run->seconds);
+        free(run->processor);
+        memset(run, 0, sizeof *run);
+    }
+}
+
+static void ranks_end(ranks_bench *r) {
+    ranks_stop(r);
+    free(r->token);
+    free(r->bounds);
+    free(r->batch);
+}
+
+/* The next runner, its devices still to be filled in. */
+static runner *ranks_next(ranks_bench *r, const char *label, int64_t devices, const het_device_iface *iface, int threads) {
+    runner *run = &r->run[r->runs++];
+    int64_t i;
+    run->label = label, run->devices = devices;
+    for (i = 0; i < devices; i++) run->device[i].iface = iface, run->device[i].threads = threads, run->device[i].isa = (het_isa)(r->all->set.isa - 1);
+    return run;
+}
+
+static int ranks_create(ranks_bench *r, runner *run, const char *plan, const char *schedule) {
+    het_plan_desc plan_desc;
+    het_desc desc;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    memset(&plan_desc, 0, sizeof plan_desc);
+    memset(&desc, 0, sizeof desc);
+    run->seconds = (double *)malloc((size_t)r->all->set.repetitions * sizeof(double));
+    run->processor = (double *)malloc((size_t)r->all->set.repetitions * sizeof(double));
+    if (run->seconds == NULL || run->processor == NULL) return fail(FAILED, "out of memory");
+    plan_desc.units = 2 * r->model.layers + 2, plan_desc.ranks = run->devices, plan_desc.schedule = schedule;
+    result = het_plan_read(&plan_desc, plan, strlen(plan), &run->plan, &error);
+    if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+    desc.model = r->model, desc.devices = run->device, desc.device_count = run->devices, desc.plan = run->plan;
+    desc.dtype = (het_dtype)r->all->set.dtype, desc.reduce = r->reduce;
+    desc.max_tokens = r->sequences * r->length, desc.max_sequences = r->sequences, desc.max_micro_batches = r->count;
+    desc.optimizer.learning_rate = 1e-5f; /* weights that hardly move need no new exponents */
+    result = het_create(&desc, &run->ctx, &error);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text);
+}
+
+static void ranks_traffic(const runner *run, int64_t *reduced, int64_t *moved) {
+    het_timeline timeline;
+    int64_t i, k;
+    *reduced = *moved = 0;
+    for (i = 0; i < run->devices; i++) {
+        het_get_timeline(run->ctx, i, &timeline);
+        for (k = 0; timeline.traffic != NULL && k < timeline.ranks; k++)
+            *reduced += timeline.traffic[k].reduction_bytes, *moved += timeline.traffic[k].transfer_bytes;
+    }
+}
+
+/* One step, again if it was one of those that are measured twice. round < 0: not counted. */
+static int ranks_step(ranks_bench *r, runner *run, int64_t round) {
+    int64_t reduced, moved;
+    int attempt;
+    for (attempt = 0; attempt < 3; attempt++) {
+        double start, used;
+        het_step_info info;
+        ranks_traffic(run, &reduced, &moved);
+        start = seconds_now(), used = processor_seconds();
+        if (het_step(run->ctx, r->batch, r->count, &info) != HET_OK) return fail(FAILED, "%s: %s", run->label, het_last_error(run->ctx));
+        if (round >= 0) run->seconds[round] = seconds_now() - start, run->processor[round] = processor_seconds() - used;
+        ranks_traffic(run, &run->reduced, &run->moved);
+        run->reduced -= reduced, run->moved -= moved;
+        if (!info.repeated || round < 0) return 0;
+        r->again++;
+    }
+    return 0;
+}
+
+static int ranks_round(ranks_bench *r, int64_t round) {
+    int i, status = 0;
+    for (i = 0; i < r->runs && status == 0; i++) status = ranks_step(r, &r->run[i], round);
+    return status;
+}
+
+static void ranks_head(const ranks_bench *r, const char *name) {
+    printf("{\"name\":\"%s\",\"model\":\"%s\",\"reduce\":\"%s\",\"micro_batches\":%lld,\"sequences\":%lld,\"length\":%lld,\"rounds\":%lld", name,
+           r->model_name, r->reduce == HET_REDUCE_EXACT ? "exact" : "fast", (long long)r->count, (long long)r->sequences, (long long)r->length,
+           (long long)r->all->set.repetitions);
+}
+
+static void ranks_tail(const ranks_bench *r) {
+    printf(",\"steps_again\":%lld}\n", (long long)r->again);
+    fflush(stdout);
+}
+
+static void print_runner(const ranks_bench *r, const runner *run) {
+    char name[40];
+    snprintf(name, sizeof name, "%s_ms", run->label);
+    print_spread_of(name, 1e3, run->seconds, r->all->set.repetitions);
+    printf(",\"%s_tokens_per_s\":%.1f", run->label,
+           (double)(r->count * r->sequences * r->length) / spread_of_values(run->seconds, r->all->set.repetitions).median);
+}
+
+/* Of the last step: until all micro-batches are through, from there until the verdict, the update and what follows, in ms of the latest rank. */
+static void print_phases(const runner *run) {
+    double computed = 0, judged = 0, end = 0;
+    int64_t i, k;
+    for (i = 0; i < run->devices; i++) {
+        het_timeline timeline;
+        het_get_timeline(run->ctx, i, &timeline);
+        for (k = 0; k < timeline.records; k++) {
+            const het_record *record = &timeline.record[k];
+            double *phase = record->action.kind < HET_ACTION_SEND_F ? &computed : record->action.kind == HET_ACTION_VERDICT ? &judged : &end;
+            if (record->end > *phase) *phase = record->end;
+        }
+    }
+    printf(",\"%s_compute_ms\":%.2f,\"%s_reduce_ms\":%.2f,\"%s_update_ms\":%.2f", run->label, 1e3 * computed, run->label,
+           1e3 * (judged - computed), run->label, 1e3 * (end - judged));
+}
+
+/* Two data-parallel ranks, the threads divided between them, against one rank of all threads. */
+static int bench_ranks_dp(ranks_bench *r) {
+    static const het_reduce reduce[] = { HET_REDUCE_EXACT, HET_REDUCE_FAST };
+    int64_t n = r->all->set.repetitions, round;
+    int half = r->all->threads > 1 ? r->all->threads / 2 : 1, i, status = 0;
+    double *ratio = (double *)malloc((size_t)n * sizeof(double));
+    if (ratio == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < 2 && status == 0; i++) {
+        runner *one, *two;
+        r->reduce = reduce[i], r->again = 0;
+        one = ranks_next(r, "one", 1, r->all->cpu, 2 * half), two = ranks_next(r, "two", 2, r->all->cpu, half);
+        status = ranks_create(r, one, "dp", NULL);
+        if (status == 0) status = ranks_create(r, two, "dp", NULL);
+        for (round = -1; round < n && status == 0; round++) {
+            status = ranks_round(r, round);
+            if (round >= 0) ratio[round] = one->seconds[round] / two->seconds[round];
+        }
+        if (status == 0) {
+            ranks_head(r, "ranks_dp");
+            printf(",\"threads_of_one\":%d,\"threads_of_each\":%d", 2 * half, half);
+            print_spread_of("ratio", 1, ratio, n);
+            print_runner(r, one), print_runner(r, two);
+            print_phases(one), print_phases(two);
+            printf(",\"reduction_bytes\":%lld", (long long)two->reduced);
+            ranks_tail(r);
+        }
+        ranks_stop(r);
+    }
+    r->reduce = HET_REDUCE_EXACT;
+    free(ratio);
+    return status;
+}
+
+/* Where to cut the chain so that the larger of both stages is as small as can be, by weights used per token: D^2 (attention 4, MLP 2 F / D or 3),
+   D V of the head; attention's own products count D T. */
+static int64_t even_cut(const ranks_bench *r) {
+    const het_model_desc *m = &r->model;
+    double attention = (double)m->width * (double)(2 * m->heads * m->head_size + 2 * m->kv_heads * m->head_size + r->length);
+    double mlp = (double)m->width * (double)m->mlp_width * (m->activation == HET_SWIGLU ? 3 : 2);
+    double total = (double)m->layers * (attention + mlp) + (double)m->width * (double)m->vocab, before = 0, best = total;
+    int64_t unit, cut = 1;
+    for (unit = 1; unit <= 2 * m->layers; unit++) {
+        double larger = before > total - before ? before : total - before;
+        if (larger < best) best = larger, cut = unit;
+        before += unit % 2 == 1 ? attention : mlp;
+    }
+    return cut;
+}
+
+/* The lists that the last step ran, with the times it took, as het_simulate wants them. */
+typedef struct replay {
+    het_schedule schedule;
+    het_costs costs;
+    het_stage_cost stage[4];
+    het_block_cost block[1024];
+    int64_t start[5], micro_batches;
+    het_action *action;
+    double compute_end, end; /* of F and B on any rank; of everything */
+    double busy;             /* F and B of all ranks */
+} replay;
+
+static int replay_fill(replay *p, const runner *run, int64_t count, int compute_only) {
+    int64_t i, k, actions = 0, forward[4] = { 0, 0, 0, 0 }, backward[4] = { 0, 0, 0, 0 };
+    het_timeline timeline;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < run->devices; i++) {
+        het_get_timeline(run->ctx, i, &timeline);
+        actions += timeline.records;
+    }
+    p->action = (het_action *)malloc((size_t)(actions + 1) * sizeof(het_action));
+    if (p->action == NULL) return fail(FAILED, "out of memory");
+    for (i = 0, actions = 0; i < run->devices; i++) {
+        het_get_timeline(run->ctx, i, &timeline);
+        for (k = 0; k < timeline.records; k++) {
+            const het_record *record = &timeline.record[k];
+            const het_action *a = &record->action;
+            double took = record->end - record->start;
+            int computes = a->kind == HET_ACTION_F || a->kind == HET_ACTION_B;
+            if (computes && record->end > p->compute_end) p->compute_end = record->end;
+            if (record->end > p->end) p->end = record->end;
+            if (computes) p->busy += took;
+            if (a->kind == HET_ACTION_F) p->stage[a->stage].forward += took, forward[a->stage]++;
+            if (a->kind == HET_ACTION_B) p->stage[a->stage].backward += took, backward[a->stage]++;
+            if (a->kind == HET_ACTION_STEP && a->stage < 1024) {
+                p->block[a->stage].step += took;
+                if (a->stage >= p->costs.blocks) p->costs.blocks = a->stage + 1;
+            }
+            if (computes || !compute_only) p->action[actions++] = *a;
+        }
+        p->start[i + 1] = actions;
+    }
+    for (i = 0; i < run->plan->stages; i++) p->stage[i].forward /= (double)forward[i], p->stage[i].backward /= (double)backward[i];
+    p->micro_batches = count;
+    p->schedule.ranks = run->devices, p->schedule.pipelines = 1, p->schedule.micro_batches = &p->micro_batches;
+    p->schedule.start = p->start, p->schedule.action = p->action, p->schedule.complete = !compute_only;
+    p->costs.stage = p->stage;
+    if (!compute_only) p->costs.block = p->block;
+    else p->costs.blocks = 0;
+    return 0;
+}
+
+static int replay_simulate(const replay *p, const het_plan *plan, double *makespan) {
+    het_error error = { HET_OK, "" };
+    het_simulation *simulation = NULL;
+    het_result result = het_simulate(plan, &p->schedule, &p->costs, HET_NO, NULL, &simulation, &error);
+    if (result != HET_OK) return fail(FAILED, "%s", error.text);
+    *makespan = simulation->makespan;
+    het_simulation_free(simulation);
+    return 0;
+}
+
+/* When F and B would all be done if each took what it took and waited for nothing but the lists and its neighbours: the longest path. */
+static double longest_path(const runner *run, int64_t count) {
+    double *done = (double *)calloc((size_t)(2 * run->plan->stages * count), sizeof(double)), at[4] = { 0, 0, 0, 0 }, longest = 0;
+    int64_t next[4] = { 0, 0, 0, 0 }, stages = run->plan->stages, i;
+    int moved = done != NULL;
+    while (moved)
+        for (i = moved = 0; i < run->devices; i++) {
+            het_timeline timeline;
+            het_get_timeline(run->ctx, i, &timeline);
+            for (; next[i] < timeline.records; next[i]++, moved = 1) {
+                const het_record *record = &timeline.record[next[i]];
+                int64_t stage = record->action.stage, of = record->action.micro_batch * stages;
+                const int backward = record->action.kind == HET_ACTION_B;
+                double *own = done + (backward ? count * stages : 0) + of + stage, before = 0;
+                if (record->action.kind != HET_ACTION_F && !backward) continue;
+                if (!backward && stage > 0) before = own[-1];
+                if (backward) before = stage < stages - 1 ? own[1] : done[of + stage];
+                if (before <= 0 && (backward || stage > 0)) break;
+                at[i] = (before > at[i] ? before : at[i]) + record->end - record->start;
+                *own = at[i];
+                if (at[i] > longest) longest = at[i];
+            }
+        }
+    free(done);
+    return longest;
+}
+
+/* Two stages, 1f1b: what the simulator makes of the measured means of F and B without links, over what the step took. Stages that run alone for
+   a moment are faster than their mean, so that this can exceed 1; path_ratio, of the longest path of the single times, cannot. */
+static int bench_ranks_pp(ranks_bench *r) {
+    int64_t n = r->all->set.repetitions, round, cut = even_cut(r);
+    int half = r->all->threads > 1 ? r->all->threads / 2 : 1, status;
+    double *value = (double *)malloc(4 * (size_t)n * sizeof(double)), bound = 0;
+    char plan[80];
+    runner *run = ranks_next(r, "two", 2, r->all->cpu, half);
+    replay p;
+    memset(&p, 0, sizeof p);
+    if (value == NULL) return fail(FAILED, "out of memory");
+    snprintf(plan, sizeof plan, "pp:0-%lld|%lld-%lld", (long long)(cut - 1), (long long)cut, (long long)(2 * r->model.layers + 1));
+    status = ranks_create(r, run, plan, "1f1b");
+    for (round = -1; round < n && status == 0; round++) {
+        double pipeline, step;
+        status = ranks_round(r, round);
+        if (status != 0 || round < 0) continue;
+        if ((status = replay_fill(&p, run, r->count, 1)) != 0 || (status = replay_simulate(&p, run->plan, &pipeline)) != 0) break;
+        value[round] = pipeline / p.compute_end, value[n + round] = p.busy / (2 * p.compute_end);
+        value[3 * n + round] = longest_path(run, r->count) / p.compute_end;
+        bound = p.busy / (2 * pipeline);
+        free(p.action);
+        if ((status = replay_fill(&p, run, r->count, 0)) != 0 || (status = replay_simulate(&p, run->plan, &step)) != 0) break;
+        value[2 * n + round] = step / run->seconds[round];
+        if (round < n - 1) free(p.action), p.action = NULL;
+    }
+    if (status == 0) {
+        ranks_head(r, "ranks_pp");
+        printf(",\"threads_of_each\":%d,\"plan\":\"%s\",\"f_ms\":[%.3f,%.3f],\"b_ms\":[%.3f,%.3f]", half, plan, 1e3 * p.stage[0].forward,
+               1e3 * p.stage[1].forward, 1e3 * p.stage[0].backward, 1e3 * p.stage[1].backward);
+        print_spread_of("ratio", 1, value, n);
+        print_spread_of("path_ratio", 1, value + 3 * n, n);
+        print_spread_of("busy", 1, value + n, n);
+        printf(",\"busy_bound\":%.4f,\"busy_bound_equal_stages\":%.4f", bound, (double)r->count / (double)(r->count + 1));
+        print_spread_of("whole_step_ratio", 1, value + 2 * n, n);
+        print_runner(r, run), print_phases(run);
+        printf(",\"transfer_bytes\":%lld,\"reduction_bytes\":%lld", (long long)run->moved, (long long)run->reduced);
+        ranks_tail(r);
+    }
+    free(p.action);
+    free(value);
+    ranks_stop(r);
+    return status;
+}
+
+/* A rank and one of a third of its speed, one thread each: together with fitting shares and with equal ones, against the sum of both alone. */
+static int bench_ranks_unequal(ranks_bench *r) {
+    static const char *const label[] = { "fast", "slow", "shares_3_1", "shares_1_1" };
+    int64_t n = r->all->set.repetitions, round;
+    int i, status = 0;
+    double *ratio = (double *)malloc(2 * (size_t)n * sizeof(double));
+    char plan[2][300];
+    if (ratio == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < 2; i++) {
+        int64_t units = 2 * r->model.layers + 2, share = i == 0 ? 3 : 1;
+        snprintf(plan[i], sizeof plan[i], "{\"pipelines\":[{\"share\":%lld,\"stages\":[{\"rank\":0,\"units\":[0,%lld]}]},"
+                 "{\"share\":1,\"stages\":[{\"rank\":1,\"units\":[0,%lld]}]}],\"state_shares\":[%lld,1]}", (long long)share, (long long)units,
+                 (long long)units, (long long)share);
+    }
+    for (i = 0; i < 4 && status == 0; i++) {
+        runner *run = ranks_next(r, label[i], i < 2 ? 1 : 2, r->all->cpu, 1);
+        if (i > 0) run->device[run->devices - 1].speed = 1.0 / 3.0;
+        status = ranks_create(r, run, i < 2 ? "dp" : plan[i - 2], NULL);
+    }
+    for (round = -1; round < n && status == 0; round++) {
+        double sum;
+        status = ranks_round(r, round);
+        if (round < 0 || status != 0) continue;
+        sum = 1 / r->run[0].seconds[round] + 1 / r->run[1].seconds[round];
+        ratio[round] = 1 / (r->run[2].seconds[round] * sum), ratio[n + round] = 1 / (r->run[3].seconds[round] * sum);
+    }
+    if (status == 0) {
+        ranks_head(r, "ranks_unequal");
+        print_spread_of("ratio", 1, ratio, n);
+        print_spread_of("equal_shares_ratio", 1, ratio + n, n);
+        for (i = 0; i < 4; i++) print_runner(r, &r->run[i]);
+        for (i = 2; i < 4; i++) print_phases(&r->run[i]);
+        printf(",\"reduction_bytes\":[%lld,%lld]", (long long)r->run[2].reduced, (long long)r->run[3].reduced);
+        ranks_tail(r);
+    }
+    free(ratio);
+    ranks_stop(r);
+    return status;
+}
+
+/* What an action costs beside arithmetic: devices that compute nothing, 256 micro-batches of 8 tokens. */
+static int bench_ranks_overhead(bench *b) {
+    static const struct { const char *plan, *schedule; int64_t ranks; } shapes[] = {
+        { "dp", "1f1b", 1 }, { "pp", "1f1b", 4 }, { "pp", "interleaved", 4 } };
+    int i, status = 0;
+    for (i = 0; i < 3 && status == 0; i++) {
+        ranks_bench r;
+        runner *run;
+        int64_t round, k, actions = 0;
+        status = ranks_prepare(&r, b, "gpt2:layers=7,width=16,heads=1,vocab=16,context=8", 1, 8, 256);
+        if (status == 0) {
+            run = ranks_next(&r, "step", shapes[i].ranks, het_null_device(), 1);
+            status = ranks_create(&r, run, shapes[i].plan, shapes[i].schedule);
+            for (round = -3; round < b->set.repetitions && status == 0; round++) status = ranks_step(&r, run, round);
+        }
+        if (status == 0) {
+            for (k = 0; k < shapes[i].ranks; k++) {
+                het_timeline timeline;
+                het_get_timeline(run->ctx, k, &timeline);
+                actions += timeline.records;
+            }
+            ranks_head(&r, "ranks_overhead");
+            printf(",\"plan\":\"%s\",\"schedule\":\"%s\",\"ranks\":%lld,\"actions\":%lld", shapes[i].plan, shapes[i].schedule,
+                   (long long)shapes[i].ranks, (long long)actions);
+            print_spread_of("us_per_action", 1e6 / (double)actions, run->seconds, b->set.repetitions);
+            print_spread_of("processor_us_per_action", 1e6 / (double)actions, run->processor, b->set.repetitions);
+            ranks_tail(&r);
+        }
+        ranks_end(&r);
+    }
+    return status;
+}
+
+/* Lists for many ranks: made, completed, proven, simulated. */
+static int bench_ranks_lists_of(const char *text, const char *name, int64_t ranks, int64_t micro_batches) {
+    het_plan_desc desc;
+    het_error error = { HET_OK, "" };
+    het_plan *plan = NULL;
+    het_schedule *compute = NULL, *whole = NULL;
+    het_simulation *simulation = NULL;
+    het_costs costs;
+    het_stage_cost *stage = NULL;
+    int64_t *counts = NULL, i;
+    double at[6];
+    het_result result;
+    memset(&desc, 0, sizeof desc);
+    memset(&costs, 0, sizeof costs);
+    desc.units = strcmp(text, "pp") != 0 ? 16 : strcmp(name, "interleaved") == 0 ? 2 * ranks : ranks, desc.ranks = ranks, desc.schedule = name;
+    at[0] = seconds_now();
+    result = het_plan_read(&desc, text, strlen(text), &plan, &error);
+    if (result == HET_OK) {
+        counts = (int64_t *)malloc((size_t)plan->pipelines * sizeof(int64_t));
+        costs.stage = stage = (het_stage_cost *)calloc((size_t)plan->stages, sizeof(het_stage_cost));
+        if (counts == NULL || stage == NULL) return fail(FAILED, "out of memory");
+        for (i = 0; i < plan->pipelines; i++) counts[i] = micro_batches;
+        for (i = 0; i < plan->stages; i++) stage[i].forward = stage[i].input = stage[i].weight = 1, stage[i].backward = 2;
+    }
+    at[1] = seconds_now();
+    if (result == HET_OK) result = het_schedule_make(plan, counts, NULL, &compute, &error);
+    at[2] = seconds_now();
+    if (result == HET_OK) result = het_schedule_complete(plan, NULL, compute, NULL, &whole, &error);
+    at[3] = seconds_now();
+    if (result == HET_OK) result = het_schedule_check(plan, NULL, whole, NULL, &error);
+    at[4] = seconds_now();
+    if (result == HET_OK) result = het_simulate(plan, whole, &costs, HET_NO, NULL, &simulation, &error);
+    at[5] = seconds_now();
+    if (result == HET_OK) {
+        double actions = (double)whole->start[ranks];
+        printf("{\"name\":\"ranks_lists\",\"plan\":\"%s\",\"schedule\":\"%s\",\"ranks\":%lld,\"micro_batches\":%lld,\"actions\":%.0f,"
+               "\"read_s\":%.3f,\"make_s\":%.3f,\"complete_s\":%.3f,\"check_s\":%.3f,\"simulate_s\":%.3f,\"simulated_actions_per_s\":%.3e,"
+               "\"bubble\":%.4f}\n", text, name, (long long)ranks, (long long)micro_batches, actions, at[1] - at[0], at[2] - at[1], at[3] - at[2],
+               at[4] - at[3], at[5] - at[4], actions / (at[5] - at[4]), simulation->bubble);
+        fflush(stdout);
+    }
+    het_simulation_free(simulation);
+    het_schedule_free(whole);
+    het_schedule_free(compute);
+    het_plan_free(plan);
+    free(counts);
+    free(stage);
+    return result == HET_OK ? 0 : fail(FAILED, "%s, %s: %s", text, name, error.text);
+}
+
+static int bench_ranks_lists(void) {
+    static const char *const plans[] = { "pp", "dp1250xpp8" }, *const schedules[] = { "1f1b", "interleaved" };
+    int i, status = 0;
+    for (i = 0; i < 4 && status == 0; i++) status = bench_ranks_lists_of(plans[i / 2], schedules[i % 2], 10000, 64);
+    return status;
+}
+
+static int bench_ranks(bench *b) {
+    const char *model = b->given[option_find(options, OPTIONS, "--model", 7)] ? b->set.model : RANKS_MODEL;
+    const int64_t what = b->set.what, all = what == ALL || what == RANKS;
+    ranks_bench r;
+    int status = ranks_prepare(&r, b, model, b->set.sequences, b->set.length, RANKS_MICRO_BATCHES);
+    if (status == 0 && (all || what == RANKS_DP)) status = bench_ranks_dp(&r);
+    if (status == 0 && (all || what == RANKS_PP)) status = bench_ranks_pp(&r);
+    if (status == 0 && (all || what == RANKS_UNEQUAL)) status = bench_ranks_unequal(&r);
+    ranks_end(&r);
+    if (status == 0 && (all || what == RANKS_OVERHEAD)) status = bench_ranks_overhead(b);
+    if (status == 0 && (all || what == RANKS_LISTS)) status = bench_ranks_lists();
+    return status;
+}
+
 static int prepare(bench *b) {
     int64_t i, s = b->set.sequences, t = b->set.length;
     b->bounds = (int64_t *)malloc((size_t)(2 * s + 2 + s * (t / 512 + 1)) * sizeof(int64_t));
@@ -246,6 +774,7 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == PRODUCTS)) status = bench_products(b);
     if (status == 0 && (s->what == ALL || s->what == ATTENTION)) status = bench_attention(b);
     if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b);
+    if (status == 0 && (s->what == ALL || s->what >= RANKS)) status = bench_ranks(b);
     return status;
 }
 
