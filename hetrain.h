@@ -1003,7 +1003,8 @@ typedef struct het_device_desc {
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create refuses what does not fit */
-    double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time it uses */
+    double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time of its rank's
+                                         thread; meant for one thread a device */
 } het_device_desc;
 
 /* An emulated link between two ranks of this process, both ways: a message takes its bytes / bandwidth one after the other, then latency. */
@@ -13658,6 +13659,7 @@ static het_result heti_execute(heti_rank *r)
         record->start = record->end = heti_now() - r->began;
         r->present = record;
         HETI_TRY(heti_run_action(r, a, record));
+        heti_slow_down(r);
         if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
         if (recorded) r->records++;
         HETI_TRY(heti_advance_ring(r));

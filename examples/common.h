@@ -25,7 +25,7 @@ enum { DONE = 0, FAILED = 1, BAD_INPUT = 2 }; /* exit status of every program */
 
 /* ---- errors: one line on standard error, whatever the values in it contain ---------------------------------------- */
 
-static int program_is_mute; /* of several processes one speaks */
+static int program_is_mute; /* of several processes one speaks; the others only of what went wrong in them alone */
 
 #if defined(__GNUC__) || defined(__clang__)
 static inline int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -39,7 +39,7 @@ static inline int fail(int status, const char *format, ...) {
     va_end(list);
     for (i = 0; line[i] != 0; i++)
         if ((unsigned char)line[i] < 32 || line[i] == 127) line[i] = '?';
-    if (!program_is_mute) fprintf(stderr, "%s: %s\n", PROGRAM, line);
+    if (!program_is_mute || (status == FAILED && strstr(line, " failed: ") == NULL)) fprintf(stderr, "%s: %s\n", PROGRAM, line);
     return status;
 }
 
