@@ -13921,6 +13921,13 @@ static void heti_set_exponents(het_ctx *ctx, int repeat)
     }
 }
 
+/* As before the first attempt: a step that did not happen leaves no history. */
+static void heti_restore_exponents(het_ctx *ctx)
+{
+    int64_t p;
+    for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+}
+
 static het_result heti_name_not_finite(het_ctx *ctx, double loss)
 {
     int64_t p;
@@ -13967,13 +13974,13 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     info.tokens = ctx->totals.tokens;
     if (ctx->joined_scalars.verdict == HET_VERDICT_NOT_FINITE) {
         if (ctx->desc.skip_not_finite != HET_YES || !update) {
-            for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+            heti_restore_exponents(ctx);
             return heti_name_not_finite(ctx, info.loss);
         }
         info.skipped = 1;
     }
     if (update && !info.skipped) heti_set_exponents(ctx, 0);
-    else for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+    else heti_restore_exponents(ctx);
     if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
