@@ -12,6 +12,7 @@
 #include "hetrain_mpi.c"
 #endif
 #include "curve.h"
+#include "launch.h"
 #include "layout.h"
 
 #include <dirent.h>
@@ -960,6 +961,19 @@ static int run(job *j, int argc, char **argv) {
 
 /* ---- several processes ---------------------------------------------------------------------------------------------------- */
 
+/* A launcher that started several processes must find them connected: otherwise each would train, and write, for itself. */
+static int check_launch(const job *j) {
+    het_launch launch;
+    het_error error = { HET_OK, "" };
+    if (het_launch_detect(&launch, &error) != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+    if (launch.size == j->processes) return 0;
+#ifdef HETRAIN_MPI
+    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
+#else
+    return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi)", launch.launcher, (long long)launch.size);
+#endif
+}
+
 static int open_transport(job *j, int *argc, char ***argv) {
     j->processes = 1;
 #ifdef HETRAIN_MPI
@@ -973,7 +987,7 @@ static int open_transport(job *j, int *argc, char ***argv) {
 #else
     (void)argc, (void)argv;
 #endif
-    return 0;
+    return check_launch(j);
 }
 
 static int close_transport(job *j, int status) {
