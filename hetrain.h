@@ -13632,7 +13632,7 @@ static het_result heti_fall_silent(heti_rank *r)
     const double since = heti_now();
     HETI_LOCK(ctx);
     r->silent_since = since;
-    while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 4.0 * ctx->desc.deadline)
+    while (!ctx->stop && !HETI_ATOMIC_LOAD(&ctx->cancelled) && heti_now() - since < 20.0 * ctx->desc.deadline)
         heti_wait_signal(&r->wake, &ctx->lock, 0.05);
     HETI_UNLOCK(ctx);
     return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: fell silent, and no other rank noticed", r->rank, ctx->step);

@@ -505,7 +505,7 @@ static int falling_silent(void *user, int64_t rank, int64_t step, int64_t positi
 
 /* A rank fails or falls silent somewhere in the second step: the call returns an error that names it, the context answers nothing but queries,
    nothing leaks, and a new context works. Rounds that the fault's place is never reached in count as trained. */
-static void one_failure(int round, data_set *data, const het_model_desc *model, int *failed)
+static void one_failure(int round, data_set *data, const het_model_desc *model, int *failed, int *silent, int *noticed)
 {
     static const char *const plans[] = { "dp", "pp", "dp2xpp2" }, *const schedules[] = { "1f1b", "zb-h1", "gpipe" };
     uint64_t seed = (uint64_t)round * 104729 + 3;
@@ -530,6 +530,7 @@ static void one_failure(int round, data_set *data, const het_model_desc *model, 
     f.at = support_below(&seed, 40);
     f.step = 1;
     desc.deadline = 0.1;
+    desc.stall_deadline = 30.0;
     desc.user = &f;
     if (f.silent) desc.silent = falling_silent;
     else desc.hook = failing_hook;
@@ -544,6 +545,8 @@ static void one_failure(int round, data_set *data, const het_model_desc *model, 
         assert_int_equal(het_step(ctx, batches, count, NULL), HET_ERR_STATE);
         assert_int_equal(het_get_step(ctx), 1);
         ++*failed;
+        *silent += f.silent;
+        *noticed += f.silent && strstr(het_last_error(ctx), "no sign of life") != NULL;
     }
     het_destroy(ctx);
     assert_int_equal(memory.live, 0);
@@ -556,13 +559,14 @@ static void one_failure(int round, data_set *data, const het_model_desc *model, 
 static void failing_ranks_are_named(void **state)
 {
     const char *asked = getenv("HETRAIN_TEST_FAILURES");
-    int rounds = asked ? atoi(asked) : 100, round, failed = 0;
+    int rounds = asked ? atoi(asked) : 100, round, failed = 0, silent = 0, noticed = 0;
     het_model_desc model = deep_model(HET_GPT2);
     data_set data;
     (void)state;
     data_start(&data, model.vocab);
-    for (round = 0; round < rounds; round++) one_failure(round, &data, &model, &failed);
+    for (round = 0; round < rounds; round++) one_failure(round, &data, &model, &failed, &silent, &noticed);
     assert_true(failed > rounds / 2);
+    assert_true(2 * noticed > silent); /* by others: one that falls silent behind its last message only has itself */
     data_end(&data);
 }
 
