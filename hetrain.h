@@ -154,6 +154,8 @@ int main(int argc, char **argv) {
                          het_hash het_xxh64
        >>files_api       het_save_weights het_save_state het_load_weights het_load_state
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
+       >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
+                         het_json_real het_json_boolean het_json_null het_json_skip het_json_end het_json_fail
        >>high_api        het_train het_sample het_reader_open het_reader_close het_save_file het_log_stderr
 
    CONTENTS   (tags to search for)
@@ -172,6 +174,7 @@ int main(int argc, char **argv) {
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>files_api       saving and loading weights and state
        >>data_api        token files, windows, batches
+       >>json_api        reading JSON
        >>high_api        het_train, het_sample, file callbacks
    implementation:
        >>config          includes and compiler differences
@@ -1199,6 +1202,36 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t
                                                          het_batch *batch, het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers of its own. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error);
+
+/* ---- >>json_api: a strict reader of JSON text (RFC 8259) ----------------------------------------------------------
+   For the companions, and for programs that read the same files. A cursor walks the text once and allocates nothing. The first error sticks: it
+   is kept with its byte offset, every later call does nothing and returns 0, so loops end by themselves and `rule` is looked at once, at the
+   end. The text must outlive the cursor. Threads: any, one cursor at a time. */
+typedef enum het_json_kind { HET_JSON_ERROR, HET_JSON_NULL, HET_JSON_BOOL, HET_JSON_NUMBER, HET_JSON_STRING, HET_JSON_ARRAY, HET_JSON_OBJECT } het_json_kind;
+typedef struct het_json {
+    const char *text;
+    size_t length, at;                /* the cursor */
+    int32_t depth;                    /* containers open: 32 at most */
+    uint32_t objects;                 /* bit d: the container at depth d is an object */
+    int32_t fresh;                    /* just opened: no comma before the next element */
+    const char *rule;                 /* what the first error broke; NULL: none */
+    size_t rule_at;                   /* its byte offset */
+} het_json;
+HETRAIN_API het_json het_json_start(const char *text, size_t length);                /* Threads: any. */
+HETRAIN_API het_json_kind het_json_peek(het_json *j);                                /* what stands at the cursor. Threads: any. */
+HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind);                     /* opens the array or object there. Threads: any. */
+/* 1: the cursor stands before the next value of the innermost container, and key holds its key if that is an object; 0: the container is closed,
+   or there was an error. Equal keys are the caller's business. Threads: any. */
+HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length);
+/* *length: the decoded length, which may exceed what fits into `to` (and may count a \u0000). Threads: any. */
+HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length);
+HETRAIN_API int het_json_integer(het_json *j, int64_t *value);                       /* never by way of a double. Threads: any. */
+HETRAIN_API int het_json_real(het_json *j, double *value);                           /* within a unit in the last place. Threads: any. */
+HETRAIN_API int het_json_boolean(het_json *j, int *value);                           /* Threads: any. */
+HETRAIN_API int het_json_null(het_json *j);                                          /* Threads: any. */
+HETRAIN_API int het_json_skip(het_json *j);                                          /* over one value of any kind, checked. Threads: any. */
+HETRAIN_API int het_json_end(het_json *j);                                           /* only white space is left. Threads: any. */
+HETRAIN_API int het_json_fail(het_json *j, const char *rule);                        /* an error of the caller's own. Threads: any. */
 
 /* ---- >>high_api: one call that trains -----------------------------------------------------------------------------
    Uses only the calls above: copy it into your program when you need something else. */
@@ -5583,28 +5616,10 @@ static const het_device_iface heti_null_iface = {
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
 
 /* ================================================================================================================
-   >>json  A strict reader for JSON text (RFC 8259) that allocates nothing.
-
-   A cursor walks the text once; the caller pulls what it expects: heti_json_kind_of looks, heti_json_enter opens an object or array,
-   heti_json_next steps to the next element (and reads its key), the others take one value. The first error sticks: it is kept with its
-   byte offset, and every later call does nothing and returns 0, so loops end by themselves and the caller looks at `rule` once.
-   Integers never pass through double. Duplicate keys are the caller's business, since only it knows which ones matter.
+   >>json  The reader of >>json_api, and text made of pieces. Integers never pass through double.
    ================================================================================================================ */
 
 #define HETI_JSON_DEPTH 32
-
-typedef enum heti_json_kind { HETI_JSON_ERROR, HETI_JSON_NULL, HETI_JSON_BOOL, HETI_JSON_NUMBER, HETI_JSON_STRING, HETI_JSON_ARRAY,
-                              HETI_JSON_OBJECT } heti_json_kind;
-
-typedef struct heti_json {
-    const char *text;
-    size_t length, at;
-    int depth;             /* containers open */
-    uint32_t objects;      /* bit d: the container at depth d is an object */
-    int fresh;             /* just opened: no comma before the next element */
-    const char *rule;      /* what the first error broke; NULL: none */
-    size_t rule_at;        /* its byte offset */
-} heti_json;
 
 /* Appends bytes as they are; what is there always ends in 0. */
 static void heti_text_put(heti_text *t, const char *from, size_t length)
@@ -5656,16 +5671,16 @@ static int heti_is_key(const char *decoded, size_t length, const char *name)
     return length == strlen(name) && heti_same(decoded, name);
 }
 
-static heti_json heti_json_start(const char *text, size_t length)
+HETRAIN_API het_json het_json_start(const char *text, size_t length)
 {
-    heti_json j;
+    het_json j;
     memset(&j, 0, sizeof j);
     j.text = text;
     j.length = length;
     return j;
 }
 
-static int heti_json_fail(heti_json *j, const char *rule)
+HETRAIN_API int het_json_fail(het_json *j, const char *rule)
 {
     if (!j->rule) {
         j->rule = rule;
@@ -5675,31 +5690,31 @@ static int heti_json_fail(heti_json *j, const char *rule)
 }
 
 /* The byte under the cursor, 0 at the end (a 0 in the text is no legal byte anywhere, so the two need no telling apart). */
-static char heti_json_byte(const heti_json *j)
+static char heti_json_byte(const het_json *j)
 {
     return HETI_CAST(char, j->at < j->length ? j->text[j->at] : 0);
 }
 
-static void heti_json_space(heti_json *j)
+static void heti_json_space(het_json *j)
 {
     while (j->at < j->length && (j->text[j->at] == ' ' || j->text[j->at] == '\t' || j->text[j->at] == '\n' || j->text[j->at] == '\r')) j->at++;
 }
 
 /* What stands at the cursor. */
-static heti_json_kind heti_json_kind_of(heti_json *j)
+HETRAIN_API het_json_kind het_json_peek(het_json *j)
 {
     char c;
-    if (j->rule) return HETI_JSON_ERROR;
+    if (j->rule) return HET_JSON_ERROR;
     heti_json_space(j);
     c = heti_json_byte(j);
-    if (c == '{') return HETI_JSON_OBJECT;
-    if (c == '[') return HETI_JSON_ARRAY;
-    if (c == '"') return HETI_JSON_STRING;
-    if (c == '-' || (c >= '0' && c <= '9')) return HETI_JSON_NUMBER;
-    if (c == 't' || c == 'f') return HETI_JSON_BOOL;
-    if (c == 'n') return HETI_JSON_NULL;
-    heti_json_fail(j, j->at < j->length ? "a JSON value was expected" : "the JSON text ends too early");
-    return HETI_JSON_ERROR;
+    if (c == '{') return HET_JSON_OBJECT;
+    if (c == '[') return HET_JSON_ARRAY;
+    if (c == '"') return HET_JSON_STRING;
+    if (c == '-' || (c >= '0' && c <= '9')) return HET_JSON_NUMBER;
+    if (c == 't' || c == 'f') return HET_JSON_BOOL;
+    if (c == 'n') return HET_JSON_NULL;
+    het_json_fail(j, j->at < j->length ? "a JSON value was expected" : "the JSON text ends too early");
+    return HET_JSON_ERROR;
 }
 
 /* Length of the UTF-8 sequence at p (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF), 0 if malformed. */
@@ -5724,7 +5739,7 @@ static size_t heti_utf8(const char *p, size_t left)
 }
 
 /* Four hexadecimal digits at the cursor, or -1. */
-static int32_t heti_json_hex4(heti_json *j)
+static int32_t heti_json_hex4(het_json *j)
 {
     int32_t value = 0;
     int i;
@@ -5733,7 +5748,7 @@ static int32_t heti_json_hex4(heti_json *j)
         if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
         else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
         else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
-        else { heti_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
+        else { het_json_fail(j, "\\u needs four hexadecimal digits"); return -1; }
     }
     return value;
 }
@@ -5753,7 +5768,7 @@ static void heti_text_code_point(heti_text *t, int32_t c)
 }
 
 /* The cursor stands behind a backslash. */
-static int heti_json_escape(heti_json *j, heti_text *to)
+static int heti_json_escape(het_json *j, heti_text *to)
 {
     static const char heti_from[] = "\"\\/bfnrt", heti_into[] = "\"\\/\b\f\n\r\t";
     const char c = heti_json_byte(j);
@@ -5764,17 +5779,17 @@ static int heti_json_escape(heti_json *j, heti_text *to)
         j->at++;
         return 1;
     }
-    if (c != 'u') return heti_json_fail(j, "unknown escape in a string");
+    if (c != 'u') return het_json_fail(j, "unknown escape in a string");
     j->at++;
     high = heti_json_hex4(j);
     if (high < 0) return 0;
-    if (high >= 0xDC00 && high < 0xE000) return heti_json_fail(j, "lone surrogate in a string");
+    if (high >= 0xDC00 && high < 0xE000) return het_json_fail(j, "lone surrogate in a string");
     if (high >= 0xD800 && high < 0xDC00) {
-        if (j->length - j->at < 6 || j->text[j->at] != '\\' || j->text[j->at + 1] != 'u') return heti_json_fail(j, "lone surrogate in a string");
+        if (j->length - j->at < 6 || j->text[j->at] != '\\' || j->text[j->at + 1] != 'u') return het_json_fail(j, "lone surrogate in a string");
         j->at += 2;
         low = heti_json_hex4(j);
         if (low < 0) return 0;
-        if (low < 0xDC00 || low >= 0xE000) return heti_json_fail(j, "lone surrogate in a string");
+        if (low < 0xDC00 || low >= 0xE000) return het_json_fail(j, "lone surrogate in a string");
         high = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
     }
     heti_text_code_point(to, high);
@@ -5782,14 +5797,14 @@ static int heti_json_escape(heti_json *j, heti_text *to)
 }
 
 /* Takes a string; *length gets its decoded length, which may exceed what fits into `to` (and may count a \u0000). */
-static int heti_json_string(heti_json *j, char *to, size_t capacity, size_t *length)
+HETRAIN_API int het_json_string(het_json *j, char *to, size_t capacity, size_t *length)
 {
     heti_text t = heti_text_in(to, capacity);
-    if (heti_json_kind_of(j) != HETI_JSON_STRING) return heti_json_fail(j, "a string was expected");
+    if (het_json_peek(j) != HET_JSON_STRING) return het_json_fail(j, "a string was expected");
     j->at++;
     for (;;) {
         size_t count;
-        if (j->at >= j->length) return heti_json_fail(j, "the JSON text ends inside a string");
+        if (j->at >= j->length) return het_json_fail(j, "the JSON text ends inside a string");
         if (j->text[j->at] == '"') break;
         if (j->text[j->at] == '\\') {
             j->at++;
@@ -5797,8 +5812,8 @@ static int heti_json_string(heti_json *j, char *to, size_t capacity, size_t *len
             continue;
         }
         count = heti_utf8(j->text + j->at, j->length - j->at);
-        if (!count) return heti_json_fail(j, "a string is not valid UTF-8");
-        if (count == 1 && HETI_CAST(unsigned char, j->text[j->at]) < 0x20) return heti_json_fail(j, "control byte in a string");
+        if (!count) return het_json_fail(j, "a string is not valid UTF-8");
+        if (count == 1 && HETI_CAST(unsigned char, j->text[j->at]) < 0x20) return het_json_fail(j, "control byte in a string");
         heti_text_put(&t, j->text + j->at, count);
         j->at += count;
     }
@@ -5807,7 +5822,7 @@ static int heti_json_string(heti_json *j, char *to, size_t capacity, size_t *len
     return 1;
 }
 
-static size_t heti_json_digits(heti_json *j)
+static size_t heti_json_digits(het_json *j)
 {
     const size_t start = j->at;
     while (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') j->at++;
@@ -5815,22 +5830,22 @@ static size_t heti_json_digits(heti_json *j)
 }
 
 /* Takes a number and leaves it as text: [*start, j->at). */
-static int heti_json_number_text(heti_json *j, size_t *start)
+static int heti_json_number_text(het_json *j, size_t *start)
 {
-    if (heti_json_kind_of(j) != HETI_JSON_NUMBER) return heti_json_fail(j, "a number was expected");
+    if (het_json_peek(j) != HET_JSON_NUMBER) return het_json_fail(j, "a number was expected");
     *start = j->at;
     if (heti_json_byte(j) == '-') j->at++;
     if (heti_json_byte(j) == '0') j->at++;
-    else if (!heti_json_digits(j)) return heti_json_fail(j, "a number needs digits");
-    if (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') return heti_json_fail(j, "a number starts with 0");
+    else if (!heti_json_digits(j)) return het_json_fail(j, "a number needs digits");
+    if (heti_json_byte(j) >= '0' && heti_json_byte(j) <= '9') return het_json_fail(j, "a number starts with 0");
     if (heti_json_byte(j) == '.') {
         j->at++;
-        if (!heti_json_digits(j)) return heti_json_fail(j, "a number needs digits behind its point");
+        if (!heti_json_digits(j)) return het_json_fail(j, "a number needs digits behind its point");
     }
     if (heti_json_byte(j) == 'e' || heti_json_byte(j) == 'E') {
         j->at++;
         if (heti_json_byte(j) == '+' || heti_json_byte(j) == '-') j->at++;
-        if (!heti_json_digits(j)) return heti_json_fail(j, "an exponent needs digits");
+        if (!heti_json_digits(j)) return het_json_fail(j, "an exponent needs digits");
     }
     return 1;
 }
@@ -5852,13 +5867,13 @@ static int heti_integer_of(const char *text, size_t length, int64_t *value)
     return 1;
 }
 
-static int heti_json_integer(heti_json *j, int64_t *value)
+HETRAIN_API int het_json_integer(het_json *j, int64_t *value)
 {
     size_t start;
     if (!heti_json_number_text(j, &start)) return 0;
     if (heti_integer_of(j->text + start, j->at - start, value)) return 1;
     j->at = start;
-    return heti_json_fail(j, "an integer was expected, written as one and below 2^63");
+    return het_json_fail(j, "an integer was expected, written as one and below 2^63");
 }
 
 /* Powers of ten that are exact in double. */
@@ -5922,11 +5937,20 @@ static int heti_double_of(const char *text, size_t length, double *value)
     return 1;
 }
 
-static int heti_json_bool(heti_json *j, int *value)
+HETRAIN_API int het_json_real(het_json *j, double *value)
 {
-    const heti_json_kind kind = heti_json_kind_of(j);
-    *value = kind == HETI_JSON_BOOL && j->text[j->at] == 't';
-    if (kind == HETI_JSON_BOOL) {
+    size_t start;
+    if (!heti_json_number_text(j, &start)) return 0;
+    if (heti_double_of(j->text + start, j->at - start, value)) return 1;
+    j->at = start;
+    return het_json_fail(j, "a number beyond double");
+}
+
+HETRAIN_API int het_json_boolean(het_json *j, int *value)
+{
+    const het_json_kind kind = het_json_peek(j);
+    *value = kind == HET_JSON_BOOL && j->text[j->at] == 't';
+    if (kind == HET_JSON_BOOL) {
         const char *word = *value ? "true" : "false";
         const size_t length = strlen(word);
         if (j->length - j->at >= length && memcmp(j->text + j->at, word, length) == 0) {
@@ -5934,24 +5958,24 @@ static int heti_json_bool(heti_json *j, int *value)
             return 1;
         }
     }
-    return heti_json_fail(j, "true or false was expected");
+    return het_json_fail(j, "true or false was expected");
 }
 
-static int heti_json_null(heti_json *j)
+HETRAIN_API int het_json_null(het_json *j)
 {
-    const int found = heti_json_kind_of(j) == HETI_JSON_NULL && j->length - j->at >= 4 && memcmp(j->text + j->at, "null", 4) == 0;
-    if (!found) return heti_json_fail(j, "null was expected");
+    const int found = het_json_peek(j) == HET_JSON_NULL && j->length - j->at >= 4 && memcmp(j->text + j->at, "null", 4) == 0;
+    if (!found) return het_json_fail(j, "null was expected");
     j->at += 4;
     return 1;
 }
 
 /* Opens the object or array at the cursor. */
-static int heti_json_enter(heti_json *j, heti_json_kind kind)
+HETRAIN_API int het_json_enter(het_json *j, het_json_kind kind)
 {
-    if (heti_json_kind_of(j) != kind) return heti_json_fail(j, kind == HETI_JSON_OBJECT ? "an object was expected" : "an array was expected");
-    if (j->depth == HETI_JSON_DEPTH) return heti_json_fail(j, "nested deeper than 32");
+    if (het_json_peek(j) != kind) return het_json_fail(j, kind == HET_JSON_OBJECT ? "an object was expected" : "an array was expected");
+    if (j->depth == HETI_JSON_DEPTH) return het_json_fail(j, "nested deeper than 32");
     j->objects &= ~(UINT32_C(1) << j->depth);
-    if (kind == HETI_JSON_OBJECT) j->objects |= UINT32_C(1) << j->depth;
+    if (kind == HET_JSON_OBJECT) j->objects |= UINT32_C(1) << j->depth;
     j->depth++;
     j->fresh = 1;
     j->at++;
@@ -5960,7 +5984,7 @@ static int heti_json_enter(heti_json *j, heti_json_kind kind)
 
 /* 1: the cursor stands before the next value of the innermost container, and key holds its key if that is an object;
    0: the container is closed, or there was an error. */
-static int heti_json_next(heti_json *j, char *key, size_t capacity, size_t *key_length)
+HETRAIN_API int het_json_next(het_json *j, char *key, size_t capacity, size_t *key_length)
 {
     int object;
     if (j->rule) return 0;
@@ -5973,66 +5997,66 @@ static int heti_json_next(heti_json *j, char *key, size_t capacity, size_t *key_
         return 0;
     }
     if (!j->fresh) {
-        if (heti_json_byte(j) != ',') return heti_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
+        if (heti_json_byte(j) != ',') return het_json_fail(j, object ? "',' or '}' was expected" : "',' or ']' was expected");
         j->at++;
     }
     j->fresh = 0;
     if (object) {
-        if (!heti_json_string(j, key, capacity, key_length)) return 0;
+        if (!het_json_string(j, key, capacity, key_length)) return 0;
         heti_json_space(j);
-        if (heti_json_byte(j) != ':') return heti_json_fail(j, "':' was expected");
+        if (heti_json_byte(j) != ':') return het_json_fail(j, "':' was expected");
         j->at++;
     }
-    return heti_json_kind_of(j) != HETI_JSON_ERROR;
+    return het_json_peek(j) != HET_JSON_ERROR;
 }
 
 /* Steps over one value of any kind, checking it. */
-static int heti_json_skip(heti_json *j)
+HETRAIN_API int het_json_skip(het_json *j)
 {
     const int depth = j->depth;
     do {
-        const heti_json_kind kind = heti_json_kind_of(j);
+        const het_json_kind kind = het_json_peek(j);
         size_t start;
         int truth;
-        if (kind == HETI_JSON_OBJECT || kind == HETI_JSON_ARRAY) heti_json_enter(j, kind);
-        else if (kind == HETI_JSON_STRING) heti_json_string(j, NULL, 0, NULL);
-        else if (kind == HETI_JSON_NUMBER) heti_json_number_text(j, &start);
-        else if (kind == HETI_JSON_BOOL) heti_json_bool(j, &truth);
-        else heti_json_null(j);
-        while (!j->rule && j->depth > depth && !heti_json_next(j, NULL, 0, NULL)) {}
+        if (kind == HET_JSON_OBJECT || kind == HET_JSON_ARRAY) het_json_enter(j, kind);
+        else if (kind == HET_JSON_STRING) het_json_string(j, NULL, 0, NULL);
+        else if (kind == HET_JSON_NUMBER) heti_json_number_text(j, &start);
+        else if (kind == HET_JSON_BOOL) het_json_boolean(j, &truth);
+        else het_json_null(j);
+        while (!j->rule && j->depth > depth && !het_json_next(j, NULL, 0, NULL)) {}
     } while (!j->rule && j->depth > depth);
     return !j->rule;
 }
 
 /* Only white space may follow the outermost value. */
-static int heti_json_end(heti_json *j)
+HETRAIN_API int het_json_end(het_json *j)
 {
     if (j->rule) return 0;
     heti_json_space(j);
-    return j->at == j->length ? 1 : heti_json_fail(j, "something follows the JSON value");
+    return j->at == j->length ? 1 : het_json_fail(j, "something follows the JSON value");
 }
 
 /* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and objects are an error. */
-static heti_json_kind heti_json_scalar(heti_json *j, char *to, size_t capacity)
+static het_json_kind heti_json_scalar(het_json *j, char *to, size_t capacity)
 {
-    const heti_json_kind kind = heti_json_kind_of(j);
+    const het_json_kind kind = het_json_peek(j);
     heti_text t = heti_text_in(to, capacity);
     size_t start, length = 0;
     int truth;
-    if (kind == HETI_JSON_STRING) {
-        heti_json_string(j, to, capacity, &length);
-        if (length != strlen(to)) heti_json_fail(j, "a string is too long here");
-    } else if (kind == HETI_JSON_NUMBER) {
+    if (kind == HET_JSON_STRING) {
+        het_json_string(j, to, capacity, &length);
+        if (length != strlen(to)) het_json_fail(j, "a string is too long here");
+    } else if (kind == HET_JSON_NUMBER) {
         if (heti_json_number_text(j, &start)) heti_text_put(&t, j->text + start, j->at - start);
-        if (t.length >= capacity) heti_json_fail(j, "a number is too long here");
-    } else if (kind == HETI_JSON_BOOL) {
-        if (heti_json_bool(j, &truth)) heti_text_add(&t, truth ? "true" : "false");
-    } else if (kind == HETI_JSON_NULL) {
-        heti_json_null(j);
+        if (t.length >= capacity) het_json_fail(j, "a number is too long here");
+    } else if (kind == HET_JSON_BOOL) {
+        if (het_json_boolean(j, &truth)) heti_text_add(&t, truth ? "true" : "false");
+    } else if (kind == HET_JSON_NULL) {
+        het_json_null(j);
     } else {
-        heti_json_fail(j, "a plain value was expected");
+        het_json_fail(j, "a plain value was expected");
     }
-    return j->rule ? HETI_JSON_ERROR : kind;
+    return j->rule ? HET_JSON_ERROR : kind;
 }
 
 /* The fewest digits that read back as the same finite float, always with a point or an exponent so that it is no integer. */
@@ -6170,7 +6194,7 @@ static het_result heti_field_parse(het_model_desc *m, const heti_field *f, const
 {
     heti_printable print;
     const size_t length = strlen(text);
-    heti_json j = heti_json_start(text, length);
+    het_json j = het_json_start(text, length);
     char list[96];
     heti_text t = heti_text_in(list, sizeof list);
     size_t start;
@@ -6593,7 +6617,7 @@ static const heti_act_name heti_act_names[] = {
 #define HETI_ACT_NAMES HETI_CAST(int, sizeof heti_act_names / sizeof heti_act_names[0])
 
 typedef struct heti_config {
-    heti_json json;
+    het_json json;
     het_error *error;
     const heti_family *family;
     int in;                /* HETI_IN_ bit of the family */
@@ -6635,10 +6659,10 @@ static het_result heti_config_copy(heti_config *c, const heti_config_key *k)
     const size_t at = c->json.at;
     het_model_desc before = c->model;
     char value[64];
-    const heti_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
+    const het_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
     HETI_TRY(heti_config_syntax(c));
-    if (kind == HETI_JSON_NULL) return HET_OK;
-    if (kind != (f->kind == HETI_INTEGER || f->kind == HETI_FLOAT ? HETI_JSON_NUMBER : HETI_JSON_BOOL)) {
+    if (kind == HET_JSON_NULL) return HET_OK;
+    if (kind != (f->kind == HETI_INTEGER || f->kind == HETI_FLOAT ? HET_JSON_NUMBER : HET_JSON_BOOL)) {
         return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s has a value of the wrong type", heti_config_where, HETI_CAST(int64_t, at),
                          k->key);
     }
@@ -6654,9 +6678,9 @@ static het_result heti_config_copy(heti_config *c, const heti_config_key *k)
 static het_result heti_config_choice(heti_config *c, het_choice *choice)
 {
     int truth = 0;
-    if (heti_json_kind_of(&c->json) == HETI_JSON_NULL) {
-        heti_json_null(&c->json);
-    } else if (heti_json_bool(&c->json, &truth)) {
+    if (het_json_peek(&c->json) == HET_JSON_NULL) {
+        het_json_null(&c->json);
+    } else if (het_json_boolean(&c->json, &truth)) {
         *choice = truth ? HET_YES : HET_NO;
     }
     return heti_config_syntax(c);
@@ -6664,8 +6688,8 @@ static het_result heti_config_choice(heti_config *c, het_choice *choice)
 
 static het_result heti_config_count(heti_config *c, int64_t *count)
 {
-    if (heti_json_kind_of(&c->json) == HETI_JSON_NULL) heti_json_null(&c->json);
-    else if (heti_json_integer(&c->json, count) && *count < 0) heti_json_fail(&c->json, "a number that is not negative was expected");
+    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
+    else if (het_json_integer(&c->json, count) && *count < 0) het_json_fail(&c->json, "a number that is not negative was expected");
     return heti_config_syntax(c);
 }
 
@@ -6673,11 +6697,11 @@ static het_result heti_config_activation(heti_config *c, const heti_config_key *
 {
     char value[64];
     int i;
-    const heti_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
+    const het_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
     HETI_TRY(heti_config_syntax(c));
-    if (kind == HETI_JSON_NULL) return HET_OK;
+    if (kind == HET_JSON_NULL) return HET_OK;
     for (i = 0; i < HETI_ACT_NAMES; i++) {
-        if (kind == HETI_JSON_STRING && heti_same(heti_act_names[i].name, value) && heti_act_fits(c->in, heti_act_names[i].activation)) {
+        if (kind == HET_JSON_STRING && heti_same(heti_act_names[i].name, value) && heti_act_fits(c->in, heti_act_names[i].activation)) {
             c->model.activation = heti_act_names[i].activation;
             return HET_OK;
         }
@@ -6689,11 +6713,11 @@ static het_result heti_config_rope_type(heti_config *c, const heti_config_key *k
 {
     char value[64];
     int type;
-    const heti_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
+    const het_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
     HETI_TRY(heti_config_syntax(c));
-    if (kind == HETI_JSON_NULL) return HET_OK;
+    if (kind == HET_JSON_NULL) return HET_OK;
     type = heti_same(value, "default") ? 1 : heti_same(value, "llama3") ? 2 : 0;
-    if (!type || kind != HETI_JSON_STRING) return heti_config_unsupported(c, k->key, value, "default, llama3");
+    if (!type || kind != HET_JSON_STRING) return heti_config_unsupported(c, k->key, value, "default, llama3");
     if (c->rope_type && c->rope_type != type) return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one",
                                                                heti_config_where, k->key, value);
     c->rope_type = type;
@@ -6702,15 +6726,15 @@ static het_result heti_config_rope_type(heti_config *c, const heti_config_key *k
 
 static het_result heti_config_layer_types(heti_config *c)
 {
-    if (heti_json_kind_of(&c->json) == HETI_JSON_NULL) {
-        heti_json_null(&c->json);
+    if (het_json_peek(&c->json) == HET_JSON_NULL) {
+        het_json_null(&c->json);
         return heti_config_syntax(c);
     }
-    if (!heti_json_enter(&c->json, HETI_JSON_ARRAY)) return heti_config_syntax(c);
-    while (heti_json_next(&c->json, NULL, 0, NULL)) {
+    if (!het_json_enter(&c->json, HET_JSON_ARRAY)) return heti_config_syntax(c);
+    while (het_json_next(&c->json, NULL, 0, NULL)) {
         char value[64];
         int type;
-        if (heti_json_scalar(&c->json, value, sizeof value) == HETI_JSON_ERROR) break;
+        if (heti_json_scalar(&c->json, value, sizeof value) == HET_JSON_ERROR) break;
         type = heti_same(value, "full_attention") ? 1 : heti_same(value, "sliding_attention") ? 2 : 0;
         if (!type) return heti_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
         if (c->layer_types && c->layer_types != type) return heti_config_unsupported(c, "layer_types", "that differ between layers", "");
@@ -6735,8 +6759,8 @@ static het_result heti_config_take(heti_config *c, const heti_config_key *k)
     case HETI_ATTENTION_BIAS: return heti_config_choice(c, &c->attention_bias);
     case HETI_MLP_BIAS: return heti_config_choice(c, &c->mlp_bias);
     case HETI_ROPE:
-        if (heti_json_kind_of(&c->json) == HETI_JSON_OBJECT) return heti_config_object(c, HETI_IN_ROPE);
-        heti_json_null(&c->json);
+        if (het_json_peek(&c->json) == HET_JSON_OBJECT) return heti_config_object(c, HETI_IN_ROPE);
+        het_json_null(&c->json);
         return heti_config_syntax(c);
     case HETI_ONLY_TRUE:
     case HETI_ONLY_FALSE:
@@ -6746,7 +6770,7 @@ static het_result heti_config_take(heti_config *c, const heti_config_key *k)
     case HETI_OWN: c->own = c->json.at; break;
     case HETI_TYPE: break; /* read before everything else */
     }
-    heti_json_skip(&c->json);
+    het_json_skip(&c->json);
     return heti_config_syntax(c);
 }
 
@@ -6756,17 +6780,17 @@ static het_result heti_config_object(heti_config *c, int in)
     uint64_t seen = 0;
     char key[64];
     size_t length = 0;
-    heti_json_enter(&c->json, HETI_JSON_OBJECT);
-    while (heti_json_next(&c->json, key, sizeof key, &length)) {
+    het_json_enter(&c->json, HET_JSON_OBJECT);
+    while (het_json_next(&c->json, key, sizeof key, &length)) {
         int i;
         for (i = 0; i < HETI_CONFIG_KEYS; i++) {
             if ((heti_config_keys[i].families & in) && heti_is_key(key, length, heti_config_keys[i].key)) break;
         }
         if (i == HETI_CONFIG_KEYS) {
-            if (in == HETI_IN_ROPE && heti_json_kind_of(&c->json) == HETI_JSON_OBJECT) {
+            if (in == HETI_IN_ROPE && het_json_peek(&c->json) == HET_JSON_OBJECT) {
                 return heti_config_unsupported(c, "rope settings by layer type:", key, "");
             }
-            heti_json_skip(&c->json);
+            het_json_skip(&c->json);
             continue;
         }
         if ((seen >> i) & 1) {
@@ -6785,16 +6809,16 @@ static het_result heti_config_family(heti_config *c)
     const char *base = type;
     size_t length = 0;
     int i, count = 0;
-    heti_json_enter(&c->json, HETI_JSON_OBJECT);
-    while (heti_json_next(&c->json, key, sizeof key, &length)) {
-        if (heti_is_key(key, length, "model_type") && heti_json_kind_of(&c->json) == HETI_JSON_STRING) {
+    het_json_enter(&c->json, HET_JSON_OBJECT);
+    while (het_json_next(&c->json, key, sizeof key, &length)) {
+        if (heti_is_key(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
             heti_json_scalar(&c->json, type, sizeof type);
             count++;
         } else {
-            heti_json_skip(&c->json);
+            het_json_skip(&c->json);
         }
     }
-    heti_json_end(&c->json);
+    het_json_end(&c->json);
     HETI_TRY(heti_config_syntax(c));
     if (count != 1) return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_config_where,
                                      count ? "model_type occurs twice" : "model_type is missing");
@@ -6877,8 +6901,8 @@ static het_result heti_config_own(heti_config *c)
     uint32_t seen = 0;
     c->json.at = c->own;
     c->json.depth = 0;
-    heti_json_enter(&c->json, HETI_JSON_OBJECT);
-    while (heti_json_next(&c->json, key, sizeof key, &length)) {
+    het_json_enter(&c->json, HET_JSON_OBJECT);
+    while (het_json_next(&c->json, key, sizeof key, &length)) {
         const int f = heti_field_find(key);
         if (f == HETI_FIELDS || length != strlen(key) || ((seen >> f) & 1)) {
             return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s key '%s' in \"hetrain\"", heti_config_where, HETI_CAST(int64_t, c->json.at),
@@ -6897,11 +6921,11 @@ static het_result heti_config_parse(const char *text, size_t length, het_model_d
 {
     heti_config c;
     memset(&c, 0, sizeof c);
-    c.json = heti_json_start(text, length);
+    c.json = het_json_start(text, length);
     c.error = error;
     c.window = c.window_layers = -1;
     HETI_TRY(heti_config_family(&c));
-    c.json = heti_json_start(text, length);
+    c.json = het_json_start(text, length);
     HETI_TRY(heti_config_object(&c, c.in));
     HETI_TRY(heti_config_finish(&c));
     if (c.own) HETI_TRY(heti_config_own(&c));
@@ -8966,7 +8990,7 @@ typedef struct heti_plans {
     const char *text;
     size_t length, at;     /* of shorthands */
     het_error *error;
-    heti_json json;
+    het_json json;
     het_plan count;        /* what was met so far */
     het_plan *plan;        /* NULL: only counted */
 } heti_plans;
@@ -9023,8 +9047,8 @@ static het_result heti_plans_real(heti_plans *r, const char *what, int64_t numbe
 static het_result heti_plans_reals(heti_plans *r, const char *what, double least, int64_t most, double *to, int64_t *count)
 {
     *count = 0;
-    heti_json_enter(&r->json, HETI_JSON_ARRAY);
-    while (heti_json_next(&r->json, NULL, 0, NULL)) {
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
         double value = 0.0;
         HETI_TRY(heti_plans_real(r, what, *count, least, &value));
         if (*count == most) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: more than %d values of %s", most, what);
@@ -9038,13 +9062,13 @@ static het_result heti_plans_units(heti_plans *r, het_stage *stage)
 {
     int64_t value[3] = { 0, 0, 0 };
     int n = 0;
-    heti_json_enter(&r->json, HETI_JSON_ARRAY);
-    while (heti_json_next(&r->json, NULL, 0, NULL)) {
-        heti_json_integer(&r->json, &value[n]);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        het_json_integer(&r->json, &value[n]);
         if (n < 2) n++;
-        else if (!r->json.rule) heti_json_fail(&r->json, "units are two integers: [begin, end)");
+        else if (!r->json.rule) het_json_fail(&r->json, "units are two integers: [begin, end)");
     }
-    if (!r->json.rule && n != 2) heti_json_fail(&r->json, "units are two integers: [begin, end)");
+    if (!r->json.rule && n != 2) het_json_fail(&r->json, "units are two integers: [begin, end)");
     stage->unit_begin = value[0];
     stage->unit_end = value[1];
     return heti_plans_syntax(r);
@@ -9066,12 +9090,12 @@ static het_result heti_plans_stage(heti_plans *r, int64_t number)
     int found, truth = 0;
     het_stage stage;
     memset(&stage, 0, sizeof stage);
-    heti_json_enter(&r->json, HETI_JSON_OBJECT);
-    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
         HETI_TRY(heti_plans_key(r, heti_keys, 3, key, length, &seen, &found));
-        if (found == 0) heti_json_integer(&r->json, &stage.rank);
+        if (found == 0) het_json_integer(&r->json, &stage.rank);
         else if (found == 1) HETI_TRY(heti_plans_units(r, &stage));
-        else heti_json_bool(&r->json, &truth);
+        else het_json_boolean(&r->json, &truth);
     }
     HETI_TRY(heti_plans_syntax(r));
     if ((seen & 3u) != 3u)
@@ -9093,15 +9117,15 @@ static het_result heti_plans_pipeline(heti_plans *r)
     size_t length = 0;
     double share = 1.0;
     int found;
-    heti_json_enter(&r->json, HETI_JSON_OBJECT);
-    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
         HETI_TRY(heti_plans_key(r, heti_keys, 2, key, length, &seen, &found));
         if (found == 1) {
             HETI_TRY(heti_plans_real(r, "the share of pipeline", pipeline, 0.0, &share));
             continue;
         }
-        heti_json_enter(&r->json, HETI_JSON_ARRAY);
-        while (heti_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_stage(r, r->count.stages - first));
+        het_json_enter(&r->json, HET_JSON_ARRAY);
+        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_stage(r, r->count.stages - first));
     }
     HETI_TRY(heti_plans_syntax(r));
     if (r->count.stages == first) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: pipeline %d has no stages", pipeline);
@@ -9116,10 +9140,10 @@ static het_result heti_plans_pipeline(heti_plans *r)
 static het_result heti_plans_slices(heti_plans *r)
 {
     int64_t count = 0;
-    if (heti_json_kind_of(&r->json) == HETI_JSON_ARRAY) {
+    if (het_json_peek(&r->json) == HET_JSON_ARRAY) {
         HETI_TRY(heti_plans_reals(r, "slice", HETI_PLANS_LEAST, HETI_PLANS_SLICES, r->plan != NULL ? r->plan->slice_share : NULL, &count));
     } else {
-        heti_json_integer(&r->json, &count);
+        het_json_integer(&r->json, &count);
         HETI_TRY(heti_plans_syntax(r));
     }
     if (count < 1 || count > HETI_PLANS_SLICES)
@@ -9141,7 +9165,7 @@ static het_result heti_plans_name(heti_plans *r)
 {
     char name[sizeof r->count.schedule];
     size_t length = 0;
-    heti_json_string(&r->json, name, sizeof name, &length);
+    het_json_string(&r->json, name, sizeof name, &length);
     HETI_TRY(heti_plans_syntax(r));
     if (length != strlen(name))
         return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: a schedule's name of %d bytes", HETI_CAST(int64_t, length));
@@ -9157,20 +9181,20 @@ static het_result heti_plans_json(heti_plans *r)
     char key[32];
     size_t length = 0;
     int found;
-    r->json = heti_json_start(r->text, r->length);
-    heti_json_enter(&r->json, HETI_JSON_OBJECT);
-    while (heti_json_next(&r->json, key, sizeof key, &length)) {
+    r->json = het_json_start(r->text, r->length);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
         HETI_TRY(heti_plans_key(r, heti_keys, 5, key, length, &seen, &found));
         if (found == 1) HETI_TRY(heti_plans_state(r));
         else if (found == 2) HETI_TRY(heti_plans_slices(r));
         else if (found == 3) HETI_TRY(heti_plans_name(r));
         else if (found == 4) HETI_TRY(heti_plans_real(r, "memory limit", 0, 0.0, &r->count.memory_limit));
         else {
-            heti_json_enter(&r->json, HETI_JSON_ARRAY);
-            while (heti_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_pipeline(r));
+            het_json_enter(&r->json, HET_JSON_ARRAY);
+            while (het_json_next(&r->json, NULL, 0, NULL)) HETI_TRY(heti_plans_pipeline(r));
         }
     }
-    heti_json_end(&r->json);
+    het_json_end(&r->json);
     HETI_TRY(heti_plans_syntax(r));
     if (r->count.pipelines == 0) return heti_fail(r->error, HET_ERR_INVALID, "het_plan_read: no pipelines");
     return HET_OK;
@@ -15421,7 +15445,7 @@ static het_result heti_saved_fail(const heti_saved *f, size_t at, const char *te
                      heti_print(&print, tensor, length), length ? ": " : "", rule);
 }
 
-static het_result heti_saved_syntax(const heti_saved *f, const heti_json *j)
+static het_result heti_saved_syntax(const heti_saved *f, const het_json *j)
 {
     return j->rule ? heti_saved_fail(f, j->rule_at, "", 0, j->rule) : HET_OK;
 }
@@ -15433,42 +15457,42 @@ static void heti_saved_close(heti_saved *f)
 }
 
 /* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; unknown keys are stepped over, known ones come exactly once. */
-static int heti_saved_describe(heti_json *j, heti_saved_tensor *t)
+static int heti_saved_describe(het_json *j, heti_saved_tensor *t)
 {
     char key[16], type[16];
     size_t length = 0;
     int64_t value = 0, offset[2] = { 0, 0 };
     int seen = 0, count = 0;
-    heti_json_enter(j, HETI_JSON_OBJECT);
-    while (heti_json_next(j, key, sizeof key, &length)) {
+    het_json_enter(j, HET_JSON_OBJECT);
+    while (het_json_next(j, key, sizeof key, &length)) {
         const int which = heti_is_key(key, length, "dtype") ? 1 : heti_is_key(key, length, "shape") ? 2 :
                           heti_is_key(key, length, "data_offsets") ? 4 : 0;
-        if (seen & which) return heti_json_fail(j, "a key of the tensor occurs twice");
+        if (seen & which) return het_json_fail(j, "a key of the tensor occurs twice");
         seen |= which;
         if (which == 1) {
-            if (!heti_json_string(j, type, sizeof type, &length)) return 0;
+            if (!het_json_string(j, type, sizeof type, &length)) return 0;
             for (t->type = 0; t->type < HETI_SAVED_TYPES && !heti_is_key(type, length, heti_saved_types[t->type].name); t->type++) {}
-            if (t->type == HETI_SAVED_TYPES) return heti_json_fail(j, "unknown dtype");
+            if (t->type == HETI_SAVED_TYPES) return het_json_fail(j, "unknown dtype");
         } else if (which == 2) {
-            heti_json_enter(j, HETI_JSON_ARRAY);
-            while (heti_json_next(j, NULL, 0, NULL)) {
-                if (!heti_json_integer(j, &value)) return 0;
-                if (value < 0 || value >= INT64_C(1) << 48) return heti_json_fail(j, "a dimension is not in 0 .. 2^48 - 1");
-                if (t->rank == HETI_RANK_LIMIT) return heti_json_fail(j, "more than 8 dimensions");
+            het_json_enter(j, HET_JSON_ARRAY);
+            while (het_json_next(j, NULL, 0, NULL)) {
+                if (!het_json_integer(j, &value)) return 0;
+                if (value < 0 || value >= INT64_C(1) << 48) return het_json_fail(j, "a dimension is not in 0 .. 2^48 - 1");
+                if (t->rank == HETI_RANK_LIMIT) return het_json_fail(j, "more than 8 dimensions");
                 t->shape[t->rank++] = value;
             }
         } else if (which == 4) {
-            heti_json_enter(j, HETI_JSON_ARRAY);
-            while (heti_json_next(j, NULL, 0, NULL)) {
-                if (!heti_json_integer(j, &value)) return 0;
-                if (count == 2 || value < 0) return heti_json_fail(j, "data_offsets must be two integers that are not negative");
+            het_json_enter(j, HET_JSON_ARRAY);
+            while (het_json_next(j, NULL, 0, NULL)) {
+                if (!het_json_integer(j, &value)) return 0;
+                if (count == 2 || value < 0) return het_json_fail(j, "data_offsets must be two integers that are not negative");
                 offset[count++] = value;
             }
         } else {
-            heti_json_skip(j);
+            het_json_skip(j);
         }
     }
-    if (!j->rule && (seen != 7 || count != 2)) return heti_json_fail(j, "a tensor needs dtype, shape and two data_offsets");
+    if (!j->rule && (seen != 7 || count != 2)) return het_json_fail(j, "a tensor needs dtype, shape and two data_offsets");
     t->begin = HETI_CAST(uint64_t, offset[0]);
     t->end = HETI_CAST(uint64_t, offset[1]);
     return !j->rule;
@@ -15543,42 +15567,42 @@ static heti_saved_tensor *heti_saved_find(const heti_saved *f, const char *name)
 /* First walk: syntax, the number of tensors, where the metadata is (strings only). */
 static het_result heti_saved_count(heti_saved *f)
 {
-    heti_json j = heti_json_start(f->header, f->header_size);
+    het_json j = het_json_start(f->header, f->header_size);
     char key[16];
     size_t length = 0;
     int metadata = 0;
-    heti_json_enter(&j, HETI_JSON_OBJECT);
-    while (heti_json_next(&j, key, sizeof key, &length)) {
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &length)) {
         if (heti_is_key(key, length, "__metadata__")) {
             if (metadata++) return heti_saved_fail(f, j.at, "", 0, "__metadata__ occurs twice");
-            if (heti_json_kind_of(&j) == HETI_JSON_NULL) {
-                heti_json_null(&j);
+            if (het_json_peek(&j) == HET_JSON_NULL) {
+                het_json_null(&j);
                 continue;
             }
             f->metadata = j.at;
-            heti_json_enter(&j, HETI_JSON_OBJECT);
-            while (heti_json_next(&j, NULL, 0, NULL)) heti_json_string(&j, NULL, 0, NULL);
+            het_json_enter(&j, HET_JSON_OBJECT);
+            while (het_json_next(&j, NULL, 0, NULL)) het_json_string(&j, NULL, 0, NULL);
         } else {
-            heti_json_skip(&j);
+            het_json_skip(&j);
             if (++f->capacity > HETI_TENSOR_LIMIT) return heti_saved_fail(f, j.at, "", 0, "more than 65536 tensors");
         }
     }
-    heti_json_end(&j);
+    het_json_end(&j);
     return heti_saved_syntax(f, &j);
 }
 
 /* Second walk: the descriptions. A decoded name is never longer than its text, so it is kept in place of what has been read. */
 static het_result heti_saved_list(heti_saved *f)
 {
-    heti_json j = heti_json_start(f->header, f->header_size);
+    het_json j = het_json_start(f->header, f->header_size);
     char key[256];
     size_t length = 0, before;
-    heti_json_enter(&j, HETI_JSON_OBJECT);
-    for (before = j.at; heti_json_next(&j, key, sizeof key, &length); before = j.at) {
+    het_json_enter(&j, HET_JSON_OBJECT);
+    for (before = j.at; het_json_next(&j, key, sizeof key, &length); before = j.at) {
         heti_saved_tensor *t = &f->tensor[f->tensors];
         const char *rule;
         if (heti_is_key(key, length, "__metadata__")) {
-            heti_json_skip(&j);
+            het_json_skip(&j);
             continue;
         }
         if (length >= sizeof key) return heti_saved_fail(f, before, key, sizeof key - 1, "the name is longer than 255 bytes");
@@ -15646,17 +15670,17 @@ static het_result heti_saved_header(heti_saved *f)
 /* The text of a metadata entry as it stands in the header (ours need no escapes), NULL: none, or the same key twice. */
 static const char *heti_saved_metadata(const heti_saved *f, const char *group, const char *name, size_t *length)
 {
-    heti_json j = heti_json_start(f->header, f->header_size);
+    het_json j = het_json_start(f->header, f->header_size);
     const char *found = NULL;
     char key[64], wanted[64];
     size_t key_length = 0;
     if (!f->metadata) return NULL;
     heti_format(wanted, sizeof wanted, "%s%s", group, name);
     j.at = f->metadata;
-    heti_json_enter(&j, HETI_JSON_OBJECT);
-    while (heti_json_next(&j, key, sizeof key, &key_length)) {
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &key_length)) {
         const size_t start = j.at + 1;
-        heti_json_string(&j, NULL, 0, NULL);
+        het_json_string(&j, NULL, 0, NULL);
         if (!heti_is_key(key, key_length, wanted)) continue;
         if (found) return NULL;
         found = f->header + start;
