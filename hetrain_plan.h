@@ -65,6 +65,92 @@
 extern "C" {
 #endif
 
+/* ---- >>profile_api: what things cost -------------------------------------------------------------------------------
+   A profile says what each unit of a model costs on each kind of device, and what links do, in seconds and bytes. It is measured, read from a
+   file, merged, or written by hand: the planner and the simulator know nothing else about devices. */
+
+/* base + token * tokens + pair * pairs. `pairs` counts for every query the keys it sees: T (T + 1) / 2 for a causal sequence of T tokens. */
+typedef struct het_curve { double base, token, pair; } het_curve;
+
+/* What is the same on all devices: a kind of unit. Bytes are those of one token. */
+typedef struct het_unit_kind {
+    char name[48];                    /* of the unit's table; where units of one table differ, "name#2" */
+    double output;                    /* streams given to the next unit */
+    double keep_input, keep_weight;   /* kept from F until I, and from F or I until W; B ends both */
+    double keep_recompute;            /* of the first, where the unit is recomputed */
+    double carry;                     /* kept for the whole micro-batch while one of its slices is in flight */
+    double workspace, workspace_base; /* scratch inside one call: a token, and what does not depend on tokens */
+} het_unit_kind;
+
+/* Parameters used by the same units (>>schedule_api, het_blocks). */
+typedef struct het_block_profile {
+    int64_t elements;
+    int64_t uses;
+    int64_t first_use;                /* into het_profile.use: units, ascending */
+    int32_t frozen;
+} het_block_profile;
+
+/* `recompute`: what B or I take longer where the unit is recomputed. */
+typedef struct het_unit_time { het_curve forward, backward, input, weight, recompute; } het_unit_time;
+
+typedef struct het_device_profile {
+    char name[48];                    /* "cpu:1", "h100", ... */
+    het_unit_time *alone, *together;  /* [kinds] with nothing beside it, and with all ranks of its machine at work; equal where not measured apart */
+    double step_base, step_element;   /* of the optimizer: a block, an element */
+    double reduce_byte;               /* the rank's own work for a byte that a reduction or a message moves: copies, sums */
+    double action;                    /* of any action, beside what it does */
+} het_device_profile;
+
+typedef struct het_link_profile {
+    char name[48];                    /* "threads", "mpi", ... */
+    double latency, bandwidth;        /* seconds, bytes a second; 0: unlimited */
+} het_link_profile;
+
+typedef struct het_profile {
+    char model[128];                  /* as it was given: "gpt2:124m", ... */
+    int64_t kinds, units, blocks, uses, devices, links;
+    het_unit_kind *kind;              /* [kinds] */
+    int32_t *unit;                    /* [units] the kind of each unit of the chain */
+    het_block_profile *block;         /* [blocks] in the order of the schedule's blocks */
+    int64_t *use;                     /* [uses] */
+    het_device_profile *device;       /* [devices] */
+    het_link_profile *link;           /* [links] */
+    double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
+    double reduce_bytes, gather_bytes;                /* of an element on its way to its owner and back: 8 (exact) or 4, 4 */
+    double rank_bytes;                /* what a rank takes whatever lies on it */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_profile;
+
+/* ---- >>cluster_api: what there is to compute on --------------------------------------------------------------------
+   Devices in groups within groups: machine, rack, site. Two devices talk over the link of the smallest group that has both. */
+
+typedef struct het_cluster_device {
+    char name[48];
+    char profile[48];                 /* of a het_device_profile */
+    double speed;                     /* times as fast as the profile says: 1 */
+    double memory;                    /* bytes; 0: no limit */
+    int64_t group;                    /* the innermost that it is in */
+} het_cluster_device;
+
+typedef struct het_group {
+    char name[48];
+    int64_t parent;                   /* -1: the outermost; groups come behind their parents */
+    double latency, bandwidth;        /* between two of its members: seconds, bytes a second; 0: unlimited */
+    double bus;                       /* bytes a second that all messages between its members share; 0: unlimited */
+    double uplink;                    /* bytes a second that all messages leaving it share, and all that enter; 0: unlimited */
+    int32_t process;                  /* 1: its devices are ranks of one process; reductions go in two levels where there are several */
+} het_group;
+
+typedef struct het_cluster {
+    char name[48];
+    int64_t ranks, groups;
+    het_cluster_device *device;       /* [ranks] */
+    het_group *group;                 /* [groups] */
+    het_allocator allocator;
+    size_t size;
+} het_cluster;
+
 /* ---- >>simulate_api: what a schedule would take --------------------------------------------------------------------
    Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute actions only (schedule->complete 0) get a transfer
    wherever stages that follow each other lie on different ranks; complete lists have their own.
