@@ -38,11 +38,14 @@
    A function's output depends on its arguments alone. Numbers in pictures and traces are written by the header's own formatter in any locale.
 
    FUNCTIONS
+       >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory
        >>simulate_api    het_simulate het_simulation_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
    public API:
+       >>profile_api     het_profile: times and bytes of units, blocks, devices and links
+       >>cluster_api     het_cluster: devices and links
        >>simulate_api    costs, het_simulate, het_simulation
        >>picture_api     Chrome traces, SVG
    implementation:
@@ -50,6 +53,7 @@
        >>out             text on its way to a writer, messages
        >>records         what both pictures ask of a timeline
        >>simulate        the simulator
+       >>profile         describing and measuring profiles, bytes of a plan, files
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -66,20 +70,24 @@ extern "C" {
 #endif
 
 /* ---- >>profile_api: what things cost -------------------------------------------------------------------------------
-   A profile says what each unit of a model costs on each kind of device, and what links do, in seconds and bytes. It is measured, read from a
-   file, merged, or written by hand: the planner and the simulator know nothing else about devices. */
+   A profile says what each unit of a model costs on each kind of device, and what links do, in seconds and bytes. It is described and measured
+   here, read from a file, merged, or written by hand: the planner and the simulator know nothing else about devices. */
 
 /* base + token * tokens + pair * pairs. `pairs` counts for every query the keys it sees: T (T + 1) / 2 for a causal sequence of T tokens. */
 typedef struct het_curve { double base, token, pair; } het_curve;
 
-/* What is the same on all devices: a kind of unit. Bytes are those of one token. */
+/* What is the same on all devices: a kind of unit. Bytes are those of one token; how long they are kept is het_keep's question (hetrain.h). */
 typedef struct het_unit_kind {
     char name[48];                    /* of the unit's table; where units of one table differ, "name#2" */
-    double output;                    /* streams given to the next unit */
-    double keep_input, keep_weight;   /* kept from F until I, and from F or I until W; B ends both */
-    double keep_recompute;            /* of the first, where the unit is recomputed */
+    double input, output;             /* streams taken from the unit before, given to the next */
+    double call;                      /* scratch tensors of one call */
+    double keep_input, keep_weight;   /* kept from F until I, from F until W; B ends both. Only for the call where the unit is recomputed, but
+                                         keep_weight is kept where I and W come apart */
+    double keep_gradient;             /* kept from I until W; only for the call where B does both */
     double carry;                     /* kept for the whole micro-batch while one of its slices is in flight */
-    double workspace, workspace_base; /* scratch inside one call: a token, and what does not depend on tokens */
+    double carry_gradient;            /* the same, where there are slices or I and W come apart; else only for the call */
+    double workspace, workspace_base; /* scratch inside the device's ops: of one token, and what does not depend on tokens */
+    int32_t loss;                     /* 1: the unit that makes the loss. It is never recomputed */
 } het_unit_kind;
 
 /* Parameters used by the same units (>>schedule_api, het_blocks). */
@@ -96,8 +104,10 @@ typedef struct het_unit_time { het_curve forward, backward, input, weight, recom
 typedef struct het_device_profile {
     char name[48];                    /* "cpu:1", "h100", ... */
     het_unit_time *alone, *together;  /* [kinds] with nothing beside it, and with all ranks of its machine at work; equal where not measured apart */
-    double step_base, step_element;   /* of the optimizer: a block, an element */
-    double reduce_byte;               /* the rank's own work for a byte that a reduction or a message moves: copies, sums */
+    double step_base, step_element;   /* of the optimizer: a block, an owned element */
+    double begin_element;             /* before the first action of a step, for a held element of gradients: clearing */
+    double verdict_base, verdict_element; /* of VERDICT beside waiting: itself, an owned element: squaring */
+    double message_byte, ring_byte;   /* the rank's own work for a byte that a message or a reduction brings or takes: copies, sums */
     double action;                    /* of any action, beside what it does */
 } het_device_profile;
 
@@ -108,6 +118,8 @@ typedef struct het_link_profile {
 
 typedef struct het_profile {
     char model[128];                  /* as it was given: "gpt2:124m", ... */
+    het_dtype dtype;
+    het_reduce reduce;
     int64_t kinds, units, blocks, uses, devices, links;
     het_unit_kind *kind;              /* [kinds] */
     int32_t *unit;                    /* [units] the kind of each unit of the chain */
@@ -117,10 +129,51 @@ typedef struct het_profile {
     het_link_profile *link;           /* [links] */
     double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
     double reduce_bytes, gather_bytes;                /* of an element on its way to its owner and back: 8 (exact) or 4, 4 */
-    double rank_bytes;                /* what a rank takes whatever lies on it */
+    double rank_weights, rank_gradients, rank_workspace; /* what a rank takes beside, whatever lies on it: tables, maxima, scalars */
+    double token_bytes, sequence_bytes; /* a micro-batch's own arrays, beside `carry`: of a token, of a sequence */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_profile;
+
+/* The profile of what `desc` describes (model or units, dtype, reduce, granule, frozen, optimizer, the first device), without any times: no
+   devices, no links. model: a name for it, NULL: "". Nothing is computed but the device is asked for the workspace of its ops. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
+    het_profile **profile, het_error *error);
+HETRAIN_API void het_profile_free(het_profile *profile);               /* NULL is fine. Threads: any. */
+
+/* What a rank's list of actions needs at most at any time. */
+typedef struct het_needs {
+    int64_t slots;                    /* activations of slices, from F until B or W */
+    int64_t carries;                  /* micro-batches */
+    int64_t messages;                 /* received, or handed over, and not yet used */
+    int32_t split;                    /* I and W come apart somewhere */
+} het_needs;
+/* needs: [plan->ranks]. Messages are only known of complete lists. allocator: of a table that is freed again. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule, const het_allocator *allocator,
+    het_needs *needs, het_error *error);
+
+/* The largest micro-batch there will be. */
+typedef struct het_shape {
+    int64_t tokens, sequences;        /* het_desc.max_tokens, max_sequences */
+    int64_t granule;                  /* tokens of the longest granule; 0: 512, or all where there are fewer */
+} het_shape;
+
+/* Bytes of one stage for `rows` tokens: a slot (streams and kept tensors of a slice), and what is needed once a rank for the largest of its stages. */
+typedef struct het_stage_memory {
+    double slot;                      /* for `rows` */
+    double carry;                     /* for `tokens` */
+    double shared, workspace;         /* once a rank: the largest; workspace for `tokens` */
+    double stream;                    /* the widest boundary; a rank keeps three such */
+    double message;                   /* the wider of its two ends */
+} het_stage_memory;
+/* A sum over the stage's units, for planners. split, sliced: 1 where I and W come apart, where micro-batches are cut. Threads: any. */
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end, int recompute, int split,
+    int sliced, double rows, double tokens);
+/* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights, gradients, optimizer, activations, communication
+   and device. Arrays begin at multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens
+   are a multiple of 16 it is exact but for that. Allocates a table from profile->allocator and frees it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
+    const het_shape *shape, het_memory *memory, het_error *error);
 
 /* ---- >>cluster_api: what there is to compute on --------------------------------------------------------------------
    Devices in groups within groups: machine, rack, site. Two devices talk over the link of the smallest group that has both. */
@@ -1314,6 +1367,735 @@ HETRAIN_API void het_simulation_free(het_simulation *simulation)
     if (simulation == NULL) return;
     allocator = simulation->allocator;
     allocator.free(allocator.user, simulation, simulation->size);
+}
+
+/* ================================================================================================================
+   >>profile  What a description says about units, blocks and bytes; bytes of a plan; files.
+
+   Units are asked through their own tables, as het_create does. Units of one table with the same shapes are one kind, whatever their parameters
+   are called. Bytes are kept by class (het_keep), so that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
+       slot = rows (input of the first + sum of output + keep_input [unless recomputed] + keep_weight [unless recomputed and B whole]
+              + keep_gradient [where I and W come apart])
+       carry = tokens (sum of carry + carry_gradient [where I and W come apart, or sliced])
+   ================================================================================================================ */
+
+enum { HETI_P_MOST_UNITS = 1 << 20, HETI_P_MOST_KINDS = 256 };
+
+typedef struct heti_p_parameter { char name[64]; int64_t count, uses; int32_t frozen; } heti_p_parameter;
+
+/* What describing needs beside the profile: all of it is given back. */
+typedef struct heti_p_described {
+    het_desc desc;                    /* completed */
+    het_allocator allocator;
+    het_error *error;
+    het_device device;
+    het_parallel parallel;
+    het_unit *unit;                   /* [units] */
+    het_unit_info *info;              /* [2]: a unit and the one before it */
+    het_unit_info *kind;              /* [kinds] as described first */
+    const het_unit_iface **table;     /* [kinds] */
+    int64_t *owner;                   /* [uses] parameter of each (unit, parameter); NULL: they are still counted */
+    int64_t *first;                   /* [units + 1] into owner */
+    heti_p_parameter *parameter;      /* [uses] */
+    het_profile count;                /* the arrays are scratch */
+    int64_t uses, parameters, granule;
+    void *block[2];                   /* what the arrays are in */
+    size_t size[2];
+} heti_p_described;
+
+static void heti_p_serial(void *user, int64_t count, het_task task, void *arg)
+{
+    int64_t i;
+    (void)user;
+    for (i = 0; i < count; i++) task(arg, i);
+}
+
+/* One block, cleared; the error names the call. */
+static het_result heti_p_block(const het_allocator *allocator, size_t size, const char *call, void **block, het_error *error)
+{
+    *block = size < SIZE_MAX ? allocator->alloc(allocator->user, size > 0 ? size : 1, 64) : NULL;
+    if (*block == NULL) return heti_p_fail(error, HET_ERR_OOM, "%s: no memory for %d bytes", call, HETI_P_CAST(int64_t, size / 2 * 2));
+    memset(*block, 0, size);
+    return HET_OK;
+}
+
+/* ---- describing ---- */
+
+/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
+static het_result heti_p_describe_unit(heti_p_described *d, int64_t u, const het_unit_info *before, int64_t tokens, het_unit_info *info)
+{
+    const het_unit_iface *table = d->unit[u].iface;
+    het_result result;
+    int64_t s;
+    memset(info, 0, sizeof *info);
+    info->max_tokens = tokens;
+    info->max_granule_tokens = d->granule < tokens ? d->granule : tokens;
+    info->max_sequences = d->desc.max_sequences < tokens ? d->desc.max_sequences : tokens;
+    info->compute = d->desc.dtype;
+    info->device = &d->device;
+    for (s = 0; before != NULL && s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
+    if (before != NULL) info->in_streams = before->out_streams;
+    if (table == NULL || table->version != HETRAIN_UNIT_VERSION)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: its table has version %d, this is %d", u,
+            table != NULL ? HETI_P_CAST(int64_t, table->version) : HETI_P_CAST(int64_t, -1), HETI_P_CAST(int64_t, HETRAIN_UNIT_VERSION));
+    result = table->describe(&d->unit[u], info);
+    if (result != HET_OK)
+        return heti_p_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that gives %d streams", u, table->name,
+            info->in_streams);
+    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
+        info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d tensors, %d streams", u, table->name,
+            info->parameters, info->tensors, info->out_streams);
+    for (s = 0; s < info->parameters; s++) { /* squaring its gradients needs scratch as well */
+        het_sum_squares_args a;
+        size_t bytes;
+        memset(&a, 0, sizeof a);
+        a.count = info->parameter[s].rows * info->parameter[s].columns;
+        bytes = d->device.iface->workspace_bytes(d->device.self, HET_OP_SUM_SQUARES, &a);
+        if (bytes > info->workspace) info->workspace = bytes;
+    }
+    return HET_OK;
+}
+
+static int heti_p_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other)
+{
+    int64_t s;
+    for (s = 0; s < count && count == other_count && width[s] == other[s]; s++) {}
+    return count == other_count && s == count;
+}
+
+/* Whether two descriptions differ in nothing that costs. */
+static int heti_p_same_kind(const het_unit_info *a, const het_unit_info *b)
+{
+    int64_t i;
+    if (!heti_p_same_streams(a->in_streams, a->in_width, b->in_streams, b->in_width)) return 0;
+    if (!heti_p_same_streams(a->out_streams, a->out_width, b->out_streams, b->out_width)) return 0;
+    if (a->parameters != b->parameters || a->tensors != b->tensors || a->workspace != b->workspace || a->is_loss != b->is_loss) return 0;
+    for (i = 0; i < a->parameters; i++)
+        if (a->parameter[i].rows != b->parameter[i].rows || a->parameter[i].columns != b->parameter[i].columns) return 0;
+    for (i = 0; i < a->tensors; i++)
+        if (a->tensor[i].width != b->tensor[i].width || a->tensor[i].keep != b->tensor[i].keep) return 0;
+    return !(a->flops_forward < b->flops_forward || a->flops_forward > b->flops_forward);
+}
+
+static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, const het_parameter_desc *p)
+{
+    const int64_t limit = INT64_C(1) << 56;
+    int64_t i;
+    if (p->rows < 1 || p->columns < 1 || p->rows > limit / p->columns)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d", u, p->name, p->rows, p->columns);
+    for (i = 0; i < d->parameters && strcmp(d->parameter[i].name, p->name) != 0; i++) {}
+    if (i == d->parameters) {
+        memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
+        d->parameter[i].name[sizeof d->parameter[i].name - 1] = 0;
+        d->parameter[i].count = p->rows * p->columns;
+        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
+        d->parameters++;
+    }
+    if (d->parameter[i].count != p->rows * p->columns)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has %d elements here and %d in an earlier unit", u,
+            p->name, p->rows * p->columns, d->parameter[i].count);
+    d->parameter[i].uses++;
+    d->owner[d->uses++] = i;
+    return HET_OK;
+}
+
+/* Passes over the chain: with owner NULL only counts uses of parameters; else finds parameters and kinds. */
+static het_result heti_p_describe_chain(heti_p_described *d)
+{
+    int64_t u, k, p;
+    d->uses = d->count.kinds = 0;
+    for (u = 0; u < d->count.units; u++) {
+        het_unit_info *info = &d->info[u % 2];
+        HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
+        if ((u == d->count.units - 1) != (info->is_loss != 0))
+            return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss",
+                u, d->unit[u].iface->name);
+        if (d->owner == NULL) { d->uses += info->parameters; continue; }
+        d->first[u] = d->uses;
+        for (p = 0; p < info->parameters; p++) HETI_P_TRY(heti_p_describe_parameter(d, u, &info->parameter[p]));
+        for (k = 0; k < d->count.kinds && !(d->table[k] == d->unit[u].iface && heti_p_same_kind(&d->kind[k], info)); k++) {}
+        if (k == HETI_P_MOST_KINDS)
+            return heti_p_fail(d->error, HET_ERR_LIMIT, "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
+                d->unit[u].iface->name, k);
+        if (k == d->count.kinds) {
+            d->table[k] = d->unit[u].iface;
+            d->kind[k] = *info;
+            d->count.kinds++;
+        }
+        d->count.unit[u] = HETI_P_CAST(int32_t, k);
+    }
+    if (d->owner != NULL) d->first[u] = d->uses;
+    return HET_OK;
+}
+
+static double heti_p_widths(int64_t count, const int64_t *width)
+{
+    double sum = 0;
+    int64_t s;
+    for (s = 0; s < count; s++) sum += HETI_P_CAST(double, width[s]) * 4;
+    return sum;
+}
+
+static void heti_p_fill_kind(het_unit_kind *kind, const het_unit_info *info)
+{
+    int64_t t;
+    kind->input = heti_p_widths(info->in_streams, info->in_width);
+    kind->output = heti_p_widths(info->out_streams, info->out_width);
+    kind->loss = info->is_loss != 0;
+    for (t = 0; t < info->tensors; t++) {
+        const double bytes = HETI_P_CAST(double, info->tensor[t].width) * 4;
+        switch (info->tensor[t].keep) {
+        case HET_KEEP_CALL: kind->call += bytes; break;
+        case HET_KEEP_INPUT: kind->keep_input += bytes; break;
+        case HET_KEEP_GRADIENT: kind->keep_gradient += bytes; break;
+        case HET_KEEP_CARRY: kind->carry += bytes; break;
+        case HET_KEEP_CARRY_GRADIENT: kind->carry_gradient += bytes; break;
+        default: kind->keep_weight += bytes; break;
+        }
+    }
+}
+
+/* name, or "name#2" where an earlier kind has it. */
+static void heti_p_kind_name(const heti_p_described *d, int64_t k, het_unit_kind *kind)
+{
+    heti_p_out out;
+    int64_t i, number = 1;
+    size_t length;
+    for (i = 0; i < k; i++) number += strcmp(d->table[i]->name, d->table[k]->name) == 0;
+    heti_p_out_start(&out, NULL);
+    heti_p_out_text(&out, d->table[k]->name);
+    if (out.length > 40) out.length = 40;
+    if (number > 1) heti_p_out_format(&out, "#%d", number);
+    length = out.length;
+    memcpy(kind->name, out.text, length);
+    kind->name[length] = 0;
+}
+
+/* Kinds with their workspace as a straight line through two numbers of tokens. */
+static het_result heti_p_fill_kinds(heti_p_described *d, het_profile *profile)
+{
+    const int64_t most = d->desc.max_tokens, half = (most + 1) / 2;
+    int64_t u;
+    for (u = 0; u < profile->units; u++) {
+        const int64_t k = profile->unit[u];
+        het_unit_kind *kind = &profile->kind[k];
+        het_unit_info before;
+        double low, high;
+        if (kind->name[0] != 0) continue;
+        heti_p_fill_kind(kind, &d->kind[k]);
+        heti_p_kind_name(d, k, kind);
+        memset(&before, 0, sizeof before);
+        before.out_streams = d->kind[k].in_streams;
+        memcpy(before.out_width, d->kind[k].in_width, sizeof before.out_width);
+        HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &before : NULL, half, &d->info[0]));
+        low = HETI_P_CAST(double, d->info[0].workspace);
+        high = HETI_P_CAST(double, d->kind[k].workspace);
+        kind->workspace = most > half && high > low ? (high - low) / HETI_P_CAST(double, most - half) : 0;
+        kind->workspace_base = high - kind->workspace * HETI_P_CAST(double, most);
+        if (kind->workspace_base < 0) kind->workspace_base = 0;
+    }
+    return HET_OK;
+}
+
+static int heti_p_uses(const heti_p_described *d, int64_t unit, int64_t parameter)
+{
+    int64_t i;
+    for (i = d->first[unit]; i < d->first[unit + 1] && d->owner[i] != parameter; i++) {}
+    return i < d->first[unit + 1];
+}
+
+/* Parameters with the same users, all trained or all frozen, are a block, in the order of their first parameters: the schedule's order. */
+static void heti_p_fill_blocks(heti_p_described *d)
+{
+    het_profile *profile = &d->count;
+    int64_t p, b, u, i;
+    profile->blocks = profile->uses = 0;
+    for (p = 0; p < d->parameters; p++) {
+        heti_p_parameter *parameter = &d->parameter[p];
+        for (b = profile->blocks - 1; b >= 0; b--) {
+            const het_block_profile *block = &profile->block[b];
+            if (block->uses != parameter->uses || block->frozen != parameter->frozen) continue;
+            for (i = 0; i < block->uses && heti_p_uses(d, profile->use[block->first_use + i], p); i++) {}
+            if (i == block->uses) break;
+        }
+        if (b < 0) {
+            het_block_profile *block = &profile->block[b = profile->blocks++];
+            block->frozen = parameter->frozen;
+            block->first_use = profile->uses;
+            for (u = 0; u < profile->units && profile->uses - block->first_use < parameter->uses; u++)
+                if (heti_p_uses(d, u, p)) profile->use[profile->uses++] = u;
+            block->uses = profile->uses - block->first_use;
+        }
+        profile->block[b].elements += (parameter->count + 15) / 16 * 16;
+    }
+}
+
+/* Elements of the tables of cosines and sines together: T x columns of a head that rotate, int(E fraction). */
+static int64_t heti_p_rotary_table(const het_model_desc *m)
+{
+    const double columns = HETI_P_CAST(double, m->head_size) * (HETI_P_CAST(double, m->rotary_fraction) + 1e-7);
+    return m->position == HET_ROTARY ? m->context * (HETI_P_CAST(int64_t, columns) / 2 * 2) : 0;
+}
+
+/* A rank's tables are described in hetrain.h's manual: rotary tables, maximum (4), exponent (4) and grid (8) of each parameter, logits of one
+   token, scalars and two sums; a micro-batch has five arrays of 4 bytes and one of 8 a token, two of 8 a sequence. */
+static void heti_p_fill_totals(heti_p_described *d, const char *model)
+{
+    const int exact = d->desc.reduce == HET_REDUCE_EXACT;
+    het_profile *profile = &d->count;
+    size_t length = strlen(model);
+    if (length >= sizeof profile->model) length = sizeof profile->model - 1;
+    memcpy(profile->model, model, length);
+    profile->dtype = d->desc.dtype;
+    profile->reduce = d->desc.reduce;
+    profile->weight_bytes = profile->gather_bytes = 4;
+    profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
+    profile->state_bytes = 4 * HETI_P_CAST(double, d->desc.optimizer.iface->slots);
+    profile->rank_weights = 4 * HETI_P_CAST(double, heti_p_rotary_table(&d->desc.model));
+    profile->rank_gradients = 16 * HETI_P_CAST(double, d->parameters);
+    profile->rank_workspace = 4 * HETI_P_CAST(double, d->desc.model.vocab) + HETI_P_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
+    profile->token_bytes = 28;
+    profile->sequence_bytes = 16;
+}
+
+static void heti_p_profile_cut(het_profile **at, const het_profile *count, heti_p_arena *arena)
+{
+    het_profile *profile = HETI_P_CAST(het_profile *, heti_p_take(arena, 1, sizeof *profile)), unused;
+    int64_t i;
+    if (profile == NULL) profile = &unused;
+    *profile = *count;
+    profile->kind = HETI_P_CAST(het_unit_kind *, heti_p_take(arena, count->kinds, sizeof *profile->kind));
+    profile->unit = HETI_P_CAST(int32_t *, heti_p_take(arena, count->units, sizeof *profile->unit));
+    profile->block = HETI_P_CAST(het_block_profile *, heti_p_take(arena, count->blocks, sizeof *profile->block));
+    profile->use = HETI_P_CAST(int64_t *, heti_p_take(arena, count->uses, sizeof *profile->use));
+    profile->device = HETI_P_CAST(het_device_profile *, heti_p_take(arena, count->devices, sizeof *profile->device));
+    profile->link = HETI_P_CAST(het_link_profile *, heti_p_take(arena, count->links, sizeof *profile->link));
+    for (i = 0; i < count->devices; i++) {
+        het_unit_time *alone = HETI_P_CAST(het_unit_time *, heti_p_take(arena, count->kinds, sizeof *alone));
+        het_unit_time *together = HETI_P_CAST(het_unit_time *, heti_p_take(arena, count->kinds, sizeof *together));
+        if (arena->base == NULL) continue;
+        profile->device[i].alone = alone;
+        profile->device[i].together = together;
+    }
+    *at = arena->base != NULL ? profile : NULL;
+}
+
+/* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
+static het_result heti_p_profile_new(const het_profile *count, const het_allocator *allocator, const char *call, het_profile **profile, het_error *error)
+{
+    heti_p_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_profile_cut(profile, count, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_profile_cut(profile, count, &arena);
+    (*profile)->allocator = *allocator;
+    (*profile)->size = size;
+    return HET_OK;
+}
+
+HETRAIN_API void het_profile_free(het_profile *profile)
+{
+    het_allocator allocator;
+    if (profile == NULL) return;
+    allocator = profile->allocator;
+    allocator.free(allocator.user, profile, profile->size);
+}
+
+static void heti_p_described_cut(heti_p_described *d, heti_p_arena *arena)
+{
+    d->unit = HETI_P_CAST(het_unit *, heti_p_take(arena, d->count.units, sizeof *d->unit));
+    d->info = HETI_P_CAST(het_unit_info *, heti_p_take(arena, 2, sizeof *d->info));
+    d->kind = HETI_P_CAST(het_unit_info *, heti_p_take(arena, HETI_P_MOST_KINDS, sizeof *d->kind));
+    d->table = HETI_P_CAST(const het_unit_iface **, heti_p_take(arena, HETI_P_MOST_KINDS, sizeof *d->table));
+    d->first = HETI_P_CAST(int64_t *, heti_p_take(arena, d->count.units + 1, sizeof *d->first));
+    d->count.unit = HETI_P_CAST(int32_t *, heti_p_take(arena, d->count.units, sizeof *d->count.unit));
+}
+
+/* Every use of a parameter may be a parameter and a block of its own. */
+static void heti_p_uses_cut(heti_p_described *d, heti_p_arena *arena)
+{
+    d->owner = HETI_P_CAST(int64_t *, heti_p_take(arena, d->uses + 1, sizeof *d->owner));
+    d->parameter = HETI_P_CAST(heti_p_parameter *, heti_p_take(arena, d->uses, sizeof *d->parameter));
+    d->count.block = HETI_P_CAST(het_block_profile *, heti_p_take(arena, d->uses, sizeof *d->count.block));
+    d->count.use = HETI_P_CAST(int64_t *, heti_p_take(arena, d->uses, sizeof *d->count.use));
+}
+
+static het_result heti_p_described_block(heti_p_described *d, int which, void (*cut)(heti_p_described *d, heti_p_arena *arena))
+{
+    heti_p_arena arena;
+    arena.base = NULL;
+    arena.used = 0;
+    cut(d, &arena);
+    d->size[which] = arena.used;
+    HETI_P_TRY(heti_p_block(&d->allocator, arena.used, "het_profile_describe", &d->block[which], d->error));
+    arena.base = HETI_P_CAST(char *, d->block[which]);
+    arena.used = 0;
+    cut(d, &arena);
+    return HET_OK;
+}
+
+/* Completed description, number of units and the first device. */
+static het_result heti_p_describe_start(heti_p_described *d, const het_desc *desc, const het_allocator *allocator)
+{
+    const het_device_iface *iface = het_cpu_device();
+    het_device_config config;
+    int64_t whole;
+    d->desc = *desc;
+    if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
+    if (!heti_p_allocator(allocator, &d->allocator))
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: an allocator needs both alloc and free");
+    HETI_P_TRY(het_model_complete(&d->desc.model, d->error));
+    het_desc_defaults(&d->desc);
+    d->count.units = d->desc.units != NULL ? d->desc.unit_count : 2 * d->desc.model.layers + 2;
+    if (d->count.units < 2 || d->count.units > HETI_P_MOST_UNITS || d->desc.max_tokens < 1 || d->desc.max_tokens > INT64_C(1) << 31)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: %d units, max_tokens %d", d->count.units, d->desc.max_tokens);
+    whole = d->desc.model.context < 512 ? d->desc.model.context : 512;
+    d->granule = d->desc.granule > INT64_MAX / 512 || d->desc.granule * whole > d->desc.max_tokens ? d->desc.max_tokens : d->desc.granule * whole;
+    if (d->granule < 512) d->granule = 512;
+    memset(&config, 0, sizeof config);
+    config.threads = 1;
+    if (desc->devices != NULL && desc->device_count > 0) {
+        if (desc->devices[0].iface != NULL) iface = desc->devices[0].iface;
+        if (desc->devices[0].threads > 0) config.threads = desc->devices[0].threads;
+        config.isa = desc->devices[0].isa;
+    }
+    d->parallel.run = heti_p_serial;
+    config.allocator = &d->allocator;
+    config.parallel = &d->parallel;
+    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
+        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
+    d->device.iface = iface;
+    return HET_OK;
+}
+
+static het_result heti_p_describe_all(heti_p_described *d, const char *model, het_profile **profile)
+{
+    int64_t u;
+    HETI_P_TRY(heti_p_described_block(d, 0, heti_p_described_cut));
+    if (d->desc.units == NULL) HETI_P_TRY(het_model_units(&d->desc.model, d->unit, d->count.units, &u, d->error));
+    for (u = 0; u < d->count.units; u++) {
+        if (d->desc.units != NULL) d->unit[u] = d->desc.units[u];
+        if (d->unit[u].model == NULL) d->unit[u].model = &d->desc.model;
+    }
+    HETI_P_TRY(heti_p_describe_chain(d));
+    HETI_P_TRY(heti_p_described_block(d, 1, heti_p_uses_cut));
+    HETI_P_TRY(heti_p_describe_chain(d));
+    heti_p_fill_blocks(d);
+    heti_p_fill_totals(d, model);
+    HETI_P_TRY(heti_p_profile_new(&d->count, &d->allocator, "het_profile_describe", profile, d->error));
+    memcpy((*profile)->unit, d->count.unit, HETI_P_CAST(size_t, d->count.units) * sizeof *d->count.unit);
+    memcpy((*profile)->block, d->count.block, HETI_P_CAST(size_t, d->count.blocks) * sizeof *d->count.block);
+    memcpy((*profile)->use, d->count.use, HETI_P_CAST(size_t, d->count.uses) * sizeof *d->count.use);
+    return heti_p_fill_kinds(d, *profile);
+}
+
+HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator, het_profile **profile,
+    het_error *error)
+{
+    heti_p_described d;
+    het_result result;
+    int i;
+    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
+    *profile = NULL;
+    if (desc == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
+    memset(&d, 0, sizeof d);
+    d.error = error;
+    result = heti_p_describe_start(&d, desc, allocator);
+    if (result == HET_OK) result = heti_p_describe_all(&d, model != NULL ? model : "", profile);
+    for (i = 0; i < 2; i++)
+        if (d.block[i] != NULL) d.allocator.free(d.allocator.user, d.block[i], d.size[i]);
+    if (d.device.iface != NULL) d.device.iface->destroy(d.device.self);
+    if (result != HET_OK) {
+        het_profile_free(*profile);
+        *profile = NULL;
+    }
+    return result;
+}
+
+/* ---- bytes of a plan ---- */
+
+typedef struct heti_p_followed { int64_t *left, *base; } heti_p_followed; /* of each (stage, micro-batch): slices in flight or still to come */
+
+/* One rank's list, all its stages at once. */
+static het_result heti_p_follow(const het_plan *plan, const het_schedule *schedule, int64_t r, const heti_p_followed *f, het_needs *needs,
+    het_error *error)
+{
+    int64_t i, slots = 0, carries = 0, messages = 0;
+    for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+        const het_action *a = &schedule->action[i];
+        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        int64_t stage, first, last;
+        if (heti_p_is_receive(a->kind) && ++messages > needs->messages) needs->messages = messages;
+        if (a->kind > HET_ACTION_W) continue;
+        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= plan->pipelines || a->micro_batch < 0 || a->stage < 0 ||
+            a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline] ||
+            a->micro_batch >= schedule->micro_batches[a->pipeline])
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: rank %d, action %d: no such pipeline, stage or micro-batch", r,
+                i - schedule->start[r]);
+        first = plan->first_stage[a->pipeline];
+        last = plan->first_stage[a->pipeline + 1] - 1;
+        stage = first + a->stage;
+        needs->split |= a->kind == HET_ACTION_I;
+        if (forward) {
+            if (++slots > needs->slots) needs->slots = slots;
+            if (a->slice == 0) {
+                if (++carries > needs->carries) needs->carries = carries;
+                f->left[f->base[stage] + a->micro_batch] = plan->slices;
+            }
+        }
+        if (schedule->complete && ((forward && stage > first) || (backward && stage < last))) messages--;
+        if (((forward && stage < last && plan->stage[stage + 1].rank == r) || (backward && stage > first && plan->stage[stage - 1].rank == r)) &&
+            schedule->complete && ++messages > needs->messages)
+            needs->messages = messages;
+        if (a->kind != HET_ACTION_B && a->kind != HET_ACTION_W) continue;
+        slots--;
+        if (--f->left[f->base[stage] + a->micro_batch] == 0) carries--;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule, const het_allocator *allocator, het_needs *needs,
+    het_error *error)
+{
+    het_allocator own;
+    heti_p_followed f;
+    het_result result = HET_OK;
+    int64_t p, g, r, cells = 0;
+    void *block;
+    size_t size;
+    if (plan == NULL || schedule == NULL || needs == NULL || schedule->ranks != plan->ranks || schedule->pipelines != plan->pipelines)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
+    for (p = 0; p < plan->pipelines; p++) cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
+    size = HETI_P_CAST(size_t, cells + plan->stages) * sizeof(int64_t);
+    HETI_P_TRY(heti_p_block(&own, size, "het_profile_needs", &block, error));
+    f.base = HETI_P_CAST(int64_t *, block);
+    f.left = f.base + plan->stages;
+    for (p = 0, cells = 0; p < plan->pipelines; p++)
+        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p]) f.base[g] = cells;
+    memset(needs, 0, HETI_P_CAST(size_t, plan->ranks) * sizeof *needs);
+    for (r = 0; r < plan->ranks && result == HET_OK; r++) result = heti_p_follow(plan, schedule, r, &f, &needs[r], error);
+    own.free(own.user, block, size);
+    return result;
+}
+
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end, int recompute, int split, int sliced,
+    double rows, double tokens)
+{
+    het_stage_memory m;
+    double slot = 0, carry = 0;
+    int64_t u;
+    memset(&m, 0, sizeof m);
+    for (u = unit_begin; u < unit_end; u++) {
+        const het_unit_kind *k = &profile->kind[profile->unit[u]];
+        const int again = recompute && !k->loss;
+        double call = k->call, workspace = k->workspace * tokens + k->workspace_base;
+        slot += k->output;
+        if (u == unit_begin) slot += k->input;
+        if (again) call += k->keep_input;
+        else slot += k->keep_input;
+        if (again && !split) call += k->keep_weight;
+        else slot += k->keep_weight;
+        if (split) slot += k->keep_gradient;
+        else call += k->keep_gradient;
+        carry += k->carry;
+        if (split || sliced) carry += k->carry_gradient;
+        else call += k->carry_gradient;
+        if (call * rows > m.shared) m.shared = call * rows;
+        if (workspace > m.workspace) m.workspace = workspace;
+        if (k->input * rows > m.stream) m.stream = k->input * rows;
+        if (k->output * rows > m.stream) m.stream = k->output * rows;
+        if (u == unit_begin) m.message = k->input * rows;
+        if (u + 1 == unit_end && k->output * rows > m.message) m.message = k->output * rows;
+    }
+    m.slot = slot * rows;
+    m.carry = carry * tokens;
+    return m;
+}
+
+/* The ranks' sums on their way. Uses of blocks are chained by unit, stages by rank. */
+typedef struct heti_p_held {
+    const het_profile *profile;
+    const het_plan *plan;
+    het_stage_memory *most;           /* [ranks] of its stages */
+    double *elements, *trained, *state; /* [ranks] */
+    double *share;                    /* [blocks] sum of state shares of the holders */
+    int64_t *holders;                 /* [blocks] */
+    int64_t *head, *next, *block;     /* [units] the first use of a block by the unit; [uses] the next one; [uses] whose it is */
+    int64_t *last, *before;           /* [ranks] its last stage; [stages] the rank's stage before, -1: none */
+    int64_t *stages;                  /* [ranks] how many */
+} heti_p_held;
+
+static void heti_p_held_cut(heti_p_held *h, heti_p_arena *arena)
+{
+    const int64_t ranks = h->plan->ranks, uses = h->profile->uses, blocks = h->profile->blocks;
+    h->most = HETI_P_CAST(het_stage_memory *, heti_p_take(arena, ranks, sizeof *h->most));
+    h->elements = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->elements));
+    h->trained = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->trained));
+    h->state = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->state));
+    h->share = HETI_P_CAST(double *, heti_p_take(arena, blocks, sizeof *h->share));
+    h->holders = HETI_P_CAST(int64_t *, heti_p_take(arena, blocks, sizeof *h->holders));
+    h->head = HETI_P_CAST(int64_t *, heti_p_take(arena, h->profile->units, sizeof *h->head));
+    h->next = HETI_P_CAST(int64_t *, heti_p_take(arena, uses, sizeof *h->next));
+    h->block = HETI_P_CAST(int64_t *, heti_p_take(arena, uses, sizeof *h->block));
+    h->last = HETI_P_CAST(int64_t *, heti_p_take(arena, ranks, sizeof *h->last));
+    h->before = HETI_P_CAST(int64_t *, heti_p_take(arena, h->plan->stages, sizeof *h->before));
+    h->stages = HETI_P_CAST(int64_t *, heti_p_take(arena, ranks, sizeof *h->stages));
+}
+
+static void heti_p_held_chains(heti_p_held *h)
+{
+    int64_t i, b, g;
+    for (i = 0; i < h->profile->units; i++) h->head[i] = -1;
+    for (b = h->profile->blocks; b-- > 0;)
+        for (i = h->profile->block[b].first_use; i < h->profile->block[b].first_use + h->profile->block[b].uses; i++) {
+            h->block[i] = b;
+            h->next[i] = h->head[h->profile->use[i]];
+            h->head[h->profile->use[i]] = i;
+        }
+    for (i = 0; i < h->plan->ranks; i++) h->last[i] = -1;
+    for (g = 0; g < h->plan->stages; g++) {
+        const int64_t rank = h->plan->stage[g].rank;
+        h->before[g] = h->last[rank];
+        h->last[rank] = g;
+        h->stages[rank]++;
+    }
+}
+
+/* Whether use number i, of a unit of stage g, is the first by which the rank comes to hold the block. */
+static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
+{
+    const het_block_profile *block = &h->profile->block[h->block[i]];
+    int64_t k, s;
+    for (k = block->first_use; k < block->first_use + block->uses; k++)
+        for (s = g; s >= 0; s = h->before[s]) {
+            const het_stage *stage = &h->plan->stage[s];
+            if (h->profile->use[k] >= stage->unit_begin && h->profile->use[k] < stage->unit_end && (s != g || k < i)) return 0;
+        }
+    return 1;
+}
+
+static void heti_p_most(double *most, double value) { if (value > *most) *most = value; }
+
+/* Adds up what stages need; state 1: the second time round, when the holders are known. */
+static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double rows, double tokens, int state)
+{
+    const het_plan *plan = h->plan;
+    int64_t g, u, i;
+    for (g = 0; g < plan->stages; g++) {
+        const het_stage *stage = &plan->stage[g];
+        const int64_t r = stage->rank;
+        het_stage_memory m, *most = &h->most[r];
+        if (!state) {
+            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs[r].split != 0, plan->slices > 1, rows,
+                tokens);
+            heti_p_most(&most->slot, m.slot);
+            heti_p_most(&most->carry, m.carry);
+            heti_p_most(&most->shared, m.shared);
+            heti_p_most(&most->workspace, m.workspace);
+            heti_p_most(&most->stream, m.stream);
+            heti_p_most(&most->message, m.message);
+        }
+        for (u = stage->unit_begin; u < stage->unit_end; u++)
+            for (i = h->head[u]; i >= 0; i = h->next[i]) {
+                const int64_t b = h->block[i];
+                const double elements = HETI_P_CAST(double, h->profile->block[b].elements);
+                if (!heti_p_first_hold(h, g, i)) continue;
+                if (!state) {
+                    h->elements[r] += elements;
+                    h->share[b] += plan->state_share[r];
+                    h->holders[b]++;
+                    if (!h->profile->block[b].frozen) h->trained[r] += elements;
+                } else if (!h->profile->block[b].frozen)
+                    h->state[r] += h->share[b] > 0 ? elements * plan->state_share[r] / h->share[b] : elements / HETI_P_CAST(double, h->holders[b]);
+            }
+    }
+}
+
+static size_t heti_p_bytes(double bytes) { return bytes < 9e18 ? HETI_P_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
+
+/* Rows of the largest slice: cuts move to the next granule. */
+static double heti_p_slice_rows(const het_plan *plan, const het_shape *shape)
+{
+    const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
+    double total = 0, largest = 0, rows = HETI_P_CAST(double, shape->tokens);
+    int64_t k;
+    if (plan->slices == 1) return rows;
+    for (k = 0; k < plan->slices; k++) {
+        total += plan->slice_share[k];
+        if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
+    }
+    largest = HETI_P_CAST(double, HETI_P_CAST(int64_t, rows * (largest / total)) + 2 + granule);
+    return largest < rows ? largest : rows;
+}
+
+enum { HETI_P_ENVELOPE = 64, HETI_P_RING_CHUNK = 131072 * 8 }; /* bytes before a message's rows; of a reduction's messages */
+
+static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, const het_shape *shape, het_memory *memory)
+{
+    const het_profile *p = h->profile;
+    int64_t r;
+    for (r = 0; r < h->plan->ranks; r++) {
+        const het_stage_memory *m = &h->most[r];
+        const double slots = HETI_P_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
+        const double carries = HETI_P_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
+        const double own = p->token_bytes * HETI_P_CAST(double, shape->tokens) + p->sequence_bytes * HETI_P_CAST(double, shape->sequences);
+        const double messages = HETI_P_CAST(double, needs[r].messages + 2) * (m->message + HETI_P_ENVELOPE) + HETI_P_RING_CHUNK;
+        het_memory *to = &memory[r];
+        memset(to, 0, sizeof *to);
+        to->weights = heti_p_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
+        to->gradients = heti_p_bytes(h->trained[r] * p->gradient_bytes + p->rank_gradients);
+        to->optimizer = heti_p_bytes(h->state[r] * p->state_bytes);
+        to->activations = heti_p_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
+        to->workspace = heti_p_bytes(m->shared + m->workspace + p->rank_workspace);
+        to->communication = h->plan->ranks > 1 ? heti_p_bytes(messages) : 0;
+        to->host = to->communication;
+        to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
+        to->parameters = HETI_P_CAST(int64_t, h->elements[r]);
+    }
+}
+
+HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs, const het_shape *shape,
+    het_memory *memory, het_error *error)
+{
+    heti_p_held h;
+    heti_p_arena arena;
+    double rows;
+    void *block;
+    size_t size;
+    if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
+    if (plan->units != profile->units)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: a plan for %d units, a profile of %d", plan->units, profile->units);
+    if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens, shape->sequences,
+            shape->granule);
+    rows = heti_p_slice_rows(plan, shape);
+    memset(&h, 0, sizeof h);
+    h.profile = profile;
+    h.plan = plan;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_held_cut(&h, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(&profile->allocator, size, "het_profile_memory", &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_held_cut(&h, &arena);
+    heti_p_held_chains(&h);
+    heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 0);
+    heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 1);
+    heti_p_held_memory(&h, needs, shape, memory);
+    profile->allocator.free(profile->allocator.user, block, size);
+    return HET_OK;
 }
 
 /* ================================================================================================================
