@@ -185,7 +185,7 @@ typedef struct het_measure_desc {
                                          links, transport, hook and memory limits are left aside */
     const char *model;                /* a name for it: "" */
     int64_t length;                   /* tokens of the longest sequences: the model's context */
-    double seconds;                   /* about so long a kind of device: 3; at least three steps of each kind are made */
+    double seconds;                   /* about so long a kind of device: 3; it may take three times as long, for three steps of every sort */
     double (*now)(void *user);        /* Required: a clock in seconds. Called by the ranks' threads at once */
     void *user;
     het_choice together;              /* all ranks at once as well, where there are several: yes */
@@ -3714,6 +3714,7 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
     const int64_t cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES, batches = m->ranks * m->shapes;
     het_step_info info;
     int64_t r, round;
+    double start = heti_p_now(m), now;
     m->learning = 1;
     if (het_step(ctx, m->warm, m->ranks, &info) != HET_OK)
         return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
@@ -3728,7 +3729,9 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
         if (info.repeated) { round--; continue; }
         heti_p_read_cells(m, round);
         heti_p_read_step(m, ctx, round);
-        if (round + 1 >= HETI_P_LEAST_ROUNDS && (heti_p_now(m) > until || (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)))) break;
+        now = heti_p_now(m);
+        if (now > until + 2 * (until - start) || (round + 1 >= HETI_P_LEAST_ROUNDS && now > until)) break;
+        if (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)) break;
     }
     m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_P_CAST(int64_t, HETI_P_ROUNDS);
     return HET_OK;
