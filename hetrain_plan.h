@@ -2530,6 +2530,26 @@ static void heti_p_held_chains(heti_p_held *h)
     }
 }
 
+/* The chains in a block of their own. */
+static het_result heti_p_held_start(heti_p_held *h, const het_profile *profile, const het_plan *plan, const het_allocator *allocator, void **block,
+    size_t *size, het_error *error)
+{
+    heti_p_arena arena;
+    memset(h, 0, sizeof *h);
+    h->profile = profile;
+    h->plan = plan;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_held_cut(h, &arena);
+    *size = arena.used;
+    HETI_P_TRY(heti_p_block(allocator, *size, "bytes of a plan", block, error));
+    arena.base = HETI_P_CAST(char *, *block);
+    arena.used = 0;
+    heti_p_held_cut(h, &arena);
+    heti_p_held_chains(h);
+    return HET_OK;
+}
+
 /* Whether use number i, of a unit of stage g, is the first by which the rank comes to hold the block. */
 static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
 {
@@ -2545,7 +2565,7 @@ static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
 
 static void heti_p_most(double *most, double value) { if (value > *most) *most = value; }
 
-/* Adds up what stages need; state 1: the second time round, when the holders are known. */
+/* Adds up what stages need; state 1: the second time round, when the holders are known. needs NULL: nothing is split. */
 static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double rows, double tokens, int state)
 {
     const het_plan *plan = h->plan;
@@ -2555,8 +2575,8 @@ static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double ro
         const int64_t r = stage->rank;
         het_stage_memory m, *most = &h->most[r];
         if (!state) {
-            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs[r].split != 0, plan->slices > 1, rows,
-                tokens);
+            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs != NULL && needs[r].split != 0,
+                plan->slices > 1, rows, tokens);
             heti_p_most(&most->slot, m.slot);
             heti_p_most(&most->carry, m.carry);
             heti_p_most(&most->shared, m.shared);
@@ -2627,7 +2647,6 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     het_memory *memory, het_error *error)
 {
     heti_p_held h;
-    heti_p_arena arena;
     double rows;
     void *block;
     size_t size;
@@ -2639,18 +2658,7 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
         return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens, shape->sequences,
             shape->granule);
     rows = heti_p_slice_rows(plan, shape);
-    memset(&h, 0, sizeof h);
-    h.profile = profile;
-    h.plan = plan;
-    arena.base = NULL;
-    arena.used = 0;
-    heti_p_held_cut(&h, &arena);
-    size = arena.used;
-    HETI_P_TRY(heti_p_block(&profile->allocator, size, "het_profile_memory", &block, error));
-    arena.base = HETI_P_CAST(char *, block);
-    arena.used = 0;
-    heti_p_held_cut(&h, &arena);
-    heti_p_held_chains(&h);
+    HETI_P_TRY(heti_p_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
     heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 0);
     heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 1);
     heti_p_held_memory(&h, needs, shape, memory);
