@@ -40,7 +40,7 @@
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
                          het_profile_read het_profile_write het_profile_merge
-       >>simulate_api    het_simulate het_simulation_free
+       >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -327,6 +327,21 @@ typedef struct het_simulation {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs,
     het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
+
+/* ---- costs of a plan ---- */
+
+typedef struct het_plan_costs {
+    het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and sequences are the caller's to set */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_plan_costs;
+/* What the stages, blocks and ranks of a plan cost. cluster: rank r is its device r, with that device's profile and speed, and its groups are the
+   links; it must outlive the costs. NULL: all ranks are the profile's first device, and every link its first link. together: units at the times
+   measured with all ranks at work: yes. A stage is the sum of its units, of one action, and of copying its messages. What B keeps is counted
+   until W. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
+    het_choice together, const het_allocator *allocator, het_plan_costs **costs, het_error *error);
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
@@ -2664,6 +2679,179 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     heti_p_held_memory(&h, needs, shape, memory);
     profile->allocator.free(profile->allocator.user, block, size);
     return HET_OK;
+}
+
+/* ---- costs of a plan ---- */
+
+typedef struct heti_p_costing {
+    const het_profile *profile;
+    const het_plan *plan;
+    const het_cluster *cluster;
+    het_plan_costs *to;
+    het_stage_cost *stage;            /* [stages] */
+    het_rank_cost *rank;              /* [ranks] */
+    het_block_cost *block;            /* [blocks] */
+    int64_t *rank_group;              /* [ranks] */
+    int together;
+} heti_p_costing;
+
+static void heti_p_costs_cut(heti_p_costing *c, heti_p_arena *arena)
+{
+    c->to = HETI_P_CAST(het_plan_costs *, heti_p_take(arena, 1, sizeof *c->to));
+    c->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->stage));
+    c->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank));
+    c->block = HETI_P_CAST(het_block_cost *, heti_p_take(arena, c->profile->blocks, sizeof *c->block));
+    c->rank_group = HETI_P_CAST(int64_t *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank_group));
+}
+
+/* Which device of the profile a rank is, and how much slower; -1: the profile has none of that name. */
+static int64_t heti_p_rank_device(const heti_p_costing *c, int64_t rank, double *slowness)
+{
+    const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
+    int64_t i = 0;
+    *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
+    if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
+    while (i < c->profile->devices && strcmp(c->profile->device[i].name, device->profile) != 0) i++;
+    return i < c->profile->devices ? i : -1;
+}
+
+static void heti_p_add_curve(het_curve *to, const het_curve *from, double factor)
+{
+    to->base += from->base * factor;
+    to->token += from->token * factor;
+    to->pair += from->pair * factor;
+}
+
+/* A stage's units on a device that is `slowness` times slower than its profile. */
+static void heti_p_stage_cost(const heti_p_costing *c, int64_t g, const het_device_profile *device, double slowness)
+{
+    const het_profile *profile = c->profile;
+    const het_stage *stage = &c->plan->stage[g];
+    const het_unit_time *times = c->together ? device->together : device->alone;
+    const het_unit_kind *last = &profile->kind[profile->unit[stage->unit_end - 1]];
+    const double in = profile->kind[profile->unit[stage->unit_begin]].input, copies = (in + last->output) * device->message_byte * slowness;
+    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, 0, 0, 1, 1);
+    het_stage_cost *to = &c->stage[g];
+    int64_t u;
+    to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
+    to->forward.token = to->backward.token = to->input.token = copies;
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        const het_unit_time *time = &times[profile->unit[u]];
+        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
+        heti_p_add_curve(&to->forward, &time->forward, slowness);
+        heti_p_add_curve(&to->backward, &time->backward, slowness);
+        heti_p_add_curve(&to->input, &time->input, slowness);
+        heti_p_add_curve(&to->weight, &time->weight, slowness);
+        to->keep_gradient += kind->keep_gradient;
+        if (!stage->recompute || kind->loss) continue;
+        heti_p_add_curve(&to->backward, &time->recompute, slowness);
+        heti_p_add_curve(&to->input, &time->recompute, slowness);
+    }
+    to->bytes = last->output;
+    to->keep_weight = kept.slot + kept.carry;
+}
+
+static void heti_p_rank_cost(const heti_p_costing *c, int64_t r, const heti_p_held *held, const het_device_profile *device, double slowness)
+{
+    het_rank_cost *to = &c->rank[r];
+    to->begin = (device->action + device->begin_element * held->trained[r]) * slowness;
+    to->ring_byte = device->ring_byte * slowness;
+    to->verdict = device->verdict_base + device->verdict_element * held->state[r] * slowness;
+    to->step_base = device->action * slowness;
+    to->step = device->step_element * slowness;
+}
+
+static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, het_error *error)
+{
+    het_costs *costs = &c->to->costs;
+    const het_plan *plan = c->plan;
+    double slowness;
+    int64_t r, g, b, device;
+    for (r = 0; r < plan->ranks; r++) {
+        device = heti_p_rank_device(c, r, &slowness);
+        if (device < 0)
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none of them it", r,
+                c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
+        heti_p_rank_cost(c, r, held, &c->profile->device[device], slowness);
+        if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
+    }
+    for (g = 0; g < plan->stages; g++) {
+        device = heti_p_rank_device(c, plan->stage[g].rank, &slowness);
+        heti_p_stage_cost(c, g, &c->profile->device[device], slowness);
+    }
+    for (b = 0; b < c->profile->blocks; b++) {
+        const double elements = c->profile->block[b].frozen ? 0 : HETI_P_CAST(double, c->profile->block[b].elements);
+        c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
+        c->block[b].gather_bytes = elements * c->profile->gather_bytes;
+        c->block[b].step = elements;
+    }
+    costs->stage = c->stage;
+    costs->rank = c->rank;
+    costs->block = c->block;
+    costs->blocks = c->profile->blocks;
+    if (c->cluster != NULL) {
+        costs->group = c->cluster->group;
+        costs->groups = c->cluster->groups;
+        costs->rank_group = c->rank_group;
+    } else if (c->profile->links > 0) {
+        costs->every_link.latency = c->profile->link[0].latency;
+        costs->every_link.bandwidth = c->profile->link[0].bandwidth;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster, het_choice together,
+    const het_allocator *allocator, het_plan_costs **costs, het_error *error)
+{
+    heti_p_costing c;
+    heti_p_held held;
+    heti_p_arena arena;
+    het_allocator own;
+    het_result result;
+    void *block, *scratch;
+    size_t size;
+    if (costs == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
+    *costs = NULL;
+    if (profile == NULL || plan == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
+    if (plan->units != profile->units)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d", plan->units, profile->units);
+    if (cluster != NULL && cluster->ranks != plan->ranks)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks, cluster->ranks);
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
+    memset(&c, 0, sizeof c);
+    c.profile = profile;
+    c.plan = plan;
+    c.cluster = cluster;
+    c.together = together != HET_NO;
+    HETI_P_TRY(heti_p_held_start(&held, profile, plan, &own, &scratch, &size, error));
+    heti_p_held_stages(&held, NULL, 1, 1, 0);
+    heti_p_held_stages(&held, NULL, 1, 1, 1);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_costs_cut(&c, &arena);
+    result = heti_p_block(&own, arena.used, "het_profile_costs", &block, error);
+    if (result == HET_OK) {
+        const size_t used = arena.used;
+        arena.base = HETI_P_CAST(char *, block);
+        arena.used = 0;
+        heti_p_costs_cut(&c, &arena);
+        c.to->allocator = own;
+        c.to->size = used;
+        result = heti_p_fill_costs(&c, &held, error);
+        if (result == HET_OK) *costs = c.to;
+        else own.free(own.user, block, used);
+    }
+    own.free(own.user, scratch, size);
+    return result;
+}
+
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs)
+{
+    het_allocator allocator;
+    if (costs == NULL) return;
+    allocator = costs->allocator;
+    allocator.free(allocator.user, costs, costs->size);
 }
 
 /* ---- files ----
