@@ -8,7 +8,7 @@
 #include "hetrain_plan.h"
 
 typedef struct settings {
-    const char *simulate, *plan, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title;
+    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title;
     int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
     double memory_limit;
 } settings;
@@ -23,6 +23,8 @@ static const option options[] = {
       "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is "
       "the backward for inputs alone, and one in a piece takes B + W; link is a latency. With --complete reduce=.., gather=.. bytes and step=.. time "
       "of the whole model. A file: rows stage,F,B,W[,activation]" },
+    { "--cluster", "FILE.json", OPTION_TEXT, AT(cluster), 0, 0,
+      "devices and links: a rank a device, costs are divided by its speed, links are those of the groups" },
     { "--link", "LATENCY[:BANDWIDTH]", OPTION_TEXT, AT(link), 0, 0, "of every link, in place of what --cost says" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
     { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
@@ -35,7 +37,7 @@ static const option options[] = {
     { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
     { "--svg", "FILE.svg", OPTION_TEXT, AT(svg), 0, 0, "a picture" },
     { "--title", "TEXT", OPTION_TEXT, AT(title), 0, 0, "of the picture" },
-    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace and picture" },
+    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace, picture and --cluster" },
     { "--dark", NULL, OPTION_FLAG, AT(dark), 0, 0, "a picture on a dark ground" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this list" },
 };
@@ -51,6 +53,9 @@ typedef struct problem {
     het_costs costs;
     het_stage_cost *stage;
     het_block_cost *block;
+    het_rank_cost *rank;
+    het_cluster *cluster;
+    int64_t *group_of;
     double *tokens;
     int64_t micro_batches;
     char *text;
@@ -320,6 +325,61 @@ static int cost_from_file(const settings *s, problem *p) {
     return status;
 }
 
+/* ---- devices and links ---- */
+
+static double unit_of(const settings *s) { return s->unit == 1 ? 1e-6 : s->unit == 2 ? 1e-3 : 1; }
+
+static int read_cluster(settings *s, problem *p) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    size_t length;
+    char *text;
+    if (s->cluster == NULL) return 0;
+    if (s->link != NULL) return fail(BAD_INPUT, "--link %s: --cluster %s says what links cost", s->link, s->cluster);
+    text = read_small_file(s->cluster, &length);
+    if (text == NULL) return fail(BAD_INPUT, "--cluster %s: %s", s->cluster, strerror(errno));
+    result = het_cluster_read(text, length, NULL, &p->cluster, &error);
+    free(text);
+    if (result != HET_OK) return fail(status_of(result), "--cluster %s: %s", s->cluster, error.text);
+    if (s->ranks > 0 && s->ranks != p->cluster->ranks)
+        return fail(BAD_INPUT, "--ranks %lld: %s has %lld devices", (long long)s->ranks, s->cluster, (long long)p->cluster->ranks);
+    s->ranks = p->cluster->ranks;
+    return 0;
+}
+
+/* Rank r is device r; the cluster's seconds become the unit of the costs. */
+static int cluster_costs(const settings *s, problem *p) {
+    const double unit = unit_of(s);
+    int64_t i;
+    p->rank = ROOM(het_rank_cost, p->cluster->ranks);
+    p->group_of = ROOM(int64_t, p->cluster->ranks);
+    if (p->rank == NULL || p->group_of == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < p->cluster->ranks; i++) {
+        p->group_of[i] = p->cluster->device[i].group;
+        p->rank[i].step = 1 / p->cluster->device[i].speed;
+    }
+    for (i = 0; i < p->cluster->groups; i++) {
+        het_group *g = &p->cluster->group[i];
+        g->latency /= unit;
+        g->bandwidth *= unit;
+        g->bus *= unit;
+        g->uplink *= unit;
+    }
+    for (i = 0; i < p->plan->stages; i++) {
+        const double speed = p->cluster->device[p->plan->stage[i].rank].speed;
+        het_stage_cost *c = &p->stage[i];
+        c->forward.token /= speed;
+        c->backward.token /= speed;
+        c->input.token /= speed;
+        c->weight.token /= speed;
+    }
+    p->costs.rank = p->rank;
+    p->costs.group = p->cluster->group;
+    p->costs.groups = p->cluster->groups;
+    p->costs.rank_group = p->group_of;
+    return 0;
+}
+
 static int read_costs(const settings *s, problem *p) {
     const char *at = s->micro_batch_scale;
     size_t length = strlen(s->cost);
@@ -334,6 +394,9 @@ static int read_costs(const settings *s, problem *p) {
     p->costs.stage = p->stage;
     status = length > 4 && strcmp(s->cost + length - 4, ".csv") == 0 ? cost_from_file(s, p) : cost_from_spec(s, p);
     if (status != 0) return status;
+    if (p->cluster != NULL && (p->costs.every_link.latency > 0 || p->costs.every_link.bandwidth > 0))
+        return fail(BAD_INPUT, "--cost %s: --cluster %s says what links cost", s->cost, s->cluster);
+    if (p->cluster != NULL && (status = cluster_costs(s, p)) != 0) return status;
     if (s->link != NULL) {
         const char *l = s->link;
         p->costs.every_link.bandwidth = 0;
@@ -413,7 +476,7 @@ static void print_table(const settings *s, const problem *p, const het_simulatio
 
 /* Records in seconds. */
 static int write_pictures(const settings *s, const problem *p, const het_simulation *r) {
-    const double unit = s->unit == 1 ? 1e-6 : s->unit == 2 ? 1e-3 : 1;
+    const double unit = unit_of(s);
     const char *const path[2] = { s->trace, s->svg }, *slash = strrchr(s->simulate, '/');
     het_record *record = ROOM(het_record, r->timeline.records);
     het_timeline timeline = r->timeline;
@@ -466,12 +529,14 @@ static void show_activations(const problem *p, het_simulation *r) {
     }
 }
 
-static int simulate(const settings *s, problem *p) {
+static int simulate(settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_simulation *simulation = NULL;
     const char *dot = strrchr(s->simulate, '.');
     int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL, status = 0;
     het_result result;
+    status = read_cluster(s, p);
+    if (status != 0) return status;
     if (!lists && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--simulate %s needs it)", s->simulate);
     if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
     if (lists && s->plan != NULL && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--plan %s needs it)", s->plan);
@@ -515,6 +580,9 @@ int main(int argc, char **argv) {
     free(p.stage);
     free(p.block);
     free(p.tokens);
+    free(p.rank);
+    free(p.group_of);
+    het_cluster_free(p.cluster);
     free(p.text);
     return status;
 }
