@@ -2852,7 +2852,7 @@ static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, 
     for (r = 0; r < plan->ranks; r++) {
         device = heti_p_rank_device(c, r, &slowness);
         if (device < 0)
-            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none of them it", r,
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none is it", r,
                 c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
         heti_p_rank_cost(c, r, held, &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
