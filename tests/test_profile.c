@@ -1,5 +1,10 @@
 /* Profiles: bytes against het_memory_estimate, times against units whose cost is known, files against what they were written from. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#endif
 #include "support.h"
+
+#include <time.h>
 
 #include "hetrain_plan.h"
 
@@ -271,6 +276,103 @@ static void units_that_say_what_they_take(void **state)
         if (k < 2) same_curve(&t->recompute, &toys[k].time.recompute, "recompute", (int)k);
     }
     het_profile_free(profile);
+}
+
+static double real_now(void *user)
+{
+    struct timespec t;
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Three ranks of two kinds of devices, one slowed down, with real units: everything that takes time took some. */
+static void ranks_together(void **state)
+{
+    het_desc desc;
+    het_measure_desc measure;
+    het_device_desc device[3];
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    int64_t k;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&measure, 0, sizeof measure);
+    memset(device, 0, sizeof device);
+    desc.model = support_model(HET_LLAMA);
+    device[0].threads = 1;
+    device[1].threads = 1;
+    device[1].speed = 0.5;
+    device[2].threads = 2;
+    desc.devices = device;
+    desc.device_count = 3;
+    desc.max_tokens = 192;
+    measure.desc = &desc;
+    measure.now = real_now;
+    measure.seconds = 0.01;
+    EXPECT_OK(het_profile_measure(&measure, &profile, &error));
+    assert_int_equal(profile->devices, 2);
+    assert_string_equal(profile->device[0].name, "cpu:1");
+    assert_string_equal(profile->device[1].name, "cpu:2");
+    assert_int_equal(profile->links, 1);
+    assert_string_equal(profile->link[0].name, "threads");
+    for (k = 0; k < profile->kinds; k++) {
+        const het_unit_time *alone = &profile->device[0].alone[k], *together = &profile->device[1].together[k];
+        assert_true(value_of(&alone->backward, 192, 4704) > 0 && value_of(&together->backward, 192, 4704) > 0);
+        assert_true(value_of(&alone->input, 192, 4704) > 0 && value_of(&together->input, 192, 4704) > 0);
+        assert_true(profile->kind[k].loss || value_of(&together->forward, 192, 4704) > 0);
+        assert_true(profile->kind[k].loss || value_of(&together->recompute, 192, 4704) > 0);
+    }
+    assert_true(profile->device[0].step_element > 0 && profile->device[0].action > 0 && profile->device[0].verdict_base > 0);
+    het_profile_free(profile);
+}
+
+/* Bad descriptions are refused by name; every allocation may fail. */
+static void measuring_fails_well(void **state)
+{
+    het_desc desc;
+    het_measure_desc measure;
+    het_device_desc device[2];
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    support_memory memory;
+    int64_t k;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&measure, 0, sizeof measure);
+    memset(device, 0, sizeof device);
+    EXPECT_ERROR(het_profile_measure(NULL, &profile, &error), HET_ERR_INVALID, error.text, "desc is NULL");
+    measure.desc = &desc;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "clock");
+    measure.now = clock_now;
+    measure.seconds = -1;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "-1 seconds");
+    measure.seconds = 1;
+    measure.end_canary = 1;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "cleared");
+    measure.end_canary = 0;
+    desc.model = support_model(HET_GPT2);
+    measure.length = 49;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "49 tokens|context is 48");
+    measure.length = 0;
+    device[0].iface = device[1].iface = het_null_device();
+    desc.devices = device;
+    desc.device_count = 2;
+    desc.max_tokens = 96;
+    for (k = 0; k < 1000; k++) {
+        het_result result;
+        measure.allocator = support_allocator(&memory);
+        memory.fail_at = k;
+        result = het_profile_measure(&measure, &profile, &error);
+        if (result == HET_OK) break;
+        assert_int_equal(result, HET_ERR_OOM);
+        assert_null(profile);
+        assert_int_equal(memory.live, 0);
+    }
+    if (!(k > 50 && k < 1000)) fail_msg("%lld allocations", (long long)k);
+    het_profile_free(profile);
+    assert_int_equal(memory.live, 0);
+    assert_int_equal(memory.wrong, 0);
 }
 
 /* ---- files ---- */
@@ -624,6 +726,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree),
         cmocka_unit_test(units_that_say_what_they_take),
+        cmocka_unit_test(ranks_together),
+        cmocka_unit_test(measuring_fails_well),
         cmocka_unit_test(hand_written),
         cmocka_unit_test(numbers_round_trip),
         cmocka_unit_test(bad_files),
