@@ -4127,17 +4127,28 @@ static het_curve heti_p_fit(const heti_p_measure *m, const double *seconds)
     return curve;
 }
 
-/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks of the medians over rounds. */
-static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind, heti_p_call what)
+static const het_curve *heti_p_call_curve(const het_unit_time *time, heti_p_call what)
+{
+    return what == HETI_P_FORWARD ? &time->forward : what == HETI_P_BACKWARD ? &time->backward : what == HETI_P_INPUT ? &time->input
+        : what == HETI_P_WEIGHT ? &time->weight : &time->recompute;
+}
+
+/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks of the medians over rounds. A rank of speed v that is slowed
+   down by sleeping takes what its calls take, t, and sleeps (1 / v - 1) times their time on the processor, that of `alone`: what is kept is the
+   time of full speed that divided by v gives this sum. */
+static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind, heti_p_call what, const het_unit_time *alone)
 {
     double seconds[HETI_P_SHAPES];
     int64_t s, r;
     for (s = 0; s < m->shapes; s++) {
+        const het_curve *own = heti_p_call_curve(&alone[kind], what);
+        const double by_itself = own->base + own->token * HETI_P_CAST(double, m->sample[s].tokens) + own->pair * m->sample[s].pairs;
         double sum = 0, ranks = 0;
         for (r = 0; r < m->ranks; r++) {
+            const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
+            double *round = m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s) * HETI_P_ROUNDS;
             if (m->ranks > 1 && m->group[r] != group) continue;
-            sum += heti_p_median(m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s) * HETI_P_ROUNDS,
-                m->rounds);
+            sum += v * heti_p_median(round, m->rounds) + (1 - v) * by_itself;
             ranks++;
         }
         seconds[s] = ranks > 0 ? sum / ranks : 0;
@@ -4145,17 +4156,17 @@ static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind,
     return heti_p_fit(m, seconds);
 }
 
-static void heti_p_take_times(heti_p_measure *m, int64_t group, het_unit_time *time)
+static void heti_p_take_times(heti_p_measure *m, int64_t group, const het_unit_time *alone, het_unit_time *time)
 {
     int64_t k;
     for (k = 0; k < m->profile->kinds; k++) {
         if (m->split) {
-            time[k].input = heti_p_fit_call(m, group, k, HETI_P_INPUT);
-            time[k].weight = heti_p_fit_call(m, group, k, HETI_P_WEIGHT);
-            time[k].recompute = heti_p_fit_call(m, group, k, HETI_P_AGAIN);
+            time[k].input = heti_p_fit_call(m, group, k, HETI_P_INPUT, alone);
+            time[k].weight = heti_p_fit_call(m, group, k, HETI_P_WEIGHT, alone);
+            time[k].recompute = heti_p_fit_call(m, group, k, HETI_P_AGAIN, alone);
         } else {
-            time[k].forward = heti_p_fit_call(m, group, k, HETI_P_FORWARD);
-            time[k].backward = heti_p_fit_call(m, group, k, HETI_P_BACKWARD);
+            time[k].forward = heti_p_fit_call(m, group, k, HETI_P_FORWARD, alone);
+            time[k].backward = heti_p_fit_call(m, group, k, HETI_P_BACKWARD, alone);
         }
     }
 }
@@ -4498,8 +4509,8 @@ static het_result heti_p_measure_devices(heti_p_measure *m)
             HETI_P_TRY(heti_p_measure_context(m, first, split, end));
             for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
                 het_device_profile *device = &m->profile->device[g];
-                heti_p_take_times(m, g, all ? device->together : device->alone);
-                if (!all) heti_p_take_times(m, g, device->together);
+                heti_p_take_times(m, g, device->alone, all ? device->together : device->alone);
+                if (!all) memcpy(device->together, device->alone, HETI_P_CAST(size_t, m->profile->kinds) * sizeof *device->alone);
                 if (split == 0) heti_p_take_rest(m, g, device);
             }
         }

@@ -158,7 +158,7 @@ static int predict_profile(predictor *p, const prediction *c) {
     predict_desc(p, c, &desc);
     desc.max_sequences = most, desc.max_tokens = most * predict_models[c->model].length;
     fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_layouts[c->layout].devices);
-    status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
+    status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 3, profile);
     return status;
 }
 
