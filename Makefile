@@ -182,7 +182,7 @@ soak: sanitize faults
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs
 	HETRAIN_TEST_ROUNDS=$(ROUNDS) HETRAIN_TEST_FIRST_ROUND=$(FIRST_ROUND) $(BUILD)/tests/test_bits
 	HETRAIN_TEST_ROUNDS=$(RANK_ROUNDS) HETRAIN_TEST_FAILURES=1000 $(BUILD)/tests/test_ranks
-	HETRAIN_TEST_KILLS=50 bash tests/test_mpi_train.sh
+	HETRAIN_TEST_KILLS=50 HETRAIN_TEST_DRAWN=100 bash tests/test_mpi_train.sh
 
 bench: build/het_bench
 	build/het_bench

@@ -24,7 +24,7 @@
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *trace, *timeline, *out, *resume, *log;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, hash, quiet;
     double lr, min_lr, weight_decay, clip, dropout;
     uint64_t seed;
 } settings;
@@ -62,6 +62,7 @@ static const option options[] = {
     { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), 0, 0, "recompute activations in the backward pass: less memory, same bits" },
+    { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0, "ranks sum only the part of a gradient that they own: less memory, same bits" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
@@ -216,6 +217,7 @@ static int configure_context(job *j) {
     }
     d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
+    d->shard_gradients = s->shard_gradients ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
     d->optimizer.warmup_steps = s->warmup, d->optimizer.total_steps = s->steps;

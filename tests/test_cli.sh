@@ -2,23 +2,11 @@
 # build/train and build/generate as a user meets them: bad command lines and files give exit status 2 and one line that names the option,
 # file, offset or value; good ones train, write what they say, resume and repeat bit for bit. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
 programs=$PWD/${BUILD:-build}/checked
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-failures=0
 tiny=(--model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2)
-
-report() { # report STATUS NAME DETAIL...
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        printf '%s\n' "${@:3}" | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 
 # refuses WORDS PROGRAM ARGUMENTS...   WORDS: what the line must hold, separated by |
 refuses() {
@@ -198,5 +186,4 @@ report "$(cmp -s out sample; echo $?)" 'is the same'
 accepts 'a sample of another seed' generate --init run --prompt line --tokens 50 --seed 7
 report "$(! cmp -s out sample; echo $?)" 'is another'
 
-echo "1..$count"
-[ $failures = 0 ]
+finish

@@ -2,23 +2,11 @@
 # build/plan as a user meets it: numbers known beforehand, files that other programs read, and bad options and files, which give exit status 2 and
 # one line that names the option, file, line or value. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
 root=$PWD
 plan=$PWD/${BUILD:-build}/checked/plan
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-failures=0
-
-report() { # report STATUS NAME DETAIL...
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        printf '%s\n' "${@:3}" | cut -c1-300 | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 
 # refuses WORDS ARGUMENTS...   WORDS: what the line must hold, separated by |
 refuses() {
@@ -182,5 +170,4 @@ refuses '--plan|3|4' --simulate 1f1b "${base[@]}" --plan dp3xpp5
 refuses '--trace|no/such/place' --simulate 1f1b "${base[@]}" --trace no/such/place --json
 refuses '--svg|/dev/full' --simulate 1f1b "${base[@]}" --svg /dev/full --json
 
-echo "1..$count"
-[ $failures = 0 ]
+finish

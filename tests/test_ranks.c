@@ -166,6 +166,7 @@ static void one_layout(int round)
     const shape *s = &shapes[round % SHAPES];
     het_model_desc model = deep_model(families[support_below(&seed, 2)]);
     het_device_desc device[4];
+    het_device_iface far;
     support_result base, other;
     data_set data;
     grouping g = apart;
@@ -179,7 +180,12 @@ static void one_layout(int round)
     desc.device_count = 1;
     base = train(&desc, &data, &together);
     memset(device, 0, sizeof device);
-    for (i = 0; i < 4; i++) device[i].threads = 1 + (int32_t)support_below(&seed, 2);
+    far = *het_cpu_device();
+    far.host_memory = 0; /* everything goes through copies, as on a device with memory of its own */
+    for (i = 0; i < 4; i++) {
+        device[i].threads = 1 + (int32_t)support_below(&seed, 2);
+        if (round % 4 == i) device[i].iface = &far;
+    }
     desc.devices = device;
     desc.device_count = ranks;
     for (i = BLOCKS - 1; i > 0; i--) {
@@ -192,12 +198,13 @@ static void one_layout(int round)
     if (strcmp(s->schedule, "bidirectional") == 0 || strcmp(s->schedule, "dualpipev") == 0) desc.max_micro_batches = BLOCKS;
     desc.backward = s->splits ? HET_BACKWARD_FUSED : (het_backward)(HET_BACKWARD_FUSED + support_below(&seed, 3));
     desc.recompute = support_below(&seed, 2) ? HET_YES : HET_NO;
+    desc.shard_gradients = round / SHAPES % 2 ? HET_YES : HET_NO;
     draw_plan(&seed, s, ranks, 2 * model.layers + 2, text, sizeof text);
     plan = plan_of(&desc, text, s->schedule, slices);
     if (text[0] != '{' && ranks > 1) plan->state_share[support_below(&seed, ranks)] = 3.0;
     desc.plan = plan;
-    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, %s", round, s->schedule, (int)ranks, (int)slices, (int)desc.backward,
-             text);
+    snprintf(what, sizeof what, "round %d: %s, %d ranks, %d slices, backward %d, sharded gradients %d, %s", round, s->schedule, (int)ranks,
+             (int)slices, (int)desc.backward, desc.shard_gradients == HET_YES, text);
     other = train(&desc, &data, &g);
     if (!support_same(&base, &other, what)) fail_msg("%s: other bits", what);
     het_plan_free(plan);
@@ -372,10 +379,11 @@ static void reading_and_saving_know_no_layout(void **state)
    micro-batch, each of tokens x width floats. */
 static void traffic_is_what_the_formulas_say(void **state)
 {
-    int64_t ranks, fast, r, t, m;
+    enum { EXACT, FAST, SHARDED, MODES };
+    int64_t ranks, mode, r, t, m;
     (void)state;
     for (ranks = 2; ranks <= 4; ranks++) {
-        for (fast = 0; fast < 2; fast++) {
+        for (mode = 0; mode < MODES; mode++) {
             het_model_desc model = deep_model(HET_LLAMA);
             het_device_desc device[4];
             data_set data;
@@ -384,17 +392,17 @@ static void traffic_is_what_the_formulas_say(void **state)
             het_desc desc;
             het_ctx *ctx;
             het_memory memory;
-            int64_t count, bytes = 0, elements = 0, p;
+            int64_t count, bytes = 0, elements = 0, p, expected;
             memset(device, 0, sizeof device);
             data_start(&data, model.vocab);
             desc = description(&model, &data);
             desc.devices = device;
             desc.device_count = ranks;
-            desc.reduce = fast ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
+            desc.reduce = mode == FAST ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
+            desc.shard_gradients = mode == SHARDED ? HET_YES : HET_NO;
             ctx = support_create(&desc);
             count = group(&data, 0, &apart, built, batches);
             EXPECT_OK(het_step(ctx, batches, count, NULL));
-            het_get_memory(ctx, 0, &memory);
             for (p = 0; p < het_parameter_count(ctx); p++) { /* parameters are padded to 16 elements */
                 het_parameter_info info;
                 EXPECT_OK(het_parameter_get_info(ctx, p, &info));
@@ -408,8 +416,17 @@ static void traffic_is_what_the_formulas_say(void **state)
                     assert_int_equal(timeline.traffic[t].transfers, 0);
                 }
             }
+            expected = (ranks - 1) * elements * (mode == FAST ? 4 + 4 : 8 + 4);
+            if (mode == SHARDED) { /* every micro-batch sends what its rank does not own (two floats of state an element), of every block */
+                expected = (ranks - 1) * elements * 4;
+                for (r = 0; r < ranks; r++) {
+                    const int64_t batches_of_rank = count / ranks + (r < count % ranks);
+                    het_get_memory(ctx, r, &memory);
+                    expected += batches_of_rank * 8 * (elements - (int64_t)memory.optimizer / 8);
+                }
+            }
             /* the first step of an exact run is measured and repeated */
-            assert_int_equal(bytes, (ranks - 1) * elements * (fast ? 4 + 4 : 2 * (8 + 4)));
+            assert_int_equal(bytes, mode == FAST ? expected : 2 * expected);
             for (m = 0; m < count; m++) support_batch_end(&built[m]);
             het_destroy(ctx);
             data_end(&data);
@@ -452,7 +469,8 @@ static void pipelines_send_two_messages_a_cut(void **state)
     data_end(&data);
 }
 
-/* A rank's optimizer state follows its share within 5 %, whatever it computes. */
+/* A rank's optimizer state follows its share within 5 %, whatever it computes; so do its gradients where they are sharded, beside two buffers
+   for the largest unit. */
 static void state_follows_its_shares(void **state)
 {
     static const double shares[4][4] = { { 1, 1, 1, 1 }, { 1, 2, 3, 4 }, { 0, 1, 0, 3 }, { 2, 1, 0, 0 } };
@@ -482,6 +500,14 @@ static void state_follows_its_shares(void **state)
             EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
             if (fabs((double)memory.optimizer - wanted) > 0.05 * wanted) fail_msg("rank %d has %lu bytes of state, its share is %g", r,
                                                                                   (unsigned long)memory.optimizer, wanted);
+            assert_true(memory.gradients >= all.gradients);
+        }
+        desc.shard_gradients = HET_YES;
+        for (r = 0; r < 4; r++) {
+            double wanted = (double)all.gradients * shares[k][r] / total, buffers = 2.0 * 8 * (2 * 768 * 192 + 768 + 3 * 192); /* an MLP */
+            EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
+            if (fabs((double)memory.gradients - wanted - buffers) > 0.05 * wanted + 0.02 * buffers)
+                fail_msg("rank %d has %lu bytes of gradients, its share and two buffers are %g", r, (unsigned long)memory.gradients, wanted + buffers);
         }
         het_plan_free(plan);
     }
@@ -532,6 +558,7 @@ static void one_failure(int round, data_set *data, const het_model_desc *model, 
     desc.deadline = 0.1;
     desc.stall_deadline = 30.0;
     desc.user = &f;
+    desc.shard_gradients = round % 3 ? HET_NO : HET_YES;
     if (f.silent) desc.silent = falling_silent;
     else desc.hook = failing_hook;
     desc.plan = plan = plan_of(&desc, plans[support_below(&seed, 3)], schedules[support_below(&seed, 3)], 1);
