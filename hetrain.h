@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
    every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
    and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite
    changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
-   and het_destroy. The first rank that fails stops the others, and its error, which names rank and step, is the context's.
+   and het_destroy. The first rank that fails stops the others, and its error, which names rank, step and action, is the context's.
    Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
    het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
@@ -1050,9 +1050,9 @@ typedef struct het_desc {
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     uint64_t seed;                    /* 0 */
     het_optimizer_desc optimizer;
-    het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE brings the sums together (ZeRO-1); yes: it keeps only
-                                         the part it owns, what each backward call adds goes to the owners at once (ZeRO-2, arXiv 1910.02054): less
-                                         memory, more messages. Only with reduce = exact, whose sums have no order */
+    het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE brings the sums together (ZeRO-1); yes: it keeps
+                                         only the part it owns, what each backward call adds goes to the owners at once (ZeRO-2, arXiv 1910.02054):
+                                         less memory, more messages. Only with reduce = exact, whose sums have no order */
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
     int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
@@ -1213,7 +1213,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int6
    For the companions, and for programs that read the same files. A cursor walks the text once and allocates nothing. The first error sticks: it
    is kept with its byte offset, every later call does nothing and returns 0, so loops end by themselves and `rule` is looked at once, at the
    end. The text must outlive the cursor. Threads: any, one cursor at a time. */
-typedef enum het_json_kind { HET_JSON_ERROR, HET_JSON_NULL, HET_JSON_BOOL, HET_JSON_NUMBER, HET_JSON_STRING, HET_JSON_ARRAY, HET_JSON_OBJECT } het_json_kind;
+typedef enum het_json_kind {
+    HET_JSON_ERROR = 0, HET_JSON_NULL = 1, HET_JSON_BOOL = 2, HET_JSON_NUMBER = 3, HET_JSON_STRING = 4, HET_JSON_ARRAY = 5, HET_JSON_OBJECT = 6
+} het_json_kind;
 typedef struct het_json {
     const char *text;
     size_t length, at;                /* the cursor */
@@ -11207,6 +11209,7 @@ typedef struct heti_rank {
     het_record unrecorded;               /* stands in for it outside steps: the timeline stays the last step's */
     double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
     double silent_since;                 /* 0: answers */
+    const het_action *doing;             /* NULL: nothing of its list */
     /* device memory: one block, cut up by heti_layout */
     char *memory;
     int64_t *weight_at, *gradient_at, *state_at; /* [blocks] elements; -1: not here. gradient_at: where element 0 is, or would be if the rank does
@@ -11819,8 +11822,10 @@ static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer)
     const het_ctx *ctx = r->ctx;
     int64_t rank, b, count = 0;
     for (rank = 0; rank < ctx->ranks && ctx->desc.shard_gradients == HET_YES; rank++) {
-        for (b = 0; b < ctx->block_count; b++)
-            if (heti_is_sharded(ctx, &ctx->block[b]) && heti_holder_of(&ctx->block[b], r->rank) >= 0 && heti_holder_of(&ctx->block[b], rank) >= 0) break;
+        for (b = 0; b < ctx->block_count; b++) {
+            const heti_parameter_block *block = &ctx->block[b];
+            if (heti_is_sharded(ctx, block) && heti_holder_of(block, r->rank) >= 0 && heti_holder_of(block, rank) >= 0) break;
+        }
         if (rank == r->rank || b == ctx->block_count) continue;
         if (peer) peer[count].rank = rank;
         count++;
@@ -12316,13 +12321,15 @@ static het_result heti_check_world(heti_rank *r, double waited)
     int64_t i, process;
     char text[sizeof r->error.text];
     for (i = 0; i < ctx->local_count; i++) {
+        heti_action_text at;
         double since = 0.0;
         HETI_LOCK(ctx);
         since = ctx->rank[i].silent_since;
+        if (since > 0.0) (void)heti_action_print(&at, ctx->rank[i].doing);
         HETI_UNLOCK(ctx);
         if (since > 0.0 && now - since > ctx->desc.deadline)
-            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: no sign of life for %g s; the deadline is %g s", ctx->first_rank + i,
-                             ctx->step, now - since, ctx->desc.deadline);
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d, action %s: no sign of life for %g s; the deadline is %g s",
+                             ctx->first_rank + i, ctx->step, at.text, now - since, ctx->desc.deadline);
     }
     if (!ctx->transport.iface) return HET_OK;
     if (ctx->transport.iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
@@ -13982,6 +13989,7 @@ static het_result heti_execute(heti_rank *r)
         const het_action *a = &r->action[i];
         het_record *record = recorded ? &r->record[r->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a)) continue;
+        r->doing = a;
 #ifdef HETI_THREADS
         if (ctx->desc.silent && ctx->desc.silent(ctx->desc.user, r->rank, ctx->step, i)) return heti_fall_silent(r);
 #endif
@@ -13997,6 +14005,7 @@ static het_result heti_execute(heti_rank *r)
         if (recorded) r->records++;
         HETI_TRY(heti_advance(r));
     }
+    r->doing = NULL;
     HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
     for (i = 0; i < 2; i++) HETI_TRY(heti_await_post(r, &r->outgoing[i].post, "a receive", -1));
     return HET_OK;
@@ -14060,9 +14069,17 @@ static het_result heti_run_job(heti_rank *r)
 
 static void heti_run_rank(heti_rank *r)
 {
-    const het_result result = heti_run_job(r);
+    heti_action_text text;
+    het_result result;
+    r->doing = NULL;
+    result = heti_run_job(r);
     if (result == HET_OK) return;
     if (r->error.code == HET_OK) (void)heti_fail(&r->error, result, "rank %d, step %d: %s", r->rank, r->ctx->step, het_result_text(result));
+    if (r->doing && r->ctx->ranks > 1) {
+        const het_error error = r->error;
+        (void)heti_fail(&r->error, error.code, "%s (rank %d, action %s, number %d of its list)", error.text, r->rank,
+                        heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->action));
+    }
     heti_raise(r);
 }
 

@@ -504,10 +504,11 @@ static void state_follows_its_shares(void **state)
         }
         desc.shard_gradients = HET_YES;
         for (r = 0; r < 4; r++) {
-            double wanted = (double)all.gradients * shares[k][r] / total, buffers = 2.0 * 8 * (2 * 768 * 192 + 768 + 3 * 192); /* an MLP */
+            double wanted = (double)all.gradients * shares[k][r] / total, buffers = 2.0 * 8 * (2 * 768 * 192 + 768 + 3 * 192);
             EXPECT_OK(het_memory_estimate(&desc, r, &memory, &error));
             if (fabs((double)memory.gradients - wanted - buffers) > 0.05 * wanted + 0.02 * buffers)
-                fail_msg("rank %d has %lu bytes of gradients, its share and two buffers are %g", r, (unsigned long)memory.gradients, wanted + buffers);
+                fail_msg("rank %d has %lu bytes of gradients, its share and two buffers for an MLP are %g", r, (unsigned long)memory.gradients,
+                         wanted + buffers);
         }
         het_plan_free(plan);
     }
@@ -567,7 +568,7 @@ static void one_failure(int round, data_set *data, const het_model_desc *model, 
     EXPECT_OK(het_step(ctx, batches, count, NULL));
     result = het_step(ctx, batches, count, NULL);
     if (result != HET_OK) {
-        snprintf(words, sizeof words, "rank %d|step 1", (int)f.rank);
+        snprintf(words, sizeof words, "rank %d|step 1|action ", (int)f.rank);
         support_expect(result, f.silent ? HET_ERR_TRANSPORT : HET_ERR_CALLBACK, het_last_error(ctx), words, "het_step", __LINE__);
         assert_int_equal(het_step(ctx, batches, count, NULL), HET_ERR_STATE);
         assert_int_equal(het_get_step(ctx), 1);
