@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
    Devices are CPUs, and whatever a device table of one's own drives. No tokenizer: text is trained as bytes, other vocabularies come as token
    files. No attention other than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can add them, >>unit_api).
    No tensor parallelism: a unit runs on one device; a rank holds the weights of all units it works on, optimizer state and (het_desc.shard_gradients)
-   gradient sums are divided. A plan stays as it is for the life of a context, and a rank that fails ends it: the state file is what survives.
+   gradient sums are divided. The ranks stay as they are for the life of a context, and one that fails ends it: the state file is what survives.
    No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one). No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -92,8 +92,8 @@ int main(int argc, char **argv) {
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
    exact number of bytes before, rank by rank. Activations and message buffers are counted by following the rank's list of actions, so a schedule
-   decides how many there are. No later call on the context allocates. What a call gets through a pointer is read or written before it
-   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
+   decides how many there are. No later call on the context allocates, but for het_replan. What a call gets through a pointer is read or written
+   before it returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
    of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used
    again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
    het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
@@ -148,10 +148,10 @@ int main(int argc, char **argv) {
                          het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
-                         het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_step
-                         het_gradients het_evaluate het_infer het_parameter_count het_parameter_get_info het_parameter_read
-                         het_parameter_write het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write
-                         het_hash het_xxh64
+                         het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_replan
+                         het_set_speed het_set_link het_spread het_step het_gradients het_evaluate het_infer
+                         het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
+                         het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_hash het_xxh64
        >>files_api       het_save_weights het_save_state het_load_weights het_load_state
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
@@ -1066,6 +1066,15 @@ typedef struct het_desc {
 
 typedef struct het_ctx het_ctx;
 
+/* What het_replan changes; everything else stays as het_create was told. */
+typedef struct het_replan_desc {
+    uint32_t start_canary;
+    const het_plan *plan;             /* for the same units and ranks. NULL: every rank has the whole model and an equal share */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
+    int64_t max_tokens, max_sequences, max_micro_batches; /* as in het_desc; 0: as they are */
+    uint32_t end_canary;
+} het_replan_desc;
+
 typedef struct het_memory {           /* bytes */
     size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
     size_t communication;             /* of that, message buffers */
@@ -1117,9 +1126,23 @@ HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if 
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);       /* what was asked for. Threads: owner. */
 HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank,
-                                  het_timeline *timeline); /* of the last step; valid until the next. Threads: owner. */
+                                  het_timeline *timeline); /* of the last step; valid until the next, or het_replan. Threads: owner. */
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
 HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
+
+/* The context goes over to another plan: weights, optimizer state, exponents and step number move to the ranks that hold them from now on, and no
+   bit of what is trained afterwards tells that they did. Gradients are 0 and timelines empty until the next step; what het_infer kept is gone.
+   Between the two the host holds each process's own part of weights and state, and both plans' tables; a device gives its block back before it
+   is asked for another, so that it never holds two. All is planned, checked and allocated on the host before: a plan that is not valid or does
+   not fit, and memory that is not there, leave the context as it was, on all processes alike. Where a device has not even the room for its old
+   block any more, the context is lost. desc NULL: all defaults. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
+/* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) and emulated link number `link` (het_desc.links) from the next step
+   on. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_link(het_ctx *ctx, int64_t link, double latency, double bandwidth);
+/* Process number `process` gives `size` bytes to all others: for decisions that all must make alike. Without a transport, nothing. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size);
 
 /* One optimizer step over `count` micro-batches. info may be NULL. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
@@ -11188,6 +11211,8 @@ typedef struct heti_rank {
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
     het_error error;                     /* of the present job */
+    size_t opened;                       /* bytes of the host that the device and its pool took */
+    /* from here to granule_start: what the plan decides; heti_exchange swaps it as a whole */
     heti_arena host;                     /* tables and message buffers */
     size_t communication_bytes;
     het_memory sizes;
@@ -11263,7 +11288,8 @@ struct het_ctx {
     heti_parameter *parameter;
     heti_parameter_block *block;
     int64_t *use;                        /* units, block by block */
-    heti_arena world;                    /* of these, those whose sizes the plan decides */
+    heti_arena world;                    /* of these, those whose sizes the plan or its limits decide */
+    const char *caller;                  /* for messages: het_create or het_replan */
     het_device_desc *device;             /* [local_count] */
     het_plan *plan;
     het_schedule *schedule;
@@ -12012,7 +12038,7 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from)
 {
     het_plan *to = NULL;
-    HETI_TRY(heti_plan_new(from, &ctx->allocator, "het_create", &to, &ctx->error));
+    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->caller, &to, &ctx->error));
     memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
     memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
     memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
@@ -12027,7 +12053,7 @@ static het_result heti_take_plan(het_ctx *ctx)
     const het_plan *plan = ctx->desc.plan;
     het_plan_desc desc;
     if (plan) {
-        HETI_TRY(heti_plan_check(plan, "het_create", &ctx->error));
+        HETI_TRY(heti_plan_check(plan, ctx->caller, &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
                              plan->ranks, ctx->unit_count, ctx->ranks);
@@ -12050,7 +12076,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, "het_create", &to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->caller, &to, &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
         to->start[r] = n;
@@ -12077,7 +12103,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
 {
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, "het_create", to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->caller, to, &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
     memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
@@ -12090,7 +12116,7 @@ static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compu
     het_blocks blocks;
     het_result result;
     int64_t b, *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
-    if (!start) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d blocks", ctx->block_count);
+    if (!start) return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->caller, ctx->block_count);
     for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
     start[b] = ctx->use_count;
     blocks.count = ctx->block_count;
@@ -12116,8 +12142,8 @@ static het_result heti_take_schedule(het_ctx *ctx)
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
     if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
-                           "het_desc.schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
-                           compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
+                           "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
+                           ctx->caller, compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
     if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
     het_schedule_free(compute);
@@ -12623,14 +12649,14 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
 #endif
 }
 
-/* Process `from` gives its bytes to all others. */
-static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size)
+/* Process `from` gives its bytes to those of the processes [first, end) that are not itself. */
+static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int64_t end, void *data, size_t size)
 {
     const het_transport_iface *iface = ctx->transport.iface;
     const uint32_t channel = HETI_CHANNEL_SPREAD;
     int64_t i;
     if (ctx->processes == 1) return HET_OK;
-    for (i = 0; i < ctx->processes; i++) {
+    for (i = first; i < end; i++) {
         het_result result;
         if (i == from || (from != ctx->process && i != ctx->process)) continue;
         memset(&ctx->request, 0, sizeof ctx->request);
@@ -12645,6 +12671,12 @@ static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t siz
         return result;
     }
     return HET_OK;
+}
+
+/* To all. */
+static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size)
+{
+    return heti_spread_to(ctx, from, 0, ctx->processes, data, size);
 }
 
 /* Which ranks there are: those of this process, or of all processes of the transport one after the other. */
@@ -14402,11 +14434,17 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
 
 /* ---- building and taking down ---- */
 
+static void heti_close_memory(heti_rank *r)
+{
+    if (r->memory) r->device.iface->free(r->device.self, r->memory, r->sizes.device);
+    r->memory = NULL;
+}
+
 static void heti_release_rank(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
-        if (r->memory) iface->free(r->device.self, r->memory, r->sizes.device);
+        heti_close_memory(r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
@@ -14470,18 +14508,22 @@ static het_result heti_open_device(heti_rank *r)
     return HET_OK;
 }
 
+/* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
+static int64_t heti_longest_granule(const het_desc *desc)
+{
+    const int64_t whole = heti_min(desc->model.context, 512);
+    return heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+}
+
 /* Fills ctx->desc from the user's description. */
 static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
 {
-    int64_t whole;
     ctx->desc = *desc;
     ctx->desc.allocator = ctx->counter.inner;
     ctx->transport = desc->transport;
     ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
     ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
-    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
-    whole = heti_min(desc->model.context, 512);
-    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+    ctx->max_granule_tokens = heti_longest_granule(desc);
     return HET_OK;
 }
 
@@ -14500,8 +14542,9 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
 }
 
 /* The tables all ranks share, as far as they do not depend on the plan. */
-static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses)
+static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute)
 {
+    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
     ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
     ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
     ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
@@ -14510,19 +14553,37 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses)
     ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->host_grid = HETI_TAKE(arena, double, uses);
-    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
+    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
+    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
+    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
+#ifdef HETI_THREADS
+    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
+#endif
 }
 
 static het_result heti_build_shared(het_ctx *ctx)
 {
-    int64_t uses, p;
+    uint8_t *recompute;
+    int64_t uses, p, i;
     HETI_TRY(heti_count_uses(ctx, &uses));
-    heti_layout_shared(ctx, &ctx->host, uses);
-    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, "het_create", &ctx->error));
-    heti_layout_shared(ctx, &ctx->host, uses);
+    heti_layout_shared(ctx, &ctx->host, uses, &recompute);
+    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->caller, &ctx->error));
+    heti_layout_shared(ctx, &ctx->host, uses, &recompute);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
+    if (ctx->desc.recompute_unit) {
+        memcpy(recompute, ctx->desc.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
+        ctx->desc.recompute_unit = recompute;
+    }
+    for (i = 0; i < ctx->desc.link_count; i++) {
+        ctx->link[i] = ctx->desc.links[i];
+        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to,
+                             ctx->ranks);
+    }
+    ctx->desc.links = ctx->link;
     return HET_OK;
 }
 
@@ -14536,29 +14597,17 @@ static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder,
     *owed = HETI_TAKE(arena, double, ctx->ranks);
     ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
     ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
-    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
-    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
-    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
-    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
-#ifdef HETI_THREADS
-    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
-#endif
+    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
 }
 
 static het_result heti_build_world(het_ctx *ctx)
 {
-    int64_t *holder, i;
+    int64_t *holder;
     double *owed;
     heti_layout_world(ctx, &ctx->world, &holder, &owed);
-    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, "het_create", &ctx->error));
+    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, ctx->caller, &ctx->error));
     heti_layout_world(ctx, &ctx->world, &holder, &owed);
     heti_build_holders(ctx, holder, owed);
-    for (i = 0; i < ctx->desc.link_count; i++) {
-        ctx->link[i] = ctx->desc.links[i];
-        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to,
-                             ctx->ranks);
-    }
     return HET_OK;
 }
 
@@ -14648,7 +14697,8 @@ static het_result heti_count_needs(heti_rank *r)
     int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
     heti_needs needs;
     int64_t s, u;
-    if (!left) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, bytes));
+    if (!left)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %u bytes of tables on the host", ctx->caller, HETI_CAST(uint64_t, bytes));
     memset(&needs, 0, sizeof needs);
     heti_follow(ctx, r->rank, &needs, left);
     heti_free(&ctx->allocator, left, bytes);
@@ -14667,24 +14717,21 @@ static het_result heti_count_needs(heti_rank *r)
     return HET_OK;
 }
 
-/* Everything of a rank but its device memory. */
-static het_result heti_prepare_rank(heti_rank *r)
+/* Everything of a rank that the plan decides, but its device memory. */
+static het_result heti_map_rank(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    size_t live = ctx->counter.live;
     r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
     r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
-    HETI_TRY(heti_open_device(r));
     heti_find_stages(r);
     HETI_TRY(heti_count_needs(r));
     heti_layout_host(r, &r->host);
-    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, "het_create", &ctx->error));
+    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, ctx->caller, &ctx->error));
     heti_layout_host(r, &r->host);
     (void)heti_shard_peers(r, r->shard.peer);
     heti_find_stages(r);
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
-    r->sizes.host = ctx->counter.live - live;
     r->sizes.communication = r->communication_bytes;
     r->sizes.parameters = ctx->parameters;
     if (r->desc.memory_limit && r->sizes.device + r->sizes.communication > r->desc.memory_limit)
@@ -14694,12 +14741,13 @@ static het_result heti_prepare_rank(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_prepare_ranks(het_ctx *ctx)
+/* The ranks of this process, their devices opened. */
+static het_result heti_open_ranks(het_ctx *ctx)
 {
     const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
     int64_t i;
     ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
-    if (!ctx->rank) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d ranks", ctx->local_count);
+    if (!ctx->rank) return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->caller, ctx->local_count);
     memset(ctx->rank, 0, bytes);
     for (i = 0; i < ctx->local_count; i++) {
         heti_rank *r = &ctx->rank[i];
@@ -14708,36 +14756,52 @@ static het_result heti_prepare_ranks(het_ctx *ctx)
         r->rank = ctx->first_rank + i;
         if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
     }
-    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_prepare_rank(&ctx->rank[i]));
+    for (i = 0; i < ctx->local_count; i++) {
+        const size_t live = ctx->counter.live;
+        HETI_TRY(heti_open_device(&ctx->rank[i]));
+        ctx->rank[i].opened = ctx->counter.live - live;
+        ctx->device[i] = ctx->rank[i].desc;
+    }
+    ctx->desc.devices = ctx->device;
+    return HET_OK;
+}
+
+/* Bytes on the host; what all ranks share counts for the first one. */
+static void heti_count_host(het_ctx *ctx)
+{
+    size_t shared = sizeof *ctx + ctx->host.size + ctx->world.size + ctx->plan->size + ctx->schedule->size;
+    int64_t i;
+    shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
+    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].sizes.host = ctx->rank[i].opened + ctx->rank[i].host.size + (i == 0 ? shared : 0);
+}
+
+/* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and limits. */
+static het_result heti_prepare_world(het_ctx *ctx)
+{
+    int64_t i;
+    HETI_TRY(heti_take_plan(ctx));
+    HETI_TRY(heti_build_world(ctx));
+    HETI_TRY(heti_take_schedule(ctx));
+    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
+    heti_count_host(ctx);
+    ctx->desc.plan = ctx->plan;
+    ctx->desc.schedule = NULL;
     return HET_OK;
 }
 
 /* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and heti_release cleans up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
 {
-    int64_t i;
     HETI_TRY(heti_take_desc(ctx, desc));
     HETI_TRY(heti_find_world(ctx));
     HETI_TRY(heti_build_shared(ctx));
     if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", ctx->parameter_count,
                          HETI_CAST(int64_t, 2 * HETI_STAGING));
-    HETI_TRY(heti_take_plan(ctx));
-    HETI_TRY(heti_build_world(ctx));
-    HETI_TRY(heti_take_schedule(ctx));
-    HETI_TRY(heti_prepare_ranks(ctx));
-    /* the tables all ranks share count for the first one */
-    ctx->rank[0].sizes.host = sizeof *ctx + ctx->counter.live;
-    for (i = 1; i < ctx->local_count; i++) ctx->rank[0].sizes.host -= ctx->rank[i].sizes.host;
-    for (i = 0; i < ctx->local_count; i++) ctx->device[i] = ctx->rank[i].desc;
-    /* copied, or not needed any more */
-    ctx->desc.units = NULL;
-    ctx->desc.recompute_unit = NULL;
-    ctx->desc.links = ctx->link;
-    ctx->desc.plan = ctx->plan;
-    ctx->desc.schedule = NULL;
-    ctx->desc.devices = ctx->device;
-    return HET_OK;
+    ctx->desc.units = NULL; /* copied */
+    HETI_TRY(heti_open_ranks(ctx));
+    return heti_prepare_world(ctx);
 }
 
 /* The other processes need not wait for this one. */
@@ -14765,6 +14829,7 @@ static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error
     c->allocator.alloc = heti_counted_alloc;
     c->allocator.free = heti_counted_free;
     c->allocator.user = &c->counter;
+    c->caller = "het_create";
     result = heti_prepare(c, &full);
     if (result != HET_OK) {
         if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
@@ -14788,16 +14853,22 @@ static het_result heti_enter(het_ctx *ctx, heti_fp *fp)
     return HET_OK;
 }
 
-static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
+/* The end of a call whose result is the same on all processes. */
+static het_result heti_leave_together(het_ctx *ctx, const heti_fp *fp, het_result result)
 {
     heti_fp_leave(fp);
+    if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
+    return result;
+}
+
+static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
+{
     if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
     if (result != HET_OK && ctx->transport.iface) { /* the others would wait for this process */
         ctx->failed = 1;
         heti_call_off(ctx, result);
     }
-    if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
-    return result;
+    return heti_leave_together(ctx, fp, result);
 }
 
 /* ---- initial weights: a function of (seed, parameter, element) ---- */
@@ -14877,23 +14948,38 @@ static het_result heti_init_rotary(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_start_rank(heti_rank *r)
+/* The device's block, with everything in it that is neither weight nor state. */
+static het_result heti_open_memory(heti_rank *r)
 {
+    const size_t element = r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t s;
     r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
     if (!r->memory)
         return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes", r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device));
     HETI_TRY(heti_layout(r, r->memory));
     for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
-    HETI_TRY(heti_init_weights(r));
+    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
     return heti_init_rotary(r);
+}
+
+static het_result heti_open_memories(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) {
+        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
+        if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
+        ctx->error = ctx->rank[i].error;
+        return ctx->error.code;
+    }
+    return HET_OK;
 }
 
 static het_result heti_start(het_ctx *ctx)
 {
     int64_t i;
+    HETI_TRY(heti_open_memories(ctx));
     for (i = 0; i < ctx->local_count; i++) {
-        if (heti_start_rank(&ctx->rank[i]) == HET_OK) continue;
+        if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
         ctx->error = ctx->rank[i].error;
         return ctx->error.code;
     }
@@ -15192,6 +15278,318 @@ HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash)
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp));
     result = hash ? heti_hash_all(ctx, hash) : heti_fail(&ctx->error, HET_ERR_INVALID, "het_hash: hash is NULL");
+    return heti_leave(ctx, &fp, result);
+}
+
+/* ---- another plan ----
+   Two worlds, the one in use and the other, change places with heti_exchange. The new one is built whole, but for device memory, while the old
+   one is intact; then weights and state go to the host, and from there to those who hold them now. */
+
+/* All that a plan decides, of the world that is not in use. */
+typedef struct heti_world {
+    heti_arena arena;                    /* of what is below */
+    heti_rank *rank;                     /* [local_count] only what the plan decides */
+    heti_parameter_block *block;         /* [block_count] only holders and cuts */
+    float *staged;                       /* [parts] of weights and state, as heti_next_part walks */
+    heti_arena world;
+    het_plan *plan;
+    het_schedule *schedule;
+    int64_t *first_batch, *batch_count, *granule_start;
+    int64_t max_granule_tokens, max_tokens, max_sequences, max_micro_batches;
+} heti_world;
+
+static void heti_swap(void *a, void *b, size_t size)
+{
+    char *x = HETI_CAST(char *, a), *y = HETI_CAST(char *, b);
+    for (; size > 0; size--, x++, y++) {
+        const char keep = *x;
+        *x = *y;
+        *y = keep;
+    }
+}
+
+static void heti_exchange(het_ctx *ctx, heti_world *other)
+{
+    const size_t begin = offsetof(heti_rank, host), end = offsetof(heti_rank, granule_start) + sizeof(int64_t *);
+    int64_t i;
+#define HETI_SWAP(a, b) heti_swap(&(a), &(b), sizeof(a))
+    HETI_SWAP(ctx->world, other->world);
+    HETI_SWAP(ctx->plan, other->plan);
+    HETI_SWAP(ctx->schedule, other->schedule);
+    HETI_SWAP(ctx->first_batch, other->first_batch);
+    HETI_SWAP(ctx->batch_count, other->batch_count);
+    HETI_SWAP(ctx->granule_start, other->granule_start);
+    HETI_SWAP(ctx->max_granule_tokens, other->max_granule_tokens);
+    HETI_SWAP(ctx->desc.max_tokens, other->max_tokens);
+    HETI_SWAP(ctx->desc.max_sequences, other->max_sequences);
+    HETI_SWAP(ctx->desc.max_micro_batches, other->max_micro_batches);
+    for (i = 0; i < ctx->block_count; i++) {
+        HETI_SWAP(ctx->block[i].holders, other->block[i].holders);
+        HETI_SWAP(ctx->block[i].holder, other->block[i].holder);
+        HETI_SWAP(ctx->block[i].cut, other->block[i].cut);
+        HETI_SWAP(ctx->block[i].members, other->block[i].members);
+        HETI_SWAP(ctx->block[i].member, other->block[i].member);
+    }
+#undef HETI_SWAP
+    for (i = 0; i < ctx->local_count; i++) {
+        void *rank = &ctx->rank[i], *put_aside = &other->rank[i];
+        heti_swap(HETI_CAST(char *, rank) + begin, HETI_CAST(char *, put_aside) + begin, end - begin);
+    }
+    ctx->desc.plan = ctx->plan;
+}
+
+/* Frees what is aside: the old world, or a new one that was not to be. */
+static void heti_drop_world(het_ctx *ctx, heti_world *other)
+{
+    int64_t i;
+    for (i = 0; other->rank && i < ctx->local_count; i++) heti_arena_end(&other->rank[i].host, &ctx->allocator);
+    het_schedule_free(other->schedule);
+    het_plan_free(other->plan);
+    heti_arena_end(&other->world, &ctx->allocator);
+    heti_arena_end(&other->arena, &ctx->allocator);
+}
+
+/* What one owner has of one array (0: the weight, k: state slot k - 1) of one parameter, at most 2 HETI_STAGING elements. */
+typedef struct heti_part { int64_t parameter, first, count, array, rank; } heti_part;
+
+/* The next part in a world of such blocks; all zeros come before the first. */
+static int heti_next_part(const het_ctx *ctx, const heti_parameter_block *blocks, heti_part *part)
+{
+    const heti_parameter *p = &ctx->parameter[part->parameter];
+    const heti_parameter_block *block;
+    int64_t i = 0;
+    if (part->count > 0 && !p->frozen && part->array < ctx->slots) {
+        part->array++;
+        return 1;
+    }
+    part->array = 0;
+    part->first += part->count;
+    if (part->first == p->count) {
+        part->first = 0;
+        if (++part->parameter == ctx->parameter_count) return 0;
+        p++;
+    }
+    block = &blocks[p->block];
+    while (block->cut[i + 1] <= p->offset + part->first) i++;
+    part->rank = block->holder[i];
+    part->count = heti_min(2 * HETI_STAGING, heti_min(p->count, block->cut[i + 1] - p->offset) - part->first);
+    return 1;
+}
+
+static het_what heti_part_array(const heti_part *part)
+{
+    return part->array == 0 ? HET_WEIGHT : HETI_CAST(het_what, HET_STATE0 + part->array - 1);
+}
+
+static int heti_is_local(const het_ctx *ctx, int64_t rank) { return rank >= ctx->first_rank && rank < ctx->first_rank + ctx->local_count; }
+
+/* The elements that local ranks own; with `to` they are copied there. */
+static het_result heti_stage_parts(het_ctx *ctx, float *to, int64_t *count)
+{
+    heti_part part;
+    memset(&part, 0, sizeof part);
+    for (*count = 0; heti_next_part(ctx, ctx->block, &part); ) {
+        if (!heti_is_local(ctx, part.rank)) continue;
+        if (to) {
+            heti_rank *r = &ctx->rank[part.rank - ctx->first_rank];
+            memset(&r->error, 0, sizeof r->error);
+            if (heti_read_local(r, part.parameter, heti_part_array(&part), part.first, part.count, to + *count) != HET_OK)
+                return heti_take_error(ctx, r);
+        }
+        *count += part.count;
+    }
+    return HET_OK;
+}
+
+/* Whether a rank of a process holds some of a part in the world in use. */
+static int heti_wants_part(const het_ctx *ctx, int64_t process, const heti_part *part)
+{
+    const heti_parameter *p = &ctx->parameter[part->parameter];
+    const heti_parameter_block *block = &ctx->block[p->block];
+    const int64_t low = p->offset + part->first, high = low + part->count;
+    int64_t i;
+    for (i = 0; i < block->holders; i++)
+        if (heti_process_of(ctx, block->holder[i]) == process && (part->array == 0 || (block->cut[i] < high && block->cut[i + 1] > low))) return 1;
+    return 0;
+}
+
+/* Parts staged in a world of blocks `from` go to their holders in the world in use. Every process walks over all parts. */
+static het_result heti_deliver_parts(het_ctx *ctx, const heti_parameter_block *from, float *staged)
+{
+    heti_part part;
+    int64_t q;
+    memset(&part, 0, sizeof part);
+    while (heti_next_part(ctx, from, &part)) {
+        const int local = heti_is_local(ctx, part.rank);
+        float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
+        for (q = 0; q < ctx->processes; q++)
+            if (heti_wants_part(ctx, q, &part))
+                HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, part.rank), q, q + 1, data, HETI_CAST(size_t, part.count) * sizeof *data));
+        if (heti_wants_part(ctx, ctx->process, &part))
+            HETI_TRY(heti_write_values(ctx, part.parameter, heti_part_array(&part), part.first, part.count, data));
+        if (local) staged += part.count;
+    }
+    return HET_OK;
+}
+
+/* All processes get the same result: that of the first one that failed. */
+static het_result heti_vote(het_ctx *ctx, het_result result)
+{
+    het_error own, other, first;
+    int64_t i;
+    if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s: %s", ctx->caller, het_result_text(result));
+    memset(&own, 0, sizeof own);
+    memset(&first, 0, sizeof first);
+    if (result != HET_OK) own = ctx->error;
+    for (i = 0; i < ctx->processes; i++) {
+        other = own;
+        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (first.code == HET_OK) first = other;
+    }
+    first.text[sizeof first.text - 1] = 0;
+    ctx->error = first;
+    return first.code;
+}
+
+static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d)
+{
+    const int64_t most = INT64_C(1) << 31;
+    HETI_TRY(heti_check_torn(ctx, "het_replan"));
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary),
+                         HETI_CAST(uint64_t, d->end_canary));
+    HETI_TRY(heti_check_range(&ctx->error, "max_tokens", ctx->desc.max_tokens, 1, most));
+    HETI_TRY(heti_check_range(&ctx->error, "max_sequences", ctx->desc.max_sequences, 1, most));
+    HETI_TRY(heti_check_range(&ctx->error, "max_micro_batches", ctx->desc.max_micro_batches, 1, 1 << 20));
+    if (d->plan && d->plan->slices > 1 && ctx->desc.model.causal == HET_NO)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan: the plan has %d slices, but a bidirectional model cannot be sliced",
+                         d->plan->slices);
+    return HET_OK;
+}
+
+/* Puts the world in use aside and builds another, with tables and host memory but without device memory. */
+static het_result heti_other_world(het_ctx *ctx, const het_replan_desc *d, heti_world *other, int64_t staged)
+{
+    int pass;
+    for (pass = 0; pass < 2; pass++) {
+        if (pass) HETI_TRY(heti_arena_start(&other->arena, &ctx->allocator, "het_replan", &ctx->error));
+        other->rank = HETI_TAKE(&other->arena, heti_rank, ctx->local_count);
+        other->block = HETI_TAKE(&other->arena, heti_parameter_block, ctx->block_count);
+        other->staged = HETI_TAKE(&other->arena, float, staged);
+    }
+    other->max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.max_tokens;
+    other->max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.max_sequences;
+    other->max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.max_micro_batches;
+    heti_exchange(ctx, other);
+    HETI_TRY(heti_check_replan(ctx, d));
+    ctx->max_granule_tokens = heti_longest_granule(&ctx->desc);
+    ctx->desc.plan = d->plan;
+    ctx->desc.schedule = d->schedule;
+    return heti_prepare_world(ctx);
+}
+
+static void heti_close_memories(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i]);
+}
+
+/* From here on there is no way back but through `staged`: the old world's device memory goes before the new one's comes. */
+static het_result heti_move(het_ctx *ctx, heti_world *other)
+{
+    het_error why;
+    het_result result;
+    heti_close_memories(ctx);
+    heti_exchange(ctx, other);
+    result = heti_vote(ctx, heti_open_memories(ctx));
+    if (result == HET_OK) return heti_deliver_parts(ctx, other->block, other->staged);
+    why = ctx->error;
+    heti_close_memories(ctx);
+    heti_exchange(ctx, other);
+    if (heti_vote(ctx, heti_open_memories(ctx)) != HET_OK || heti_deliver_parts(ctx, ctx->block, other->staged) != HET_OK) {
+        ctx->failed = 1;
+        return heti_fail(&ctx->error, result, "het_replan: %s; nor did the old plan find its memory again: weights and state are lost", why.text);
+    }
+    ctx->error = why;
+    return result;
+}
+
+/* `together`: set once all processes know the same result. */
+static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *together)
+{
+    heti_world other;
+    het_result result;
+    int64_t staged;
+    memset(&other, 0, sizeof other);
+    ctx->caller = "het_replan";
+    HETI_TRY(heti_stage_parts(ctx, NULL, &staged));
+    result = heti_other_world(ctx, d, &other, staged);
+    result = heti_vote(ctx, result);
+    *together = !ctx->failed;
+    if (result == HET_OK && ctx->transport.iface) {
+        result = heti_agree(ctx);
+        *together = result == HET_OK;
+    }
+    if (other.arena.base) heti_exchange(ctx, &other);
+    if (result == HET_OK) result = heti_stage_parts(ctx, other.staged, &staged);
+    if (result == HET_OK) {
+        ctx->inferred = 0;
+        result = heti_move(ctx, &other);
+    }
+    if (ctx->failed) *together = 0;
+    heti_drop_world(ctx, &other);
+    ctx->desc.schedule = NULL;
+    return result;
+}
+
+HETRAIN_API het_result het_replan(het_ctx *ctx, const het_replan_desc *desc)
+{
+    het_replan_desc none;
+    heti_fp fp;
+    het_result result;
+    int together = 0;
+    HETI_TRY(heti_enter(ctx, &fp));
+    memset(&none, 0, sizeof none);
+    result = heti_replan(ctx, desc ? desc : &none, &together);
+    return together ? heti_leave_together(ctx, &fp, result) : heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed)
+{
+    heti_fp fp;
+    het_result result = HET_OK;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (rank < 0 || rank >= ctx->local_count || !(speed > 0.0 && speed <= 1.0))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
+                           ctx->local_count, speed);
+    else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
+    return heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_set_link(het_ctx *ctx, int64_t link, double latency, double bandwidth)
+{
+    heti_fp fp;
+    het_result result = HET_OK;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (link < 0 || link >= ctx->desc.link_count || !(latency >= 0.0 && latency <= 3600.0) || !(bandwidth >= 0.0))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link %d of %d, latency %g s, %g bytes/s; they must be >= 0 and below an hour",
+                           link, ctx->desc.link_count, latency, bandwidth);
+    else {
+        ctx->link[link].latency = latency;
+        ctx->link[link].bandwidth = bandwidth;
+    }
+    return heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (process < 0 || process >= ctx->processes || (!data && size > 0))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_spread: process %d of %d, %u bytes at %s", process, ctx->processes,
+                           HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
+    else result = size > 0 ? heti_spread(ctx, process, data, size) : HET_OK;
     return heti_leave(ctx, &fp, result);
 }
 
