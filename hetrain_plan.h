@@ -1723,7 +1723,8 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, 
         heti_p_wire *wire = &s->wire[path[i]];
         const double load = bytes / wire->bandwidth;
         if (load > *seconds) *seconds = load;
-        if (wire->load <= 0) s->loaded[s->wires++] = path[i];
+        if (!(count * load > 0)) continue;
+        if (!(wire->load > 0)) s->loaded[s->wires++] = path[i];
         wire->load += count * load;
     }
     *seconds += link.latency;
