@@ -40,6 +40,7 @@
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory
        >>simulate_api    het_simulate het_simulation_free
+       >>search_api      het_plan_search het_search_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -47,6 +48,7 @@
        >>profile_api     het_profile: times and bytes of units, blocks, devices and links
        >>cluster_api     het_cluster: devices and links
        >>simulate_api    costs, het_simulate, het_simulation
+       >>search_api      het_plan_search: which plan is best
        >>picture_api     Chrome traces, SVG
    implementation:
        >>config          includes and compiler differences
@@ -54,6 +56,7 @@
        >>records         what both pictures ask of a timeline
        >>simulate        the simulator
        >>profile         describing and measuring profiles, bytes of a plan, files
+       >>search          the planner
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -270,6 +273,75 @@ typedef struct het_simulation {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs,
     het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
+
+/* ---- >>search_api: which plan is best ------------------------------------------------------------------------------
+   Looks for the plan whose simulated step is shortest and that fits into every device's memory. Rank r is device r of the cluster. A plan of the
+   space that is searched has
+   * pipelines: some of the devices in groups, each in some order, numbered by their lowest device; the others stay idle. A device has one stage;
+     under interleaved, zb-v, v-half, v-min and dualpipev two, placed as the schedule wants it. The chain may be cut between any two units
+   * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is left
+   * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
+   * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length of the longest pipeline
+   * recompute: yes or no for each device's stages but those of the last unit alone
+   * state shares of a device: 1, or 0 where another of the devices at work has 1; or for all what memory is left beside the rest ("by memory")
+   Small spaces are searched completely, by branch and bound with bounds that are proven: the best plan is then the best there is. In large ones
+   the search begins with pipelines made along the groups of the cluster and chains cut by dynamic programming, and improves them by moves
+   (a unit, a device, two devices, a micro-batch, granules, schedule, recompute, state), each judged by het_simulate with complete lists. */
+
+typedef struct het_search_desc {
+    uint32_t start_canary;
+    const het_profile *profile;       /* Required. Has a device of the name of every device's profile in the cluster */
+    const het_cluster *cluster;       /* Required */
+    int64_t granules;                 /* of a step. Required */
+    int64_t granule_tokens;           /* the most of a granule. Required */
+    int64_t granule_sequences;        /* the most of a granule: 1 */
+    double granule_pairs;             /* of queries and keys, of a granule: granule_tokens (granule_tokens + 1) / 2 over its sequences */
+    int64_t most_granules;            /* of a micro-batch: granules */
+    int64_t most_micro_batches;       /* of a step: granules */
+    const char *const *schedules;     /* [schedule_count] names of het_schedule_make's but bidirectional, terapipe, sliced-1f1b.
+                                         NULL: gpipe, 1f1b, zb-h1, greedy, interleaved, zb-v */
+    int64_t schedule_count;
+    het_choice recompute;             /* stages may recompute: yes */
+    het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
+    double seconds;                   /* of the search, by `clock`: no limit */
+    double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
+    void *user;
+    int64_t evaluations;              /* plans simulated at most: 20000 */
+    int64_t small;                    /* a space of at most so many plans is searched completely: 2000000; negative: never */
+    int64_t most_found;               /* plans returned at most: 5 */
+    uint64_t seed;
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_search_desc;
+
+typedef struct het_found {
+    het_plan *plan;                   /* with its schedule, memory_limit, shares = counts, state shares */
+    int64_t micro_batches, granules;  /* of the step; of a micro-batch but the last */
+    double seconds;                   /* of the step, simulated */
+    double work, fill, transfers, update; /* these add up to it: the busiest device's F, B, I, W; what lists would take on top if links cost
+                                         nothing; links; and from the last backward to the end: reductions, steps, gathers */
+    double *memory;                   /* [ranks] bytes at most, as memory limits count: the device's and message buffers */
+    char why[256];                    /* of the best: what limits it; of others: what they lose by */
+} het_found;
+
+typedef struct het_search {
+    int64_t found_count;
+    het_found *found;                 /* [found_count], best first; each of another form: number of pipelines, stages, schedule */
+    double bound;                     /* no plan on this cluster takes less: see het_search's `bound_by` */
+    double distance;                  /* best / bound - 1 */
+    char bound_by[96];                /* which bound: work over summed speeds, fastest chain */
+    int64_t evaluations, skipped;     /* plans simulated; left out because a bound or memory said so */
+    int32_t exhaustive;               /* 1: the whole space was searched */
+    int32_t stopped;                  /* 1: by evaluations or seconds */
+    het_simulation *simulation;       /* of the best, with its timeline */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes; plans and simulation are their own */
+    size_t size;
+} het_search;
+
+/* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT: nothing fits; the error names the unit, or the
+   rank, and the bytes that are missing. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error);
+HETRAIN_API void het_search_free(het_search *search);                  /* NULL is fine. Threads: any. */
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
