@@ -38,7 +38,8 @@
    A function's output depends on its arguments alone. Numbers in pictures and traces are written by the header's own formatter in any locale.
 
    FUNCTIONS
-       >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory
+       >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
+                         het_profile_read het_profile_write het_profile_merge
        >>simulate_api    het_simulate het_simulation_free
        >>search_api      het_plan_search het_search_free
        >>picture_api     het_timeline_trace het_timeline_svg
@@ -55,7 +56,8 @@
        >>out             text on its way to a writer, messages
        >>records         what both pictures ask of a timeline
        >>simulate        the simulator
-       >>profile         describing and measuring profiles, bytes of a plan, files
+       >>profile         describing models, bytes of a plan, files of profiles
+       >>measure         times of units, updates, messages and reductions
        >>search          the planner
        >>trace           Chrome traces
        >>svg             pictures
@@ -107,7 +109,7 @@ typedef struct het_unit_time { het_curve forward, backward, input, weight, recom
 typedef struct het_device_profile {
     char name[48];                    /* "cpu:1", "h100", ... */
     het_unit_time *alone, *together;  /* [kinds] with nothing beside it, and with all ranks of its machine at work; equal where not measured apart */
-    double step_base, step_element;   /* of the optimizer: a block, an owned element */
+    double step_element;              /* of the optimizer: an owned element */
     double begin_element;             /* before the first action of a step, for a held element of gradients: clearing */
     double verdict_base, verdict_element; /* of VERDICT beside waiting: itself, an owned element: squaring */
     double message_byte, ring_byte;   /* the rank's own work for a byte that a message or a reduction brings or takes: copies, sums */
@@ -161,7 +163,7 @@ typedef struct het_shape {
     int64_t granule;                  /* tokens of the longest granule; 0: 512, or all where there are fewer */
 } het_shape;
 
-/* Bytes of one stage for `rows` tokens: a slot (streams and kept tensors of a slice), and what is needed once a rank for the largest of its stages. */
+/* Bytes of one stage for `rows` tokens: a slot (streams and kept tensors of a slice), and what a rank needs once, for the largest of its stages. */
 typedef struct het_stage_memory {
     double slot;                      /* for `rows` */
     double carry;                     /* for `tokens` */
@@ -177,6 +179,37 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    are a multiple of 16 it is exact but for that. Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
     const het_shape *shape, het_memory *memory, het_error *error);
+
+/* ---- measuring ---- */
+
+typedef struct het_measure_desc {
+    uint32_t start_canary;
+    const het_desc *desc;             /* Required: model or units, dtype, reduce, granule, optimizer, max_tokens, and the devices, a rank each. Plan,
+                                         links, transport, hook and memory limits are left aside */
+    const char *model;                /* a name for it: "" */
+    int64_t length;                   /* tokens of the longest sequences: the model's context */
+    double seconds;                   /* about so long a kind of device: 3; at least three steps of each kind are made */
+    double (*now)(void *user);        /* Required: a clock in seconds. Called by the ranks' threads at once */
+    void *user;
+    het_choice together;              /* all ranks at once as well, where there are several: yes */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_measure_desc;
+/* Describes desc->desc and measures its devices, by steps of real contexts over a short form of the chain. Devices with the same table, threads and
+   instruction set are one kind, "cpu:2"; speeds only matter to how ranks disturb each other: times are those of full speed. With several devices
+   the link "threads" between the first two is measured too. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error);
+
+/* ---- files ----
+   JSON, written so that reading gives the same numbers. What may stand in it is described at >>profile in the implementation; unknown or repeated
+   keys, names that are not there, and numbers that are negative or not finite are errors that name byte, key and value. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator, het_profile **profile,
+    het_error *error);                                                 /* Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_write(const het_profile *profile, const het_writer *to); /* Threads: any. */
+/* The first with the devices and links of the second, which replace those of the same name. Both must be of one model, dtype and reduce, with the
+   same units; what differs is named. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *first, const het_profile *second, const het_allocator *allocator,
+    het_profile **profile, het_error *error);
 
 /* ---- >>cluster_api: what there is to compute on --------------------------------------------------------------------
    Devices in groups within groups: machine, rack, site. Two devices talk over the link of the smallest group that has both. */
@@ -380,6 +413,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *t
 #if defined(HETRAIN_PLAN_IMPLEMENTATION) && !defined(HETRAIN_PLAN_IMPLEMENTATION_DONE)
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
 #include <stdlib.h>
@@ -514,6 +548,102 @@ static het_result heti_p_fail(het_error *error, het_result code, const char *for
     memcpy(error->text, out.text, length);
     error->text[length] = 0;
     return code;
+}
+
+/* mantissa 10^exponent, as a reader of the text takes it. */
+static double heti_p_decimal(uint64_t mantissa, int exponent)
+{
+    heti_p_out out;
+    het_json json;
+    double value = 0;
+    out.to = NULL;
+    out.result = HET_OK;
+    out.length = 0;
+    heti_p_out_unsigned(&out, mantissa);
+    heti_p_out_char(&out, 'e');
+    heti_p_out_integer(&out, exponent);
+    json = het_json_start(out.text, out.length);
+    return het_json_real(&json, &value) ? value : 0;
+}
+
+/* The `digits` first digits of a value above 0, rounded: value is about mantissa 10^*exponent. */
+static uint64_t heti_p_leading(double value, int digits, int *exponent)
+{
+    uint64_t low = 1, mantissa;
+    int i, e = 0;
+    double scale = 1;
+    for (i = 1; i < digits; i++) low *= 10;
+    while (e > -320 && value < heti_p_decimal(1, e)) e -= 16; /* 10^e <= value < 10^(e + 1) in the end */
+    while (e < 308 && value >= heti_p_decimal(1, e + 1)) e++;
+    *exponent = e - digits + 1;
+    if (*exponent < -300) { value *= 1e40; scale = 1e-40; }
+    mantissa = HETI_P_CAST(uint64_t, *exponent > 0 ? value / heti_p_decimal(1, *exponent) + 0.5
+        : value * heti_p_decimal(1, scale < 1 ? -*exponent - 40 : -*exponent) + 0.5);
+    if (mantissa >= 10 * low) { mantissa = (mantissa + 5) / 10; ++*exponent; }
+    return mantissa;
+}
+
+/* mantissa 10^exponent with one digit before the point. */
+static void heti_p_out_scientific(heti_p_out *out, uint64_t mantissa, int exponent)
+{
+    char digit[20];
+    int n = 0, i;
+    while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
+    do {
+        digit[n++] = "0123456789"[mantissa % 10];
+        mantissa /= 10;
+    } while (mantissa != 0);
+    for (i = n; i-- > 0;) {
+        heti_p_out_char(out, digit[i]);
+        if (i == n - 1 && n > 1) heti_p_out_char(out, '.');
+    }
+    if (exponent + n - 1 != 0) heti_p_out_format(out, "e%d", HETI_P_CAST(int64_t, exponent + n - 1));
+}
+
+/* With as many digits as a reader needs to get the same number back. */
+static void heti_p_out_real(heti_p_out *out, double value)
+{
+    uint64_t mantissa = 0;
+    int digits, exponent = 0, found = 0, near;
+    if (value != value || value > 1e308 || value < -1e308) { heti_p_out_text(out, "null"); return; }
+    if (value < 0) heti_p_out_char(out, '-');
+    if (value < 0) value = -value;
+    if (value < 1e15 && value <= HETI_P_CAST(double, HETI_P_CAST(uint64_t, value))) {
+        heti_p_out_unsigned(out, HETI_P_CAST(uint64_t, value));
+        return;
+    }
+    for (digits = 4; digits <= 18 && !found; digits++)
+        for (near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
+            mantissa = heti_p_leading(value, digits, &exponent);
+            mantissa = near % 2 == 0 ? mantissa + HETI_P_CAST(uint64_t, near / 2) : mantissa - HETI_P_CAST(uint64_t, near / 2 + 1);
+            found = !(heti_p_decimal(mantissa, exponent) < value) && !(heti_p_decimal(mantissa, exponent) > value);
+        }
+    heti_p_out_scientific(out, mantissa, exponent);
+}
+
+/* Nine digits: as exact as any measurement, and what a file holds without loss. */
+static double heti_p_short(double value)
+{
+    int exponent;
+    uint64_t mantissa;
+    if (!(value > 1e-290 && value < 1e290)) return 0;
+    mantissa = heti_p_leading(value, 9, &exponent);
+    return heti_p_decimal(mantissa, exponent);
+}
+
+/* A JSON string. */
+static void heti_p_out_json(heti_p_out *out, const char *s)
+{
+    heti_p_out_char(out, '"');
+    for (; *s != 0; s++) {
+        const unsigned c = HETI_P_CAST(unsigned char, *s);
+        if (c == '"' || c == '\\') heti_p_out_char(out, '\\');
+        if (c >= 32) { heti_p_out_char(out, *s); continue; }
+        heti_p_out_text(out, "\\u00");
+        heti_p_out_char(out, "0123456789abcdef"[c / 16]);
+        heti_p_out_char(out, "0123456789abcdef"[c % 16]);
+    }
+    heti_p_out_char(out, '"');
 }
 
 /* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for what XML 1.0 does not allow. A byte that does not
@@ -1516,8 +1646,8 @@ static het_result heti_p_describe_unit(heti_p_described *d, int64_t u, const het
             table != NULL ? HETI_P_CAST(int64_t, table->version) : HETI_P_CAST(int64_t, -1), HETI_P_CAST(int64_t, HETRAIN_UNIT_VERSION));
     result = table->describe(&d->unit[u], info);
     if (result != HET_OK)
-        return heti_p_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that gives %d streams", u, table->name,
-            info->in_streams);
+        return heti_p_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that gives %d streams", u,
+            table->name, info->in_streams);
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
         info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
         return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d tensors, %d streams", u, table->name,
@@ -1559,7 +1689,8 @@ static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, cons
     const int64_t limit = INT64_C(1) << 56;
     int64_t i;
     if (p->rows < 1 || p->columns < 1 || p->rows > limit / p->columns)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d", u, p->name, p->rows, p->columns);
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d", u, p->name, p->rows,
+            p->columns);
     for (i = 0; i < d->parameters && strcmp(d->parameter[i].name, p->name) != 0; i++) {}
     if (i == d->parameters) {
         memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
@@ -1585,8 +1716,8 @@ static het_result heti_p_describe_chain(heti_p_described *d)
         het_unit_info *info = &d->info[u % 2];
         HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
         if ((u == d->count.units - 1) != (info->is_loss != 0))
-            return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss",
-                u, d->unit[u].iface->name);
+            return heti_p_fail(d->error, HET_ERR_INVALID,
+                "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss", u, d->unit[u].iface->name);
         if (d->owner == NULL) { d->uses += info->parameters; continue; }
         d->first[u] = d->uses;
         for (p = 0; p < info->parameters; p++) HETI_P_TRY(heti_p_describe_parameter(d, u, &info->parameter[p]));
@@ -1758,7 +1889,8 @@ static void heti_p_profile_cut(het_profile **at, const het_profile *count, heti_
 }
 
 /* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
-static het_result heti_p_profile_new(const het_profile *count, const het_allocator *allocator, const char *call, het_profile **profile, het_error *error)
+static het_result heti_p_profile_new(const het_profile *count, const het_allocator *allocator, const char *call, het_profile **profile,
+    het_error *error)
 {
     heti_p_arena arena;
     void *block;
@@ -1774,6 +1906,15 @@ static het_result heti_p_profile_new(const het_profile *count, const het_allocat
     (*profile)->allocator = *allocator;
     (*profile)->size = size;
     return HET_OK;
+}
+
+/* Everything but devices and links. */
+static void heti_p_profile_same(het_profile *to, const het_profile *from)
+{
+    memcpy(to->kind, from->kind, HETI_P_CAST(size_t, from->kinds) * sizeof *to->kind);
+    memcpy(to->unit, from->unit, HETI_P_CAST(size_t, from->units) * sizeof *to->unit);
+    memcpy(to->block, from->block, HETI_P_CAST(size_t, from->blocks) * sizeof *to->block);
+    memcpy(to->use, from->use, HETI_P_CAST(size_t, from->uses) * sizeof *to->use);
 }
 
 HETRAIN_API void het_profile_free(het_profile *profile)
@@ -2172,6 +2313,1631 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     heti_p_held_memory(&h, needs, shape, memory);
     profile->allocator.free(profile->allocator.user, block, size);
     return HET_OK;
+}
+
+/* ---- files ----
+   {"hetrain_profile": 1, "model": "...", "dtype": "f32", "reduce": "exact",
+    "bytes": {"weight": 4, "gradient": 8, ...}, the fields of het_profile by these names
+    "kinds": [{"name": "embed", "output": 1024, ...}, ...], the fields of het_unit_kind
+    "units": ["embed", "attention", ...],
+    "blocks": [{"elements": 65536, "units": [0, 25], "frozen": false}, ...],
+    "devices": [{"name": "cpu:1", "alone": {"embed": {"forward": [base, token, pair], ...}, ...}, "together": {...}, "step_element": ..., ...}],
+    "links": [{"name": "threads", "latency": 2e-5, "bandwidth": 1e10}]}
+   Fields that are 0 may be left out, but "kinds", "units" and names must be there. A device without "together" has the times of "alone". */
+
+/* Names of fields that are numbers, and where they are. */
+typedef struct heti_p_field { const char *name; size_t at; } heti_p_field;
+
+static const heti_p_field *heti_p_byte_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "weight", offsetof(het_profile, weight_bytes) }, { "gradient", offsetof(het_profile, gradient_bytes) },
+        { "state", offsetof(het_profile, state_bytes) }, { "reduce", offsetof(het_profile, reduce_bytes) },
+        { "gather", offsetof(het_profile, gather_bytes) }, { "rank_weights", offsetof(het_profile, rank_weights) },
+        { "rank_gradients", offsetof(het_profile, rank_gradients) }, { "rank_workspace", offsetof(het_profile, rank_workspace) },
+        { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) } };
+    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_kind_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "input", offsetof(het_unit_kind, input) }, { "output", offsetof(het_unit_kind, output) }, { "call", offsetof(het_unit_kind, call) },
+        { "keep_input", offsetof(het_unit_kind, keep_input) }, { "keep_weight", offsetof(het_unit_kind, keep_weight) },
+        { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
+        { "carry_gradient", offsetof(het_unit_kind, carry_gradient) }, { "workspace", offsetof(het_unit_kind, workspace) },
+        { "workspace_base", offsetof(het_unit_kind, workspace_base) } };
+    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_device_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "step_element", offsetof(het_device_profile, step_element) }, { "begin_element", offsetof(het_device_profile, begin_element) },
+        { "verdict_base", offsetof(het_device_profile, verdict_base) }, { "verdict_element", offsetof(het_device_profile, verdict_element) },
+        { "message_byte", offsetof(het_device_profile, message_byte) }, { "ring_byte", offsetof(het_device_profile, ring_byte) },
+        { "action", offsetof(het_device_profile, action) } };
+    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_link_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "latency", offsetof(het_link_profile, latency) }, { "bandwidth", offsetof(het_link_profile, bandwidth) } };
+    *count = 2;
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_time_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "forward", offsetof(het_unit_time, forward) }, { "backward", offsetof(het_unit_time, backward) },
+        { "input", offsetof(het_unit_time, input) }, { "weight", offsetof(het_unit_time, weight) },
+        { "recompute", offsetof(het_unit_time, recompute) } };
+    *count = 5;
+    return heti_p_fields;
+}
+
+static double heti_p_field_get(const void *base, const heti_p_field *field)
+{
+    double value;
+    memcpy(&value, HETI_P_CAST(const char *, base) + field->at, sizeof value);
+    return value;
+}
+
+/* Numbers as fields of the object that is open; those that are 0 are left out. */
+static void heti_p_out_fields(heti_p_out *out, const void *base, const heti_p_field *field, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        const double value = heti_p_field_get(base, &field[i]);
+        if (!(value < 0) && !(value > 0)) continue;
+        heti_p_out_format(out, ", \"%s\": ", field[i].name);
+        heti_p_out_real(out, value);
+    }
+}
+
+static void heti_p_out_curves(heti_p_out *out, const het_profile *profile, const het_unit_time *time, const char *name)
+{
+    int64_t k;
+    int f, fields;
+    const heti_p_field *field = heti_p_time_fields(&fields);
+    heti_p_out_format(out, ",\n   \"%s\": {", name);
+    for (k = 0; k < profile->kinds; k++) {
+        int written = 0;
+        heti_p_out_text(out, k > 0 ? ",\n    " : "\n    ");
+        heti_p_out_json(out, profile->kind[k].name);
+        heti_p_out_text(out, ": {");
+        for (f = 0; f < fields; f++) {
+            het_curve curve;
+            memcpy(&curve, HETI_P_CAST(const char *, HETI_P_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
+            if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
+            heti_p_out_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
+            heti_p_out_real(out, curve.base);
+            heti_p_out_text(out, ", ");
+            heti_p_out_real(out, curve.token);
+            heti_p_out_text(out, ", ");
+            heti_p_out_real(out, curve.pair);
+            heti_p_out_char(out, ']');
+        }
+        heti_p_out_char(out, '}');
+    }
+    heti_p_out_char(out, '}');
+}
+
+static void heti_p_out_chain(heti_p_out *out, const het_profile *profile)
+{
+    int64_t i, k;
+    heti_p_out_text(out, ",\n \"units\": [");
+    for (i = 0; i < profile->units; i++) {
+        heti_p_out_text(out, i == 0 ? "" : i % 12 == 0 ? ",\n  " : ", ");
+        heti_p_out_json(out, profile->kind[profile->unit[i]].name);
+    }
+    heti_p_out_text(out, "],\n \"blocks\": [");
+    for (i = 0; i < profile->blocks; i++) {
+        const het_block_profile *block = &profile->block[i];
+        heti_p_out_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
+        for (k = 0; k < block->uses; k++) heti_p_out_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
+        heti_p_out_text(out, block->frozen ? "], \"frozen\": true}" : "]}");
+    }
+    heti_p_out_char(out, ']');
+}
+
+static const char *heti_p_dtype_name(het_dtype dtype) { return dtype == HET_BF16 ? "bf16" : "f32"; }
+static const char *heti_p_reduce_name(het_reduce reduce) { return reduce == HET_REDUCE_FAST ? "fast" : "exact"; }
+
+HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to)
+{
+    heti_p_out out;
+    const heti_p_field *field;
+    int64_t i;
+    int fields;
+    if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    heti_p_out_start(&out, to);
+    heti_p_out_text(&out, "{\"hetrain_profile\": 1, \"model\": ");
+    heti_p_out_json(&out, profile->model);
+    heti_p_out_format(&out, ", \"dtype\": \"%s\", \"reduce\": \"%s\",\n \"bytes\": {\"weight\": ", heti_p_dtype_name(profile->dtype),
+        heti_p_reduce_name(profile->reduce));
+    heti_p_out_real(&out, profile->weight_bytes);
+    field = heti_p_byte_fields(&fields);
+    heti_p_out_fields(&out, profile, field + 1, fields - 1);
+    heti_p_out_text(&out, "},\n \"kinds\": [");
+    field = heti_p_kind_fields(&fields);
+    for (i = 0; i < profile->kinds; i++) {
+        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_p_out_json(&out, profile->kind[i].name);
+        heti_p_out_fields(&out, &profile->kind[i], field, fields);
+        heti_p_out_text(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
+    }
+    heti_p_out_char(&out, ']');
+    heti_p_out_chain(&out, profile);
+    heti_p_out_text(&out, ",\n \"devices\": [");
+    field = heti_p_device_fields(&fields);
+    for (i = 0; i < profile->devices; i++) {
+        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_p_out_json(&out, profile->device[i].name);
+        heti_p_out_fields(&out, &profile->device[i], field, fields);
+        heti_p_out_curves(&out, profile, profile->device[i].alone, "alone");
+        heti_p_out_curves(&out, profile, profile->device[i].together, "together");
+        heti_p_out_char(&out, '}');
+    }
+    heti_p_out_text(&out, "],\n \"links\": [");
+    field = heti_p_link_fields(&fields);
+    for (i = 0; i < profile->links; i++) {
+        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_p_out_json(&out, profile->link[i].name);
+        heti_p_out_fields(&out, &profile->link[i], field, fields);
+        heti_p_out_char(&out, '}');
+    }
+    heti_p_out_text(&out, "]}\n");
+    return heti_p_out_end(&out);
+}
+
+/* Three passes over the text: to count, to find the names of kinds, to fill in what names them. */
+typedef struct heti_p_profile_reader {
+    het_json json;
+    het_error *error;
+    het_profile count;                /* of this pass, and the fields that are no arrays */
+    het_profile *to;                  /* NULL: only counts */
+    int last;                         /* names can be looked up */
+} heti_p_profile_reader;
+
+/* Text from a file inside a message. */
+static const char *heti_p_shown(char shown[49], const char *text)
+{
+    size_t i;
+    for (i = 0; i < 48 && text[i] != 0; i++) shown[i] = text[i] >= 32 && text[i] < 127 ? text[i] : '?';
+    shown[i] = 0;
+    return shown;
+}
+
+static het_result heti_p_bad(const heti_p_profile_reader *r, const char *key, const char *rule)
+{
+    char shown[49];
+    if (r->json.rule != NULL)
+        return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d, at \"%s\": %s", HETI_P_CAST(int64_t, r->json.rule_at),
+            heti_p_shown(shown, key), r->json.rule);
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\": %s", HETI_P_CAST(int64_t, r->json.at),
+        heti_p_shown(shown, key), rule);
+}
+
+/* Goes on to the next key of an object, which must not have come before; 0 at the end or where something is wrong. */
+static int heti_p_next_key(heti_p_profile_reader *r, char key[64], uint32_t *seen, const char *const *names, int count, int *which)
+{
+    size_t length = 0;
+    if (!het_json_next(&r->json, key, 64, &length)) return 0;
+    for (*which = 0; *which < count && (length >= 64 || strcmp(key, names[*which]) != 0); ++*which) {}
+    if (*which < count && (*seen >> *which & 1u) != 0) return het_json_fail(&r->json, "this key comes twice");
+    if (*which < count) *seen |= UINT32_C(1) << *which;
+    return 1;
+}
+
+static het_result heti_p_read_name(heti_p_profile_reader *r, const char *key, char *to, size_t capacity)
+{
+    size_t length = 0;
+    if (!het_json_string(&r->json, to, capacity, &length)) return heti_p_bad(r, key, "");
+    if (length >= capacity || length == 0 || strlen(to) != length)
+        return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" has %d bytes; a name has 1 to %d and no 0",
+            HETI_P_CAST(int64_t, r->json.at), key, HETI_P_CAST(int64_t, length), HETI_P_CAST(int64_t, capacity) - 1);
+    return HET_OK;
+}
+
+static het_result heti_p_read_real(heti_p_profile_reader *r, const char *key, double *value)
+{
+    heti_p_out text;
+    char shown[49];
+    const size_t at = r->json.at;
+    if (!het_json_real(&r->json, value)) return heti_p_bad(r, key, "");
+    if (*value >= 0 && *value <= 1e30) return HET_OK;
+    heti_p_out_start(&text, NULL);
+    heti_p_out_real(&text, *value);
+    text.text[text.length < 40 ? text.length : 40] = 0;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %s, not from 0 to 1e30", HETI_P_CAST(int64_t, at),
+        heti_p_shown(shown, key), text.text);
+}
+
+/* A number field; 1: there is such a field. */
+static het_result heti_p_read_field(heti_p_profile_reader *r, const char *key, void *base, const heti_p_field *field, int fields, uint32_t *seen,
+    int *found)
+{
+    double value;
+    int i;
+    for (i = 0; i < fields && strcmp(key, field[i].name) != 0; i++) {}
+    *found = i < fields;
+    if (!*found) return HET_OK;
+    if ((*seen >> i & 1u) != 0) return heti_p_bad(r, key, "this key comes twice");
+    *seen |= UINT32_C(1) << i;
+    HETI_P_TRY(heti_p_read_real(r, key, &value));
+    if (base != NULL) memcpy(HETI_P_CAST(char *, base) + field[i].at, &value, sizeof value);
+    return HET_OK;
+}
+
+static het_result heti_p_find_kind(heti_p_profile_reader *r, const char *name, int64_t *kind)
+{
+    char shown[49];
+    *kind = 0;
+    if (!r->last) return HET_OK;
+    while (*kind < r->to->kinds && strcmp(r->to->kind[*kind].name, name) != 0) ++*kind;
+    if (*kind < r->to->kinds) return HET_OK;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds", HETI_P_CAST(int64_t, r->json.at),
+        heti_p_shown(shown, name), r->to->kinds);
+}
+
+static het_result heti_p_read_bytes(heti_p_profile_reader *r)
+{
+    char key[64] = "";
+    uint32_t none = 0, seen = 0;
+    int which, found, fields;
+    const heti_p_field *field = heti_p_byte_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &none, NULL, 0, &which)) {
+        HETI_P_TRY(heti_p_read_field(r, key, &r->count, field, fields, &seen, &found));
+        if (!found) return heti_p_bad(r, key, "no such key in \"bytes\"");
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, key[0] != 0 ? key : "bytes", "");
+}
+
+/* "kinds" and "links": objects with a name and numbers. */
+static het_result heti_p_read_named(heti_p_profile_reader *r, const char *what, void *base, char *name, size_t capacity, const heti_p_field *field,
+    int fields, int32_t *loss)
+{
+    static const char *const heti_p_keys[] = { "name", "loss" };
+    char key[64] = "";
+    uint32_t seen = 0, numbers = 0;
+    int which, found, truth;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &seen, heti_p_keys, loss != NULL ? 2 : 1, &which)) {
+        if (which == 0) HETI_P_TRY(heti_p_read_name(r, key, name, capacity));
+        else if (loss != NULL && which == 1) {
+            het_json_boolean(&r->json, &truth);
+            *loss = truth;
+        } else {
+            HETI_P_TRY(heti_p_read_field(r, key, base, field, fields, &numbers, &found));
+            if (!found) return heti_p_bad(r, key, "no such key");
+        }
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : what, "");
+    return (seen & 1u) != 0 ? HET_OK : heti_p_bad(r, what, "without a name");
+}
+
+static het_result heti_p_read_kinds(heti_p_profile_reader *r)
+{
+    het_unit_kind spare;
+    int64_t k;
+    int fields;
+    const heti_p_field *field = heti_p_kind_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.kinds++) {
+        het_unit_kind *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
+        memset(kind, 0, sizeof *kind);
+        HETI_P_TRY(heti_p_read_named(r, "kinds", kind, kind->name, sizeof kind->name, field, fields, &kind->loss));
+        for (k = 0; r->to != NULL && k < r->count.kinds; k++)
+            if (strcmp(r->to->kind[k].name, kind->name) == 0) return heti_p_bad(r, kind->name, "a kind of this name comes twice");
+        if (r->count.kinds >= HETI_P_MOST_KINDS) return heti_p_bad(r, "kinds", "more than 256");
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "kinds", "");
+}
+
+static het_result heti_p_read_units(heti_p_profile_reader *r)
+{
+    char name[48];
+    int64_t kind;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.units++) {
+        HETI_P_TRY(heti_p_read_name(r, "units", name, sizeof name));
+        HETI_P_TRY(heti_p_find_kind(r, name, &kind));
+        if (r->count.units >= HETI_P_MOST_UNITS) return heti_p_bad(r, "units", "more than 1048576");
+        if (r->to != NULL) r->to->unit[r->count.units] = HETI_P_CAST(int32_t, kind);
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "units", "");
+}
+
+static het_result heti_p_read_integer(heti_p_profile_reader *r, const char *key, int64_t least, int64_t most, int64_t *value)
+{
+    const size_t at = r->json.at;
+    if (!het_json_integer(&r->json, value)) return heti_p_bad(r, key, "");
+    if (*value >= least && *value <= most) return HET_OK;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %d, not from %d to %d", HETI_P_CAST(int64_t, at), key, *value,
+        least, most);
+}
+
+/* "units" of a block: which, ascending. */
+static het_result heti_p_read_uses(heti_p_profile_reader *r, het_block_profile *block)
+{
+    const int64_t units = r->last ? r->to->units : HETI_P_CAST(int64_t, HETI_P_MOST_UNITS);
+    int64_t unit, before = -1;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
+        HETI_P_TRY(heti_p_read_integer(r, "units", 0, units - 1, &unit));
+        if (unit <= before) return heti_p_bad(r, "units", "the units of a block must rise");
+        if (r->to != NULL) r->to->use[r->count.uses] = unit;
+        before = unit;
+        block->uses++;
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, "units", "");
+    return block->uses > 0 ? HET_OK : heti_p_bad(r, "units", "a block without units");
+}
+
+static het_result heti_p_read_blocks(heti_p_profile_reader *r)
+{
+    static const char *const heti_p_keys[] = { "elements", "units", "frozen" };
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.blocks++) {
+        het_block_profile block;
+        char key[64] = "";
+        uint32_t seen = 0;
+        int which, truth;
+        memset(&block, 0, sizeof block);
+        block.first_use = r->count.uses;
+        het_json_enter(&r->json, HET_JSON_OBJECT);
+        while (heti_p_next_key(r, key, &seen, heti_p_keys, 3, &which)) {
+            if (which == 0) HETI_P_TRY(heti_p_read_integer(r, key, 1, INT64_C(1) << 56, &block.elements));
+            else if (which == 1) HETI_P_TRY(heti_p_read_uses(r, &block));
+            else if (which == 2) {
+                het_json_boolean(&r->json, &truth);
+                block.frozen = truth;
+            } else return heti_p_bad(r, key, "no such key in a block");
+        }
+        if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : "blocks", "");
+        if ((seen & 3u) != 3u) return heti_p_bad(r, "blocks", "a block needs elements and units");
+        if (r->to != NULL) r->to->block[r->count.blocks] = block;
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "blocks", "");
+}
+
+static het_result heti_p_read_curve(heti_p_profile_reader *r, const char *key, het_curve *curve)
+{
+    double value[3] = { 0, 0, 0 };
+    int n = 0;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        if (n == 3) return heti_p_bad(r, key, "more than [base, token, pair]");
+        HETI_P_TRY(heti_p_read_real(r, key, &value[n++]));
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, key, "");
+    if (n != 3) return heti_p_bad(r, key, "fewer than [base, token, pair]");
+    curve->base = value[0];
+    curve->token = value[1];
+    curve->pair = value[2];
+    return HET_OK;
+}
+
+/* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
+static het_result heti_p_read_times(heti_p_profile_reader *r, const char *what, het_unit_time *to)
+{
+    static const char *const heti_p_keys[] = { "forward", "backward", "input", "weight", "recompute" };
+    char name[64] = "", key[64] = "";
+    uint32_t none = 0;
+    int64_t kind, kinds = 0;
+    int which, fields;
+    const heti_p_field *field = heti_p_time_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    for (; heti_p_next_key(r, name, &none, NULL, 0, &which); kinds++) {
+        het_unit_time time;
+        het_curve curve;
+        uint32_t seen = 0;
+        memset(&time, 0, sizeof time);
+        HETI_P_TRY(heti_p_find_kind(r, name, &kind));
+        het_json_enter(&r->json, HET_JSON_OBJECT);
+        while (heti_p_next_key(r, key, &seen, heti_p_keys, 5, &which)) {
+            if (which == 5) return heti_p_bad(r, key, "not forward, backward, input, weight or recompute");
+            HETI_P_TRY(heti_p_read_curve(r, key, &curve));
+            memcpy(HETI_P_CAST(char *, HETI_P_CAST(void *, &time)) + field[which].at, &curve, sizeof curve);
+        }
+        if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : name, "");
+        if (to != NULL) to[kind] = time;
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, name[0] != 0 ? name : what, "");
+    return !r->last || kinds == r->to->kinds ? HET_OK : heti_p_bad(r, what, "times of every kind are needed, each once");
+}
+
+static het_result heti_p_read_device(heti_p_profile_reader *r)
+{
+    static const char *const heti_p_keys[] = { "name", "alone", "together" };
+    het_device_profile spare, *device = r->to != NULL ? &r->to->device[r->count.devices] : &spare;
+    char key[64] = "";
+    uint32_t seen = 0, numbers = 0;
+    int64_t i;
+    int which, found, fields;
+    const heti_p_field *field = heti_p_device_fields(&fields);
+    if (r->to == NULL) memset(&spare, 0, sizeof spare);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &seen, heti_p_keys, 3, &which)) {
+        if (which == 0) HETI_P_TRY(heti_p_read_name(r, key, device->name, sizeof device->name));
+        else if (which < 3) HETI_P_TRY(heti_p_read_times(r, key, which == 1 ? device->alone : device->together));
+        else {
+            HETI_P_TRY(heti_p_read_field(r, key, device, field, fields, &numbers, &found));
+            if (!found) return heti_p_bad(r, key, "no such key of a device");
+        }
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : "devices", "");
+    if ((seen & 3u) != 3u) return heti_p_bad(r, "devices", "a device needs a name and \"alone\"");
+    if (r->to == NULL) return HET_OK;
+    for (i = 0; i < r->count.devices; i++)
+        if (strcmp(r->to->device[i].name, device->name) == 0) return heti_p_bad(r, device->name, "a device of this name comes twice");
+    if ((seen & 4u) == 0) memcpy(device->together, device->alone, HETI_P_CAST(size_t, r->to->kinds) * sizeof *device->alone);
+    return HET_OK;
+}
+
+static het_result heti_p_read_devices(heti_p_profile_reader *r)
+{
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.devices++) HETI_P_TRY(heti_p_read_device(r));
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "devices", "");
+}
+
+static het_result heti_p_read_links(heti_p_profile_reader *r)
+{
+    het_link_profile spare;
+    int fields;
+    const heti_p_field *field = heti_p_link_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.links++) {
+        het_link_profile *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
+        memset(link, 0, sizeof *link);
+        HETI_P_TRY(heti_p_read_named(r, "links", link, link->name, sizeof link->name, field, fields, NULL));
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "links", "");
+}
+
+/* One of two words. */
+static het_result heti_p_read_word(heti_p_profile_reader *r, const char *key, const char *first, const char *second, int *which)
+{
+    char word[48], shown[49];
+    HETI_P_TRY(heti_p_read_name(r, key, word, sizeof word));
+    *which = strcmp(word, first) == 0 ? 1 : strcmp(word, second) == 0 ? 2 : 0;
+    if (*which > 0) return HET_OK;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is \"%s\", not \"%s\" or \"%s\"",
+        HETI_P_CAST(int64_t, r->json.at), key, heti_p_shown(shown, word), first, second);
+}
+
+static het_result heti_p_read_pass(heti_p_profile_reader *r, const char *text, size_t length)
+{
+    static const char *const heti_p_keys[] = { "hetrain_profile", "kinds", "units", "model", "dtype", "reduce", "bytes", "blocks", "devices",
+        "links" };
+    char key[64] = "";
+    uint32_t seen = 0;
+    int64_t version;
+    size_t size;
+    int which, word;
+    r->json = het_json_start(text, length);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &seen, heti_p_keys, 10, &which)) {
+        switch (which) {
+        case 0: HETI_P_TRY(heti_p_read_integer(r, key, 1, 1, &version)); break;
+        case 1: HETI_P_TRY(heti_p_read_kinds(r)); break;
+        case 2: HETI_P_TRY(heti_p_read_units(r)); break;
+        case 3:
+            if (!het_json_string(&r->json, r->count.model, sizeof r->count.model, &size)) break;
+            if (size >= sizeof r->count.model || strlen(r->count.model) != size) return heti_p_bad(r, key, "longer than 127 bytes, or with a 0");
+            break;
+        case 4:
+            HETI_P_TRY(heti_p_read_word(r, key, "f32", "bf16", &word));
+            r->count.dtype = word == 1 ? HET_F32 : HET_BF16;
+            break;
+        case 5:
+            HETI_P_TRY(heti_p_read_word(r, key, "exact", "fast", &word));
+            r->count.reduce = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
+            break;
+        case 6: HETI_P_TRY(heti_p_read_bytes(r)); break;
+        case 7: HETI_P_TRY(heti_p_read_blocks(r)); break;
+        case 8: HETI_P_TRY(heti_p_read_devices(r)); break;
+        case 9: HETI_P_TRY(heti_p_read_links(r)); break;
+        default: return heti_p_bad(r, key, "no such key of a profile");
+        }
+    }
+    het_json_end(&r->json);
+    if (r->json.rule != NULL) return heti_p_bad(r, key, "");
+    if ((seen & 7u) != 7u) return heti_p_bad(r, heti_p_keys[(seen & 1u) == 0 ? 0 : (seen & 2u) == 0 ? 1 : 2], "is missing");
+    return HET_OK;
+}
+
+static het_result heti_p_read_all(heti_p_profile_reader *r, const char *text, size_t length, const het_allocator *allocator, het_profile **profile)
+{
+    int pass;
+    for (pass = 0; pass < 3; pass++) {
+        memset(&r->count, 0, sizeof r->count);
+        r->count.dtype = HET_F32;
+        r->count.reduce = HET_REDUCE_EXACT;
+        r->to = *profile;
+        r->last = pass == 2;
+        HETI_P_TRY(heti_p_read_pass(r, text, length));
+        if (pass > 0) continue;
+        if (r->count.units < 1 || r->count.kinds < 1) return heti_p_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
+        HETI_P_TRY(heti_p_profile_new(&r->count, allocator, "het_profile_read", profile, r->error));
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator, het_profile **profile, het_error *error)
+{
+    heti_p_profile_reader r;
+    het_allocator own;
+    het_result result;
+    if (profile == NULL || text == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
+    *profile = NULL;
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_read: an allocator needs both alloc and free");
+    memset(&r, 0, sizeof r);
+    r.error = error;
+    result = heti_p_read_all(&r, text, length, &own, profile);
+    if (result == HET_OK) return HET_OK;
+    het_profile_free(*profile);
+    *profile = NULL;
+    return result;
+}
+
+/* ---- merging ---- */
+
+static int heti_p_same_bytes(const void *a, const void *b, const heti_p_field *field, int fields, const char **name)
+{
+    int i;
+    for (i = 0; i < fields; i++) {
+        const double x = heti_p_field_get(a, &field[i]), y = heti_p_field_get(b, &field[i]);
+        *name = field[i].name;
+        if (x < y || x > y) return 0;
+    }
+    return 1;
+}
+
+/* Both must be of one model and the same options: times of another mean nothing here. */
+static het_result heti_p_merge_check(const het_profile *a, const het_profile *b, het_error *error)
+{
+    const char *name = "";
+    const heti_p_field *field;
+    int fields;
+    int64_t i;
+    if (strcmp(a->model, b->model) != 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"", a->model, b->model);
+    if (a->dtype != b->dtype)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has dtype %s, the other %s", heti_p_dtype_name(a->dtype),
+            heti_p_dtype_name(b->dtype));
+    if (a->reduce != b->reduce)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has reduce %s, the other %s", heti_p_reduce_name(a->reduce),
+            heti_p_reduce_name(b->reduce));
+    if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the other %d, %d and %d", a->units,
+            a->kinds, a->blocks, b->units, b->kinds, b->blocks);
+    field = heti_p_byte_fields(&fields);
+    if (!heti_p_same_bytes(a, b, field, fields, &name))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
+    field = heti_p_kind_fields(&fields);
+    for (i = 0; i < a->kinds; i++) /* scratch is the device's own business */
+        if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
+            !heti_p_same_bytes(&a->kind[i], &b->kind[i], field, fields - 2, &name))
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name, name);
+    for (i = 0; i < a->units; i++)
+        if (a->unit[i] != b->unit[i]) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
+    for (i = 0; i < a->blocks; i++)
+        if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses || a->block[i].frozen != b->block[i].frozen)
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and %d in the other", i,
+                a->block[i].elements, b->block[i].elements);
+    for (i = 0; i < a->uses; i++)
+        if (a->use[i] != b->use[i]) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: use %d of a block is of another unit in each", i);
+    return HET_OK;
+}
+
+static void heti_p_copy_device(const het_profile *to, het_device_profile *device, const het_device_profile *from)
+{
+    const size_t bytes = HETI_P_CAST(size_t, to->kinds) * sizeof *device->alone;
+    het_unit_time *alone = device->alone, *together = device->together;
+    *device = *from;
+    device->alone = alone;
+    device->together = together;
+    memcpy(alone, from->alone, bytes);
+    memcpy(together, from->together, bytes);
+}
+
+HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second, const het_allocator *allocator, het_profile **profile,
+    het_error *error)
+{
+    het_profile count;
+    het_allocator own;
+    int64_t i, k;
+    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: profile is NULL");
+    *profile = NULL;
+    if (first == NULL || second == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: an allocator needs both alloc and free");
+    HETI_P_TRY(heti_p_merge_check(first, second, error));
+    count = *first;
+    count.devices += second->devices;
+    count.links += second->links;
+    HETI_P_TRY(heti_p_profile_new(&count, &own, "het_profile_merge", profile, error));
+    heti_p_profile_same(*profile, first);
+    (*profile)->devices = first->devices;
+    (*profile)->links = first->links;
+    for (i = 0; i < first->devices; i++) heti_p_copy_device(*profile, &(*profile)->device[i], &first->device[i]);
+    for (i = 0; i < first->links; i++) (*profile)->link[i] = first->link[i];
+    for (i = 0; i < second->devices; i++) {
+        for (k = 0; k < (*profile)->devices && strcmp((*profile)->device[k].name, second->device[i].name) != 0; k++) {}
+        heti_p_copy_device(*profile, &(*profile)->device[k], &second->device[i]);
+        if (k == (*profile)->devices) (*profile)->devices++;
+    }
+    for (i = 0; i < second->links; i++) {
+        for (k = 0; k < (*profile)->links && strcmp((*profile)->link[k].name, second->link[i].name) != 0; k++) {}
+        (*profile)->link[k] = second->link[i];
+        if (k == (*profile)->links) (*profile)->links++;
+    }
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>measure  Times of units, updates, messages and reductions, by training for a moment.
+
+   Units are timed where they work: a context is made whose units are probes, tables that call the real ones and look at the clock. So memory,
+   threads, sums and order of calls are those of a real step. Every rank holds a short form of the chain (all kinds of units; of a repeated run
+   of units only as many repetitions as fit into HETI_P_MEASURED elements) as a pipeline of its own, so that all are at work at once and none waits
+   for another before the end of the step. A step has one micro-batch of each shape a rank; a shape's cost is the median over the steps, and
+       cost = base + token tokens + pair pairs
+   is fitted to the shapes, by least squares of relative errors with non-negative terms. Whole steps run twice: with backwards in one piece, and
+   in two with recomputation. The rest comes from timelines: of the same steps, and of two ranks with units that do nothing.
+   ================================================================================================================ */
+
+enum { HETI_P_SHAPES = 5, HETI_P_ROUNDS = 24, HETI_P_LEAST_ROUNDS = 3, HETI_P_MEASURED = 1 << 23 };
+
+/* One shape of micro-batch: all of them lie in the same arrays. */
+typedef struct heti_p_sample { int64_t tokens, length, granule; double pairs; } heti_p_sample;
+
+typedef enum heti_p_call { HETI_P_FORWARD, HETI_P_BACKWARD, HETI_P_INPUT, HETI_P_WEIGHT, HETI_P_AGAIN, HETI_P_CALLS } heti_p_call;
+
+typedef struct heti_p_cell_time { double sum; int64_t count; } heti_p_cell_time;
+
+/* What one rank's probes see. */
+typedef struct heti_p_watch {
+    const het_device *device;
+    int backward;                     /* a forward from here on is a recomputation */
+    double input;                     /* of the backward input whose backward weight is to come */
+    het_event *event;
+    heti_p_cell_time *now;            /* [kinds][HETI_P_CALLS][shapes] of the present step */
+    double *round;                    /* [kinds][HETI_P_CALLS][shapes][rounds] */
+    double step[HETI_P_ROUNDS], verdict[HETI_P_ROUNDS], begin[HETI_P_ROUNDS]; /* of an element owned, owned, held */
+    double action[HETI_P_ROUNDS];
+} heti_p_watch;
+
+typedef struct heti_p_measure {
+    const het_measure_desc *desc;
+    het_error *error;
+    het_allocator allocator;
+    het_desc context;                 /* completed, without plan, links and hooks */
+    het_profile *profile;
+    het_unit *original, *probe;       /* [units] of the whole chain; [probes] */
+    struct heti_p_probe *record;      /* [probes] */
+    int64_t probes, ranks, shapes, rounds;
+    int learning, split;              /* devices are being told apart; I and W come apart */
+    heti_p_sample sample[HETI_P_SHAPES];
+    heti_p_watch *watch;              /* [devices] */
+    int64_t *group;                   /* [devices] which device of the profile */
+    het_batch *batch, *warm;          /* [devices shapes]; [devices] of the smallest */
+    int32_t *token;                   /* [tokens + 1] */
+    int64_t *bounds;                  /* [shapes][2 (tokens + 1)] */
+    het_device_desc *device;          /* [devices] */
+    double until;                     /* of the clock */
+    void *block;
+    size_t size;
+} heti_p_measure;
+
+typedef struct heti_p_probe { het_unit unit; heti_p_measure *measure; int64_t kind; } heti_p_probe;
+
+static double heti_p_now(const heti_p_measure *m) { return m->desc->now(m->desc->user); }
+
+/* ---- probes ---- */
+
+static const heti_p_probe *heti_p_probe_of(const het_unit *unit) { return HETI_P_CAST(const heti_p_probe *, unit->settings); }
+
+static heti_p_watch *heti_p_watch_of(const heti_p_probe *probe, const het_unit_call *call)
+{
+    heti_p_measure *m = probe->measure;
+    int64_t r;
+    if (m->learning || !call->training) return NULL;
+    for (r = 0; r < m->ranks; r++)
+        if (m->watch[r].device == call->device) return &m->watch[r];
+    return NULL;
+}
+
+/* Waits until the device has done what it was given; most have when a call returns. */
+static het_result heti_p_settle(const het_unit_call *call, heti_p_watch *watch)
+{
+    const het_device_iface *iface = call->device->iface;
+    if (watch == NULL || call->queue == NULL || iface->event_create == NULL) return HET_OK;
+    if (watch->event == NULL) HETI_P_TRY(iface->event_create(call->device->self, &watch->event));
+    HETI_P_TRY(iface->event_record(call->device->self, call->queue, watch->event));
+    return iface->event_sync(call->device->self, watch->event, 600.0);
+}
+
+static void heti_p_saw(const heti_p_probe *probe, heti_p_watch *watch, const het_unit_call *call, heti_p_call what, double seconds)
+{
+    const heti_p_measure *m = probe->measure;
+    int64_t s;
+    for (s = 0; s < m->shapes; s++)
+        if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences * m->sample[s].length) {
+            heti_p_cell_time *cell = &watch->now[(probe->kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s];
+            cell->sum += seconds;
+            cell->count++;
+            return;
+        }
+}
+
+static het_result heti_p_probe_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_unit *original = &heti_p_probe_of(unit)->unit;
+    return original->iface->describe(original, info);
+}
+
+static het_result heti_p_probe_run(const het_unit_call *call, int which)
+{
+    const heti_p_probe *probe = heti_p_probe_of(call->unit);
+    heti_p_watch *watch = heti_p_watch_of(probe, call);
+    const het_unit_iface *table = probe->unit.iface;
+    het_unit_call own = *call;
+    double start = 0, seconds;
+    own.unit = &probe->unit;
+    if (watch != NULL) {
+        HETI_P_TRY(heti_p_settle(call, watch));
+        start = heti_p_now(probe->measure);
+    }
+    HETI_P_TRY(which == 0 ? table->forward(&own) : which == 1 ? table->backward_input(&own) : table->backward_weight(&own));
+    if (watch == NULL) return HET_OK;
+    HETI_P_TRY(heti_p_settle(call, watch));
+    seconds = heti_p_now(probe->measure) - start;
+    if (which == 0) heti_p_saw(probe, watch, call, watch->backward ? HETI_P_AGAIN : HETI_P_FORWARD, seconds);
+    else if (probe->measure->split) heti_p_saw(probe, watch, call, which == 1 ? HETI_P_INPUT : HETI_P_WEIGHT, seconds);
+    else if (which == 1) watch->input = seconds;
+    else heti_p_saw(probe, watch, call, HETI_P_BACKWARD, watch->input + seconds);
+    if (which == 1) watch->backward = call->index > 0;
+    return HET_OK;
+}
+
+static het_result heti_p_probe_forward(const het_unit_call *call) { return heti_p_probe_run(call, 0); }
+static het_result heti_p_probe_input(const het_unit_call *call) { return heti_p_probe_run(call, 1); }
+static het_result heti_p_probe_weight(const het_unit_call *call) { return heti_p_probe_run(call, 2); }
+
+static const het_unit_iface *heti_p_probe_table(void)
+{
+    static const het_unit_iface heti_p_table = { HETRAIN_UNIT_VERSION, "probe", heti_p_probe_describe, heti_p_probe_forward, heti_p_probe_input,
+        heti_p_probe_weight };
+    return &heti_p_table;
+}
+
+/* In the first step nothing is timed: each rank tells by which device its units will know it. */
+static het_result heti_p_learn(void *user, const het_hook_info *info)
+{
+    heti_p_measure *m = HETI_P_CAST(heti_p_measure *, user);
+    if (m->learning && info->rank < m->ranks) m->watch[info->rank].device = info->device;
+    return HET_OK;
+}
+
+static int heti_p_frozen(void *user, const char *parameter)
+{
+    const heti_p_measure *m = HETI_P_CAST(const heti_p_measure *, user);
+    return m->desc->desc->frozen != NULL ? m->desc->desc->frozen(m->desc->desc->user, parameter) : 0;
+}
+
+/* ---- what is run ---- */
+
+/* The longest run of units whose kinds repeat with a period of at most 8: [*first, *first + *period *times). */
+static void heti_p_repetition(const het_profile *profile, int64_t *first, int64_t *period, int64_t *times)
+{
+    int64_t p, a, run;
+    *first = *period = 0;
+    *times = 1;
+    for (p = 1; p <= 8 && p < profile->units; p++)
+        for (a = 0; a + p < profile->units; a += run + 1) {
+            for (run = 0; a + run + p < profile->units && profile->unit[a + run] == profile->unit[a + run + p]; run++) {}
+            if (run < p || run / p + 1 <= *times * *period / p) continue;
+            *first = a;
+            *period = p;
+            *times = run / p + 1;
+        }
+}
+
+/* Elements of the parameters of a unit alone. */
+static int64_t heti_p_unit_elements(const het_profile *profile, int64_t unit)
+{
+    int64_t b, sum = 0;
+    for (b = 0; b < profile->blocks; b++)
+        if (profile->use[profile->block[b].first_use] == unit) sum += profile->block[b].elements;
+    return sum;
+}
+
+/* Which units are measured: a repeated run is shortened until the rest has HETI_P_MEASURED elements, but not below two repetitions. */
+static void heti_p_choose_units(heti_p_measure *m)
+{
+    const het_profile *profile = m->profile;
+    int64_t first, period, times, keep, u, elements = 0, one = 0;
+    heti_p_repetition(profile, &first, &period, &times);
+    for (u = 0; u < profile->units; u++) elements += heti_p_unit_elements(profile, u);
+    for (u = first; u < first + period; u++) one += heti_p_unit_elements(profile, u);
+    for (keep = times; keep > 2 && elements > HETI_P_MEASURED; keep--) elements -= one;
+    m->probes = 0;
+    for (u = 0; u < profile->units; u++) {
+        if (u >= first + keep * period && u < first + times * period) continue;
+        m->record[m->probes].unit = m->original[u];
+        m->record[m->probes].measure = m;
+        m->record[m->probes].kind = profile->unit[u];
+        m->probe[m->probes].iface = heti_p_probe_table();
+        m->probe[m->probes].model = m->original[u].model;
+        m->probe[m->probes].layer = m->original[u].layer;
+        m->probe[m->probes].settings = &m->record[m->probes];
+        m->probes++;
+    }
+}
+
+static void heti_p_add_shape(heti_p_measure *m, int64_t tokens, int64_t length, int64_t granule)
+{
+    heti_p_sample *s = &m->sample[m->shapes];
+    int64_t i;
+    if (length < 1 || tokens % length != 0 || m->shapes == HETI_P_SHAPES) return;
+    for (i = 0; i < m->shapes; i++)
+        if (m->sample[i].tokens == tokens && m->sample[i].length == length) return;
+    s->tokens = tokens;
+    s->length = length;
+    s->granule = granule < tokens ? granule : tokens;
+    s->pairs = HETI_P_CAST(double, tokens) * (HETI_P_CAST(double, length) + 1) / 2;
+    m->shapes++;
+}
+
+/* Micro-batches of all, half and one of the granules of the largest, with the longest sequences and those of a quarter. */
+static het_result heti_p_choose_shapes(heti_p_measure *m)
+{
+    const int64_t most = m->context.max_tokens, context = m->context.model.context;
+    int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
+    if (length > context || length > most)
+        return heti_p_fail(m->error, HET_ERR_INVALID, "het_profile_measure: sequences of %d tokens; the model's context is %d, max_tokens %d", length,
+            context, most);
+    sequences = most / length;
+    if (sequences > m->context.max_sequences) sequences = m->context.max_sequences;
+    tokens = sequences * length;
+    granule = length > 512 ? 512 : length;
+    for (i = sequences; i > 0 && length <= 512; i--)
+        if (m->context.granule > 0 ? i == m->context.granule : sequences % i == 0 && i * length <= 512) { granule = i * length; break; }
+    if (granule > tokens) granule = tokens;
+    granules = (tokens + granule - 1) / granule;
+    start[0] = tokens;
+    start[1] = granules > 1 ? (granules + 1) / 2 * granule : tokens / 2 / length * length;
+    start[2] = granules > 2 ? granule : tokens / 4 / length * length;
+    for (i = 0; i < 3; i++) {
+        const int64_t part = start[i] > 0 && start[i] <= tokens ? start[i] : 0, shortest = length % 4 == 0 && length >= 16 ? length / 4 : length;
+        if (part == 0) { /* one sequence: shorter ones */
+            heti_p_add_shape(m, length / (2 << (i - 1)), length / (2 << (i - 1)), granule);
+            continue;
+        }
+        heti_p_add_shape(m, part, length, granule);
+        if (i != 1 && part <= m->context.max_sequences * shortest) heti_p_add_shape(m, part, shortest, granule);
+    }
+    return HET_OK;
+}
+
+/* Bounds of sequences and granules of shape s; granules are pieces of long sequences, or whole short ones. */
+static void heti_p_fill_batch(heti_p_measure *m, int64_t s)
+{
+    const heti_p_sample *sample = &m->sample[s];
+    const int64_t room = m->context.max_tokens + 1;
+    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, i, r, at = 0, count = 0;
+    for (i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
+    if (sample->length > sample->granule) /* cut anew in every sequence */
+        while (at < sample->tokens) {
+            const int64_t left = sample->length - at % sample->length;
+            granule[count++] = at;
+            at += left < sample->granule ? left : sample->granule;
+        }
+    else
+        for (; at < sample->tokens; at += sample->granule / sample->length * sample->length) granule[count++] = at;
+    granule[count] = sample->tokens;
+    for (r = 0; r < m->desc->desc->device_count || r == 0; r++) {
+        het_batch *batch = &m->batch[r * m->shapes + s];
+        batch->tokens = sample->tokens;
+        batch->sequences = sample->tokens / sample->length;
+        batch->token = m->token;
+        batch->target = m->token + 1;
+        batch->sequence_start = sequence;
+        batch->granules = count;
+        batch->granule_start = granule;
+        if (s == 0 || batch->tokens < m->warm[r].tokens) m->warm[r] = *batch;
+    }
+}
+
+/* ---- reading a step ---- */
+
+static int heti_p_less(double a, double b) { return a < b; }
+
+/* The middle of count values, which are sorted in place. */
+static double heti_p_median(double *value, int64_t count)
+{
+    int64_t i, j;
+    for (i = 1; i < count; i++) {
+        const double moved = value[i];
+        for (j = i; j > 0 && heti_p_less(moved, value[j - 1]); j--) value[j] = value[j - 1];
+        value[j] = moved;
+    }
+    return count == 0 ? 0 : count % 2 == 1 ? value[count / 2] : 0.5 * (value[count / 2 - 1] + value[count / 2]);
+}
+
+/* Straight line through (x, y): slope and what is left at 0, neither negative. */
+static void heti_p_line(const double *x, const double *y, int64_t count, double *base, double *slope)
+{
+    double n = HETI_P_CAST(double, count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+    int64_t i;
+    for (i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
+    d = n * sxx - sx * sx;
+    *slope = d > 0 ? (n * sxy - sx * sy) / d : sxx > 0 ? sxy / sxx : 0;
+    if (*slope < 0) *slope = 0;
+    *base = count > 0 && d > 0 ? (sy - *slope * sx) / n : 0;
+    if (*base >= 0) return;
+    *base = 0;
+    *slope = sxx > 0 ? sxy / sxx : 0;
+}
+
+/* What VERDICT takes of itself: that of the rank that comes last waits for nobody. */
+static double heti_p_verdict_time(const het_ctx *ctx, int64_t ranks)
+{
+    double least = 1e300;
+    int64_t r, i;
+    for (r = 0; r < ranks; r++) {
+        double reduced = 0;
+        het_timeline timeline;
+        het_get_timeline(ctx, r, &timeline);
+        for (i = 0; i < timeline.records; i++) {
+            const het_record *record = &timeline.record[i];
+            const double from = record->start > reduced ? record->start : reduced;
+            if (record->action.kind == HET_ACTION_REDUCE && record->end > reduced) reduced = record->end;
+            if (record->action.kind == HET_ACTION_VERDICT && record->end - from < least) least = record->end > from ? record->end - from : 0;
+        }
+    }
+    return least < 1e300 ? least : 0;
+}
+
+/* What the timelines of a step say about updates and overheads. */
+static void heti_p_read_step(heti_p_measure *m, const het_ctx *ctx, int64_t round)
+{
+    const double verdict = heti_p_verdict_time(ctx, m->ranks);
+    int64_t r, i;
+    for (r = 0; r < m->ranks; r++) {
+        heti_p_watch *watch = &m->watch[r];
+        double step = 0, held, owned, actions = 0, calls = 0;
+        het_timeline timeline;
+        het_memory memory;
+        het_get_timeline(ctx, r, &timeline);
+        het_get_memory(ctx, r, &memory);
+        held = HETI_P_CAST(double, memory.gradients) / m->profile->gradient_bytes;
+        owned = HETI_P_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
+        for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) calls += watch->now[i].sum;
+        for (i = 0; i < timeline.records; i++) {
+            const double seconds = timeline.record[i].end - timeline.record[i].start;
+            if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
+            if (timeline.record[i].action.kind > HET_ACTION_W) continue;
+            calls -= seconds;
+            actions++;
+        }
+        watch->action[round] = actions > 0 && calls < 0 ? -calls / actions : 0;
+        watch->begin[round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
+        watch->step[round] = owned > 0 ? step / owned : 0;
+        watch->verdict[round] = owned > 0 ? verdict / owned : 0;
+    }
+}
+
+/* Means over a step's calls become one value a round. */
+static void heti_p_read_cells(heti_p_measure *m, int64_t round)
+{
+    int64_t r, i;
+    for (r = 0; r < m->ranks; r++)
+        for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) {
+            heti_p_cell_time *cell = &m->watch[r].now[i];
+            if (cell->count > 0) m->watch[r].round[i * HETI_P_ROUNDS + round] = cell->sum / HETI_P_CAST(double, cell->count);
+        }
+}
+
+/* Whether the median over the rounds so far has settled: half of them lie within 2 % of it, for the largest sum there is, that of all calls. */
+static int heti_p_settled(heti_p_measure *m, int64_t rounds)
+{
+    int64_t r, i, n, near;
+    for (r = 0; r < m->ranks; r++) {
+        double sum[HETI_P_ROUNDS], sorted[HETI_P_ROUNDS], middle;
+        for (n = 0; n < rounds; n++)
+            for (i = 0, sum[n] = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) sum[n] += m->watch[r].round[i * HETI_P_ROUNDS + n];
+        memcpy(sorted, sum, sizeof sorted);
+        middle = heti_p_median(sorted, rounds);
+        for (n = near = 0; n < rounds; n++) near += sum[n] >= 0.98 * middle && sum[n] <= 1.02 * middle;
+        if (2 * near < rounds + 1) return 0;
+    }
+    return 1;
+}
+
+/* Rounds of one context: ranks first .. first + count of the description's devices, or one of them at its full speed. */
+static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double until)
+{
+    const int64_t cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES, batches = m->ranks * m->shapes;
+    het_step_info info;
+    int64_t r, round;
+    m->learning = 1;
+    if (het_step(ctx, m->warm, m->ranks, &info) != HET_OK)
+        return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+    m->learning = 0;
+    for (round = 0; round < HETI_P_ROUNDS; round++) {
+        for (r = 0; r < m->ranks; r++) {
+            memset(m->watch[r].now, 0, HETI_P_CAST(size_t, cells) * sizeof *m->watch[r].now);
+            m->watch[r].backward = 0;
+        }
+        if (het_step(ctx, m->batch, batches, &info) != HET_OK)
+            return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+        if (info.repeated) { round--; continue; }
+        heti_p_read_cells(m, round);
+        heti_p_read_step(m, ctx, round);
+        if (round + 1 >= HETI_P_LEAST_ROUNDS && (heti_p_now(m) > until || (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)))) break;
+    }
+    m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_P_CAST(int64_t, HETI_P_ROUNDS);
+    return HET_OK;
+}
+
+static void heti_p_forget_rounds(heti_p_measure *m)
+{
+    const int64_t cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        m->watch[r].device = NULL;
+        m->watch[r].event = NULL;
+        memset(m->watch[r].round, 0, HETI_P_CAST(size_t, cells * HETI_P_ROUNDS) * sizeof(double));
+    }
+}
+
+/* A context over the short chain: m->ranks devices from number `first` on. */
+static het_result heti_p_measure_context(heti_p_measure *m, int64_t first, int split, double until)
+{
+    het_desc desc = m->context;
+    het_ctx *ctx = NULL;
+    het_result result;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        if (m->desc->desc->devices != NULL) m->device[r] = m->desc->desc->devices[first + r];
+        else memset(&m->device[r], 0, sizeof m->device[r]);
+        m->device[r].memory_limit = 0;
+        if (m->ranks == 1) m->device[r].speed = 0;
+    }
+    heti_p_forget_rounds(m);
+    m->split = split;
+    desc.devices = m->device;
+    desc.device_count = m->ranks;
+    desc.max_micro_batches = m->ranks * m->shapes;
+    desc.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
+    desc.recompute = split ? HET_YES : HET_NO;
+    result = het_create(&desc, &ctx, m->error);
+    if (result == HET_OK) result = heti_p_measure_rounds(m, ctx, until);
+    for (r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
+        if (m->watch[r].event != NULL) m->watch[r].device->iface->event_destroy(m->watch[r].device->self, m->watch[r].event);
+    het_destroy(ctx);
+    return result;
+}
+
+/* ---- from samples to curves ---- */
+
+/* Solves the normal equations of relative errors for the terms in `terms` (bits: base, token, pair); 0: not solvable or a term is negative. */
+static int heti_p_fit_terms(const heti_p_measure *m, const double *seconds, int terms, double *coefficient, double *residual)
+{
+    double a[3][4], x[3];
+    int64_t s, n = 0;
+    int i, j, k, used[3], count = 0;
+    memset(a, 0, sizeof a);
+    for (i = 0; i < 3; i++) {
+        coefficient[i] = 0;
+        if ((terms >> i & 1) != 0) used[count++] = i;
+    }
+    for (s = 0; s < m->shapes; s++) {
+        if (!(seconds[s] > 0)) continue;
+        x[0] = 1 / seconds[s];
+        x[1] = HETI_P_CAST(double, m->sample[s].tokens) / seconds[s];
+        x[2] = m->sample[s].pairs / seconds[s];
+        n++;
+        for (i = 0; i < count; i++) {
+            for (j = 0; j < count; j++) a[i][j] += x[used[i]] * x[used[j]];
+            a[i][3] += x[used[i]];
+        }
+    }
+    if (n < count) return 0;
+    for (i = 0; i < count; i++) { /* Gauss and Jordan; the matrix is positive definite where it can be solved at all */
+        const double pivot = a[i][i];
+        if (!(pivot > 1e-300)) return 0;
+        for (j = 0; j < 4; j++) a[i][j] /= pivot;
+        for (k = 0; k < count; k++) {
+            const double factor = a[k][i];
+            for (j = 0; j < 4 && k != i; j++) a[k][j] -= factor * a[i][j];
+        }
+    }
+    for (i = 0; i < count; i++) {
+        if (!(a[i][3] >= 0)) return 0;
+        coefficient[used[i]] = a[i][3];
+    }
+    *residual = 0;
+    for (s = 0; s < m->shapes; s++)
+        if (seconds[s] > 0) {
+            const double error = (coefficient[0] + coefficient[1] * HETI_P_CAST(double, m->sample[s].tokens) + coefficient[2] * m->sample[s].pairs)
+                / seconds[s] - 1;
+            *residual += error * error;
+        }
+    *residual = (*residual + 1e-14) / HETI_P_CAST(double, n > count ? n - count : 1);
+    for (i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
+    return 1;
+}
+
+static het_curve heti_p_fit(const heti_p_measure *m, const double *seconds)
+{
+    double best = 1e300, coefficient[3], residual;
+    het_curve curve;
+    int terms;
+    memset(&curve, 0, sizeof curve);
+    for (terms = 1; terms < 8; terms++) {
+        if (!heti_p_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
+        best = residual;
+        curve.base = heti_p_short(coefficient[0]);
+        curve.token = heti_p_short(coefficient[1]);
+        curve.pair = heti_p_short(coefficient[2]);
+    }
+    return curve;
+}
+
+/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks of the medians over rounds. */
+static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind, heti_p_call what)
+{
+    double seconds[HETI_P_SHAPES];
+    int64_t s, r;
+    for (s = 0; s < m->shapes; s++) {
+        double sum = 0, ranks = 0;
+        for (r = 0; r < m->ranks; r++) {
+            if (m->ranks > 1 && m->group[r] != group) continue;
+            sum += heti_p_median(m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s) * HETI_P_ROUNDS,
+                m->rounds);
+            ranks++;
+        }
+        seconds[s] = ranks > 0 ? sum / ranks : 0;
+    }
+    return heti_p_fit(m, seconds);
+}
+
+static void heti_p_take_times(heti_p_measure *m, int64_t group, het_unit_time *time)
+{
+    int64_t k;
+    for (k = 0; k < m->profile->kinds; k++) {
+        if (m->split) {
+            time[k].input = heti_p_fit_call(m, group, k, HETI_P_INPUT);
+            time[k].weight = heti_p_fit_call(m, group, k, HETI_P_WEIGHT);
+            time[k].recompute = heti_p_fit_call(m, group, k, HETI_P_AGAIN);
+        } else {
+            time[k].forward = heti_p_fit_call(m, group, k, HETI_P_FORWARD);
+            time[k].backward = heti_p_fit_call(m, group, k, HETI_P_BACKWARD);
+        }
+    }
+}
+
+/* Times of updates and overheads of a group, from ranks that are not slowed down where there are some. */
+static void heti_p_take_rest(heti_p_measure *m, int64_t group, het_device_profile *device)
+{
+    double step = 0, verdict = 0, begin = 0, action = 0, ranks = 0;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        heti_p_watch *watch = &m->watch[r];
+        double speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
+        if (m->ranks > 1 && m->group[r] != group) continue;
+        step += heti_p_median(watch->step, m->rounds) * speed;
+        begin += heti_p_median(watch->begin, m->rounds);
+        verdict += heti_p_median(watch->verdict, m->rounds);
+        action += speed < 1 ? 0 : heti_p_median(watch->action, m->rounds);
+        ranks++;
+    }
+    if (!(ranks > 0)) return;
+    device->step_element = heti_p_short(step / ranks);
+    device->begin_element = heti_p_short(begin / ranks);
+    device->verdict_element = heti_p_short(verdict / ranks);
+    if (action > 0) device->action = heti_p_short(action / ranks);
+}
+
+/* ---- messages and reductions: two ranks whose units do nothing ---- */
+
+typedef struct heti_p_stub { int64_t width, elements; int last; } heti_p_stub;
+
+static het_result heti_p_stub_describe(const het_unit *unit, het_unit_info *info)
+{
+    const heti_p_stub *stub = HETI_P_CAST(const heti_p_stub *, unit->settings);
+    het_parameter_desc *p = &info->parameter[0];
+    info->parameters = 1;
+    memcpy(p->name, stub->last ? "stub.1" : "stub.0", 7);
+    p->rows = stub->elements;
+    p->columns = 1;
+    info->is_loss = stub->last;
+    info->out_streams = !stub->last;
+    info->out_width[0] = stub->width;
+    info->input_keep = HET_KEEP_CALL;
+    return HET_OK;
+}
+
+static het_result heti_p_stub_run(const het_unit_call *call)
+{
+    (void)call;
+    return HET_OK;
+}
+
+static const het_unit_iface *heti_p_stub_table(void)
+{
+    static const het_unit_iface heti_p_table = { HETRAIN_UNIT_VERSION, "stub", heti_p_stub_describe, heti_p_stub_run, heti_p_stub_run,
+        heti_p_stub_run };
+    return &heti_p_table;
+}
+
+enum { HETI_P_STUB_ROWS = 1024, HETI_P_STUB_WIDTH = 256, HETI_P_STUB_SIZES = 4, HETI_P_STUB_STEPS = 15 };
+
+/* What two ranks do: `plan` of two units, `elements` of the first. Of every step one row of numbers goes to `read`. */
+typedef struct heti_p_stubs {
+    heti_p_measure *m;
+    het_ctx *ctx;
+    het_plan *plan;
+    heti_p_stub stub[2];
+    het_unit unit[2];
+    int64_t bounds[HETI_P_STUB_ROWS + 1];
+    int32_t token[HETI_P_STUB_ROWS];
+} heti_p_stubs;
+
+static het_result heti_p_stubs_start(heti_p_stubs *s, const char *plan, int64_t elements)
+{
+    heti_p_measure *m = s->m;
+    het_plan_desc plan_desc;
+    het_desc desc = m->context;
+    int64_t i;
+    for (i = 0; i < 2; i++) {
+        m->device[i] = m->desc->desc->devices[i];
+        m->device[i].speed = 0;
+        m->device[i].memory_limit = 0;
+        s->stub[i].width = HETI_P_STUB_WIDTH;
+        s->stub[i].elements = i == 0 ? elements : 16;
+        s->stub[i].last = i == 1;
+        memset(&s->unit[i], 0, sizeof s->unit[i]);
+        s->unit[i].iface = heti_p_stub_table();
+        s->unit[i].settings = &s->stub[i];
+    }
+    for (i = 0; i <= HETI_P_STUB_ROWS; i++) s->bounds[i] = i;
+    memset(s->token, 0, sizeof s->token);
+    memset(&plan_desc, 0, sizeof plan_desc);
+    plan_desc.units = plan_desc.ranks = 2;
+    plan_desc.allocator = m->allocator;
+    HETI_P_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
+    desc.units = s->unit;
+    desc.unit_count = 2;
+    desc.devices = m->device;
+    desc.device_count = 2;
+    desc.plan = s->plan;
+    desc.hook = NULL;
+    desc.frozen = NULL;
+    desc.reduce = HET_REDUCE_FAST;
+    desc.max_tokens = desc.max_sequences = HETI_P_STUB_ROWS;
+    desc.max_micro_batches = 2;
+    return het_create(&desc, &s->ctx, m->error);
+}
+
+static void heti_p_stubs_end(heti_p_stubs *s)
+{
+    het_destroy(s->ctx);
+    het_plan_free(s->plan);
+    s->ctx = NULL;
+    s->plan = NULL;
+}
+
+static het_result heti_p_stubs_step(heti_p_stubs *s, int64_t rows, int64_t count)
+{
+    het_batch batch[2];
+    int64_t i;
+    memset(batch, 0, sizeof batch);
+    for (i = 0; i < 2; i++) {
+        batch[i].tokens = batch[i].sequences = rows;
+        batch[i].token = batch[i].target = s->token;
+        batch[i].sequence_start = s->bounds;
+    }
+    if (het_step(s->ctx, batch, count, NULL) == HET_OK) return HET_OK;
+    return heti_p_fail(s->m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(s->ctx));
+}
+
+/* The first record of a kind on a rank; of REDUCE and GATHER the one with the most bytes. */
+static het_record heti_p_stubs_record(const heti_p_stubs *s, int64_t rank, int32_t kind)
+{
+    het_record found;
+    het_timeline timeline;
+    int64_t i;
+    memset(&found, 0, sizeof found);
+    found.bytes = -1;
+    het_get_timeline(s->ctx, rank, &timeline);
+    for (i = 0; i < timeline.records; i++)
+        if (timeline.record[i].action.kind == kind && timeline.record[i].bytes > found.bytes) found = timeline.record[i];
+    return found;
+}
+
+/* Ping and pong: from the send on one rank to the gradient that comes back, less what the other rank does in between; half of it is one way. Each
+   rank's clock is only compared with itself. */
+static het_result heti_p_measure_messages(heti_p_stubs *s, double *latency, double *bandwidth, double *message_byte)
+{
+    double bytes[HETI_P_STUB_SIZES], way[HETI_P_STUB_SIZES], pack[HETI_P_STUB_SIZES], ignored, slope;
+    int64_t size, step, rows = 4;
+    HETI_P_TRY(heti_p_stubs_start(s, "pp", 16));
+    for (size = 0; size < HETI_P_STUB_SIZES; size++, rows *= 6) {
+        double there[HETI_P_STUB_STEPS], packing[HETI_P_STUB_STEPS];
+        for (step = -2; step < HETI_P_STUB_STEPS; step++) {
+            het_record f0, f1, send, b0, b1, back;
+            HETI_P_TRY(heti_p_stubs_step(s, rows, 1));
+            if (step < 0) continue;
+            f0 = heti_p_stubs_record(s, 0, HET_ACTION_F);
+            f1 = heti_p_stubs_record(s, 1, HET_ACTION_F);
+            b0 = heti_p_stubs_record(s, 0, HET_ACTION_B);
+            b1 = heti_p_stubs_record(s, 1, HET_ACTION_B);
+            send = heti_p_stubs_record(s, 0, HET_ACTION_SEND_F);
+            back = heti_p_stubs_record(s, 1, HET_ACTION_SEND_B);
+            there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
+            packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) + (b1.end - b1.start));
+        }
+        bytes[size] = HETI_P_CAST(double, rows * HETI_P_STUB_WIDTH * 4);
+        way[size] = heti_p_median(there, HETI_P_STUB_STEPS);
+        pack[size] = heti_p_median(packing, HETI_P_STUB_STEPS);
+    }
+    heti_p_line(bytes, way, HETI_P_STUB_SIZES, latency, &slope);
+    *bandwidth = slope > 0 ? heti_p_short(1 / slope) : 0;
+    *latency = heti_p_short(*latency);
+    heti_p_line(bytes, pack, HETI_P_STUB_SIZES, &ignored, message_byte);
+    *message_byte = heti_p_short(*message_byte);
+    heti_p_stubs_end(s);
+    return HET_OK;
+}
+
+/* A reduction and a gathering between two ranks, of few elements and of many: seconds of a byte that a rank sends, all work on it included. Two of
+   three bytes of a step are of reductions. */
+static het_result heti_p_measure_rings(heti_p_stubs *s, double *ring_byte, double *verdict)
+{
+    double seconds[2][2], bytes[2][2], judged[HETI_P_STUB_STEPS];
+    int size, kind;
+    int64_t step, r;
+    for (size = 0; size < 2; size++) {
+        double took[2][HETI_P_STUB_STEPS];
+        HETI_P_TRY(heti_p_stubs_start(s, "dp", size == 0 ? 4096 : 1 << 21));
+        for (step = -1; step < HETI_P_STUB_STEPS; step++) {
+            HETI_P_TRY(heti_p_stubs_step(s, 1, 2));
+            if (step < 0) continue;
+            for (kind = 0; kind < 2; kind++) {
+                took[kind][step] = 1e300;
+                for (r = 0; r < 2; r++) {
+                    const het_record record = heti_p_stubs_record(s, r, kind == 0 ? HET_ACTION_REDUCE : HET_ACTION_GATHER);
+                    if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
+                    bytes[kind][size] = HETI_P_CAST(double, record.bytes);
+                }
+            }
+            if (size == 0) judged[step] = heti_p_verdict_time(s->ctx, 2);
+        }
+        for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_p_median(took[kind], HETI_P_STUB_STEPS);
+        heti_p_stubs_end(s);
+    }
+    *verdict = heti_p_short(heti_p_median(judged, HETI_P_STUB_STEPS));
+    *ring_byte = 0;
+    for (kind = 0; kind < 2; kind++)
+        if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
+            *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (kind == 0 ? 2.0 / 3 : 1.0 / 3);
+    *ring_byte = heti_p_short(*ring_byte);
+    return HET_OK;
+}
+
+static het_result heti_p_measure_links(heti_p_measure *m)
+{
+    het_profile *profile = m->profile;
+    heti_p_stubs *s;
+    het_link_profile *link = &profile->link[0];
+    double message_byte = 0, ring_byte = 0, verdict = 0;
+    het_result result;
+    void *block;
+    int64_t i;
+    HETI_P_TRY(heti_p_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
+    s = HETI_P_CAST(heti_p_stubs *, block);
+    s->m = m;
+    result = heti_p_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
+    if (result == HET_OK) result = heti_p_measure_rings(s, &ring_byte, &verdict);
+    heti_p_stubs_end(s);
+    m->allocator.free(m->allocator.user, block, sizeof *s);
+    HETI_P_TRY(result);
+    memcpy(link->name, "threads", 8);
+    for (i = 0; i < profile->devices; i++) {
+        profile->device[i].message_byte = message_byte;
+        profile->device[i].ring_byte = ring_byte;
+        profile->device[i].verdict_base = verdict;
+    }
+    return HET_OK;
+}
+
+/* ---- the call ---- */
+
+static void heti_p_measure_cut(heti_p_measure *m, heti_p_arena *arena)
+{
+    const int64_t devices = m->context.device_count, cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES, room = m->context.max_tokens + 1;
+    int64_t r;
+    m->original = HETI_P_CAST(het_unit *, heti_p_take(arena, m->profile->units, sizeof *m->original));
+    m->probe = HETI_P_CAST(het_unit *, heti_p_take(arena, m->profile->units, sizeof *m->probe));
+    m->record = HETI_P_CAST(heti_p_probe *, heti_p_take(arena, m->profile->units, sizeof *m->record));
+    m->watch = HETI_P_CAST(heti_p_watch *, heti_p_take(arena, devices, sizeof *m->watch));
+    m->group = HETI_P_CAST(int64_t *, heti_p_take(arena, devices, sizeof *m->group));
+    m->batch = HETI_P_CAST(het_batch *, heti_p_take(arena, devices * HETI_P_SHAPES, sizeof *m->batch));
+    m->warm = HETI_P_CAST(het_batch *, heti_p_take(arena, devices, sizeof *m->warm));
+    m->token = HETI_P_CAST(int32_t *, heti_p_take(arena, room, sizeof *m->token));
+    m->bounds = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * HETI_P_SHAPES * room, sizeof *m->bounds));
+    m->device = HETI_P_CAST(het_device_desc *, heti_p_take(arena, devices > 2 ? devices : 2, sizeof *m->device));
+    for (r = 0; r < devices; r++) {
+        heti_p_cell_time *now = HETI_P_CAST(heti_p_cell_time *, heti_p_take(arena, cells, sizeof *now));
+        double *round = HETI_P_CAST(double *, heti_p_take(arena, cells * HETI_P_ROUNDS, sizeof *round));
+        if (arena->base == NULL) continue;
+        m->watch[r].now = now;
+        m->watch[r].round = round;
+    }
+}
+
+/* Devices of one table, number of threads and instruction set are one kind: group[i] is the number of i's. Returns how many there are. */
+static int64_t heti_p_device_kinds(const het_desc *desc, int64_t *group, int64_t *first)
+{
+    int64_t i, k, kinds = 0;
+    for (i = 0; i < desc->device_count; i++) {
+        for (k = 0; k < i && desc->devices != NULL; k++)
+            if (desc->devices[k].iface == desc->devices[i].iface && desc->devices[k].threads == desc->devices[i].threads &&
+                desc->devices[k].isa == desc->devices[i].isa) break;
+        if (k < i && desc->devices != NULL) {
+            if (group != NULL) group[i] = group[k];
+            continue;
+        }
+        if (group != NULL) group[i] = kinds;
+        if (first != NULL) first[kinds] = i;
+        kinds++;
+    }
+    return kinds;
+}
+
+static void heti_p_device_name(const heti_p_measure *m, int64_t i, het_device_profile *device)
+{
+    const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
+    const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
+    heti_p_out out;
+    heti_p_out_start(&out, NULL);
+    heti_p_out_format(&out, "%s:%d", iface->name, HETI_P_CAST(int64_t, desc != NULL && desc->threads > 0 ? desc->threads : 1));
+    if (out.length > sizeof device->name - 1) out.length = sizeof device->name - 1;
+    memcpy(device->name, out.text, out.length);
+    device->name[out.length] = 0;
+}
+
+/* The description that contexts are made from, and everything of it that is not measured. */
+static void heti_p_measure_desc(heti_p_measure *m)
+{
+    het_desc *d = &m->context;
+    d->units = m->probe;
+    d->unit_count = m->probes;
+    d->plan = NULL;
+    d->schedule = NULL;
+    d->links = NULL;
+    d->link_count = 0;
+    d->recompute_unit = NULL;
+    d->silent = NULL;
+    d->inference = HET_NO;
+    d->max_slices = 1;
+    memset(&d->transport, 0, sizeof d->transport);
+    d->optimizer.learning_rate = 1e-30f; /* weights stay, so that no step is measured again for its exponents */
+    d->optimizer.minimum_rate = 0;
+    d->optimizer.warmup_steps = 0;
+    d->optimizer.schedule = HET_LR_CONSTANT;
+    d->hook = heti_p_learn;
+    d->frozen = heti_p_frozen;
+    d->user = m;
+    d->allocator = m->allocator;
+    memset(&d->logger, 0, sizeof d->logger);
+}
+
+/* Every kind of device alone, then all ranks at once; both in one piece and split. The time left is divided among what is left. */
+static het_result heti_p_measure_devices(heti_p_measure *m)
+{
+    const int64_t devices = m->context.device_count;
+    const int together = devices > 1 && m->desc->together != HET_NO;
+    const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3, parts = HETI_P_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
+    double end = heti_p_now(m);
+    int64_t k, g;
+    int split;
+    for (k = 0; k <= m->profile->devices; k++) {
+        const int all = k == m->profile->devices;
+        int64_t first = 0;
+        if (all && !together) break;
+        while (!all && m->group[first] != k) first++;
+        m->ranks = all ? devices : 1;
+        for (split = 0; split < 2; split++) {
+            const double now = heti_p_now(m);
+            end = (end > now ? end : now) + seconds * HETI_P_CAST(double, m->profile->devices) / parts;
+            HETI_P_TRY(heti_p_measure_context(m, first, split, end));
+            for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
+                het_device_profile *device = &m->profile->device[g];
+                heti_p_take_times(m, g, all ? device->together : device->alone);
+                if (!all) heti_p_take_times(m, g, device->together);
+                if (split == 0) heti_p_take_rest(m, g, device);
+            }
+        }
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_measure_all(heti_p_measure *m, const het_profile *described)
+{
+    het_profile count = *described;
+    heti_p_arena arena;
+    int64_t i, n, s;
+    count.devices = heti_p_device_kinds(&m->context, NULL, NULL);
+    count.links = m->context.device_count > 1 ? 1 : 0;
+    HETI_P_TRY(heti_p_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
+    heti_p_profile_same(m->profile, described);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_measure_cut(m, &arena);
+    m->size = arena.used;
+    HETI_P_TRY(heti_p_block(&m->allocator, m->size, "het_profile_measure", &m->block, m->error));
+    arena.base = HETI_P_CAST(char *, m->block);
+    arena.used = 0;
+    heti_p_measure_cut(m, &arena);
+    (void)heti_p_device_kinds(&m->context, m->group, NULL);
+    for (i = m->context.device_count; i-- > 0;) heti_p_device_name(m, i, &m->profile->device[m->group[i]]);
+    if (m->desc->desc->units == NULL) HETI_P_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
+    else memcpy(m->original, m->desc->desc->units, HETI_P_CAST(size_t, m->profile->units) * sizeof *m->original);
+    for (i = 0; i < m->profile->units; i++)
+        if (m->original[i].model == NULL) m->original[i].model = &m->context.model;
+    heti_p_choose_units(m);
+    heti_p_measure_desc(m);
+    HETI_P_TRY(heti_p_choose_shapes(m));
+    for (i = 0; i <= m->context.max_tokens; i++)
+        m->token[i] = HETI_P_CAST(int32_t, HETI_P_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_P_CAST(uint64_t, m->context.model.vocab));
+    for (s = 0; s < m->shapes; s++) heti_p_fill_batch(m, s);
+    HETI_P_TRY(heti_p_measure_devices(m));
+    return m->profile->links > 0 ? heti_p_measure_links(m) : HET_OK;
+}
+
+HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error)
+{
+    heti_p_measure m;
+    het_profile *described = NULL;
+    het_result result;
+    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
+    *profile = NULL;
+    if (desc == NULL || desc->desc == NULL || desc->now == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL", desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc"
+            : "desc->now, the clock,");
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
+    if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: %g seconds for a device", desc->seconds);
+    memset(&m, 0, sizeof m);
+    m.desc = desc;
+    m.error = error;
+    if (!heti_p_allocator(&desc->allocator, &m.allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: an allocator needs both alloc and free");
+    HETI_P_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
+    m.context = *desc->desc;
+    result = het_model_complete(&m.context.model, error);
+    het_desc_defaults(&m.context);
+    if (result == HET_OK) result = heti_p_measure_all(&m, described);
+    het_profile_free(described);
+    if (m.block != NULL) m.allocator.free(m.allocator.user, m.block, m.size);
+    if (result != HET_OK) het_profile_free(m.profile);
+    else *profile = m.profile;
+    return result;
 }
 
 /* ================================================================================================================
