@@ -3948,7 +3948,7 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
 
 enum { HETI_P_PLACE_ANY = 0, HETI_P_PLACE_ROUND = 1, HETI_P_PLACE_V = 2 };
 enum { HETI_P_STATE_EVEN = 0, HETI_P_STATE_SPEED = 1, HETI_P_STATE_MEMORY = 2, HETI_P_STATES = 3 };
-enum { HETI_P_FORWARD = 0, HETI_P_BACKWARD = 1, HETI_P_INPUT = 2, HETI_P_WEIGHT = 3, HETI_P_RECOMPUTE = 4, HETI_P_CURVES = 5 };
+enum { HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2, HETI_P_TIME_WEIGHT = 3, HETI_P_TIME_RECOMPUTE = 4, HETI_P_TIME_CURVES = 5 };
 
 #define HETI_P_MOST_SCHEDULES 16
 #define HETI_P_NONE 1e300   /* seconds of what does not exist */
@@ -3980,12 +3980,12 @@ static int heti_p_same_text(const char *a, const char *b)
 
 /* ---- costs of a plan ---- */
 
-typedef struct heti_p_stub { het_costs costs; het_allocator allocator; size_t size; het_stage_cost *stage; het_block_cost *block; het_link_cost *link; double *scale; } heti_p_stub;
+typedef struct heti_p_costing { het_costs costs; het_allocator allocator; size_t size; het_stage_cost *stage; het_block_cost *block; het_link_cost *link; double *scale; } heti_p_costing;
 
-static void heti_p_stub_cut(heti_p_arena *a, heti_p_stub **stub, const het_plan *plan, int64_t blocks, int64_t micro_batches)
+static void heti_p_costing_cut(heti_p_arena *a, heti_p_costing **stub, const het_plan *plan, int64_t blocks, int64_t micro_batches)
 {
-    heti_p_stub *to = HETI_P_CAST(heti_p_stub *, heti_p_take(a, 1, sizeof *to)), other;
-    heti_p_stub *s = a->base != NULL ? to : &other;
+    heti_p_costing *to = HETI_P_CAST(heti_p_costing *, heti_p_take(a, 1, sizeof *to)), other;
+    heti_p_costing *s = a->base != NULL ? to : &other;
     s->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(a, plan->stages, sizeof *s->stage));
     s->block = HETI_P_CAST(het_block_cost *, heti_p_take(a, blocks, sizeof *s->block));
     s->link = HETI_P_CAST(het_link_cost *, heti_p_take(a, plan->ranks * plan->ranks, sizeof *s->link));
@@ -3993,7 +3993,7 @@ static void heti_p_stub_cut(heti_p_arena *a, heti_p_stub **stub, const het_plan 
     *stub = to;
 }
 
-static int64_t heti_p_stub_link(const het_cluster *c, int64_t a, int64_t b)
+static int64_t heti_p_costing_link(const het_cluster *c, int64_t a, int64_t b)
 {
     int64_t i = c->device[a].group, j = c->device[b].group;
     while (i != j) {
@@ -4007,18 +4007,18 @@ het_result het_profile_costs(const het_profile *profile, const het_plan *plan, c
     const double *pairs, int64_t micro_batches, const het_allocator *allocator, het_costs **costs, het_error *error)
 {
     heti_p_arena arena;
-    heti_p_stub *s;
+    heti_p_costing *s;
     void *block;
     size_t size;
     int64_t g, u, i, j;
     arena.base = NULL;
     arena.used = 0;
-    heti_p_stub_cut(&arena, &s, plan, profile->blocks, micro_batches);
+    heti_p_costing_cut(&arena, &s, plan, profile->blocks, micro_batches);
     size = arena.used;
     HETI_P_TRY(heti_p_block(allocator, size, "het_profile_costs", &block, error));
     arena.base = HETI_P_CAST(char *, block);
     arena.used = 0;
-    heti_p_stub_cut(&arena, &s, plan, profile->blocks, micro_batches);
+    heti_p_costing_cut(&arena, &s, plan, profile->blocks, micro_batches);
     s->allocator = *allocator;
     s->size = size;
     for (g = 0; g < plan->stages; g++) {
@@ -4047,7 +4047,7 @@ het_result het_profile_costs(const het_profile *profile, const het_plan *plan, c
     }
     for (i = 0; i < plan->ranks; i++)
         for (j = 0; j < plan->ranks; j++) {
-            const het_group *link = &cluster->group[heti_p_stub_link(cluster, i, j)];
+            const het_group *link = &cluster->group[heti_p_costing_link(cluster, i, j)];
             s->link[i * plan->ranks + j].latency = link->latency;
             s->link[i * plan->ranks + j].bandwidth = link->bandwidth;
         }
@@ -4063,10 +4063,10 @@ het_result het_profile_costs(const het_profile *profile, const het_plan *plan, c
 
 void het_costs_free(het_costs *costs)
 {
-    heti_p_stub *s;
+    heti_p_costing *s;
     het_allocator allocator;
     if (costs == NULL) return;
-    s = HETI_P_CAST(heti_p_stub *, HETI_P_CAST(void *, costs));
+    s = HETI_P_CAST(heti_p_costing *, HETI_P_CAST(void *, costs));
     allocator = s->allocator;
     allocator.free(allocator.user, s, s->size);
 }
@@ -4097,7 +4097,7 @@ typedef struct heti_p_seek {
     int64_t *kind_count;              /* [kinds] */
     int64_t *kind_device;             /* [kinds] its first device */
     const het_device_profile **times; /* [kinds] */
-    het_curve *sum;                   /* [kinds][HETI_P_CURVES][units + 1] of units 0 .. u - 1 */
+    het_curve *sum;                   /* [kinds][HETI_P_TIME_CURVES][units + 1] of units 0 .. u - 1 */
     double *rate;                     /* [kinds] granules a second of the whole chain */
     /* units */
     double *held, *kept;              /* [units + 1] before unit u: parameters; [2][units + 1] bytes kept a token, without and with recompute */
@@ -4169,7 +4169,7 @@ static int64_t heti_p_rest(const heti_p_seek *s, int64_t granules) { return s->d
 /* Seconds of units [begin, end) on a kind of device for a micro-batch. */
 static double heti_p_seconds(const heti_p_seek *s, int64_t kind, int what, int64_t begin, int64_t end, int64_t granules)
 {
-    const het_curve *sum = &s->sum[(kind * HETI_P_CURVES + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
+    const het_curve *sum = &s->sum[(kind * HETI_P_TIME_CURVES + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
     const double n = heti_p_real(granules);
     return b->base - a->base + n * ((b->token - a->token) * heti_p_real(s->d.granule_tokens) + (b->pair - a->pair) * s->d.granule_pairs);
 }
@@ -4177,10 +4177,10 @@ static double heti_p_seconds(const heti_p_seek *s, int64_t kind, int what, int64
 /* F and the backward that the schedule has. */
 static double heti_p_both(const heti_p_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end, int64_t granules)
 {
-    double t = heti_p_seconds(s, kind, HETI_P_FORWARD, begin, end, granules);
-    if (split) t += heti_p_seconds(s, kind, HETI_P_INPUT, begin, end, granules) + heti_p_seconds(s, kind, HETI_P_WEIGHT, begin, end, granules);
-    else t += heti_p_seconds(s, kind, HETI_P_BACKWARD, begin, end, granules);
-    return recompute ? t + heti_p_seconds(s, kind, HETI_P_RECOMPUTE, begin, end, granules) : t;
+    double t = heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, granules);
+    if (split) t += heti_p_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, granules) + heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, granules);
+    else t += heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, granules);
+    return recompute ? t + heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, granules) : t;
 }
 
 /* The link of the smallest group that has both devices. */
@@ -4450,11 +4450,11 @@ static double heti_p_bound_pipeline(heti_p_seek *s, const heti_p_choice *c, int6
         int k;
         for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
             const int64_t g = k == 0 ? c->granules : small;
-            f[k] = heti_p_seconds(s, kind, HETI_P_FORWARD, begin, end, g);
-            b[k] = heti_p_seconds(s, kind, HETI_P_BACKWARD, begin, end, g);
-            in[k] = heti_p_seconds(s, kind, HETI_P_INPUT, begin, end, g);
-            w[k] = heti_p_seconds(s, kind, HETI_P_WEIGHT, begin, end, g);
-            r[k] = again ? heti_p_seconds(s, kind, HETI_P_RECOMPUTE, begin, end, g) : 0;
+            f[k] = heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, g);
+            b[k] = heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, g);
+            in[k] = heti_p_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, g);
+            w[k] = heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, g);
+            r[k] = again ? heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, g) : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
                 w[k] = heti_p_larger(0, w[k]);
@@ -5340,8 +5340,8 @@ static double heti_p_bound_chain(const heti_p_seek *s)
     for (u = 0; u < s->units; u++) {
         double least = HETI_P_NONE;
         for (k = 0; k < s->kinds; k++) {
-            const double f = heti_p_seconds(s, k, HETI_P_FORWARD, u, u + 1, g), b = heti_p_seconds(s, k, HETI_P_BACKWARD, u, u + 1, g);
-            least = heti_p_smaller(least, f + heti_p_smaller(b, heti_p_seconds(s, k, HETI_P_INPUT, u, u + 1, g)));
+            const double f = heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1, g), b = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, g);
+            least = heti_p_smaller(least, f + heti_p_smaller(b, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g)));
         }
         sum += least;
     }
@@ -5487,8 +5487,8 @@ static het_result heti_p_seek_kinds(heti_p_seek *s)
 
 static const het_curve *heti_p_curve_of(const het_unit_time *t, int what)
 {
-    return what == HETI_P_FORWARD ? &t->forward : what == HETI_P_BACKWARD ? &t->backward : what == HETI_P_INPUT ? &t->input
-        : what == HETI_P_WEIGHT ? &t->weight : &t->recompute;
+    return what == HETI_P_TIME_FORWARD ? &t->forward : what == HETI_P_TIME_BACKWARD ? &t->backward : what == HETI_P_TIME_INPUT ? &t->input
+        : what == HETI_P_TIME_WEIGHT ? &t->weight : &t->recompute;
 }
 
 /* Sums over units, by kind of device. */
@@ -5499,11 +5499,11 @@ static void heti_p_seek_sums(heti_p_seek *s)
     int what;
     for (k = 0; k < s->kinds; k++) {
         const double speed = s->d.cluster->device[s->kind_device[k]].speed;
-        for (what = 0; what < HETI_P_CURVES; what++) {
-            het_curve *sum = &s->sum[(k * HETI_P_CURVES + what) * (s->units + 1)];
+        for (what = 0; what < HETI_P_TIME_CURVES; what++) {
+            het_curve *sum = &s->sum[(k * HETI_P_TIME_CURVES + what) * (s->units + 1)];
             for (u = 0; u < s->units; u++) {
                 const het_curve *one = heti_p_curve_of(&heti_p_unit_times(s, s->times[k])[p->unit[u]], what);
-                const double part = what == HETI_P_RECOMPUTE && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
+                const double part = what == HETI_P_TIME_RECOMPUTE && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
                 sum[u + 1].base = sum[u].base + part * one->base;
                 sum[u + 1].token = sum[u].token + part * one->token;
                 sum[u + 1].pair = sum[u].pair + part * one->pair;
@@ -5897,7 +5897,7 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     result = heti_p_seek_start(&s, &block, &size);
     if (result == HET_OK) result = heti_p_seek_kinds(&s);
     if (result == HET_OK) {
-        curves_size = HETI_P_CAST(size_t, s.kinds * HETI_P_CURVES * (s.units + 1)) * sizeof *s.sum;
+        curves_size = HETI_P_CAST(size_t, s.kinds * HETI_P_TIME_CURVES * (s.units + 1)) * sizeof *s.sum;
         result = heti_p_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
     }
     if (result == HET_OK) {
