@@ -5833,12 +5833,33 @@ HETRAIN_API void het_search_free(het_search *search)
     allocator.free(allocator.user, search, search->size);
 }
 
-/* Nothing fits: the plan that lacks least. */
+/* Bytes that a unit needs wherever it lies, even if its state lies elsewhere: parameters, gradients, one of the smallest micro-batches. */
+static double heti_p_least_bytes(const heti_p_seek *s, int64_t unit)
+{
+    const het_profile *p = s->d.profile;
+    const double tokens = heti_p_real(heti_p_least_granules(s) * s->d.granule_tokens);
+    const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
+    return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.shared + m.workspace + 3 * m.stream +
+           p->rank_weights + p->rank_gradients + p->rank_workspace;
+}
+
+/* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
 static het_result heti_p_nothing(heti_p_seek *s)
 {
     const int64_t r = s->least_missing_rank, begin = s->least_missing_begin, end = s->least_missing_end;
     const het_cluster_device *device = &s->d.cluster->device[r];
-    const int64_t missing = HETI_P_CAST(int64_t, heti_p_smaller(s->least_missing + 0.5, 9e18)), limit = HETI_P_CAST(int64_t, heti_p_smaller(device->memory, 9e18));
+    const int64_t missing = HETI_P_CAST(int64_t, heti_p_smaller(s->least_missing + 0.5, 9e18));
+    const int64_t limit = HETI_P_CAST(int64_t, heti_p_smaller(device->memory, 9e18));
+    int64_t u, most = 0, i;
+    for (u = 1; u < s->units; u++)
+        if (heti_p_least_bytes(s, u) > heti_p_least_bytes(s, most)) most = u;
+    for (i = 0, u = 0; i < s->ranks; i++)
+        if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory) u = i;
+    if (s->d.cluster->device[u].memory > 0 && heti_p_least_bytes(s, most) > s->d.cluster->device[u].memory)
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %d bytes, %d more than the %d of device %d (%s), the "
+            "largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, HETI_P_CAST(int64_t, heti_p_least_bytes(s, most)),
+            HETI_P_CAST(int64_t, heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory), HETI_P_CAST(int64_t, s->d.cluster->device[u].memory), u,
+            s->d.cluster->device[u].name);
     if (s->least_missing >= HETI_P_NONE)
         return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
     if (end - begin == 1)

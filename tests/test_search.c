@@ -428,10 +428,302 @@ static void same_as_brute_force(void **state)
         (int)nothing, (int)judged_all, (int)evaluated);
 }
 
+/* ---- what must come out ---- */
+
+static void shares_follow_speeds(void **state)
+{
+    world *w = make(5, 2);
+    het_search *search;
+    (void)state;
+    w->place[1].speed = 1.0 / 3;
+    search = find(w);
+    assert_int_equal(search->found[0].plan->pipelines, 2);
+    assert_true(search->found[0].plan->share[0] / search->found[0].plan->share[1] > 2.99 && search->found[0].plan->share[0] /
+        search->found[0].plan->share[1] < 3.01);
+    assert_int_equal(search->exhaustive, 1);
+    assert_true(search->found[0].seconds > 89.9 && search->found[0].seconds < 90.1); /* 6 granules of 15 s; 2 of 45 s */
+    assert_true(search->bound > 89.9 && search->bound < 90.1 && search->distance < 1e-3);
+    het_search_free(search);
+    end(w);
+}
+
+/* Two devices of which none holds the chain; then one that holds nothing. */
+static void memory_forces_a_pipeline(void **state)
+{
+    world *w = make(6, 3);
+    het_search *search;
+    int64_t i;
+    (void)state;
+    w->cluster.ranks = 2;
+    for (i = 0; i < 6; i++) w->block[i].elements = 1000000; /* 12 bytes each where the state lies with the other, 20 alone */
+    w->place[0].memory = w->place[1].memory = 70e6;
+    search = find(w);
+    assert_int_equal(search->found[0].plan->pipelines, 1);
+    assert_int_equal(search->found[0].plan->stage[0].rank + search->found[0].plan->stage[1].rank, 1);
+    for (i = 0; i < 2; i++) assert_true(search->found[0].memory[i] > 60e6 && search->found[0].memory[i] <= 70e6);
+    het_search_free(search);
+    w->cluster.ranks = 3;
+    w->place[2].memory = 1000;
+    search = find(w);
+    for (i = 0; i < search->found[0].plan->stages; i++) assert_true(search->found[0].plan->stage[i].rank < 2);
+    assert_true(search->found[0].memory[2] <= 0);
+    het_search_free(search);
+    end(w);
+}
+
+/* Two pairs of devices, 50 ms apart. Each device holds half of the chain: the cut goes over the slow link, equal parts are side by side. */
+static void slow_links_get_the_cut(void **state)
+{
+    world *w = make(8, 4);
+    het_search *search;
+    const het_plan *plan;
+    int64_t i, p, rank_of[8];
+    (void)state;
+    for (i = 0; i < 8; i++) {
+        w->block[i].elements = 1000000;
+        w->time[0][i].forward.token = 1e-3;
+        w->time[0][i].backward.token = 2e-3;
+        w->time[0][i].input.token = w->time[0][i].weight.token = 1e-3;
+    }
+    w->cluster.groups = 3;
+    w->group[0].latency = 0.05;
+    w->group[1].parent = w->group[2].parent = 0;
+    w->group[1].bandwidth = w->group[2].bandwidth = 10e9;
+    for (i = 0; i < 4; i++) {
+        w->place[i].group = 1 + i / 2;
+        w->place[i].memory = 90e6;
+    }
+    w->desc.granules = 32;
+    w->desc.recompute = w->desc.uneven_state = HET_NO;
+    w->desc.evaluations = 3000;
+    search = find(w);
+    plan = search->found[0].plan;
+    assert_int_equal(plan->pipelines, 2);
+    for (p = 0; p < 2; p++) {
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) {
+            int64_t u;
+            for (u = plan->stage[i].unit_begin; u < plan->stage[i].unit_end; u++) {
+                if (p == 0) rank_of[u] = plan->stage[i].rank;
+                else if (rank_of[u] / 2 != plan->stage[i].rank / 2) fail_msg("unit %d is reduced over the slow link", (int)u);
+            }
+        }
+    }
+    het_search_free(search);
+    end(w);
+}
+
+static void what_does_not_fit_is_named(void **state)
+{
+    world *w = make(4, 2);
+    het_search *search = NULL;
+    het_error error;
+    int64_t i;
+    (void)state;
+    w->block[2].elements = 10000000;
+    w->place[0].memory = 20e6;
+    w->place[1].memory = 50e6;
+    /* 40 MB of weights and 80 of gradients beside a few bytes of activations, on a device of 50 */
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text,
+        "unit 2 (unit2) needs at least 1200000|, 700000|more than the 50000000 of device 1 (device1)");
+    assert_null(search);
+    w->block[2].elements = 1000;
+    for (i = 0; i < 4; i++) w->block[i].elements = 1500000; /* each fits, but not all: 4 of 30 MB, and the state of one copy does not go away */
+    w->place[0].memory = 40e6;
+    EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_LIMIT, error.text, "nothing fits: at best unit|bytes more than the|device");
+    assert_null(search);
+    end(w);
+}
+
+/* Everything that is returned is a plan that passes the check, fits, and takes what it is said to take. */
+static void check_found(const world *w, const het_search *search)
+{
+    int64_t f, r;
+    for (f = 0; f < search->found_count; f++) {
+        const het_found *found = &search->found[f];
+        het_plan *plan = found->plan;
+        const judged j = judge(w, plan, found->granules, -1);
+        int64_t counts[MOST_DEVICES], start[MOST_UNITS + 1], sum = 0;
+        het_schedule *compute = NULL, *lists = NULL;
+        het_blocks blocks;
+        het_error error;
+        assert_true(j.fits && j.seconds >= found->seconds && j.seconds <= found->seconds);
+        assert_true(found->work + found->fill + found->transfers + found->update > found->seconds * (1 - 1e-9));
+        assert_true(found->work + found->fill + found->transfers + found->update < found->seconds * (1 + 1e-9));
+        assert_true(search->bound <= found->seconds * (1 + 1e-9));
+        assert_true(f == 0 || found->seconds >= search->found[f - 1].seconds);
+        assert_true(strlen(found->why) > 5);
+        het_plan_divide(plan, found->micro_batches, counts);
+        for (r = 0; r < plan->pipelines; r++) {
+            assert_true((double)counts[r] >= plan->share[r] && (double)counts[r] <= plan->share[r]);
+            sum += counts[r];
+        }
+        assert_int_equal(sum, found->micro_batches);
+        EXPECT_ERROR(het_schedule_make(plan, counts, NULL, &compute, &error), HET_OK, error.text, "");
+        blocks_of(w, &blocks, start);
+        EXPECT_OK(het_schedule_complete(plan, &blocks, compute, NULL, &lists, &error));
+        EXPECT_OK(het_schedule_check(plan, &blocks, lists, NULL, &error));
+        for (r = 0; r < plan->ranks; r++)
+            assert_true(w->place[r].memory <= 0 || found->memory[r] <= w->place[r].memory);
+        het_schedule_free(compute);
+        het_schedule_free(lists);
+    }
+}
+
+/* Kinds of devices in nodes of eight, some with little memory. */
+static world *mixed(int64_t devices, int64_t units, uint64_t seed)
+{
+    static const double speeds[] = { 1, 0.6, 0.3, 0.1 };
+    world *w = make(units, devices);
+    int64_t i;
+    w->profile.devices = 4;
+    for (i = 0; i < units; i++) {
+        int d;
+        for (d = 0; d < 4; d++) {
+            w->time[d][i].forward.token = 1e-6 / speeds[d];
+            w->time[d][i].backward.token = 2e-6 / speeds[d];
+            w->time[d][i].input.token = w->time[d][i].weight.token = w->time[d][i].recompute.token = 1e-6 / speeds[d];
+            w->time[d][i].forward.base = w->time[d][i].backward.base = 1e-5;
+        }
+        w->kind[i].output = w->kind[i].input = 4096;
+        w->kind[i].keep_weight = 65536;
+        w->block[i].elements = 7000000;
+    }
+    w->cluster.groups = 1 + (devices + 7) / 8;
+    w->group[0].latency = 1e-4;
+    w->group[0].bandwidth = 5e9;
+    for (i = 1; i < w->cluster.groups; i++) {
+        w->group[i].parent = 0;
+        w->group[i].latency = 1e-5;
+        w->group[i].bandwidth = 100e9;
+    }
+    for (i = 0; i < devices; i++) {
+        const int64_t type = support_below(&seed, 4);
+        snprintf(w->place[i].profile, sizeof w->place[i].profile, "type%d", (int)type);
+        w->place[i].group = 1 + i / 8;
+        w->place[i].memory = (double)(1 + support_below(&seed, 4)) * 1.5e9;
+    }
+    w->desc.granules = 4 * devices < 64 ? 4 * devices : 64;
+    w->desc.granule_tokens = 512;
+    w->desc.small = -1;
+    return w;
+}
+
+static void same_seed_same_plan(void **state)
+{
+    int64_t n, i;
+    (void)state;
+    for (n = 0; n < 6; n++) {
+        world *w = mixed(4 + 4 * n, 10 + 4 * n, 77 + (uint64_t)n);
+        het_search *a, *b;
+        w->desc.seed = 5;
+        w->desc.evaluations = 300;
+        a = find(w);
+        b = find(w);
+        assert_int_equal(a->found_count, b->found_count);
+        assert_int_equal(a->evaluations, b->evaluations);
+        assert_int_equal(a->skipped, b->skipped);
+        for (i = 0; i < a->found_count; i++) {
+            const het_plan *p = a->found[i].plan, *q = b->found[i].plan;
+            assert_int_equal(p->stages, q->stages);
+            assert_memory_equal(p->stage, q->stage, (size_t)p->stages * sizeof *p->stage);
+            assert_memory_equal(p->share, q->share, (size_t)p->pipelines * sizeof *p->share);
+            assert_string_equal(a->found[i].why, b->found[i].why);
+        }
+        assert_int_equal(a->exhaustive, 0);
+        check_found(w, a);
+        het_search_free(a);
+        het_search_free(b);
+        end(w);
+    }
+}
+
+static double ticks(void *user) { return (*(double *)user)++; }
+
+static void budgets_end_it(void **state)
+{
+    world *w = mixed(16, 20, 3);
+    het_search *short_one, *long_one;
+    double now = 0;
+    (void)state;
+    w->desc.evaluations = 40;
+    short_one = find(w);
+    assert_int_equal(short_one->stopped, 1);
+    assert_int_equal(short_one->evaluations, 40);
+    w->desc.evaluations = 4000;
+    w->desc.clock = ticks;
+    w->desc.user = &now;
+    w->desc.seconds = 1500;
+    long_one = find(w);
+    assert_int_equal(long_one->stopped, 1);
+    assert_true(long_one->evaluations > 40 && long_one->evaluations <= 1500);
+    assert_true(long_one->found[0].seconds <= short_one->found[0].seconds);
+    check_found(w, long_one);
+    het_search_free(short_one);
+    het_search_free(long_one);
+    end(w);
+}
+
+static void refusals(void **state)
+{
+    static const char *const unknown[] = { "1f1b", "bidirectional" };
+    int i;
+    (void)state;
+    for (i = 0; i < 14; i++) {
+        world *w = make(3, 2);
+        het_search *search = NULL;
+        het_error error;
+        const char *words = "";
+        switch (i) {
+        case 0: w->desc.start_canary = 1; words = "not cleared"; break;
+        case 1: w->desc.end_canary = 1; words = "not cleared"; break;
+        case 2: w->desc.profile = NULL; words = "profile is NULL"; break;
+        case 3: w->desc.cluster = NULL; words = "cluster is NULL"; break;
+        case 4: w->desc.granules = 0; words = "0 granules"; break;
+        case 5: w->desc.granule_tokens = -3; words = "-3 tokens"; break;
+        case 6: w->desc.schedules = unknown; w->desc.schedule_count = 2; words = "'bidirectional'|1f1b"; break;
+        case 7: strcpy(w->place[1].profile, "h100"); words = "device 1 (device1)|'h100'"; break;
+        case 8: w->place[1].speed = 0; words = "device 1 (device1)|speed is 0"; break;
+        case 9: w->place[0].group = 1; words = "device 0|group 1 of 1"; break;
+        case 10: w->time[0][1].forward.token = -1; words = "'unit1' on 'type0'"; break;
+        case 11: w->desc.most_granules = 2; w->desc.most_micro_batches = 3; words = "8 granules|3 micro-batches of 2"; break;
+        case 12: w->group[0].parent = 0; words = "group 0|parent 0"; break;
+        default: w->desc.granule_pairs = (double)NAN; words = "granule_pairs"; break;
+        }
+        EXPECT_ERROR(het_plan_search(&w->desc, &search, &error), HET_ERR_INVALID, error.text, words);
+        assert_null(search);
+        end(w);
+    }
+}
+
+static void out_of_memory(void **state)
+{
+    int64_t k, n;
+    (void)state;
+    for (k = 0;; k++) {
+        world *w = make(4, 2);
+        het_search *search = NULL;
+        het_error error;
+        het_result result;
+        w->desc.evaluations = 6;
+        w->memory.fail_at = k;
+        result = het_plan_search(&w->desc, &search, &error);
+        n = w->memory.calls;
+        het_search_free(search);
+        if (result == HET_OK) { end(w); break; }
+        assert_int_equal(result, HET_ERR_OOM);
+        assert_null(search);
+        end(w);
+    }
+    assert_true(k > 30 && n == k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_brute_force),
+        cmocka_unit_test(same_as_brute_force),       cmocka_unit_test(shares_follow_speeds), cmocka_unit_test(memory_forces_a_pipeline),
+        cmocka_unit_test(slow_links_get_the_cut),    cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(same_seed_same_plan),       cmocka_unit_test(budgets_end_it), cmocka_unit_test(refusals),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
