@@ -243,21 +243,30 @@ typedef struct het_cluster {
 /* ---- >>simulate_api: what a schedule would take --------------------------------------------------------------------
    Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute actions only (schedule->complete 0) get a transfer
    wherever stages that follow each other lie on different ranks; complete lists have their own.
-   * A rank does its actions in order. F, B, I, W and STEP take its time; SEND, RECV, REDUCE and GATHER are started and take none. A pair
-     "(a;b)OVERLAP_F_B" is a, then b; what both send leaves after b. F, B and I wait until their message is there.
+   * A rank does its actions in order. F, B, I, W and STEP take its time; SEND, RECV, REDUCE and GATHER are started and take none but what
+     het_rank_cost says. A pair "(a;b)OVERLAP_F_B" is a, then b; what both send leaves after b. F, B and I wait until their message is there.
+   * Slices share a micro-batch's tokens by plan->slice_share. Of its pairs the queries between a and b of a causal sequence see b^2 - a^2 parts.
    * A message leaves when its SEND is reached and the messages before it have left the same link in the same direction: that takes bytes /
-     bandwidth. It is there `latency` later; latencies do not occupy the link.
+     bandwidth. It is there `latency` later; latencies do not occupy the link. In groups it then crosses the uplinks out of the sender's groups,
+     the bus of the smallest group that has both ranks, and the uplinks into the receiver's groups. Each serves the messages in the order in
+     which they come to it, for bytes / its own bandwidth each; the first byte goes on at once, so that an idle network takes as long as its
+     slowest part.
    * REDUCE and GATHER are rings among the ranks whose lists have them, in the order of ranks: once all have reached it, N - 1 steps that each
-     take the time of the largest part on the slowest link of the ring. A rank takes part in one ring at a time, the one that was ready first,
-     then the lower block. Rings and messages do not slow each other: a network that carries both at once does worse.
+     take the time of the largest part on the slowest link of the ring. Where these ranks are spread over processes, the first of each process
+     is the ring's member: before it the others send theirs there, one after the other, behind it they get theirs back, the whole block on the
+     way in of REDUCE and on the way out of GATHER, their own part otherwise. A rank takes part in one ring at a time, the one that was ready
+     first, then the lower block. Rings share buses and uplinks with rings, in that order, and messages with messages; a ring and a message
+     do not slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank.
-   Times are added and compared, scaled by a factor only where one was given, and never subtracted from each other before the end: whole
-   numbers in give whole numbers out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
+   Times are added and compared, multiplied by sizes, and never subtracted from each other before the end: whole numbers in give whole numbers
+   out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
 
+/* Bytes are those of one token. With het_costs.tokens NULL a micro-batch is one token: then {0, F, 0} and bytes of a whole micro-batch. */
 typedef struct het_stage_cost {
-    double forward, backward, input, weight; /* of F, B, I, W for a whole micro-batch of scale 1, recomputation included */
-    double bytes;                     /* of the stage's output, for the same; its gradient is as large */
-    double activation;                /* kept from F until B or W. 0 in all stages: `peak` counts micro-batches */
+    het_curve forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
+    double bytes;                     /* of the stage's output; its gradient is as large */
+    double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
+    double keep_gradient;             /* kept from I until W */
 } het_stage_cost;
 
 typedef struct het_link_cost {
@@ -267,15 +276,28 @@ typedef struct het_link_cost {
 
 typedef struct het_block_cost {
     double reduce_bytes, gather_bytes; /* of the whole block: a rank owns its part of plan->state_share */
-    double step;                      /* of the update of the whole block */
+    double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
 } het_block_cost;
+
+/* A rank's own time, beside its stages. All 0 but step 1: none. */
+typedef struct het_rank_cost {
+    double begin;                     /* before its first action */
+    double ring_byte;                 /* of a byte that a REDUCE or GATHER brings or takes: spent when it is reached, while the ring runs */
+    double verdict;                   /* of VERDICT, before it joins the others */
+    double step_base, step;           /* of a STEP: once, and for each unit of its part of het_block_cost.step */
+} het_rank_cost;
 
 typedef struct het_costs {
     uint32_t start_canary;
     const het_stage_cost *stage;      /* [plan->stages]. Required */
-    const het_link_cost *link;        /* [ranks][ranks] from, to; NULL: all are `every_link` */
+    const double *tokens, *pairs;     /* pipeline by pipeline, of each micro-batch; NULL: 1 and 0 each */
+    const double *sequences;          /* of equal length, in each micro-batch: slices see other pairs then; NULL: 1 each */
+    const het_rank_cost *rank;        /* [ranks]; NULL: none but the steps of blocks */
+    const het_link_cost *link;        /* [ranks][ranks] from, to; NULL: by groups, or all are `every_link` */
     het_link_cost every_link;
-    const double *micro_batch_scale;  /* pipeline by pipeline, of each micro-batch; NULL: 1 each */
+    const het_group *group;           /* [groups] of a het_cluster; NULL: none. Needs rank_group, and `link` NULL */
+    const int64_t *rank_group;        /* [ranks] the innermost group that each rank is in */
+    int64_t groups;
     const het_block_cost *block;      /* [blocks]; NULL: rings and steps take no time */
     int64_t blocks;
     uint32_t end_canary;
@@ -283,11 +305,13 @@ typedef struct het_costs {
 
 typedef struct het_rank_time {
     double start, end;                /* of the first and the last that the rank computes */
-    double busy;                      /* sum of F, B, I, W, STEP */
+    double busy;                      /* sum of F, B, I, W, STEP and of what het_rank_cost says */
     double fill, wait, tail, idle;    /* before start, between, after end until the makespan; their sum. busy + idle = makespan */
     double peak;                      /* the most activations kept at once, from F until B or W: in micro-batches of the rank's stages of a pipeline,
-                                         as het_schedule_check counts, or in units of het_stage_cost.activation */
+                                         as het_schedule_check counts */
     int64_t peak_action;              /* which action of the rank's list reaches it first; -1: none */
+    double peak_bytes;                /* the most that the stages' keep_input, keep_weight and keep_gradient come to */
+    int64_t peak_bytes_action;
 } het_rank_time;
 
 typedef struct het_simulation {
@@ -773,7 +797,7 @@ typedef struct heti_p_stage {
     int64_t rank, before, after;      /* ranks of the neighbours; -1: none */
     int64_t link_before, link_after;  /* -1: same rank */
     int64_t cell, micro_batches;      /* its cells are [cell, cell + micro_batches slices) */
-    const double *scale;              /* [micro_batches] or NULL */
+    const double *tokens, *pairs, *sequences; /* [micro_batches] or NULL */
     const het_stage_cost *cost;
     double weight;                    /* of a micro-batch in the peak */
 } heti_p_stage;
@@ -788,18 +812,36 @@ typedef struct heti_p_cell {
 typedef struct heti_p_link {
     int64_t to, next;                 /* receiver; next link of the same sender, -1: none */
     double latency, bandwidth, free;  /* free: when the last message has left it */
+    int64_t first_wire, wires;        /* in heti_p_sim.path: what it shares with others, in the order of crossing */
 } heti_p_link;
+
+/* A wire that many links share: a group's uplink out (3 g), in (3 g + 1), or its bus (3 g + 2). */
+typedef struct heti_p_wire {
+    double bandwidth;                 /* 0: unlimited, no wire */
+    double free, ring_free;           /* for messages, for rings */
+    double load;                      /* of the ring that is looked at */
+} heti_p_wire;
+
+/* A message that has come to the next wire of its path. */
+typedef struct heti_p_hop {
+    double time, last, bytes;         /* when its first byte is there; when its last one has passed all before */
+    int64_t rank, at;                 /* sender and place of the action in all lists: which comes first at the same time */
+    int64_t link, wire, record;       /* wire: how many it has passed */
+    int64_t stage, cell;              /* where it goes */
+    int32_t forward, unused;
+} heti_p_hop;
 
 /* One rank's part in a ring. */
 typedef struct heti_p_part {
     int64_t rank, record;             /* record: place in the timeline, -1: none is kept */
-    double time;                      /* when the rank reached it */
+    double time;                      /* when the rank reached it; negative: not yet */
+    double share, moved;              /* of the block, in parts of heti_p_ring.sum; bytes that the ring brings to it and takes from it */
 } heti_p_part;
 
 /* One REDUCE or GATHER. */
 typedef struct heti_p_ring {
-    int64_t first, wanted, reached;   /* its parts are [first, first + wanted) */
-    double ready;
+    int64_t first, wanted, reached;   /* its parts are [first, first + wanted), by rank */
+    double ready, sum;
     int32_t block, done;
 } heti_p_ring;
 
@@ -809,8 +851,9 @@ typedef struct heti_p_rank {
     int64_t record;                   /* place of the next record */
     const heti_p_cell *waits;         /* the cell whose message it waits for */
     int32_t state;                    /* heti_p_state */
-    double ring_free;                 /* when its last ring is done */
+    double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
     double kept, unit;                /* activations now; what is divided by for `peak` */
+    double kept_bytes;
 } heti_p_rank;
 
 typedef enum heti_p_state { HETI_P_READY = 0, HETI_P_WAITS = 1, HETI_P_VERDICT = 2, HETI_P_DONE = 3 } heti_p_state;
@@ -822,10 +865,11 @@ typedef struct heti_p_sim {
     het_error *error;
     het_allocator allocator;
     size_t scratch_size;
-    int64_t ranks, stages, slices, blocks, cells, links, parts, records;
+    int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
     double slice_sum;
     int keep;                         /* records are kept */
-    int count_activations;            /* 0: het_stage_cost.activation is given */
+    int count_bytes;                  /* some stage keeps bytes */
+    int shared;                       /* there are wires */
     heti_p_stage *stage;              /* [stages] */
     heti_p_cell *cell;
     heti_p_link *link;
@@ -840,6 +884,13 @@ typedef struct heti_p_sim {
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
     int64_t *step_ranks;              /* [blocks] how many they are */
+    double *slice_end;                /* [slices] sums of slice shares */
+    int64_t *process;                 /* [ranks] which process each is in; negative: see heti_p_sim_processes */
+    heti_p_wire *wire;                /* [3 groups] */
+    int64_t *path;                    /* [links][most_wires] */
+    int64_t *loaded;                  /* [3 groups] wires with a load */
+    heti_p_hop *hop;                  /* heap: the earliest first */
+    int64_t hops, hop_room;
     het_simulation *result;
     het_record *record;
 } heti_p_sim;
@@ -901,6 +952,11 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_p_arena *arena)
     s->part = HETI_P_CAST(heti_p_part *, heti_p_take(arena, s->parts, sizeof *s->part));
     s->step_share = HETI_P_CAST(double *, heti_p_take(arena, s->blocks, sizeof *s->step_share));
     s->step_ranks = HETI_P_CAST(int64_t *, heti_p_take(arena, s->blocks, sizeof *s->step_ranks));
+    s->slice_end = HETI_P_CAST(double *, heti_p_take(arena, s->slices, sizeof *s->slice_end));
+    s->process = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->process));
+    s->wire = HETI_P_CAST(heti_p_wire *, heti_p_take(arena, 3 * s->groups, sizeof *s->wire));
+    s->loaded = HETI_P_CAST(int64_t *, heti_p_take(arena, 3 * s->groups, sizeof *s->loaded));
+    s->path = HETI_P_CAST(int64_t *, heti_p_take(arena, s->shared ? 2 * s->stages * s->most_wires : 0, sizeof *s->path));
 }
 
 static void heti_p_result_cut(heti_p_sim *s, heti_p_arena *arena)
@@ -965,37 +1021,128 @@ static het_result heti_p_sim_plan(heti_p_sim *s)
     return HET_OK;
 }
 
-static het_result heti_p_sim_costs(heti_p_sim *s)
+static int heti_p_is_curve(const het_curve *c)
 {
-    const het_costs *costs = s->costs;
-    int64_t i, n = 0;
-    if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
-    if (costs->stage == NULL || costs->blocks < 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
-    s->count_activations = 1;
+    return heti_p_is_time(c->base) && heti_p_is_time(c->token) && heti_p_is_time(c->pair);
+}
+
+static het_result heti_p_sim_stage_costs(heti_p_sim *s)
+{
+    int64_t i;
+    s->count_bytes = 0;
     for (i = 0; i < s->plan->stages; i++) {
-        const het_stage_cost *c = &costs->stage[i];
-        if (!heti_p_is_time(c->forward) || !heti_p_is_time(c->backward) || !heti_p_is_time(c->input) || !heti_p_is_time(c->weight) ||
-            !heti_p_is_time(c->bytes) || !heti_p_is_time(c->activation))
+        const het_stage_cost *c = &s->costs->stage[i];
+        if (!heti_p_is_curve(&c->forward) || !heti_p_is_curve(&c->backward) || !heti_p_is_curve(&c->input) || !heti_p_is_curve(&c->weight) ||
+            !heti_p_is_time(c->bytes) || !heti_p_is_time(c->keep_input) || !heti_p_is_time(c->keep_weight) || !heti_p_is_time(c->keep_gradient))
             return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite", i);
-        if (c->activation > 0) s->count_activations = 0;
+        if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
     }
-    for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
-    for (i = 0; i < n && costs->micro_batch_scale != NULL; i++)
-        if (!heti_p_is_time(costs->micro_batch_scale[i]))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the scale of micro-batch %d is negative or not finite", i);
-    for (i = 0; i < costs->blocks && costs->block != NULL; i++)
-        if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) || !heti_p_is_time(costs->block[i].step))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite", i);
     return HET_OK;
 }
 
-/* The link between two different ranks; what it costs is only looked at where it is used. */
-static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost)
+static het_result heti_p_sim_sizes(heti_p_sim *s)
 {
-    *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
-    if (heti_p_is_time(cost->latency) && heti_p_is_time(cost->bandwidth)) return HET_OK;
-    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
+    const het_costs *costs = s->costs;
+    int64_t i, n = 0;
+    for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
+    for (i = 0; i < n; i++) {
+        if (costs->tokens != NULL && !heti_p_is_time(costs->tokens[i]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the tokens of micro-batch %d are negative or not finite", i);
+        if (costs->pairs != NULL && !heti_p_is_time(costs->pairs[i]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the pairs of micro-batch %d are negative or not finite", i);
+        if (costs->sequences != NULL && !(costs->sequences[i] > 0 && costs->sequences[i] <= 1e15))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: micro-batch %d has %g sequences", i, costs->sequences[i]);
+        if (costs->tokens == NULL && costs->pairs == NULL && costs->sequences == NULL) break;
+    }
+    return HET_OK;
+}
+
+enum { HETI_P_MOST_DEPTH = 32 };
+
+/* Groups come behind their parents, so of two groups the one with the higher number is never the other's ancestor. */
+static het_result heti_p_sim_groups(heti_p_sim *s)
+{
+    const het_costs *costs = s->costs;
+    int64_t i, deepest = 0;
+    s->groups = s->most_wires = s->shared = 0;
+    if (costs->group == NULL || costs->link != NULL) return HET_OK;
+    if (costs->groups < 1 || costs->rank_group == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %d groups, and rank_group is %s", costs->groups,
+            costs->rank_group != NULL ? "given" : "NULL");
+    for (i = 0; i < costs->groups; i++) {
+        const het_group *g = &costs->group[i];
+        int64_t depth = 1, up = g->parent;
+        if (g->parent >= i || g->parent < -1)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: group %d has parent %d, which does not come before it", i, g->parent);
+        if (!heti_p_is_time(g->latency) || !heti_p_is_time(g->bandwidth) || !heti_p_is_time(g->bus) || !heti_p_is_time(g->uplink))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite", i);
+        for (; up >= 0 && depth <= HETI_P_MOST_DEPTH; depth++) up = costs->group[up].parent;
+        if (depth > HETI_P_MOST_DEPTH)
+            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i, HETI_P_CAST(int64_t, HETI_P_MOST_DEPTH));
+        if (depth > deepest) deepest = depth;
+        if (g->bus > 0 || g->uplink > 0) s->shared = 1;
+    }
+    for (i = 0; i < s->ranks; i++)
+        if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d is in group %d of %d", i, costs->rank_group[i], costs->groups);
+    s->groups = costs->groups;
+    s->most_wires = 2 * deepest + 1;
+    return HET_OK;
+}
+
+static het_result heti_p_sim_costs(heti_p_sim *s)
+{
+    const het_costs *costs = s->costs;
+    int64_t i;
+    if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
+    if (costs->stage == NULL || costs->blocks < 0)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
+    HETI_P_TRY(heti_p_sim_stage_costs(s));
+    HETI_P_TRY(heti_p_sim_sizes(s));
+    for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
+        const het_rank_cost *c = &costs->rank[i];
+        if (!heti_p_is_time(c->begin) || !heti_p_is_time(c->ring_byte) || !heti_p_is_time(c->verdict) || !heti_p_is_time(c->step_base) ||
+            !heti_p_is_time(c->step))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of rank %d is negative or not finite", i);
+    }
+    for (i = 0; i < costs->blocks && costs->block != NULL; i++)
+        if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) || !heti_p_is_time(costs->block[i].step))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite", i);
+    return heti_p_sim_groups(s);
+}
+
+/* The link between two different ranks; what it costs is only looked at where it is used. path: [most_wires] the wires that it crosses, or NULL. */
+static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost, int64_t *path, int64_t *wires)
+{
+    const het_group *group = s->costs->group;
+    int64_t a, b, n = 0, back, i;
+    *wires = 0;
+    if (s->groups == 0) {
+        *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
+        if (heti_p_is_time(cost->latency) && heti_p_is_time(cost->bandwidth)) return HET_OK;
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
+    }
+    for (a = s->costs->rank_group[from], b = s->costs->rank_group[to]; a != b && a >= 0 && b >= 0;) {
+        if (a > b) {
+            if (path != NULL && group[a].uplink > 0) path[n++] = 3 * a;
+            a = group[a].parent;
+        } else b = group[b].parent;
+    }
+    if (a < 0 || b < 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: ranks %d and %d have no group in common", from, to);
+    cost->latency = group[a].latency;
+    cost->bandwidth = group[a].bandwidth;
+    if (path == NULL) return HET_OK;
+    if (group[a].bus > 0) path[n++] = 3 * a + 2;
+    back = n;
+    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent)
+        if (group[b].uplink > 0) path[n++] = 3 * b + 1;
+    for (i = 0; i < (n - back) / 2; i++) { /* inwards: the outermost first */
+        b = path[back + i];
+        path[back + i] = path[n - 1 - i];
+        path[n - 1 - i] = b;
+    }
+    *wires = n;
+    return HET_OK;
 }
 
 /* F, B and I may receive and, in lists without transfers, send; a RECV is recorded with what waits for it. */
@@ -1080,8 +1227,10 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
     if (to < 0 || to == from) { *link = -1; return HET_OK; }
     for (l = s->first_link[from]; l >= 0 && s->link[l].to != to; l = s->link[l].next) {}
     if (l < 0) {
-        HETI_P_TRY(heti_p_link_cost(s, from, to, &cost));
-        l = s->links++;
+        l = s->links;
+        s->link[l].first_wire = l * s->most_wires;
+        HETI_P_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL, &s->link[l].wires));
+        s->links++;
         s->link[l].to = to;
         s->link[l].next = s->first_link[from];
         s->link[l].latency = cost.latency;
@@ -1100,7 +1249,7 @@ static void heti_p_sim_weights(heti_p_sim *s)
     const int64_t *first = s->plan->first_stage;
     int64_t p, g;
     for (g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
-    for (p = 0; p < s->plan->pipelines && s->count_activations; p++) {
+    for (p = 0; p < s->plan->pipelines; p++) {
         for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank] = 0;
         for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
         for (g = first[p]; g < first[p + 1]; g++) {
@@ -1112,8 +1261,7 @@ static void heti_p_sim_weights(heti_p_sim *s)
             if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
         }
     }
-    for (g = 0; g < s->stages; g++)
-        s->stage[g].weight = s->count_activations ? s->rank[s->stage[g].rank].unit / s->stage[g].weight : s->costs->stage[g].activation;
+    for (g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
     for (g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
 }
 
@@ -1129,7 +1277,9 @@ static het_result heti_p_sim_stages(heti_p_sim *s)
             stage->after = g + 1 < plan->first_stage[p + 1] ? plan->stage[g + 1].rank : -1;
             stage->cell = cell;
             stage->micro_batches = s->schedule->micro_batches[p];
-            stage->scale = s->costs->micro_batch_scale != NULL ? s->costs->micro_batch_scale + micro_batch : NULL;
+            stage->tokens = s->costs->tokens != NULL ? s->costs->tokens + micro_batch : NULL;
+            stage->pairs = s->costs->pairs != NULL ? s->costs->pairs + micro_batch : NULL;
+            stage->sequences = s->costs->sequences != NULL ? s->costs->sequences + micro_batch : NULL;
             stage->cost = &s->costs->stage[g];
             HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
             HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
@@ -1145,10 +1295,60 @@ static int64_t heti_p_ring_index(const heti_p_sim *s, const het_action *a)
     return a->stage + (a->kind == HET_ACTION_GATHER ? s->blocks : 0);
 }
 
+/* Which process each rank is in: the innermost group that is one; a number of its own where there is none; all the same where no group is one. */
+static void heti_p_sim_processes(heti_p_sim *s)
+{
+    int64_t r, g;
+    int any = 0;
+    for (g = 0; g < s->groups; g++) any |= s->costs->group[g].process != 0;
+    for (r = 0; r < s->ranks; r++) {
+        for (g = any ? s->costs->rank_group[r] : -1; g >= 0 && !s->costs->group[g].process; g = s->costs->group[g].parent) {}
+        s->process[r] = g >= 0 ? g : any ? -2 - r : -1;
+    }
+}
+
+/* Parts [i, end) are one member of the ring: those of the process of i, or i alone where all are in one. */
+static int64_t heti_p_ring_member(const heti_p_sim *s, const heti_p_ring *ring, int64_t i)
+{
+    const heti_p_part *part = s->part + ring->first;
+    int64_t end = i + 1;
+    if (s->process[part[0].rank] == s->process[part[ring->wanted - 1].rank]) return end;
+    while (end < ring->wanted && s->process[part[end].rank] == s->process[part[i].rank]) end++;
+    return end;
+}
+
+/* Shares of the block and bytes moved, of each part: into the process, around the ring, out again. */
+static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes)
+{
+    heti_p_part *part = s->part + ring->first;
+    const int64_t n = ring->wanted;
+    int64_t i, j, end, members = 0;
+    for (i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
+    for (i = 0; i < n; i++) {
+        part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
+        part[i].moved = 0;
+    }
+    if (!(ring->sum > 0)) ring->sum = HETI_P_CAST(double, n);
+    for (i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
+    for (i = 0; i < n; i = end) {
+        double own = 0;
+        end = heti_p_ring_member(s, ring, i);
+        for (j = i; j < end; j++) own += part[j].share;
+        if (members > 1) part[i].moved += 2 * bytes * (ring->sum - own) / ring->sum;
+        for (j = i + 1; j < end; j++) {
+            part[j].moved += bytes + bytes * part[j].share / ring->sum; /* the whole block one way, its part the other */
+            part[i].moved += bytes + bytes * part[j].share / ring->sum;
+        }
+    }
+}
+
 /* Which ranks a ring or a STEP has: those whose lists name it. */
 static het_result heti_p_sim_rings(heti_p_sim *s)
 {
     int64_t r, i, b, first = 0;
+    for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
+        if (!heti_p_is_time(s->plan->state_share[r]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
     for (r = 0; r < s->ranks; r++)
         for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
@@ -1162,10 +1362,22 @@ static het_result heti_p_sim_rings(heti_p_sim *s)
         s->ring[b].first = first;
         s->ring[b].block = HETI_P_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
         first += s->ring[b].wanted;
+        s->ring[b].wanted = 0;
     }
-    for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
-        if (!heti_p_is_time(s->plan->state_share[r]))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
+    for (r = 0; r < s->ranks; r++)
+        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
+            const het_action *a = &s->schedule->action[i];
+            heti_p_ring *ring;
+            if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) continue;
+            ring = &s->ring[heti_p_ring_index(s, a)];
+            if (ring->wanted > 0 && s->part[ring->first + ring->wanted - 1].rank == r) return heti_p_sim_fail(s, r, i, "it comes twice");
+            s->part[ring->first + ring->wanted].rank = r;
+            s->part[ring->first + ring->wanted++].time = -1;
+        }
+    for (b = 0; b < 2 * s->blocks && s->costs->block != NULL; b++) {
+        const het_block_cost *cost = &s->costs->block[s->ring[b].block];
+        if (s->ring[b].wanted > 0) heti_p_ring_parts(s, &s->ring[b], b < s->blocks ? cost->reduce_bytes : cost->gather_bytes);
+    }
     return HET_OK;
 }
 
@@ -1177,14 +1389,16 @@ static het_result heti_p_sim_start(heti_p_sim *s)
         int64_t i;
         s->first_link[r] = -1;
         memset(rank, 0, sizeof *rank);
+        rank->clock = s->costs->rank != NULL ? s->costs->rank[r].begin : 0;
         rank->at = s->schedule->start[r];
         rank->until = s->schedule->start[r + 1];
         rank->record = record;
         for (i = rank->at; i < rank->until && s->keep; i++) record += heti_p_record_room(s->schedule, s->schedule->action[i].kind);
         s->ready[s->ranks - 1 - r] = r;
         memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
-        s->result->rank[r].start = -1;
-        s->result->rank[r].peak_action = -1;
+        s->result->rank[r].start = rank->clock > 0 ? 0 : -1;
+        s->result->rank[r].busy = s->result->rank[r].end = rank->clock;
+        s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
     }
     s->ready_count = s->ranks;
     s->links = 0;
@@ -1197,7 +1411,14 @@ static het_result heti_p_sim_start(heti_p_sim *s)
         memset(s->step_share, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_share);
         memset(s->step_ranks, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_ranks);
     }
+    for (c = 0; c < 3 * s->groups; c++) {
+        const het_group *group = &s->costs->group[c / 3];
+        s->wire[c].bandwidth = c % 3 == 2 ? group->bus : group->uplink;
+        s->wire[c].free = s->wire[c].ring_free = s->wire[c].load = 0;
+    }
+    for (c = 0; c < s->slices; c++) s->slice_end[c] = (c > 0 ? s->slice_end[c - 1] : 0) + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->ring_count = 0;
+    heti_p_sim_processes(s);
     HETI_P_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
     return heti_p_sim_rings(s);
@@ -1205,11 +1426,36 @@ static het_result heti_p_sim_start(heti_p_sim *s)
 
 /* ---- running ---- */
 
-/* A part of a whole micro-batch's cost. */
-static double heti_p_sim_part(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double whole)
+/* What of a micro-batch's tokens is in a slice, times `each`. */
+static double heti_p_sim_tokens(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each)
 {
-    if (stage->scale != NULL) whole *= stage->scale[a->micro_batch];
-    return s->slices > 1 ? whole * s->plan->slice_share[a->slice] / s->slice_sum : whole;
+    if (stage->tokens != NULL) each *= stage->tokens[a->micro_batch];
+    return s->slices > 1 ? each * s->plan->slice_share[a->slice] / s->slice_sum : each;
+}
+
+/* Pairs of the queries before `end` of causal sequences of the same length, all in units of slice shares. */
+static double heti_p_pairs_before(double end, double length)
+{
+    double whole = HETI_P_CAST(double, HETI_P_CAST(int64_t, end / length)), rest = end - whole * length;
+    return whole * length * length + rest * rest;
+}
+
+static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each)
+{
+    double length = s->slice_sum;
+    each *= stage->pairs[a->micro_batch];
+    if (s->slices == 1) return each;
+    if (stage->sequences != NULL) length /= stage->sequences[a->micro_batch];
+    return each * (heti_p_pairs_before(s->slice_end[a->slice], length) -
+        (a->slice > 0 ? heti_p_pairs_before(s->slice_end[a->slice - 1], length) : 0)) / heti_p_pairs_before(s->slice_sum, length);
+}
+
+static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a)
+{
+    const het_curve *curve = a->kind == HET_ACTION_F ? &stage->cost->forward : a->kind == HET_ACTION_B ? &stage->cost->backward :
+        a->kind == HET_ACTION_I ? &stage->cost->input : &stage->cost->weight;
+    double seconds = curve->base + heti_p_sim_tokens(s, stage, a, curve->token);
+    return stage->pairs != NULL && curve->pair > 0 ? seconds + heti_p_sim_pairs(s, stage, a, curve->pair) : seconds;
 }
 
 static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, int32_t kind, double start, double end, double bytes)
@@ -1226,23 +1472,101 @@ static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, 
     return s->rank[r].record++;
 }
 
-/* Starts a message to the stage after (forward) or before, and wakes the rank that waits for it. */
-static void heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward)
+/* ---- messages on wires that others use as well: in the order in which they come to each ---- */
+
+static int heti_p_hop_before(const heti_p_hop *a, const heti_p_hop *b)
+{
+    if (a->time < b->time || b->time < a->time) return a->time < b->time;
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static het_result heti_p_push_hop(heti_p_sim *s, const heti_p_hop *hop)
+{
+    int64_t i = s->hops;
+    if (s->hops == s->hop_room) {
+        const int64_t room = 2 * s->hop_room + 256;
+        heti_p_hop *larger = HETI_P_CAST(heti_p_hop *, s->allocator.alloc(s->allocator.user, HETI_P_CAST(size_t, room) * sizeof *larger, 16));
+        if (larger == NULL) return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
+        if (s->hops > 0) memcpy(larger, s->hop, HETI_P_CAST(size_t, s->hops) * sizeof *larger);
+        if (s->hop_room > 0) s->allocator.free(s->allocator.user, s->hop, HETI_P_CAST(size_t, s->hop_room) * sizeof *larger);
+        s->hop = larger;
+        s->hop_room = room;
+    }
+    for (s->hops++; i > 0 && heti_p_hop_before(hop, &s->hop[(i - 1) / 2]); i = (i - 1) / 2) s->hop[i] = s->hop[(i - 1) / 2];
+    s->hop[i] = *hop;
+    return HET_OK;
+}
+
+static heti_p_hop heti_p_pop_hop(heti_p_sim *s)
+{
+    const heti_p_hop first = s->hop[0], last = s->hop[--s->hops];
+    int64_t i = 0, child;
+    while ((child = 2 * i + 1) < s->hops) {
+        if (child + 1 < s->hops && heti_p_hop_before(&s->hop[child + 1], &s->hop[child])) child++;
+        if (!heti_p_hop_before(&s->hop[child], &last)) break;
+        s->hop[i] = s->hop[child];
+        i = child;
+    }
+    s->hop[i] = last;
+    return first;
+}
+
+/* The message is there at `time`: wakes the rank that waits for it. */
+static void heti_p_sim_arrive(heti_p_sim *s, int64_t stage, int64_t cell_index, int forward, double time)
+{
+    heti_p_cell *cell = &s->cell[cell_index];
+    heti_p_rank *to = &s->rank[s->stage[stage].rank];
+    if (forward) cell->input = time;
+    else cell->gradient = time;
+    if (to->state != HETI_P_WAITS || to->waits != cell) return;
+    to->state = HETI_P_READY;
+    s->ready[s->ready_count++] = s->stage[stage].rank;
+}
+
+/* The earliest message on its way passes the wire it has come to. No rank can go on without one, so none comes to a wire before it. */
+static het_result heti_p_sim_pass(heti_p_sim *s)
+{
+    heti_p_hop hop = heti_p_pop_hop(s);
+    const heti_p_link *link = &s->link[hop.link];
+    heti_p_wire *wire = &s->wire[s->path[link->first_wire + hop.wire]];
+    if (wire->free > hop.time) hop.time = wire->free;
+    wire->free = hop.time + hop.bytes / wire->bandwidth;
+    if (wire->free > hop.last) hop.last = wire->free;
+    if (++hop.wire < link->wires) return heti_p_push_hop(s, &hop);
+    if (hop.record >= 0) s->record[hop.record].end = hop.last;
+    heti_p_sim_arrive(s, hop.stage, hop.cell, hop.forward, hop.last + link->latency);
+    return HET_OK;
+}
+
+/* Starts a message to the stage after (forward) or before. */
+static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward)
 {
     const heti_p_stage *stage = &s->stage[g], *to = forward ? stage + 1 : stage - 1;
-    heti_p_cell *cell = &s->cell[to->cell + a->micro_batch * s->slices + a->slice];
-    heti_p_link *link = &s->link[forward ? stage->link_after : stage->link_before];
-    double clock = s->rank[r].clock, leaves = clock > link->free ? clock : link->free,
-        bytes = heti_p_sim_part(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
-    if (link->bandwidth > 0) leaves += bytes / link->bandwidth;
-    link->free = leaves;
-    (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, leaves, bytes);
-    if (forward) cell->input = leaves + link->latency;
-    else cell->gradient = leaves + link->latency;
-    if (s->rank[to->rank].state == HETI_P_WAITS && s->rank[to->rank].waits == cell) {
-        s->rank[to->rank].state = HETI_P_READY;
-        s->ready[s->ready_count++] = to->rank;
+    const int64_t cell = to->cell + a->micro_batch * s->slices + a->slice, l = forward ? stage->link_after : stage->link_before;
+    heti_p_link *link = &s->link[l];
+    double clock = s->rank[r].clock, starts = clock > link->free ? clock : link->free,
+        bytes = heti_p_sim_tokens(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
+    int64_t record;
+    link->free = link->bandwidth > 0 ? starts + bytes / link->bandwidth : starts;
+    record = heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, link->free, bytes);
+    if (link->wires > 0) {
+        heti_p_hop hop;
+        hop.time = starts;
+        hop.last = link->free;
+        hop.bytes = bytes;
+        hop.rank = r;
+        hop.at = a - s->schedule->action;
+        hop.link = l;
+        hop.wire = 0;
+        hop.record = record;
+        hop.stage = g + (forward ? 1 : -1);
+        hop.cell = cell;
+        hop.forward = forward;
+        hop.unused = 0;
+        return heti_p_push_hop(s, &hop);
     }
+    heti_p_sim_arrive(s, g + (forward ? 1 : -1), cell, forward, link->free + link->latency);
+    return HET_OK;
 }
 
 static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change)
@@ -1255,24 +1579,48 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change)
     time->peak_action = rank->at - s->schedule->start[r];
 }
 
-static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds)
+static void heti_p_sim_keep_bytes(heti_p_sim *s, int64_t r, const heti_p_stage *stage, const het_action *a)
+{
+    const het_stage_cost *c = stage->cost;
+    heti_p_rank *rank = &s->rank[r];
+    het_rank_time *time = &s->result->rank[r];
+    rank->kept_bytes += heti_p_sim_tokens(s, stage, a, a->kind == HET_ACTION_F ? c->keep_input + c->keep_weight :
+        a->kind == HET_ACTION_B ? -(c->keep_input + c->keep_weight) : a->kind == HET_ACTION_I ? c->keep_gradient - c->keep_input :
+        -(c->keep_weight + c->keep_gradient));
+    if (rank->kept_bytes <= time->peak_bytes) return;
+    time->peak_bytes = rank->kept_bytes;
+    time->peak_bytes_action = rank->at - s->schedule->start[r];
+}
+
+/* The rank works from `start`. */
+static void heti_p_sim_spend(heti_p_sim *s, int64_t r, double start, double seconds)
 {
     het_rank_time *time = &s->result->rank[r];
     s->rank[r].clock = start + seconds;
+    if (seconds <= 0) return;
     if (time->start < 0) time->start = start;
     time->end = s->rank[r].clock;
     time->busy += seconds;
+}
+
+static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds)
+{
+    het_rank_time *time = &s->result->rank[r];
+    heti_p_sim_spend(s, r, start, seconds);
+    if (time->start < 0) time->start = start;
+    time->end = s->rank[r].clock;
     (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
 }
 
 enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4 };
 
 /* The message of a compute action in lists without transfers. */
-static void heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
+static het_result heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
 {
     const int64_t g = a->kind <= HET_ACTION_I ? s->plan->first_stage[a->pipeline] + a->stage : 0;
     const int forward = a->kind == HET_ACTION_F;
-    if (a->kind <= HET_ACTION_I && (forward ? s->stage[g].link_after : s->stage[g].link_before) >= 0) heti_p_sim_send(s, r, a, g, forward);
+    if (a->kind > HET_ACTION_I || (forward ? s->stage[g].link_after : s->stage[g].link_before) < 0) return HET_OK;
+    return heti_p_sim_send(s, r, a, g, forward);
 }
 
 /* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
@@ -1285,10 +1633,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const int forward = a->kind == HET_ACTION_F;
     const int64_t from = forward ? stage->before : stage->after;
     double there = forward ? cell->input : cell->gradient, start = rank->clock;
-    double seconds = heti_p_sim_part(s, stage, a, forward ? stage->cost->forward : a->kind == HET_ACTION_B ? stage->cost->backward :
-        a->kind == HET_ACTION_I ? stage->cost->input : stage->cost->weight);
     double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
-    if (stage->scale != NULL && !s->count_activations) kept *= stage->scale[a->micro_batch];
     if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
     if (!forward && (cell->done & HETI_P_DID_F) == 0) return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
     if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0)
@@ -1300,19 +1645,19 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
         if (there > start) start = there;
         if (from != r)
             (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
-                heti_p_sim_part(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
+                heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
     }
-    heti_p_sim_busy(s, r, a, start, seconds);
+    heti_p_sim_busy(s, r, a, start, heti_p_sim_seconds(s, stage, a));
     cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I
         : HETI_P_DID_W;
     if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
+    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a);
     if (forward && stage->after == r) s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
     if (!forward && a->kind != HET_ACTION_W && stage->before == r)
         s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
-    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) heti_p_sim_implied(s, r, a - 1);
-    if (a->overlap == 0 || rank->at + 1 == rank->until) heti_p_sim_implied(s, r, a);
-    return HET_OK;
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) HETI_P_TRY(heti_p_sim_implied(s, r, a - 1));
+    return a->overlap == 0 || rank->at + 1 == rank->until ? heti_p_sim_implied(s, r, a) : HET_OK;
 }
 
 static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a)
@@ -1323,31 +1668,35 @@ static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action
     if (heti_p_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
     if ((cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
         return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" : "its B or I does not come before it");
-    if ((forward ? s->stage[g].after : s->stage[g].before) != r) heti_p_sim_send(s, r, a, g, forward);
-    return HET_OK;
+    return (forward ? s->stage[g].after : s->stage[g].before) != r ? heti_p_sim_send(s, r, a, g, forward) : HET_OK;
 }
 
-/* REDUCE or GATHER: this rank is there; the last one makes the ring complete. */
-static het_result heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
+/* REDUCE or GATHER: this rank is there; the last one makes the ring complete. Its parts are sorted by rank. */
+static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
 {
     const int64_t index = heti_p_ring_index(s, a);
     heti_p_ring *ring = &s->ring[index];
-    heti_p_part *part = s->part + ring->first + ring->reached;
-    int64_t i;
-    for (i = 0; i < ring->reached; i++)
-        if (part[-1 - i].rank == r) return heti_p_sim_fail(s, r, s->rank[r].at, "it comes twice");
-    part->rank = r;
-    part->time = s->rank[r].clock;
+    heti_p_rank *rank = &s->rank[r];
+    heti_p_part *part = s->part + ring->first;
+    int64_t low = 0, high = ring->wanted - 1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (part[middle].rank < r) low = middle + 1;
+        else high = middle;
+    }
+    part += low;
+    part->time = rank->clock;
     part->record = heti_p_sim_record(s, r, a, a->kind, part->time, part->time, 0);
     if (part->time > ring->ready) ring->ready = part->time;
     if (++ring->reached == ring->wanted) s->ring_order[s->ring_count++] = index;
-    return HET_OK;
+    if (s->costs->rank != NULL && s->costs->block != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].ring_byte * part->moved);
 }
 
 static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a)
 {
     double seconds = s->costs->block != NULL ? s->costs->block[a->stage].step : 0, sum = s->step_share[a->stage];
     seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum : seconds / HETI_P_CAST(double, s->step_ranks[a->stage]);
+    if (s->costs->rank != NULL) seconds = s->costs->rank[r].step_base + s->costs->rank[r].step * seconds;
     heti_p_sim_busy(s, r, a, s->rank[r].clock, seconds);
 }
 
@@ -1362,9 +1711,13 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r)
             HETI_P_TRY(heti_p_sim_compute(s, r, a, &waits));
             if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
         } else if (a->kind <= HET_ACTION_RECV_B) HETI_P_TRY(heti_p_sim_transfer(s, r, a));
-        else if (a->kind == HET_ACTION_VERDICT) { rank->state = HETI_P_VERDICT; return HET_OK; }
+        else if (a->kind == HET_ACTION_VERDICT) {
+            rank->state = HETI_P_VERDICT;
+            rank->verdict = rank->clock;
+            return HET_OK;
+        }
         else if (a->kind == HET_ACTION_STEP) heti_p_sim_step(s, r, a);
-        else HETI_P_TRY(heti_p_sim_ring(s, r, a));
+        else heti_p_sim_ring(s, r, a);
     }
     rank->state = HETI_P_DONE;
     return HET_OK;
@@ -1390,32 +1743,92 @@ static void heti_p_sort_rings(heti_p_sim *s)
         }
 }
 
-/* (N - 1) steps, each as long as the largest part takes on the slowest link. Parts of the ring are sorted by rank first. */
-static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, double *seconds)
+/* `count` transfers of `bytes` from one rank to another: what one takes, and what the wires have to carry. */
+static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, double bytes, double count, double *latency, double *seconds)
 {
-    heti_p_part *part = s->part + ring->first;
-    double sum = 0, largest = 0, slowest = 0;
-    int64_t n = ring->wanted, i, j;
-    for (i = 1; i < n; i++) {
-        heti_p_part moved = part[i];
-        for (j = i; j > 0 && part[j - 1].rank > moved.rank; j--) part[j] = part[j - 1];
-        part[j] = moved;
+    het_link_cost link;
+    int64_t path[2 * HETI_P_MOST_DEPTH + 1], wires, i;
+    HETI_P_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
+    *latency = link.latency;
+    *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    for (i = 0; i < wires; i++) {
+        heti_p_wire *wire = &s->wire[path[i]];
+        const double load = bytes / wire->bandwidth;
+        if (load > *seconds) *seconds = load;
+        if (wire->load <= 0) s->loaded[s->wires++] = path[i];
+        wire->load += count * load;
     }
-    for (i = 0; i < n && s->plan->state_share != NULL; i++) {
-        double share = s->plan->state_share[part[i].rank];
-        sum += share;
-        if (share > largest) largest = share;
-    }
-    bytes = sum > 0 ? bytes * largest / sum : bytes / HETI_P_CAST(double, n);
-    for (i = 0; i < n && n > 1; i++) {
-        het_link_cost link;
-        double time;
-        HETI_P_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link));
-        time = link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
-        if (time > slowest) slowest = time;
-    }
-    *seconds = HETI_P_CAST(double, n - 1) * slowest;
+    *seconds += link.latency;
     return HET_OK;
+}
+
+/* Into the process of parts [i, end) and out again, one after the other. */
+static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int64_t i, int64_t end, double bytes, int gather,
+    double latencies[2], double seconds[2])
+{
+    const heti_p_part *part = s->part + ring->first;
+    int64_t j;
+    latencies[0] = latencies[1] = seconds[0] = seconds[1] = 0;
+    for (j = i + 1; j < end; j++) {
+        const double own = bytes * part[j].share / ring->sum;
+        double latency, time;
+        HETI_P_TRY(heti_p_ring_transfer(s, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
+        latencies[0] += latency;
+        seconds[0] += time;
+        HETI_P_TRY(heti_p_ring_transfer(s, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
+        latencies[1] += latency;
+        seconds[1] += time;
+    }
+    return HET_OK;
+}
+
+static void heti_p_at_least(double *value, double other)
+{
+    if (other > *value) *value = other;
+}
+
+/* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as long as the largest part takes on the
+   slowest link, the slowest way out. Its loads are left on the wires. */
+static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, int gather, double *latency, double *seconds)
+{
+    const heti_p_part *part = s->part + ring->first;
+    const int64_t n = ring->wanted;
+    double largest = 0, slowest = 0, longest = 0, way[2] = { 0, 0 }, way_latency[2] = { 0, 0 }, turns = -1, time, one[2], one_latency[2];
+    int64_t i, j, end;
+    for (i = 0; i < n; i = end, turns++) {
+        double own = 0;
+        end = heti_p_ring_member(s, ring, i);
+        for (j = i; j < end; j++) own += part[j].share;
+        heti_p_at_least(&largest, own);
+    }
+    for (i = 0; i < n && n > 1; i = end) {
+        end = heti_p_ring_member(s, ring, i);
+        HETI_P_TRY(heti_p_ring_transfer(s, part[i].rank, part[end < n ? end : 0].rank, bytes * largest / ring->sum, turns, &time, &one[0]));
+        heti_p_at_least(&longest, time);
+        heti_p_at_least(&slowest, one[0]);
+        HETI_P_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));
+        for (j = 0; j < 2; j++) {
+            heti_p_at_least(&way[j], one[j]);
+            heti_p_at_least(&way_latency[j], one_latency[j]);
+        }
+    }
+    *latency = way_latency[0] + (turns > 0 ? turns * longest : 0) + way_latency[1];
+    *seconds = way[0] + (turns > 0 ? turns * slowest : 0) + way[1];
+    return HET_OK;
+}
+
+/* A ring that can start at `start` and would take `seconds` ends when the last of its wires has carried it. */
+static double heti_p_ring_wires(heti_p_sim *s, double start, double latency, double seconds)
+{
+    double end = start + seconds;
+    while (s->wires > 0) {
+        heti_p_wire *wire = &s->wire[s->loaded[--s->wires]];
+        heti_p_at_least(&wire->ring_free, start);
+        wire->ring_free += wire->load;
+        heti_p_at_least(&end, wire->ring_free + latency);
+        wire->load = 0;
+    }
+    return end;
 }
 
 static het_result heti_p_sim_finish_rings(heti_p_sim *s)
@@ -1427,11 +1840,10 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s)
         heti_p_ring *ring = &s->ring[index];
         const heti_p_part *part = s->part + ring->first;
         double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes
-            : s->costs->block[ring->block].gather_bytes, seconds = 0, end = ring->ready;
-        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &seconds));
-        for (j = 0; j < ring->wanted; j++)
-            if (s->rank[part[j].rank].ring_free > end) end = s->rank[part[j].rank].ring_free;
-        end += seconds;
+            : s->costs->block[ring->block].gather_bytes, latency = 0, seconds = 0, end = ring->ready;
+        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, index >= s->blocks, &latency, &seconds));
+        for (j = 0; j < ring->wanted; j++) heti_p_at_least(&end, s->rank[part[j].rank].ring_free);
+        end = heti_p_ring_wires(s, end, latency, seconds);
         for (j = 0; j < ring->wanted; j++) {
             s->rank[part[j].rank].ring_free = end;
             if (part[j].record < 0) continue;
@@ -1453,10 +1865,15 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
     HETI_P_TRY(heti_p_sim_finish_rings(s));
     *done = 1;
     for (r = 0; r < s->ranks; r++) {
-        if (s->rank[r].state == HETI_P_WAITS) return heti_p_sim_fail(s, r, s->rank[r].at, "waits for ever for what it needs");
-        if (s->rank[r].state == HETI_P_VERDICT) *done = 0;
-        if (s->rank[r].clock > time) time = s->rank[r].clock;
-        if (s->rank[r].ring_free > time) time = s->rank[r].ring_free;
+        heti_p_rank *rank = &s->rank[r];
+        if (rank->state == HETI_P_WAITS) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
+        if (rank->state == HETI_P_VERDICT) {
+            *done = 0;
+            heti_p_at_least(&rank->clock, rank->ring_free);
+            if (s->costs->rank != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].verdict);
+        }
+        heti_p_at_least(&time, rank->clock);
+        heti_p_at_least(&time, rank->ring_free);
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
@@ -1465,7 +1882,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
     for (r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
-        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->clock, time, 0);
+        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->verdict, time, 0);
         rank->clock = time;
         rank->at++;
         rank->state = HETI_P_READY;
@@ -1528,7 +1945,8 @@ static het_result heti_p_sim_loop(heti_p_sim *s)
     HETI_P_TRY(heti_p_sim_start(s));
     while (!done) {
         while (s->ready_count > 0) HETI_P_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
-        HETI_P_TRY(heti_p_sim_verdict(s, &done));
+        if (s->hops > 0) HETI_P_TRY(heti_p_sim_pass(s));
+        else HETI_P_TRY(heti_p_sim_verdict(s, &done));
     }
     heti_p_sim_timeline(s);
     heti_p_sim_sums(s);
@@ -1561,6 +1979,7 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     if (result == HET_OK) {
         result = heti_p_sim_loop(&s);
         s.allocator.free(s.allocator.user, s.stage, s.scratch_size);
+        if (s.hop_room > 0) s.allocator.free(s.allocator.user, s.hop, HETI_P_CAST(size_t, s.hop_room) * sizeof *s.hop);
     }
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;

@@ -492,8 +492,8 @@ static int replay_fill(replay *p, const runner *run, int64_t count, int compute_
             if (computes && record->end > p->compute_end) p->compute_end = record->end;
             if (record->end > p->end) p->end = record->end;
             if (computes) p->busy += took;
-            if (a->kind == HET_ACTION_F) p->stage[a->stage].forward += took, forward[a->stage]++;
-            if (a->kind == HET_ACTION_B) p->stage[a->stage].backward += took, backward[a->stage]++;
+            if (a->kind == HET_ACTION_F) p->stage[a->stage].forward.token += took, forward[a->stage]++;
+            if (a->kind == HET_ACTION_B) p->stage[a->stage].backward.token += took, backward[a->stage]++;
             if (a->kind == HET_ACTION_STEP && a->stage < 1024) {
                 p->block[a->stage].step += took;
                 if (a->stage >= p->costs.blocks) p->costs.blocks = a->stage + 1;
@@ -502,7 +502,7 @@ static int replay_fill(replay *p, const runner *run, int64_t count, int compute_
         }
         p->start[i + 1] = actions;
     }
-    for (i = 0; i < run->plan->stages; i++) p->stage[i].forward /= (double)forward[i], p->stage[i].backward /= (double)backward[i];
+    for (i = 0; i < run->plan->stages; i++) p->stage[i].forward.token /= (double)forward[i], p->stage[i].backward.token /= (double)backward[i];
     p->micro_batches = count;
     p->schedule.ranks = run->devices, p->schedule.pipelines = 1, p->schedule.micro_batches = &p->micro_batches;
     p->schedule.start = p->start, p->schedule.action = p->action, p->schedule.complete = !compute_only;
@@ -577,8 +577,8 @@ static int bench_ranks_pp(ranks_bench *r) {
     }
     if (status == 0) {
         ranks_head(r, "ranks_pp");
-        printf(",\"threads_of_each\":%d,\"plan\":\"%s\",\"f_ms\":[%.3f,%.3f],\"b_ms\":[%.3f,%.3f]", half, plan, 1e3 * p.stage[0].forward,
-               1e3 * p.stage[1].forward, 1e3 * p.stage[0].backward, 1e3 * p.stage[1].backward);
+        printf(",\"threads_of_each\":%d,\"plan\":\"%s\",\"f_ms\":[%.3f,%.3f],\"b_ms\":[%.3f,%.3f]", half, plan, 1e3 * p.stage[0].forward.token,
+               1e3 * p.stage[1].forward.token, 1e3 * p.stage[0].backward.token, 1e3 * p.stage[1].backward.token);
         print_spread_of("ratio", 1, value, n);
         print_spread_of("path_ratio", 1, value + 3 * n, n);
         print_spread_of("busy", 1, value + n, n);
@@ -689,7 +689,7 @@ static int bench_ranks_lists_of(const char *text, const char *name, int64_t rank
         costs.stage = stage = (het_stage_cost *)calloc((size_t)plan->stages, sizeof(het_stage_cost));
         if (counts == NULL || stage == NULL) return fail(FAILED, "out of memory");
         for (i = 0; i < plan->pipelines; i++) counts[i] = micro_batches;
-        for (i = 0; i < plan->stages; i++) stage[i].forward = stage[i].input = stage[i].weight = 1, stage[i].backward = 2;
+        for (i = 0; i < plan->stages; i++) stage[i].forward.token = stage[i].input.token = stage[i].weight.token = 1, stage[i].backward.token = 2;
     }
     at[1] = seconds_now();
     if (result == HET_OK) result = het_schedule_make(plan, counts, NULL, &compute, &error);
