@@ -4399,27 +4399,51 @@ static int heti_p_same_text(const char *a, const char *b)
 
 /* ---- costs of a plan ---- */
 
-typedef struct heti_p_costing { het_costs costs; het_allocator allocator; size_t size; het_stage_cost *stage; het_block_cost *block; het_link_cost *link; double *scale; } heti_p_costing;
+typedef struct heti_p_costing {
+    het_costs costs;
+    het_allocator allocator;
+    size_t size;
+    het_stage_cost *stage;
+    het_block_cost *block;
+    het_rank_cost *rank;
+    int64_t *group;
+    double *tokens, *pairs;
+} heti_p_costing;
 
-static void heti_p_costing_cut(heti_p_arena *a, heti_p_costing **stub, const het_plan *plan, int64_t blocks, int64_t micro_batches)
+static void heti_p_costing_cut(heti_p_arena *a, heti_p_costing **costing, const het_plan *plan, int64_t blocks, int64_t micro_batches)
 {
     heti_p_costing *to = HETI_P_CAST(heti_p_costing *, heti_p_take(a, 1, sizeof *to)), other;
     heti_p_costing *s = a->base != NULL ? to : &other;
     s->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(a, plan->stages, sizeof *s->stage));
     s->block = HETI_P_CAST(het_block_cost *, heti_p_take(a, blocks, sizeof *s->block));
-    s->link = HETI_P_CAST(het_link_cost *, heti_p_take(a, plan->ranks * plan->ranks, sizeof *s->link));
-    s->scale = HETI_P_CAST(double *, heti_p_take(a, micro_batches, sizeof *s->scale));
-    *stub = to;
+    s->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(a, plan->ranks, sizeof *s->rank));
+    s->group = HETI_P_CAST(int64_t *, heti_p_take(a, plan->ranks, sizeof *s->group));
+    s->tokens = HETI_P_CAST(double *, heti_p_take(a, micro_batches, sizeof *s->tokens));
+    s->pairs = HETI_P_CAST(double *, heti_p_take(a, micro_batches, sizeof *s->pairs));
+    *costing = to;
 }
 
-static int64_t heti_p_costing_link(const het_cluster *c, int64_t a, int64_t b)
+static void heti_p_costing_add(het_curve *to, const het_curve *from, double scale)
 {
-    int64_t i = c->device[a].group, j = c->device[b].group;
-    while (i != j) {
-        if (i > j) i = c->group[i].parent;
-        else j = c->group[j].parent;
+    to->base += scale * from->base;
+    to->token += scale * from->token;
+    to->pair += scale * from->pair;
+}
+
+static void heti_p_costing_stage(het_stage_cost *c, const het_profile *profile, const het_stage *stage, const het_device_profile *device, double scale)
+{
+    int64_t u;
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        const het_unit_time *t = &device->alone[profile->unit[u]];
+        const int again = stage->recompute && !profile->kind[profile->unit[u]].loss;
+        heti_p_costing_add(&c->forward, &t->forward, scale);
+        heti_p_costing_add(&c->backward, &t->backward, scale);
+        heti_p_costing_add(&c->input, &t->input, scale);
+        heti_p_costing_add(&c->weight, &t->weight, scale);
+        if (again) heti_p_costing_add(&c->backward, &t->recompute, scale);
+        if (again) heti_p_costing_add(&c->input, &t->recompute, scale);
+        c->bytes = profile->kind[profile->unit[u]].output;
     }
-    return i;
 }
 
 het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster, const double *tokens,
@@ -4429,7 +4453,7 @@ het_result het_profile_costs(const het_profile *profile, const het_plan *plan, c
     heti_p_costing *s;
     void *block;
     size_t size;
-    int64_t g, u, i, j;
+    int64_t g, i, r;
     arena.base = NULL;
     arena.used = 0;
     heti_p_costing_cut(&arena, &s, plan, profile->blocks, micro_batches);
@@ -4441,41 +4465,29 @@ het_result het_profile_costs(const het_profile *profile, const het_plan *plan, c
     s->allocator = *allocator;
     s->size = size;
     for (g = 0; g < plan->stages; g++) {
-        const het_stage *stage = &plan->stage[g];
-        const het_cluster_device *device = &cluster->device[stage->rank];
-        het_stage_cost *c = &s->stage[g];
+        const het_cluster_device *device = &cluster->device[plan->stage[g].rank];
         for (i = 0; !heti_p_same_text(profile->device[i].name, device->profile); i++) {}
-        for (u = stage->unit_begin; u < stage->unit_end; u++) {
-            const het_unit_time *t = &profile->device[i].alone[profile->unit[u]];
-            const int again = stage->recompute && !profile->kind[profile->unit[u]].loss;
-            const double scale = 1 / device->speed, n = tokens[0], p = pairs[0];
-            c->forward += scale * (t->forward.base + t->forward.token * n + t->forward.pair * p);
-            c->backward += scale * (t->backward.base + t->backward.token * n + t->backward.pair * p);
-            c->input += scale * (t->input.base + t->input.token * n + t->input.pair * p);
-            c->weight += scale * (t->weight.base + t->weight.token * n + t->weight.pair * p);
-            if (again) {
-                c->backward += scale * (t->recompute.base + t->recompute.token * n + t->recompute.pair * p);
-                c->input += scale * (t->recompute.base + t->recompute.token * n + t->recompute.pair * p);
-            }
-            c->bytes = profile->kind[profile->unit[u]].output * n;
-        }
+        heti_p_costing_stage(&s->stage[g], profile, &plan->stage[g], &profile->device[i], 1 / device->speed);
+        s->rank[plan->stage[g].rank].step = profile->device[i].step_element / device->speed;
     }
+    for (r = 0; r < plan->ranks; r++) s->group[r] = cluster->device[r].group;
     for (g = 0; g < profile->blocks; g++) {
-        s->block[g].reduce_bytes = profile->reduce_bytes * HETI_P_CAST(double, profile->block[g].elements);
-        s->block[g].gather_bytes = profile->gather_bytes * HETI_P_CAST(double, profile->block[g].elements);
+        const double elements = HETI_P_CAST(double, profile->block[g].elements);
+        s->block[g].reduce_bytes = profile->reduce_bytes * elements;
+        s->block[g].gather_bytes = profile->gather_bytes * elements;
+        s->block[g].step = elements;
     }
-    for (i = 0; i < plan->ranks; i++)
-        for (j = 0; j < plan->ranks; j++) {
-            const het_group *link = &cluster->group[heti_p_costing_link(cluster, i, j)];
-            s->link[i * plan->ranks + j].latency = link->latency;
-            s->link[i * plan->ranks + j].bandwidth = link->bandwidth;
-        }
-    for (i = 0; i < micro_batches; i++) s->scale[i] = tokens[i] / tokens[0];
+    memcpy(s->tokens, tokens, HETI_P_CAST(size_t, micro_batches) * sizeof *tokens);
+    memcpy(s->pairs, pairs, HETI_P_CAST(size_t, micro_batches) * sizeof *pairs);
     s->costs.stage = s->stage;
+    s->costs.tokens = s->tokens;
+    s->costs.pairs = s->pairs;
+    s->costs.rank = s->rank;
+    s->costs.group = cluster->group;
+    s->costs.groups = cluster->groups;
+    s->costs.rank_group = s->group;
     s->costs.block = s->block;
     s->costs.blocks = profile->blocks;
-    s->costs.link = s->link;
-    s->costs.micro_batch_scale = s->scale;
     *costs = &s->costs;
     return HET_OK;
 }
@@ -4488,12 +4500,6 @@ void het_costs_free(het_costs *costs)
     s = HETI_P_CAST(heti_p_costing *, HETI_P_CAST(void *, costs));
     allocator = s->allocator;
     allocator.free(allocator.user, s, s->size);
-}
-
-static void heti_p_without_links(het_costs *costs)
-{
-    costs->link = NULL;
-    costs->every_link.latency = costs->every_link.bandwidth = 0;
 }
 
 /* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit end[chunks first[p] + s]. */
@@ -6098,6 +6104,15 @@ static het_result heti_p_plan_copy(heti_p_seek *s, const het_plan *from, het_pla
     (*plan)->allocator = s->allocator;
     (*plan)->size = size;
     return HET_OK;
+}
+
+static void heti_p_without_links(het_costs *costs)
+{
+    costs->link = NULL;
+    costs->group = NULL;
+    costs->rank_group = NULL;
+    costs->groups = 0;
+    costs->every_link.latency = costs->every_link.bandwidth = 0;
 }
 
 /* The step again without reductions and steps, and without links: where the time goes. Each simulation is of the same lists. */

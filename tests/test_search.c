@@ -352,7 +352,7 @@ static world *instance(int64_t number, const char *schedules[4])
         const double speed = draw(&seed, 0.2, 1);
         snprintf(w->place[d].profile, sizeof w->place[d].profile, "type%d", (int)d);
         w->place[d].speed = draw(&seed, 0.5, 2);
-        w->device[d].step_element = 0;
+        w->device[d].step_element = support_below(&seed, 2) == 0 ? 0 : draw(&seed, 1e-5, 1e-3);
         for (i = 0; i < units; i++) {
             het_unit_time *t = &w->time[d][i];
             t->forward.token = draw(&seed, 0.1, 1) / speed;
