@@ -40,7 +40,7 @@
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
                          het_profile_read het_profile_write het_profile_merge
-       >>simulate_api    het_simulate het_simulation_free
+       >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
        >>search_api      het_plan_search het_search_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
@@ -188,7 +188,7 @@ typedef struct het_measure_desc {
                                          links, transport, hook and memory limits are left aside */
     const char *model;                /* a name for it: "" */
     int64_t length;                   /* tokens of the longest sequences: the model's context */
-    double seconds;                   /* about so long a kind of device: 3; at least three steps of each kind are made */
+    double seconds;                   /* about so long a kind of device: 3; it may take three times as long, for three steps of every sort */
     double (*now)(void *user);        /* Required: a clock in seconds. Called by the ranks' threads at once */
     void *user;
     het_choice together;              /* all ranks at once as well, where there are several: yes */
@@ -331,9 +331,20 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, con
     het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
 
-het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster, const double *tokens,
-    const double *pairs, int64_t micro_batches, const het_allocator *allocator, het_costs **costs, het_error *error);
-void het_costs_free(het_costs *costs);
+/* ---- costs of a plan ---- */
+
+typedef struct het_plan_costs {
+    het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and sequences are the caller's to set */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_plan_costs;
+/* What the stages, blocks and ranks of a plan cost. cluster: rank r is its device r, with that device's profile and speed, and its groups are the
+   links; it must outlive the costs. NULL: all ranks are the profile's first device, and every link its first link. together: units at the times
+   measured with all ranks at work: yes. A stage is the sum of its units, of one action, and of copying its messages. What B keeps is counted
+   until W. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
+    het_choice together, const het_allocator *allocator, het_plan_costs **costs, het_error *error);
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
 
 /* ---- >>search_api: which plan is best ------------------------------------------------------------------------------
    Looks for the plan whose simulated step is shortest and that fits into every device's memory. Rank r is device r of the cluster. A plan of the
@@ -364,6 +375,7 @@ typedef struct het_search_desc {
     int64_t schedule_count;
     het_choice recompute;             /* stages may recompute: yes */
     het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
+    het_choice together;              /* units at the times measured with all ranks at work: yes */
     double seconds;                   /* of the search, by `clock`: no limit */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
@@ -2606,6 +2618,26 @@ static void heti_p_held_chains(heti_p_held *h)
     }
 }
 
+/* The chains in a block of their own. */
+static het_result heti_p_held_start(heti_p_held *h, const het_profile *profile, const het_plan *plan, const het_allocator *allocator, void **block,
+    size_t *size, het_error *error)
+{
+    heti_p_arena arena;
+    memset(h, 0, sizeof *h);
+    h->profile = profile;
+    h->plan = plan;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_held_cut(h, &arena);
+    *size = arena.used;
+    HETI_P_TRY(heti_p_block(allocator, *size, "bytes of a plan", block, error));
+    arena.base = HETI_P_CAST(char *, *block);
+    arena.used = 0;
+    heti_p_held_cut(h, &arena);
+    heti_p_held_chains(h);
+    return HET_OK;
+}
+
 /* Whether use number i, of a unit of stage g, is the first by which the rank comes to hold the block. */
 static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
 {
@@ -2621,7 +2653,7 @@ static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
 
 static void heti_p_most(double *most, double value) { if (value > *most) *most = value; }
 
-/* Adds up what stages need; state 1: the second time round, when the holders are known. */
+/* Adds up what stages need; state 1: the second time round, when the holders are known. needs NULL: nothing is split. */
 static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double rows, double tokens, int state)
 {
     const het_plan *plan = h->plan;
@@ -2631,8 +2663,8 @@ static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double ro
         const int64_t r = stage->rank;
         het_stage_memory m, *most = &h->most[r];
         if (!state) {
-            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs[r].split != 0, plan->slices > 1, rows,
-                tokens);
+            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs != NULL && needs[r].split != 0,
+                plan->slices > 1, rows, tokens);
             heti_p_most(&most->slot, m.slot);
             heti_p_most(&most->carry, m.carry);
             heti_p_most(&most->shared, m.shared);
@@ -2703,7 +2735,6 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     het_memory *memory, het_error *error)
 {
     heti_p_held h;
-    heti_p_arena arena;
     double rows;
     void *block;
     size_t size;
@@ -2715,23 +2746,185 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
         return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens, shape->sequences,
             shape->granule);
     rows = heti_p_slice_rows(plan, shape);
-    memset(&h, 0, sizeof h);
-    h.profile = profile;
-    h.plan = plan;
-    arena.base = NULL;
-    arena.used = 0;
-    heti_p_held_cut(&h, &arena);
-    size = arena.used;
-    HETI_P_TRY(heti_p_block(&profile->allocator, size, "het_profile_memory", &block, error));
-    arena.base = HETI_P_CAST(char *, block);
-    arena.used = 0;
-    heti_p_held_cut(&h, &arena);
-    heti_p_held_chains(&h);
+    HETI_P_TRY(heti_p_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
     heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 0);
     heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 1);
     heti_p_held_memory(&h, needs, shape, memory);
     profile->allocator.free(profile->allocator.user, block, size);
     return HET_OK;
+}
+
+/* ---- costs of a plan ---- */
+
+typedef struct heti_p_costing {
+    const het_profile *profile;
+    const het_plan *plan;
+    const het_cluster *cluster;
+    het_plan_costs *to;
+    het_stage_cost *stage;            /* [stages] */
+    het_rank_cost *rank;              /* [ranks] */
+    het_block_cost *block;            /* [blocks] */
+    int64_t *rank_group;              /* [ranks] */
+    int together;
+} heti_p_costing;
+
+static void heti_p_costs_cut(heti_p_costing *c, heti_p_arena *arena)
+{
+    c->to = HETI_P_CAST(het_plan_costs *, heti_p_take(arena, 1, sizeof *c->to));
+    c->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->stage));
+    c->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank));
+    c->block = HETI_P_CAST(het_block_cost *, heti_p_take(arena, c->profile->blocks, sizeof *c->block));
+    c->rank_group = HETI_P_CAST(int64_t *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank_group));
+}
+
+/* Which device of the profile a rank is, and how much slower; -1: the profile has none of that name. */
+static int64_t heti_p_rank_device(const heti_p_costing *c, int64_t rank, double *slowness)
+{
+    const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
+    int64_t i = 0;
+    *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
+    if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
+    while (i < c->profile->devices && strcmp(c->profile->device[i].name, device->profile) != 0) i++;
+    return i < c->profile->devices ? i : -1;
+}
+
+static void heti_p_add_curve(het_curve *to, const het_curve *from, double factor)
+{
+    to->base += from->base * factor;
+    to->token += from->token * factor;
+    to->pair += from->pair * factor;
+}
+
+/* A stage's units on a device that is `slowness` times slower than its profile. */
+static void heti_p_stage_cost(const heti_p_costing *c, int64_t g, const het_device_profile *device, double slowness)
+{
+    const het_profile *profile = c->profile;
+    const het_stage *stage = &c->plan->stage[g];
+    const het_unit_time *times = c->together ? device->together : device->alone;
+    const het_unit_kind *last = &profile->kind[profile->unit[stage->unit_end - 1]];
+    const double in = profile->kind[profile->unit[stage->unit_begin]].input, copies = (in + last->output) * device->message_byte * slowness;
+    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, 0, 0, 1, 1);
+    het_stage_cost *to = &c->stage[g];
+    int64_t u;
+    to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
+    to->forward.token = to->backward.token = to->input.token = copies;
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        const het_unit_time *time = &times[profile->unit[u]];
+        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
+        heti_p_add_curve(&to->forward, &time->forward, slowness);
+        heti_p_add_curve(&to->backward, &time->backward, slowness);
+        heti_p_add_curve(&to->input, &time->input, slowness);
+        heti_p_add_curve(&to->weight, &time->weight, slowness);
+        to->keep_gradient += kind->keep_gradient;
+        if (!stage->recompute || kind->loss) continue;
+        heti_p_add_curve(&to->backward, &time->recompute, slowness);
+        heti_p_add_curve(&to->input, &time->recompute, slowness);
+    }
+    to->bytes = last->output;
+    to->keep_weight = kept.slot + kept.carry;
+}
+
+static void heti_p_rank_cost(const heti_p_costing *c, int64_t r, const heti_p_held *held, const het_device_profile *device, double slowness)
+{
+    het_rank_cost *to = &c->rank[r];
+    to->begin = (device->action + device->begin_element * held->trained[r]) * slowness;
+    to->ring_byte = device->ring_byte * slowness;
+    to->verdict = device->verdict_base + device->verdict_element * held->state[r] * slowness;
+    to->step_base = device->action * slowness;
+    to->step = device->step_element * slowness;
+}
+
+static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, het_error *error)
+{
+    het_costs *costs = &c->to->costs;
+    const het_plan *plan = c->plan;
+    double slowness;
+    int64_t r, g, b, device;
+    for (r = 0; r < plan->ranks; r++) {
+        device = heti_p_rank_device(c, r, &slowness);
+        if (device < 0)
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none of them it", r,
+                c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
+        heti_p_rank_cost(c, r, held, &c->profile->device[device], slowness);
+        if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
+    }
+    for (g = 0; g < plan->stages; g++) {
+        device = heti_p_rank_device(c, plan->stage[g].rank, &slowness);
+        heti_p_stage_cost(c, g, &c->profile->device[device], slowness);
+    }
+    for (b = 0; b < c->profile->blocks; b++) {
+        const double elements = c->profile->block[b].frozen ? 0 : HETI_P_CAST(double, c->profile->block[b].elements);
+        c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
+        c->block[b].gather_bytes = elements * c->profile->gather_bytes;
+        c->block[b].step = elements;
+    }
+    costs->stage = c->stage;
+    costs->rank = c->rank;
+    costs->block = c->block;
+    costs->blocks = c->profile->blocks;
+    if (c->cluster != NULL) {
+        costs->group = c->cluster->group;
+        costs->groups = c->cluster->groups;
+        costs->rank_group = c->rank_group;
+    } else if (c->profile->links > 0) {
+        costs->every_link.latency = c->profile->link[0].latency;
+        costs->every_link.bandwidth = c->profile->link[0].bandwidth;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster, het_choice together,
+    const het_allocator *allocator, het_plan_costs **costs, het_error *error)
+{
+    heti_p_costing c;
+    heti_p_held held;
+    heti_p_arena arena;
+    het_allocator own;
+    het_result result;
+    void *block, *scratch;
+    size_t size;
+    if (costs == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
+    *costs = NULL;
+    if (profile == NULL || plan == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
+    if (plan->units != profile->units)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d", plan->units, profile->units);
+    if (cluster != NULL && cluster->ranks != plan->ranks)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks, cluster->ranks);
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
+    memset(&c, 0, sizeof c);
+    c.profile = profile;
+    c.plan = plan;
+    c.cluster = cluster;
+    c.together = together != HET_NO;
+    HETI_P_TRY(heti_p_held_start(&held, profile, plan, &own, &scratch, &size, error));
+    heti_p_held_stages(&held, NULL, 1, 1, 0);
+    heti_p_held_stages(&held, NULL, 1, 1, 1);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_costs_cut(&c, &arena);
+    result = heti_p_block(&own, arena.used, "het_profile_costs", &block, error);
+    if (result == HET_OK) {
+        const size_t used = arena.used;
+        arena.base = HETI_P_CAST(char *, block);
+        arena.used = 0;
+        heti_p_costs_cut(&c, &arena);
+        c.to->allocator = own;
+        c.to->size = used;
+        result = heti_p_fill_costs(&c, &held, error);
+        if (result == HET_OK) *costs = c.to;
+        else own.free(own.user, block, used);
+    }
+    own.free(own.user, scratch, size);
+    return result;
+}
+
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs)
+{
+    het_allocator allocator;
+    if (costs == NULL) return;
+    allocator = costs->allocator;
+    allocator.free(allocator.user, costs, costs->size);
 }
 
 /* ---- files ----
@@ -3790,6 +3983,7 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
     const int64_t cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES, batches = m->ranks * m->shapes;
     het_step_info info;
     int64_t r, round;
+    double start = heti_p_now(m), now;
     m->learning = 1;
     if (het_step(ctx, m->warm, m->ranks, &info) != HET_OK)
         return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
@@ -3804,7 +3998,9 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
         if (info.repeated) { round--; continue; }
         heti_p_read_cells(m, round);
         heti_p_read_step(m, ctx, round);
-        if (round + 1 >= HETI_P_LEAST_ROUNDS && (heti_p_now(m) > until || (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)))) break;
+        now = heti_p_now(m);
+        if (now > until + 2 * (until - start) || (round + 1 >= HETI_P_LEAST_ROUNDS && now > until)) break;
+        if (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)) break;
     }
     m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_P_CAST(int64_t, HETI_P_ROUNDS);
     return HET_OK;
@@ -4397,111 +4593,6 @@ static int heti_p_same_text(const char *a, const char *b)
     return *a == *b;
 }
 
-/* ---- costs of a plan ---- */
-
-typedef struct heti_p_costing {
-    het_costs costs;
-    het_allocator allocator;
-    size_t size;
-    het_stage_cost *stage;
-    het_block_cost *block;
-    het_rank_cost *rank;
-    int64_t *group;
-    double *tokens, *pairs;
-} heti_p_costing;
-
-static void heti_p_costing_cut(heti_p_arena *a, heti_p_costing **costing, const het_plan *plan, int64_t blocks, int64_t micro_batches)
-{
-    heti_p_costing *to = HETI_P_CAST(heti_p_costing *, heti_p_take(a, 1, sizeof *to)), other;
-    heti_p_costing *s = a->base != NULL ? to : &other;
-    s->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(a, plan->stages, sizeof *s->stage));
-    s->block = HETI_P_CAST(het_block_cost *, heti_p_take(a, blocks, sizeof *s->block));
-    s->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(a, plan->ranks, sizeof *s->rank));
-    s->group = HETI_P_CAST(int64_t *, heti_p_take(a, plan->ranks, sizeof *s->group));
-    s->tokens = HETI_P_CAST(double *, heti_p_take(a, micro_batches, sizeof *s->tokens));
-    s->pairs = HETI_P_CAST(double *, heti_p_take(a, micro_batches, sizeof *s->pairs));
-    *costing = to;
-}
-
-static void heti_p_costing_add(het_curve *to, const het_curve *from, double scale)
-{
-    to->base += scale * from->base;
-    to->token += scale * from->token;
-    to->pair += scale * from->pair;
-}
-
-static void heti_p_costing_stage(het_stage_cost *c, const het_profile *profile, const het_stage *stage, const het_device_profile *device, double scale)
-{
-    int64_t u;
-    for (u = stage->unit_begin; u < stage->unit_end; u++) {
-        const het_unit_time *t = &device->alone[profile->unit[u]];
-        const int again = stage->recompute && !profile->kind[profile->unit[u]].loss;
-        heti_p_costing_add(&c->forward, &t->forward, scale);
-        heti_p_costing_add(&c->backward, &t->backward, scale);
-        heti_p_costing_add(&c->input, &t->input, scale);
-        heti_p_costing_add(&c->weight, &t->weight, scale);
-        if (again) heti_p_costing_add(&c->backward, &t->recompute, scale);
-        if (again) heti_p_costing_add(&c->input, &t->recompute, scale);
-        c->bytes = profile->kind[profile->unit[u]].output;
-    }
-}
-
-het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster, const double *tokens,
-    const double *pairs, int64_t micro_batches, const het_allocator *allocator, het_costs **costs, het_error *error)
-{
-    heti_p_arena arena;
-    heti_p_costing *s;
-    void *block;
-    size_t size;
-    int64_t g, i, r;
-    arena.base = NULL;
-    arena.used = 0;
-    heti_p_costing_cut(&arena, &s, plan, profile->blocks, micro_batches);
-    size = arena.used;
-    HETI_P_TRY(heti_p_block(allocator, size, "het_profile_costs", &block, error));
-    arena.base = HETI_P_CAST(char *, block);
-    arena.used = 0;
-    heti_p_costing_cut(&arena, &s, plan, profile->blocks, micro_batches);
-    s->allocator = *allocator;
-    s->size = size;
-    for (g = 0; g < plan->stages; g++) {
-        const het_cluster_device *device = &cluster->device[plan->stage[g].rank];
-        for (i = 0; !heti_p_same_text(profile->device[i].name, device->profile); i++) {}
-        heti_p_costing_stage(&s->stage[g], profile, &plan->stage[g], &profile->device[i], 1 / device->speed);
-        s->rank[plan->stage[g].rank].step = profile->device[i].step_element / device->speed;
-    }
-    for (r = 0; r < plan->ranks; r++) s->group[r] = cluster->device[r].group;
-    for (g = 0; g < profile->blocks; g++) {
-        const double elements = HETI_P_CAST(double, profile->block[g].elements);
-        s->block[g].reduce_bytes = profile->reduce_bytes * elements;
-        s->block[g].gather_bytes = profile->gather_bytes * elements;
-        s->block[g].step = elements;
-    }
-    memcpy(s->tokens, tokens, HETI_P_CAST(size_t, micro_batches) * sizeof *tokens);
-    memcpy(s->pairs, pairs, HETI_P_CAST(size_t, micro_batches) * sizeof *pairs);
-    s->costs.stage = s->stage;
-    s->costs.tokens = s->tokens;
-    s->costs.pairs = s->pairs;
-    s->costs.rank = s->rank;
-    s->costs.group = cluster->group;
-    s->costs.groups = cluster->groups;
-    s->costs.rank_group = s->group;
-    s->costs.block = s->block;
-    s->costs.blocks = profile->blocks;
-    *costs = &s->costs;
-    return HET_OK;
-}
-
-void het_costs_free(het_costs *costs)
-{
-    heti_p_costing *s;
-    het_allocator allocator;
-    if (costs == NULL) return;
-    s = HETI_P_CAST(heti_p_costing *, HETI_P_CAST(void *, costs));
-    allocator = s->allocator;
-    allocator.free(allocator.user, s, s->size);
-}
-
 /* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit end[chunks first[p] + s]. */
 typedef struct heti_p_choice {
     int64_t pipelines, granules, order, limit; /* order: of heti_p_seek.order; limit: 0 none */
@@ -4663,8 +4754,7 @@ static int heti_p_is_plan(const heti_p_seek *s, heti_p_choice *c)
 
 static const het_unit_time *heti_p_unit_times(const heti_p_seek *s, const het_device_profile *times)
 {
-    (void)s;
-    return times->alone;
+    return s->d.together == HET_NO ? times->alone : times->together;
 }
 
 /* ---- a choice as a plan, its memory, its time ---- */
@@ -4769,6 +4859,15 @@ static void heti_p_choice_sizes(heti_p_seek *s, const heti_p_choice *c)
     }
 }
 
+/* Costs of the plan that s->plan holds, with the sizes of heti_p_choice_sizes. */
+static het_result heti_p_choice_costs(heti_p_seek *s, het_plan_costs **costs)
+{
+    HETI_P_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
+    (*costs)->costs.tokens = s->tokens;
+    (*costs)->costs.pairs = s->pairs;
+    return HET_OK;
+}
+
 /* Bytes of every rank. lists NULL: only what a plan needs at least, one slot for each stage. */
 static het_result heti_p_choice_memory(heti_p_seek *s, const heti_p_choice *c, const het_schedule *lists)
 {
@@ -4810,7 +4909,7 @@ static het_result heti_p_judge(heti_p_seek *s, heti_p_choice *c, het_simulation 
 {
     het_schedule *schedule = NULL;
     het_simulation *made = NULL;
-    het_costs *costs = NULL;
+    het_plan_costs *costs = NULL;
     het_result result;
     c->seconds = HETI_P_NONE;
     s->evaluations++;
@@ -4825,14 +4924,13 @@ static het_result heti_p_judge(heti_p_seek *s, heti_p_choice *c, het_simulation 
             c->seconds = HETI_P_MISFIT * (1 + s->missing);
         } else {
             heti_p_choice_sizes(s, c);
-            result = het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->tokens, s->pairs, heti_p_micro_batches(s, c->granules),
-                &s->allocator, &costs, s->error);
+            result = heti_p_choice_costs(s, &costs);
             if (result == HET_OK)
-                result = het_simulate(&s->plan, schedule, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made, s->error);
+                result = het_simulate(&s->plan, schedule, &costs->costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made, s->error);
             if (result == HET_OK) c->seconds = made->makespan;
         }
     }
-    het_costs_free(costs);
+    het_plan_costs_free(costs);
     if (simulation != NULL && result == HET_OK) *simulation = made;
     else het_simulation_free(made);
     if (lists != NULL && result == HET_OK) *lists = schedule;
@@ -6118,15 +6216,15 @@ static void heti_p_without_links(het_costs *costs)
 /* The step again without reductions and steps, and without links: where the time goes. Each simulation is of the same lists. */
 static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const het_schedule *lists, het_found *found)
 {
-    het_costs *costs = NULL, without;
+    het_plan_costs *costs = NULL;
+    het_costs without;
     het_simulation *simulation = NULL;
     double compute = 0, free_links = 0;
     int64_t r;
     het_result result;
     heti_p_choice_sizes(s, c);
-    HETI_P_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->tokens, s->pairs, heti_p_micro_batches(s, c->granules), &s->allocator,
-        &costs, s->error));
-    without = *costs;
+    HETI_P_TRY(heti_p_choice_costs(s, &costs));
+    without = costs->costs;
     without.block = NULL;
     without.blocks = 0;
     result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
@@ -6144,7 +6242,7 @@ static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const h
         found->update = c->seconds - compute;
     }
     het_simulation_free(simulation);
-    het_costs_free(costs);
+    het_plan_costs_free(costs);
     return result;
 }
 

@@ -163,18 +163,20 @@ static judged judge(const world *w, het_plan *plan, int64_t granules, int state)
         if (used[r] && w->place[r].memory > 0 && (double)memory[r].device + (double)memory[r].communication > w->place[r].memory) j.fits = 0;
     if (j.fits) {
         het_simulation *simulation = NULL;
-        het_costs *costs = NULL;
+        het_plan_costs *costs = NULL;
         for (i = 0; i < micro_batches; i++) {
             const int64_t n = i + 1 < micro_batches ? granules : w->desc.granules - i * granules;
             tokens[i] = (double)(n * w->desc.granule_tokens);
             pairs[i] = (double)n * (w->desc.granule_pairs > 0 ? w->desc.granule_pairs
                 : 0.5 * (double)w->desc.granule_tokens * (double)(w->desc.granule_tokens + 1));
         }
-        EXPECT_OK(het_profile_costs(&w->profile, plan, &w->cluster, tokens, pairs, micro_batches, allocator, &costs, &error));
-        EXPECT_ERROR(het_simulate(plan, lists, costs, HET_NO, allocator, &simulation, &error), HET_OK, error.text, "");
+        EXPECT_OK(het_profile_costs(&w->profile, plan, &w->cluster, HET_DEFAULT, allocator, &costs, &error));
+        costs->costs.tokens = tokens;
+        costs->costs.pairs = pairs;
+        EXPECT_ERROR(het_simulate(plan, lists, &costs->costs, HET_NO, allocator, &simulation, &error), HET_OK, error.text, "");
         j.seconds = simulation->makespan;
         het_simulation_free(simulation);
-        het_costs_free(costs);
+        het_plan_costs_free(costs);
     }
     het_schedule_free(lists);
     return j;

@@ -1,6 +1,7 @@
 /* het_bench: prints one JSON object a line and measurement. Times are medians over --repetitions, with the fastest and slowest beside them.
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
+     build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
      build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes */
 #define PROGRAM "het_bench"
@@ -10,14 +11,14 @@
 #include "hetrain_plan.h"
 
 typedef struct settings {
-    const char *model;
+    const char *model, *svg;
     int64_t sequences, length, threads, repetitions, dtype, isa, what;
 } settings;
 
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|plan",
+    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|plan",
      OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -26,10 +27,11 @@ static const option options[] = {
     { "--repetitions", "N", OPTION_INTEGER, AT(repetitions), 1, 1000, "after one that is not counted" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--isa", "auto|plain|avx2|avx512|avx512bf16|neon", OPTION_CHOICE, AT(isa), 0, 0, "inner loops" },
+    { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PLAN };
+enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PLAN };
 
 typedef struct bench {
     settings set;
@@ -739,6 +741,7 @@ static int bench_ranks(bench *b) {
     return status;
 }
 
+#include "predict.h"
 #include "bench_plan.h"
 
 static int prepare(bench *b) {
@@ -777,7 +780,8 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == PRODUCTS)) status = bench_products(b);
     if (status == 0 && (s->what == ALL || s->what == ATTENTION)) status = bench_attention(b);
     if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b);
-    if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what < PLAN))) status = bench_ranks(b);
+    if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what <= RANKS_LISTS))) status = bench_ranks(b);
+    if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b);
     if (status == 0 && s->what == PLAN) status = bench_plan();
     return status;
 }
