@@ -4690,12 +4690,26 @@ static double heti_p_seconds(const heti_p_seek *s, int64_t kind, int what, int64
     return b->base - a->base + n * ((b->token - a->token) * heti_p_real(s->d.granule_tokens) + (b->pair - a->pair) * s->d.granule_pairs);
 }
 
-/* F and the backward that the schedule has. */
+/* The same as a stage: with one action and the copying of its messages. */
+static double heti_p_stage_seconds(const heti_p_seek *s, int64_t kind, int what, int64_t begin, int64_t end, int64_t granules)
+{
+    const het_profile *p = s->d.profile;
+    const het_device_profile *t = s->times[kind];
+    const double copies = what == HETI_P_TIME_WEIGHT ? 0 : (p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output) * t->message_byte;
+    return heti_p_seconds(s, kind, what, begin, end, granules) +
+           (t->action + copies * heti_p_real(granules * s->d.granule_tokens)) / s->d.cluster->device[s->kind_device[kind]].speed;
+}
+
+/* F and the backward that the schedule has, of a stage; 0 where it is empty. */
 static double heti_p_both(const heti_p_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end, int64_t granules)
 {
-    double t = heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, granules);
-    if (split) t += heti_p_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, granules) + heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, granules);
-    else t += heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, granules);
+    double t;
+    if (begin == end) return 0;
+    t = heti_p_stage_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, granules);
+    if (split)
+        t += heti_p_stage_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, granules) +
+             heti_p_stage_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, granules);
+    else t += heti_p_stage_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, granules);
     return recompute ? t + heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, granules) : t;
 }
 
@@ -4973,10 +4987,10 @@ static double heti_p_bound_pipeline(heti_p_seek *s, const heti_p_choice *c, int6
         int k;
         for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
             const int64_t g = k == 0 ? c->granules : small;
-            f[k] = heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, g);
-            b[k] = heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, g);
-            in[k] = heti_p_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, g);
-            w[k] = heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, g);
+            f[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, g);
+            b[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, g);
+            in[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, g);
+            w[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, g);
             r[k] = again ? heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, g) : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
@@ -5839,7 +5853,9 @@ static double heti_p_bound_work(heti_p_seek *s)
             double least = HETI_P_NONE;
             int64_t chosen = 0;
             for (k = 0; k < s->kinds; k++) {
-                const double one = heti_p_smaller(heti_p_both(s, k, 0, 0, u, u + 1, most), heti_p_both(s, k, 1, 0, u, u + 1, most)) / heti_p_real(most);
+                const double back = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, most), one = (heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1,
+                    most) + heti_p_smaller(back, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, most) + heti_p_seconds(s, k, HETI_P_TIME_WEIGHT, u,
+                    u + 1, most))) / heti_p_real(most);
                 if (z[k] * one >= least) continue;
                 least = z[k] * one;
                 chosen = k;
