@@ -87,9 +87,10 @@ static inline int layout_devices(layout *l, const char *list) {
 }
 
 /* Of a list for all ranks, this process keeps its part; a list of one is every process's. */
-static inline int layout_take_part(layout *l, int64_t process, int64_t processes) {
+static inline int layout_take_part(layout *l, int64_t process, int64_t processes, int64_t *first_rank) {
     int64_t first = l->devices * process / processes, end = l->devices * (process + 1) / processes;
     l->world = l->devices == 1 ? processes : l->devices;
+    *first_rank = l->devices == 1 ? process : first;
     if (l->devices == 1) return 0;
     if (l->devices < processes) return fail(BAD_INPUT, "--devices: %lld devices for %lld processes", (long long)l->devices, (long long)processes);
     memmove(l->device, l->device + first, (size_t)(end - first) * sizeof *l->device);
@@ -154,6 +155,7 @@ static inline int layout_plan(layout *l, const char *plan, const char *schedule,
 static inline void layout_free(layout *l) {
     het_plan_free(l->plan);
     het_schedule_free(l->schedule);
+    l->plan = NULL, l->schedule = NULL;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* train: the main job. Trains a transformer on a file and writes weights, a log and a loss curve.
      cc -O2 -I. examples/train.c -o build/train -lm -lpthread
      build/train --data FILE --out build/run
-   Sections: settings, configuration, checkpoints, log, progress, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
+   Sections: settings, configuration, checkpoints, log, progress, changes, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -12,6 +12,7 @@
 #include "hetrain_mpi.c"
 #endif
 #include "curve.h"
+#include "feed.h"
 #include "launch.h"
 #include "layout.h"
 
@@ -22,7 +23,7 @@
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
-    const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *trace, *timeline, *out, *resume, *log;
+    const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *trace, *timeline, *out, *resume, *log, *replan, *slow;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
     double lr, min_lr, weight_decay, clip, dropout;
@@ -57,6 +58,9 @@ static const option options[] = {
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, or a file of JSON [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
+    { "--replan", "LIST", OPTION_TEXT, AT(replan), 0, 0,
+     "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps; same bits" },
+    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
     { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), 0, 0, "writes the plan as JSON" },
     { "--trace", "FILE", OPTION_TEXT, AT(trace), 0, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
     { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
@@ -89,12 +93,15 @@ static void settings_default(settings *s) {
 static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
                                         "--devices", "--save-plan", "--trace",
-                                         "--timeline" };
+                                         "--timeline", "--replan", "--slow" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
     return o->kind < OPTION_LATER;
 }
+
+/* What happens before a step: a rank's new speed, or another plan. */
+typedef struct planned_change { int64_t step, rank, granules; double speed; char plan[PATH_SIZE]; } planned_change;
 
 typedef struct source { het_reader reader; het_data *data; het_data_info info; int open; } source;
 
@@ -108,9 +115,12 @@ typedef struct job {
     layout ranks;
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
+    int64_t first_rank;             /* of this process */
     int threads;                    /* of all devices of this process */
     source training, validation;
-    het_batch *batch;
+    step_feed feed;
+    planned_change *change;                /* [changes] of --replan and --slow */
+    int64_t changes;
     het_ctx *ctx;
     het_memory memory;
     FILE *log;
@@ -126,7 +136,7 @@ typedef struct job {
 static int configure_devices(job *j) {
     int64_t i;
     int status = layout_devices(&j->ranks, j->set.devices);
-    if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes);
+    if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes, &j->first_rank);
     if (status == 0) status = layout_links(&j->ranks, j->set.links);
     for (i = 0; i < j->ranks.devices; i++) j->threads += (int)j->ranks.device[i].threads;
     return status;
@@ -191,8 +201,8 @@ static int open_source(job *j, source *to, const char *option_name, const char *
         if (magic < 20240000 || magic >= 20300000) desc.format = HET_DATA_UINT16;
     }
     desc.reader = to->reader;
-    desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->set.sequences;
-    desc.slots = j->set.micro_batches, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
+    desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
+    desc.slots = 1, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
     result = het_data_open(&desc, &to->data, &error);
     if (result != HET_OK) /* names the file */
         return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
@@ -214,7 +224,8 @@ static int configure_context(job *j) {
         if (status != 0) return status;
         d->plan = j->ranks.plan, d->schedule = j->ranks.schedule;
     }
-    d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
+    d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
+    d->max_micro_batches = j->feed.micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
@@ -651,7 +662,7 @@ static int write_curve(job *j) {
     int good;
     const char *name = strrchr(j->set.data, '/');
     snprintf(title, sizeof title, "%s, %.3g M parameters, %lld tokens a step", name != NULL ? name + 1 : j->set.data,
-             1e-6 * (double)j->memory.parameters, (long long)(j->set.micro_batches * j->set.sequences * j->set.length));
+             1e-6 * (double)j->memory.parameters, (long long)(j->feed.sequences * j->set.length));
     if (file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
     good = curve_svg(file, title, &j->training_curve, &j->validation_curve);
     return (fclose(file) == 0 && good) ? 0 : fail(FAILED, "cannot write %s: %s", path, strerror(errno));
@@ -706,7 +717,7 @@ static void show_configuration(const job *j) {
 /* One line: redrawn in place on a terminal at most ten times a second, else printed at the first step, at validations and at the end. */
 static void show_progress(job *j, const het_step_info *info, double validation_loss, int important) {
     const settings *s = &j->set;
-    double now = seconds_now(), tokens = (double)(s->micro_batches * s->sequences * s->length), rate = tokens / j->step_seconds, left;
+    double now = seconds_now(), tokens = (double)(j->feed.sequences * s->length), rate = tokens / j->step_seconds, left;
     int64_t done = het_get_step(j->ctx), evaluations = s->evaluate_every > 0 ? s->steps / s->evaluate_every - done / s->evaluate_every : 0;
     char line[200], speed[32], validation[32] = "     -", share[32] = "";
     if (s->quiet || (!important && (!j->terminal || now - j->shown_at < 0.1))) return;
@@ -729,6 +740,124 @@ static void end_progress(job *j) {
     fflush(stdout);
 }
 
+/* ---- changes: ranks that become slower or faster, other plans ------------------------------------------------------------ */
+
+/* STEP[xN]: of an item of a list; *rest is what follows. */
+static int parse_change(const char *item, size_t length, planned_change *c, const char **rest) {
+    long long step = 0, granules = 0;
+    int end = 0;
+    memset(c, 0, sizeof *c);
+    if (sscanf(item, "%12lldx%9lld:%n", &step, &granules, &end) != 2 || end == 0) {
+        granules = 0;
+        if (sscanf(item, "%12lld:%n", &step, &end) != 1) end = 0;
+    } else if (granules < 1) end = 0;
+    if (end == 0 || (size_t)end > length || step < 1) return 0;
+    c->step = step, c->granules = granules, c->rank = -1;
+    *rest = item + end;
+    return 1;
+}
+
+static int configure_change(job *j, const char *option_name, const char *list, const char *item, size_t length) {
+    planned_change *grown = (planned_change *)realloc(j->change, (size_t)(j->changes + 1) * sizeof *grown), *c;
+    const char *rest;
+    char digits[32];
+    size_t left;
+    if (grown == NULL) return fail(FAILED, "out of memory");
+    j->change = grown;
+    c = &grown[j->changes];
+    if (!parse_change(item, length, c, &rest)) return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
+    left = length - (size_t)(rest - item);
+    if (strcmp(option_name, "--slow") == 0) {
+        const char *at = (const char *)memchr(rest, '@', left);
+        long long rank = -1;
+        snprintf(digits, sizeof digits, "%.*s", at != NULL ? (int)(left - (size_t)(at + 1 - rest)) : 0, at != NULL ? at + 1 : "");
+        if (at == NULL || sscanf(rest, "%6lld@", &rank) != 1 || rank < 0 || rank >= j->ranks.world || !parse_real(digits, 1e-3, 1, &c->speed))
+            return fail(BAD_INPUT, "--slow %s: %.*s: expected STEP:RANK@SPEED, a rank below %lld, a speed from 0.001 to 1", list, (int)length, item,
+                        (long long)j->ranks.world);
+        c->rank = rank;
+    } else if (left == 0 || left >= sizeof c->plan) {
+        return fail(BAD_INPUT, "--replan %s: %.*s: no plan behind the step", list, (int)length, item);
+    } else snprintf(c->plan, sizeof c->plan, "%.*s", (int)left, rest);
+    j->changes++;
+    return 0;
+}
+
+static int configure_changes(job *j) {
+    const char *const names[] = { "--slow", "--replan" }, *const lists[] = { j->set.slow, j->set.replan };
+    int i, status = 0;
+    for (i = 0; i < 2; i++) {
+        const char *item = lists[i];
+        while (item != NULL && status == 0) {
+            size_t length = strcspn(item, ",");
+            status = configure_change(j, names[i], lists[i], item, length);
+            item = item[length] == ',' ? item + length + 1 : NULL;
+        }
+    }
+    return status;
+}
+
+/* The context goes over to j->ranks.plan with `granules` items a micro-batch; `why` goes to the log and the screen. */
+static int go_over(job *j, int64_t granules, const char *why) {
+    het_replan_desc to;
+    double start = seconds_now();
+    int status = feed_group(&j->feed, granules);
+    if (status != 0) return status;
+    memset(&to, 0, sizeof to);
+    to.plan = j->ranks.plan, to.schedule = j->ranks.schedule;
+    to.max_sequences = j->feed.most * j->feed.item_sequences, to.max_tokens = to.max_sequences * j->feed.length;
+    to.max_micro_batches = j->feed.micro_batches;
+    if (het_replan(j->ctx, &to) != HET_OK) {
+        end_progress(j);
+        return fail(BAD_INPUT, "step %lld: %s: %s", (long long)het_get_step(j->ctx) + 1, why, het_last_error(j->ctx));
+    }
+    if (j->log != NULL) {
+        fprintf(j->log, "{\"event\":\"replan\",\"before_step\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"schedule\":\"%s\",\"why\":",
+                (long long)het_get_step(j->ctx) + 1, (long long)j->feed.micro_batches, (long long)j->feed.most, het_get_desc(j->ctx)->plan->schedule);
+        write_json_string(j->log, why);
+        log_number(j->log, "ms", 1e3 * (seconds_now() - start));
+        fprintf(j->log, "}\n");
+        fflush(j->log);
+    }
+    j->step_seconds = 0;
+    if (j->set.quiet) return 0;
+    end_progress(j);
+    printf("replan   before step %lld, in %.0f ms: %s\n", (long long)het_get_step(j->ctx) + 1, 1e3 * (seconds_now() - start), why);
+    fflush(stdout);
+    return 0;
+}
+
+static int make_change(job *j, const planned_change *c) {
+    const char *schedule = j->set.schedule;
+    const size_t name = schedule != NULL ? strlen(schedule) : 0;
+    char why[PATH_SIZE + 32];
+    int status;
+    if (c->rank >= 0) {
+        int64_t local = c->rank - j->first_rank;
+        if (local < 0 || local >= j->ranks.devices) return 0;
+        return het_set_speed(j->ctx, local, c->speed) == HET_OK ? 0 : fail(BAD_INPUT, "--slow: %s", het_last_error(j->ctx));
+    }
+    layout_free(&j->ranks);
+    if (name > 4 && strcmp(schedule + name - 4, ".csv") == 0) schedule = NULL; /* those lists were for another plan */
+    status = layout_plan(&j->ranks, c->plan, schedule, 2 * j->desc.model.layers + 2, j->ranks.world, j->set.slices);
+    if (status != 0) return status;
+    snprintf(why, sizeof why, "--replan %s", c->plan);
+    return go_over(j, c->granules > 0 ? c->granules : j->feed.most, why);
+}
+
+/* What the options say is due before the next step; after a resume also what was due before. */
+static int make_changes(job *j) {
+    const int64_t next = het_get_step(j->ctx) + 1;
+    int64_t i;
+    int status = 0;
+    for (i = 0; i < j->changes && status == 0; i++) {
+        planned_change *c = &j->change[i];
+        if (c->step == 0 || c->step > next) continue;
+        status = make_change(j, c);
+        c->step = 0; /* done */
+    }
+    return status;
+}
+
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_asked;
@@ -746,18 +875,21 @@ static void catch_signals(void) {
 /* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. */
 static int evaluate(job *j, double *loss) {
     double total = 0, weight = 0, start = seconds_now();
-    int64_t i, tokens = 0, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
+    int64_t i, tokens = 0, count, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
     het_step_info info;
     het_batch batch;
     het_error error = { HET_OK, "" };
     *loss = (double)NAN;
     if (j->set.val != NULL && whole < most) most = whole > 0 ? whole : 1;
-    for (i = 0; i < most; i++) {
+    most *= j->set.sequences; /* a step's sequences at a time, so that the sum does not depend on how they are grouped */
+    for (i = 0; i * j->feed.sequences < most; i++) {
+        const int64_t left = most - i * j->feed.sequences;
         het_result result = j->set.val != NULL ? het_data_batch(j->validation.data, i, 0, 1, 0, &batch, &error)
-                                               : het_data_held_out(j->validation.data, i * j->set.sequences, &batch, &error);
+                                               : het_data_held_out(j->validation.data, i * j->feed.sequences, &batch, &error);
         if (result != HET_OK) return fail(status_of(result), "%s", error.text);
         if (batch.tokens == 0) break;
-        result = het_evaluate(j->ctx, &batch, 1, &info);
+        count = feed_cut(&j->feed, &batch, batch.sequences < left ? batch.sequences : left);
+        result = het_evaluate(j->ctx, j->feed.batch, count, &info);
         if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(j->ctx));
         total += info.loss * info.weight, weight += info.weight, tokens += info.tokens;
     }
@@ -769,16 +901,15 @@ static int evaluate(job *j, double *loss) {
 }
 
 static int one_step(job *j, het_step_info *info) {
-    const settings *s = &j->set;
     het_error error = { HET_OK, "" };
     het_result result;
-    int64_t step = het_get_step(j->ctx), m;
+    het_batch all;
+    int64_t step = het_get_step(j->ctx), count;
     double start = seconds_now(), seconds;
-    for (m = 0; m < s->micro_batches; m++) {
-        result = het_data_batch(j->training.data, step, m, s->micro_batches, m, &j->batch[m], &error);
-        if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
-    }
-    result = het_step(j->ctx, j->batch, s->micro_batches, info);
+    result = het_data_batch(j->training.data, step, 0, 1, 0, &all, &error);
+    if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
+    count = feed_cut(&j->feed, &all, j->feed.sequences);
+    result = het_step(j->ctx, j->feed.batch, count, info);
     if (result != HET_OK) {
         end_progress(j);
         return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "step %lld: %s", (long long)step + 1, het_last_error(j->ctx));
@@ -800,6 +931,7 @@ static int train(job *j) {
     while (status == 0 && het_get_step(j->ctx) < s->steps && !stop_asked) {
         int64_t done;
         int last, due;
+        if ((status = make_changes(j)) != 0) break;
         status = one_step(j, &info);
         if (status != 0) break;
         done = het_get_step(j->ctx);
@@ -934,7 +1066,8 @@ static int run(job *j, int argc, char **argv) {
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
     saved_tokens = j->training.info.tokens;
-    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0) return status;
+    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
+    if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     if (s->resume != NULL && saved_tokens != j->training.info.tokens)
         return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens,
@@ -945,8 +1078,6 @@ static int run(job *j, int argc, char **argv) {
         j->validation.data = j->training.data;
         j->validation.info.windows = j->training.info.held_out;
     }
-    j->batch = (het_batch *)calloc((size_t)s->micro_batches, sizeof(het_batch));
-    if (j->batch == NULL) return fail(FAILED, "out of memory");
     if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
@@ -1016,7 +1147,8 @@ int main(int argc, char **argv) {
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
     layout_free(&j->ranks);
-    free(j->batch);
+    feed_end(&j->feed);
+    free(j->change);
     free(j->saved_options);
     free(j);
     return status;
