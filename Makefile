@@ -40,7 +40,7 @@ build/%: examples/%.c $(HEADERS) | build
 build/%: examples/%.cpp $(HEADERS) | build
 	$(CXX) -std=c++11 $(CFLAGS) -I. $< -o $@ $(LIBS)
 
-build/het_bench: tests/bench/het_bench.c $(HEADERS) | build
+build/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | build
 	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
 
 build:
@@ -134,7 +134,7 @@ $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
 
-$(BUILD)/checked/het_bench: tests/bench/het_bench.c $(HEADERS) | $(BUILD)/checked
+$(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) $< -o $@ $(LIBS)
 

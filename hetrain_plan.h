@@ -38,11 +38,15 @@
    A function's output depends on its arguments alone. Numbers in pictures and traces are written by the header's own formatter in any locale.
 
    FUNCTIONS
-       >>simulate_api    het_simulate het_simulation_free
+       >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
+                         het_profile_read het_profile_write het_profile_merge
+       >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
    public API:
+       >>profile_api     het_profile: times and bytes of units, blocks, devices and links
+       >>cluster_api     het_cluster: devices and links
        >>simulate_api    costs, het_simulate, het_simulation
        >>picture_api     Chrome traces, SVG
    implementation:
@@ -50,6 +54,8 @@
        >>out             text on its way to a writer, messages
        >>records         what both pictures ask of a timeline
        >>simulate        the simulator
+       >>profile         describing models, bytes of a plan, files of profiles
+       >>measure         times of units, updates, messages and reductions
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -66,20 +72,24 @@ extern "C" {
 #endif
 
 /* ---- >>profile_api: what things cost -------------------------------------------------------------------------------
-   A profile says what each unit of a model costs on each kind of device, and what links do, in seconds and bytes. It is measured, read from a
-   file, merged, or written by hand: the planner and the simulator know nothing else about devices. */
+   A profile says what each unit of a model costs on each kind of device, and what links do, in seconds and bytes. It is described and measured
+   here, read from a file, merged, or written by hand: the planner and the simulator know nothing else about devices. */
 
 /* base + token * tokens + pair * pairs. `pairs` counts for every query the keys it sees: T (T + 1) / 2 for a causal sequence of T tokens. */
 typedef struct het_curve { double base, token, pair; } het_curve;
 
-/* What is the same on all devices: a kind of unit. Bytes are those of one token. */
+/* What is the same on all devices: a kind of unit. Bytes are those of one token; how long they are kept is het_keep's question (hetrain.h). */
 typedef struct het_unit_kind {
     char name[48];                    /* of the unit's table; where units of one table differ, "name#2" */
-    double output;                    /* streams given to the next unit */
-    double keep_input, keep_weight;   /* kept from F until I, and from F or I until W; B ends both */
-    double keep_recompute;            /* of the first, where the unit is recomputed */
+    double input, output;             /* streams taken from the unit before, given to the next */
+    double call;                      /* scratch tensors of one call */
+    double keep_input, keep_weight;   /* kept from F until I, from F until W; B ends both. Only for the call where the unit is recomputed, but
+                                         keep_weight is kept where I and W come apart */
+    double keep_gradient;             /* kept from I until W; only for the call where B does both */
     double carry;                     /* kept for the whole micro-batch while one of its slices is in flight */
-    double workspace, workspace_base; /* scratch inside one call: a token, and what does not depend on tokens */
+    double carry_gradient;            /* the same, where there are slices or I and W come apart; else only for the call */
+    double workspace, workspace_base; /* scratch inside the device's ops: of one token, and what does not depend on tokens */
+    int32_t loss;                     /* 1: the unit that makes the loss. It is never recomputed */
 } het_unit_kind;
 
 /* Parameters used by the same units (>>schedule_api, het_blocks). */
@@ -96,8 +106,10 @@ typedef struct het_unit_time { het_curve forward, backward, input, weight, recom
 typedef struct het_device_profile {
     char name[48];                    /* "cpu:1", "h100", ... */
     het_unit_time *alone, *together;  /* [kinds] with nothing beside it, and with all ranks of its machine at work; equal where not measured apart */
-    double step_base, step_element;   /* of the optimizer: a block, an element */
-    double reduce_byte;               /* the rank's own work for a byte that a reduction or a message moves: copies, sums */
+    double step_element;              /* of the optimizer: an owned element */
+    double begin_element;             /* before the first action of a step, for a held element of gradients: clearing */
+    double verdict_base, verdict_element; /* of VERDICT beside waiting: itself, an owned element: squaring */
+    double message_byte, ring_byte;   /* the rank's own work for a byte that a message or a reduction brings or takes: copies, sums */
     double action;                    /* of any action, beside what it does */
 } het_device_profile;
 
@@ -108,6 +120,8 @@ typedef struct het_link_profile {
 
 typedef struct het_profile {
     char model[128];                  /* as it was given: "gpt2:124m", ... */
+    het_dtype dtype;
+    het_reduce reduce;
     int64_t kinds, units, blocks, uses, devices, links;
     het_unit_kind *kind;              /* [kinds] */
     int32_t *unit;                    /* [units] the kind of each unit of the chain */
@@ -117,10 +131,82 @@ typedef struct het_profile {
     het_link_profile *link;           /* [links] */
     double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
     double reduce_bytes, gather_bytes;                /* of an element on its way to its owner and back: 8 (exact) or 4, 4 */
-    double rank_bytes;                /* what a rank takes whatever lies on it */
+    double rank_weights, rank_gradients, rank_workspace; /* what a rank takes beside, whatever lies on it: tables, maxima, scalars */
+    double token_bytes, sequence_bytes; /* a micro-batch's own arrays, beside `carry`: of a token, of a sequence */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_profile;
+
+/* The profile of what `desc` describes (model or units, dtype, reduce, granule, frozen, optimizer, the first device), without any times: no
+   devices, no links. model: a name for it, NULL: "". Nothing is computed but the device is asked for the workspace of its ops. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
+    het_profile **profile, het_error *error);
+HETRAIN_API void het_profile_free(het_profile *profile);               /* NULL is fine. Threads: any. */
+
+/* What a rank's list of actions needs at most at any time. */
+typedef struct het_needs {
+    int64_t slots;                    /* activations of slices, from F until B or W */
+    int64_t carries;                  /* micro-batches */
+    int64_t messages;                 /* received, or handed over, and not yet used */
+    int32_t split;                    /* I and W come apart somewhere */
+} het_needs;
+/* needs: [plan->ranks]. Messages are only known of complete lists. allocator: of a table that is freed again. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule, const het_allocator *allocator,
+    het_needs *needs, het_error *error);
+
+/* The largest micro-batch there will be. */
+typedef struct het_shape {
+    int64_t tokens, sequences;        /* het_desc.max_tokens, max_sequences */
+    int64_t granule;                  /* tokens of the longest granule; 0: 512, or all where there are fewer */
+} het_shape;
+
+/* Bytes of one stage for `rows` tokens: a slot (streams and kept tensors of a slice), and what a rank needs once, for the largest of its stages. */
+typedef struct het_stage_memory {
+    double slot;                      /* for `rows` */
+    double carry;                     /* for `tokens` */
+    double shared, workspace;         /* once a rank: the largest; workspace for `tokens` */
+    double stream;                    /* the widest boundary; a rank keeps three such */
+    double message;                   /* the wider of its two ends */
+} het_stage_memory;
+/* A sum over the stage's units, for planners. split, sliced: 1 where I and W come apart, where micro-batches are cut. Threads: any. */
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end, int recompute, int split,
+    int sliced, double rows, double tokens);
+/* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights, gradients, optimizer, activations, communication
+   and device. Arrays begin at multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens
+   are a multiple of 16 it is exact but for that. Allocates a table from profile->allocator and frees it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
+    const het_shape *shape, het_memory *memory, het_error *error);
+
+/* ---- measuring ---- */
+
+typedef struct het_measure_desc {
+    uint32_t start_canary;
+    const het_desc *desc;             /* Required: model or units, dtype, reduce, granule, optimizer, max_tokens, and the devices, a rank each. Plan,
+                                         links, transport, hook and memory limits are left aside */
+    const char *model;                /* a name for it: "" */
+    int64_t length;                   /* tokens of the longest sequences: the model's context */
+    double seconds;                   /* about so long a kind of device: 3; it may take three times as long, for three steps of every sort */
+    double (*now)(void *user);        /* Required: a clock in seconds. Called by the ranks' threads at once */
+    void *user;
+    het_choice together;              /* all ranks at once as well, where there are several: yes */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_measure_desc;
+/* Describes desc->desc and measures its devices, by steps of real contexts over a short form of the chain. Devices with the same table, threads and
+   instruction set are one kind, "cpu:2"; speeds only matter to how ranks disturb each other: times are those of full speed. With several devices
+   the link "threads" between the first two is measured too. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error);
+
+/* ---- files ----
+   JSON, written so that reading gives the same numbers. What may stand in it is described at >>profile in the implementation; unknown or repeated
+   keys, names that are not there, and numbers that are negative or not finite are errors that name byte, key and value. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator, het_profile **profile,
+    het_error *error);                                                 /* Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_write(const het_profile *profile, const het_writer *to); /* Threads: any. */
+/* The first with the devices and links of the second, which replace those of the same name. Both must be of one model, dtype and reduce, with the
+   same units; what differs is named. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *first, const het_profile *second, const het_allocator *allocator,
+    het_profile **profile, het_error *error);
 
 /* ---- >>cluster_api: what there is to compute on --------------------------------------------------------------------
    Devices in groups within groups: machine, rack, site. Two devices talk over the link of the smallest group that has both. */
@@ -154,21 +240,30 @@ typedef struct het_cluster {
 /* ---- >>simulate_api: what a schedule would take --------------------------------------------------------------------
    Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute actions only (schedule->complete 0) get a transfer
    wherever stages that follow each other lie on different ranks; complete lists have their own.
-   * A rank does its actions in order. F, B, I, W and STEP take its time; SEND, RECV, REDUCE and GATHER are started and take none. A pair
-     "(a;b)OVERLAP_F_B" is a, then b; what both send leaves after b. F, B and I wait until their message is there.
+   * A rank does its actions in order. F, B, I, W and STEP take its time; SEND, RECV, REDUCE and GATHER are started and take none but what
+     het_rank_cost says. A pair "(a;b)OVERLAP_F_B" is a, then b; what both send leaves after b. F, B and I wait until their message is there.
+   * Slices share a micro-batch's tokens by plan->slice_share. Of its pairs the queries between a and b of a causal sequence see b^2 - a^2 parts.
    * A message leaves when its SEND is reached and the messages before it have left the same link in the same direction: that takes bytes /
-     bandwidth. It is there `latency` later; latencies do not occupy the link.
+     bandwidth. It is there `latency` later; latencies do not occupy the link. In groups it then crosses the uplinks out of the sender's groups,
+     the bus of the smallest group that has both ranks, and the uplinks into the receiver's groups. Each serves the messages in the order in
+     which they come to it, for bytes / its own bandwidth each; the first byte goes on at once, so that an idle network takes as long as its
+     slowest part.
    * REDUCE and GATHER are rings among the ranks whose lists have them, in the order of ranks: once all have reached it, N - 1 steps that each
-     take the time of the largest part on the slowest link of the ring. A rank takes part in one ring at a time, the one that was ready first,
-     then the lower block. Rings and messages do not slow each other: a network that carries both at once does worse.
+     take the time of the largest part on the slowest link of the ring. Where these ranks are spread over processes, the first of each process
+     is the ring's member: before it the others send theirs there, one after the other, behind it they get theirs back, the whole block on the
+     way in of REDUCE and on the way out of GATHER, their own part otherwise. A rank takes part in one ring at a time, the one that was ready
+     first, then the lower block. Rings share buses and uplinks with rings, in that order, and messages with messages; a ring and a message
+     do not slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank.
-   Times are added and compared, scaled by a factor only where one was given, and never subtracted from each other before the end: whole
-   numbers in give whole numbers out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
+   Times are added and compared, multiplied by sizes, and never subtracted from each other before the end: whole numbers in give whole numbers
+   out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
 
+/* Bytes are those of one token. With het_costs.tokens NULL a micro-batch is one token: then {0, F, 0} and bytes of a whole micro-batch. */
 typedef struct het_stage_cost {
-    double forward, backward, input, weight; /* of F, B, I, W for a whole micro-batch of scale 1, recomputation included */
-    double bytes;                     /* of the stage's output, for the same; its gradient is as large */
-    double activation;                /* kept from F until B or W. 0 in all stages: `peak` counts micro-batches */
+    het_curve forward, backward, input, weight; /* of F, B, I, W, recomputation included; the base once a slice */
+    double bytes;                     /* of the stage's output; its gradient is as large */
+    double keep_input, keep_weight;   /* kept from F until I, from F until W; B is both */
+    double keep_gradient;             /* kept from I until W */
 } het_stage_cost;
 
 typedef struct het_link_cost {
@@ -178,15 +273,28 @@ typedef struct het_link_cost {
 
 typedef struct het_block_cost {
     double reduce_bytes, gather_bytes; /* of the whole block: a rank owns its part of plan->state_share */
-    double step;                      /* of the update of the whole block */
+    double step;                      /* of the update of the whole block, or its elements: het_rank_cost.step */
 } het_block_cost;
+
+/* A rank's own time, beside its stages. All 0 but step 1: none. */
+typedef struct het_rank_cost {
+    double begin;                     /* before its first action */
+    double ring_byte;                 /* of a byte that a REDUCE or GATHER brings or takes: spent when it is reached, while the ring runs */
+    double verdict;                   /* of VERDICT, before it joins the others */
+    double step_base, step;           /* of a STEP: once, and for each unit of its part of het_block_cost.step */
+} het_rank_cost;
 
 typedef struct het_costs {
     uint32_t start_canary;
     const het_stage_cost *stage;      /* [plan->stages]. Required */
-    const het_link_cost *link;        /* [ranks][ranks] from, to; NULL: all are `every_link` */
+    const double *tokens, *pairs;     /* pipeline by pipeline, of each micro-batch; NULL: 1 and 0 each */
+    const double *sequences;          /* of equal length, in each micro-batch: slices see other pairs then; NULL: 1 each */
+    const het_rank_cost *rank;        /* [ranks]; NULL: none but the steps of blocks */
+    const het_link_cost *link;        /* [ranks][ranks] from, to; NULL: by groups, or all are `every_link` */
     het_link_cost every_link;
-    const double *micro_batch_scale;  /* pipeline by pipeline, of each micro-batch; NULL: 1 each */
+    const het_group *group;           /* [groups] of a het_cluster; NULL: none. Needs rank_group, and `link` NULL */
+    const int64_t *rank_group;        /* [ranks] the innermost group that each rank is in */
+    int64_t groups;
     const het_block_cost *block;      /* [blocks]; NULL: rings and steps take no time */
     int64_t blocks;
     uint32_t end_canary;
@@ -194,11 +302,13 @@ typedef struct het_costs {
 
 typedef struct het_rank_time {
     double start, end;                /* of the first and the last that the rank computes */
-    double busy;                      /* sum of F, B, I, W, STEP */
+    double busy;                      /* sum of F, B, I, W, STEP and of what het_rank_cost says */
     double fill, wait, tail, idle;    /* before start, between, after end until the makespan; their sum. busy + idle = makespan */
     double peak;                      /* the most activations kept at once, from F until B or W: in micro-batches of the rank's stages of a pipeline,
-                                         as het_schedule_check counts, or in units of het_stage_cost.activation */
+                                         as het_schedule_check counts */
     int64_t peak_action;              /* which action of the rank's list reaches it first; -1: none */
+    double peak_bytes;                /* the most that the stages' keep_input, keep_weight and keep_gradient come to */
+    int64_t peak_bytes_action;
 } het_rank_time;
 
 typedef struct het_simulation {
@@ -217,6 +327,21 @@ typedef struct het_simulation {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate(const het_plan *plan, const het_schedule *schedule, const het_costs *costs,
     het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
 HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL is fine. Threads: any. */
+
+/* ---- costs of a plan ---- */
+
+typedef struct het_plan_costs {
+    het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and sequences are the caller's to set */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_plan_costs;
+/* What the stages, blocks and ranks of a plan cost. cluster: rank r is its device r, with that device's profile and speed, and its groups are the
+   links; it must outlive the costs. NULL: all ranks are the profile's first device, and every link its first link. together: units at the times
+   measured with all ranks at work: yes. A stage is the sum of its units, of one action, and of copying its messages. What B keeps is counted
+   until W. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
+    het_choice together, const het_allocator *allocator, het_plan_costs **costs, het_error *error);
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
@@ -251,6 +376,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *t
 #if defined(HETRAIN_PLAN_IMPLEMENTATION) && !defined(HETRAIN_PLAN_IMPLEMENTATION_DONE)
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
 #include <stdlib.h>
@@ -387,6 +513,102 @@ static het_result heti_p_fail(het_error *error, het_result code, const char *for
     return code;
 }
 
+/* mantissa 10^exponent, as a reader of the text takes it. */
+static double heti_p_decimal(uint64_t mantissa, int exponent)
+{
+    heti_p_out out;
+    het_json json;
+    double value = 0;
+    out.to = NULL;
+    out.result = HET_OK;
+    out.length = 0;
+    heti_p_out_unsigned(&out, mantissa);
+    heti_p_out_char(&out, 'e');
+    heti_p_out_integer(&out, exponent);
+    json = het_json_start(out.text, out.length);
+    return het_json_real(&json, &value) ? value : 0;
+}
+
+/* The `digits` first digits of a value above 0, rounded: value is about mantissa 10^*exponent. */
+static uint64_t heti_p_leading(double value, int digits, int *exponent)
+{
+    uint64_t low = 1, mantissa;
+    int i, e = 0;
+    double scale = 1;
+    for (i = 1; i < digits; i++) low *= 10;
+    while (e > -320 && value < heti_p_decimal(1, e)) e -= 16; /* 10^e <= value < 10^(e + 1) in the end */
+    while (e < 308 && value >= heti_p_decimal(1, e + 1)) e++;
+    *exponent = e - digits + 1;
+    if (*exponent < -300) { value *= 1e40; scale = 1e-40; }
+    mantissa = HETI_P_CAST(uint64_t, *exponent > 0 ? value / heti_p_decimal(1, *exponent) + 0.5
+        : value * heti_p_decimal(1, scale < 1 ? -*exponent - 40 : -*exponent) + 0.5);
+    if (mantissa >= 10 * low) { mantissa = (mantissa + 5) / 10; ++*exponent; }
+    return mantissa;
+}
+
+/* mantissa 10^exponent with one digit before the point. */
+static void heti_p_out_scientific(heti_p_out *out, uint64_t mantissa, int exponent)
+{
+    char digit[20];
+    int n = 0, i;
+    while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
+    do {
+        digit[n++] = "0123456789"[mantissa % 10];
+        mantissa /= 10;
+    } while (mantissa != 0);
+    for (i = n; i-- > 0;) {
+        heti_p_out_char(out, digit[i]);
+        if (i == n - 1 && n > 1) heti_p_out_char(out, '.');
+    }
+    if (exponent + n - 1 != 0) heti_p_out_format(out, "e%d", HETI_P_CAST(int64_t, exponent + n - 1));
+}
+
+/* With as many digits as a reader needs to get the same number back. */
+static void heti_p_out_real(heti_p_out *out, double value)
+{
+    uint64_t mantissa = 0;
+    int digits, exponent = 0, found = 0, near;
+    if (value != value || value > 1e308 || value < -1e308) { heti_p_out_text(out, "null"); return; }
+    if (value < 0) heti_p_out_char(out, '-');
+    if (value < 0) value = -value;
+    if (value < 1e15 && value <= HETI_P_CAST(double, HETI_P_CAST(uint64_t, value))) {
+        heti_p_out_unsigned(out, HETI_P_CAST(uint64_t, value));
+        return;
+    }
+    for (digits = 4; digits <= 18 && !found; digits++)
+        for (near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
+            mantissa = heti_p_leading(value, digits, &exponent);
+            mantissa = near % 2 == 0 ? mantissa + HETI_P_CAST(uint64_t, near / 2) : mantissa - HETI_P_CAST(uint64_t, near / 2 + 1);
+            found = !(heti_p_decimal(mantissa, exponent) < value) && !(heti_p_decimal(mantissa, exponent) > value);
+        }
+    heti_p_out_scientific(out, mantissa, exponent);
+}
+
+/* Nine digits: as exact as any measurement, and what a file holds without loss. */
+static double heti_p_short(double value)
+{
+    int exponent;
+    uint64_t mantissa;
+    if (!(value > 1e-290 && value < 1e290)) return 0;
+    mantissa = heti_p_leading(value, 9, &exponent);
+    return heti_p_decimal(mantissa, exponent);
+}
+
+/* A JSON string. */
+static void heti_p_out_json(heti_p_out *out, const char *s)
+{
+    heti_p_out_char(out, '"');
+    for (; *s != 0; s++) {
+        const unsigned c = HETI_P_CAST(unsigned char, *s);
+        if (c == '"' || c == '\\') heti_p_out_char(out, '\\');
+        if (c >= 32) { heti_p_out_char(out, *s); continue; }
+        heti_p_out_text(out, "\\u00");
+        heti_p_out_char(out, "0123456789abcdef"[c / 16]);
+        heti_p_out_char(out, "0123456789abcdef"[c % 16]);
+    }
+    heti_p_out_char(out, '"');
+}
+
 /* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for what XML 1.0 does not allow. A byte that does not
    continue valid UTF-8 becomes '?' too. */
 static void heti_p_out_xml(heti_p_out *out, const char *s)
@@ -514,7 +736,7 @@ typedef struct heti_p_stage {
     int64_t rank, before, after;      /* ranks of the neighbours; -1: none */
     int64_t link_before, link_after;  /* -1: same rank */
     int64_t cell, micro_batches;      /* its cells are [cell, cell + micro_batches slices) */
-    const double *scale;              /* [micro_batches] or NULL */
+    const double *tokens, *pairs, *sequences; /* [micro_batches] or NULL */
     const het_stage_cost *cost;
     double weight;                    /* of a micro-batch in the peak */
 } heti_p_stage;
@@ -529,18 +751,36 @@ typedef struct heti_p_cell {
 typedef struct heti_p_link {
     int64_t to, next;                 /* receiver; next link of the same sender, -1: none */
     double latency, bandwidth, free;  /* free: when the last message has left it */
+    int64_t first_wire, wires;        /* in heti_p_sim.path: what it shares with others, in the order of crossing */
 } heti_p_link;
+
+/* A wire that many links share: a group's uplink out (3 g), in (3 g + 1), or its bus (3 g + 2). */
+typedef struct heti_p_wire {
+    double bandwidth;                 /* 0: unlimited, no wire */
+    double free, ring_free;           /* for messages, for rings */
+    double load;                      /* of the ring that is looked at */
+} heti_p_wire;
+
+/* A message that has come to the next wire of its path. */
+typedef struct heti_p_hop {
+    double time, last, bytes;         /* when its first byte is there; when its last one has passed all before */
+    int64_t rank, at;                 /* sender and place of the action in all lists: which comes first at the same time */
+    int64_t link, wire, record;       /* wire: how many it has passed */
+    int64_t stage, cell;              /* where it goes */
+    int32_t forward, unused;
+} heti_p_hop;
 
 /* One rank's part in a ring. */
 typedef struct heti_p_part {
     int64_t rank, record;             /* record: place in the timeline, -1: none is kept */
-    double time;                      /* when the rank reached it */
+    double time;                      /* when the rank reached it; negative: not yet */
+    double share, moved;              /* of the block, in parts of heti_p_ring.sum; bytes that the ring brings to it and takes from it */
 } heti_p_part;
 
 /* One REDUCE or GATHER. */
 typedef struct heti_p_ring {
-    int64_t first, wanted, reached;   /* its parts are [first, first + wanted) */
-    double ready;
+    int64_t first, wanted, reached;   /* its parts are [first, first + wanted), by rank */
+    double ready, sum;
     int32_t block, done;
 } heti_p_ring;
 
@@ -550,8 +790,9 @@ typedef struct heti_p_rank {
     int64_t record;                   /* place of the next record */
     const heti_p_cell *waits;         /* the cell whose message it waits for */
     int32_t state;                    /* heti_p_state */
-    double ring_free;                 /* when its last ring is done */
+    double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
     double kept, unit;                /* activations now; what is divided by for `peak` */
+    double kept_bytes;
 } heti_p_rank;
 
 typedef enum heti_p_state { HETI_P_READY = 0, HETI_P_WAITS = 1, HETI_P_VERDICT = 2, HETI_P_DONE = 3 } heti_p_state;
@@ -563,10 +804,11 @@ typedef struct heti_p_sim {
     het_error *error;
     het_allocator allocator;
     size_t scratch_size;
-    int64_t ranks, stages, slices, blocks, cells, links, parts, records;
+    int64_t ranks, stages, slices, blocks, cells, links, parts, records, groups, most_wires, wires;
     double slice_sum;
     int keep;                         /* records are kept */
-    int count_activations;            /* 0: het_stage_cost.activation is given */
+    int count_bytes;                  /* some stage keeps bytes */
+    int shared;                       /* there are wires */
     heti_p_stage *stage;              /* [stages] */
     heti_p_cell *cell;
     heti_p_link *link;
@@ -581,6 +823,13 @@ typedef struct heti_p_sim {
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
     int64_t *step_ranks;              /* [blocks] how many they are */
+    double *slice_end;                /* [slices] sums of slice shares */
+    int64_t *process;                 /* [ranks] which process each is in; negative: see heti_p_sim_processes */
+    heti_p_wire *wire;                /* [3 groups] */
+    int64_t *path;                    /* [links][most_wires] */
+    int64_t *loaded;                  /* [3 groups] wires with a load */
+    heti_p_hop *hop;                  /* heap: the earliest first */
+    int64_t hops, hop_room;
     het_simulation *result;
     het_record *record;
 } heti_p_sim;
@@ -642,6 +891,11 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_p_arena *arena)
     s->part = HETI_P_CAST(heti_p_part *, heti_p_take(arena, s->parts, sizeof *s->part));
     s->step_share = HETI_P_CAST(double *, heti_p_take(arena, s->blocks, sizeof *s->step_share));
     s->step_ranks = HETI_P_CAST(int64_t *, heti_p_take(arena, s->blocks, sizeof *s->step_ranks));
+    s->slice_end = HETI_P_CAST(double *, heti_p_take(arena, s->slices, sizeof *s->slice_end));
+    s->process = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->process));
+    s->wire = HETI_P_CAST(heti_p_wire *, heti_p_take(arena, 3 * s->groups, sizeof *s->wire));
+    s->loaded = HETI_P_CAST(int64_t *, heti_p_take(arena, 3 * s->groups, sizeof *s->loaded));
+    s->path = HETI_P_CAST(int64_t *, heti_p_take(arena, s->shared ? 2 * s->stages * s->most_wires : 0, sizeof *s->path));
 }
 
 static void heti_p_result_cut(heti_p_sim *s, heti_p_arena *arena)
@@ -706,37 +960,128 @@ static het_result heti_p_sim_plan(heti_p_sim *s)
     return HET_OK;
 }
 
-static het_result heti_p_sim_costs(heti_p_sim *s)
+static int heti_p_is_curve(const het_curve *c)
 {
-    const het_costs *costs = s->costs;
-    int64_t i, n = 0;
-    if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
-    if (costs->stage == NULL || costs->blocks < 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
-    s->count_activations = 1;
+    return heti_p_is_time(c->base) && heti_p_is_time(c->token) && heti_p_is_time(c->pair);
+}
+
+static het_result heti_p_sim_stage_costs(heti_p_sim *s)
+{
+    int64_t i;
+    s->count_bytes = 0;
     for (i = 0; i < s->plan->stages; i++) {
-        const het_stage_cost *c = &costs->stage[i];
-        if (!heti_p_is_time(c->forward) || !heti_p_is_time(c->backward) || !heti_p_is_time(c->input) || !heti_p_is_time(c->weight) ||
-            !heti_p_is_time(c->bytes) || !heti_p_is_time(c->activation))
+        const het_stage_cost *c = &s->costs->stage[i];
+        if (!heti_p_is_curve(&c->forward) || !heti_p_is_curve(&c->backward) || !heti_p_is_curve(&c->input) || !heti_p_is_curve(&c->weight) ||
+            !heti_p_is_time(c->bytes) || !heti_p_is_time(c->keep_input) || !heti_p_is_time(c->keep_weight) || !heti_p_is_time(c->keep_gradient))
             return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite", i);
-        if (c->activation > 0) s->count_activations = 0;
+        if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
     }
-    for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
-    for (i = 0; i < n && costs->micro_batch_scale != NULL; i++)
-        if (!heti_p_is_time(costs->micro_batch_scale[i]))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the scale of micro-batch %d is negative or not finite", i);
-    for (i = 0; i < costs->blocks && costs->block != NULL; i++)
-        if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) || !heti_p_is_time(costs->block[i].step))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite", i);
     return HET_OK;
 }
 
-/* The link between two different ranks; what it costs is only looked at where it is used. */
-static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost)
+static het_result heti_p_sim_sizes(heti_p_sim *s)
 {
-    *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
-    if (heti_p_is_time(cost->latency) && heti_p_is_time(cost->bandwidth)) return HET_OK;
-    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
+    const het_costs *costs = s->costs;
+    int64_t i, n = 0;
+    for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
+    for (i = 0; i < n; i++) {
+        if (costs->tokens != NULL && !heti_p_is_time(costs->tokens[i]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the tokens of micro-batch %d are negative or not finite", i);
+        if (costs->pairs != NULL && !heti_p_is_time(costs->pairs[i]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the pairs of micro-batch %d are negative or not finite", i);
+        if (costs->sequences != NULL && !(costs->sequences[i] > 0 && costs->sequences[i] <= 1e15))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: micro-batch %d has %g sequences", i, costs->sequences[i]);
+        if (costs->tokens == NULL && costs->pairs == NULL && costs->sequences == NULL) break;
+    }
+    return HET_OK;
+}
+
+enum { HETI_P_MOST_DEPTH = 32 };
+
+/* Groups come behind their parents, so of two groups the one with the higher number is never the other's ancestor. */
+static het_result heti_p_sim_groups(heti_p_sim *s)
+{
+    const het_costs *costs = s->costs;
+    int64_t i, deepest = 0;
+    s->groups = s->most_wires = s->shared = 0;
+    if (costs->group == NULL || costs->link != NULL) return HET_OK;
+    if (costs->groups < 1 || costs->rank_group == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %d groups, and rank_group is %s", costs->groups,
+            costs->rank_group != NULL ? "given" : "NULL");
+    for (i = 0; i < costs->groups; i++) {
+        const het_group *g = &costs->group[i];
+        int64_t depth = 1, up = g->parent;
+        if (g->parent >= i || g->parent < -1)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: group %d has parent %d, which does not come before it", i, g->parent);
+        if (!heti_p_is_time(g->latency) || !heti_p_is_time(g->bandwidth) || !heti_p_is_time(g->bus) || !heti_p_is_time(g->uplink))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite", i);
+        for (; up >= 0 && depth <= HETI_P_MOST_DEPTH; depth++) up = costs->group[up].parent;
+        if (depth > HETI_P_MOST_DEPTH)
+            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i, HETI_P_CAST(int64_t, HETI_P_MOST_DEPTH));
+        if (depth > deepest) deepest = depth;
+        if (g->bus > 0 || g->uplink > 0) s->shared = 1;
+    }
+    for (i = 0; i < s->ranks; i++)
+        if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d is in group %d of %d", i, costs->rank_group[i], costs->groups);
+    s->groups = costs->groups;
+    s->most_wires = 2 * deepest + 1;
+    return HET_OK;
+}
+
+static het_result heti_p_sim_costs(heti_p_sim *s)
+{
+    const het_costs *costs = s->costs;
+    int64_t i;
+    if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
+    if (costs->stage == NULL || costs->blocks < 0)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
+    HETI_P_TRY(heti_p_sim_stage_costs(s));
+    HETI_P_TRY(heti_p_sim_sizes(s));
+    for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
+        const het_rank_cost *c = &costs->rank[i];
+        if (!heti_p_is_time(c->begin) || !heti_p_is_time(c->ring_byte) || !heti_p_is_time(c->verdict) || !heti_p_is_time(c->step_base) ||
+            !heti_p_is_time(c->step))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of rank %d is negative or not finite", i);
+    }
+    for (i = 0; i < costs->blocks && costs->block != NULL; i++)
+        if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) || !heti_p_is_time(costs->block[i].step))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite", i);
+    return heti_p_sim_groups(s);
+}
+
+/* The link between two different ranks; what it costs is only looked at where it is used. path: [most_wires] the wires that it crosses, or NULL. */
+static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to, het_link_cost *cost, int64_t *path, int64_t *wires)
+{
+    const het_group *group = s->costs->group;
+    int64_t a, b, n = 0, back, i;
+    *wires = 0;
+    if (s->groups == 0) {
+        *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
+        if (heti_p_is_time(cost->latency) && heti_p_is_time(cost->bandwidth)) return HET_OK;
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
+    }
+    for (a = s->costs->rank_group[from], b = s->costs->rank_group[to]; a != b && a >= 0 && b >= 0;) {
+        if (a > b) {
+            if (path != NULL && group[a].uplink > 0) path[n++] = 3 * a;
+            a = group[a].parent;
+        } else b = group[b].parent;
+    }
+    if (a < 0 || b < 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: ranks %d and %d have no group in common", from, to);
+    cost->latency = group[a].latency;
+    cost->bandwidth = group[a].bandwidth;
+    if (path == NULL) return HET_OK;
+    if (group[a].bus > 0) path[n++] = 3 * a + 2;
+    back = n;
+    for (b = s->costs->rank_group[to]; b != a; b = group[b].parent)
+        if (group[b].uplink > 0) path[n++] = 3 * b + 1;
+    for (i = 0; i < (n - back) / 2; i++) { /* inwards: the outermost first */
+        b = path[back + i];
+        path[back + i] = path[n - 1 - i];
+        path[n - 1 - i] = b;
+    }
+    *wires = n;
+    return HET_OK;
 }
 
 /* F, B and I may receive and, in lists without transfers, send; a RECV is recorded with what waits for it. */
@@ -821,8 +1166,10 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
     if (to < 0 || to == from) { *link = -1; return HET_OK; }
     for (l = s->first_link[from]; l >= 0 && s->link[l].to != to; l = s->link[l].next) {}
     if (l < 0) {
-        HETI_P_TRY(heti_p_link_cost(s, from, to, &cost));
-        l = s->links++;
+        l = s->links;
+        s->link[l].first_wire = l * s->most_wires;
+        HETI_P_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL, &s->link[l].wires));
+        s->links++;
         s->link[l].to = to;
         s->link[l].next = s->first_link[from];
         s->link[l].latency = cost.latency;
@@ -841,7 +1188,7 @@ static void heti_p_sim_weights(heti_p_sim *s)
     const int64_t *first = s->plan->first_stage;
     int64_t p, g;
     for (g = 0; g < s->ranks; g++) s->rank[g].unit = 1;
-    for (p = 0; p < s->plan->pipelines && s->count_activations; p++) {
+    for (p = 0; p < s->plan->pipelines; p++) {
         for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank] = 0;
         for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
         for (g = first[p]; g < first[p + 1]; g++) {
@@ -853,8 +1200,7 @@ static void heti_p_sim_weights(heti_p_sim *s)
             if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
         }
     }
-    for (g = 0; g < s->stages; g++)
-        s->stage[g].weight = s->count_activations ? s->rank[s->stage[g].rank].unit / s->stage[g].weight : s->costs->stage[g].activation;
+    for (g = 0; g < s->stages; g++) s->stage[g].weight = s->rank[s->stage[g].rank].unit / s->stage[g].weight;
     for (g = 0; g < s->ranks && s->slices > 1; g++) s->rank[g].unit *= s->slice_sum;
 }
 
@@ -870,7 +1216,9 @@ static het_result heti_p_sim_stages(heti_p_sim *s)
             stage->after = g + 1 < plan->first_stage[p + 1] ? plan->stage[g + 1].rank : -1;
             stage->cell = cell;
             stage->micro_batches = s->schedule->micro_batches[p];
-            stage->scale = s->costs->micro_batch_scale != NULL ? s->costs->micro_batch_scale + micro_batch : NULL;
+            stage->tokens = s->costs->tokens != NULL ? s->costs->tokens + micro_batch : NULL;
+            stage->pairs = s->costs->pairs != NULL ? s->costs->pairs + micro_batch : NULL;
+            stage->sequences = s->costs->sequences != NULL ? s->costs->sequences + micro_batch : NULL;
             stage->cost = &s->costs->stage[g];
             HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
             HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
@@ -886,10 +1234,60 @@ static int64_t heti_p_ring_index(const heti_p_sim *s, const het_action *a)
     return a->stage + (a->kind == HET_ACTION_GATHER ? s->blocks : 0);
 }
 
+/* Which process each rank is in: the innermost group that is one; a number of its own where there is none; all the same where no group is one. */
+static void heti_p_sim_processes(heti_p_sim *s)
+{
+    int64_t r, g;
+    int any = 0;
+    for (g = 0; g < s->groups; g++) any |= s->costs->group[g].process != 0;
+    for (r = 0; r < s->ranks; r++) {
+        for (g = any ? s->costs->rank_group[r] : -1; g >= 0 && !s->costs->group[g].process; g = s->costs->group[g].parent) {}
+        s->process[r] = g >= 0 ? g : any ? -2 - r : -1;
+    }
+}
+
+/* Parts [i, end) are one member of the ring: those of the process of i, or i alone where all are in one. */
+static int64_t heti_p_ring_member(const heti_p_sim *s, const heti_p_ring *ring, int64_t i)
+{
+    const heti_p_part *part = s->part + ring->first;
+    int64_t end = i + 1;
+    if (s->process[part[0].rank] == s->process[part[ring->wanted - 1].rank]) return end;
+    while (end < ring->wanted && s->process[part[end].rank] == s->process[part[i].rank]) end++;
+    return end;
+}
+
+/* Shares of the block and bytes moved, of each part: into the process, around the ring, out again. */
+static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes)
+{
+    heti_p_part *part = s->part + ring->first;
+    const int64_t n = ring->wanted;
+    int64_t i, j, end, members = 0;
+    for (i = 0; i < n && s->plan->state_share != NULL; i++) ring->sum += s->plan->state_share[part[i].rank];
+    for (i = 0; i < n; i++) {
+        part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
+        part[i].moved = 0;
+    }
+    if (!(ring->sum > 0)) ring->sum = HETI_P_CAST(double, n);
+    for (i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
+    for (i = 0; i < n; i = end) {
+        double own = 0;
+        end = heti_p_ring_member(s, ring, i);
+        for (j = i; j < end; j++) own += part[j].share;
+        if (members > 1) part[i].moved += 2 * bytes * (ring->sum - own) / ring->sum;
+        for (j = i + 1; j < end; j++) {
+            part[j].moved += bytes + bytes * part[j].share / ring->sum; /* the whole block one way, its part the other */
+            part[i].moved += bytes + bytes * part[j].share / ring->sum;
+        }
+    }
+}
+
 /* Which ranks a ring or a STEP has: those whose lists name it. */
 static het_result heti_p_sim_rings(heti_p_sim *s)
 {
     int64_t r, i, b, first = 0;
+    for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
+        if (!heti_p_is_time(s->plan->state_share[r]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
     for (r = 0; r < s->ranks; r++)
         for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
             const het_action *a = &s->schedule->action[i];
@@ -903,10 +1301,22 @@ static het_result heti_p_sim_rings(heti_p_sim *s)
         s->ring[b].first = first;
         s->ring[b].block = HETI_P_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
         first += s->ring[b].wanted;
+        s->ring[b].wanted = 0;
     }
-    for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
-        if (!heti_p_is_time(s->plan->state_share[r]))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the state share of rank %d is negative or not finite", r);
+    for (r = 0; r < s->ranks; r++)
+        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
+            const het_action *a = &s->schedule->action[i];
+            heti_p_ring *ring;
+            if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) continue;
+            ring = &s->ring[heti_p_ring_index(s, a)];
+            if (ring->wanted > 0 && s->part[ring->first + ring->wanted - 1].rank == r) return heti_p_sim_fail(s, r, i, "it comes twice");
+            s->part[ring->first + ring->wanted].rank = r;
+            s->part[ring->first + ring->wanted++].time = -1;
+        }
+    for (b = 0; b < 2 * s->blocks && s->costs->block != NULL; b++) {
+        const het_block_cost *cost = &s->costs->block[s->ring[b].block];
+        if (s->ring[b].wanted > 0) heti_p_ring_parts(s, &s->ring[b], b < s->blocks ? cost->reduce_bytes : cost->gather_bytes);
+    }
     return HET_OK;
 }
 
@@ -918,14 +1328,16 @@ static het_result heti_p_sim_start(heti_p_sim *s)
         int64_t i;
         s->first_link[r] = -1;
         memset(rank, 0, sizeof *rank);
+        rank->clock = s->costs->rank != NULL ? s->costs->rank[r].begin : 0;
         rank->at = s->schedule->start[r];
         rank->until = s->schedule->start[r + 1];
         rank->record = record;
         for (i = rank->at; i < rank->until && s->keep; i++) record += heti_p_record_room(s->schedule, s->schedule->action[i].kind);
         s->ready[s->ranks - 1 - r] = r;
         memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
-        s->result->rank[r].start = -1;
-        s->result->rank[r].peak_action = -1;
+        s->result->rank[r].start = rank->clock > 0 ? 0 : -1;
+        s->result->rank[r].busy = s->result->rank[r].end = rank->clock;
+        s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
     }
     s->ready_count = s->ranks;
     s->links = 0;
@@ -938,7 +1350,14 @@ static het_result heti_p_sim_start(heti_p_sim *s)
         memset(s->step_share, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_share);
         memset(s->step_ranks, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_ranks);
     }
+    for (c = 0; c < 3 * s->groups; c++) {
+        const het_group *group = &s->costs->group[c / 3];
+        s->wire[c].bandwidth = c % 3 == 2 ? group->bus : group->uplink;
+        s->wire[c].free = s->wire[c].ring_free = s->wire[c].load = 0;
+    }
+    for (c = 0; c < s->slices; c++) s->slice_end[c] = (c > 0 ? s->slice_end[c - 1] : 0) + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->ring_count = 0;
+    heti_p_sim_processes(s);
     HETI_P_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
     return heti_p_sim_rings(s);
@@ -946,11 +1365,36 @@ static het_result heti_p_sim_start(heti_p_sim *s)
 
 /* ---- running ---- */
 
-/* A part of a whole micro-batch's cost. */
-static double heti_p_sim_part(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double whole)
+/* What of a micro-batch's tokens is in a slice, times `each`. */
+static double heti_p_sim_tokens(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each)
 {
-    if (stage->scale != NULL) whole *= stage->scale[a->micro_batch];
-    return s->slices > 1 ? whole * s->plan->slice_share[a->slice] / s->slice_sum : whole;
+    if (stage->tokens != NULL) each *= stage->tokens[a->micro_batch];
+    return s->slices > 1 ? each * s->plan->slice_share[a->slice] / s->slice_sum : each;
+}
+
+/* Pairs of the queries before `end` of causal sequences of the same length, all in units of slice shares. */
+static double heti_p_pairs_before(double end, double length)
+{
+    double whole = HETI_P_CAST(double, HETI_P_CAST(int64_t, end / length)), rest = end - whole * length;
+    return whole * length * length + rest * rest;
+}
+
+static double heti_p_sim_pairs(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a, double each)
+{
+    double length = s->slice_sum;
+    each *= stage->pairs[a->micro_batch];
+    if (s->slices == 1) return each;
+    if (stage->sequences != NULL) length /= stage->sequences[a->micro_batch];
+    return each * (heti_p_pairs_before(s->slice_end[a->slice], length) -
+        (a->slice > 0 ? heti_p_pairs_before(s->slice_end[a->slice - 1], length) : 0)) / heti_p_pairs_before(s->slice_sum, length);
+}
+
+static double heti_p_sim_seconds(const heti_p_sim *s, const heti_p_stage *stage, const het_action *a)
+{
+    const het_curve *curve = a->kind == HET_ACTION_F ? &stage->cost->forward : a->kind == HET_ACTION_B ? &stage->cost->backward :
+        a->kind == HET_ACTION_I ? &stage->cost->input : &stage->cost->weight;
+    double seconds = curve->base + heti_p_sim_tokens(s, stage, a, curve->token);
+    return stage->pairs != NULL && curve->pair > 0 ? seconds + heti_p_sim_pairs(s, stage, a, curve->pair) : seconds;
 }
 
 static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, int32_t kind, double start, double end, double bytes)
@@ -967,23 +1411,101 @@ static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, 
     return s->rank[r].record++;
 }
 
-/* Starts a message to the stage after (forward) or before, and wakes the rank that waits for it. */
-static void heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward)
+/* ---- messages on wires that others use as well: in the order in which they come to each ---- */
+
+static int heti_p_hop_before(const heti_p_hop *a, const heti_p_hop *b)
+{
+    if (a->time < b->time || b->time < a->time) return a->time < b->time;
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static het_result heti_p_push_hop(heti_p_sim *s, const heti_p_hop *hop)
+{
+    int64_t i = s->hops;
+    if (s->hops == s->hop_room) {
+        const int64_t room = 2 * s->hop_room + 256;
+        heti_p_hop *larger = HETI_P_CAST(heti_p_hop *, s->allocator.alloc(s->allocator.user, HETI_P_CAST(size_t, room) * sizeof *larger, 16));
+        if (larger == NULL) return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
+        if (s->hops > 0) memcpy(larger, s->hop, HETI_P_CAST(size_t, s->hops) * sizeof *larger);
+        if (s->hop_room > 0) s->allocator.free(s->allocator.user, s->hop, HETI_P_CAST(size_t, s->hop_room) * sizeof *larger);
+        s->hop = larger;
+        s->hop_room = room;
+    }
+    for (s->hops++; i > 0 && heti_p_hop_before(hop, &s->hop[(i - 1) / 2]); i = (i - 1) / 2) s->hop[i] = s->hop[(i - 1) / 2];
+    s->hop[i] = *hop;
+    return HET_OK;
+}
+
+static heti_p_hop heti_p_pop_hop(heti_p_sim *s)
+{
+    const heti_p_hop first = s->hop[0], last = s->hop[--s->hops];
+    int64_t i = 0, child;
+    while ((child = 2 * i + 1) < s->hops) {
+        if (child + 1 < s->hops && heti_p_hop_before(&s->hop[child + 1], &s->hop[child])) child++;
+        if (!heti_p_hop_before(&s->hop[child], &last)) break;
+        s->hop[i] = s->hop[child];
+        i = child;
+    }
+    s->hop[i] = last;
+    return first;
+}
+
+/* The message is there at `time`: wakes the rank that waits for it. */
+static void heti_p_sim_arrive(heti_p_sim *s, int64_t stage, int64_t cell_index, int forward, double time)
+{
+    heti_p_cell *cell = &s->cell[cell_index];
+    heti_p_rank *to = &s->rank[s->stage[stage].rank];
+    if (forward) cell->input = time;
+    else cell->gradient = time;
+    if (to->state != HETI_P_WAITS || to->waits != cell) return;
+    to->state = HETI_P_READY;
+    s->ready[s->ready_count++] = s->stage[stage].rank;
+}
+
+/* The earliest message on its way passes the wire it has come to. No rank can go on without one, so none comes to a wire before it. */
+static het_result heti_p_sim_pass(heti_p_sim *s)
+{
+    heti_p_hop hop = heti_p_pop_hop(s);
+    const heti_p_link *link = &s->link[hop.link];
+    heti_p_wire *wire = &s->wire[s->path[link->first_wire + hop.wire]];
+    if (wire->free > hop.time) hop.time = wire->free;
+    wire->free = hop.time + hop.bytes / wire->bandwidth;
+    if (wire->free > hop.last) hop.last = wire->free;
+    if (++hop.wire < link->wires) return heti_p_push_hop(s, &hop);
+    if (hop.record >= 0) s->record[hop.record].end = hop.last;
+    heti_p_sim_arrive(s, hop.stage, hop.cell, hop.forward, hop.last + link->latency);
+    return HET_OK;
+}
+
+/* Starts a message to the stage after (forward) or before. */
+static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward)
 {
     const heti_p_stage *stage = &s->stage[g], *to = forward ? stage + 1 : stage - 1;
-    heti_p_cell *cell = &s->cell[to->cell + a->micro_batch * s->slices + a->slice];
-    heti_p_link *link = &s->link[forward ? stage->link_after : stage->link_before];
-    double clock = s->rank[r].clock, leaves = clock > link->free ? clock : link->free,
-        bytes = heti_p_sim_part(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
-    if (link->bandwidth > 0) leaves += bytes / link->bandwidth;
-    link->free = leaves;
-    (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, leaves, bytes);
-    if (forward) cell->input = leaves + link->latency;
-    else cell->gradient = leaves + link->latency;
-    if (s->rank[to->rank].state == HETI_P_WAITS && s->rank[to->rank].waits == cell) {
-        s->rank[to->rank].state = HETI_P_READY;
-        s->ready[s->ready_count++] = to->rank;
+    const int64_t cell = to->cell + a->micro_batch * s->slices + a->slice, l = forward ? stage->link_after : stage->link_before;
+    heti_p_link *link = &s->link[l];
+    double clock = s->rank[r].clock, starts = clock > link->free ? clock : link->free,
+        bytes = heti_p_sim_tokens(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
+    int64_t record;
+    link->free = link->bandwidth > 0 ? starts + bytes / link->bandwidth : starts;
+    record = heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, link->free, bytes);
+    if (link->wires > 0) {
+        heti_p_hop hop;
+        hop.time = starts;
+        hop.last = link->free;
+        hop.bytes = bytes;
+        hop.rank = r;
+        hop.at = a - s->schedule->action;
+        hop.link = l;
+        hop.wire = 0;
+        hop.record = record;
+        hop.stage = g + (forward ? 1 : -1);
+        hop.cell = cell;
+        hop.forward = forward;
+        hop.unused = 0;
+        return heti_p_push_hop(s, &hop);
     }
+    heti_p_sim_arrive(s, g + (forward ? 1 : -1), cell, forward, link->free + link->latency);
+    return HET_OK;
 }
 
 static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change)
@@ -996,24 +1518,48 @@ static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change)
     time->peak_action = rank->at - s->schedule->start[r];
 }
 
-static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds)
+static void heti_p_sim_keep_bytes(heti_p_sim *s, int64_t r, const heti_p_stage *stage, const het_action *a)
+{
+    const het_stage_cost *c = stage->cost;
+    heti_p_rank *rank = &s->rank[r];
+    het_rank_time *time = &s->result->rank[r];
+    rank->kept_bytes += heti_p_sim_tokens(s, stage, a, a->kind == HET_ACTION_F ? c->keep_input + c->keep_weight :
+        a->kind == HET_ACTION_B ? -(c->keep_input + c->keep_weight) : a->kind == HET_ACTION_I ? c->keep_gradient - c->keep_input :
+        -(c->keep_weight + c->keep_gradient));
+    if (rank->kept_bytes <= time->peak_bytes) return;
+    time->peak_bytes = rank->kept_bytes;
+    time->peak_bytes_action = rank->at - s->schedule->start[r];
+}
+
+/* The rank works from `start`. */
+static void heti_p_sim_spend(heti_p_sim *s, int64_t r, double start, double seconds)
 {
     het_rank_time *time = &s->result->rank[r];
     s->rank[r].clock = start + seconds;
+    if (seconds <= 0) return;
     if (time->start < 0) time->start = start;
     time->end = s->rank[r].clock;
     time->busy += seconds;
+}
+
+static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, double start, double seconds)
+{
+    het_rank_time *time = &s->result->rank[r];
+    heti_p_sim_spend(s, r, start, seconds);
+    if (time->start < 0) time->start = start;
+    time->end = s->rank[r].clock;
     (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
 }
 
 enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4 };
 
 /* The message of a compute action in lists without transfers. */
-static void heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
+static het_result heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
 {
     const int64_t g = a->kind <= HET_ACTION_I ? s->plan->first_stage[a->pipeline] + a->stage : 0;
     const int forward = a->kind == HET_ACTION_F;
-    if (a->kind <= HET_ACTION_I && (forward ? s->stage[g].link_after : s->stage[g].link_before) >= 0) heti_p_sim_send(s, r, a, g, forward);
+    if (a->kind > HET_ACTION_I || (forward ? s->stage[g].link_after : s->stage[g].link_before) < 0) return HET_OK;
+    return heti_p_sim_send(s, r, a, g, forward);
 }
 
 /* F, B, I or W. *waits becomes 1, and nothing else happens, where its message is not there yet. */
@@ -1026,10 +1572,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     const int forward = a->kind == HET_ACTION_F;
     const int64_t from = forward ? stage->before : stage->after;
     double there = forward ? cell->input : cell->gradient, start = rank->clock;
-    double seconds = heti_p_sim_part(s, stage, a, forward ? stage->cost->forward : a->kind == HET_ACTION_B ? stage->cost->backward :
-        a->kind == HET_ACTION_I ? stage->cost->input : stage->cost->weight);
     double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
-    if (stage->scale != NULL && !s->count_activations) kept *= stage->scale[a->micro_batch];
     if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
     if (!forward && (cell->done & HETI_P_DID_F) == 0) return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
     if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0)
@@ -1041,19 +1584,19 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
         if (there > start) start = there;
         if (from != r)
             (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
-                heti_p_sim_part(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
+                heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
     }
-    heti_p_sim_busy(s, r, a, start, seconds);
+    heti_p_sim_busy(s, r, a, start, heti_p_sim_seconds(s, stage, a));
     cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I
         : HETI_P_DID_W;
     if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
+    if (s->count_bytes) heti_p_sim_keep_bytes(s, r, stage, a);
     if (forward && stage->after == r) s->cell[stage[1].cell + a->micro_batch * s->slices + a->slice].input = rank->clock;
     if (!forward && a->kind != HET_ACTION_W && stage->before == r)
         s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
-    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) heti_p_sim_implied(s, r, a - 1);
-    if (a->overlap == 0 || rank->at + 1 == rank->until) heti_p_sim_implied(s, r, a);
-    return HET_OK;
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) HETI_P_TRY(heti_p_sim_implied(s, r, a - 1));
+    return a->overlap == 0 || rank->at + 1 == rank->until ? heti_p_sim_implied(s, r, a) : HET_OK;
 }
 
 static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a)
@@ -1064,31 +1607,35 @@ static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action
     if (heti_p_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
     if ((cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
         return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" : "its B or I does not come before it");
-    if ((forward ? s->stage[g].after : s->stage[g].before) != r) heti_p_sim_send(s, r, a, g, forward);
-    return HET_OK;
+    return (forward ? s->stage[g].after : s->stage[g].before) != r ? heti_p_sim_send(s, r, a, g, forward) : HET_OK;
 }
 
-/* REDUCE or GATHER: this rank is there; the last one makes the ring complete. */
-static het_result heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
+/* REDUCE or GATHER: this rank is there; the last one makes the ring complete. Its parts are sorted by rank. */
+static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
 {
     const int64_t index = heti_p_ring_index(s, a);
     heti_p_ring *ring = &s->ring[index];
-    heti_p_part *part = s->part + ring->first + ring->reached;
-    int64_t i;
-    for (i = 0; i < ring->reached; i++)
-        if (part[-1 - i].rank == r) return heti_p_sim_fail(s, r, s->rank[r].at, "it comes twice");
-    part->rank = r;
-    part->time = s->rank[r].clock;
+    heti_p_rank *rank = &s->rank[r];
+    heti_p_part *part = s->part + ring->first;
+    int64_t low = 0, high = ring->wanted - 1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (part[middle].rank < r) low = middle + 1;
+        else high = middle;
+    }
+    part += low;
+    part->time = rank->clock;
     part->record = heti_p_sim_record(s, r, a, a->kind, part->time, part->time, 0);
     if (part->time > ring->ready) ring->ready = part->time;
     if (++ring->reached == ring->wanted) s->ring_order[s->ring_count++] = index;
-    return HET_OK;
+    if (s->costs->rank != NULL && s->costs->block != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].ring_byte * part->moved);
 }
 
 static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a)
 {
     double seconds = s->costs->block != NULL ? s->costs->block[a->stage].step : 0, sum = s->step_share[a->stage];
     seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum : seconds / HETI_P_CAST(double, s->step_ranks[a->stage]);
+    if (s->costs->rank != NULL) seconds = s->costs->rank[r].step_base + s->costs->rank[r].step * seconds;
     heti_p_sim_busy(s, r, a, s->rank[r].clock, seconds);
 }
 
@@ -1103,9 +1650,13 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r)
             HETI_P_TRY(heti_p_sim_compute(s, r, a, &waits));
             if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
         } else if (a->kind <= HET_ACTION_RECV_B) HETI_P_TRY(heti_p_sim_transfer(s, r, a));
-        else if (a->kind == HET_ACTION_VERDICT) { rank->state = HETI_P_VERDICT; return HET_OK; }
+        else if (a->kind == HET_ACTION_VERDICT) {
+            rank->state = HETI_P_VERDICT;
+            rank->verdict = rank->clock;
+            return HET_OK;
+        }
         else if (a->kind == HET_ACTION_STEP) heti_p_sim_step(s, r, a);
-        else HETI_P_TRY(heti_p_sim_ring(s, r, a));
+        else heti_p_sim_ring(s, r, a);
     }
     rank->state = HETI_P_DONE;
     return HET_OK;
@@ -1131,32 +1682,92 @@ static void heti_p_sort_rings(heti_p_sim *s)
         }
 }
 
-/* (N - 1) steps, each as long as the largest part takes on the slowest link. Parts of the ring are sorted by rank first. */
-static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, double *seconds)
+/* `count` transfers of `bytes` from one rank to another: what one takes, and what the wires have to carry. */
+static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, double bytes, double count, double *latency, double *seconds)
 {
-    heti_p_part *part = s->part + ring->first;
-    double sum = 0, largest = 0, slowest = 0;
-    int64_t n = ring->wanted, i, j;
-    for (i = 1; i < n; i++) {
-        heti_p_part moved = part[i];
-        for (j = i; j > 0 && part[j - 1].rank > moved.rank; j--) part[j] = part[j - 1];
-        part[j] = moved;
+    het_link_cost link;
+    int64_t path[2 * HETI_P_MOST_DEPTH + 1], wires, i;
+    HETI_P_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
+    *latency = link.latency;
+    *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    for (i = 0; i < wires; i++) {
+        heti_p_wire *wire = &s->wire[path[i]];
+        const double load = bytes / wire->bandwidth;
+        if (load > *seconds) *seconds = load;
+        if (wire->load <= 0) s->loaded[s->wires++] = path[i];
+        wire->load += count * load;
     }
-    for (i = 0; i < n && s->plan->state_share != NULL; i++) {
-        double share = s->plan->state_share[part[i].rank];
-        sum += share;
-        if (share > largest) largest = share;
-    }
-    bytes = sum > 0 ? bytes * largest / sum : bytes / HETI_P_CAST(double, n);
-    for (i = 0; i < n && n > 1; i++) {
-        het_link_cost link;
-        double time;
-        HETI_P_TRY(heti_p_link_cost(s, part[i].rank, part[i + 1 < n ? i + 1 : 0].rank, &link));
-        time = link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
-        if (time > slowest) slowest = time;
-    }
-    *seconds = HETI_P_CAST(double, n - 1) * slowest;
+    *seconds += link.latency;
     return HET_OK;
+}
+
+/* Into the process of parts [i, end) and out again, one after the other. */
+static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int64_t i, int64_t end, double bytes, int gather,
+    double latencies[2], double seconds[2])
+{
+    const heti_p_part *part = s->part + ring->first;
+    int64_t j;
+    latencies[0] = latencies[1] = seconds[0] = seconds[1] = 0;
+    for (j = i + 1; j < end; j++) {
+        const double own = bytes * part[j].share / ring->sum;
+        double latency, time;
+        HETI_P_TRY(heti_p_ring_transfer(s, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
+        latencies[0] += latency;
+        seconds[0] += time;
+        HETI_P_TRY(heti_p_ring_transfer(s, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
+        latencies[1] += latency;
+        seconds[1] += time;
+    }
+    return HET_OK;
+}
+
+static void heti_p_at_least(double *value, double other)
+{
+    if (other > *value) *value = other;
+}
+
+/* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as long as the largest part takes on the
+   slowest link, the slowest way out. Its loads are left on the wires. */
+static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, int gather, double *latency, double *seconds)
+{
+    const heti_p_part *part = s->part + ring->first;
+    const int64_t n = ring->wanted;
+    double largest = 0, slowest = 0, longest = 0, way[2] = { 0, 0 }, way_latency[2] = { 0, 0 }, turns = -1, time, one[2], one_latency[2];
+    int64_t i, j, end;
+    for (i = 0; i < n; i = end, turns++) {
+        double own = 0;
+        end = heti_p_ring_member(s, ring, i);
+        for (j = i; j < end; j++) own += part[j].share;
+        heti_p_at_least(&largest, own);
+    }
+    for (i = 0; i < n && n > 1; i = end) {
+        end = heti_p_ring_member(s, ring, i);
+        HETI_P_TRY(heti_p_ring_transfer(s, part[i].rank, part[end < n ? end : 0].rank, bytes * largest / ring->sum, turns, &time, &one[0]));
+        heti_p_at_least(&longest, time);
+        heti_p_at_least(&slowest, one[0]);
+        HETI_P_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));
+        for (j = 0; j < 2; j++) {
+            heti_p_at_least(&way[j], one[j]);
+            heti_p_at_least(&way_latency[j], one_latency[j]);
+        }
+    }
+    *latency = way_latency[0] + (turns > 0 ? turns * longest : 0) + way_latency[1];
+    *seconds = way[0] + (turns > 0 ? turns * slowest : 0) + way[1];
+    return HET_OK;
+}
+
+/* A ring that can start at `start` and would take `seconds` ends when the last of its wires has carried it. */
+static double heti_p_ring_wires(heti_p_sim *s, double start, double latency, double seconds)
+{
+    double end = start + seconds;
+    while (s->wires > 0) {
+        heti_p_wire *wire = &s->wire[s->loaded[--s->wires]];
+        heti_p_at_least(&wire->ring_free, start);
+        wire->ring_free += wire->load;
+        heti_p_at_least(&end, wire->ring_free + latency);
+        wire->load = 0;
+    }
+    return end;
 }
 
 static het_result heti_p_sim_finish_rings(heti_p_sim *s)
@@ -1168,11 +1779,10 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s)
         heti_p_ring *ring = &s->ring[index];
         const heti_p_part *part = s->part + ring->first;
         double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes
-            : s->costs->block[ring->block].gather_bytes, seconds = 0, end = ring->ready;
-        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &seconds));
-        for (j = 0; j < ring->wanted; j++)
-            if (s->rank[part[j].rank].ring_free > end) end = s->rank[part[j].rank].ring_free;
-        end += seconds;
+            : s->costs->block[ring->block].gather_bytes, latency = 0, seconds = 0, end = ring->ready;
+        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, index >= s->blocks, &latency, &seconds));
+        for (j = 0; j < ring->wanted; j++) heti_p_at_least(&end, s->rank[part[j].rank].ring_free);
+        end = heti_p_ring_wires(s, end, latency, seconds);
         for (j = 0; j < ring->wanted; j++) {
             s->rank[part[j].rank].ring_free = end;
             if (part[j].record < 0) continue;
@@ -1194,10 +1804,15 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
     HETI_P_TRY(heti_p_sim_finish_rings(s));
     *done = 1;
     for (r = 0; r < s->ranks; r++) {
-        if (s->rank[r].state == HETI_P_WAITS) return heti_p_sim_fail(s, r, s->rank[r].at, "waits for ever for what it needs");
-        if (s->rank[r].state == HETI_P_VERDICT) *done = 0;
-        if (s->rank[r].clock > time) time = s->rank[r].clock;
-        if (s->rank[r].ring_free > time) time = s->rank[r].ring_free;
+        heti_p_rank *rank = &s->rank[r];
+        if (rank->state == HETI_P_WAITS) return heti_p_sim_fail(s, r, rank->at, "waits for ever for what it needs");
+        if (rank->state == HETI_P_VERDICT) {
+            *done = 0;
+            heti_p_at_least(&rank->clock, rank->ring_free);
+            if (s->costs->rank != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].verdict);
+        }
+        heti_p_at_least(&time, rank->clock);
+        heti_p_at_least(&time, rank->ring_free);
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
@@ -1206,7 +1821,7 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
     for (r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
-        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->clock, time, 0);
+        (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->verdict, time, 0);
         rank->clock = time;
         rank->at++;
         rank->state = HETI_P_READY;
@@ -1269,7 +1884,8 @@ static het_result heti_p_sim_loop(heti_p_sim *s)
     HETI_P_TRY(heti_p_sim_start(s));
     while (!done) {
         while (s->ready_count > 0) HETI_P_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
-        HETI_P_TRY(heti_p_sim_verdict(s, &done));
+        if (s->hops > 0) HETI_P_TRY(heti_p_sim_pass(s));
+        else HETI_P_TRY(heti_p_sim_verdict(s, &done));
     }
     heti_p_sim_timeline(s);
     heti_p_sim_sums(s);
@@ -1302,6 +1918,7 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     if (result == HET_OK) {
         result = heti_p_sim_loop(&s);
         s.allocator.free(s.allocator.user, s.stage, s.scratch_size);
+        if (s.hop_room > 0) s.allocator.free(s.allocator.user, s.hop, HETI_P_CAST(size_t, s.hop_room) * sizeof *s.hop);
     }
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;
@@ -1314,6 +1931,2555 @@ HETRAIN_API void het_simulation_free(het_simulation *simulation)
     if (simulation == NULL) return;
     allocator = simulation->allocator;
     allocator.free(allocator.user, simulation, simulation->size);
+}
+
+/* ================================================================================================================
+   >>profile  What a description says about units, blocks and bytes; bytes of a plan; files.
+
+   Units are asked through their own tables, as het_create does. Units of one table with the same shapes are one kind, whatever their parameters
+   are called. Bytes are kept by class (het_keep), so that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
+       slot = rows (input of the first + sum of output + keep_input [unless recomputed] + keep_weight [unless recomputed and B whole]
+              + keep_gradient [where I and W come apart])
+       carry = tokens (sum of carry + carry_gradient [where I and W come apart, or sliced])
+   ================================================================================================================ */
+
+enum { HETI_P_MOST_UNITS = 1 << 20, HETI_P_MOST_KINDS = 256 };
+
+typedef struct heti_p_parameter { char name[64]; int64_t count, uses; int32_t frozen; } heti_p_parameter;
+
+/* What describing needs beside the profile: all of it is given back. */
+typedef struct heti_p_described {
+    het_desc desc;                    /* completed */
+    het_allocator allocator;
+    het_error *error;
+    het_device device;
+    het_parallel parallel;
+    het_unit *unit;                   /* [units] */
+    het_unit_info *info;              /* [2]: a unit and the one before it */
+    het_unit_info *kind;              /* [kinds] as described first */
+    const het_unit_iface **table;     /* [kinds] */
+    int64_t *owner;                   /* [uses] parameter of each (unit, parameter); NULL: they are still counted */
+    int64_t *first;                   /* [units + 1] into owner */
+    heti_p_parameter *parameter;      /* [uses] */
+    het_profile count;                /* the arrays are scratch */
+    int64_t uses, parameters, granule;
+    void *block[2];                   /* what the arrays are in */
+    size_t size[2];
+} heti_p_described;
+
+static void heti_p_serial(void *user, int64_t count, het_task task, void *arg)
+{
+    int64_t i;
+    (void)user;
+    for (i = 0; i < count; i++) task(arg, i);
+}
+
+/* One block, cleared; the error names the call. */
+static het_result heti_p_block(const het_allocator *allocator, size_t size, const char *call, void **block, het_error *error)
+{
+    *block = size < SIZE_MAX ? allocator->alloc(allocator->user, size > 0 ? size : 1, 64) : NULL;
+    if (*block == NULL) return heti_p_fail(error, HET_ERR_OOM, "%s: no memory for %d bytes", call, HETI_P_CAST(int64_t, size / 2 * 2));
+    memset(*block, 0, size);
+    return HET_OK;
+}
+
+/* ---- describing ---- */
+
+/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
+static het_result heti_p_describe_unit(heti_p_described *d, int64_t u, const het_unit_info *before, int64_t tokens, het_unit_info *info)
+{
+    const het_unit_iface *table = d->unit[u].iface;
+    het_result result;
+    int64_t s;
+    memset(info, 0, sizeof *info);
+    info->max_tokens = tokens;
+    info->max_granule_tokens = d->granule < tokens ? d->granule : tokens;
+    info->max_sequences = d->desc.max_sequences < tokens ? d->desc.max_sequences : tokens;
+    info->compute = d->desc.dtype;
+    info->device = &d->device;
+    for (s = 0; before != NULL && s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
+    if (before != NULL) info->in_streams = before->out_streams;
+    if (table == NULL || table->version != HETRAIN_UNIT_VERSION)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: its table has version %d, this is %d", u,
+            table != NULL ? HETI_P_CAST(int64_t, table->version) : HETI_P_CAST(int64_t, -1), HETI_P_CAST(int64_t, HETRAIN_UNIT_VERSION));
+    result = table->describe(&d->unit[u], info);
+    if (result != HET_OK)
+        return heti_p_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that gives %d streams", u,
+            table->name, info->in_streams);
+    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 || info->tensors > HETRAIN_MAX_UNIT_TENSORS ||
+        info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d tensors, %d streams", u, table->name,
+            info->parameters, info->tensors, info->out_streams);
+    for (s = 0; s < info->parameters; s++) { /* squaring its gradients needs scratch as well */
+        het_sum_squares_args a;
+        size_t bytes;
+        memset(&a, 0, sizeof a);
+        a.count = info->parameter[s].rows * info->parameter[s].columns;
+        bytes = d->device.iface->workspace_bytes(d->device.self, HET_OP_SUM_SQUARES, &a);
+        if (bytes > info->workspace) info->workspace = bytes;
+    }
+    return HET_OK;
+}
+
+static int heti_p_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other)
+{
+    int64_t s;
+    for (s = 0; s < count && count == other_count && width[s] == other[s]; s++) {}
+    return count == other_count && s == count;
+}
+
+/* Whether two descriptions differ in nothing that costs. */
+static int heti_p_same_kind(const het_unit_info *a, const het_unit_info *b)
+{
+    int64_t i;
+    if (!heti_p_same_streams(a->in_streams, a->in_width, b->in_streams, b->in_width)) return 0;
+    if (!heti_p_same_streams(a->out_streams, a->out_width, b->out_streams, b->out_width)) return 0;
+    if (a->parameters != b->parameters || a->tensors != b->tensors || a->workspace != b->workspace || a->is_loss != b->is_loss) return 0;
+    for (i = 0; i < a->parameters; i++)
+        if (a->parameter[i].rows != b->parameter[i].rows || a->parameter[i].columns != b->parameter[i].columns) return 0;
+    for (i = 0; i < a->tensors; i++)
+        if (a->tensor[i].width != b->tensor[i].width || a->tensor[i].keep != b->tensor[i].keep) return 0;
+    return !(a->flops_forward < b->flops_forward || a->flops_forward > b->flops_forward);
+}
+
+static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, const het_parameter_desc *p)
+{
+    const int64_t limit = INT64_C(1) << 56;
+    int64_t i;
+    if (p->rows < 1 || p->columns < 1 || p->rows > limit / p->columns)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d", u, p->name, p->rows,
+            p->columns);
+    for (i = 0; i < d->parameters && strcmp(d->parameter[i].name, p->name) != 0; i++) {}
+    if (i == d->parameters) {
+        memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
+        d->parameter[i].name[sizeof d->parameter[i].name - 1] = 0;
+        d->parameter[i].count = p->rows * p->columns;
+        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
+        d->parameters++;
+    }
+    if (d->parameter[i].count != p->rows * p->columns)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has %d elements here and %d in an earlier unit", u,
+            p->name, p->rows * p->columns, d->parameter[i].count);
+    d->parameter[i].uses++;
+    d->owner[d->uses++] = i;
+    return HET_OK;
+}
+
+/* Passes over the chain: with owner NULL only counts uses of parameters; else finds parameters and kinds. */
+static het_result heti_p_describe_chain(heti_p_described *d)
+{
+    int64_t u, k, p;
+    d->uses = d->count.kinds = 0;
+    for (u = 0; u < d->count.units; u++) {
+        het_unit_info *info = &d->info[u % 2];
+        HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
+        if ((u == d->count.units - 1) != (info->is_loss != 0))
+            return heti_p_fail(d->error, HET_ERR_INVALID,
+                "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss", u, d->unit[u].iface->name);
+        if (d->owner == NULL) { d->uses += info->parameters; continue; }
+        d->first[u] = d->uses;
+        for (p = 0; p < info->parameters; p++) HETI_P_TRY(heti_p_describe_parameter(d, u, &info->parameter[p]));
+        for (k = 0; k < d->count.kinds && !(d->table[k] == d->unit[u].iface && heti_p_same_kind(&d->kind[k], info)); k++) {}
+        if (k == HETI_P_MOST_KINDS)
+            return heti_p_fail(d->error, HET_ERR_LIMIT, "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
+                d->unit[u].iface->name, k);
+        if (k == d->count.kinds) {
+            d->table[k] = d->unit[u].iface;
+            d->kind[k] = *info;
+            d->count.kinds++;
+        }
+        d->count.unit[u] = HETI_P_CAST(int32_t, k);
+    }
+    if (d->owner != NULL) d->first[u] = d->uses;
+    return HET_OK;
+}
+
+static double heti_p_widths(int64_t count, const int64_t *width)
+{
+    double sum = 0;
+    int64_t s;
+    for (s = 0; s < count; s++) sum += HETI_P_CAST(double, width[s]) * 4;
+    return sum;
+}
+
+static void heti_p_fill_kind(het_unit_kind *kind, const het_unit_info *info)
+{
+    int64_t t;
+    kind->input = heti_p_widths(info->in_streams, info->in_width);
+    kind->output = heti_p_widths(info->out_streams, info->out_width);
+    kind->loss = info->is_loss != 0;
+    for (t = 0; t < info->tensors; t++) {
+        const double bytes = HETI_P_CAST(double, info->tensor[t].width) * 4;
+        switch (info->tensor[t].keep) {
+        case HET_KEEP_CALL: kind->call += bytes; break;
+        case HET_KEEP_INPUT: kind->keep_input += bytes; break;
+        case HET_KEEP_GRADIENT: kind->keep_gradient += bytes; break;
+        case HET_KEEP_CARRY: kind->carry += bytes; break;
+        case HET_KEEP_CARRY_GRADIENT: kind->carry_gradient += bytes; break;
+        default: kind->keep_weight += bytes; break;
+        }
+    }
+}
+
+/* name, or "name#2" where an earlier kind has it. */
+static void heti_p_kind_name(const heti_p_described *d, int64_t k, het_unit_kind *kind)
+{
+    heti_p_out out;
+    int64_t i, number = 1;
+    size_t length;
+    for (i = 0; i < k; i++) number += strcmp(d->table[i]->name, d->table[k]->name) == 0;
+    heti_p_out_start(&out, NULL);
+    heti_p_out_text(&out, d->table[k]->name);
+    if (out.length > 40) out.length = 40;
+    if (number > 1) heti_p_out_format(&out, "#%d", number);
+    length = out.length;
+    memcpy(kind->name, out.text, length);
+    kind->name[length] = 0;
+}
+
+/* Kinds with their workspace as a straight line through two numbers of tokens. */
+static het_result heti_p_fill_kinds(heti_p_described *d, het_profile *profile)
+{
+    const int64_t most = d->desc.max_tokens, half = (most + 1) / 2;
+    int64_t u;
+    for (u = 0; u < profile->units; u++) {
+        const int64_t k = profile->unit[u];
+        het_unit_kind *kind = &profile->kind[k];
+        het_unit_info before;
+        double low, high;
+        if (kind->name[0] != 0) continue;
+        heti_p_fill_kind(kind, &d->kind[k]);
+        heti_p_kind_name(d, k, kind);
+        memset(&before, 0, sizeof before);
+        before.out_streams = d->kind[k].in_streams;
+        memcpy(before.out_width, d->kind[k].in_width, sizeof before.out_width);
+        HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &before : NULL, half, &d->info[0]));
+        low = HETI_P_CAST(double, d->info[0].workspace);
+        high = HETI_P_CAST(double, d->kind[k].workspace);
+        kind->workspace = most > half && high > low ? (high - low) / HETI_P_CAST(double, most - half) : 0;
+        kind->workspace_base = high - kind->workspace * HETI_P_CAST(double, most);
+        if (kind->workspace_base < 0) kind->workspace_base = 0;
+    }
+    return HET_OK;
+}
+
+static int heti_p_uses(const heti_p_described *d, int64_t unit, int64_t parameter)
+{
+    int64_t i;
+    for (i = d->first[unit]; i < d->first[unit + 1] && d->owner[i] != parameter; i++) {}
+    return i < d->first[unit + 1];
+}
+
+/* Parameters with the same users, all trained or all frozen, are a block, in the order of their first parameters: the schedule's order. */
+static void heti_p_fill_blocks(heti_p_described *d)
+{
+    het_profile *profile = &d->count;
+    int64_t p, b, u, i;
+    profile->blocks = profile->uses = 0;
+    for (p = 0; p < d->parameters; p++) {
+        heti_p_parameter *parameter = &d->parameter[p];
+        for (b = profile->blocks - 1; b >= 0; b--) {
+            const het_block_profile *block = &profile->block[b];
+            if (block->uses != parameter->uses || block->frozen != parameter->frozen) continue;
+            for (i = 0; i < block->uses && heti_p_uses(d, profile->use[block->first_use + i], p); i++) {}
+            if (i == block->uses) break;
+        }
+        if (b < 0) {
+            het_block_profile *block = &profile->block[b = profile->blocks++];
+            block->frozen = parameter->frozen;
+            block->first_use = profile->uses;
+            for (u = 0; u < profile->units && profile->uses - block->first_use < parameter->uses; u++)
+                if (heti_p_uses(d, u, p)) profile->use[profile->uses++] = u;
+            block->uses = profile->uses - block->first_use;
+        }
+        profile->block[b].elements += (parameter->count + 15) / 16 * 16;
+    }
+}
+
+/* Elements of the tables of cosines and sines together: T x columns of a head that rotate, int(E fraction). */
+static int64_t heti_p_rotary_table(const het_model_desc *m)
+{
+    const double columns = HETI_P_CAST(double, m->head_size) * (HETI_P_CAST(double, m->rotary_fraction) + 1e-7);
+    return m->position == HET_ROTARY ? m->context * (HETI_P_CAST(int64_t, columns) / 2 * 2) : 0;
+}
+
+/* A rank's tables are described in hetrain.h's manual: rotary tables, maximum (4), exponent (4) and grid (8) of each parameter, logits of one
+   token, scalars and two sums; a micro-batch has five arrays of 4 bytes and one of 8 a token, two of 8 a sequence. */
+static void heti_p_fill_totals(heti_p_described *d, const char *model)
+{
+    const int exact = d->desc.reduce == HET_REDUCE_EXACT;
+    het_profile *profile = &d->count;
+    size_t length = strlen(model);
+    if (length >= sizeof profile->model) length = sizeof profile->model - 1;
+    memcpy(profile->model, model, length);
+    profile->dtype = d->desc.dtype;
+    profile->reduce = d->desc.reduce;
+    profile->weight_bytes = profile->gather_bytes = 4;
+    profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
+    profile->state_bytes = 4 * HETI_P_CAST(double, d->desc.optimizer.iface->slots);
+    profile->rank_weights = 4 * HETI_P_CAST(double, heti_p_rotary_table(&d->desc.model));
+    profile->rank_gradients = 16 * HETI_P_CAST(double, d->parameters);
+    profile->rank_workspace = 4 * HETI_P_CAST(double, d->desc.model.vocab) + HETI_P_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
+    profile->token_bytes = 28;
+    profile->sequence_bytes = 16;
+}
+
+static void heti_p_profile_cut(het_profile **at, const het_profile *count, heti_p_arena *arena)
+{
+    het_profile *profile = HETI_P_CAST(het_profile *, heti_p_take(arena, 1, sizeof *profile)), unused;
+    int64_t i;
+    if (profile == NULL) profile = &unused;
+    *profile = *count;
+    profile->kind = HETI_P_CAST(het_unit_kind *, heti_p_take(arena, count->kinds, sizeof *profile->kind));
+    profile->unit = HETI_P_CAST(int32_t *, heti_p_take(arena, count->units, sizeof *profile->unit));
+    profile->block = HETI_P_CAST(het_block_profile *, heti_p_take(arena, count->blocks, sizeof *profile->block));
+    profile->use = HETI_P_CAST(int64_t *, heti_p_take(arena, count->uses, sizeof *profile->use));
+    profile->device = HETI_P_CAST(het_device_profile *, heti_p_take(arena, count->devices, sizeof *profile->device));
+    profile->link = HETI_P_CAST(het_link_profile *, heti_p_take(arena, count->links, sizeof *profile->link));
+    for (i = 0; i < count->devices; i++) {
+        het_unit_time *alone = HETI_P_CAST(het_unit_time *, heti_p_take(arena, count->kinds, sizeof *alone));
+        het_unit_time *together = HETI_P_CAST(het_unit_time *, heti_p_take(arena, count->kinds, sizeof *together));
+        if (arena->base == NULL) continue;
+        profile->device[i].alone = alone;
+        profile->device[i].together = together;
+    }
+    *at = arena->base != NULL ? profile : NULL;
+}
+
+/* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
+static het_result heti_p_profile_new(const het_profile *count, const het_allocator *allocator, const char *call, het_profile **profile,
+    het_error *error)
+{
+    heti_p_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_profile_cut(profile, count, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_profile_cut(profile, count, &arena);
+    (*profile)->allocator = *allocator;
+    (*profile)->size = size;
+    return HET_OK;
+}
+
+/* Everything but devices and links. */
+static void heti_p_profile_same(het_profile *to, const het_profile *from)
+{
+    memcpy(to->kind, from->kind, HETI_P_CAST(size_t, from->kinds) * sizeof *to->kind);
+    memcpy(to->unit, from->unit, HETI_P_CAST(size_t, from->units) * sizeof *to->unit);
+    memcpy(to->block, from->block, HETI_P_CAST(size_t, from->blocks) * sizeof *to->block);
+    memcpy(to->use, from->use, HETI_P_CAST(size_t, from->uses) * sizeof *to->use);
+}
+
+HETRAIN_API void het_profile_free(het_profile *profile)
+{
+    het_allocator allocator;
+    if (profile == NULL) return;
+    allocator = profile->allocator;
+    allocator.free(allocator.user, profile, profile->size);
+}
+
+static void heti_p_described_cut(heti_p_described *d, heti_p_arena *arena)
+{
+    d->unit = HETI_P_CAST(het_unit *, heti_p_take(arena, d->count.units, sizeof *d->unit));
+    d->info = HETI_P_CAST(het_unit_info *, heti_p_take(arena, 2, sizeof *d->info));
+    d->kind = HETI_P_CAST(het_unit_info *, heti_p_take(arena, HETI_P_MOST_KINDS, sizeof *d->kind));
+    d->table = HETI_P_CAST(const het_unit_iface **, heti_p_take(arena, HETI_P_MOST_KINDS, sizeof *d->table));
+    d->first = HETI_P_CAST(int64_t *, heti_p_take(arena, d->count.units + 1, sizeof *d->first));
+    d->count.unit = HETI_P_CAST(int32_t *, heti_p_take(arena, d->count.units, sizeof *d->count.unit));
+}
+
+/* Every use of a parameter may be a parameter and a block of its own. */
+static void heti_p_uses_cut(heti_p_described *d, heti_p_arena *arena)
+{
+    d->owner = HETI_P_CAST(int64_t *, heti_p_take(arena, d->uses + 1, sizeof *d->owner));
+    d->parameter = HETI_P_CAST(heti_p_parameter *, heti_p_take(arena, d->uses, sizeof *d->parameter));
+    d->count.block = HETI_P_CAST(het_block_profile *, heti_p_take(arena, d->uses, sizeof *d->count.block));
+    d->count.use = HETI_P_CAST(int64_t *, heti_p_take(arena, d->uses, sizeof *d->count.use));
+}
+
+static het_result heti_p_described_block(heti_p_described *d, int which, void (*cut)(heti_p_described *d, heti_p_arena *arena))
+{
+    heti_p_arena arena;
+    arena.base = NULL;
+    arena.used = 0;
+    cut(d, &arena);
+    d->size[which] = arena.used;
+    HETI_P_TRY(heti_p_block(&d->allocator, arena.used, "het_profile_describe", &d->block[which], d->error));
+    arena.base = HETI_P_CAST(char *, d->block[which]);
+    arena.used = 0;
+    cut(d, &arena);
+    return HET_OK;
+}
+
+/* Completed description, number of units and the first device. */
+static het_result heti_p_describe_start(heti_p_described *d, const het_desc *desc, const het_allocator *allocator)
+{
+    const het_device_iface *iface = het_cpu_device();
+    het_device_config config;
+    int64_t whole;
+    d->desc = *desc;
+    if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
+    if (!heti_p_allocator(allocator, &d->allocator))
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: an allocator needs both alloc and free");
+    HETI_P_TRY(het_model_complete(&d->desc.model, d->error));
+    het_desc_defaults(&d->desc);
+    d->count.units = d->desc.units != NULL ? d->desc.unit_count : 2 * d->desc.model.layers + 2;
+    if (d->count.units < 2 || d->count.units > HETI_P_MOST_UNITS || d->desc.max_tokens < 1 || d->desc.max_tokens > INT64_C(1) << 31)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: %d units, max_tokens %d", d->count.units, d->desc.max_tokens);
+    whole = d->desc.model.context < 512 ? d->desc.model.context : 512;
+    d->granule = d->desc.granule > INT64_MAX / 512 || d->desc.granule * whole > d->desc.max_tokens ? d->desc.max_tokens : d->desc.granule * whole;
+    if (d->granule < 512) d->granule = 512;
+    memset(&config, 0, sizeof config);
+    config.threads = 1;
+    if (desc->devices != NULL && desc->device_count > 0) {
+        if (desc->devices[0].iface != NULL) iface = desc->devices[0].iface;
+        if (desc->devices[0].threads > 0) config.threads = desc->devices[0].threads;
+        config.isa = desc->devices[0].isa;
+    }
+    d->parallel.run = heti_p_serial;
+    config.allocator = &d->allocator;
+    config.parallel = &d->parallel;
+    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
+        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
+    d->device.iface = iface;
+    return HET_OK;
+}
+
+static het_result heti_p_describe_all(heti_p_described *d, const char *model, het_profile **profile)
+{
+    int64_t u;
+    HETI_P_TRY(heti_p_described_block(d, 0, heti_p_described_cut));
+    if (d->desc.units == NULL) HETI_P_TRY(het_model_units(&d->desc.model, d->unit, d->count.units, &u, d->error));
+    for (u = 0; u < d->count.units; u++) {
+        if (d->desc.units != NULL) d->unit[u] = d->desc.units[u];
+        if (d->unit[u].model == NULL) d->unit[u].model = &d->desc.model;
+    }
+    HETI_P_TRY(heti_p_describe_chain(d));
+    HETI_P_TRY(heti_p_described_block(d, 1, heti_p_uses_cut));
+    HETI_P_TRY(heti_p_describe_chain(d));
+    heti_p_fill_blocks(d);
+    heti_p_fill_totals(d, model);
+    HETI_P_TRY(heti_p_profile_new(&d->count, &d->allocator, "het_profile_describe", profile, d->error));
+    memcpy((*profile)->unit, d->count.unit, HETI_P_CAST(size_t, d->count.units) * sizeof *d->count.unit);
+    memcpy((*profile)->block, d->count.block, HETI_P_CAST(size_t, d->count.blocks) * sizeof *d->count.block);
+    memcpy((*profile)->use, d->count.use, HETI_P_CAST(size_t, d->count.uses) * sizeof *d->count.use);
+    return heti_p_fill_kinds(d, *profile);
+}
+
+HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator, het_profile **profile,
+    het_error *error)
+{
+    heti_p_described d;
+    het_result result;
+    int i;
+    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
+    *profile = NULL;
+    if (desc == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
+    memset(&d, 0, sizeof d);
+    d.error = error;
+    result = heti_p_describe_start(&d, desc, allocator);
+    if (result == HET_OK) result = heti_p_describe_all(&d, model != NULL ? model : "", profile);
+    for (i = 0; i < 2; i++)
+        if (d.block[i] != NULL) d.allocator.free(d.allocator.user, d.block[i], d.size[i]);
+    if (d.device.iface != NULL) d.device.iface->destroy(d.device.self);
+    if (result != HET_OK) {
+        het_profile_free(*profile);
+        *profile = NULL;
+    }
+    return result;
+}
+
+/* ---- bytes of a plan ---- */
+
+typedef struct heti_p_followed { int64_t *left, *base; } heti_p_followed; /* of each (stage, micro-batch): slices in flight or still to come */
+
+/* One rank's list, all its stages at once. */
+static het_result heti_p_follow(const het_plan *plan, const het_schedule *schedule, int64_t r, const heti_p_followed *f, het_needs *needs,
+    het_error *error)
+{
+    int64_t i, slots = 0, carries = 0, messages = 0;
+    for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+        const het_action *a = &schedule->action[i];
+        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        int64_t stage, first, last;
+        if (heti_p_is_receive(a->kind) && ++messages > needs->messages) needs->messages = messages;
+        if (a->kind > HET_ACTION_W) continue;
+        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= plan->pipelines || a->micro_batch < 0 || a->stage < 0 ||
+            a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline] ||
+            a->micro_batch >= schedule->micro_batches[a->pipeline])
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: rank %d, action %d: no such pipeline, stage or micro-batch", r,
+                i - schedule->start[r]);
+        first = plan->first_stage[a->pipeline];
+        last = plan->first_stage[a->pipeline + 1] - 1;
+        stage = first + a->stage;
+        needs->split |= a->kind == HET_ACTION_I;
+        if (forward) {
+            if (++slots > needs->slots) needs->slots = slots;
+            if (a->slice == 0) {
+                if (++carries > needs->carries) needs->carries = carries;
+                f->left[f->base[stage] + a->micro_batch] = plan->slices;
+            }
+        }
+        if (schedule->complete && ((forward && stage > first) || (backward && stage < last))) messages--;
+        if (((forward && stage < last && plan->stage[stage + 1].rank == r) || (backward && stage > first && plan->stage[stage - 1].rank == r)) &&
+            schedule->complete && ++messages > needs->messages)
+            needs->messages = messages;
+        if (a->kind != HET_ACTION_B && a->kind != HET_ACTION_W) continue;
+        slots--;
+        if (--f->left[f->base[stage] + a->micro_batch] == 0) carries--;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule, const het_allocator *allocator, het_needs *needs,
+    het_error *error)
+{
+    het_allocator own;
+    heti_p_followed f;
+    het_result result = HET_OK;
+    int64_t p, g, r, cells = 0;
+    void *block;
+    size_t size;
+    if (plan == NULL || schedule == NULL || needs == NULL || schedule->ranks != plan->ranks || schedule->pipelines != plan->pipelines)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
+    for (p = 0; p < plan->pipelines; p++) cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
+    size = HETI_P_CAST(size_t, cells + plan->stages) * sizeof(int64_t);
+    HETI_P_TRY(heti_p_block(&own, size, "het_profile_needs", &block, error));
+    f.base = HETI_P_CAST(int64_t *, block);
+    f.left = f.base + plan->stages;
+    for (p = 0, cells = 0; p < plan->pipelines; p++)
+        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p]) f.base[g] = cells;
+    memset(needs, 0, HETI_P_CAST(size_t, plan->ranks) * sizeof *needs);
+    for (r = 0; r < plan->ranks && result == HET_OK; r++) result = heti_p_follow(plan, schedule, r, &f, &needs[r], error);
+    own.free(own.user, block, size);
+    return result;
+}
+
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end, int recompute, int split, int sliced,
+    double rows, double tokens)
+{
+    het_stage_memory m;
+    double slot = 0, carry = 0;
+    int64_t u;
+    memset(&m, 0, sizeof m);
+    for (u = unit_begin; u < unit_end; u++) {
+        const het_unit_kind *k = &profile->kind[profile->unit[u]];
+        const int again = recompute && !k->loss;
+        double call = k->call, workspace = k->workspace * tokens + k->workspace_base;
+        slot += k->output;
+        if (u == unit_begin) slot += k->input;
+        if (again) call += k->keep_input;
+        else slot += k->keep_input;
+        if (again && !split) call += k->keep_weight;
+        else slot += k->keep_weight;
+        if (split) slot += k->keep_gradient;
+        else call += k->keep_gradient;
+        carry += k->carry;
+        if (split || sliced) carry += k->carry_gradient;
+        else call += k->carry_gradient;
+        if (call * rows > m.shared) m.shared = call * rows;
+        if (workspace > m.workspace) m.workspace = workspace;
+        if (k->input * rows > m.stream) m.stream = k->input * rows;
+        if (k->output * rows > m.stream) m.stream = k->output * rows;
+        if (u == unit_begin) m.message = k->input * rows;
+        if (u + 1 == unit_end && k->output * rows > m.message) m.message = k->output * rows;
+    }
+    m.slot = slot * rows;
+    m.carry = carry * tokens;
+    return m;
+}
+
+/* The ranks' sums on their way. Uses of blocks are chained by unit, stages by rank. */
+typedef struct heti_p_held {
+    const het_profile *profile;
+    const het_plan *plan;
+    het_stage_memory *most;           /* [ranks] of its stages */
+    double *elements, *trained, *state; /* [ranks] */
+    double *share;                    /* [blocks] sum of state shares of the holders */
+    int64_t *holders;                 /* [blocks] */
+    int64_t *head, *next, *block;     /* [units] the first use of a block by the unit; [uses] the next one; [uses] whose it is */
+    int64_t *last, *before;           /* [ranks] its last stage; [stages] the rank's stage before, -1: none */
+    int64_t *stages;                  /* [ranks] how many */
+} heti_p_held;
+
+static void heti_p_held_cut(heti_p_held *h, heti_p_arena *arena)
+{
+    const int64_t ranks = h->plan->ranks, uses = h->profile->uses, blocks = h->profile->blocks;
+    h->most = HETI_P_CAST(het_stage_memory *, heti_p_take(arena, ranks, sizeof *h->most));
+    h->elements = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->elements));
+    h->trained = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->trained));
+    h->state = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->state));
+    h->share = HETI_P_CAST(double *, heti_p_take(arena, blocks, sizeof *h->share));
+    h->holders = HETI_P_CAST(int64_t *, heti_p_take(arena, blocks, sizeof *h->holders));
+    h->head = HETI_P_CAST(int64_t *, heti_p_take(arena, h->profile->units, sizeof *h->head));
+    h->next = HETI_P_CAST(int64_t *, heti_p_take(arena, uses, sizeof *h->next));
+    h->block = HETI_P_CAST(int64_t *, heti_p_take(arena, uses, sizeof *h->block));
+    h->last = HETI_P_CAST(int64_t *, heti_p_take(arena, ranks, sizeof *h->last));
+    h->before = HETI_P_CAST(int64_t *, heti_p_take(arena, h->plan->stages, sizeof *h->before));
+    h->stages = HETI_P_CAST(int64_t *, heti_p_take(arena, ranks, sizeof *h->stages));
+}
+
+static void heti_p_held_chains(heti_p_held *h)
+{
+    int64_t i, b, g;
+    for (i = 0; i < h->profile->units; i++) h->head[i] = -1;
+    for (b = h->profile->blocks; b-- > 0;)
+        for (i = h->profile->block[b].first_use; i < h->profile->block[b].first_use + h->profile->block[b].uses; i++) {
+            h->block[i] = b;
+            h->next[i] = h->head[h->profile->use[i]];
+            h->head[h->profile->use[i]] = i;
+        }
+    for (i = 0; i < h->plan->ranks; i++) h->last[i] = -1;
+    for (g = 0; g < h->plan->stages; g++) {
+        const int64_t rank = h->plan->stage[g].rank;
+        h->before[g] = h->last[rank];
+        h->last[rank] = g;
+        h->stages[rank]++;
+    }
+}
+
+/* The chains in a block of their own. */
+static het_result heti_p_held_start(heti_p_held *h, const het_profile *profile, const het_plan *plan, const het_allocator *allocator, void **block,
+    size_t *size, het_error *error)
+{
+    heti_p_arena arena;
+    memset(h, 0, sizeof *h);
+    h->profile = profile;
+    h->plan = plan;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_held_cut(h, &arena);
+    *size = arena.used;
+    HETI_P_TRY(heti_p_block(allocator, *size, "bytes of a plan", block, error));
+    arena.base = HETI_P_CAST(char *, *block);
+    arena.used = 0;
+    heti_p_held_cut(h, &arena);
+    heti_p_held_chains(h);
+    return HET_OK;
+}
+
+/* Whether use number i, of a unit of stage g, is the first by which the rank comes to hold the block. */
+static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
+{
+    const het_block_profile *block = &h->profile->block[h->block[i]];
+    int64_t k, s;
+    for (k = block->first_use; k < block->first_use + block->uses; k++)
+        for (s = g; s >= 0; s = h->before[s]) {
+            const het_stage *stage = &h->plan->stage[s];
+            if (h->profile->use[k] >= stage->unit_begin && h->profile->use[k] < stage->unit_end && (s != g || k < i)) return 0;
+        }
+    return 1;
+}
+
+static void heti_p_most(double *most, double value) { if (value > *most) *most = value; }
+
+/* Adds up what stages need; state 1: the second time round, when the holders are known. needs NULL: nothing is split. */
+static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double rows, double tokens, int state)
+{
+    const het_plan *plan = h->plan;
+    int64_t g, u, i;
+    for (g = 0; g < plan->stages; g++) {
+        const het_stage *stage = &plan->stage[g];
+        const int64_t r = stage->rank;
+        het_stage_memory m, *most = &h->most[r];
+        if (!state) {
+            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs != NULL && needs[r].split != 0,
+                plan->slices > 1, rows, tokens);
+            heti_p_most(&most->slot, m.slot);
+            heti_p_most(&most->carry, m.carry);
+            heti_p_most(&most->shared, m.shared);
+            heti_p_most(&most->workspace, m.workspace);
+            heti_p_most(&most->stream, m.stream);
+            heti_p_most(&most->message, m.message);
+        }
+        for (u = stage->unit_begin; u < stage->unit_end; u++)
+            for (i = h->head[u]; i >= 0; i = h->next[i]) {
+                const int64_t b = h->block[i];
+                const double elements = HETI_P_CAST(double, h->profile->block[b].elements);
+                if (!heti_p_first_hold(h, g, i)) continue;
+                if (!state) {
+                    h->elements[r] += elements;
+                    h->share[b] += plan->state_share[r];
+                    h->holders[b]++;
+                    if (!h->profile->block[b].frozen) h->trained[r] += elements;
+                } else if (!h->profile->block[b].frozen)
+                    h->state[r] += h->share[b] > 0 ? elements * plan->state_share[r] / h->share[b] : elements / HETI_P_CAST(double, h->holders[b]);
+            }
+    }
+}
+
+static size_t heti_p_bytes(double bytes) { return bytes < 9e18 ? HETI_P_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
+
+/* Rows of the largest slice: cuts move to the next granule. */
+static double heti_p_slice_rows(const het_plan *plan, const het_shape *shape)
+{
+    const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
+    double total = 0, largest = 0, rows = HETI_P_CAST(double, shape->tokens);
+    int64_t k;
+    if (plan->slices == 1) return rows;
+    for (k = 0; k < plan->slices; k++) {
+        total += plan->slice_share[k];
+        if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
+    }
+    largest = HETI_P_CAST(double, HETI_P_CAST(int64_t, rows * (largest / total)) + 2 + granule);
+    return largest < rows ? largest : rows;
+}
+
+enum { HETI_P_ENVELOPE = 64, HETI_P_RING_CHUNK = 131072 * 8 }; /* bytes before a message's rows; of a reduction's messages */
+
+static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, const het_shape *shape, het_memory *memory)
+{
+    const het_profile *p = h->profile;
+    int64_t r;
+    for (r = 0; r < h->plan->ranks; r++) {
+        const het_stage_memory *m = &h->most[r];
+        const double slots = HETI_P_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
+        const double carries = HETI_P_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
+        const double own = p->token_bytes * HETI_P_CAST(double, shape->tokens) + p->sequence_bytes * HETI_P_CAST(double, shape->sequences);
+        const double messages = HETI_P_CAST(double, needs[r].messages + 2) * (m->message + HETI_P_ENVELOPE) + HETI_P_RING_CHUNK;
+        het_memory *to = &memory[r];
+        memset(to, 0, sizeof *to);
+        to->weights = heti_p_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
+        to->gradients = heti_p_bytes(h->trained[r] * p->gradient_bytes + p->rank_gradients);
+        to->optimizer = heti_p_bytes(h->state[r] * p->state_bytes);
+        to->activations = heti_p_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
+        to->workspace = heti_p_bytes(m->shared + m->workspace + p->rank_workspace);
+        to->communication = h->plan->ranks > 1 ? heti_p_bytes(messages) : 0;
+        to->host = to->communication;
+        to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
+        to->parameters = HETI_P_CAST(int64_t, h->elements[r]);
+    }
+}
+
+HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs, const het_shape *shape,
+    het_memory *memory, het_error *error)
+{
+    heti_p_held h;
+    double rows;
+    void *block;
+    size_t size;
+    if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
+    if (plan->units != profile->units)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: a plan for %d units, a profile of %d", plan->units, profile->units);
+    if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d", shape->tokens, shape->sequences,
+            shape->granule);
+    rows = heti_p_slice_rows(plan, shape);
+    HETI_P_TRY(heti_p_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
+    heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 0);
+    heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 1);
+    heti_p_held_memory(&h, needs, shape, memory);
+    profile->allocator.free(profile->allocator.user, block, size);
+    return HET_OK;
+}
+
+/* ---- costs of a plan ---- */
+
+typedef struct heti_p_costing {
+    const het_profile *profile;
+    const het_plan *plan;
+    const het_cluster *cluster;
+    het_plan_costs *to;
+    het_stage_cost *stage;            /* [stages] */
+    het_rank_cost *rank;              /* [ranks] */
+    het_block_cost *block;            /* [blocks] */
+    int64_t *rank_group;              /* [ranks] */
+    int together;
+} heti_p_costing;
+
+static void heti_p_costs_cut(heti_p_costing *c, heti_p_arena *arena)
+{
+    c->to = HETI_P_CAST(het_plan_costs *, heti_p_take(arena, 1, sizeof *c->to));
+    c->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->stage));
+    c->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank));
+    c->block = HETI_P_CAST(het_block_cost *, heti_p_take(arena, c->profile->blocks, sizeof *c->block));
+    c->rank_group = HETI_P_CAST(int64_t *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank_group));
+}
+
+/* Which device of the profile a rank is, and how much slower; -1: the profile has none of that name. */
+static int64_t heti_p_rank_device(const heti_p_costing *c, int64_t rank, double *slowness)
+{
+    const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
+    int64_t i = 0;
+    *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
+    if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
+    while (i < c->profile->devices && strcmp(c->profile->device[i].name, device->profile) != 0) i++;
+    return i < c->profile->devices ? i : -1;
+}
+
+static void heti_p_add_curve(het_curve *to, const het_curve *from, double factor)
+{
+    to->base += from->base * factor;
+    to->token += from->token * factor;
+    to->pair += from->pair * factor;
+}
+
+/* A stage's units on a device that is `slowness` times slower than its profile. */
+static void heti_p_stage_cost(const heti_p_costing *c, int64_t g, const het_device_profile *device, double slowness)
+{
+    const het_profile *profile = c->profile;
+    const het_stage *stage = &c->plan->stage[g];
+    const het_unit_time *times = c->together ? device->together : device->alone;
+    const het_unit_kind *last = &profile->kind[profile->unit[stage->unit_end - 1]];
+    const double in = profile->kind[profile->unit[stage->unit_begin]].input, copies = (in + last->output) * device->message_byte * slowness;
+    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, 0, 0, 1, 1);
+    het_stage_cost *to = &c->stage[g];
+    int64_t u;
+    to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
+    to->forward.token = to->backward.token = to->input.token = copies;
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        const het_unit_time *time = &times[profile->unit[u]];
+        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
+        heti_p_add_curve(&to->forward, &time->forward, slowness);
+        heti_p_add_curve(&to->backward, &time->backward, slowness);
+        heti_p_add_curve(&to->input, &time->input, slowness);
+        heti_p_add_curve(&to->weight, &time->weight, slowness);
+        to->keep_gradient += kind->keep_gradient;
+        if (!stage->recompute || kind->loss) continue;
+        heti_p_add_curve(&to->backward, &time->recompute, slowness);
+        heti_p_add_curve(&to->input, &time->recompute, slowness);
+    }
+    to->bytes = last->output;
+    to->keep_weight = kept.slot + kept.carry;
+}
+
+static void heti_p_rank_cost(const heti_p_costing *c, int64_t r, const heti_p_held *held, const het_device_profile *device, double slowness)
+{
+    het_rank_cost *to = &c->rank[r];
+    to->begin = (device->action + device->begin_element * held->trained[r]) * slowness;
+    to->ring_byte = device->ring_byte * slowness;
+    to->verdict = device->verdict_base + device->verdict_element * held->state[r] * slowness;
+    to->step_base = device->action * slowness;
+    to->step = device->step_element * slowness;
+}
+
+static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, het_error *error)
+{
+    het_costs *costs = &c->to->costs;
+    const het_plan *plan = c->plan;
+    double slowness;
+    int64_t r, g, b, device;
+    for (r = 0; r < plan->ranks; r++) {
+        device = heti_p_rank_device(c, r, &slowness);
+        if (device < 0)
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none of them it", r,
+                c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
+        heti_p_rank_cost(c, r, held, &c->profile->device[device], slowness);
+        if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
+    }
+    for (g = 0; g < plan->stages; g++) {
+        device = heti_p_rank_device(c, plan->stage[g].rank, &slowness);
+        heti_p_stage_cost(c, g, &c->profile->device[device], slowness);
+    }
+    for (b = 0; b < c->profile->blocks; b++) {
+        const double elements = c->profile->block[b].frozen ? 0 : HETI_P_CAST(double, c->profile->block[b].elements);
+        c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
+        c->block[b].gather_bytes = elements * c->profile->gather_bytes;
+        c->block[b].step = elements;
+    }
+    costs->stage = c->stage;
+    costs->rank = c->rank;
+    costs->block = c->block;
+    costs->blocks = c->profile->blocks;
+    if (c->cluster != NULL) {
+        costs->group = c->cluster->group;
+        costs->groups = c->cluster->groups;
+        costs->rank_group = c->rank_group;
+    } else if (c->profile->links > 0) {
+        costs->every_link.latency = c->profile->link[0].latency;
+        costs->every_link.bandwidth = c->profile->link[0].bandwidth;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster, het_choice together,
+    const het_allocator *allocator, het_plan_costs **costs, het_error *error)
+{
+    heti_p_costing c;
+    heti_p_held held;
+    heti_p_arena arena;
+    het_allocator own;
+    het_result result;
+    void *block, *scratch;
+    size_t size;
+    if (costs == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
+    *costs = NULL;
+    if (profile == NULL || plan == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" : "plan");
+    if (plan->units != profile->units)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d", plan->units, profile->units);
+    if (cluster != NULL && cluster->ranks != plan->ranks)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d", plan->ranks, cluster->ranks);
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
+    memset(&c, 0, sizeof c);
+    c.profile = profile;
+    c.plan = plan;
+    c.cluster = cluster;
+    c.together = together != HET_NO;
+    HETI_P_TRY(heti_p_held_start(&held, profile, plan, &own, &scratch, &size, error));
+    heti_p_held_stages(&held, NULL, 1, 1, 0);
+    heti_p_held_stages(&held, NULL, 1, 1, 1);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_costs_cut(&c, &arena);
+    result = heti_p_block(&own, arena.used, "het_profile_costs", &block, error);
+    if (result == HET_OK) {
+        const size_t used = arena.used;
+        arena.base = HETI_P_CAST(char *, block);
+        arena.used = 0;
+        heti_p_costs_cut(&c, &arena);
+        c.to->allocator = own;
+        c.to->size = used;
+        result = heti_p_fill_costs(&c, &held, error);
+        if (result == HET_OK) *costs = c.to;
+        else own.free(own.user, block, used);
+    }
+    own.free(own.user, scratch, size);
+    return result;
+}
+
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs)
+{
+    het_allocator allocator;
+    if (costs == NULL) return;
+    allocator = costs->allocator;
+    allocator.free(allocator.user, costs, costs->size);
+}
+
+/* ---- files ----
+   {"hetrain_profile": 1, "model": "...", "dtype": "f32", "reduce": "exact",
+    "bytes": {"weight": 4, "gradient": 8, ...}, the fields of het_profile by these names
+    "kinds": [{"name": "embed", "output": 1024, ...}, ...], the fields of het_unit_kind
+    "units": ["embed", "attention", ...],
+    "blocks": [{"elements": 65536, "units": [0, 25], "frozen": false}, ...],
+    "devices": [{"name": "cpu:1", "alone": {"embed": {"forward": [base, token, pair], ...}, ...}, "together": {...}, "step_element": ..., ...}],
+    "links": [{"name": "threads", "latency": 2e-5, "bandwidth": 1e10}]}
+   Fields that are 0 may be left out, but "kinds", "units" and names must be there. A device without "together" has the times of "alone". */
+
+/* Names of fields that are numbers, and where they are. */
+typedef struct heti_p_field { const char *name; size_t at; } heti_p_field;
+
+static const heti_p_field *heti_p_byte_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "weight", offsetof(het_profile, weight_bytes) }, { "gradient", offsetof(het_profile, gradient_bytes) },
+        { "state", offsetof(het_profile, state_bytes) }, { "reduce", offsetof(het_profile, reduce_bytes) },
+        { "gather", offsetof(het_profile, gather_bytes) }, { "rank_weights", offsetof(het_profile, rank_weights) },
+        { "rank_gradients", offsetof(het_profile, rank_gradients) }, { "rank_workspace", offsetof(het_profile, rank_workspace) },
+        { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) } };
+    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_kind_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "input", offsetof(het_unit_kind, input) }, { "output", offsetof(het_unit_kind, output) }, { "call", offsetof(het_unit_kind, call) },
+        { "keep_input", offsetof(het_unit_kind, keep_input) }, { "keep_weight", offsetof(het_unit_kind, keep_weight) },
+        { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
+        { "carry_gradient", offsetof(het_unit_kind, carry_gradient) }, { "workspace", offsetof(het_unit_kind, workspace) },
+        { "workspace_base", offsetof(het_unit_kind, workspace_base) } };
+    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_device_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "step_element", offsetof(het_device_profile, step_element) }, { "begin_element", offsetof(het_device_profile, begin_element) },
+        { "verdict_base", offsetof(het_device_profile, verdict_base) }, { "verdict_element", offsetof(het_device_profile, verdict_element) },
+        { "message_byte", offsetof(het_device_profile, message_byte) }, { "ring_byte", offsetof(het_device_profile, ring_byte) },
+        { "action", offsetof(het_device_profile, action) } };
+    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_link_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "latency", offsetof(het_link_profile, latency) }, { "bandwidth", offsetof(het_link_profile, bandwidth) } };
+    *count = 2;
+    return heti_p_fields;
+}
+
+static const heti_p_field *heti_p_time_fields(int *count)
+{
+    static const heti_p_field heti_p_fields[] = {
+        { "forward", offsetof(het_unit_time, forward) }, { "backward", offsetof(het_unit_time, backward) },
+        { "input", offsetof(het_unit_time, input) }, { "weight", offsetof(het_unit_time, weight) },
+        { "recompute", offsetof(het_unit_time, recompute) } };
+    *count = 5;
+    return heti_p_fields;
+}
+
+static double heti_p_field_get(const void *base, const heti_p_field *field)
+{
+    double value;
+    memcpy(&value, HETI_P_CAST(const char *, base) + field->at, sizeof value);
+    return value;
+}
+
+/* Numbers as fields of the object that is open; those that are 0 are left out. */
+static void heti_p_out_fields(heti_p_out *out, const void *base, const heti_p_field *field, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        const double value = heti_p_field_get(base, &field[i]);
+        if (!(value < 0) && !(value > 0)) continue;
+        heti_p_out_format(out, ", \"%s\": ", field[i].name);
+        heti_p_out_real(out, value);
+    }
+}
+
+static void heti_p_out_curves(heti_p_out *out, const het_profile *profile, const het_unit_time *time, const char *name)
+{
+    int64_t k;
+    int f, fields;
+    const heti_p_field *field = heti_p_time_fields(&fields);
+    heti_p_out_format(out, ",\n   \"%s\": {", name);
+    for (k = 0; k < profile->kinds; k++) {
+        int written = 0;
+        heti_p_out_text(out, k > 0 ? ",\n    " : "\n    ");
+        heti_p_out_json(out, profile->kind[k].name);
+        heti_p_out_text(out, ": {");
+        for (f = 0; f < fields; f++) {
+            het_curve curve;
+            memcpy(&curve, HETI_P_CAST(const char *, HETI_P_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
+            if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
+            heti_p_out_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
+            heti_p_out_real(out, curve.base);
+            heti_p_out_text(out, ", ");
+            heti_p_out_real(out, curve.token);
+            heti_p_out_text(out, ", ");
+            heti_p_out_real(out, curve.pair);
+            heti_p_out_char(out, ']');
+        }
+        heti_p_out_char(out, '}');
+    }
+    heti_p_out_char(out, '}');
+}
+
+static void heti_p_out_chain(heti_p_out *out, const het_profile *profile)
+{
+    int64_t i, k;
+    heti_p_out_text(out, ",\n \"units\": [");
+    for (i = 0; i < profile->units; i++) {
+        heti_p_out_text(out, i == 0 ? "" : i % 12 == 0 ? ",\n  " : ", ");
+        heti_p_out_json(out, profile->kind[profile->unit[i]].name);
+    }
+    heti_p_out_text(out, "],\n \"blocks\": [");
+    for (i = 0; i < profile->blocks; i++) {
+        const het_block_profile *block = &profile->block[i];
+        heti_p_out_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
+        for (k = 0; k < block->uses; k++) heti_p_out_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
+        heti_p_out_text(out, block->frozen ? "], \"frozen\": true}" : "]}");
+    }
+    heti_p_out_char(out, ']');
+}
+
+static const char *heti_p_dtype_name(het_dtype dtype) { return dtype == HET_BF16 ? "bf16" : "f32"; }
+static const char *heti_p_reduce_name(het_reduce reduce) { return reduce == HET_REDUCE_FAST ? "fast" : "exact"; }
+
+HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to)
+{
+    heti_p_out out;
+    const heti_p_field *field;
+    int64_t i;
+    int fields;
+    if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    heti_p_out_start(&out, to);
+    heti_p_out_text(&out, "{\"hetrain_profile\": 1, \"model\": ");
+    heti_p_out_json(&out, profile->model);
+    heti_p_out_format(&out, ", \"dtype\": \"%s\", \"reduce\": \"%s\",\n \"bytes\": {\"weight\": ", heti_p_dtype_name(profile->dtype),
+        heti_p_reduce_name(profile->reduce));
+    heti_p_out_real(&out, profile->weight_bytes);
+    field = heti_p_byte_fields(&fields);
+    heti_p_out_fields(&out, profile, field + 1, fields - 1);
+    heti_p_out_text(&out, "},\n \"kinds\": [");
+    field = heti_p_kind_fields(&fields);
+    for (i = 0; i < profile->kinds; i++) {
+        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_p_out_json(&out, profile->kind[i].name);
+        heti_p_out_fields(&out, &profile->kind[i], field, fields);
+        heti_p_out_text(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
+    }
+    heti_p_out_char(&out, ']');
+    heti_p_out_chain(&out, profile);
+    heti_p_out_text(&out, ",\n \"devices\": [");
+    field = heti_p_device_fields(&fields);
+    for (i = 0; i < profile->devices; i++) {
+        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_p_out_json(&out, profile->device[i].name);
+        heti_p_out_fields(&out, &profile->device[i], field, fields);
+        heti_p_out_curves(&out, profile, profile->device[i].alone, "alone");
+        heti_p_out_curves(&out, profile, profile->device[i].together, "together");
+        heti_p_out_char(&out, '}');
+    }
+    heti_p_out_text(&out, "],\n \"links\": [");
+    field = heti_p_link_fields(&fields);
+    for (i = 0; i < profile->links; i++) {
+        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_p_out_json(&out, profile->link[i].name);
+        heti_p_out_fields(&out, &profile->link[i], field, fields);
+        heti_p_out_char(&out, '}');
+    }
+    heti_p_out_text(&out, "]}\n");
+    return heti_p_out_end(&out);
+}
+
+/* Three passes over the text: to count, to find the names of kinds, to fill in what names them. */
+typedef struct heti_p_profile_reader {
+    het_json json;
+    het_error *error;
+    het_profile count;                /* of this pass, and the fields that are no arrays */
+    het_profile *to;                  /* NULL: only counts */
+    int last;                         /* names can be looked up */
+} heti_p_profile_reader;
+
+/* Text from a file inside a message. */
+static const char *heti_p_shown(char shown[49], const char *text)
+{
+    size_t i;
+    for (i = 0; i < 48 && text[i] != 0; i++) shown[i] = text[i] >= 32 && text[i] < 127 ? text[i] : '?';
+    shown[i] = 0;
+    return shown;
+}
+
+static het_result heti_p_bad(const heti_p_profile_reader *r, const char *key, const char *rule)
+{
+    char shown[49];
+    if (r->json.rule != NULL)
+        return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d, at \"%s\": %s", HETI_P_CAST(int64_t, r->json.rule_at),
+            heti_p_shown(shown, key), r->json.rule);
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\": %s", HETI_P_CAST(int64_t, r->json.at),
+        heti_p_shown(shown, key), rule);
+}
+
+/* Goes on to the next key of an object, which must not have come before; 0 at the end or where something is wrong. */
+static int heti_p_next_key(heti_p_profile_reader *r, char key[64], uint32_t *seen, const char *const *names, int count, int *which)
+{
+    size_t length = 0;
+    if (!het_json_next(&r->json, key, 64, &length)) return 0;
+    for (*which = 0; *which < count && (length >= 64 || strcmp(key, names[*which]) != 0); ++*which) {}
+    if (*which < count && (*seen >> *which & 1u) != 0) return het_json_fail(&r->json, "this key comes twice");
+    if (*which < count) *seen |= UINT32_C(1) << *which;
+    return 1;
+}
+
+static het_result heti_p_read_name(heti_p_profile_reader *r, const char *key, char *to, size_t capacity)
+{
+    size_t length = 0;
+    if (!het_json_string(&r->json, to, capacity, &length)) return heti_p_bad(r, key, "");
+    if (length >= capacity || length == 0 || strlen(to) != length)
+        return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" has %d bytes; a name has 1 to %d and no 0",
+            HETI_P_CAST(int64_t, r->json.at), key, HETI_P_CAST(int64_t, length), HETI_P_CAST(int64_t, capacity) - 1);
+    return HET_OK;
+}
+
+static het_result heti_p_read_real(heti_p_profile_reader *r, const char *key, double *value)
+{
+    heti_p_out text;
+    char shown[49];
+    const size_t at = r->json.at;
+    if (!het_json_real(&r->json, value)) return heti_p_bad(r, key, "");
+    if (*value >= 0 && *value <= 1e30) return HET_OK;
+    heti_p_out_start(&text, NULL);
+    heti_p_out_real(&text, *value);
+    text.text[text.length < 40 ? text.length : 40] = 0;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %s, not from 0 to 1e30", HETI_P_CAST(int64_t, at),
+        heti_p_shown(shown, key), text.text);
+}
+
+/* A number field; 1: there is such a field. */
+static het_result heti_p_read_field(heti_p_profile_reader *r, const char *key, void *base, const heti_p_field *field, int fields, uint32_t *seen,
+    int *found)
+{
+    double value;
+    int i;
+    for (i = 0; i < fields && strcmp(key, field[i].name) != 0; i++) {}
+    *found = i < fields;
+    if (!*found) return HET_OK;
+    if ((*seen >> i & 1u) != 0) return heti_p_bad(r, key, "this key comes twice");
+    *seen |= UINT32_C(1) << i;
+    HETI_P_TRY(heti_p_read_real(r, key, &value));
+    if (base != NULL) memcpy(HETI_P_CAST(char *, base) + field[i].at, &value, sizeof value);
+    return HET_OK;
+}
+
+static het_result heti_p_find_kind(heti_p_profile_reader *r, const char *name, int64_t *kind)
+{
+    char shown[49];
+    *kind = 0;
+    if (!r->last) return HET_OK;
+    while (*kind < r->to->kinds && strcmp(r->to->kind[*kind].name, name) != 0) ++*kind;
+    if (*kind < r->to->kinds) return HET_OK;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds", HETI_P_CAST(int64_t, r->json.at),
+        heti_p_shown(shown, name), r->to->kinds);
+}
+
+static het_result heti_p_read_bytes(heti_p_profile_reader *r)
+{
+    char key[64] = "";
+    uint32_t none = 0, seen = 0;
+    int which, found, fields;
+    const heti_p_field *field = heti_p_byte_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &none, NULL, 0, &which)) {
+        HETI_P_TRY(heti_p_read_field(r, key, &r->count, field, fields, &seen, &found));
+        if (!found) return heti_p_bad(r, key, "no such key in \"bytes\"");
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, key[0] != 0 ? key : "bytes", "");
+}
+
+/* "kinds" and "links": objects with a name and numbers. */
+static het_result heti_p_read_named(heti_p_profile_reader *r, const char *what, void *base, char *name, size_t capacity, const heti_p_field *field,
+    int fields, int32_t *loss)
+{
+    static const char *const heti_p_keys[] = { "name", "loss" };
+    char key[64] = "";
+    uint32_t seen = 0, numbers = 0;
+    int which, found, truth;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &seen, heti_p_keys, loss != NULL ? 2 : 1, &which)) {
+        if (which == 0) HETI_P_TRY(heti_p_read_name(r, key, name, capacity));
+        else if (loss != NULL && which == 1) {
+            het_json_boolean(&r->json, &truth);
+            *loss = truth;
+        } else {
+            HETI_P_TRY(heti_p_read_field(r, key, base, field, fields, &numbers, &found));
+            if (!found) return heti_p_bad(r, key, "no such key");
+        }
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : what, "");
+    return (seen & 1u) != 0 ? HET_OK : heti_p_bad(r, what, "without a name");
+}
+
+static het_result heti_p_read_kinds(heti_p_profile_reader *r)
+{
+    het_unit_kind spare;
+    int64_t k;
+    int fields;
+    const heti_p_field *field = heti_p_kind_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.kinds++) {
+        het_unit_kind *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
+        memset(kind, 0, sizeof *kind);
+        HETI_P_TRY(heti_p_read_named(r, "kinds", kind, kind->name, sizeof kind->name, field, fields, &kind->loss));
+        for (k = 0; r->to != NULL && k < r->count.kinds; k++)
+            if (strcmp(r->to->kind[k].name, kind->name) == 0) return heti_p_bad(r, kind->name, "a kind of this name comes twice");
+        if (r->count.kinds >= HETI_P_MOST_KINDS) return heti_p_bad(r, "kinds", "more than 256");
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "kinds", "");
+}
+
+static het_result heti_p_read_units(heti_p_profile_reader *r)
+{
+    char name[48];
+    int64_t kind;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.units++) {
+        HETI_P_TRY(heti_p_read_name(r, "units", name, sizeof name));
+        HETI_P_TRY(heti_p_find_kind(r, name, &kind));
+        if (r->count.units >= HETI_P_MOST_UNITS) return heti_p_bad(r, "units", "more than 1048576");
+        if (r->to != NULL) r->to->unit[r->count.units] = HETI_P_CAST(int32_t, kind);
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "units", "");
+}
+
+static het_result heti_p_read_integer(heti_p_profile_reader *r, const char *key, int64_t least, int64_t most, int64_t *value)
+{
+    const size_t at = r->json.at;
+    if (!het_json_integer(&r->json, value)) return heti_p_bad(r, key, "");
+    if (*value >= least && *value <= most) return HET_OK;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %d, not from %d to %d", HETI_P_CAST(int64_t, at), key, *value,
+        least, most);
+}
+
+/* "units" of a block: which, ascending. */
+static het_result heti_p_read_uses(heti_p_profile_reader *r, het_block_profile *block)
+{
+    const int64_t units = r->last ? r->to->units : HETI_P_CAST(int64_t, HETI_P_MOST_UNITS);
+    int64_t unit, before = -1;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
+        HETI_P_TRY(heti_p_read_integer(r, "units", 0, units - 1, &unit));
+        if (unit <= before) return heti_p_bad(r, "units", "the units of a block must rise");
+        if (r->to != NULL) r->to->use[r->count.uses] = unit;
+        before = unit;
+        block->uses++;
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, "units", "");
+    return block->uses > 0 ? HET_OK : heti_p_bad(r, "units", "a block without units");
+}
+
+static het_result heti_p_read_blocks(heti_p_profile_reader *r)
+{
+    static const char *const heti_p_keys[] = { "elements", "units", "frozen" };
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.blocks++) {
+        het_block_profile block;
+        char key[64] = "";
+        uint32_t seen = 0;
+        int which, truth;
+        memset(&block, 0, sizeof block);
+        block.first_use = r->count.uses;
+        het_json_enter(&r->json, HET_JSON_OBJECT);
+        while (heti_p_next_key(r, key, &seen, heti_p_keys, 3, &which)) {
+            if (which == 0) HETI_P_TRY(heti_p_read_integer(r, key, 1, INT64_C(1) << 56, &block.elements));
+            else if (which == 1) HETI_P_TRY(heti_p_read_uses(r, &block));
+            else if (which == 2) {
+                het_json_boolean(&r->json, &truth);
+                block.frozen = truth;
+            } else return heti_p_bad(r, key, "no such key in a block");
+        }
+        if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : "blocks", "");
+        if ((seen & 3u) != 3u) return heti_p_bad(r, "blocks", "a block needs elements and units");
+        if (r->to != NULL) r->to->block[r->count.blocks] = block;
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "blocks", "");
+}
+
+static het_result heti_p_read_curve(heti_p_profile_reader *r, const char *key, het_curve *curve)
+{
+    double value[3] = { 0, 0, 0 };
+    int n = 0;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        if (n == 3) return heti_p_bad(r, key, "more than [base, token, pair]");
+        HETI_P_TRY(heti_p_read_real(r, key, &value[n++]));
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, key, "");
+    if (n != 3) return heti_p_bad(r, key, "fewer than [base, token, pair]");
+    curve->base = value[0];
+    curve->token = value[1];
+    curve->pair = value[2];
+    return HET_OK;
+}
+
+/* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
+static het_result heti_p_read_times(heti_p_profile_reader *r, const char *what, het_unit_time *to)
+{
+    static const char *const heti_p_keys[] = { "forward", "backward", "input", "weight", "recompute" };
+    char name[64] = "", key[64] = "";
+    uint32_t none = 0;
+    int64_t kind, kinds = 0;
+    int which, fields;
+    const heti_p_field *field = heti_p_time_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    for (; heti_p_next_key(r, name, &none, NULL, 0, &which); kinds++) {
+        het_unit_time time;
+        het_curve curve;
+        uint32_t seen = 0;
+        memset(&time, 0, sizeof time);
+        HETI_P_TRY(heti_p_find_kind(r, name, &kind));
+        het_json_enter(&r->json, HET_JSON_OBJECT);
+        while (heti_p_next_key(r, key, &seen, heti_p_keys, 5, &which)) {
+            if (which == 5) return heti_p_bad(r, key, "not forward, backward, input, weight or recompute");
+            HETI_P_TRY(heti_p_read_curve(r, key, &curve));
+            memcpy(HETI_P_CAST(char *, HETI_P_CAST(void *, &time)) + field[which].at, &curve, sizeof curve);
+        }
+        if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : name, "");
+        if (to != NULL) to[kind] = time;
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, name[0] != 0 ? name : what, "");
+    return !r->last || kinds == r->to->kinds ? HET_OK : heti_p_bad(r, what, "times of every kind are needed, each once");
+}
+
+static het_result heti_p_read_device(heti_p_profile_reader *r)
+{
+    static const char *const heti_p_keys[] = { "name", "alone", "together" };
+    het_device_profile spare, *device = r->to != NULL ? &r->to->device[r->count.devices] : &spare;
+    char key[64] = "";
+    uint32_t seen = 0, numbers = 0;
+    int64_t i;
+    int which, found, fields;
+    const heti_p_field *field = heti_p_device_fields(&fields);
+    if (r->to == NULL) memset(&spare, 0, sizeof spare);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &seen, heti_p_keys, 3, &which)) {
+        if (which == 0) HETI_P_TRY(heti_p_read_name(r, key, device->name, sizeof device->name));
+        else if (which < 3) HETI_P_TRY(heti_p_read_times(r, key, which == 1 ? device->alone : device->together));
+        else {
+            HETI_P_TRY(heti_p_read_field(r, key, device, field, fields, &numbers, &found));
+            if (!found) return heti_p_bad(r, key, "no such key of a device");
+        }
+    }
+    if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : "devices", "");
+    if ((seen & 3u) != 3u) return heti_p_bad(r, "devices", "a device needs a name and \"alone\"");
+    if (r->to == NULL) return HET_OK;
+    for (i = 0; i < r->count.devices; i++)
+        if (strcmp(r->to->device[i].name, device->name) == 0) return heti_p_bad(r, device->name, "a device of this name comes twice");
+    if ((seen & 4u) == 0) memcpy(device->together, device->alone, HETI_P_CAST(size_t, r->to->kinds) * sizeof *device->alone);
+    return HET_OK;
+}
+
+static het_result heti_p_read_devices(heti_p_profile_reader *r)
+{
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.devices++) HETI_P_TRY(heti_p_read_device(r));
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "devices", "");
+}
+
+static het_result heti_p_read_links(heti_p_profile_reader *r)
+{
+    het_link_profile spare;
+    int fields;
+    const heti_p_field *field = heti_p_link_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.links++) {
+        het_link_profile *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
+        memset(link, 0, sizeof *link);
+        HETI_P_TRY(heti_p_read_named(r, "links", link, link->name, sizeof link->name, field, fields, NULL));
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "links", "");
+}
+
+/* One of two words. */
+static het_result heti_p_read_word(heti_p_profile_reader *r, const char *key, const char *first, const char *second, int *which)
+{
+    char word[48], shown[49];
+    HETI_P_TRY(heti_p_read_name(r, key, word, sizeof word));
+    *which = strcmp(word, first) == 0 ? 1 : strcmp(word, second) == 0 ? 2 : 0;
+    if (*which > 0) return HET_OK;
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is \"%s\", not \"%s\" or \"%s\"",
+        HETI_P_CAST(int64_t, r->json.at), key, heti_p_shown(shown, word), first, second);
+}
+
+static het_result heti_p_read_pass(heti_p_profile_reader *r, const char *text, size_t length)
+{
+    static const char *const heti_p_keys[] = { "hetrain_profile", "kinds", "units", "model", "dtype", "reduce", "bytes", "blocks", "devices",
+        "links" };
+    char key[64] = "";
+    uint32_t seen = 0;
+    int64_t version;
+    size_t size;
+    int which, word;
+    r->json = het_json_start(text, length);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_p_next_key(r, key, &seen, heti_p_keys, 10, &which)) {
+        switch (which) {
+        case 0: HETI_P_TRY(heti_p_read_integer(r, key, 1, 1, &version)); break;
+        case 1: HETI_P_TRY(heti_p_read_kinds(r)); break;
+        case 2: HETI_P_TRY(heti_p_read_units(r)); break;
+        case 3:
+            if (!het_json_string(&r->json, r->count.model, sizeof r->count.model, &size)) break;
+            if (size >= sizeof r->count.model || strlen(r->count.model) != size) return heti_p_bad(r, key, "longer than 127 bytes, or with a 0");
+            break;
+        case 4:
+            HETI_P_TRY(heti_p_read_word(r, key, "f32", "bf16", &word));
+            r->count.dtype = word == 1 ? HET_F32 : HET_BF16;
+            break;
+        case 5:
+            HETI_P_TRY(heti_p_read_word(r, key, "exact", "fast", &word));
+            r->count.reduce = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
+            break;
+        case 6: HETI_P_TRY(heti_p_read_bytes(r)); break;
+        case 7: HETI_P_TRY(heti_p_read_blocks(r)); break;
+        case 8: HETI_P_TRY(heti_p_read_devices(r)); break;
+        case 9: HETI_P_TRY(heti_p_read_links(r)); break;
+        default: return heti_p_bad(r, key, "no such key of a profile");
+        }
+    }
+    het_json_end(&r->json);
+    if (r->json.rule != NULL) return heti_p_bad(r, key, "");
+    if ((seen & 7u) != 7u) return heti_p_bad(r, heti_p_keys[(seen & 1u) == 0 ? 0 : (seen & 2u) == 0 ? 1 : 2], "is missing");
+    return HET_OK;
+}
+
+static het_result heti_p_read_all(heti_p_profile_reader *r, const char *text, size_t length, const het_allocator *allocator, het_profile **profile)
+{
+    int pass;
+    for (pass = 0; pass < 3; pass++) {
+        memset(&r->count, 0, sizeof r->count);
+        r->count.dtype = HET_F32;
+        r->count.reduce = HET_REDUCE_EXACT;
+        r->to = *profile;
+        r->last = pass == 2;
+        HETI_P_TRY(heti_p_read_pass(r, text, length));
+        if (pass > 0) continue;
+        if (r->count.units < 1 || r->count.kinds < 1) return heti_p_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
+        HETI_P_TRY(heti_p_profile_new(&r->count, allocator, "het_profile_read", profile, r->error));
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator, het_profile **profile, het_error *error)
+{
+    heti_p_profile_reader r;
+    het_allocator own;
+    het_result result;
+    if (profile == NULL || text == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" : "text");
+    *profile = NULL;
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_read: an allocator needs both alloc and free");
+    memset(&r, 0, sizeof r);
+    r.error = error;
+    result = heti_p_read_all(&r, text, length, &own, profile);
+    if (result == HET_OK) return HET_OK;
+    het_profile_free(*profile);
+    *profile = NULL;
+    return result;
+}
+
+/* ---- merging ---- */
+
+static int heti_p_same_bytes(const void *a, const void *b, const heti_p_field *field, int fields, const char **name)
+{
+    int i;
+    for (i = 0; i < fields; i++) {
+        const double x = heti_p_field_get(a, &field[i]), y = heti_p_field_get(b, &field[i]);
+        *name = field[i].name;
+        if (x < y || x > y) return 0;
+    }
+    return 1;
+}
+
+/* Both must be of one model and the same options: times of another mean nothing here. */
+static het_result heti_p_merge_check(const het_profile *a, const het_profile *b, het_error *error)
+{
+    const char *name = "";
+    const heti_p_field *field;
+    int fields;
+    int64_t i;
+    if (strcmp(a->model, b->model) != 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"", a->model, b->model);
+    if (a->dtype != b->dtype)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has dtype %s, the other %s", heti_p_dtype_name(a->dtype),
+            heti_p_dtype_name(b->dtype));
+    if (a->reduce != b->reduce)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has reduce %s, the other %s", heti_p_reduce_name(a->reduce),
+            heti_p_reduce_name(b->reduce));
+    if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the other %d, %d and %d", a->units,
+            a->kinds, a->blocks, b->units, b->kinds, b->blocks);
+    field = heti_p_byte_fields(&fields);
+    if (!heti_p_same_bytes(a, b, field, fields, &name))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
+    field = heti_p_kind_fields(&fields);
+    for (i = 0; i < a->kinds; i++) /* scratch is the device's own business */
+        if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
+            !heti_p_same_bytes(&a->kind[i], &b->kind[i], field, fields - 2, &name))
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name, name);
+    for (i = 0; i < a->units; i++)
+        if (a->unit[i] != b->unit[i]) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
+    for (i = 0; i < a->blocks; i++)
+        if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses || a->block[i].frozen != b->block[i].frozen)
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and %d in the other", i,
+                a->block[i].elements, b->block[i].elements);
+    for (i = 0; i < a->uses; i++)
+        if (a->use[i] != b->use[i]) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: use %d of a block is of another unit in each", i);
+    return HET_OK;
+}
+
+static void heti_p_copy_device(const het_profile *to, het_device_profile *device, const het_device_profile *from)
+{
+    const size_t bytes = HETI_P_CAST(size_t, to->kinds) * sizeof *device->alone;
+    het_unit_time *alone = device->alone, *together = device->together;
+    *device = *from;
+    device->alone = alone;
+    device->together = together;
+    memcpy(alone, from->alone, bytes);
+    memcpy(together, from->together, bytes);
+}
+
+HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second, const het_allocator *allocator, het_profile **profile,
+    het_error *error)
+{
+    het_profile count;
+    het_allocator own;
+    int64_t i, k;
+    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: profile is NULL");
+    *profile = NULL;
+    if (first == NULL || second == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: an allocator needs both alloc and free");
+    HETI_P_TRY(heti_p_merge_check(first, second, error));
+    count = *first;
+    count.devices += second->devices;
+    count.links += second->links;
+    HETI_P_TRY(heti_p_profile_new(&count, &own, "het_profile_merge", profile, error));
+    heti_p_profile_same(*profile, first);
+    (*profile)->devices = first->devices;
+    (*profile)->links = first->links;
+    for (i = 0; i < first->devices; i++) heti_p_copy_device(*profile, &(*profile)->device[i], &first->device[i]);
+    for (i = 0; i < first->links; i++) (*profile)->link[i] = first->link[i];
+    for (i = 0; i < second->devices; i++) {
+        for (k = 0; k < (*profile)->devices && strcmp((*profile)->device[k].name, second->device[i].name) != 0; k++) {}
+        heti_p_copy_device(*profile, &(*profile)->device[k], &second->device[i]);
+        if (k == (*profile)->devices) (*profile)->devices++;
+    }
+    for (i = 0; i < second->links; i++) {
+        for (k = 0; k < (*profile)->links && strcmp((*profile)->link[k].name, second->link[i].name) != 0; k++) {}
+        (*profile)->link[k] = second->link[i];
+        if (k == (*profile)->links) (*profile)->links++;
+    }
+    return HET_OK;
+}
+
+/* ================================================================================================================
+   >>measure  Times of units, updates, messages and reductions, by training for a moment.
+
+   Units are timed where they work: a context is made whose units are probes, tables that call the real ones and look at the clock. So memory,
+   threads, sums and order of calls are those of a real step. Every rank holds a short form of the chain (all kinds of units; of a repeated run
+   of units only as many repetitions as fit into HETI_P_MEASURED elements) as a pipeline of its own, so that all are at work at once and none waits
+   for another before the end of the step. A step has one micro-batch of each shape a rank; a shape's cost is the median over the steps, and
+       cost = base + token tokens + pair pairs
+   is fitted to the shapes, by least squares of relative errors with non-negative terms. Whole steps run twice: with backwards in one piece, and
+   in two with recomputation. The rest comes from timelines: of the same steps, and of two ranks with units that do nothing.
+   ================================================================================================================ */
+
+enum { HETI_P_SHAPES = 5, HETI_P_ROUNDS = 24, HETI_P_LEAST_ROUNDS = 3, HETI_P_MEASURED = 1 << 23 };
+
+/* One shape of micro-batch: all of them lie in the same arrays. */
+typedef struct heti_p_sample { int64_t tokens, length, granule; double pairs; } heti_p_sample;
+
+typedef enum heti_p_call { HETI_P_FORWARD, HETI_P_BACKWARD, HETI_P_INPUT, HETI_P_WEIGHT, HETI_P_AGAIN, HETI_P_CALLS } heti_p_call;
+
+typedef struct heti_p_cell_time { double sum; int64_t count; } heti_p_cell_time;
+
+/* What one rank's probes see. */
+typedef struct heti_p_watch {
+    const het_device *device;
+    int backward;                     /* a forward from here on is a recomputation */
+    double input;                     /* of the backward input whose backward weight is to come */
+    het_event *event;
+    heti_p_cell_time *now;            /* [kinds][HETI_P_CALLS][shapes] of the present step */
+    double *round;                    /* [kinds][HETI_P_CALLS][shapes][rounds] */
+    double step[HETI_P_ROUNDS], verdict[HETI_P_ROUNDS], begin[HETI_P_ROUNDS]; /* of an element owned, owned, held */
+    double action[HETI_P_ROUNDS];
+} heti_p_watch;
+
+typedef struct heti_p_measure {
+    const het_measure_desc *desc;
+    het_error *error;
+    het_allocator allocator;
+    het_desc context;                 /* completed, without plan, links and hooks */
+    het_profile *profile;
+    het_unit *original, *probe;       /* [units] of the whole chain; [probes] */
+    struct heti_p_probe *record;      /* [probes] */
+    int64_t probes, ranks, shapes, rounds;
+    int learning, split;              /* devices are being told apart; I and W come apart */
+    heti_p_sample sample[HETI_P_SHAPES];
+    heti_p_watch *watch;              /* [devices] */
+    int64_t *group;                   /* [devices] which device of the profile */
+    het_batch *batch, *warm;          /* [devices shapes]; [devices] of the smallest */
+    int32_t *token;                   /* [tokens + 1] */
+    int64_t *bounds;                  /* [shapes][2 (tokens + 1)] */
+    het_device_desc *device;          /* [devices] */
+    double until;                     /* of the clock */
+    void *block;
+    size_t size;
+} heti_p_measure;
+
+typedef struct heti_p_probe { het_unit unit; heti_p_measure *measure; int64_t kind; } heti_p_probe;
+
+static double heti_p_now(const heti_p_measure *m) { return m->desc->now(m->desc->user); }
+
+/* ---- probes ---- */
+
+static const heti_p_probe *heti_p_probe_of(const het_unit *unit) { return HETI_P_CAST(const heti_p_probe *, unit->settings); }
+
+static heti_p_watch *heti_p_watch_of(const heti_p_probe *probe, const het_unit_call *call)
+{
+    heti_p_measure *m = probe->measure;
+    int64_t r;
+    if (m->learning || !call->training) return NULL;
+    for (r = 0; r < m->ranks; r++)
+        if (m->watch[r].device == call->device) return &m->watch[r];
+    return NULL;
+}
+
+/* Waits until the device has done what it was given; most have when a call returns. */
+static het_result heti_p_settle(const het_unit_call *call, heti_p_watch *watch)
+{
+    const het_device_iface *iface = call->device->iface;
+    if (watch == NULL || call->queue == NULL || iface->event_create == NULL) return HET_OK;
+    if (watch->event == NULL) HETI_P_TRY(iface->event_create(call->device->self, &watch->event));
+    HETI_P_TRY(iface->event_record(call->device->self, call->queue, watch->event));
+    return iface->event_sync(call->device->self, watch->event, 600.0);
+}
+
+static void heti_p_saw(const heti_p_probe *probe, heti_p_watch *watch, const het_unit_call *call, heti_p_call what, double seconds)
+{
+    const heti_p_measure *m = probe->measure;
+    int64_t s;
+    for (s = 0; s < m->shapes; s++)
+        if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences * m->sample[s].length) {
+            heti_p_cell_time *cell = &watch->now[(probe->kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s];
+            cell->sum += seconds;
+            cell->count++;
+            return;
+        }
+}
+
+static het_result heti_p_probe_describe(const het_unit *unit, het_unit_info *info)
+{
+    const het_unit *original = &heti_p_probe_of(unit)->unit;
+    return original->iface->describe(original, info);
+}
+
+static het_result heti_p_probe_run(const het_unit_call *call, int which)
+{
+    const heti_p_probe *probe = heti_p_probe_of(call->unit);
+    heti_p_watch *watch = heti_p_watch_of(probe, call);
+    const het_unit_iface *table = probe->unit.iface;
+    het_unit_call own = *call;
+    double start = 0, seconds;
+    own.unit = &probe->unit;
+    if (watch != NULL) {
+        HETI_P_TRY(heti_p_settle(call, watch));
+        start = heti_p_now(probe->measure);
+    }
+    HETI_P_TRY(which == 0 ? table->forward(&own) : which == 1 ? table->backward_input(&own) : table->backward_weight(&own));
+    if (watch == NULL) return HET_OK;
+    HETI_P_TRY(heti_p_settle(call, watch));
+    seconds = heti_p_now(probe->measure) - start;
+    if (which == 0) heti_p_saw(probe, watch, call, watch->backward ? HETI_P_AGAIN : HETI_P_FORWARD, seconds);
+    else if (probe->measure->split) heti_p_saw(probe, watch, call, which == 1 ? HETI_P_INPUT : HETI_P_WEIGHT, seconds);
+    else if (which == 1) watch->input = seconds;
+    else heti_p_saw(probe, watch, call, HETI_P_BACKWARD, watch->input + seconds);
+    if (which == 1) watch->backward = call->index > 0;
+    return HET_OK;
+}
+
+static het_result heti_p_probe_forward(const het_unit_call *call) { return heti_p_probe_run(call, 0); }
+static het_result heti_p_probe_input(const het_unit_call *call) { return heti_p_probe_run(call, 1); }
+static het_result heti_p_probe_weight(const het_unit_call *call) { return heti_p_probe_run(call, 2); }
+
+static const het_unit_iface *heti_p_probe_table(void)
+{
+    static const het_unit_iface heti_p_table = { HETRAIN_UNIT_VERSION, "probe", heti_p_probe_describe, heti_p_probe_forward, heti_p_probe_input,
+        heti_p_probe_weight };
+    return &heti_p_table;
+}
+
+/* In the first step nothing is timed: each rank tells by which device its units will know it. */
+static het_result heti_p_learn(void *user, const het_hook_info *info)
+{
+    heti_p_measure *m = HETI_P_CAST(heti_p_measure *, user);
+    if (m->learning && info->rank < m->ranks) m->watch[info->rank].device = info->device;
+    return HET_OK;
+}
+
+static int heti_p_frozen(void *user, const char *parameter)
+{
+    const heti_p_measure *m = HETI_P_CAST(const heti_p_measure *, user);
+    return m->desc->desc->frozen != NULL ? m->desc->desc->frozen(m->desc->desc->user, parameter) : 0;
+}
+
+/* ---- what is run ---- */
+
+/* The longest run of units whose kinds repeat with a period of at most 8: [*first, *first + *period *times). */
+static void heti_p_repetition(const het_profile *profile, int64_t *first, int64_t *period, int64_t *times)
+{
+    int64_t p, a, run;
+    *first = *period = 0;
+    *times = 1;
+    for (p = 1; p <= 8 && p < profile->units; p++)
+        for (a = 0; a + p < profile->units; a += run + 1) {
+            for (run = 0; a + run + p < profile->units && profile->unit[a + run] == profile->unit[a + run + p]; run++) {}
+            if (run < p || run / p + 1 <= *times * *period / p) continue;
+            *first = a;
+            *period = p;
+            *times = run / p + 1;
+        }
+}
+
+/* Elements of the parameters of a unit alone. */
+static int64_t heti_p_unit_elements(const het_profile *profile, int64_t unit)
+{
+    int64_t b, sum = 0;
+    for (b = 0; b < profile->blocks; b++)
+        if (profile->use[profile->block[b].first_use] == unit) sum += profile->block[b].elements;
+    return sum;
+}
+
+/* Which units are measured: a repeated run is shortened until the rest has HETI_P_MEASURED elements, but not below two repetitions. */
+static void heti_p_choose_units(heti_p_measure *m)
+{
+    const het_profile *profile = m->profile;
+    int64_t first, period, times, keep, u, elements = 0, one = 0;
+    heti_p_repetition(profile, &first, &period, &times);
+    for (u = 0; u < profile->units; u++) elements += heti_p_unit_elements(profile, u);
+    for (u = first; u < first + period; u++) one += heti_p_unit_elements(profile, u);
+    for (keep = times; keep > 2 && elements > HETI_P_MEASURED; keep--) elements -= one;
+    m->probes = 0;
+    for (u = 0; u < profile->units; u++) {
+        if (u >= first + keep * period && u < first + times * period) continue;
+        m->record[m->probes].unit = m->original[u];
+        m->record[m->probes].measure = m;
+        m->record[m->probes].kind = profile->unit[u];
+        m->probe[m->probes].iface = heti_p_probe_table();
+        m->probe[m->probes].model = m->original[u].model;
+        m->probe[m->probes].layer = m->original[u].layer;
+        m->probe[m->probes].settings = &m->record[m->probes];
+        m->probes++;
+    }
+}
+
+static void heti_p_add_shape(heti_p_measure *m, int64_t tokens, int64_t length, int64_t granule)
+{
+    heti_p_sample *s = &m->sample[m->shapes];
+    int64_t i;
+    if (length < 1 || tokens % length != 0 || m->shapes == HETI_P_SHAPES) return;
+    for (i = 0; i < m->shapes; i++)
+        if (m->sample[i].tokens == tokens && m->sample[i].length == length) return;
+    s->tokens = tokens;
+    s->length = length;
+    s->granule = granule < tokens ? granule : tokens;
+    s->pairs = HETI_P_CAST(double, tokens) * (HETI_P_CAST(double, length) + 1) / 2;
+    m->shapes++;
+}
+
+/* Micro-batches of all, half and one of the granules of the largest, with the longest sequences and those of a quarter. */
+static het_result heti_p_choose_shapes(heti_p_measure *m)
+{
+    const int64_t most = m->context.max_tokens, context = m->context.model.context;
+    int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
+    if (length > context || length > most)
+        return heti_p_fail(m->error, HET_ERR_INVALID, "het_profile_measure: sequences of %d tokens; the model's context is %d, max_tokens %d", length,
+            context, most);
+    sequences = most / length;
+    if (sequences > m->context.max_sequences) sequences = m->context.max_sequences;
+    tokens = sequences * length;
+    granule = length > 512 ? 512 : length;
+    for (i = sequences; i > 0 && length <= 512; i--)
+        if (m->context.granule > 0 ? i == m->context.granule : sequences % i == 0 && i * length <= 512) { granule = i * length; break; }
+    if (granule > tokens) granule = tokens;
+    granules = (tokens + granule - 1) / granule;
+    start[0] = tokens;
+    start[1] = granules > 1 ? (granules + 1) / 2 * granule : tokens / 2 / length * length;
+    start[2] = granules > 2 ? granule : tokens / 4 / length * length;
+    for (i = 0; i < 3; i++) {
+        const int64_t part = start[i] > 0 && start[i] <= tokens ? start[i] : 0, shortest = length % 4 == 0 && length >= 16 ? length / 4 : length;
+        if (part == 0) { /* one sequence: shorter ones */
+            heti_p_add_shape(m, length / (2 << (i - 1)), length / (2 << (i - 1)), granule);
+            continue;
+        }
+        heti_p_add_shape(m, part, length, granule);
+        if (i != 1 && part <= m->context.max_sequences * shortest) heti_p_add_shape(m, part, shortest, granule);
+    }
+    return HET_OK;
+}
+
+/* Bounds of sequences and granules of shape s; granules are pieces of long sequences, or whole short ones. */
+static void heti_p_fill_batch(heti_p_measure *m, int64_t s)
+{
+    const heti_p_sample *sample = &m->sample[s];
+    const int64_t room = m->context.max_tokens + 1;
+    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, i, r, at = 0, count = 0;
+    for (i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
+    if (sample->length > sample->granule) /* cut anew in every sequence */
+        while (at < sample->tokens) {
+            const int64_t left = sample->length - at % sample->length;
+            granule[count++] = at;
+            at += left < sample->granule ? left : sample->granule;
+        }
+    else
+        for (; at < sample->tokens; at += sample->granule / sample->length * sample->length) granule[count++] = at;
+    granule[count] = sample->tokens;
+    for (r = 0; r < m->desc->desc->device_count || r == 0; r++) {
+        het_batch *batch = &m->batch[r * m->shapes + s];
+        batch->tokens = sample->tokens;
+        batch->sequences = sample->tokens / sample->length;
+        batch->token = m->token;
+        batch->target = m->token + 1;
+        batch->sequence_start = sequence;
+        batch->granules = count;
+        batch->granule_start = granule;
+        if (s == 0 || batch->tokens < m->warm[r].tokens) m->warm[r] = *batch;
+    }
+}
+
+/* ---- reading a step ---- */
+
+static int heti_p_less(double a, double b) { return a < b; }
+
+/* The middle of count values, which are sorted in place. */
+static double heti_p_median(double *value, int64_t count)
+{
+    int64_t i, j;
+    for (i = 1; i < count; i++) {
+        const double moved = value[i];
+        for (j = i; j > 0 && heti_p_less(moved, value[j - 1]); j--) value[j] = value[j - 1];
+        value[j] = moved;
+    }
+    return count == 0 ? 0 : count % 2 == 1 ? value[count / 2] : 0.5 * (value[count / 2 - 1] + value[count / 2]);
+}
+
+/* Straight line through (x, y): slope and what is left at 0, neither negative. */
+static void heti_p_line(const double *x, const double *y, int64_t count, double *base, double *slope)
+{
+    double n = HETI_P_CAST(double, count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+    int64_t i;
+    for (i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
+    d = n * sxx - sx * sx;
+    *slope = d > 0 ? (n * sxy - sx * sy) / d : sxx > 0 ? sxy / sxx : 0;
+    if (*slope < 0) *slope = 0;
+    *base = count > 0 && d > 0 ? (sy - *slope * sx) / n : 0;
+    if (*base >= 0) return;
+    *base = 0;
+    *slope = sxx > 0 ? sxy / sxx : 0;
+}
+
+/* What VERDICT takes of itself: that of the rank that comes last waits for nobody. */
+static double heti_p_verdict_time(const het_ctx *ctx, int64_t ranks)
+{
+    double least = 1e300;
+    int64_t r, i;
+    for (r = 0; r < ranks; r++) {
+        double reduced = 0;
+        het_timeline timeline;
+        het_get_timeline(ctx, r, &timeline);
+        for (i = 0; i < timeline.records; i++) {
+            const het_record *record = &timeline.record[i];
+            const double from = record->start > reduced ? record->start : reduced;
+            if (record->action.kind == HET_ACTION_REDUCE && record->end > reduced) reduced = record->end;
+            if (record->action.kind == HET_ACTION_VERDICT && record->end - from < least) least = record->end > from ? record->end - from : 0;
+        }
+    }
+    return least < 1e300 ? least : 0;
+}
+
+/* What the timelines of a step say about updates and overheads. */
+static void heti_p_read_step(heti_p_measure *m, const het_ctx *ctx, int64_t round)
+{
+    const double verdict = heti_p_verdict_time(ctx, m->ranks);
+    int64_t r, i;
+    for (r = 0; r < m->ranks; r++) {
+        heti_p_watch *watch = &m->watch[r];
+        double step = 0, held, owned, actions = 0, calls = 0;
+        het_timeline timeline;
+        het_memory memory;
+        het_get_timeline(ctx, r, &timeline);
+        het_get_memory(ctx, r, &memory);
+        held = HETI_P_CAST(double, memory.gradients) / m->profile->gradient_bytes;
+        owned = HETI_P_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
+        for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) calls += watch->now[i].sum;
+        for (i = 0; i < timeline.records; i++) {
+            const double seconds = timeline.record[i].end - timeline.record[i].start;
+            if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
+            if (timeline.record[i].action.kind > HET_ACTION_W) continue;
+            calls -= seconds;
+            actions++;
+        }
+        watch->action[round] = actions > 0 && calls < 0 ? -calls / actions : 0;
+        watch->begin[round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
+        watch->step[round] = owned > 0 ? step / owned : 0;
+        watch->verdict[round] = owned > 0 ? verdict / owned : 0;
+    }
+}
+
+/* Means over a step's calls become one value a round. */
+static void heti_p_read_cells(heti_p_measure *m, int64_t round)
+{
+    int64_t r, i;
+    for (r = 0; r < m->ranks; r++)
+        for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) {
+            heti_p_cell_time *cell = &m->watch[r].now[i];
+            if (cell->count > 0) m->watch[r].round[i * HETI_P_ROUNDS + round] = cell->sum / HETI_P_CAST(double, cell->count);
+        }
+}
+
+/* Whether the median over the rounds so far has settled: half of them lie within 2 % of it, for the largest sum there is, that of all calls. */
+static int heti_p_settled(heti_p_measure *m, int64_t rounds)
+{
+    int64_t r, i, n, near;
+    for (r = 0; r < m->ranks; r++) {
+        double sum[HETI_P_ROUNDS], sorted[HETI_P_ROUNDS], middle;
+        for (n = 0; n < rounds; n++)
+            for (i = 0, sum[n] = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) sum[n] += m->watch[r].round[i * HETI_P_ROUNDS + n];
+        memcpy(sorted, sum, sizeof sorted);
+        middle = heti_p_median(sorted, rounds);
+        for (n = near = 0; n < rounds; n++) near += sum[n] >= 0.98 * middle && sum[n] <= 1.02 * middle;
+        if (2 * near < rounds + 1) return 0;
+    }
+    return 1;
+}
+
+/* Rounds of one context: ranks first .. first + count of the description's devices, or one of them at its full speed. */
+static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double until)
+{
+    const int64_t cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES, batches = m->ranks * m->shapes;
+    het_step_info info;
+    int64_t r, round;
+    double start = heti_p_now(m), now;
+    m->learning = 1;
+    if (het_step(ctx, m->warm, m->ranks, &info) != HET_OK)
+        return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+    m->learning = 0;
+    for (round = 0; round < HETI_P_ROUNDS; round++) {
+        for (r = 0; r < m->ranks; r++) {
+            memset(m->watch[r].now, 0, HETI_P_CAST(size_t, cells) * sizeof *m->watch[r].now);
+            m->watch[r].backward = 0;
+        }
+        if (het_step(ctx, m->batch, batches, &info) != HET_OK)
+            return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+        if (info.repeated) { round--; continue; }
+        heti_p_read_cells(m, round);
+        heti_p_read_step(m, ctx, round);
+        now = heti_p_now(m);
+        if (now > until + 2 * (until - start) || (round + 1 >= HETI_P_LEAST_ROUNDS && now > until)) break;
+        if (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)) break;
+    }
+    m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_P_CAST(int64_t, HETI_P_ROUNDS);
+    return HET_OK;
+}
+
+static void heti_p_forget_rounds(heti_p_measure *m)
+{
+    const int64_t cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        m->watch[r].device = NULL;
+        m->watch[r].event = NULL;
+        memset(m->watch[r].round, 0, HETI_P_CAST(size_t, cells * HETI_P_ROUNDS) * sizeof(double));
+    }
+}
+
+/* A context over the short chain: m->ranks devices from number `first` on. */
+static het_result heti_p_measure_context(heti_p_measure *m, int64_t first, int split, double until)
+{
+    het_desc desc = m->context;
+    het_ctx *ctx = NULL;
+    het_result result;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        if (m->desc->desc->devices != NULL) m->device[r] = m->desc->desc->devices[first + r];
+        else memset(&m->device[r], 0, sizeof m->device[r]);
+        m->device[r].memory_limit = 0;
+        if (m->ranks == 1) m->device[r].speed = 0;
+    }
+    heti_p_forget_rounds(m);
+    m->split = split;
+    desc.devices = m->device;
+    desc.device_count = m->ranks;
+    desc.max_micro_batches = m->ranks * m->shapes;
+    desc.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
+    desc.recompute = split ? HET_YES : HET_NO;
+    result = het_create(&desc, &ctx, m->error);
+    if (result == HET_OK) result = heti_p_measure_rounds(m, ctx, until);
+    for (r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
+        if (m->watch[r].event != NULL) m->watch[r].device->iface->event_destroy(m->watch[r].device->self, m->watch[r].event);
+    het_destroy(ctx);
+    return result;
+}
+
+/* ---- from samples to curves ---- */
+
+/* Solves the normal equations of relative errors for the terms in `terms` (bits: base, token, pair); 0: not solvable or a term is negative. */
+static int heti_p_fit_terms(const heti_p_measure *m, const double *seconds, int terms, double *coefficient, double *residual)
+{
+    double a[3][4], x[3];
+    int64_t s, n = 0;
+    int i, j, k, used[3], count = 0;
+    memset(a, 0, sizeof a);
+    for (i = 0; i < 3; i++) {
+        coefficient[i] = 0;
+        if ((terms >> i & 1) != 0) used[count++] = i;
+    }
+    for (s = 0; s < m->shapes; s++) {
+        if (!(seconds[s] > 0)) continue;
+        x[0] = 1 / seconds[s];
+        x[1] = HETI_P_CAST(double, m->sample[s].tokens) / seconds[s];
+        x[2] = m->sample[s].pairs / seconds[s];
+        n++;
+        for (i = 0; i < count; i++) {
+            for (j = 0; j < count; j++) a[i][j] += x[used[i]] * x[used[j]];
+            a[i][3] += x[used[i]];
+        }
+    }
+    if (n < count) return 0;
+    for (i = 0; i < count; i++) { /* Gauss and Jordan; the matrix is positive definite where it can be solved at all */
+        const double pivot = a[i][i];
+        if (!(pivot > 1e-300)) return 0;
+        for (j = 0; j < 4; j++) a[i][j] /= pivot;
+        for (k = 0; k < count; k++) {
+            const double factor = a[k][i];
+            for (j = 0; j < 4 && k != i; j++) a[k][j] -= factor * a[i][j];
+        }
+    }
+    for (i = 0; i < count; i++) {
+        if (!(a[i][3] >= 0)) return 0;
+        coefficient[used[i]] = a[i][3];
+    }
+    *residual = 0;
+    for (s = 0; s < m->shapes; s++)
+        if (seconds[s] > 0) {
+            const double error = (coefficient[0] + coefficient[1] * HETI_P_CAST(double, m->sample[s].tokens) + coefficient[2] * m->sample[s].pairs)
+                / seconds[s] - 1;
+            *residual += error * error;
+        }
+    *residual = (*residual + 1e-14) / HETI_P_CAST(double, n > count ? n - count : 1);
+    for (i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
+    return 1;
+}
+
+static het_curve heti_p_fit(const heti_p_measure *m, const double *seconds)
+{
+    double best = 1e300, coefficient[3], residual;
+    het_curve curve;
+    int terms;
+    memset(&curve, 0, sizeof curve);
+    for (terms = 1; terms < 8; terms++) {
+        if (!heti_p_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
+        best = residual;
+        curve.base = heti_p_short(coefficient[0]);
+        curve.token = heti_p_short(coefficient[1]);
+        curve.pair = heti_p_short(coefficient[2]);
+    }
+    return curve;
+}
+
+/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks of the medians over rounds. */
+static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind, heti_p_call what)
+{
+    double seconds[HETI_P_SHAPES];
+    int64_t s, r;
+    for (s = 0; s < m->shapes; s++) {
+        double sum = 0, ranks = 0;
+        for (r = 0; r < m->ranks; r++) {
+            if (m->ranks > 1 && m->group[r] != group) continue;
+            sum += heti_p_median(m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s) * HETI_P_ROUNDS,
+                m->rounds);
+            ranks++;
+        }
+        seconds[s] = ranks > 0 ? sum / ranks : 0;
+    }
+    return heti_p_fit(m, seconds);
+}
+
+static void heti_p_take_times(heti_p_measure *m, int64_t group, het_unit_time *time)
+{
+    int64_t k;
+    for (k = 0; k < m->profile->kinds; k++) {
+        if (m->split) {
+            time[k].input = heti_p_fit_call(m, group, k, HETI_P_INPUT);
+            time[k].weight = heti_p_fit_call(m, group, k, HETI_P_WEIGHT);
+            time[k].recompute = heti_p_fit_call(m, group, k, HETI_P_AGAIN);
+        } else {
+            time[k].forward = heti_p_fit_call(m, group, k, HETI_P_FORWARD);
+            time[k].backward = heti_p_fit_call(m, group, k, HETI_P_BACKWARD);
+        }
+    }
+}
+
+/* Times of updates and overheads of a group, from ranks that are not slowed down where there are some. */
+static void heti_p_take_rest(heti_p_measure *m, int64_t group, het_device_profile *device)
+{
+    double step = 0, verdict = 0, begin = 0, action = 0, ranks = 0;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        heti_p_watch *watch = &m->watch[r];
+        double speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
+        if (m->ranks > 1 && m->group[r] != group) continue;
+        step += heti_p_median(watch->step, m->rounds) * speed;
+        begin += heti_p_median(watch->begin, m->rounds);
+        verdict += heti_p_median(watch->verdict, m->rounds);
+        action += speed < 1 ? 0 : heti_p_median(watch->action, m->rounds);
+        ranks++;
+    }
+    if (!(ranks > 0)) return;
+    device->step_element = heti_p_short(step / ranks);
+    device->begin_element = heti_p_short(begin / ranks);
+    device->verdict_element = heti_p_short(verdict / ranks);
+    if (action > 0) device->action = heti_p_short(action / ranks);
+}
+
+/* ---- messages and reductions: two ranks whose units do nothing ---- */
+
+typedef struct heti_p_stub { int64_t width, elements; int last; } heti_p_stub;
+
+static het_result heti_p_stub_describe(const het_unit *unit, het_unit_info *info)
+{
+    const heti_p_stub *stub = HETI_P_CAST(const heti_p_stub *, unit->settings);
+    het_parameter_desc *p = &info->parameter[0];
+    info->parameters = 1;
+    memcpy(p->name, stub->last ? "stub.1" : "stub.0", 7);
+    p->rows = stub->elements;
+    p->columns = 1;
+    info->is_loss = stub->last;
+    info->out_streams = !stub->last;
+    info->out_width[0] = stub->width;
+    info->input_keep = HET_KEEP_CALL;
+    return HET_OK;
+}
+
+static het_result heti_p_stub_run(const het_unit_call *call)
+{
+    (void)call;
+    return HET_OK;
+}
+
+static const het_unit_iface *heti_p_stub_table(void)
+{
+    static const het_unit_iface heti_p_table = { HETRAIN_UNIT_VERSION, "stub", heti_p_stub_describe, heti_p_stub_run, heti_p_stub_run,
+        heti_p_stub_run };
+    return &heti_p_table;
+}
+
+enum { HETI_P_STUB_ROWS = 1024, HETI_P_STUB_WIDTH = 256, HETI_P_STUB_SIZES = 4, HETI_P_STUB_STEPS = 15 };
+
+/* What two ranks do: `plan` of two units, `elements` of the first. Of every step one row of numbers goes to `read`. */
+typedef struct heti_p_stubs {
+    heti_p_measure *m;
+    het_ctx *ctx;
+    het_plan *plan;
+    heti_p_stub stub[2];
+    het_unit unit[2];
+    int64_t bounds[HETI_P_STUB_ROWS + 1];
+    int32_t token[HETI_P_STUB_ROWS];
+} heti_p_stubs;
+
+static het_result heti_p_stubs_start(heti_p_stubs *s, const char *plan, int64_t elements)
+{
+    heti_p_measure *m = s->m;
+    het_plan_desc plan_desc;
+    het_desc desc = m->context;
+    int64_t i;
+    for (i = 0; i < 2; i++) {
+        m->device[i] = m->desc->desc->devices[i];
+        m->device[i].speed = 0;
+        m->device[i].memory_limit = 0;
+        s->stub[i].width = HETI_P_STUB_WIDTH;
+        s->stub[i].elements = i == 0 ? elements : 16;
+        s->stub[i].last = i == 1;
+        memset(&s->unit[i], 0, sizeof s->unit[i]);
+        s->unit[i].iface = heti_p_stub_table();
+        s->unit[i].settings = &s->stub[i];
+    }
+    for (i = 0; i <= HETI_P_STUB_ROWS; i++) s->bounds[i] = i;
+    memset(s->token, 0, sizeof s->token);
+    memset(&plan_desc, 0, sizeof plan_desc);
+    plan_desc.units = plan_desc.ranks = 2;
+    plan_desc.allocator = m->allocator;
+    HETI_P_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
+    desc.units = s->unit;
+    desc.unit_count = 2;
+    desc.devices = m->device;
+    desc.device_count = 2;
+    desc.plan = s->plan;
+    desc.hook = NULL;
+    desc.frozen = NULL;
+    desc.reduce = HET_REDUCE_FAST;
+    desc.max_tokens = desc.max_sequences = HETI_P_STUB_ROWS;
+    desc.max_micro_batches = 2;
+    return het_create(&desc, &s->ctx, m->error);
+}
+
+static void heti_p_stubs_end(heti_p_stubs *s)
+{
+    het_destroy(s->ctx);
+    het_plan_free(s->plan);
+    s->ctx = NULL;
+    s->plan = NULL;
+}
+
+static het_result heti_p_stubs_step(heti_p_stubs *s, int64_t rows, int64_t count)
+{
+    het_batch batch[2];
+    int64_t i;
+    memset(batch, 0, sizeof batch);
+    for (i = 0; i < 2; i++) {
+        batch[i].tokens = batch[i].sequences = rows;
+        batch[i].token = batch[i].target = s->token;
+        batch[i].sequence_start = s->bounds;
+    }
+    if (het_step(s->ctx, batch, count, NULL) == HET_OK) return HET_OK;
+    return heti_p_fail(s->m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(s->ctx));
+}
+
+/* The first record of a kind on a rank; of REDUCE and GATHER the one with the most bytes. */
+static het_record heti_p_stubs_record(const heti_p_stubs *s, int64_t rank, int32_t kind)
+{
+    het_record found;
+    het_timeline timeline;
+    int64_t i;
+    memset(&found, 0, sizeof found);
+    found.bytes = -1;
+    het_get_timeline(s->ctx, rank, &timeline);
+    for (i = 0; i < timeline.records; i++)
+        if (timeline.record[i].action.kind == kind && timeline.record[i].bytes > found.bytes) found = timeline.record[i];
+    return found;
+}
+
+/* Ping and pong: from the send on one rank to the gradient that comes back, less what the other rank does in between; half of it is one way. Each
+   rank's clock is only compared with itself. */
+static het_result heti_p_measure_messages(heti_p_stubs *s, double *latency, double *bandwidth, double *message_byte)
+{
+    double bytes[HETI_P_STUB_SIZES], way[HETI_P_STUB_SIZES], pack[HETI_P_STUB_SIZES], ignored, slope;
+    int64_t size, step, rows = 4;
+    HETI_P_TRY(heti_p_stubs_start(s, "pp", 16));
+    for (size = 0; size < HETI_P_STUB_SIZES; size++, rows *= 6) {
+        double there[HETI_P_STUB_STEPS], packing[HETI_P_STUB_STEPS];
+        for (step = -2; step < HETI_P_STUB_STEPS; step++) {
+            het_record f0, f1, send, b0, b1, back;
+            HETI_P_TRY(heti_p_stubs_step(s, rows, 1));
+            if (step < 0) continue;
+            f0 = heti_p_stubs_record(s, 0, HET_ACTION_F);
+            f1 = heti_p_stubs_record(s, 1, HET_ACTION_F);
+            b0 = heti_p_stubs_record(s, 0, HET_ACTION_B);
+            b1 = heti_p_stubs_record(s, 1, HET_ACTION_B);
+            send = heti_p_stubs_record(s, 0, HET_ACTION_SEND_F);
+            back = heti_p_stubs_record(s, 1, HET_ACTION_SEND_B);
+            there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
+            packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) + (b1.end - b1.start));
+        }
+        bytes[size] = HETI_P_CAST(double, rows * HETI_P_STUB_WIDTH * 4);
+        way[size] = heti_p_median(there, HETI_P_STUB_STEPS);
+        pack[size] = heti_p_median(packing, HETI_P_STUB_STEPS);
+    }
+    heti_p_line(bytes, way, HETI_P_STUB_SIZES, latency, &slope);
+    *bandwidth = slope > 0 ? heti_p_short(1 / slope) : 0;
+    *latency = heti_p_short(*latency);
+    heti_p_line(bytes, pack, HETI_P_STUB_SIZES, &ignored, message_byte);
+    *message_byte = heti_p_short(*message_byte);
+    heti_p_stubs_end(s);
+    return HET_OK;
+}
+
+/* A reduction and a gathering between two ranks, of few elements and of many: seconds of a byte that a rank sends, all work on it included. Two of
+   three bytes of a step are of reductions. */
+static het_result heti_p_measure_rings(heti_p_stubs *s, double *ring_byte, double *verdict)
+{
+    double seconds[2][2], bytes[2][2], judged[HETI_P_STUB_STEPS];
+    int size, kind;
+    int64_t step, r;
+    for (size = 0; size < 2; size++) {
+        double took[2][HETI_P_STUB_STEPS];
+        HETI_P_TRY(heti_p_stubs_start(s, "dp", size == 0 ? 4096 : 1 << 21));
+        for (step = -1; step < HETI_P_STUB_STEPS; step++) {
+            HETI_P_TRY(heti_p_stubs_step(s, 1, 2));
+            if (step < 0) continue;
+            for (kind = 0; kind < 2; kind++) {
+                took[kind][step] = 1e300;
+                for (r = 0; r < 2; r++) {
+                    const het_record record = heti_p_stubs_record(s, r, kind == 0 ? HET_ACTION_REDUCE : HET_ACTION_GATHER);
+                    if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
+                    bytes[kind][size] = HETI_P_CAST(double, record.bytes);
+                }
+            }
+            if (size == 0) judged[step] = heti_p_verdict_time(s->ctx, 2);
+        }
+        for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_p_median(took[kind], HETI_P_STUB_STEPS);
+        heti_p_stubs_end(s);
+    }
+    *verdict = heti_p_short(heti_p_median(judged, HETI_P_STUB_STEPS));
+    *ring_byte = 0;
+    for (kind = 0; kind < 2; kind++)
+        if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
+            *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (kind == 0 ? 2.0 / 3 : 1.0 / 3);
+    *ring_byte = heti_p_short(*ring_byte);
+    return HET_OK;
+}
+
+static het_result heti_p_measure_links(heti_p_measure *m)
+{
+    het_profile *profile = m->profile;
+    heti_p_stubs *s;
+    het_link_profile *link = &profile->link[0];
+    double message_byte = 0, ring_byte = 0, verdict = 0;
+    het_result result;
+    void *block;
+    int64_t i;
+    HETI_P_TRY(heti_p_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
+    s = HETI_P_CAST(heti_p_stubs *, block);
+    s->m = m;
+    result = heti_p_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
+    if (result == HET_OK) result = heti_p_measure_rings(s, &ring_byte, &verdict);
+    heti_p_stubs_end(s);
+    m->allocator.free(m->allocator.user, block, sizeof *s);
+    HETI_P_TRY(result);
+    memcpy(link->name, "threads", 8);
+    for (i = 0; i < profile->devices; i++) {
+        profile->device[i].message_byte = message_byte;
+        profile->device[i].ring_byte = ring_byte;
+        profile->device[i].verdict_base = verdict;
+    }
+    return HET_OK;
+}
+
+/* ---- the call ---- */
+
+static void heti_p_measure_cut(heti_p_measure *m, heti_p_arena *arena)
+{
+    const int64_t devices = m->context.device_count, cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES, room = m->context.max_tokens + 1;
+    int64_t r;
+    m->original = HETI_P_CAST(het_unit *, heti_p_take(arena, m->profile->units, sizeof *m->original));
+    m->probe = HETI_P_CAST(het_unit *, heti_p_take(arena, m->profile->units, sizeof *m->probe));
+    m->record = HETI_P_CAST(heti_p_probe *, heti_p_take(arena, m->profile->units, sizeof *m->record));
+    m->watch = HETI_P_CAST(heti_p_watch *, heti_p_take(arena, devices, sizeof *m->watch));
+    m->group = HETI_P_CAST(int64_t *, heti_p_take(arena, devices, sizeof *m->group));
+    m->batch = HETI_P_CAST(het_batch *, heti_p_take(arena, devices * HETI_P_SHAPES, sizeof *m->batch));
+    m->warm = HETI_P_CAST(het_batch *, heti_p_take(arena, devices, sizeof *m->warm));
+    m->token = HETI_P_CAST(int32_t *, heti_p_take(arena, room, sizeof *m->token));
+    m->bounds = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * HETI_P_SHAPES * room, sizeof *m->bounds));
+    m->device = HETI_P_CAST(het_device_desc *, heti_p_take(arena, devices > 2 ? devices : 2, sizeof *m->device));
+    for (r = 0; r < devices; r++) {
+        heti_p_cell_time *now = HETI_P_CAST(heti_p_cell_time *, heti_p_take(arena, cells, sizeof *now));
+        double *round = HETI_P_CAST(double *, heti_p_take(arena, cells * HETI_P_ROUNDS, sizeof *round));
+        if (arena->base == NULL) continue;
+        m->watch[r].now = now;
+        m->watch[r].round = round;
+    }
+}
+
+/* Devices of one table, number of threads and instruction set are one kind: group[i] is the number of i's. Returns how many there are. */
+static int64_t heti_p_device_kinds(const het_desc *desc, int64_t *group, int64_t *first)
+{
+    int64_t i, k, kinds = 0;
+    for (i = 0; i < desc->device_count; i++) {
+        for (k = 0; k < i && desc->devices != NULL; k++)
+            if (desc->devices[k].iface == desc->devices[i].iface && desc->devices[k].threads == desc->devices[i].threads &&
+                desc->devices[k].isa == desc->devices[i].isa) break;
+        if (k < i && desc->devices != NULL) {
+            if (group != NULL) group[i] = group[k];
+            continue;
+        }
+        if (group != NULL) group[i] = kinds;
+        if (first != NULL) first[kinds] = i;
+        kinds++;
+    }
+    return kinds;
+}
+
+static void heti_p_device_name(const heti_p_measure *m, int64_t i, het_device_profile *device)
+{
+    const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
+    const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
+    heti_p_out out;
+    heti_p_out_start(&out, NULL);
+    heti_p_out_format(&out, "%s:%d", iface->name, HETI_P_CAST(int64_t, desc != NULL && desc->threads > 0 ? desc->threads : 1));
+    if (out.length > sizeof device->name - 1) out.length = sizeof device->name - 1;
+    memcpy(device->name, out.text, out.length);
+    device->name[out.length] = 0;
+}
+
+/* The description that contexts are made from, and everything of it that is not measured. */
+static void heti_p_measure_desc(heti_p_measure *m)
+{
+    het_desc *d = &m->context;
+    d->units = m->probe;
+    d->unit_count = m->probes;
+    d->plan = NULL;
+    d->schedule = NULL;
+    d->links = NULL;
+    d->link_count = 0;
+    d->recompute_unit = NULL;
+    d->silent = NULL;
+    d->inference = HET_NO;
+    d->max_slices = 1;
+    memset(&d->transport, 0, sizeof d->transport);
+    d->optimizer.learning_rate = 1e-30f; /* weights stay, so that no step is measured again for its exponents */
+    d->optimizer.minimum_rate = 0;
+    d->optimizer.warmup_steps = 0;
+    d->optimizer.schedule = HET_LR_CONSTANT;
+    d->hook = heti_p_learn;
+    d->frozen = heti_p_frozen;
+    d->user = m;
+    d->allocator = m->allocator;
+    memset(&d->logger, 0, sizeof d->logger);
+}
+
+/* Every kind of device alone, then all ranks at once; both in one piece and split. The time left is divided among what is left. */
+static het_result heti_p_measure_devices(heti_p_measure *m)
+{
+    const int64_t devices = m->context.device_count;
+    const int together = devices > 1 && m->desc->together != HET_NO;
+    const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3, parts = HETI_P_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
+    double end = heti_p_now(m);
+    int64_t k, g;
+    int split;
+    for (k = 0; k <= m->profile->devices; k++) {
+        const int all = k == m->profile->devices;
+        int64_t first = 0;
+        if (all && !together) break;
+        while (!all && m->group[first] != k) first++;
+        m->ranks = all ? devices : 1;
+        for (split = 0; split < 2; split++) {
+            const double now = heti_p_now(m);
+            end = (end > now ? end : now) + seconds * HETI_P_CAST(double, m->profile->devices) / parts;
+            HETI_P_TRY(heti_p_measure_context(m, first, split, end));
+            for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
+                het_device_profile *device = &m->profile->device[g];
+                heti_p_take_times(m, g, all ? device->together : device->alone);
+                if (!all) heti_p_take_times(m, g, device->together);
+                if (split == 0) heti_p_take_rest(m, g, device);
+            }
+        }
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_measure_all(heti_p_measure *m, const het_profile *described)
+{
+    het_profile count = *described;
+    heti_p_arena arena;
+    int64_t i, n, s;
+    count.devices = heti_p_device_kinds(&m->context, NULL, NULL);
+    count.links = m->context.device_count > 1 ? 1 : 0;
+    HETI_P_TRY(heti_p_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
+    heti_p_profile_same(m->profile, described);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_measure_cut(m, &arena);
+    m->size = arena.used;
+    HETI_P_TRY(heti_p_block(&m->allocator, m->size, "het_profile_measure", &m->block, m->error));
+    arena.base = HETI_P_CAST(char *, m->block);
+    arena.used = 0;
+    heti_p_measure_cut(m, &arena);
+    (void)heti_p_device_kinds(&m->context, m->group, NULL);
+    for (i = m->context.device_count; i-- > 0;) heti_p_device_name(m, i, &m->profile->device[m->group[i]]);
+    if (m->desc->desc->units == NULL) HETI_P_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
+    else memcpy(m->original, m->desc->desc->units, HETI_P_CAST(size_t, m->profile->units) * sizeof *m->original);
+    for (i = 0; i < m->profile->units; i++)
+        if (m->original[i].model == NULL) m->original[i].model = &m->context.model;
+    heti_p_choose_units(m);
+    heti_p_measure_desc(m);
+    HETI_P_TRY(heti_p_choose_shapes(m));
+    for (i = 0; i <= m->context.max_tokens; i++)
+        m->token[i] = HETI_P_CAST(int32_t, HETI_P_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_P_CAST(uint64_t, m->context.model.vocab));
+    for (s = 0; s < m->shapes; s++) heti_p_fill_batch(m, s);
+    HETI_P_TRY(heti_p_measure_devices(m));
+    return m->profile->links > 0 ? heti_p_measure_links(m) : HET_OK;
+}
+
+HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error)
+{
+    heti_p_measure m;
+    het_profile *described = NULL;
+    het_result result;
+    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
+    *profile = NULL;
+    if (desc == NULL || desc->desc == NULL || desc->now == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL", desc == NULL ? "desc" : desc->desc == NULL ? "desc->desc"
+            : "desc->now, the clock,");
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
+    if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: %g seconds for a device", desc->seconds);
+    memset(&m, 0, sizeof m);
+    m.desc = desc;
+    m.error = error;
+    if (!heti_p_allocator(&desc->allocator, &m.allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: an allocator needs both alloc and free");
+    HETI_P_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
+    m.context = *desc->desc;
+    result = het_model_complete(&m.context.model, error);
+    het_desc_defaults(&m.context);
+    if (result == HET_OK) result = heti_p_measure_all(&m, described);
+    het_profile_free(described);
+    if (m.block != NULL) m.allocator.free(m.allocator.user, m.block, m.size);
+    if (result != HET_OK) het_profile_free(m.profile);
+    else *profile = m.profile;
+    return result;
 }
 
 /* ================================================================================================================

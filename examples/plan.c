@@ -51,7 +51,7 @@ typedef struct problem {
     het_costs costs;
     het_stage_cost *stage;
     het_block_cost *block;
-    double *scale;
+    double *tokens;
     int64_t micro_batches;
     char *text;
     size_t length;
@@ -228,11 +228,11 @@ static int cut_number(const char **at, const char *stop, double *value) {
 }
 
 static void stage_cost(het_stage_cost *c, double f, double b, double w, int split, double activation, double bytes, double parts) {
-    c->forward = f / parts;
-    c->input = (split ? b : b / 2) / parts;
-    c->weight = (split ? w : b / 2) / parts;
-    c->backward = (split ? b + w : b) / parts;
-    c->activation = activation / parts;
+    c->forward.token = f / parts;
+    c->input.token = (split ? b : b / 2) / parts;
+    c->weight.token = (split ? w : b / 2) / parts;
+    c->backward.token = (split ? b + w : b) / parts;
+    c->keep_weight = activation / parts;
     c->bytes = bytes;
 }
 
@@ -326,9 +326,9 @@ static int read_costs(const settings *s, problem *p) {
     int64_t n = 0;
     int status;
     p->stage = ROOM(het_stage_cost, p->plan->stages);
-    p->scale = ROOM(double, p->micro_batches);
+    p->tokens = ROOM(double, p->micro_batches);
     p->block = ROOM(het_block_cost, p->plan->units);
-    if (p->stage == NULL || p->scale == NULL || p->block == NULL) return fail(FAILED, "out of memory");
+    if (p->stage == NULL || p->tokens == NULL || p->block == NULL) return fail(FAILED, "out of memory");
     p->costs.block = p->block;
     p->costs.blocks = p->plan->units;
     p->costs.stage = p->stage;
@@ -344,14 +344,14 @@ static int read_costs(const settings *s, problem *p) {
         double scale;
         if (!cut_number(&at, ",", &scale))
             return fail(BAD_INPUT, "--micro-batch-scale %s: value %lld is not a number from 0 to 1e18", s->micro_batch_scale, (long long)n + 1);
-        if (n < p->micro_batches) p->scale[n] = scale;
+        if (n < p->micro_batches) p->tokens[n] = scale;
         at = *at == ',' ? at + 1 : NULL;
     }
     if (s->micro_batch_scale == NULL) return 0;
     if (n != p->micro_batches)
         return fail(BAD_INPUT, "--micro-batch-scale %s: %lld values for %lld micro-batches", s->micro_batch_scale, (long long)n,
             (long long)p->micro_batches);
-    p->costs.micro_batch_scale = p->scale;
+    p->costs.tokens = p->tokens;
     return 0;
 }
 
@@ -455,6 +455,17 @@ static int complete_lists(problem *p) {
     return 0;
 }
 
+/* Where activations are given, peaks are shown in their units. */
+static void show_activations(const problem *p, het_simulation *r) {
+    double sum = 0;
+    int64_t i;
+    for (i = 0; i < p->plan->stages; i++) sum += p->stage[i].keep_weight;
+    for (i = 0; i < r->ranks && sum > 0; i++) {
+        r->rank[i].peak = r->rank[i].peak_bytes;
+        r->rank[i].peak_action = r->rank[i].peak_bytes_action;
+    }
+}
+
 static int simulate(const settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_simulation *simulation = NULL;
@@ -471,6 +482,7 @@ static int simulate(const settings *s, problem *p) {
     if (status != 0) return status;
     result = het_simulate(p->plan, p->schedule, &p->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     if (result != HET_OK) return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+    show_activations(p, simulation);
     if (s->trace != NULL || s->svg != NULL) status = write_pictures(s, p, simulation);
     if (status == 0 && s->json) print_json(simulation);
     else if (status == 0) print_table(s, p, simulation);
@@ -502,7 +514,7 @@ int main(int argc, char **argv) {
     free(p.lists.slice_share);
     free(p.stage);
     free(p.block);
-    free(p.scale);
+    free(p.tokens);
     free(p.text);
     return status;
 }

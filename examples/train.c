@@ -15,6 +15,7 @@
 #include "feed.h"
 #include "launch.h"
 #include "layout.h"
+#include "profile.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,7 +24,8 @@
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
-    const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *trace, *timeline, *out, *resume, *log, *replan, *slow;
+    const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
+    const char *replan, *slow;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
     double lr, min_lr, weight_decay, clip, dropout;
@@ -38,7 +40,7 @@ static const option options[] = {
     { "--val", "FILE", OPTION_TEXT, AT(val), 0, 0, "validation data; default: the last 5 % of the windows of --data" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
     { "--init", "FILE|DIR", OPTION_TEXT, AT(init), 0, 0, "start from these weights (safetensors)" },
-    { "--steps", "N", OPTION_INTEGER, AT(steps), 1, 1e12, "optimizer steps" },
+    { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence; default: the model's context" },
@@ -62,6 +64,7 @@ static const option options[] = {
      "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps; same bits" },
     { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
     { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), 0, 0, "writes the plan as JSON" },
+    { "--save-profile", "FILE", OPTION_TEXT, AT(save_profile), 0, 0, "measures the devices for this model first, and writes what units cost" },
     { "--trace", "FILE", OPTION_TEXT, AT(trace), 0, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
     { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
@@ -76,7 +79,7 @@ static const option options[] = {
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
     { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
-    LATER("--tokenizer", "FILE"), LATER("--save-profile", "FILE"),
+    LATER("--tokenizer", "FILE"),
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
 
@@ -92,7 +95,7 @@ static void settings_default(settings *s) {
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
-                                        "--devices", "--save-plan", "--trace",
+                                        "--devices", "--save-plan", "--save-profile", "--trace",
                                          "--timeline", "--replan", "--slow" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -210,6 +213,24 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     return 0;
 }
 
+/* Every process measures its own devices, so that none waits for another; the first one's profile is written. */
+static int save_profile(const job *j) {
+    const settings *s = &j->set;
+    const char *model = s->model != NULL ? s->model : s->init != NULL ? s->init : s->resume != NULL ? s->resume : MODEL_DEFAULT;
+    const double start = seconds_now();
+    het_profile *profile = NULL;
+    int64_t i;
+    int status = profile_measure("--save-profile", &j->desc, model, s->length, 0, &profile);
+    if (status == 0 && j->process == 0) status = profile_write("--save-profile", s->save_profile, profile);
+    if (status == 0 && j->process == 0 && !s->quiet) {
+        printf("profile  %s:", s->save_profile);
+        for (i = 0; i < profile->devices; i++) printf(" %s", profile->device[i].name);
+        printf(", measured in %.1f s\n", seconds_now() - start);
+    }
+    het_profile_free(profile);
+    return status;
+}
+
 static int configure_context(job *j) {
     const settings *s = &j->set;
     het_desc *d = &j->desc;
@@ -232,6 +253,8 @@ static int configure_context(job *j) {
     d->optimizer.warmup_steps = s->warmup, d->optimizer.total_steps = s->steps;
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
+    if (s->save_profile != NULL && (status = save_profile(j)) != 0) return status;
+    if (s->steps == 0) return 0;
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
@@ -539,6 +562,7 @@ static int configure_options(job *j, int argc, char **argv) {
     }
     if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");
     if (s->out != NULL && (size_t)snprintf(j->out, sizeof j->out, "%s", s->out) >= sizeof j->out - 64) return fail(BAD_INPUT, "--out: path too long");
+    if (s->steps == 0 && s->save_profile == NULL) return fail(BAD_INPUT, "--steps 0: only with --save-profile");
     if (s->checkpoint_every > 0 && j->out[0] == 0) return fail(BAD_INPUT, "--checkpoint-every: needs --out DIR");
     return -1;
 }
@@ -1078,7 +1102,7 @@ static int run(job *j, int argc, char **argv) {
         j->validation.data = j->training.data;
         j->validation.info.windows = j->training.info.held_out;
     }
-    if ((status = configure_context(j)) != 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
+    if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);

@@ -20,7 +20,7 @@ typedef struct made {
     het_costs costs;
     het_stage stage[MOST_STAGES];
     int64_t first_stage[MOST_STAGES + 1], micro_batches[MOST_STAGES], start[MOST_STAGES + 1];
-    double share[MOST_STAGES], state_share[MOST_STAGES], slice_share[8], scale[512];
+    double share[MOST_STAGES], state_share[MOST_STAGES], slice_share[8], tokens[512];
     het_stage_cost stage_cost[MOST_STAGES];
     het_link_cost link[MOST_STAGES * MOST_STAGES];
     het_block_cost block_cost[MOST_STAGES];
@@ -65,10 +65,10 @@ static void add_stage(made *m, int64_t rank, double forward, double input, doubl
     m->stage[g].rank = rank;
     m->stage[g].unit_begin = 2 * g;
     m->stage[g].unit_end = 2 * g + 2;
-    m->stage_cost[g].forward = forward;
-    m->stage_cost[g].input = input;
-    m->stage_cost[g].weight = weight;
-    m->stage_cost[g].backward = input + weight;
+    m->stage_cost[g].forward.token = forward;
+    m->stage_cost[g].input.token = input;
+    m->stage_cost[g].weight.token = weight;
+    m->stage_cost[g].backward.token = input + weight;
     m->first_stage[m->plan.pipelines] = m->plan.stages;
 }
 
@@ -231,8 +231,8 @@ static made *random_made(uint64_t *seed)
         m->link[i].bandwidth = support_below(seed, 3) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 5));
     }
     m->costs.link = m->link;
-    for (i = 0; i < 512; i++) m->scale[i] = 0.5 * (double)(1 + support_below(seed, 3));
-    if (support_below(seed, 2) == 0) m->costs.micro_batch_scale = m->scale;
+    for (i = 0; i < 512; i++) m->tokens[i] = 0.5 * (double)(1 + support_below(seed, 3));
+    if (support_below(seed, 2) == 0) m->costs.tokens = m->tokens;
     for (r = 0; r < ranks; r++) m->state_share[r] = (double)support_below(seed, 3);
     blocks = m->schedule.complete ? 1 + support_below(seed, 5) : 0;
     for (b = 0; b < blocks; b++) {
@@ -331,7 +331,7 @@ static double slow_part(const made *m, const het_action *a, double whole)
     double sum = 0;
     for (p = 0; p < a->pipeline; p++) before += m->micro_batches[p];
     for (k = 0; k < m->plan.slices; k++) sum += m->slice_share[k];
-    if (m->costs.micro_batch_scale != NULL) whole *= m->scale[before + a->micro_batch];
+    if (m->costs.tokens != NULL) whole *= m->tokens[before + a->micro_batch];
     return m->plan.slices > 1 ? whole * m->slice_share[a->slice] / sum : whole;
 }
 
@@ -377,10 +377,10 @@ static double slow_seconds(const made *m, int64_t at)
     const het_stage_cost *c = &m->stage_cost[a->kind <= HET_ACTION_W ? m->first_stage[a->pipeline] + a->stage : 0];
     double sum = 0, held = 0;
     int64_t i;
-    if (a->kind == HET_ACTION_F) return slow_part(m, a, c->forward);
-    if (a->kind == HET_ACTION_B) return slow_part(m, a, c->backward);
-    if (a->kind == HET_ACTION_I) return slow_part(m, a, c->input);
-    if (a->kind == HET_ACTION_W) return slow_part(m, a, c->weight);
+    if (a->kind == HET_ACTION_F) return slow_part(m, a, c->forward.token);
+    if (a->kind == HET_ACTION_B) return slow_part(m, a, c->backward.token);
+    if (a->kind == HET_ACTION_I) return slow_part(m, a, c->input.token);
+    if (a->kind == HET_ACTION_W) return slow_part(m, a, c->weight.token);
     if (a->kind != HET_ACTION_STEP) return 0;
     for (i = 0; i < m->count; i++)
         if (m->action[i].kind == HET_ACTION_STEP && m->action[i].stage == a->stage) {
@@ -744,9 +744,11 @@ static void peaks(void **state)
     EXACTLY(s->rank[0].peak, 2);
     assert_int_equal(s->rank[0].peak_action, 2);
     het_simulation_free(s);
-    for (i = 0; i < 3; i++) m->stage_cost[i].activation = 100 + i;
+    for (i = 0; i < 3; i++) m->stage_cost[i].keep_weight = 100 + i;
     s = run(m, 0);
-    EXACTLY(s->rank[0].peak, 303);
+    EXACTLY(s->rank[0].peak, 2);
+    EXACTLY(s->rank[0].peak_bytes, 303);
+    assert_int_equal(s->rank[0].peak_bytes_action, 2);
     het_simulation_free(s);
     free(m);
 }
@@ -807,12 +809,12 @@ static void refusals(void **state)
         /* in a circle */
     REFUSE(m->action[0].kind = HET_ACTION_REDUCE; m->action[0].stage = -1, "REDUCE-1|block");
     REFUSE(m->action[0].kind = HET_ACTION_GATHER; m->action[0].stage = 1 << 20, "GATHER1048576|block");
-    REFUSE(m->stage_cost[1].forward = -1, "stage 1|negative");
+    REFUSE(m->stage_cost[1].forward.base = -1, "stage 1|negative");
     REFUSE(m->stage_cost[2].bytes = nan, "stage 2|finite");
-    REFUSE(m->stage_cost[2].weight = (double)INFINITY, "stage 2|finite");
+    REFUSE(m->stage_cost[2].weight.pair = (double)INFINITY, "stage 2|finite");
     REFUSE(m->costs.every_link.latency = nan, "rank 0 to 1|finite");
     REFUSE(m->costs.every_link.bandwidth = -1, "link|negative");
-    REFUSE((m->costs.micro_batch_scale = m->scale, m->scale[3] = -2), "micro-batch 3|negative");
+    REFUSE((m->costs.tokens = m->tokens, m->tokens[3] = -2), "micro-batch 3|negative");
     REFUSE((m->costs.block = m->block_cost, m->costs.blocks = 2, m->block_cost[1].step = nan), "block 1|finite");
     REFUSE(m->costs.stage = NULL, "missing");
     REFUSE(m->costs.start_canary = 0xCDCDCDCDu, "cleared");

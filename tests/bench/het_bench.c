@@ -1,6 +1,7 @@
 /* het_bench: prints one JSON object a line and measurement. Times are medians over --repetitions, with the fastest and slowest beside them.
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
+     build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks */
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
@@ -9,14 +10,14 @@
 #include "hetrain_plan.h"
 
 typedef struct settings {
-    const char *model;
+    const char *model, *svg;
     int64_t sequences, length, threads, repetitions, dtype, isa, what;
 } settings;
 
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists",
+    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict",
      OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -25,10 +26,11 @@ static const option options[] = {
     { "--repetitions", "N", OPTION_INTEGER, AT(repetitions), 1, 1000, "after one that is not counted" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--isa", "auto|plain|avx2|avx512|avx512bf16|neon", OPTION_CHOICE, AT(isa), 0, 0, "inner loops" },
+    { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS };
+enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT };
 
 typedef struct bench {
     settings set;
@@ -492,8 +494,8 @@ static int replay_fill(replay *p, const runner *run, int64_t count, int compute_
             if (computes && record->end > p->compute_end) p->compute_end = record->end;
             if (record->end > p->end) p->end = record->end;
             if (computes) p->busy += took;
-            if (a->kind == HET_ACTION_F) p->stage[a->stage].forward += took, forward[a->stage]++;
-            if (a->kind == HET_ACTION_B) p->stage[a->stage].backward += took, backward[a->stage]++;
+            if (a->kind == HET_ACTION_F) p->stage[a->stage].forward.token += took, forward[a->stage]++;
+            if (a->kind == HET_ACTION_B) p->stage[a->stage].backward.token += took, backward[a->stage]++;
             if (a->kind == HET_ACTION_STEP && a->stage < 1024) {
                 p->block[a->stage].step += took;
                 if (a->stage >= p->costs.blocks) p->costs.blocks = a->stage + 1;
@@ -502,7 +504,7 @@ static int replay_fill(replay *p, const runner *run, int64_t count, int compute_
         }
         p->start[i + 1] = actions;
     }
-    for (i = 0; i < run->plan->stages; i++) p->stage[i].forward /= (double)forward[i], p->stage[i].backward /= (double)backward[i];
+    for (i = 0; i < run->plan->stages; i++) p->stage[i].forward.token /= (double)forward[i], p->stage[i].backward.token /= (double)backward[i];
     p->micro_batches = count;
     p->schedule.ranks = run->devices, p->schedule.pipelines = 1, p->schedule.micro_batches = &p->micro_batches;
     p->schedule.start = p->start, p->schedule.action = p->action, p->schedule.complete = !compute_only;
@@ -577,8 +579,8 @@ static int bench_ranks_pp(ranks_bench *r) {
     }
     if (status == 0) {
         ranks_head(r, "ranks_pp");
-        printf(",\"threads_of_each\":%d,\"plan\":\"%s\",\"f_ms\":[%.3f,%.3f],\"b_ms\":[%.3f,%.3f]", half, plan, 1e3 * p.stage[0].forward,
-               1e3 * p.stage[1].forward, 1e3 * p.stage[0].backward, 1e3 * p.stage[1].backward);
+        printf(",\"threads_of_each\":%d,\"plan\":\"%s\",\"f_ms\":[%.3f,%.3f],\"b_ms\":[%.3f,%.3f]", half, plan, 1e3 * p.stage[0].forward.token,
+               1e3 * p.stage[1].forward.token, 1e3 * p.stage[0].backward.token, 1e3 * p.stage[1].backward.token);
         print_spread_of("ratio", 1, value, n);
         print_spread_of("path_ratio", 1, value + 3 * n, n);
         print_spread_of("busy", 1, value + n, n);
@@ -689,7 +691,7 @@ static int bench_ranks_lists_of(const char *text, const char *name, int64_t rank
         costs.stage = stage = (het_stage_cost *)calloc((size_t)plan->stages, sizeof(het_stage_cost));
         if (counts == NULL || stage == NULL) return fail(FAILED, "out of memory");
         for (i = 0; i < plan->pipelines; i++) counts[i] = micro_batches;
-        for (i = 0; i < plan->stages; i++) stage[i].forward = stage[i].input = stage[i].weight = 1, stage[i].backward = 2;
+        for (i = 0; i < plan->stages; i++) stage[i].forward.token = stage[i].input.token = stage[i].weight.token = 1, stage[i].backward.token = 2;
     }
     at[1] = seconds_now();
     if (result == HET_OK) result = het_schedule_make(plan, counts, NULL, &compute, &error);
@@ -738,6 +740,8 @@ static int bench_ranks(bench *b) {
     return status;
 }
 
+#include "predict.h"
+
 static int prepare(bench *b) {
     int64_t i, s = b->set.sequences, t = b->set.length;
     b->bounds = (int64_t *)malloc((size_t)(2 * s + 2 + s * (t / 512 + 1)) * sizeof(int64_t));
@@ -774,7 +778,8 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == PRODUCTS)) status = bench_products(b);
     if (status == 0 && (s->what == ALL || s->what == ATTENTION)) status = bench_attention(b);
     if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b);
-    if (status == 0 && (s->what == ALL || s->what >= RANKS)) status = bench_ranks(b);
+    if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what <= RANKS_LISTS))) status = bench_ranks(b);
+    if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b);
     return status;
 }
 

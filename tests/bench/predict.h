@@ -1,0 +1,372 @@
+/* Predicted against measured step times. A grid of models, layouts, schedules, micro-batches and links is declared below; a fixed seed draws 24
+   configurations from it. Every device list is profiled for its model, every configuration simulated from that profile, and only then measured:
+   the median of 5 runs, which are interleaved over all configurations, runs that were disturbed repeated; and once more in the same way, which is
+   the noise. Slow ranks sleep, so that never more than two threads are busy on the average. */
+#ifndef BENCH_PREDICT_H
+#define BENCH_PREDICT_H
+
+#include "../../examples/layout.h"
+#include "../../examples/profile.h"
+
+enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_SEED = 2026, PREDICT_RANKS = 4, PREDICT_MOST_BATCHES = 16 };
+
+static const struct { const char *name, *spec; int64_t length; } predict_models[] = {
+    { "gpt2", "gpt2:layers=4,width=192,heads=6,vocab=1024,context=128", 128 },
+    { "llama", "llama:layers=3,width=256,heads=4,vocab=2048,context=256", 256 } };
+
+/* `shares` and `cut` say how the pipelines share micro-batches and where a pipeline of unequal ranks is cut, in parts of the chain. */
+static const struct { const char *devices, *plan; double shares[4], cut[4]; } predict_layouts[] = {
+    { "cpu:1", "dp", { 0 }, { 0 } },
+    { "cpu:1,cpu:1", "dp", { 0 }, { 0 } },
+    { "cpu:1,cpu:1", "pp", { 0 }, { 0 } },
+    { "cpu:1,cpu:1@0.5", "dp", { 2, 1 }, { 0 } },
+    { "cpu:1,cpu:1@0.5", "pp", { 0 }, { 2, 1 } },
+    { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.5", "pp", { 0 }, { 0 } },
+    { "cpu:1@0.5,cpu:1@0.5,cpu:1@0.25", "dp", { 2, 2, 1 }, { 0 } },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "pp", { 0 }, { 0 } },
+    { "cpu:1@0.4,cpu:1@0.4,cpu:1@0.4,cpu:1@0.4", "dp2xpp2", { 0 }, { 0 } } };
+
+static const char *const predict_schedules[] = { "gpipe", "1f1b", "zb-h1", "interleaved" };
+static const struct { int64_t sequences, micro_batches; } predict_batches[] = { { 2, 8 }, { 4, 4 }, { 4, 8 }, { 8, 4 } };
+/* Between neighbouring ranks. */
+static const struct { const char *name; double latency, bandwidth; } predict_links[] = {
+    { "none", 0, 0 }, { "1ms", 1e-3, 0 }, { "5ms:100M", 5e-3, 1e8 } };
+
+typedef struct prediction {
+    int model, layout, schedule, batch, link;
+    layout ranks;
+    het_link emulated[PREDICT_RANKS];
+    int64_t links;
+    het_ctx *ctx;
+    het_batch made[PREDICT_MOST_BATCHES];
+    int64_t bounds[33];
+    double predicted, run[2][PREDICT_RUNS], lowest; /* seconds */
+    int64_t repeated;
+    char text[160];
+} prediction;
+
+typedef struct predictor {
+    bench *all;
+    het_model_desc model[2];
+    het_profile *profile[2][sizeof predict_layouts / sizeof *predict_layouts];
+    prediction *configuration;
+    int32_t *token;
+} predictor;
+
+#define PREDICT_COUNT(table) ((int)(sizeof (table) / sizeof *(table)))
+
+static uint64_t predict_random(uint64_t *state) { /* splitmix64, public domain (S. Vigna) */
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static int predict_pick(uint64_t *state, int count) { return (int)(predict_random(state) % (uint64_t)count); }
+
+/* Without pipelines of several stages all schedules are one; one rank has no links. No configuration comes twice. */
+static void predict_draw(predictor *p) {
+    uint64_t state = PREDICT_SEED;
+    int i, k;
+    for (i = 0; i < PREDICT_CONFIGURATIONS;) {
+        prediction *c = &p->configuration[i];
+        c->model = predict_pick(&state, PREDICT_COUNT(predict_models));
+        c->layout = predict_pick(&state, PREDICT_COUNT(predict_layouts));
+        c->schedule = predict_pick(&state, PREDICT_COUNT(predict_schedules));
+        c->batch = predict_pick(&state, PREDICT_COUNT(predict_batches));
+        c->link = predict_pick(&state, PREDICT_COUNT(predict_links));
+        if (strcmp(predict_layouts[c->layout].plan, "dp") == 0) c->schedule = 1;
+        if (predict_layouts[c->layout].cut[0] > 0 && c->schedule == 3) c->schedule = 1;
+        if (c->layout == 0) c->link = 0;
+        for (k = 0; k < i; k++) {
+            const prediction *o = &p->configuration[k];
+            if (o->model == c->model && o->layout == c->layout && o->schedule == c->schedule && o->batch == c->batch && o->link == c->link) break;
+        }
+        if (k < i) continue;
+        snprintf(c->text, sizeof c->text, "%s %s %s %s %lldx%lldx%lld links %s", predict_models[c->model].name, predict_layouts[c->layout].devices,
+                 predict_layouts[c->layout].plan, predict_schedules[c->schedule], (long long)predict_batches[c->batch].micro_batches,
+                 (long long)predict_batches[c->batch].sequences, (long long)predict_models[c->model].length, predict_links[c->link].name);
+        i++;
+    }
+}
+
+/* Units of each stage in parts of the chain, the head counting as a layer. */
+static void predict_plan_text(const prediction *c, int64_t units, char *text, size_t capacity) {
+    const double *cut = predict_layouts[c->layout].cut;
+    double sum = 0, before = 0;
+    int64_t r, begin = 0;
+    size_t used;
+    if (!(cut[0] > 0)) {
+        snprintf(text, capacity, "%s", predict_layouts[c->layout].plan);
+        return;
+    }
+    for (r = 0; r < c->ranks.devices; r++) sum += cut[r];
+    used = (size_t)snprintf(text, capacity, "pp:");
+    for (r = 0; r < c->ranks.devices; r++) {
+        int64_t end;
+        before += cut[r];
+        end = r + 1 == c->ranks.devices ? units : (int64_t)((double)units * before / sum + 0.5);
+        used += (size_t)snprintf(text + used, capacity - used, "%s%lld-%lld", r > 0 ? "|" : "", (long long)begin, (long long)end - 1);
+        begin = end;
+    }
+}
+
+static int predict_configure(predictor *p, prediction *c) {
+    const double *shares = predict_layouts[c->layout].shares;
+    const int64_t sequences = predict_batches[c->batch].sequences, count = predict_batches[c->batch].micro_batches;
+    const int64_t length = predict_models[c->model].length;
+    char text[100];
+    int64_t i;
+    int status = layout_devices(&c->ranks, predict_layouts[c->layout].devices);
+    if (status != 0) return status;
+    predict_plan_text(c, 2 * p->model[c->model].layers + 2, text, sizeof text);
+    status = layout_plan(&c->ranks, text, predict_schedules[c->schedule], 2 * p->model[c->model].layers + 2, c->ranks.devices, 1);
+    if (status != 0) return status;
+    for (i = 0; i < c->ranks.devices && shares[0] > 0; i++) c->ranks.plan->share[i] = c->ranks.plan->state_share[i] = shares[i];
+    for (i = 0; i + 1 < c->ranks.devices && c->link > 0; i++, c->links++) {
+        c->emulated[i].from = i, c->emulated[i].to = i + 1;
+        c->emulated[i].latency = predict_links[c->link].latency, c->emulated[i].bandwidth = predict_links[c->link].bandwidth;
+    }
+    for (i = 0; i <= sequences; i++) c->bounds[i] = i * length;
+    for (i = 0; i < count; i++) {
+        c->made[i].tokens = sequences * length, c->made[i].sequences = sequences, c->made[i].sequence_start = c->bounds;
+        c->made[i].token = p->token + i * sequences * length, c->made[i].target = c->made[i].token + 1;
+    }
+    return 0;
+}
+
+static void predict_desc(const predictor *p, const prediction *c, het_desc *desc) {
+    memset(desc, 0, sizeof *desc);
+    desc->model = p->model[c->model];
+    desc->devices = c->ranks.device, desc->device_count = c->ranks.devices;
+    desc->max_tokens = c->made[0].tokens, desc->max_sequences = c->made[0].sequences;
+    desc->max_micro_batches = predict_batches[c->batch].micro_batches;
+    desc->dtype = (het_dtype)p->all->set.dtype;
+    desc->optimizer.learning_rate = 1e-5f; /* weights that hardly move need no new exponents */
+}
+
+/* One profile for every list of devices and model, at the largest micro-batches of the grid. */
+static int predict_profile(predictor *p, const prediction *c) {
+    het_profile **profile = &p->profile[c->model][c->layout];
+    het_desc desc;
+    int i, status;
+    int64_t most = 0;
+    for (i = 0; i < PREDICT_COUNT(predict_layouts) && *profile == NULL; i++) /* the same devices in another layout */
+        if (strcmp(predict_layouts[i].devices, predict_layouts[c->layout].devices) == 0) *profile = p->profile[c->model][i];
+    if (*profile != NULL) return 0;
+    for (i = 0; i < PREDICT_COUNT(predict_batches); i++) if (predict_batches[i].sequences > most) most = predict_batches[i].sequences;
+    predict_desc(p, c, &desc);
+    desc.max_sequences = most, desc.max_tokens = most * predict_models[c->model].length;
+    fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_layouts[c->layout].devices);
+    status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
+    return status;
+}
+
+/* The cluster of a configuration: its devices in one group, whose link is that between threads. */
+static int predict_simulate(const predictor *p, prediction *c) {
+    const het_profile *profile = p->profile[c->model][c->layout];
+    const int64_t ranks = c->ranks.devices, count = predict_batches[c->batch].micro_batches;
+    het_cluster cluster;
+    het_cluster_device device[PREDICT_RANKS];
+    het_group group;
+    het_link_cost link[PREDICT_RANKS * PREDICT_RANKS];
+    het_blocks blocks;
+    het_error error = { HET_OK, "" };
+    het_plan_costs *costs = NULL;
+    het_schedule *compute = NULL, *whole = NULL;
+    het_simulation *simulation = NULL;
+    double tokens[PREDICT_MOST_BATCHES], pairs[PREDICT_MOST_BATCHES], sequences[PREDICT_MOST_BATCHES];
+    int64_t counts[PREDICT_RANKS], i, *start = (int64_t *)malloc((size_t)(profile->blocks + 1) * sizeof(int64_t));
+    het_result result;
+    if (start == NULL) return fail(FAILED, "out of memory");
+    memset(&cluster, 0, sizeof cluster);
+    memset(device, 0, sizeof device);
+    memset(&group, 0, sizeof group);
+    group.parent = -1;
+    if (profile->links > 0) group.latency = profile->link[0].latency, group.bandwidth = profile->link[0].bandwidth;
+    cluster.ranks = ranks, cluster.groups = 1, cluster.device = device, cluster.group = &group;
+    for (i = 0; i < ranks; i++) {
+        snprintf(device[i].profile, sizeof device[i].profile, "%s", profile->device[0].name);
+        device[i].speed = c->ranks.device[i].speed > 0 ? c->ranks.device[i].speed : 1;
+    }
+    for (i = 0; i < ranks * ranks; i++) link[i].latency = group.latency, link[i].bandwidth = group.bandwidth;
+    for (i = 0; i < c->links; i++) {
+        het_link_cost *forth = &link[c->emulated[i].from * ranks + c->emulated[i].to], *back = &link[c->emulated[i].to * ranks + c->emulated[i].from];
+        forth->latency += c->emulated[i].latency;
+        if (c->emulated[i].bandwidth > 0) forth->bandwidth = c->emulated[i].bandwidth;
+        *back = *forth;
+    }
+    for (i = 0; i < count; i++) {
+        const double length = (double)predict_models[c->model].length;
+        sequences[i] = (double)c->made[i].sequences, tokens[i] = (double)c->made[i].tokens, pairs[i] = tokens[i] * (length + 1) / 2;
+    }
+    for (i = 0; i < profile->blocks; i++) start[i] = profile->block[i].first_use;
+    start[i] = profile->uses;
+    blocks.count = profile->blocks, blocks.start = start, blocks.unit = profile->use;
+    het_plan_divide(c->ranks.plan, count, counts);
+    result = het_schedule_make(c->ranks.plan, counts, NULL, &compute, &error);
+    if (result == HET_OK) result = het_schedule_complete(c->ranks.plan, &blocks, compute, NULL, &whole, &error);
+    if (result == HET_OK) result = het_profile_costs(profile, c->ranks.plan, &cluster, HET_YES, NULL, &costs, &error);
+    if (result == HET_OK) {
+        costs->costs.group = NULL, costs->costs.rank_group = NULL, costs->costs.groups = 0;
+        costs->costs.link = link, costs->costs.tokens = tokens, costs->costs.pairs = pairs, costs->costs.sequences = sequences;
+        result = het_simulate(c->ranks.plan, whole, &costs->costs, HET_NO, NULL, &simulation, &error);
+    }
+    if (result == HET_OK) c->predicted = simulation->makespan;
+    het_simulation_free(simulation);
+    het_plan_costs_free(costs);
+    het_schedule_free(compute);
+    het_schedule_free(whole);
+    free(start);
+    return result == HET_OK ? 0 : fail(FAILED, "%s: %s", c->text, error.text);
+}
+
+/* One step, again if it was measured twice for its exponents. */
+static int predict_step(prediction *c, double *seconds) {
+    het_step_info info;
+    do {
+        const double start = seconds_now();
+        if (het_step(c->ctx, c->made, predict_batches[c->batch].micro_batches, &info) != HET_OK)
+            return fail(FAILED, "%s: %s", c->text, het_last_error(c->ctx));
+        *seconds = seconds_now() - start;
+    } while (info.repeated);
+    return 0;
+}
+
+/* A run that takes a tenth longer than the fastest of its configuration was disturbed; it is repeated up to four times. */
+static int predict_run(prediction *c, int series, int run) {
+    double seconds;
+    int attempt, status = 0;
+    for (attempt = 0; attempt < 5 && status == 0; attempt++) {
+        status = predict_step(c, &seconds);
+        if (attempt == 0 || seconds < c->run[series][run]) c->run[series][run] = seconds;
+        if (!(c->lowest > 0) || seconds < c->lowest) c->lowest = seconds;
+        if (seconds <= 1.1 * c->lowest) break;
+        c->repeated++;
+    }
+    return status;
+}
+
+static int predict_measure(predictor *p) {
+    int i, run, status = 0;
+    for (i = 0; i < PREDICT_CONFIGURATIONS && status == 0; i++) {
+        prediction *c = &p->configuration[i];
+        het_error error = { HET_OK, "" };
+        het_desc desc;
+        double ignored;
+        predict_desc(p, c, &desc);
+        desc.plan = c->ranks.plan, desc.links = c->emulated, desc.link_count = c->links;
+        if (het_create(&desc, &c->ctx, &error) != HET_OK) return fail(FAILED, "%s: %s", c->text, error.text);
+        status = predict_step(c, &ignored);
+        if (status == 0) status = predict_step(c, &ignored);
+    }
+    for (run = 0; run < 2 * PREDICT_RUNS && status == 0; run++)
+        for (i = 0; i < PREDICT_CONFIGURATIONS && status == 0; i++) status = predict_run(&p->configuration[i], run % 2, run / 2);
+    return status;
+}
+
+static double predict_median(const prediction *c, int series) { return spread_of_values(c->run[series], PREDICT_RUNS).median; }
+
+/* Measured against predicted, both axes logarithmic, with the lines of equality and of 15 % to both sides. */
+static int predict_picture(const predictor *p, const char *path) {
+    FILE *file = fopen(path, "wb");
+    double low = 1e300, high = 0, scale;
+    int i;
+    if (file == NULL) return fail(BAD_INPUT, "--svg %s: %s", path, strerror(errno));
+    for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
+        const double x = p->configuration[i].predicted, y = predict_median(&p->configuration[i], 0);
+        low = fmin(low, fmin(x, y)), high = fmax(high, fmax(x, y));
+    }
+    low *= 0.8, high *= 1.25;
+    scale = 480 / log(high / low);
+#define PREDICT_X(v) (60 + scale * log((v) / low))
+#define PREDICT_Y(v) (520 - scale * log((v) / low))
+    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"580\" height=\"580\" viewBox=\"0 0 580 580\" font-family=\"sans-serif\" "
+            "font-size=\"12\"><rect width=\"580\" height=\"580\" fill=\"#ffffff\"/>\n<rect x=\"60\" y=\"40\" width=\"480\" height=\"480\" fill=\"none\" "
+            "stroke=\"#8a93a0\"/>\n");
+    for (i = -1; i <= 1; i++) {
+        const double factor = i < 0 ? 0.85 : i > 0 ? 1.15 : 1;
+        const double from = i < 0 ? low / factor : low, to = i > 0 ? high / factor : high;
+        fprintf(file, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"#8a93a0\"%s/>\n", PREDICT_X(from), PREDICT_Y(from * factor), PREDICT_X(to),
+                PREDICT_Y(to * factor), i != 0 ? " stroke-dasharray=\"4 4\"" : "");
+    }
+    for (i = 0; i < 40; i++) { /* 1, 2, 5, 10, ... ms */
+        static const double digit[] = { 1, 2, 5 };
+        const double value = 1e-4 * digit[i % 3] * pow(10, i / 3);
+        if (value < low || value > high) continue;
+        fprintf(file, "<text x=\"%.1f\" y=\"538\" text-anchor=\"middle\">%g</text><text x=\"54\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                PREDICT_X(value), 1e3 * value, PREDICT_Y(value) + 4, 1e3 * value);
+    }
+    for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
+        const prediction *c = &p->configuration[i];
+        fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\" fill-opacity=\"0.7\"><title>%s: predicted %.2f ms, measured %.2f ms</title>"
+                "</circle>\n", PREDICT_X(c->predicted), PREDICT_Y(predict_median(c, 0)), c->model == 0 ? "#2563eb" : "#d9480f", c->text,
+                1e3 * c->predicted, 1e3 * predict_median(c, 0));
+    }
+    fprintf(file, "<text x=\"300\" y=\"562\" text-anchor=\"middle\">predicted, ms</text><text x=\"16\" y=\"280\" text-anchor=\"middle\" "
+            "transform=\"rotate(-90 16 280)\">measured, ms</text><text x=\"60\" y=\"26\" font-size=\"15\">%d configurations: %s blue, %s orange; "
+            "dashed: 15 %%</text></svg>\n", PREDICT_CONFIGURATIONS, predict_models[0].name, predict_models[1].name);
+#undef PREDICT_X
+#undef PREDICT_Y
+    return fclose(file) == 0 ? 0 : fail(FAILED, "--svg %s: %s", path, strerror(errno));
+}
+
+static void predict_print(const predictor *p) {
+    double mean = 0, worst = 0, noise = 0, bias = 0;
+    int i;
+    for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
+        const prediction *c = &p->configuration[i];
+        const double measured = predict_median(c, 0), again = predict_median(c, 1), error = c->predicted / measured - 1;
+        printf("{\"name\":\"predict\",\"configuration\":\"%s\",\"predicted_ms\":%.3f,\"measured_ms\":%.3f,\"again_ms\":%.3f,\"error\":%.4f,\"noise\":%.4f,"
+               "\"runs_repeated\":%lld}\n", c->text, 1e3 * c->predicted, 1e3 * measured, 1e3 * again, error, fabs(again / measured - 1),
+               (long long)c->repeated);
+        mean += fabs(error) / PREDICT_CONFIGURATIONS, noise += fabs(again / measured - 1) / PREDICT_CONFIGURATIONS;
+        bias += error / PREDICT_CONFIGURATIONS;
+        if (fabs(error) > worst) worst = fabs(error);
+    }
+    printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%d,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,\"mean_noise\":%.4f}\n",
+           PREDICT_CONFIGURATIONS, PREDICT_SEED, mean, worst, bias, noise);
+    fflush(stdout);
+}
+
+static void predict_end(predictor *p) {
+    int i, m, k;
+    for (i = 0; i < PREDICT_CONFIGURATIONS && p->configuration != NULL; i++) {
+        het_destroy(p->configuration[i].ctx);
+        layout_free(&p->configuration[i].ranks);
+    }
+    for (m = 0; m < 2; m++)
+        for (i = 0; i < PREDICT_COUNT(predict_layouts); i++) {
+            for (k = 0; k < i && p->profile[m][k] != p->profile[m][i]; k++) {}
+            if (k == i) het_profile_free(p->profile[m][i]);
+        }
+    free(p->configuration);
+    free(p->token);
+}
+
+static int bench_predict(bench *b) {
+    predictor p;
+    const size_t tokens = 8 * 8 * 256 + 1;
+    size_t t;
+    int i, status = 0;
+    memset(&p, 0, sizeof p);
+    p.all = b;
+    p.configuration = (prediction *)calloc(PREDICT_CONFIGURATIONS, sizeof *p.configuration);
+    p.token = (int32_t *)malloc(tokens * sizeof *p.token);
+    if (p.configuration == NULL || p.token == NULL) status = fail(FAILED, "out of memory");
+    for (t = 0; t < tokens && status == 0; t++) p.token[t] = (int32_t)((uint64_t)t * 2654435761u % 1024);
+    for (i = 0; i < 2 && status == 0; i++) status = model_from_spec("--model", predict_models[i].spec, &p.model[i]);
+    if (status == 0) predict_draw(&p);
+    for (i = 0; i < PREDICT_CONFIGURATIONS && status == 0; i++) {
+        prediction *c = &p.configuration[i];
+        if ((status = predict_configure(&p, c)) != 0 || (status = predict_profile(&p, c)) != 0) break;
+        status = predict_simulate(&p, c);
+    }
+    if (status == 0) status = predict_measure(&p);
+    if (status == 0) predict_print(&p);
+    if (status == 0 && b->set.svg != NULL) status = predict_picture(&p, b->set.svg);
+    predict_end(&p);
+    return status;
+}
+
+#endif

@@ -1,0 +1,537 @@
+/* Profiles: bytes against het_memory_estimate, times against units whose cost is known, files against what they were written from. */
+#include "support.h"
+
+#include "hetrain_plan.h"
+
+/* ---- bytes ---- */
+
+typedef struct shape {
+    const char *model, *plan, *schedule;
+    int64_t ranks, slices, micro_batches, tokens, sequences;
+    het_choice recompute;
+    het_reduce reduce;
+    double state[4];
+} shape;
+
+static int64_t close_to(const char *what, const shape *s, int64_t rank, size_t got, size_t expected, int exact)
+{
+    const double difference = (double)got - (double)expected, relative = difference / (double)(expected > 0 ? expected : 1);
+    if (exact ? got == expected : fabs(relative) <= 0.01) return 0;
+    fprintf(stderr, "%s, %s, %s, %lld slices, recompute %d: rank %lld: %s: %lld, het_memory_estimate says %lld\n", s->model, s->plan, s->schedule,
+        (long long)s->slices, (int)s->recompute, (long long)rank, what, (long long)got, (long long)expected);
+    return 1;
+}
+
+/* The lists of all ranks as het_create makes them. */
+static het_schedule *complete_lists(const het_profile *profile, const het_plan *plan, int64_t micro_batches)
+{
+    het_error error = { HET_OK, "" };
+    het_schedule *compute = NULL, *whole = NULL;
+    int64_t counts[8], *start = (int64_t *)support_alloc((size_t)profile->blocks + 1, sizeof(int64_t)), b;
+    het_blocks blocks;
+    het_plan_divide(plan, micro_batches, counts);
+    EXPECT_OK(het_schedule_make(plan, counts, NULL, &compute, &error));
+    for (b = 0; b < profile->blocks; b++) start[b] = profile->block[b].first_use;
+    start[b] = profile->uses;
+    blocks.count = profile->blocks;
+    blocks.start = start;
+    blocks.unit = profile->use;
+    EXPECT_OK(het_schedule_complete(plan, &blocks, compute, NULL, &whole, &error));
+    EXPECT_OK(het_schedule_check(plan, &blocks, whole, NULL, &error));
+    het_schedule_free(compute);
+    free(start);
+    return whole;
+}
+
+static het_plan *read_plan(const shape *s, int64_t units)
+{
+    het_error error = { HET_OK, "" };
+    het_plan_desc desc;
+    het_plan *plan = NULL;
+    int64_t r;
+    memset(&desc, 0, sizeof desc);
+    desc.units = units;
+    desc.ranks = s->ranks;
+    desc.schedule = s->schedule;
+    desc.slices = s->slices;
+    desc.recompute = s->recompute;
+    EXPECT_OK(het_plan_read(&desc, s->plan, strlen(s->plan), &plan, &error));
+    for (r = 0; r < s->ranks && s->state[0] > 0; r++) plan->state_share[r] = s->state[r];
+    return plan;
+}
+
+static int64_t check_shape(const shape *s)
+{
+    het_device_desc device[8];
+    het_desc desc;
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    het_plan *plan;
+    het_schedule *schedule;
+    het_needs needs[8];
+    het_shape most;
+    het_memory got[8], expected;
+    int64_t r, wrong = 0;
+    memset(&desc, 0, sizeof desc);
+    memset(device, 0, sizeof device);
+    memset(&most, 0, sizeof most);
+    EXPECT_OK(het_model_parse(s->model, &desc.model, &error));
+    desc.devices = device;
+    desc.device_count = s->ranks;
+    desc.max_tokens = most.tokens = s->tokens;
+    desc.max_sequences = most.sequences = s->sequences;
+    desc.max_micro_batches = s->micro_batches;
+    desc.reduce = s->reduce;
+    EXPECT_OK(het_profile_describe(&desc, s->model, NULL, &profile, &error));
+    plan = read_plan(s, profile->units);
+    desc.plan = plan;
+    schedule = complete_lists(profile, plan, s->micro_batches);
+    EXPECT_OK(het_profile_needs(plan, schedule, NULL, needs, &error));
+    EXPECT_OK(het_profile_memory(profile, plan, needs, &most, got, &error));
+    for (r = 0; r < s->ranks; r++) {
+        const int exact = s->tokens % 16 == 0 && s->slices == 1;
+        EXPECT_OK(het_memory_estimate(&desc, r, &expected, &error));
+        wrong += close_to("weights", s, r, got[r].weights, expected.weights, 1);
+        wrong += close_to("gradients", s, r, got[r].gradients, expected.gradients, 0);
+        wrong += close_to("optimizer", s, r, got[r].optimizer, expected.optimizer, s->ranks == 1);
+        wrong += close_to("activations", s, r, got[r].activations, expected.activations, 0);
+        wrong += close_to("workspace", s, r, got[r].workspace, expected.workspace, 0);
+        wrong += close_to("communication", s, r, got[r].communication, expected.communication, 0);
+        wrong += close_to("device", s, r, got[r].device, expected.device, 0);
+        (void)exact;
+    }
+    het_schedule_free(schedule);
+    het_plan_free(plan);
+    het_profile_free(profile);
+    return wrong;
+}
+
+static void bytes_agree(void **state)
+{
+    static const char *const models[] = { "gpt2:layers=3,width=192,vocab=3000,context=256", "llama:layers=3,width=192,vocab=3000,context=256",
+        "qwen3:layers=3,width=128,heads=4,kv_heads=2,vocab=2000,context=256", "neox:layers=3,width=128,vocab=2000,context=256",
+        "llama:layers=3,width=128,vocab=3000,context=256,tied=yes", "gpt2:layers=3,width=128,vocab=3000,context=256,tied=no" };
+    static const struct { const char *plan, *schedule; int64_t ranks, slices; } plans[] = { { "dp", "1f1b", 1, 1 }, { "dp", "gpipe", 2, 1 },
+        { "pp", "1f1b", 4, 1 }, { "pp", "gpipe", 2, 1 }, { "pp", "zb-h1", 3, 1 }, { "pp", "zb-v", 2, 1 }, { "pp", "interleaved", 2, 1 },
+        { "dp2xpp2", "1f1b", 4, 1 }, { "pp", "bidirectional", 2, 1 }, { "pp", "1f1b", 2, 4 }, { "dp2xpp2", "gpipe", 4, 2 },
+        { "pp", "sliced-1f1b", 3, 2 }, { "pp", "v-min", 2, 1 } };
+    size_t m, p;
+    int64_t wrong = 0, checked = 0;
+    int again;
+    (void)state;
+    for (m = 0; m < sizeof models / sizeof *models; m++)
+        for (p = 0; p < sizeof plans / sizeof *plans; p++)
+            for (again = 0; again < 2; again++) {
+                shape s;
+                memset(&s, 0, sizeof s);
+                s.model = models[m];
+                s.plan = plans[p].plan;
+                s.schedule = plans[p].schedule;
+                s.ranks = plans[p].ranks;
+                s.slices = plans[p].slices;
+                s.micro_batches = 6;
+                s.tokens = plans[p].slices > 1 ? 1024 : (m + p) % 3 == 0 ? 1000 : 512;
+                s.sequences = 8;
+                s.recompute = again ? HET_YES : HET_NO;
+                s.reduce = p % 4 == 3 ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
+                if (p % 2 == 1) s.state[0] = 3, s.state[1] = 1, s.state[2] = 2, s.state[3] = 1;
+                wrong += check_shape(&s);
+                checked++;
+            }
+    assert_int_equal(checked, 156);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- times: units that take what they say, by a clock that only they move ---- */
+
+static double clock_seconds;
+static double clock_now(void *user) { (void)user; return clock_seconds; }
+
+typedef struct toy { int64_t in, out; het_unit_time time; int last; } toy;
+
+static het_result toy_describe(const het_unit *unit, het_unit_info *info)
+{
+    const toy *t = (const toy *)unit->settings;
+    info->parameters = 1;
+    snprintf(info->parameter[0].name, sizeof info->parameter[0].name, "toy.%d.%lld", t->last, (long long)unit->layer);
+    info->parameter[0].rows = t->in + 1;
+    info->parameter[0].columns = t->out + 1;
+    info->out_streams = !t->last;
+    info->out_width[0] = t->out;
+    info->is_loss = t->last;
+    info->input_keep = HET_KEEP_INPUT;
+    info->flops_forward = (double)(t->in * t->out);
+    return HET_OK;
+}
+
+static double pairs_of(const het_view *view)
+{
+    double pairs = 0;
+    int64_t s;
+    for (s = 0; s < view->sequences; s++) {
+        const double length = (double)(view->sequence_start[s + 1] - view->sequence_start[s]);
+        pairs += length * (length + 1) / 2;
+    }
+    return pairs;
+}
+
+static double value_of(const het_curve *c, double tokens, double pairs) { return c->base + c->token * tokens + c->pair * pairs; }
+
+static void spend(const het_unit_call *call, const het_curve *curve) { clock_seconds += value_of(curve, (double)call->rows, pairs_of(call->view)); }
+static int went_back; /* a forward from here on is a recomputation, until the first unit has gone back as well */
+static het_result toy_forward(const het_unit_call *call)
+{
+    const toy *t = (const toy *)call->unit->settings;
+    spend(call, went_back ? &t->time.recompute : &t->time.forward);
+    return HET_OK;
+}
+static het_result toy_input(const het_unit_call *call)
+{
+    spend(call, &((const toy *)call->unit->settings)->time.input);
+    went_back = call->index > 0;
+    return HET_OK;
+}
+static het_result toy_weight(const het_unit_call *call)
+{
+    spend(call, &((const toy *)call->unit->settings)->time.weight);
+    return HET_OK;
+}
+static const het_unit_iface toy_table = { HETRAIN_UNIT_VERSION, "toy", toy_describe, toy_forward, toy_input, toy_weight };
+
+static void same_curve(const het_curve *got, const het_curve *expected, const char *what, int kind)
+{
+    double tokens, length;
+    for (tokens = 64; tokens <= 4096; tokens *= 4)
+        for (length = 16; length <= 256; length *= 4) {
+            const double pairs = tokens * (length + 1) / 2, g = value_of(got, tokens, pairs), e = value_of(expected, tokens, pairs);
+            if (fabs(g - e) > 1e-6 * e) fail_msg("%s of kind %d: %g at %g tokens of %g, not %g", what, kind, g, tokens, length, e);
+        }
+}
+
+static void units_that_say_what_they_take(void **state)
+{
+    static const double costs[3][5][3] = {
+        { { 1e-5, 2e-8, 0 }, { 0, 0, 0 }, { 3e-6, 5e-8, 0 }, { 0, 3e-8, 0 }, { 1e-5, 2e-8, 0 } },
+        { { 0, 1e-7, 2e-9 }, { 0, 0, 0 }, { 1e-6, 1e-7, 4e-9 }, { 2e-6, 9e-8, 0 }, { 0, 1.1e-7, 2.2e-9 } },
+        { { 0, 0, 0 }, { 0, 0, 0 }, { 2e-5, 3e-7, 0 }, { 7e-6, 0, 0 }, { 0, 0, 0 } } };
+    toy toys[3];
+    het_unit unit[42];
+    het_desc desc;
+    het_measure_desc measure;
+    het_device_desc device;
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    int64_t i, k;
+    (void)state;
+    memset(toys, 0, sizeof toys);
+    memset(unit, 0, sizeof unit);
+    memset(&desc, 0, sizeof desc);
+    memset(&measure, 0, sizeof measure);
+    memset(&device, 0, sizeof device);
+    for (k = 0; k < 3; k++) {
+        toys[k].in = k == 0 ? 0 : 8;
+        toys[k].out = k == 2 ? 0 : 8;
+        toys[k].last = k == 2;
+        memcpy(&toys[k].time, costs[k], sizeof toys[k].time);
+    }
+    for (i = 0; i < 42; i++) {
+        unit[i].iface = &toy_table;
+        unit[i].layer = i;
+        unit[i].settings = &toys[i == 0 ? 0 : i == 41 ? 2 : 1];
+    }
+    EXPECT_OK(het_model_parse("gpt2:layers=2,width=32,vocab=100,context=256", &desc.model, &error));
+    device.iface = het_null_device();
+    desc.units = unit;
+    desc.unit_count = 42;
+    desc.devices = &device;
+    desc.device_count = 1;
+    desc.max_tokens = 2048;
+    measure.desc = &desc;
+    measure.model = "toys";
+    measure.now = clock_now;
+    clock_seconds = 0;
+    went_back = 0;
+    EXPECT_OK(het_profile_measure(&measure, &profile, &error));
+    assert_int_equal(profile->kinds, 3);
+    assert_int_equal(profile->units, 42);
+    assert_int_equal(profile->blocks, 42);
+    assert_string_equal(profile->kind[0].name, "toy");
+    assert_string_equal(profile->kind[2].name, "toy#3");
+    assert_string_equal(profile->device[0].name, "null:1");
+    for (k = 0; k < 3; k++) {
+        const het_unit_time *t = &profile->device[0].alone[k];
+        het_curve backward = toys[k].time.input;
+        backward.base += toys[k].time.weight.base;
+        backward.token += toys[k].time.weight.token;
+        backward.pair += toys[k].time.weight.pair;
+        same_curve(&t->forward, &toys[k].time.forward, "forward", (int)k);
+        same_curve(&t->backward, &backward, "backward", (int)k);
+        same_curve(&t->input, &toys[k].time.input, "input", (int)k);
+        same_curve(&t->weight, &toys[k].time.weight, "weight", (int)k);
+        if (k < 2) same_curve(&t->recompute, &toys[k].time.recompute, "recompute", (int)k);
+    }
+    het_profile_free(profile);
+}
+
+/* ---- files ---- */
+
+static char *text_of(const het_profile *profile, size_t *length)
+{
+    support_buffer buffer;
+    het_writer writer;
+    char *text;
+    support_buffer_start(&buffer);
+    writer = support_writer(&buffer);
+    EXPECT_OK(het_profile_write(profile, &writer));
+    text = (char *)support_alloc(buffer.size + 1, 1);
+    memcpy(text, buffer.data, buffer.size);
+    *length = buffer.size;
+    support_buffer_end(&buffer);
+    return text;
+}
+
+static het_profile *read_text(const char *text)
+{
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    if (het_profile_read(text, strlen(text), NULL, &profile, &error) != HET_OK) fail_msg("%s", error.text);
+    return profile;
+}
+
+static const char small_profile[] =
+    "{\"hetrain_profile\": 1, \"model\": \"a \\\"model\\\"\", \"dtype\": \"bf16\", \"reduce\": \"fast\",\n"
+    " \"bytes\": {\"weight\": 4, \"gradient\": 4, \"state\": 8, \"reduce\": 4, \"gather\": 4},\n"
+    " \"kinds\": [{\"name\": \"first\", \"output\": 1024, \"keep_input\": 64}, {\"name\": \"last\", \"input\": 1024, \"loss\": true}],\n"
+    " \"units\": [\"first\", \"last\"],\n"
+    " \"blocks\": [{\"elements\": 4096, \"units\": [0, 1]}, {\"elements\": 64, \"units\": [1], \"frozen\": true}],\n"
+    " \"devices\": [{\"name\": \"h100\", \"step_element\": 1e-12, \"alone\": {\"last\": {\"backward\": [1e-6, 2.5e-9, 0]},\n"
+    "   \"first\": {\"forward\": [1e-6, 2e-9, 3e-12]}}}],\n"
+    " \"links\": [{\"name\": \"wire\", \"latency\": 0.001, \"bandwidth\": 1e9}]}\n";
+
+static void hand_written(void **state)
+{
+    het_profile *profile = read_text(small_profile), *again;
+    size_t length, other;
+    char *text, *second;
+    (void)state;
+    assert_string_equal(profile->model, "a \"model\"");
+    assert_int_equal(profile->dtype, HET_BF16);
+    assert_int_equal(profile->reduce, HET_REDUCE_FAST);
+    assert_int_equal(profile->uses, 3);
+    assert_int_equal(profile->use[1], 1);
+    assert_int_equal(profile->block[1].frozen, 1);
+    assert_true(profile->device[0].together[0].forward.pair >= 3e-12 && profile->device[0].together[0].forward.pair <= 3e-12);
+    assert_true(profile->device[0].alone[1].backward.token >= 2.5e-9 && profile->device[0].alone[1].backward.token <= 2.5e-9);
+    text = text_of(profile, &length);
+    again = read_text(text);
+    second = text_of(again, &other);
+    assert_int_equal(length, other);
+    assert_string_equal(text, second);
+    free(text);
+    free(second);
+    het_profile_free(profile);
+    het_profile_free(again);
+}
+
+/* Any number from 1e-300 to 1e30 comes back to the bit. */
+static void numbers_round_trip(void **state)
+{
+    het_profile *profile = read_text(small_profile), *again;
+    uint64_t random = 7;
+    size_t length;
+    int round;
+    (void)state;
+    for (round = 0; round < 400; round++) {
+        double *value[6], got[6], *other[6];
+        char *text;
+        int i;
+        value[0] = &profile->device[0].alone[0].forward.base, value[1] = &profile->device[0].alone[0].forward.token;
+        value[2] = &profile->device[0].together[1].weight.pair, value[3] = &profile->link[0].latency, value[4] = &profile->kind[0].call;
+        value[5] = &profile->rank_weights;
+        for (i = 0; i < 6; i++) {
+            do *value[i] = ldexp(1 + support_uniform(&random), (int)support_below(&random, round < 200 ? 60 : 1000) - (round < 200 ? 40 : 990));
+            while (!(*value[i] <= 1e30 && *value[i] >= 1e-300));
+            got[i] = *value[i];
+        }
+        text = text_of(profile, &length);
+        again = read_text(text);
+        other[0] = &again->device[0].alone[0].forward.base, other[1] = &again->device[0].alone[0].forward.token;
+        other[2] = &again->device[0].together[1].weight.pair, other[3] = &again->link[0].latency, other[4] = &again->kind[0].call;
+        other[5] = &again->rank_weights;
+        for (i = 0; i < 6; i++)
+            if (memcmp(&got[i], other[i], sizeof got[i]) != 0) fail_msg("round %d, number %d: %.17g came back as %.17g", round, i, got[i], *other[i]);
+        free(text);
+        het_profile_free(again);
+    }
+    het_profile_free(profile);
+}
+
+/* The text with the first `from` replaced. */
+static char *edited(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    char *made = (char *)support_alloc(strlen(text) + strlen(to) + 1, 1);
+    if (at == NULL) fail_msg("%s is not in the text", from);
+    memcpy(made, text, (size_t)(at - text));
+    strcpy(made + (at - text), to);
+    strcat(made, at + strlen(from));
+    return made;
+}
+
+static void bad_files(void **state)
+{
+    static const struct { const char *from, *to, *words; } edits[] = {
+        { "\"hetrain_profile\": 1", "\"hetrain_profile\": 2", "byte 20|\"hetrain_profile\" is 2, not from 1 to 1" },
+        { "\"hetrain_profile\": 1, ", "", "\"hetrain_profile\": is missing" },
+        { "\"model\": \"a \\\"model\\\"\"", "\"modell\": \"a\"", "\"modell\": no such key of a profile" },
+        { "\"dtype\": \"bf16\"", "\"dtype\": \"f16\"", "\"dtype\" is \"f16\", not \"f32\" or \"bf16\"" },
+        { "\"dtype\": \"bf16\"", "\"model\": \"b\"", "\"model\"|twice" },
+        { "\"reduce\": \"fast\"", "\"reduce\": \"slow\"", "\"reduce\" is \"slow\", not \"exact\" or \"fast\"" },
+        { "\"state\": 8", "\"state\": -8", "\"state\" is -8, not from 0 to 1e30" },
+        { "\"state\": 8", "\"state\": \"8\"", "\"state\"" },
+        { "\"state\": 8", "\"state\": 1e99", "\"state\" is 1e99, not from 0 to 1e30" },
+        { "\"state\": 8", "\"estate\": 8", "\"estate\": no such key in \"bytes\"" },
+        { "\"state\": 8", "\"weight\": 8", "\"weight\": this key comes twice" },
+        { "\"name\": \"last\"", "\"name\": \"first\"", "\"first\": a kind of this name comes twice" },
+        { "\"name\": \"last\", ", "", "kinds|without a name" },
+        { "\"name\": \"last\"", "\"name\": \"\"", "\"name\" has 0 bytes; a name has 1 to 47" },
+        { "\"keep_input\": 64", "\"keep_inputs\": 64", "\"keep_inputs\": no such key" },
+        { "\"loss\": true", "\"loss\": 1", "\"loss\": true or false" },
+        { "\"units\": [\"first\", \"last\"]", "\"units\": [\"first\", \"lasst\"]", "\"lasst\" is none of the 2 kinds" },
+        { "\"units\": [\"first\", \"last\"]", "\"units\": []", "\"units\": there are none" },
+        { "\"units\": [\"first\", \"last\"]", "\"units\": 2", "\"units\"|array" },
+        { "\"units\": [0, 1]", "\"units\": [0, 2]", "\"units\" is 2, not from 0 to 1" },
+        { "\"units\": [0, 1]", "\"units\": [1, 0]", "must rise" },
+        { "\"units\": [0, 1]", "\"units\": []", "a block without units" },
+        { "\"elements\": 4096", "\"elements\": 0", "\"elements\" is 0, not from 1" },
+        { "\"elements\": 4096", "\"elements\": 4096.5", "\"elements\"|integer" },
+        { "\"elements\": 4096, ", "", "a block needs elements and units" },
+        { "\"frozen\": true", "\"thawed\": true", "\"thawed\": no such key in a block" },
+        { "\"forward\": [1e-6, 2e-9, 3e-12]", "\"forward\": [1e-6, 2e-9]", "\"forward\": fewer than [base, token, pair]" },
+        { "\"forward\": [1e-6, 2e-9, 3e-12]", "\"forward\": [1e-6, 2e-9, 0, 0]", "\"forward\": more than [base, token, pair]" },
+        { "\"forward\": [1e-6, 2e-9, 3e-12]", "\"forward\": [1e-6, -2e-9, 0]", "\"forward\" is -2e-9, not from 0" },
+        { "\"forward\": [1e-6", "\"forwards\": [1e-6", "\"forwards\": not forward, backward, input, weight or recompute" },
+        { "\"last\": {\"backward\"", "\"lost\": {\"backward\"", "\"lost\" is none of the 2 kinds" },
+        { "\"last\": {\"backward\": [1e-6, 2.5e-9, 0]},", "", "\"alone\": times of every kind are needed" },
+        { "\"alone\": {", "\"together\": {", "a device needs a name and \"alone\"" },
+        { "\"step_element\"", "\"step_elements\"", "\"step_elements\": no such key of a device" },
+        { "\"latency\": 0.001", "\"latency\": nan", "\"latency\"" },
+        { "\"latency\": 0.001", "\"latency\": 1e999", "\"latency\"|beyond double" },
+        { "\"latency\"", "\"delay\"", "\"delay\": no such key" },
+        { "1e9}]}", "1e9}]} x", "byte" },
+        { "1e9}]}", "1e9}]", "byte" } };
+    het_profile *profile = NULL;
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *text = edited(small_profile, edits[i].from, edits[i].to);
+        het_error error = { HET_OK, "" };
+        const het_result result = het_profile_read(text, strlen(text), NULL, &profile, &error);
+        if (result != HET_ERR_FORMAT) fprintf(stderr, "%s -> %s: %s\n", edits[i].from, edits[i].to, error.text);
+        EXPECT_ERROR(result, HET_ERR_FORMAT, error.text, edits[i].words);
+        assert_null(profile);
+        free(text);
+    }
+}
+
+/* Every part of a file, and every file with one byte changed, is read or refused; nothing leaks and a failing allocation is only that. */
+static void hostile_files(void **state)
+{
+    const size_t length = strlen(small_profile);
+    support_memory memory;
+    uint64_t random = 3;
+    size_t cut;
+    int round;
+    (void)state;
+    memset(&memory, 0, sizeof memory);
+    memory.fail_at = -1;
+    for (cut = 0; cut < length - 1; cut++) {
+        const het_allocator allocator = support_allocator(&memory);
+        het_profile *profile = NULL;
+        assert_int_equal(het_profile_read(small_profile, cut, &allocator, &profile, NULL), HET_ERR_FORMAT);
+        assert_null(profile);
+    }
+    for (round = 0; round < 4000; round++) {
+        const het_allocator allocator = support_allocator(&memory);
+        het_profile *profile = NULL;
+        char *text = edited(small_profile, "e", "e");
+        text[support_below(&random, (int64_t)length)] = (char)support_below(&random, 256);
+        if (het_profile_read(text, length, &allocator, &profile, NULL) != HET_OK) assert_null(profile);
+        het_profile_free(profile);
+        free(text);
+    }
+    assert_int_equal(memory.live, 0);
+    assert_int_equal(memory.wrong, 0);
+    for (round = 0; round < 3; round++) {
+        const het_allocator allocator = support_allocator(&memory);
+        het_profile *profile = NULL;
+        het_result result;
+        memory.calls = 0;
+        memory.fail_at = round;
+        result = het_profile_read(small_profile, length, &allocator, &profile, NULL);
+        assert_int_equal(result, round == 0 ? HET_ERR_OOM : HET_OK);
+        het_profile_free(profile);
+    }
+    assert_int_equal(memory.live, 0);
+}
+
+static void merging(void **state)
+{
+    static const struct { const char *from, *to, *words; } edits[] = {
+        { "a \\\"model\\\"", "another", "is of model \"a \"model\"\", the other of \"another\"" },
+        { "bf16", "f32", "dtype bf16, the other f32" }, { "fast", "exact", "reduce fast, the other exact" },
+        { "\"state\": 8", "\"state\": 12", "bytes \"state\" are not the same" },
+        { "\"output\": 1024", "\"output\": 512", "kind \"first\" is not the same|output" },
+        { "\"elements\": 4096", "\"elements\": 4112", "block 0 has 4096 elements in one and 4112" },
+        { "\"units\": [\"first\", \"last\"]", "\"units\": [\"last\", \"first\"]", "unit 0 is of another kind" },
+        { "\"units\": [\"first\", \"last\"]", "\"units\": [\"first\", \"first\", \"last\"]", "2 units of 2 kinds and 2 blocks, the other 3" } };
+    het_profile *first = read_text(small_profile), *second, *merged = NULL;
+    het_error error = { HET_OK, "" };
+    char *text = edited(small_profile, "\"h100\", \"step_element\": 1e-12", "\"a100\", \"step_element\": 2e-12"), *text2;
+    size_t i;
+    (void)state;
+    second = read_text(text);
+    EXPECT_OK(het_profile_merge(first, second, NULL, &merged, &error));
+    assert_int_equal(merged->devices, 2);
+    assert_int_equal(merged->links, 1);
+    assert_string_equal(merged->device[1].name, "a100");
+    assert_true(merged->device[1].step_element > 1.5e-12 && merged->device[0].step_element < 1.5e-12);
+    assert_true(merged->device[1].alone[1].backward.token > 0);
+    het_profile_free(merged);
+    free(text);
+    text = edited(small_profile, "\"step_element\": 1e-12", "\"step_element\": 2e-12");
+    text2 = edited(text, "\"wire\"", "\"air\"");
+    het_profile_free(second);
+    second = read_text(text2);
+    EXPECT_OK(het_profile_merge(first, second, NULL, &merged, &error));
+    assert_int_equal(merged->devices, 1);
+    assert_int_equal(merged->links, 2);
+    assert_true(merged->device[0].step_element > 1.5e-12);
+    het_profile_free(merged);
+    free(text);
+    free(text2);
+    het_profile_free(second);
+    for (i = 0; i < sizeof edits / sizeof *edits; i++) {
+        text = edited(small_profile, edits[i].from, edits[i].to);
+        second = read_text(text);
+        EXPECT_ERROR(het_profile_merge(first, second, NULL, &merged, &error), HET_ERR_INVALID, error.text, edits[i].words);
+        assert_null(merged);
+        het_profile_free(second);
+        free(text);
+    }
+    het_profile_free(first);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_agree),
+        cmocka_unit_test(units_that_say_what_they_take),
+        cmocka_unit_test(hand_written),
+        cmocka_unit_test(numbers_round_trip),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(hostile_files),
+        cmocka_unit_test(merging),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
