@@ -6625,7 +6625,8 @@ static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc 
     p->error = error;
     p->granules = granules;
     HETI_P_TRY(heti_p_predict_check(p, plan, call));
-    if (!heti_p_allocator(&desc->allocator, &p->allocator)) return heti_p_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+    if (!heti_p_allocator(&desc->allocator, &p->allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
     p->micro_batches = (desc->granules + granules - 1) / granules;
     arena.base = NULL;
     arena.used = 0;
@@ -6754,8 +6755,8 @@ static het_result heti_p_adapt_check(const het_adapt_desc *d, het_error *error)
         return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
     if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1", d->change,
-            d->gain);
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
+            d->change, d->gain);
     if (d->window < 0 || d->window > HETI_P_WINDOW || d->steps < 0)
         return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
             HETI_P_CAST(int64_t, HETI_P_WINDOW));
@@ -6881,10 +6882,15 @@ static int heti_p_record_fits(const het_adapt *a, const het_record *r)
 {
     const het_plan *plan = a->plan;
     const het_action *x = &r->action;
+    const het_stage *stage;
     if (r->rank < 0 || r->rank >= plan->ranks || !(r->start >= 0) || !(r->end >= r->start) || !(r->end <= 1e12)) return 0;
     if (x->kind < 0 || x->kind > HET_ACTION_RECV_B) return x->kind >= 0 && x->kind < HETI_P_KINDS;
-    return x->pipeline >= 0 && x->pipeline < plan->pipelines && x->stage >= 0 && x->stage < plan->first_stage[x->pipeline + 1] - plan->first_stage[x->pipeline] &&
-        x->micro_batch >= 0 && x->micro_batch < a->predict.count[x->pipeline] && x->slice >= 0 && x->slice < plan->slices;
+    if (x->pipeline < 0 || x->pipeline >= plan->pipelines || x->stage < 0) return 0;
+    if (x->stage >= plan->first_stage[x->pipeline + 1] - plan->first_stage[x->pipeline]) return 0;
+    if (x->micro_batch < 0 || x->micro_batch >= a->predict.count[x->pipeline] || x->slice < 0 || x->slice >= plan->slices) return 0;
+    stage = &plan->stage[plan->first_stage[x->pipeline] + x->stage]; /* that others receive from and send to */
+    if ((x->kind == HET_ACTION_SEND_B || x->kind == HET_ACTION_RECV_F) && x->stage == 0) return 0;
+    return (x->kind != HET_ACTION_SEND_F && x->kind != HET_ACTION_RECV_B) || stage->unit_end < plan->units;
 }
 
 /* The arrival of a message forward (0) or backward (1) over the boundary behind stage s. */
@@ -7086,7 +7092,7 @@ static het_result heti_p_adapt_seconds(const het_adapt *a, const het_plan *plan,
     return HET_OK;
 }
 
-/* Moves micro-batches between pipelines, each time the one that helps most, while one helps. share: [pipelines] in: as in use; out: the best found. */
+/* Moves micro-batches between pipelines, each time the one that helps most, while one helps. share: [pipelines] (=) the best found. */
 static het_result heti_p_adapt_shares(const het_adapt *a, double *share, double *seconds, het_error *error)
 {
     het_plan plan = *a->plan;
