@@ -34,6 +34,8 @@ same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule interleaved
 same 2 --devices cpu:1,cpu:1,cpu:1 --plan pp --schedule v-half
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp --shard-gradients
 same 3 --devices cpu:1 --plan 'pp:0-1|2-5|6-7' --schedule zb-h1 --shard-gradients
+same 2 --devices cpu:1 --replan '2:pp,4x3:dp,6x1:pp:0-0|1-7'
+same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
 
 # drawn N: processes, ranks, plan, schedule, slices and the rest by chance; N fixes all of it
 drawn() {
@@ -89,6 +91,7 @@ refuses '--plan|pp3' --devices cpu:1 --plan pp3
 refuses '--data|nothere' --data nothere
 refuses '--devices|threads' --devices cpu:1,cpu:0
 refuses 'memory_limit' --devices cpu:1,cpu:1/2K
+refuses 'step 4|rank 1|memory_limit' --devices cpu:1,cpu:1/1450K --plan 'pp:0-6|7-7' --replan 4:pp
 
 # killed N: one of three processes dies somewhere in a long run; the job ends by itself, soon, and nobody is left
 killed() {
