@@ -4,94 +4,16 @@
 
 #define STEPS 5
 #define BLOCKS 6
-#define RANKS 4
+#define RANKS SUPPORT_MAX_RANKS
 
-/* ---- data: blocks of whole sequences, each one granule ---- */
+/* By the number of micro-batches: neighbouring blocks. */
+static const char *const layouts[BLOCKS + 1] = { NULL, SUPPORT_TOGETHER, "012|345", "01|23|45", "01|2|34|5", "01|2|3|4|5", SUPPORT_APART };
 
-typedef struct data_set { support_batch block[STEPS][BLOCKS]; int64_t tokens, sequences, longest; } data_set;
-
-static void data_start(data_set *data, int64_t vocab)
+/* Of one rank. */
+static void start(support_run *run, het_family family)
 {
-    static const int64_t lengths[BLOCKS][3] = { { 17, 0, 0 }, { 5, 11, 9 }, { 40, 0, 0 }, { 1, 0, 0 }, { 30, 2, 0 }, { 3, 3, 3 } };
-    int64_t step, b, s;
-    memset(data, 0, sizeof *data);
-    for (step = 0; step < STEPS; step++) {
-        for (b = 0; b < BLOCKS; b++) {
-            support_batch *block = &data->block[step][b];
-            support_batch_start(block);
-            for (s = 0; s < 3 && lengths[b][s] > 0; s++) {
-                const int64_t id = 100 * step + 10 * b + s;
-                support_batch_sequence(block, lengths[b][s], vocab, id, (uint64_t)id);
-            }
-            support_batch_one_granule(block);
-            if (step > 0) continue;
-            data->tokens += block->batch.tokens;
-            data->sequences += block->batch.sequences;
-            if (block->batch.tokens > data->longest) data->longest = block->batch.tokens;
-        }
-    }
-}
-
-static void data_end(data_set *data)
-{
-    int step, b;
-    for (step = 0; step < STEPS; step++)
-        for (b = 0; b < BLOCKS; b++) support_batch_end(&data->block[step][b]);
-}
-
-/* One step over `groups` micro-batches (0: BLOCKS) of neighbouring blocks. */
-static het_step_info step_in(het_ctx *ctx, const data_set *data, int step, int groups)
-{
-    support_batch built[BLOCKS];
-    het_batch batches[BLOCKS];
-    het_step_info info;
-    int i, g;
-    for (g = 0; g < groups; g++) support_batch_start(&built[g]);
-    for (i = 0; i < BLOCKS; i++) support_batch_append(&built[i * groups / BLOCKS], &data->block[step % STEPS][i]);
-    for (g = 0; g < groups; g++) batches[g] = built[g].batch;
-    support_expect(het_step(ctx, batches, groups, &info), HET_OK, het_last_error(ctx), "", "het_step", __LINE__);
-    for (g = 0; g < groups; g++) support_batch_end(&built[g]);
-    return info;
-}
-
-/* Models of 3 layers, 8 units. */
-static het_model_desc deep_model(het_family family)
-{
-    het_model_desc model = support_model(family);
-    het_error error;
-    model.layers = 3;
-    support_expect(het_model_complete(&model, &error), HET_OK, error.text, "", "model", __LINE__);
-    return model;
-}
-
-static het_desc description(const het_model_desc *model, const data_set *data)
-{
-    het_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.model = *model;
-    desc.max_tokens = data->tokens;
-    desc.max_sequences = data->sequences;
-    desc.max_micro_batches = BLOCKS;
-    desc.seed = 5;
-    desc.optimizer.learning_rate = 1e-2f;
-    desc.optimizer.warmup_steps = 2;
-    desc.optimizer.total_steps = 10;
-    return desc;
-}
-
-static het_plan *plan_of(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices)
-{
-    het_plan_desc p;
-    het_plan *plan = NULL;
-    het_error error;
-    error.text[0] = 0;
-    memset(&p, 0, sizeof p);
-    p.units = units;
-    p.ranks = ranks;
-    p.schedule = schedule;
-    p.slices = slices;
-    support_expect(het_plan_read(&p, text, strlen(text), &plan, &error), HET_OK, error.text, "", text, __LINE__);
-    return plan;
+    const het_model_desc model = support_deep_model(family);
+    support_run_start(run, &model, STEPS, SUPPORT_SHORT);
 }
 
 /* A plan of 8 units on 4 ranks: a shorthand with some schedule, or pipelines cut and shared at random that may leave ranks idle. */
@@ -106,7 +28,7 @@ static het_plan *draw_plan(uint64_t *seed, char *text, size_t capacity)
     int64_t p, r;
     size_t at;
     if (kind < 5 || v) {
-        plan = plan_of(v ? "pp" : shapes[kind % 5], schedule, 8, RANKS, v ? 1 : 1 + support_below(seed, 2));
+        plan = support_plan(v ? "pp" : shapes[kind % 5], schedule, 8, RANKS, v ? 1 : 1 + support_below(seed, 2));
         for (r = 0; r < RANKS; r++) plan->state_share[r] = (double)support_below(seed, 3);
         snprintf(text, capacity, "%s %s", v ? "pp" : shapes[kind % 5], schedule);
         return plan;
@@ -123,7 +45,7 @@ static het_plan *draw_plan(uint64_t *seed, char *text, size_t capacity)
         at += (size_t)snprintf(text + at, capacity - at, "]}");
     }
     snprintf(text + at, capacity - at, "]}");
-    return plan_of(text, NULL, 8, RANKS, 1);
+    return support_plan(text, NULL, 8, RANKS, 1);
 }
 
 /* ---- comparing ---- */
@@ -163,32 +85,25 @@ static void one_sequence(int round)
 {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3 };
     uint64_t seed = (uint64_t)round * 6364136223846793005u + 1;
-    const het_model_desc model = deep_model(families[round % 3]);
     het_device_iface far = *het_cpu_device();
-    het_device_desc device[RANKS];
     uint8_t recompute[8] = { 0, 1, 0, 1, 1, 0, 0, 0 };
-    het_desc desc, many;
+    support_run run;
     het_ctx *one, *ctx;
-    data_set data;
     char text[1000], what[1100];
     int i, step;
-    memset(device, 0, sizeof device);
+    start(&run, families[round % 3]);
+    if (round % 5 == 1) run.desc.frozen = half_frozen;
+    one = support_create(&run.desc);
     far.host_memory = 0; /* everything goes through copies, as on a device with memory of its own */
     for (i = 0; i < RANKS; i++) {
-        device[i].threads = 1 + (int32_t)support_below(&seed, 2);
-        if (round % 4 == i) device[i].iface = &far;
+        run.device[i].threads = 1 + (int32_t)support_below(&seed, 2);
+        if (round % 4 == i) run.device[i].iface = &far;
     }
-    data_start(&data, model.vocab);
-    desc = description(&model, &data);
-    if (round % 5 == 1) desc.frozen = half_frozen;
-    many = desc;
-    many.devices = device;
-    many.device_count = RANKS;
-    if (round % 5 == 2) many.recompute_unit = recompute;
-    if (round % 5 == 3) many.backward = HET_BACKWARD_SPLIT;
-    if (round % 3 == 0) many.shard_gradients = HET_YES;
-    one = support_create(&desc);
-    ctx = support_create(&many);
+    support_run_ranks(&run, RANKS);
+    if (round % 5 == 2) run.desc.recompute_unit = recompute;
+    if (round % 5 == 3) run.desc.backward = HET_BACKWARD_SPLIT;
+    if (round % 3 == 0) run.desc.shard_gradients = HET_YES;
+    ctx = support_create(&run.desc);
     for (step = 0; step < STEPS; step++) {
         het_step_info x, y;
         int64_t again = support_below(&seed, 4) == 0 ? 2 : 1, groups = BLOCKS;
@@ -207,15 +122,15 @@ static void one_sequence(int round)
         }
         assert_int_equal(het_get_step(ctx), step);
         same_state(one, ctx, what);
-        x = step_in(one, &data, step, 1);
-        y = step_in(ctx, &data, step, (int)groups);
+        x = support_step(one, &run.data, step, SUPPORT_TOGETHER);
+        y = support_step(ctx, &run.data, step, layouts[groups]);
         if (x.loss < y.loss || x.loss > y.loss || x.gradient_norm < y.gradient_norm || x.gradient_norm > y.gradient_norm)
             fail_msg("%s: loss %.17g and %.17g, norm %.17g and %.17g", what, x.loss, y.loss, x.gradient_norm, y.gradient_norm);
         if (support_hash(one) != support_hash(ctx)) fail_msg("%s: other weights", what);
     }
     het_destroy(one);
     het_destroy(ctx);
-    data_end(&data);
+    support_run_end(&run);
 }
 
 /* HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
@@ -231,45 +146,40 @@ static void plans_between_steps_do_not_show(void **state)
 /* A schedule of one's own, evaluation, inference, and the shorthand for everything by default. */
 static void what_else_a_context_does_goes_on(void **state)
 {
-    const het_model_desc model = deep_model(HET_LLAMA);
-    het_device_desc device[RANKS];
+    support_run run;
     het_replan_desc to;
-    het_desc desc, many;
-    het_plan *plan = plan_of("pp", "gpipe", 8, RANKS, 1);
+    het_plan *plan = support_plan("pp", "gpipe", 8, RANKS, 1);
     het_schedule *schedule = NULL;
     int64_t counts[1] = { 3 };
     het_timeline timeline;
     het_step_info x, y;
     het_ctx *one, *ctx;
     het_error error;
-    data_set data;
     int32_t token[7] = { 1, 5, 7, 2, 9, 11, 3 };
     float logits[2][700], zero[4] = { 0, 0, 0, 0 }, *gradient;
     het_parameter_info info;
+    size_t row;
     int mode;
     (void)state;
-    data_start(&data, model.vocab);
     for (mode = 0; mode < 2; mode++) {
-        desc = description(&model, &data);
-        desc.inference = mode ? HET_YES : HET_NO;
-        many = desc;
-        memset(device, 0, sizeof device);
-        many.devices = device;
-        many.device_count = RANKS;
-        many.shard_gradients = HET_YES;
-        one = support_create(&desc);
-        ctx = support_create(&many);
-        if (!mode) (void)step_in(one, &data, 0, 1), (void)step_in(ctx, &data, 0, 4);
+        start(&run, HET_LLAMA);
+        row = (size_t)run.desc.model.vocab * sizeof **logits;
+        run.desc.inference = mode ? HET_YES : HET_NO;
+        one = support_create(&run.desc);
+        support_run_ranks(&run, RANKS);
+        run.desc.shard_gradients = HET_YES;
+        ctx = support_create(&run.desc);
+        if (!mode) (void)support_step(one, &run.data, 0, layouts[1]), (void)support_step(ctx, &run.data, 0, layouts[4]);
         memset(&to, 0, sizeof to);
         EXPECT_OK(het_schedule_make(plan, counts, NULL, &schedule, &error));
         to.plan = plan;
         to.schedule = schedule;
         to.max_micro_batches = 3;
-        to.max_tokens = 2 * data.tokens;
-        to.max_sequences = 2 * data.sequences;
+        to.max_tokens = 2 * run.data.tokens;
+        to.max_sequences = 2 * run.data.sequences;
         EXPECT_OK(het_replan(ctx, &to));
-        assert_int_equal(het_get_desc(ctx)->max_tokens, 2 * data.tokens);
-        assert_int_equal(het_get_desc(ctx)->max_sequences, 2 * data.sequences);
+        assert_int_equal(het_get_desc(ctx)->max_tokens, 2 * run.data.tokens);
+        assert_int_equal(het_get_desc(ctx)->max_sequences, 2 * run.data.sequences);
         het_get_timeline(ctx, 1, &timeline);
         assert_int_equal(timeline.records, 0);
         assert_true(mode == 1 || timeline.traffic[2].reductions > 0); /* to the next of the ring, since the context was made */
@@ -280,26 +190,26 @@ static void what_else_a_context_does_goes_on(void **state)
             assert_memory_equal(gradient, zero, sizeof zero);
         }
         free(gradient);
-        EXPECT_OK(het_evaluate(one, &data.block[1][0].batch, 1, &x));
-        EXPECT_OK(het_evaluate(ctx, &data.block[1][0].batch, 1, &y));
+        EXPECT_OK(het_evaluate(one, &run.data.block[1][0].batch, 1, &x));
+        EXPECT_OK(het_evaluate(ctx, &run.data.block[1][0].batch, 1, &y));
         assert_true(x.loss == y.loss);
         EXPECT_OK(het_infer(one, token, 7, 0, logits[0]));
         EXPECT_OK(het_infer(ctx, token, 4, 0, logits[1]));
         EXPECT_OK(het_infer(ctx, token + 4, 3, 4, logits[1]));
-        assert_memory_equal(logits[0], logits[1], (size_t)model.vocab * sizeof **logits);
+        assert_memory_equal(logits[0], logits[1], row);
         EXPECT_OK(het_replan(ctx, NULL)); /* every rank has everything */
         assert_int_equal(het_get_desc(ctx)->plan->pipelines, RANKS);
         EXPECT_ERROR(het_infer(ctx, token + 4, 3, 4, logits[1]), HET_ERR_STATE, het_last_error(ctx), "past is 4");
         EXPECT_OK(het_infer(ctx, token, 7, 0, logits[1]));
-        assert_memory_equal(logits[0], logits[1], (size_t)model.vocab * sizeof **logits);
-        if (!mode) (void)step_in(one, &data, 1, 1), (void)step_in(ctx, &data, 1, 3);
+        assert_memory_equal(logits[0], logits[1], row);
+        if (!mode) (void)support_step(one, &run.data, 1, layouts[1]), (void)support_step(ctx, &run.data, 1, layouts[3]);
         assert_true(support_hash(one) == support_hash(ctx));
         het_destroy(one);
         het_destroy(ctx);
         het_schedule_free(schedule);
+        support_run_end(&run);
     }
     het_plan_free(plan);
-    data_end(&data);
 }
 
 /* ---- memory ---- */
@@ -337,28 +247,22 @@ static void watched_free(void *self, void *pointer, size_t size)
    nothing afterwards. */
 static void devices_never_hold_two_plans(void **state)
 {
-    const het_model_desc model = deep_model(HET_GPT2);
     het_device_iface watched = *het_cpu_device();
-    het_device_desc device[RANKS];
     uint64_t seed = 9;
-    het_desc desc;
+    support_run run;
     het_ctx *ctx;
-    data_set data;
     support_memory memory;
     het_memory before[RANKS], after, estimate;
     int round, i;
     (void)state;
     watched.alloc = watched_alloc;
     watched.free = watched_free;
-    memset(device, 0, sizeof device);
     memset(&device_memories, 0, sizeof device_memories);
-    for (i = 0; i < RANKS; i++) device[i].iface = &watched;
-    data_start(&data, model.vocab);
-    desc = description(&model, &data);
-    desc.devices = device;
-    desc.device_count = RANKS;
-    desc.allocator = support_allocator(&memory);
-    ctx = support_create(&desc);
+    start(&run, HET_GPT2);
+    for (i = 0; i < RANKS; i++) run.device[i].iface = &watched;
+    support_run_ranks(&run, RANKS);
+    run.desc.allocator = support_allocator(&memory);
+    ctx = support_create(&run.desc);
     for (i = 0; i < RANKS; i++) het_get_memory(ctx, i, &before[i]);
     for (round = 0; round < 12; round++) {
         char text[1000];
@@ -374,7 +278,7 @@ static void devices_never_hold_two_plans(void **state)
         watched_before = device_memories;
         for (i = 0; i < RANKS; i++) {
             const size_t old = before[i].device;
-            het_desc same = desc;
+            het_desc same = run.desc;
             same.plan = plan;
             het_get_memory(ctx, i, &after);
             assert_int_equal(watched_before.now[i], after.device);
@@ -386,7 +290,7 @@ static void devices_never_hold_two_plans(void **state)
             before[i] = after;
         }
         calls = memory.calls;
-        (void)step_in(ctx, &data, round, BLOCKS);
+        (void)support_step(ctx, &run.data, round, layouts[BLOCKS]);
         assert_int_equal(memory.calls, calls);
         het_plan_free(plan);
     }
@@ -394,7 +298,7 @@ static void devices_never_hold_two_plans(void **state)
     assert_int_equal(memory.live, 0);
     assert_int_equal(memory.bytes, 0);
     assert_int_equal(memory.wrong, 0);
-    data_end(&data);
+    support_run_end(&run);
 }
 
 /* Fails one call, or that one and all after it. */
@@ -415,27 +319,21 @@ static void failing_free(void *user, void *pointer, size_t size)
    the old plan's memory is gone, an end that says so. */
 static void missing_memory_loses_nothing(void **state)
 {
-    const het_model_desc model = deep_model(HET_GPT2);
-    het_device_desc device[3];
-    het_desc desc;
+    support_run run;
     het_plan *plan;
-    data_set data;
     uint64_t expected;
     het_ctx *ctx;
     int all, lost = 0, kept = 0;
     (void)state;
-    memset(device, 0, sizeof device);
-    device[1].threads = 2;
-    data_start(&data, model.vocab);
-    desc = description(&model, &data);
-    ctx = support_create(&desc);
-    (void)step_in(ctx, &data, 0, 2);
-    (void)step_in(ctx, &data, 1, 2);
+    start(&run, HET_GPT2);
+    ctx = support_create(&run.desc);
+    (void)support_step(ctx, &run.data, 0, layouts[2]);
+    (void)support_step(ctx, &run.data, 1, layouts[2]);
     expected = support_hash(ctx);
     het_destroy(ctx);
-    desc.devices = device;
-    desc.device_count = 3;
-    plan = plan_of("pp", "zb-h1", 8, 3, 1);
+    run.device[1].threads = 2;
+    support_run_ranks(&run, 3);
+    plan = support_plan("pp", "zb-h1", 8, 3, 1);
     for (all = 0; all < 2; all++) {
         het_result result = HET_ERR_OOM;
         int64_t k;
@@ -447,12 +345,12 @@ static void missing_memory_loses_nothing(void **state)
             f.inner = support_allocator(&f.memory);
             f.from = INT64_MAX;
             f.to = INT64_MAX;
-            desc.allocator.alloc = failing_alloc;
-            desc.allocator.free = failing_free;
-            desc.allocator.user = &f;
+            run.desc.allocator.alloc = failing_alloc;
+            run.desc.allocator.free = failing_free;
+            run.desc.allocator.user = &f;
             to.plan = plan;
-            ctx = support_create(&desc);
-            (void)step_in(ctx, &data, 0, 4);
+            ctx = support_create(&run.desc);
+            (void)support_step(ctx, &run.data, 0, layouts[4]);
             f.from = f.calls + k;
             f.to = all ? INT64_MAX : f.from + 1;
             result = het_replan(ctx, &to);
@@ -461,12 +359,12 @@ static void missing_memory_loses_nothing(void **state)
             if (result == HET_ERR_OOM && strstr(het_last_error(ctx), "lost") != NULL) {
                 assert_int_equal(all, 1);
                 lost++;
-                assert_int_equal(het_step(ctx, &data.block[0][0].batch, 1, NULL), HET_ERR_STATE);
+                assert_int_equal(het_step(ctx, &run.data.block[0][0].batch, 1, NULL), HET_ERR_STATE);
                 assert_int_equal(het_replan(ctx, &to), HET_ERR_STATE);
             } else {
                 kept += result != HET_OK;
                 assert_string_equal(het_get_desc(ctx)->plan->schedule, result == HET_OK ? "zb-h1" : "1f1b");
-                (void)step_in(ctx, &data, 1, 4);
+                (void)support_step(ctx, &run.data, 1, layouts[4]);
                 if (support_hash(ctx) != expected) fail_msg("allocation %d: other weights", (int)k);
             }
             het_destroy(ctx);
@@ -478,7 +376,7 @@ static void missing_memory_loses_nothing(void **state)
     }
     assert_true(lost == 3 && kept > 10); /* the three blocks of device memory */
     het_plan_free(plan);
-    data_end(&data);
+    support_run_end(&run);
 }
 
 /* ---- what is refused ---- */
@@ -490,44 +388,37 @@ static void refused(het_ctx *ctx, const het_replan_desc *to, het_result code, co
 
 static void bad_plans_leave_everything_as_it_was(void **state)
 {
-    const het_model_desc model = deep_model(HET_GPT2);
-    het_device_desc device[2];
+    support_run run;
     het_link link;
-    het_desc desc, one;
     het_replan_desc to;
-    het_plan *plan, *other;
+    het_plan *other;
     het_schedule *schedule = NULL;
     het_memory before, after;
     int64_t counts[1] = { 2 };
     het_error error;
-    data_set data;
     het_ctx *ctx, *base;
     (void)state;
-    memset(device, 0, sizeof device);
     memset(&link, 0, sizeof link);
     link.to = 1;
-    data_start(&data, model.vocab);
-    desc = description(&model, &data);
-    one = desc;
-    base = support_create(&one);
-    desc.devices = device;
-    desc.device_count = 2;
-    desc.links = &link;
-    desc.link_count = 1;
-    desc.plan = plan = plan_of("pp:0-5|6-7", "1f1b", 8, 2, 1);
-    EXPECT_OK(het_memory_estimate(&desc, 1, &before, &error));
-    device[1].memory_limit = before.device + before.communication;
-    ctx = support_create(&desc);
-    (void)step_in(base, &data, 0, 1);
-    (void)step_in(ctx, &data, 0, 3);
+    start(&run, HET_GPT2);
+    base = support_create(&run.desc);
+    support_run_ranks(&run, 2);
+    run.desc.links = &link;
+    run.desc.link_count = 1;
+    support_run_plan(&run, "pp:0-5|6-7", "1f1b", 1);
+    EXPECT_OK(het_memory_estimate(&run.desc, 1, &before, &error));
+    run.device[1].memory_limit = before.device + before.communication;
+    ctx = support_create(&run.desc);
+    (void)support_step(base, &run.data, 0, layouts[1]);
+    (void)support_step(ctx, &run.data, 0, layouts[3]);
     memset(&to, 0, sizeof to);
-    to.plan = other = plan_of("pp", "1f1b", 7, 2, 1);
+    to.plan = other = support_plan("pp", "1f1b", 7, 2, 1);
     refused(ctx, &to, HET_ERR_INVALID, "7 units|8 units");
     het_plan_free(other);
-    to.plan = other = plan_of("pp", "1f1b", 8, 3, 1);
+    to.plan = other = support_plan("pp", "1f1b", 8, 3, 1);
     refused(ctx, &to, HET_ERR_INVALID, "3 ranks|2 ranks");
     het_plan_free(other);
-    to.plan = other = plan_of("pp:0-1|2-7", "1f1b", 8, 2, 1);
+    to.plan = other = support_plan("pp:0-1|2-7", "1f1b", 8, 2, 1);
     refused(ctx, &to, HET_ERR_LIMIT, "rank 1|memory_limit");
     snprintf(other->schedule, sizeof other->schedule, "zb-9");
     refused(ctx, &to, HET_ERR_INVALID, "zb-9");
@@ -537,8 +428,8 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     other->stage[1].unit_begin = 3;
     refused(ctx, &to, HET_ERR_INVALID, "het_replan|unit");
     het_plan_free(other);
-    EXPECT_OK(het_schedule_make(plan, counts, NULL, &schedule, &error));
-    to.plan = plan;
+    EXPECT_OK(het_schedule_make(run.plan, counts, NULL, &schedule, &error));
+    to.plan = run.plan;
     to.schedule = schedule; /* for 2 micro-batches, the limit is 6 */
     refused(ctx, &to, HET_ERR_INVALID, "2 micro-batches|is 6");
     to.schedule = NULL;
@@ -564,18 +455,17 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     EXPECT_OK(het_set_link(ctx, 0, 1e-4, 1e9));
     assert_true(het_get_desc(ctx)->devices[0].speed == 0.5 && het_get_desc(ctx)->links[0].latency == 1e-4);
     assert_string_equal(het_last_error(ctx), "");
-    device[1].memory_limit = 0;
-    EXPECT_OK(het_memory_estimate(&desc, 1, &before, &error));
+    run.device[1].memory_limit = 0;
+    EXPECT_OK(het_memory_estimate(&run.desc, 1, &before, &error));
     het_get_memory(ctx, 1, &after);
     assert_memory_equal(&before, &after, sizeof after);
-    (void)step_in(base, &data, 1, 1);
-    (void)step_in(ctx, &data, 1, 6);
+    (void)support_step(base, &run.data, 1, layouts[1]);
+    (void)support_step(ctx, &run.data, 1, layouts[6]);
     same_state(base, ctx, "after refusals");
     het_destroy(base);
     het_destroy(ctx);
     het_schedule_free(schedule);
-    het_plan_free(plan);
-    data_end(&data);
+    support_run_end(&run);
 }
 
 int main(void)
