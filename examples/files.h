@@ -4,16 +4,21 @@
 
 /* The whole of a file in memory, with a byte of room behind it, so that an empty one is no special case. */
 static inline int read_file(const char *name, const char *path, char **data, size_t *size) {
-    het_reader reader;
-    het_error error = { HET_OK, "" };
-    int64_t got;
-    if (het_reader_open(path, &reader, &error) != HET_OK) return fail(BAD_INPUT, "%s %s: %s", name, path, error.text);
-    *size = (size_t)reader.size;
+    FILE *file = fopen(path, "rb");
+    struct stat about;
+    int status = 0;
+    size_t got;
+    if (file == NULL || fstat(fileno(file), &about) != 0 || S_ISDIR(about.st_mode)) {
+        status = fail(BAD_INPUT, "%s %s: %s", name, path, file != NULL ? "not a file" : strerror(errno));
+        if (file != NULL) fclose(file);
+        return status;
+    }
+    *size = (size_t)about.st_size;
     *data = (char *)malloc(*size + 1);
-    got = *data != NULL ? reader.read(reader.user, 0, *data, *size) : 0;
-    het_reader_close(&reader);
+    got = *data != NULL ? fread(*data, 1, *size, file) : 0;
+    fclose(file);
     if (*data == NULL) return fail(FAILED, "%s %s: no memory for %zu bytes", name, path, *size);
-    if (got < 0 || (size_t)got != *size) return fail(BAD_INPUT, "%s %s: %lld bytes could be read of %zu", name, path, (long long)got, *size);
+    if (got != *size) return fail(BAD_INPUT, "%s %s: %zu bytes could be read of %zu", name, path, got, *size);
     return 0;
 }
 

@@ -48,7 +48,7 @@ static int write_tokens(const settings *s, const int32_t *token, int64_t count, 
     char temporary[1200];
     FILE *file;
     int64_t i;
-    if (s->format == 1 && count > INT32_MAX) return fail(BAD_INPUT, "--out %s: %lld tokens; llm.c's header holds 2147483647", s->out, (long long)count);
+    if (s->format == 1 && count > INT32_MAX) return fail(BAD_INPUT, "--out %s: %lld tokens; the header holds 2147483647", s->out, (long long)count);
     file = open_file(s->out, temporary, sizeof temporary);
     if (file == NULL) return fail(BAD_INPUT, "--out %s: %s", s->out, strerror(errno));
     put(header, bytes == 2 ? 20240520 : 20240801, 4);
@@ -80,7 +80,7 @@ static int encode(const settings *s, const het_tokenizer *tokenizer) {
     desc.wrap = s->wrap == 2 ? HET_YES : HET_NO;
     desc.special = s->special == 1 ? HET_YES : HET_NO;
     status = read_file("--text", s->text, &text, &size);
-    for (count = status == 0 ? (int64_t)size / 2 + 1024 : 0; status == 0 && count > room;) { /* a token for two bytes is room enough for most text */
+    for (count = status == 0 ? (int64_t)size / 2 + 1024 : 0; status == 0 && count > room;) { /* enough for most text */
         room = count;
         free(token);
         token = (int32_t *)malloc((size_t)room * sizeof *token);
