@@ -698,8 +698,8 @@ static void out_of_memory(void **state)
     char *json = file_text("neox.json", &json_length), *text = file_text("train.txt", &length);
     int what;
     (void)state;
-    for (what = 0; what < 3; what++) {
-        het_tokenizer *t = what == 1 ? read_text(json, json_length, NULL) : NULL;
+    for (what = 0; what < 4; what++) {
+        het_tokenizer *t = what == 1 ? read_text(json, json_length, NULL) : what == 2 ? read_kind("prefix") : NULL;
         int64_t k;
         for (k = 0;; k++) {
             support_memory memory;
@@ -716,7 +716,7 @@ static void out_of_memory(void **state)
             training.vocab = 400;
             memory.fail_at = k;
             if (what == 0) result = het_tokenizer_read(json, json_length, &allocator, &made, &error);
-            else if (what == 1) result = het_tokenizer_encode(t, &encoding, text, length, NULL, 0, &count, &error);
+            else if (what < 3) result = het_tokenizer_encode(t, &encoding, text, length, NULL, 0, &count, &error);
             else result = het_tokenizer_train(&training, text, length, &made, &error);
             if (result == HET_OK) {
                 het_tokenizer_free(made);

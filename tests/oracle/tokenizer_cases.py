@@ -83,7 +83,7 @@ def corpus(path):
     rng = random.Random(1)
     words = text[:200000].split()
     more = [random_text(rng, words) for _ in range(400)]
-    return text[:300000] + "".join(rng.choice(more) for _ in range(6000)), words
+    return text[:300000] + "".join(rng.choice(more) for _ in range(6000)) + "\u017fab\n\u017fa\n" * 200, words
 
 
 def make(path):

@@ -16,7 +16,7 @@ import tokenizer_cases as cases
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "tokenizer")
 FIXED = ["", " ", "  ", "\n", " \n", "\n ", "a", " a", "a ", "  a", "\t\ta", "\r\n", "\r\n\r\na", "a \n b", "a  \n\n  b", "I'm you'll WE'RE it'S 'ſ'ſa", "1234567890",
          " 1234 ", "x1y22z333", "½²Ⅷ٣१", "don't!!!\n\n", "!!!\r\n\nx", "éclair e\u0301clair", "한국어 한", "हिन्दी की", "日本語テキスト", "👨‍👩‍👧 👍🏽",
-         "a\u00a0b\u3000c\u2028d", "\u0378\u0fff\U0010ffff", "<|endoftext|>", "a<|endoftext|>b", " <|im_start|> x", "\x00\x01\x7f", "\ufeffBOM", "a\u0301\u0323\u0334b",
+         "a\u00a0b\u3000c\u2028d", "\u0378\u0fff\U0010ffff", "<|endoftext|>", "a<|endoftext|>b", " <|im_start|> x", "\x00\x01\x7f", "\ufeffBOM", "a\u0301\u0323\u0334b", "a\u0363\u0301 e\u0310\u0301\u0323", "'\u017fab'\u017fa x'\u017fab",
          "word words word", "xword word_", " strip  strip ", "aaaa aaab aab", "  left  ", " right  x", "\u212bngstrom \u00e9t\u00e9", "zero\u200bwidth\u200djoin"]
 
 
