@@ -41,6 +41,9 @@
                          het_profile_read het_profile_write het_profile_merge
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
        >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
+       >>search_api      het_plan_search het_search_free
+       >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start het_adapt_observe het_adapt_advise het_advice_free
+                         het_adapt_cluster
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -48,6 +51,8 @@
        >>profile_api     het_profile: times and bytes of units, blocks, devices and links
        >>cluster_api     het_cluster: devices, groups and links, as a file
        >>simulate_api    costs, het_simulate, het_simulation
+       >>search_api      het_plan_search: which plan is best
+       >>adapt_api       het_adapt: measured against predicted, other plans while training
        >>picture_api     Chrome traces, SVG
    implementation:
        >>config          includes and compiler differences
@@ -57,6 +62,8 @@
        >>profile         describing models, bytes of a plan, files of profiles
        >>measure         times of units, updates, messages and reductions
        >>cluster         cluster files
+       >>search          the planner
+       >>adapt           measured against predicted times, advice
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -363,6 +370,122 @@ typedef struct het_plan_costs {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
     het_choice together, const het_allocator *allocator, het_plan_costs **costs, het_error *error);
 HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
+
+/* ---- >>search_api: which plan is best ------------------------------------------------------------------------------
+   Looks for the plan whose simulated step is shortest and that fits into every device's memory. Rank r is device r of the cluster. A plan of the
+   space that is searched has
+   * pipelines: some of the devices in groups, each in some order, numbered by their lowest device; the others stay idle. A device has one stage;
+     under interleaved, zb-v, v-half, v-min and dualpipev two, placed as the schedule wants it. The chain may be cut between any two units
+   * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is left
+   * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
+   * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length of the longest pipeline
+   * recompute: yes or no for each device's stages but those of the last unit alone
+   * state shares of a device: 1, or 0 where another of the devices at work has 1; or for all what memory is left beside the rest ("by memory")
+   Small spaces are searched completely, by branch and bound with bounds that are proven: the best plan is then the best there is. In large ones
+   the search begins with pipelines made along the groups of the cluster and chains cut by dynamic programming, and improves them by moves
+   (a unit, a device, two devices, a micro-batch, granules, schedule, recompute, state), each judged by het_simulate with complete lists. */
+
+typedef struct het_search_desc {
+    uint32_t start_canary;
+    const het_profile *profile;       /* Required. Has a device of the name of every device's profile in the cluster */
+    const het_cluster *cluster;       /* Required */
+    int64_t granules;                 /* of a step. Required */
+    int64_t granule_tokens;           /* the most of a granule. Required */
+    int64_t granule_sequences;        /* the most of a granule: 1 */
+    double granule_pairs;             /* of queries and keys, of a granule: granule_tokens (granule_tokens + 1) / 2 over its sequences */
+    int64_t most_granules;            /* of a micro-batch: granules */
+    int64_t most_micro_batches;       /* of a step: granules */
+    const char *const *schedules;     /* [schedule_count] names of het_schedule_make's but bidirectional, terapipe, sliced-1f1b.
+                                         NULL: gpipe, 1f1b, zb-h1, greedy, interleaved, zb-v */
+    int64_t schedule_count;
+    het_choice recompute;             /* stages may recompute: yes */
+    het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
+    het_choice together;              /* units at the times measured with all ranks at work: yes */
+    double seconds;                   /* of the search, by `clock`: no limit */
+    double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
+    void *user;
+    int64_t evaluations;              /* plans simulated at most: 20000 */
+    int64_t small;                    /* a space of at most so many plans is searched completely: 2000000; negative: never */
+    int64_t most_found;               /* plans returned at most: 5 */
+    uint64_t seed;
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_search_desc;
+
+typedef struct het_found {
+    het_plan *plan;                   /* with its schedule, memory_limit, shares = counts, state shares */
+    int64_t micro_batches, granules;  /* of the step; of a micro-batch but the last */
+    double seconds;                   /* of the step, simulated */
+    double work, fill, transfers, update; /* these add up to it: the busiest device's F, B, I, W; what lists would take on top if links cost
+                                         nothing; links; and from the last backward to the end: reductions, steps, gathers */
+    double *memory;                   /* [ranks] bytes at most, as memory limits count: the device's and message buffers */
+    char why[256];                    /* of the best: what limits it; of others: what they lose by */
+} het_found;
+
+typedef struct het_search {
+    int64_t found_count;
+    het_found *found;                 /* [found_count], best first; each of another form: number of pipelines, stages, schedule */
+    double bound;                     /* no plan on this cluster takes less: see het_search's `bound_by` */
+    double distance;                  /* best / bound - 1 */
+    char bound_by[96];                /* which bound: work over summed speeds, fastest chain */
+    int64_t evaluations, skipped;     /* plans simulated; left out because a bound or memory said so */
+    int32_t exhaustive;               /* 1: the whole space was searched */
+    int32_t stopped;                  /* 1: by evaluations or seconds */
+    het_simulation *simulation;       /* of the best, with its timeline */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes; plans and simulation are their own */
+    size_t size;
+} het_search;
+
+/* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT: nothing fits; the error names the unit, or the
+   rank, and the bytes that are missing. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error);
+HETRAIN_API void het_search_free(het_search *search);                  /* NULL is fine. Threads: any. */
+
+/* ---- >>adapt_api: when devices and links are not what they were -----------------------------------------------------
+   While training, the times of a step's actions are held against what the profile says of the plan in use. Where a device, or a link that a
+   pipeline crosses, became slower or faster for a few steps, the planner is asked again with what is known now: first for other shares of the
+   pipelines alone, which is taken where it is as good; else for another plan. het_replan (hetrain.h) goes over to it. */
+
+/* Simulates the step of a plan: desc says for what, of its fields for searching none is looked at. granules: of a micro-batch. timeline: HET_YES
+   keeps records. desc->allocator makes the result, het_simulation_free frees it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules, het_choice timeline,
+    het_simulation **simulation, het_error *error);
+
+typedef struct het_adapt_desc {
+    uint32_t start_canary;
+    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the names of its schedules must outlive the adaptation; its
+                                         cluster is where beliefs start from, and is copied */
+    double change;                    /* so much slower or faster than believed is a change: 0.2 */
+    double gain;                      /* another plan must make the step so much shorter: 0.05 */
+    int64_t window;                   /* a device's speed is the median over so many steps: 5, at most 64 */
+    int64_t steps;                    /* a change must be seen in so many steps, one behind the other: 2 */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_adapt_desc;
+
+typedef struct het_advice {
+    het_plan *plan;                   /* NULL: something changed, but no plan is so much better */
+    int64_t granules, micro_batches;  /* of a micro-batch but the last; of a step */
+    int32_t only_shares;              /* the stages are those of the plan in use */
+    double before, after;             /* simulated seconds of a step, with devices as they are now: of the plan in use, and of this one */
+    char text[256];                   /* one line: what changed, by how much, what is gained */
+    het_allocator allocator;          /* of this struct; the plan is a block of its own */
+} het_advice;
+
+typedef struct het_adapt het_adapt;
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error); /* Threads: any. */
+HETRAIN_API void het_adapt_destroy(het_adapt *adapt);                  /* NULL is fine. Threads: any. */
+/* The plan in use from the next step on, copied; granules: of a micro-batch but the last. Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error);
+/* The records of a step with that plan, of all ranks or of some: to be joined where there are several processes, so that transfers between them
+   are seen from both ends. Clocks of processes may differ: what a link adds is the mean of both ways. Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error);
+/* To be called after each step observed. *advice: NULL while nothing changed. The same observations give the same advice, but where
+   search->seconds ends the search: of several processes one should ask and tell the others (het_spread). Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error);
+HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
+/* Devices and links as they are believed to be. A device that is idle is believed to be what it was. Threads: any. */
+HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
@@ -5084,6 +5207,2614 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
     heti_p_out_char(&w.out, '\n');
     result = heti_p_out_end(&w.out);
     return result != HET_OK ? result : w.bad || w.rank != cluster->ranks || w.group != cluster->groups ? HET_ERR_INVALID : HET_OK;
+}
+
+/* ================================================================================================================
+   >>search  The planner. A choice is a plan of the searched space in short form. Bounds are cheap and never above what the simulator says, so what
+   they rule out needs no lists. Small spaces are gone through completely; large ones begin with choices made along the cluster's groups and
+   are improved by moves.
+   ================================================================================================================ */
+
+enum { HETI_P_PLACE_ANY = 0, HETI_P_PLACE_ROUND = 1, HETI_P_PLACE_V = 2 };
+enum { HETI_P_STATE_EVEN = 0, HETI_P_STATE_SPEED = 1, HETI_P_STATE_MEMORY = 2, HETI_P_STATES = 3 };
+enum { HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2, HETI_P_TIME_WEIGHT = 3, HETI_P_TIME_RECOMPUTE = 4, HETI_P_TIME_CURVES = 5 };
+
+#define HETI_P_MOST_SCHEDULES 16
+#define HETI_P_NONE 1e300   /* seconds of what does not exist */
+#define HETI_P_MISFIT 1e200 /* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
+
+/* A name of het_schedule_make as the planner sees it. */
+typedef struct heti_p_maker {
+    const char *name;
+    int32_t place, split, limited, usual;
+} heti_p_maker;
+
+static const heti_p_maker *heti_p_order_at(int64_t i)
+{
+    static const heti_p_maker heti_p_orders[] = {
+        { "1f1b", HETI_P_PLACE_ANY, 0, 0, 1 },          { "gpipe", HETI_P_PLACE_ANY, 0, 0, 1 },
+        { "zb-h1", HETI_P_PLACE_ANY, 1, 0, 1 },         { "zb-h2", HETI_P_PLACE_ANY, 1, 0, 0 },
+        { "greedy", HETI_P_PLACE_ANY, 1, 1, 1 },        { "interleaved", HETI_P_PLACE_ROUND, 0, 0, 1 },
+        { "zb-v", HETI_P_PLACE_V, 1, 0, 1 },            { "v-half", HETI_P_PLACE_V, 1, 0, 0 },
+        { "v-min", HETI_P_PLACE_V, 1, 0, 0 },           { "dualpipev", HETI_P_PLACE_V, 1, 0, 0 }
+    };
+    return i < HETI_P_CAST(int64_t, sizeof heti_p_orders / sizeof *heti_p_orders) ? &heti_p_orders[i] : NULL;
+}
+
+static int heti_p_same_text(const char *a, const char *b)
+{
+    while (*a != 0 && *a == *b) { a++; b++; }
+    return *a == *b;
+}
+
+/* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit end[chunks first[p] + s]. */
+typedef struct heti_p_choice {
+    int64_t pipelines, granules, order, limit; /* order: of heti_p_seek.order; limit: 0 none */
+    int32_t state;                    /* HETI_P_STATE_ */
+    double seconds;                   /* simulated */
+    int64_t *first, *device, *end, *count;
+    int32_t *recompute;               /* [places] as device */
+} heti_p_choice;
+
+typedef struct heti_p_seek {
+    het_search_desc d;                /* with its defaults */
+    het_error *error;
+    het_allocator allocator;
+    int64_t ranks, units, kinds, orders, found_room;
+    const heti_p_maker *order[HETI_P_MOST_SCHEDULES];
+    /* devices: a kind is a profile, a speed and a memory */
+    int64_t *kind_of;                 /* [ranks] */
+    int64_t *kind_count;              /* [kinds] */
+    int64_t *kind_device;             /* [kinds] its first device */
+    const het_device_profile **times; /* [kinds] */
+    het_curve *sum;                   /* [kinds][HETI_P_TIME_CURVES][units + 1] of units 0 .. u - 1 */
+    double *rate;                     /* [kinds] granules a second of the whole chain */
+    /* units */
+    double *held, *kept;              /* [units + 1] before unit u: parameters; [2][units + 1] bytes kept a token, without and with recompute */
+    double trained;                   /* parameters that are not frozen */
+    int64_t *block_start;             /* [blocks + 1] into the profile's uses */
+    double widest;                    /* scratch, streams and messages a token: the most of a unit */
+    int64_t *depth;                   /* [groups] */
+    /* what is worked on */
+    het_plan plan;
+    het_needs *needs;                 /* [ranks] */
+    het_memory *memory;               /* [ranks] */
+    double *work, *weight_work, *fill, *tail; /* [ranks] for the bound */
+    double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
+    int64_t *scratch;                 /* [2 ranks] */
+    double *reserve;                  /* [ranks] bytes that an estimate was short of */
+    double *tokens, *pairs;           /* [granules] of micro-batches */
+    int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
+    int32_t *used, *taken, *fits;     /* [ranks] */
+    int64_t last_counted;             /* the pipeline that has the last micro-batch */
+    int32_t ignore_memory;
+    double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
+    int64_t missing_rank;
+    double least_missing;             /* of all choices judged */
+    int64_t least_missing_rank, least_missing_begin, least_missing_end;
+    heti_p_choice now, next, best, sorted; /* present, tried, of this climb, in order */
+    heti_p_choice *found;             /* [found_room] best first */
+    int64_t found_count;
+    int64_t evaluations, skipped;
+    int32_t stopped, exhaustive;
+    het_result result;                /* what ends the search other than HET_OK: no memory */
+    uint64_t random;
+    double started;
+} heti_p_seek;
+
+/* ---- small tools ---- */
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t heti_p_random(heti_p_seek *s)
+{
+    uint64_t z = s->random += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static int64_t heti_p_below(heti_p_seek *s, int64_t n)
+{
+    return n < 2 ? 0 : HETI_P_CAST(int64_t, heti_p_random(s) % HETI_P_CAST(uint64_t, n));
+}
+
+static int64_t heti_p_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static double heti_p_larger(double a, double b) { return a > b ? a : b; }
+static double heti_p_smaller(double a, double b) { return a < b ? a : b; }
+static double heti_p_real(int64_t value) { return HETI_P_CAST(double, value); }
+
+static int64_t heti_p_places(const heti_p_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
+static int64_t heti_p_chunks(const heti_p_seek *s, const heti_p_choice *c) { return s->order[c->order]->place == HETI_P_PLACE_ANY ? 1 : 2; }
+
+/* Which of `places` devices has stage `stage`. */
+static int64_t heti_p_place_of(const heti_p_maker *order, int64_t places, int64_t stage)
+{
+    return stage < places ? stage : order->place == HETI_P_PLACE_V ? 2 * places - 1 - stage : stage - places;
+}
+
+static int64_t heti_p_micro_batches(const heti_p_seek *s, int64_t granules) { return (s->d.granules + granules - 1) / granules; }
+/* Granules of the last micro-batch of the step. */
+static int64_t heti_p_rest(const heti_p_seek *s, int64_t granules) { return s->d.granules - (heti_p_micro_batches(s, granules) - 1) * granules; }
+
+/* Seconds of units [begin, end) on a kind of device for a micro-batch. */
+static double heti_p_seconds(const heti_p_seek *s, int64_t kind, int what, int64_t begin, int64_t end, int64_t granules)
+{
+    const het_curve *sum = &s->sum[(kind * HETI_P_TIME_CURVES + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
+    const double n = heti_p_real(granules);
+    return b->base - a->base + n * ((b->token - a->token) * heti_p_real(s->d.granule_tokens) + (b->pair - a->pair) * s->d.granule_pairs);
+}
+
+/* The same as a stage: with one action and the copying of its messages. */
+static double heti_p_stage_seconds(const heti_p_seek *s, int64_t kind, int what, int64_t begin, int64_t end, int64_t granules)
+{
+    const het_profile *p = s->d.profile;
+    const het_device_profile *t = s->times[kind];
+    const double copies = what == HETI_P_TIME_WEIGHT ? 0 : (p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output) * t->message_byte;
+    return heti_p_seconds(s, kind, what, begin, end, granules) +
+           (t->action + copies * heti_p_real(granules * s->d.granule_tokens)) / s->d.cluster->device[s->kind_device[kind]].speed;
+}
+
+/* F and the backward that the schedule has, of a stage; 0 where it is empty. */
+static double heti_p_both(const heti_p_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end, int64_t granules)
+{
+    double t;
+    if (begin == end) return 0;
+    t = heti_p_stage_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, granules);
+    if (split)
+        t += heti_p_stage_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, granules) +
+             heti_p_stage_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, granules);
+    else t += heti_p_stage_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, granules);
+    return recompute ? t + heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, granules) : t;
+}
+
+/* The link of the smallest group that has both devices. */
+static const het_group *heti_p_link_of(const heti_p_seek *s, int64_t a, int64_t b)
+{
+    const het_cluster *c = s->d.cluster;
+    int64_t i = c->device[a].group, j = c->device[b].group;
+    while (i != j) {
+        if (s->depth[i] >= s->depth[j]) i = c->group[i].parent;
+        else j = c->group[j].parent;
+    }
+    return &c->group[i];
+}
+
+static double heti_p_message(const heti_p_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules)
+{
+    const het_group *g = from == to ? NULL : heti_p_link_of(s, from, to);
+    const double bytes = s->d.profile->kind[s->d.profile->unit[unit]].output * heti_p_real(granules * s->d.granule_tokens);
+    return g == NULL ? 0 : g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
+}
+
+static void heti_p_choice_copy(const heti_p_seek *s, heti_p_choice *to, const heti_p_choice *from)
+{
+    const int64_t places = from->first[from->pipelines];
+    const size_t n = HETI_P_CAST(size_t, places), p = HETI_P_CAST(size_t, from->pipelines);
+    to->pipelines = from->pipelines;
+    to->granules = from->granules;
+    to->order = from->order;
+    to->limit = from->limit;
+    to->state = from->state;
+    to->seconds = from->seconds;
+    memcpy(to->first, from->first, (p + 1) * sizeof *to->first);
+    memcpy(to->count, from->count, p * sizeof *to->count);
+    memcpy(to->device, from->device, n * sizeof *to->device);
+    memcpy(to->end, from->end, HETI_P_CAST(size_t, heti_p_chunks(s, from) * places) * sizeof *to->end);
+    memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
+}
+
+/* Stages that are not empty and make up the chain; counts that make up the step. A stage of the last unit alone has nothing to recompute. */
+static int heti_p_is_plan(const heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t chunks = heti_p_chunks(s, c);
+    int64_t p, i, left = heti_p_micro_batches(s, c->granules);
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t places = heti_p_places(c, p), *end = &c->end[chunks * c->first[p]];
+        if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
+        left -= c->count[p];
+        for (i = 0; i < chunks * places; i++)
+            if (end[i] <= (i == 0 ? 0 : end[i - 1])) return 0;
+        i = heti_p_place_of(s->order[c->order], places, chunks * places - 1);
+        if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] = 0;
+    }
+    return c->pipelines > 0 && left == 0;
+}
+
+static const het_unit_time *heti_p_unit_times(const heti_p_seek *s, const het_device_profile *times)
+{
+    return s->d.together == HET_NO ? times->alone : times->together;
+}
+
+/* ---- a choice as a plan, its memory, its time ---- */
+
+static void heti_p_choice_plan(heti_p_seek *s, const heti_p_choice *c)
+{
+    const heti_p_maker *order = s->order[c->order];
+    const int64_t chunks = heti_p_chunks(s, c);
+    het_plan *plan = &s->plan;
+    int64_t p, g = 0, i;
+    plan->pipelines = c->pipelines;
+    plan->stages = chunks * c->first[c->pipelines];
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t places = heti_p_places(c, p);
+        plan->first_stage[p] = g;
+        plan->share[p] = heti_p_real(c->count[p]);
+        for (i = 0; i < chunks * places; i++, g++) {
+            const int64_t at = c->first[p] + heti_p_place_of(order, places, i);
+            plan->stage[g].pipeline = p;
+            plan->stage[g].rank = c->device[at];
+            plan->stage[g].unit_begin = i == 0 ? 0 : c->end[g - 1];
+            plan->stage[g].unit_end = c->end[g];
+            plan->stage[g].recompute = c->recompute[at];
+        }
+    }
+    plan->first_stage[c->pipelines] = g;
+    for (i = 0; i < s->ranks; i++) plan->state_share[i] = 1;
+    memset(plan->schedule, 0, sizeof plan->schedule);
+    memcpy(plan->schedule, order->name, strlen(order->name));
+    plan->memory_limit = heti_p_real(c->limit);
+}
+
+static void heti_p_choice_shape(const heti_p_seek *s, const heti_p_choice *c, het_shape *shape)
+{
+    shape->tokens = c->granules * s->d.granule_tokens;
+    shape->sequences = c->granules * s->d.granule_sequences;
+    shape->granule = s->d.granule_tokens;
+}
+
+/* State by speed of the optimizer, or by what is left beside everything else. 0: not possible. */
+static int heti_p_state_shares(heti_p_seek *s, const heti_p_choice *c)
+{
+    int64_t i;
+    double sum = 0;
+    for (i = 0; i < c->first[c->pipelines] && c->state != HETI_P_STATE_EVEN; i++) {
+        const int64_t r = c->device[i];
+        const het_cluster_device *device = &s->d.cluster->device[r];
+        const het_memory *m = &s->memory[r];
+        const double element = s->times[s->kind_of[r]]->step_element;
+        const double rest = HETI_P_CAST(double, m->device) + HETI_P_CAST(double, m->communication) - HETI_P_CAST(double, m->optimizer);
+        const double share = c->state == HETI_P_STATE_SPEED ? element > 0 ? device->speed / element : 0 : device->memory - rest;
+        if (c->state == HETI_P_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
+        s->plan.state_share[r] = share > 0 ? share : 0;
+        sum += s->plan.state_share[r];
+    }
+    return c->state == HETI_P_STATE_EVEN || sum > 0;
+}
+
+/* Sets missing: bytes over the limit of the rank that needs the most too many. */
+static void heti_p_memory_missing(heti_p_seek *s)
+{
+    int64_t r;
+    s->missing = 0;
+    for (r = 0; r < s->ranks; r++) {
+        const double limit = s->d.cluster->device[r].memory;
+        const double over = HETI_P_CAST(double, s->memory[r].device) + HETI_P_CAST(double, s->memory[r].communication) - limit;
+        if (limit <= 0 || !s->used[r] || over <= s->missing) continue;
+        s->missing = over;
+        s->missing_rank = r;
+    }
+}
+
+/* The lists, complete. NULL in *schedule: such a plan cannot have this schedule. */
+static het_result heti_p_choice_lists(heti_p_seek *s, const heti_p_choice *c, het_schedule **schedule)
+{
+    het_schedule *compute = NULL;
+    const het_profile *profile = s->d.profile;
+    het_blocks blocks;
+    het_error error;
+    het_result result = het_schedule_make(&s->plan, c->count, &s->allocator, &compute, &error);
+    *schedule = NULL;
+    if (result == HET_OK) {
+        blocks.count = profile->blocks;
+        blocks.start = s->block_start;
+        blocks.unit = profile->use;
+        result = het_schedule_complete(&s->plan, &blocks, compute, &s->allocator, schedule, &error);
+    }
+    het_schedule_free(compute);
+    if (result != HET_ERR_OOM) return HET_OK;
+    return heti_p_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+}
+
+/* Sizes of all micro-batches, pipeline by pipeline: only the last of the step may be smaller. */
+static void heti_p_choice_sizes(heti_p_seek *s, const heti_p_choice *c)
+{
+    const int64_t micro_batches = heti_p_micro_batches(s, c->granules);
+    int64_t i;
+    for (i = 0; i < micro_batches; i++) {
+        const double granules = heti_p_real(i + 1 < micro_batches ? c->granules : heti_p_rest(s, c->granules));
+        s->tokens[i] = granules * heti_p_real(s->d.granule_tokens);
+        s->pairs[i] = granules * s->d.granule_pairs;
+    }
+}
+
+/* Costs of the plan that s->plan holds, with the sizes of heti_p_choice_sizes. */
+static het_result heti_p_choice_costs(heti_p_seek *s, het_plan_costs **costs)
+{
+    HETI_P_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
+    (*costs)->costs.tokens = s->tokens;
+    (*costs)->costs.pairs = s->pairs;
+    return HET_OK;
+}
+
+/* Bytes of every rank. lists NULL: only what a plan needs at least, one slot for each stage. */
+static het_result heti_p_choice_memory(heti_p_seek *s, const heti_p_choice *c, const het_schedule *lists)
+{
+    het_shape shape;
+    int round;
+    heti_p_choice_shape(s, c, &shape);
+    memset(s->needs, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->needs);
+    if (lists != NULL) HETI_P_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
+    memset(s->used, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->used);
+    for (round = 0; round < HETI_P_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
+    HETI_P_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
+    if (c->state == HETI_P_STATE_EVEN || lists == NULL) return HET_OK;
+    if (!heti_p_state_shares(s, c)) {
+        s->memory[c->device[0]].device = SIZE_MAX / 2; /* no such plan */
+        return HET_OK;
+    }
+    return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
+}
+
+static void heti_p_note_missing(heti_p_seek *s, const heti_p_choice *c)
+{
+    int64_t g, begin = s->units, end = 0;
+    if (s->missing >= s->least_missing) return;
+    for (g = 0; g < s->plan.stages; g++)
+        if (s->plan.stage[g].rank == s->missing_rank) {
+            begin = heti_p_min(begin, s->plan.stage[g].unit_begin);
+            if (s->plan.stage[g].unit_end > end) end = s->plan.stage[g].unit_end;
+        }
+    (void)c;
+    s->least_missing = s->missing;
+    s->least_missing_rank = s->missing_rank;
+    s->least_missing_begin = begin;
+    s->least_missing_end = end;
+}
+
+/* Simulates the choice: c->seconds, or HETI_P_MISFIT and more, or HETI_P_NONE. simulation: NULL, or gets it with its timeline, and *lists, where
+   the choice is a plan. */
+static het_result heti_p_judge(heti_p_seek *s, heti_p_choice *c, het_simulation **simulation, het_schedule **lists)
+{
+    het_schedule *schedule = NULL;
+    het_simulation *made = NULL;
+    het_plan_costs *costs = NULL;
+    het_result result;
+    c->seconds = HETI_P_NONE;
+    s->evaluations++;
+    heti_p_choice_plan(s, c);
+    HETI_P_TRY(heti_p_choice_lists(s, c, &schedule));
+    if (schedule == NULL) return HET_OK;
+    result = heti_p_choice_memory(s, c, schedule);
+    if (result == HET_OK) {
+        heti_p_memory_missing(s);
+        if (s->missing > 0) {
+            heti_p_note_missing(s, c);
+            c->seconds = HETI_P_MISFIT * (1 + s->missing);
+        } else {
+            heti_p_choice_sizes(s, c);
+            result = heti_p_choice_costs(s, &costs);
+            if (result == HET_OK)
+                result = het_simulate(&s->plan, schedule, &costs->costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made, s->error);
+            if (result == HET_OK) c->seconds = made->makespan;
+        }
+    }
+    het_plan_costs_free(costs);
+    if (simulation != NULL && result == HET_OK) *simulation = made;
+    else het_simulation_free(made);
+    if (lists != NULL && result == HET_OK) *lists = schedule;
+    else het_schedule_free(schedule);
+    return result;
+}
+
+/* ---- bounds ---- */
+
+/* The optimizer's work divided by the speeds of the devices of a choice: no way to share the state out takes less. 0 where a device needs no time. */
+static double heti_p_bound_step(const heti_p_seek *s, const heti_p_choice *c)
+{
+    double speed = 0;
+    int64_t i;
+    for (i = 0; i < c->first[c->pipelines]; i++) {
+        const double element = s->times[s->kind_of[c->device[i]]]->step_element;
+        if (!(element > 0)) return 0;
+        speed += s->d.cluster->device[c->device[i]].speed / element;
+    }
+    return s->trained / speed;
+}
+
+/* One pipeline: what its ranks compute before the verdict, and the times before a rank's first action and behind its last one. A message leaves
+   behind what made it, and a rank's last action that is not a W is a backward, after which the stages before have theirs. */
+static double heti_p_bound_pipeline(heti_p_seek *s, const heti_p_choice *c, int64_t p, int recompute_known, int64_t order_index)
+{
+    const heti_p_maker *order = s->order[order_index >= 0 ? order_index : c->order];
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p), stages = chunks * places, first = c->first[p];
+    const int64_t last_pipeline = s->last_counted, rest = heti_p_rest(s, c->granules);
+    const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
+    double reach = 0, back = 0, bound = 0;
+    int64_t i;
+    for (i = 0; i < places; i++) s->work[i] = s->weight_work[i] = 0, s->fill[i] = s->tail[i] = HETI_P_NONE;
+    for (i = 0; i < stages; i++) {
+        const int64_t place = heti_p_place_of(order, places, i), device = c->device[first + place], kind = s->kind_of[device];
+        const int64_t begin = i == 0 ? 0 : c->end[chunks * first + i - 1], end = c->end[chunks * first + i];
+        const int again = recompute_known && c->recompute[first + place];
+        const double n = heti_p_real(full);
+        double f[2], b[2], in[2], w[2], r[2];
+        int k;
+        for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
+            const int64_t g = k == 0 ? c->granules : small;
+            f[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, g);
+            b[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, g);
+            in[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, g);
+            w[k] = heti_p_stage_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, g);
+            r[k] = again ? heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, g) : 0;
+            if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
+            else if (order_index < 0) {                                                               /* any schedule */
+                w[k] = heti_p_larger(0, w[k]);
+                b[k] = heti_p_smaller(b[k], in[k] + w[k]);
+                in[k] = heti_p_smaller(in[k], b[k]);
+                w[k] = b[k] - in[k];
+            }
+        }
+        s->work[place] += n * (f[0] + in[0] + w[0] + r[0]);
+        s->weight_work[place] += n * w[0];
+        if (p == last_pipeline) {
+            s->work[place] += f[1] + in[1] + w[1] + r[1];
+            s->weight_work[place] += w[1];
+        }
+        s->fill[place] = heti_p_smaller(s->fill[place], reach);
+        s->tail[place] = heti_p_smaller(s->tail[place], back);
+        if (i + 1 < stages) {
+            const int64_t next = c->device[first + heti_p_place_of(order, places, i + 1)];
+            reach += f[1] + heti_p_message(s, device, next, end - 1, small);
+            back += in[1] + r[1] + heti_p_message(s, next, device, end - 1, small);
+        }
+    }
+    for (i = 0; i < places; i++) {
+        bound = heti_p_larger(bound, s->fill[i] + s->work[i]);
+        bound = heti_p_larger(bound, s->fill[i] + s->work[i] - s->weight_work[i] + s->tail[i]);
+    }
+    return bound;
+}
+
+/* No simulation of the choice takes less. known 0: of no schedule with its placement, with or without recomputation. */
+static double heti_p_bound(heti_p_seek *s, const heti_p_choice *c, int known)
+{
+    double bound = 0;
+    int64_t p;
+    for (p = 0; p < c->pipelines; p++)
+        if (c->count[p] > 0) s->last_counted = p;
+    for (p = 0; p < c->pipelines; p++)
+        if (c->count[p] > 0) bound = heti_p_larger(bound, heti_p_bound_pipeline(s, c, p, known, known ? c->order : -1));
+    return bound + heti_p_bound_step(s, c);
+}
+
+/* Rounding: sums of the same terms in another order. */
+static int heti_p_hopeless(double bound, double best) { return bound > best * (1 + 1e-9); }
+
+/* What a plan needs at least, one slot for every stage, is too much already. */
+static int heti_p_too_large(const heti_p_seek *s, const heti_p_choice *c)
+{
+    const heti_p_maker *order = s->order[c->order];
+    const int64_t chunks = heti_p_chunks(s, c);
+    int64_t p, i;
+    for (p = 0; p < c->pipelines; p++)
+        for (i = 0; i < chunks * heti_p_places(c, p); i++) {
+            const int64_t at = c->first[p] + heti_p_place_of(order, heti_p_places(c, p), i);
+            const double limit = s->d.cluster->device[c->device[at]].memory;
+            const int64_t begin = i == 0 ? 0 : c->end[chunks * c->first[p] + i - 1], end = c->end[chunks * c->first[p] + i];
+            const double *kept = &s->kept[c->recompute[at] ? s->units + 1 : 0];
+            if (limit > 0 && (s->held[end] - s->held[begin]) * s->d.profile->weight_bytes +
+                (kept[end] - kept[begin]) * heti_p_real(c->granules * s->d.granule_tokens) > limit)
+                return 1;
+        }
+    return 0;
+}
+
+/* ---- cuts by the bottleneck ---- */
+
+/* About how many micro-batches stage `stage` of `stages` keeps. */
+static double heti_p_in_flight(const heti_p_seek *s, const heti_p_choice *c, int64_t p, int64_t stage, int64_t stages)
+{
+    const heti_p_maker *order = s->order[c->order];
+    const double all = heti_p_real(c->count[p] > 0 ? c->count[p] : 1);
+    double n = heti_p_real(order->split ? stages : stages - stage);
+    if (heti_p_same_text(order->name, "gpipe")) n = all;
+    if (order->limited) n = c->limit > 0 ? heti_p_real(c->limit) : all;
+    if (order->place != HETI_P_PLACE_ANY) n = heti_p_real(stages / 2);
+    return heti_p_smaller(n, all);
+}
+
+/* About the bytes of a stage. The state is divided among as many as there are pipelines. */
+static double heti_p_stage_bytes(const heti_p_seek *s, const heti_p_choice *c, int64_t begin, int64_t end, int recompute, double in_flight)
+{
+    const het_profile *p = s->d.profile;
+    const double *kept = &s->kept[recompute ? s->units + 1 : 0], tokens = heti_p_real(c->granules * s->d.granule_tokens);
+    const double elements = s->held[end] - s->held[begin];
+    return elements * (p->weight_bytes + p->gradient_bytes + p->state_bytes / heti_p_real(c->pipelines)) +
+           tokens * (in_flight * (kept[end] - kept[begin]) + s->widest) + p->rank_weights + p->rank_gradients + p->rank_workspace;
+}
+
+/* The most units from `begin` that a device takes in `seconds` and its memory. */
+static int64_t heti_p_take_units(const heti_p_seek *s, const heti_p_choice *c, int64_t device, int64_t begin, int64_t most, int recompute,
+    double in_flight, double seconds)
+{
+    const int64_t kind = s->kind_of[device];
+    const double limit = s->ignore_memory ? 0 : s->d.cluster->device[device].memory / heti_p_real(heti_p_chunks(s, c));
+    const int split = s->order[c->order]->split;
+    int64_t low = begin, high = most;
+    while (low < high) {
+        const int64_t middle = high - (high - low) / 2;
+        if (heti_p_both(s, kind, split, recompute, begin, middle, c->granules) <= seconds &&
+            (limit <= 0 || heti_p_stage_bytes(s, c, begin, middle, recompute, in_flight) + s->reserve[device] <= limit))
+            low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+/* Gives each device in turn what it can take in `seconds`. Ends of stages go to end[]; 0 long ones are devices that got nothing. 1: all is given. */
+static int heti_p_give_units(const heti_p_seek *s, const heti_p_choice *c, int64_t p, double seconds, int64_t *end, int32_t *recompute)
+{
+    const heti_p_maker *order = s->order[c->order];
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p), stages = chunks * places;
+    int64_t i, at = 0;
+    for (i = 0; i < places; i++) recompute[i] = 0;
+    for (i = 0; i < stages; i++) {
+        const int64_t place = heti_p_place_of(order, places, i), device = c->device[c->first[p] + place];
+        const double in_flight = heti_p_in_flight(s, c, p, i, stages);
+        int64_t most = s->units - (stages - 1 - i), next;
+        if (most <= at) most = heti_p_min(at + 1, s->units);
+        next = i >= places && recompute[place] ? at : heti_p_take_units(s, c, device, at, most, 0, in_flight, seconds);
+        if (s->d.recompute == HET_YES && next < most && (i < places || recompute[place])) {
+            const int64_t again = heti_p_take_units(s, c, device, at, most, 1, in_flight, seconds);
+            if (again > next) {
+                next = again;
+                recompute[place] = 1;
+            }
+        }
+        if (chunks == 2 && next == at) return 0;
+        at = end[i] = next;
+    }
+    return at == s->units;
+}
+
+/* Cuts the chain for pipeline p so that the slowest stage is as fast as can be; stages of no length are devices that got nothing. 0: these devices
+   cannot hold it. */
+static int heti_p_cut(const heti_p_seek *s, heti_p_choice *c, int64_t p)
+{
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p), first = c->first[p];
+    int64_t *end = &c->end[chunks * first], i;
+    int32_t *recompute = &c->recompute[first];
+    double low = 0, high = 0;
+    int round;
+    if (chunks * places > s->units && chunks == 2) return 0;
+    if (!heti_p_give_units(s, c, p, HETI_P_NONE, end, recompute)) return 0;
+    for (i = 0; i < places; i++)
+        high = heti_p_larger(high, heti_p_both(s, s->kind_of[c->device[first + i]], s->order[c->order]->split, 1, 0, s->units, c->granules));
+    for (round = 0; round < 30; round++) {
+        const double middle = 0.5 * (low + high);
+        if (heti_p_give_units(s, c, p, middle, end, recompute)) high = middle;
+        else low = middle;
+    }
+    if (!heti_p_give_units(s, c, p, high, end, recompute)) (void)heti_p_give_units(s, c, p, HETI_P_NONE, end, recompute);
+    return 1;
+}
+
+/* The same devices in the same order, as far as cutting goes. */
+static int heti_p_alike(const heti_p_seek *s, const heti_p_choice *c, int64_t p, int64_t q)
+{
+    const int64_t n = heti_p_places(c, p);
+    int64_t i;
+    if (heti_p_places(c, q) != n) return 0;
+    for (i = 0; i < n; i++) {
+        const int64_t a = c->device[c->first[p] + i], b = c->device[c->first[q] + i];
+        if (s->kind_of[a] != s->kind_of[b] || s->reserve[a] > s->reserve[b] || s->reserve[a] < s->reserve[b]) return 0;
+    }
+    return 1;
+}
+
+/* Leaves out pipelines that do not fit and, where a device has one stage, devices without units. */
+static void heti_p_close_ranks(const heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t chunks = heti_p_chunks(s, c);
+    int64_t p, i, k, at = 0, pipelines = 0, begin = 0;
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t from = begin, until = c->first[p + 1];
+        int64_t before = 0;
+        begin = until;
+        if (!s->fits[p]) continue;
+        for (i = from; i < until; i++) {
+            if (chunks == 1 && c->end[i] == before) continue;
+            if (chunks == 1) before = c->end[at] = c->end[i];
+            c->device[at] = c->device[i];
+            c->recompute[at++] = c->recompute[i];
+        }
+        for (k = 0; k < 2 * (until - from) && chunks == 2; k++) c->end[2 * (at - (until - from)) + k] = c->end[2 * from + k];
+        c->first[++pipelines] = at;
+    }
+    c->pipelines = pipelines;
+}
+
+/* Seconds of a pipeline's slowest stage for a full micro-batch, and until its first one is through. */
+static void heti_p_pace(heti_p_seek *s, const heti_p_choice *c, int64_t p)
+{
+    const heti_p_maker *order = s->order[c->order];
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p), first = c->first[p];
+    double slowest = 0, through = 0;
+    int64_t i;
+    for (i = 0; i < places; i++) s->work[i] = 0;
+    for (i = 0; i < chunks * places; i++) {
+        const int64_t place = heti_p_place_of(order, places, i), at = first + place;
+        const int64_t begin = i == 0 ? 0 : c->end[chunks * first + i - 1], end = c->end[chunks * first + i];
+        const double t = heti_p_both(s, s->kind_of[c->device[at]], order->split, c->recompute[at], begin, end, c->granules);
+        s->work[place] += t;
+        through += t;
+        slowest = heti_p_larger(slowest, s->work[place]);
+        if (i + 1 < chunks * places)
+            through += 2 * heti_p_message(s, c->device[at], c->device[first + heti_p_place_of(order, places, i + 1)], end - 1, c->granules);
+    }
+    s->pipeline_time[p] = slowest;
+    s->pipeline_fill[p] = through - slowest;
+}
+
+/* One micro-batch after the other to the pipeline that would be done with it first. */
+static void heti_p_share(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t micro_batches = heti_p_micro_batches(s, c->granules);
+    double sum = 0;
+    int64_t p, left = micro_batches;
+    for (p = 0; p < c->pipelines; p++) {
+        heti_p_pace(s, c, p);
+        sum += s->pipeline_time[p] > 0 ? 1 / s->pipeline_time[p] : 0;
+    }
+    for (p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
+        const double part = sum > 0 && s->pipeline_time[p] > 0 ? heti_p_real(micro_batches) / s->pipeline_time[p] / sum : 0;
+        c->count[p] = heti_p_min(left, part > 4 ? HETI_P_CAST(int64_t, part * 0.75) : 0);
+        left -= c->count[p];
+    }
+    while (left-- > 0) {
+        int64_t least = 0;
+        double best = HETI_P_NONE;
+        for (p = 0; p < c->pipelines; p++) {
+            const double done = s->pipeline_fill[p] + heti_p_real(c->count[p] + 1) * s->pipeline_time[p];
+            if (done < best) { best = done; least = p; }
+        }
+        c->count[least]++;
+    }
+}
+
+/* About the seconds of the step. */
+static double heti_p_estimate(heti_p_seek *s, const heti_p_choice *c)
+{
+    double t = 0;
+    int64_t p;
+    for (p = 0; p < c->pipelines; p++) {
+        heti_p_pace(s, c, p);
+        if (c->count[p] > 0) t = heti_p_larger(t, s->pipeline_fill[p] + heti_p_real(c->count[p]) * s->pipeline_time[p]);
+    }
+    return t + heti_p_bound_step(s, c);
+}
+
+/* Cuts and shares anew, for devices in pipelines that are given. Pipelines that cannot hold the chain leave. 0: none is left. */
+static int heti_p_refit(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t micro_batches = heti_p_micro_batches(s, c->granules), chunks = heti_p_chunks(s, c);
+    int64_t p;
+    for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines; /* for what is in flight */
+    for (p = 0; p < c->pipelines; p++) {
+        if (p > 0 && heti_p_alike(s, c, p - 1, p)) {
+            const size_t n = HETI_P_CAST(size_t, heti_p_places(c, p));
+            memcpy(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]], HETI_P_CAST(size_t, chunks) * n * sizeof *c->end);
+            memcpy(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n * sizeof *c->recompute);
+            s->fits[p] = s->fits[p - 1];
+        } else s->fits[p] = heti_p_cut(s, c, p);
+    }
+    heti_p_close_ranks(s, c);
+    if (c->pipelines == 0) return 0;
+    heti_p_share(s, c);
+    return 1;
+}
+
+/* By lowest device, as the space is declared. */
+static void heti_p_canonical(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t chunks = heti_p_chunks(s, c);
+    heti_p_choice *to = &s->sorted;
+    int64_t p, i, r, at = 0;
+    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (p = 0; p < c->pipelines; p++) {
+        int64_t lowest = s->ranks;
+        for (i = c->first[p]; i < c->first[p + 1]; i++) lowest = heti_p_min(lowest, c->device[i]);
+        s->scratch[lowest] = p;
+    }
+    heti_p_choice_copy(s, to, c);
+    for (r = 0, p = 0; r < s->ranks; r++) {
+        const int64_t from = s->scratch[r];
+        int64_t n;
+        if (from < 0) continue;
+        n = heti_p_places(c, from);
+        to->count[p] = c->count[from];
+        memcpy(&to->device[at], &c->device[c->first[from]], HETI_P_CAST(size_t, n) * sizeof *to->device);
+        memcpy(&to->recompute[at], &c->recompute[c->first[from]], HETI_P_CAST(size_t, n) * sizeof *to->recompute);
+        memcpy(&to->end[chunks * at], &c->end[chunks * c->first[from]], HETI_P_CAST(size_t, chunks * n) * sizeof *to->end);
+        at += n;
+        to->first[++p] = at;
+    }
+    heti_p_choice_copy(s, c, to);
+}
+
+/* ---- the best of each form ---- */
+
+static int heti_p_same_form(const heti_p_seek *s, const heti_p_choice *a, const heti_p_choice *b)
+{
+    (void)s;
+    return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order;
+}
+
+/* Keeps a copy of a choice that was judged, where it is among the best. */
+static void heti_p_keep(heti_p_seek *s, const heti_p_choice *c)
+{
+    heti_p_choice last;
+    int64_t i, at;
+    if (c->seconds >= HETI_P_MISFIT) return;
+    for (i = 0; i < s->found_count && !heti_p_same_form(s, &s->found[i], c); i++) {}
+    if (i < s->found_count && s->found[i].seconds <= c->seconds) return;
+    if (i == s->found_count) {
+        if (s->found_count < s->found_room) s->found_count++;
+        else if (s->found[--i].seconds <= c->seconds) return;
+    }
+    last = s->found[i];
+    for (at = i; at > 0 && s->found[at - 1].seconds > c->seconds; at--) s->found[at] = s->found[at - 1];
+    s->found[at] = last;
+    heti_p_choice_copy(s, &s->found[at], c);
+}
+
+static int heti_p_is_over(heti_p_seek *s)
+{
+    if (s->result != HET_OK) return 1;
+    if (s->evaluations >= s->d.evaluations) s->stopped = 1;
+    if (s->d.clock != NULL && s->d.seconds > 0 && s->d.clock(s->d.user) - s->started >= s->d.seconds) s->stopped = 1;
+    return s->stopped;
+}
+
+/* Judges and keeps. 0: the search is over. */
+static int heti_p_try(heti_p_seek *s, heti_p_choice *c)
+{
+    if (heti_p_is_over(s)) return 0;
+    heti_p_canonical(s, c);
+    s->result = heti_p_judge(s, c, NULL, NULL);
+    if (s->result != HET_OK) return 0;
+    heti_p_keep(s, c);
+    return 1;
+}
+
+/* ---- beginnings ---- */
+
+/* Devices in pipelines of `length`, in the way `way`: 0 one behind the other in the order of the cluster, so that pipelines stay inside groups; 1
+   every so many-th, so that they go across groups; 2 and 3 the same in the order of speed: alike devices together, unlike ones together. */
+static void heti_p_arrange(const heti_p_seek *s, heti_p_choice *c, int64_t length, int way)
+{
+    const int64_t pipelines = (s->ranks + length - 1) / length;
+    const int64_t *list = way < 2 ? s->by_place : s->by_speed;
+    int64_t p, i = 0, at = 0;
+    c->pipelines = pipelines;
+    c->first[0] = 0;
+    for (p = 0; p < pipelines; p++) {
+        const int64_t n = s->ranks / pipelines + (p < s->ranks % pipelines);
+        for (i = 0; i < n; i++) {
+            int64_t from = (way & 1) == 0 ? at : i * pipelines + (way == 3 && (i & 1) ? pipelines - 1 - p : p);
+            if (from >= s->ranks) from = s->ranks - 1 - (from - s->ranks); /* the last row of a snake may be short */
+            c->device[at++] = list[from];
+        }
+        c->first[p + 1] = at;
+    }
+}
+
+/* A snake over a short last row may name a device twice: 1 if all are different. */
+static int heti_p_all_different(heti_p_seek *s, const heti_p_choice *c)
+{
+    int64_t i;
+    memset(s->used, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->used);
+    for (i = 0; i < c->first[c->pipelines]; i++)
+        if (s->used[c->device[i]]++) return 0;
+    return 1;
+}
+
+/* The next number of granules to look at: 1, 2, 3, 4, 6, 8, 12, ... */
+static int64_t heti_p_next_size(int64_t g)
+{
+    int64_t power = 1;
+    while (power * 2 <= g) power *= 2;
+    return g < 2 ? g + 1 : g == power ? g + power / 2 : 2 * power;
+}
+
+static int64_t heti_p_least_granules(const heti_p_seek *s)
+{
+    return (s->d.granules + s->d.most_micro_batches - 1) / s->d.most_micro_batches;
+}
+
+/* Finds granules for devices that are arranged, by estimate. 0: nothing fits. */
+static int heti_p_size(heti_p_seek *s, heti_p_choice *c, const heti_p_choice *arranged)
+{
+    double best = HETI_P_NONE;
+    int64_t g, best_size = 0;
+    for (g = heti_p_least_granules(s); g <= s->d.most_granules; g = heti_p_next_size(g)) {
+        double t;
+        heti_p_choice_copy(s, c, arranged);
+        c->granules = g;
+        if (!heti_p_refit(s, c)) continue;
+        t = heti_p_estimate(s, c);
+        if (t >= best) continue;
+        best = t;
+        best_size = g;
+    }
+    if (best_size == 0) return 0;
+    heti_p_choice_copy(s, c, arranged);
+    c->granules = best_size;
+    return heti_p_refit(s, c);
+}
+
+/* Where memory is short after all, what was missing is set aside and the cut made anew. 0: the search is over. */
+static int heti_p_begin(heti_p_seek *s, const heti_p_choice *arranged)
+{
+    heti_p_choice *c = &s->next;
+    int round;
+    memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    for (round = 0; round < 4; round++) {
+        if (!heti_p_size(s, c, arranged)) break;
+        if (!heti_p_try(s, c)) return 0;
+        if (c->seconds < HETI_P_MISFIT || c->seconds >= HETI_P_NONE) break;
+        s->reserve[s->missing_rank] += s->missing;
+    }
+    memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_p_choice_copy(s, &s->best, c);
+    return 1;
+}
+
+static void heti_p_beginnings(heti_p_seek *s)
+{
+    int64_t length, order;
+    int way, place;
+    for (place = HETI_P_PLACE_ANY; place <= HETI_P_PLACE_V; place++) {
+        for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+        if (order == s->orders) continue;
+        for (length = 1; length <= heti_p_min(s->ranks, s->units); length = heti_p_next_size(length))
+            for (way = 0; way < 4; way++) {
+                heti_p_choice *c = &s->now;
+                if ((length == 1 || length >= s->ranks) && (way & 1)) continue;
+                c->order = order;
+                c->limit = 0;
+                c->state = HETI_P_STATE_EVEN;
+                c->seconds = HETI_P_NONE;
+                heti_p_arrange(s, c, length, way);
+                memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+                memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
+                if (!heti_p_all_different(s, c)) continue;
+                if (!heti_p_begin(s, c)) return;
+            }
+    }
+}
+
+/* ---- moves ---- */
+
+static int heti_p_twins(const heti_p_seek *s, const heti_p_choice *c, int64_t p, int64_t q)
+{
+    const int64_t chunks = heti_p_chunks(s, c), n = heti_p_places(c, p);
+    int64_t i;
+    if (heti_p_places(c, q) != n) return 0;
+    for (i = 0; i < n; i++)
+        if (s->kind_of[c->device[c->first[p] + i]] != s->kind_of[c->device[c->first[q] + i]]) return 0;
+    for (i = 0; i < chunks * n; i++)
+        if (c->end[chunks * c->first[p] + i] != c->end[chunks * c->first[q] + i]) return 0;
+    return 1;
+}
+
+/* Moves the end of a stage in a pipeline and, where asked, in all like it. */
+static int heti_p_move_cut(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t chunks = heti_p_chunks(s, c), p = heti_p_below(s, c->pipelines), stages = chunks * heti_p_places(c, p);
+    const int64_t far = heti_p_below(s, 4) == 0 ? 2 : 1, by = heti_p_below(s, 2) == 0 ? -far : far, all = heti_p_below(s, 3) > 0;
+    int64_t i, q, j, until;
+    if (stages < 2) return 0;
+    i = heti_p_below(s, stages - 1);
+    until = heti_p_below(s, 3) == 0 ? heti_p_min(stages - 1, i + 1 + heti_p_below(s, stages - 1 - i)) : i + 1; /* several ends together */
+    for (q = c->pipelines; q-- > 0;) {
+        int64_t *end = &c->end[chunks * c->first[q]];
+        if (q != p && !(all && heti_p_twins(s, c, p, q))) continue;
+        if (q == p) continue;
+        for (j = i; j < until; j++) end[j] += by;
+    }
+    {
+        int64_t *end = &c->end[chunks * c->first[p]];
+        for (j = i; j < until; j++) end[j] += by;
+        if (end[i] <= (i == 0 ? 0 : end[i - 1]) || end[until - 1] >= end[until]) return 0;
+    }
+    return 1;
+}
+
+static int64_t heti_p_pipeline_of(const heti_p_choice *c, int64_t place)
+{
+    int64_t p = 0;
+    while (c->first[p + 1] <= place) p++;
+    return p;
+}
+
+/* Devices change places; those of other pipelines get other cuts. */
+static int heti_p_move_swap(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t total = c->first[c->pipelines], i = heti_p_below(s, total), j = heti_p_below(s, total), device = c->device[i];
+    if (i == j || (s->kind_of[c->device[i]] == s->kind_of[c->device[j]] && s->d.cluster->device[c->device[i]].group ==
+        s->d.cluster->device[c->device[j]].group))
+        return 0;
+    c->device[i] = c->device[j];
+    c->device[j] = device;
+    if (heti_p_below(s, 4) == 0) return 1; /* as they are cut */
+    return heti_p_refit(s, c);
+}
+
+/* Takes the device at a place out of its pipeline. */
+static void heti_p_take_out(heti_p_choice *c, int64_t place)
+{
+    const int64_t p = heti_p_pipeline_of(c, place), total = c->first[c->pipelines];
+    int64_t i, q;
+    for (i = place; i + 1 < total; i++) c->device[i] = c->device[i + 1];
+    for (q = p + 1; q <= c->pipelines; q++) c->first[q]--;
+    if (c->first[p] < c->first[p + 1]) return;
+    for (q = p + 1; q < c->pipelines; q++) c->first[q] = c->first[q + 1];
+    c->pipelines--;
+}
+
+static void heti_p_put_in(heti_p_choice *c, int64_t p, int64_t place, int64_t device)
+{
+    int64_t i, q;
+    for (i = c->first[c->pipelines]; i > place; i--) c->device[i] = c->device[i - 1];
+    c->device[place] = device;
+    for (q = p + 1; q <= c->pipelines; q++) c->first[q]++;
+}
+
+/* A device at work, or an idle one, goes to another pipeline, to one of its own, or out. */
+static int heti_p_move_device(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t total = c->first[c->pipelines], what = heti_p_below(s, s->ranks), kind = heti_p_below(s, 8);
+    int64_t i, place = 0, p;
+    for (i = 0; i < total && c->device[i] != what; i++) {}
+    if (i < total) {
+        if (total == 1) return 0;
+        heti_p_take_out(c, i);
+    }
+    if (i < total && kind == 0) return heti_p_refit(s, c);
+    if (kind <= 2) {
+        c->first[c->pipelines + 1] = c->first[c->pipelines];
+        p = c->pipelines++;
+        c->first[p + 1] = c->first[p];
+        place = c->first[p];
+    } else {
+        p = heti_p_below(s, c->pipelines);
+        place = c->first[p] + heti_p_below(s, heti_p_places(c, p) + 1);
+    }
+    heti_p_put_in(c, p, place, what);
+    return heti_p_refit(s, c);
+}
+
+/* One pipeline becomes two, or two become one; or all of them. */
+static int heti_p_move_pipelines(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t p = heti_p_below(s, c->pipelines), n = heti_p_places(c, p);
+    int64_t q, i, total = c->first[c->pipelines];
+    if (heti_p_below(s, 4) == 0) { /* of each device another length */
+        const int64_t length = 1 + heti_p_below(s, heti_p_min(s->units, s->ranks));
+        heti_p_arrange(s, c, length, HETI_P_CAST(int, heti_p_below(s, 4)));
+        return heti_p_all_different(s, c) && heti_p_refit(s, c);
+    }
+    if (n > 1 && heti_p_below(s, 2) == 0) {
+        const int64_t at = c->first[p] + 1 + heti_p_below(s, n - 1);
+        for (q = c->pipelines; q > p; q--) c->first[q + 1] = c->first[q];
+        c->first[p + 1] = at;
+        c->pipelines++;
+        return heti_p_refit(s, c);
+    }
+    q = heti_p_below(s, c->pipelines);
+    if (q == p) return 0;
+    if (heti_p_below(s, 2) == 0) { /* q behind p */
+        const int64_t m = heti_p_places(c, q), from = c->first[q];
+        memcpy(s->scratch, &c->device[from], HETI_P_CAST(size_t, m) * sizeof *s->scratch);
+        for (i = 0; i < m; i++) heti_p_take_out(c, from);
+        for (i = 0; i < m; i++) heti_p_put_in(c, q < p ? p - 1 : p, c->first[(q < p ? p - 1 : p) + 1], s->scratch[i]);
+    } else { /* one device of p and one of q in turn */
+        const int64_t m = heti_p_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
+        memcpy(s->scratch, &c->device[from], HETI_P_CAST(size_t, m) * sizeof *s->scratch);
+        for (i = 0; i < m; i++) heti_p_take_out(c, from);
+        for (i = 0; i < m; i++) heti_p_put_in(c, r, heti_p_min(c->first[r] + 2 * i + 1, c->first[r + 1]), s->scratch[i]);
+    }
+    (void)total;
+    return heti_p_refit(s, c);
+}
+
+static int heti_p_move_share(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t p = heti_p_below(s, c->pipelines), q = heti_p_below(s, c->pipelines);
+    if (p == q || c->count[p] == 0) return 0;
+    c->count[p]--;
+    c->count[q]++;
+    return 1;
+}
+
+static int heti_p_move_granules(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t before = c->granules, how = heti_p_below(s, 5);
+    int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2 : 1 + heti_p_below(s, s->d.most_granules);
+    if (g > s->d.most_granules) g = s->d.most_granules;
+    if (g < heti_p_least_granules(s)) g = heti_p_least_granules(s);
+    if (g == before) return 0;
+    c->granules = g;
+    if (heti_p_below(s, 2) == 0) return heti_p_refit(s, c);
+    heti_p_share(s, c);
+    return 1;
+}
+
+static int heti_p_move_order(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t chunks = heti_p_chunks(s, c), before = c->order;
+    int64_t p, longest = 0;
+    for (p = 0; p < c->pipelines; p++)
+        if (heti_p_places(c, p) > longest) longest = heti_p_places(c, p);
+    if (!(s->order[before]->limited && heti_p_below(s, 2) == 0)) c->order = heti_p_below(s, s->orders);
+    c->limit = s->order[c->order]->limited ? heti_p_below(s, longest + 1) : 0;
+    if (chunks != heti_p_chunks(s, c)) {
+        memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+        return heti_p_refit(s, c);
+    }
+    return c->order != before || s->order[c->order]->limited;
+}
+
+static int heti_p_move_recompute(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t total = c->first[c->pipelines], at = heti_p_below(s, total), p = heti_p_pipeline_of(c, at), how = heti_p_below(s, 3);
+    const int32_t to = !c->recompute[at];
+    int64_t i, q;
+    if (s->d.recompute != HET_YES) return 0;
+    if (how == 0) c->recompute[at] = to;
+    for (i = 0; i < total && how == 1; i++) c->recompute[i] = to;
+    for (q = 0; q < c->pipelines && how == 2; q++)
+        if (heti_p_twins(s, c, p, q)) c->recompute[c->first[q] + at - c->first[p]] = to;
+    return 1;
+}
+
+static int heti_p_move_state(heti_p_seek *s, heti_p_choice *c)
+{
+    const int32_t before = c->state;
+    if (s->d.uneven_state != HET_YES) return 0;
+    c->state = HETI_P_CAST(int32_t, heti_p_below(s, HETI_P_STATES));
+    return c->state != before;
+}
+
+static int heti_p_move(heti_p_seek *s, heti_p_choice *c)
+{
+    const int64_t what = heti_p_below(s, 20);
+    if (what < 6) return heti_p_move_cut(s, c);
+    if (what < 8) return heti_p_move_swap(s, c);
+    if (what < 11) return heti_p_move_device(s, c);
+    if (what < 13) return heti_p_move_pipelines(s, c);
+    if (what < 15) return heti_p_move_share(s, c);
+    if (what < 16) return heti_p_move_granules(s, c);
+    if (what < 18) return heti_p_move_order(s, c);
+    if (what < 19) return heti_p_move_recompute(s, c);
+    return heti_p_move_state(s, c);
+}
+
+/* Climbs from s->now: accepts what is not more than a shrinking part worse. Ends after `evaluations`, or many moves that led nowhere. */
+static void heti_p_climb(heti_p_seek *s, int64_t evaluations)
+{
+    const int64_t begin = s->evaluations, most = 60 * evaluations;
+    int64_t moves, i;
+    heti_p_choice_copy(s, &s->best, &s->now);
+    for (moves = 0; moves < most && s->evaluations - begin < evaluations; moves++) {
+        const double left = 1 - heti_p_real(s->evaluations - begin) / heti_p_real(evaluations), slack = 1 + 0.03 * left * left;
+        int changed = 0;
+        heti_p_choice_copy(s, &s->next, &s->now);
+        for (i = 0; i < 1 + heti_p_below(s, 3); i++) {
+            if (s->next.pipelines == 0 || (!heti_p_move(s, &s->next) && (changed = -1) != 0)) break;
+            changed = 1;
+        }
+        if (changed != 1 || s->next.pipelines == 0 || !heti_p_is_plan(s, &s->next)) continue;
+        if (heti_p_too_large(s, &s->next) || heti_p_hopeless(heti_p_bound(s, &s->next, 1), s->now.seconds * slack)) {
+            s->skipped++;
+            if (heti_p_is_over(s)) return;
+            continue;
+        }
+        if (!heti_p_try(s, &s->next)) return;
+        if (s->next.seconds <= s->now.seconds * slack) heti_p_choice_copy(s, &s->now, &s->next);
+        if (s->next.seconds < s->best.seconds) heti_p_choice_copy(s, &s->best, &s->next);
+    }
+}
+
+/* ---- all of a small space ---- */
+
+static void heti_p_each_device(heti_p_seek *s, int64_t next);
+
+/* The schedules, recomputations and state shares of devices, cuts and counts that are set. */
+static void heti_p_each_setting(heti_p_seek *s)
+{
+    heti_p_choice *c = &s->now;
+    const int32_t place = s->order[c->order]->place;
+    const int64_t before = c->order, places = c->first[c->pipelines], states = s->d.uneven_state == HET_YES ? HETI_P_STATES : 1;
+    const uint64_t masks = s->d.recompute == HET_YES ? HETI_P_CAST(uint64_t, 1) << places : 1;
+    int64_t o, p, longest = 0, i, state;
+    uint64_t mask;
+    for (p = 0; p < c->pipelines; p++)
+        if (heti_p_places(c, p) > longest) longest = heti_p_places(c, p);
+    for (o = 0; o < s->orders; o++) {
+        if (s->order[o]->place != place) continue;
+        c->order = o;
+        for (mask = 0; mask < masks; mask++) {
+            for (i = 0; i < places; i++) c->recompute[i] = HETI_P_CAST(int32_t, mask >> i & 1u);
+            (void)heti_p_is_plan(s, c);
+            for (i = 0; i < places && c->recompute[i] == HETI_P_CAST(int32_t, mask >> i & 1u); i++) {}
+            if (i < places) continue; /* the same as without it */
+            if (heti_p_too_large(s, c) || heti_p_hopeless(heti_p_bound(s, c, 1), s->found_count > 0 ? s->found[0].seconds : HETI_P_NONE)) {
+                s->skipped++;
+                continue;
+            }
+            for (c->limit = 0; c->limit <= (s->order[o]->limited ? longest : 0); c->limit++)
+                for (state = 0; state < states; state++) {
+                    c->state = HETI_P_CAST(int32_t, state);
+                    if (!heti_p_try(s, c)) goto done;
+                }
+            if (heti_p_is_over(s)) goto done;
+        }
+    }
+done:
+    c->order = before;
+    c->limit = 0;
+    c->state = HETI_P_STATE_EVEN;
+}
+
+/* Micro-batches of pipelines p and on. */
+static void heti_p_each_count(heti_p_seek *s, int64_t p, int64_t left)
+{
+    heti_p_choice *c = &s->now;
+    int64_t n;
+    if (p + 1 == c->pipelines) {
+        c->count[p] = left;
+        if (heti_p_hopeless(heti_p_bound(s, c, 0), s->found_count > 0 ? s->found[0].seconds : HETI_P_NONE)) s->skipped++;
+        else heti_p_each_setting(s);
+        return;
+    }
+    for (n = 0; n <= left && !heti_p_is_over(s); n++) {
+        c->count[p] = n;
+        heti_p_each_count(s, p + 1, left - n);
+    }
+}
+
+/* Ends of stage i of pipeline p and of all behind it. */
+static void heti_p_each_end(heti_p_seek *s, int64_t p, int64_t i)
+{
+    heti_p_choice *c = &s->now;
+    const int64_t chunks = heti_p_chunks(s, c), stages = chunks * heti_p_places(c, p), first = chunks * c->first[p];
+    const int64_t begin = i == 0 ? 0 : c->end[first + i - 1];
+    int64_t end, g;
+    if (i + 1 < stages) {
+        for (end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_p_is_over(s); end++) {
+            c->end[first + i] = end;
+            heti_p_each_end(s, p, i + 1);
+        }
+        return;
+    }
+    c->end[first + i] = s->units;
+    if (begin >= s->units) return;
+    if (p + 1 < c->pipelines) { heti_p_each_end(s, p + 1, 0); return; }
+    for (g = heti_p_least_granules(s); g <= s->d.most_granules && !heti_p_is_over(s); g++) {
+        c->granules = g;
+        heti_p_each_count(s, 0, heti_p_micro_batches(s, g));
+    }
+}
+
+/* Adds devices to the pipeline whose lowest device is `lowest`. */
+static void heti_p_each_member(heti_p_seek *s, int64_t lowest, int64_t chunks)
+{
+    heti_p_choice *c = &s->now;
+    int64_t *end = &c->first[c->pipelines + 1], r;
+    if (chunks * (*end - c->first[c->pipelines] + 1) > s->units) return;
+    for (r = lowest; r < s->ranks && !heti_p_is_over(s); r++) {
+        if (s->taken[r]) continue;
+        s->taken[r] = 1;
+        c->device[(*end)++] = r;
+        if (s->taken[lowest]) {
+            c->pipelines++;
+            heti_p_each_device(s, lowest + 1);
+            c->pipelines--;
+        }
+        heti_p_each_member(s, lowest, chunks);
+        --*end;
+        s->taken[r] = 0;
+    }
+}
+
+/* Devices below `next` are in a pipeline or idle. */
+static void heti_p_each_device(heti_p_seek *s, int64_t next)
+{
+    heti_p_choice *c = &s->now;
+    while (next < s->ranks && s->taken[next]) next++;
+    if (next == s->ranks) {
+        if (c->pipelines > 0) heti_p_each_end(s, 0, 0);
+        return;
+    }
+    c->first[c->pipelines + 1] = c->first[c->pipelines];
+    heti_p_each_member(s, next, heti_p_chunks(s, c));
+    heti_p_each_device(s, next + 1);
+}
+
+/* At least how many combinations of devices, cuts, granules and counts there are: what the lowest of n devices can do, times the rest. */
+static double heti_p_space(const heti_p_seek *s)
+{
+    double total = 0, plans[9];
+    int64_t g, n, k, i, chunks, kinds = 0;
+    if (s->ranks > 8) return HETI_P_NONE;
+    for (chunks = 1; chunks <= 2; chunks++) {
+        for (i = kinds = 0; i < s->orders; i++) kinds |= HETI_P_CAST(int64_t, 1) << s->order[i]->place;
+        if (chunks == 1 ? !(kinds & 1) : !(kinds & 6)) continue;
+        for (g = heti_p_least_granules(s); g <= s->d.most_granules; g++) {
+            plans[0] = 1;
+            for (n = 1; n <= s->ranks; n++) {
+                double orders = 1, cuts = 1;
+                plans[n] = plans[n - 1];
+                for (k = 1; k <= n && chunks * k <= s->units; k++) {
+                    orders *= heti_p_real(k) * (k > 1 ? heti_p_real(n - k + 1) / heti_p_real(k - 1) : 1); /* k! of (n - 1 over k - 1) */
+                    for (cuts = 1, i = 1; i < chunks * k; i++) cuts = cuts * heti_p_real(s->units - i) / heti_p_real(i);
+                    plans[n] += orders * cuts * (n > k ? 0.5 * heti_p_real(heti_p_micro_batches(s, g)) + 1 : 1) * plans[n - k];
+                }
+            }
+            total += plans[s->ranks] * (kinds == 7 && chunks == 2 ? 2 : 1);
+        }
+    }
+    return total;
+}
+
+static void heti_p_all(heti_p_seek *s)
+{
+    heti_p_choice *c = &s->now;
+    int32_t place;
+    int64_t order;
+    for (place = HETI_P_PLACE_ANY; place <= HETI_P_PLACE_V; place++) {
+        for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+        if (order == s->orders) continue;
+        memset(s->taken, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->taken);
+        memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
+        c->order = order;
+        c->limit = c->pipelines = c->first[0] = 0;
+        c->state = HETI_P_STATE_EVEN;
+        heti_p_each_device(s, 0);
+    }
+    if (!heti_p_is_over(s)) s->exhaustive = 1;
+}
+
+/* ---- the lower bound ---- */
+
+/* Every granule passes through every unit on some device. For weights z of the kinds that add up to 1 over all devices, a step takes at least
+   granules sum over units of min over kinds of z seconds(unit, kind): the dual of sharing the work of each unit out freely. Weights begin at
+   speed and go to the kinds that would be given too much. */
+static double heti_p_bound_work(heti_p_seek *s)
+{
+    const int64_t most = s->d.most_granules;
+    double best = 0, *z = s->work, *load = s->fill;
+    int64_t k, u;
+    int round;
+    for (k = 0; k < s->kinds; k++) z[k] = s->rate[k];
+    for (round = 0; round < 200; round++) {
+        double sum = 0, value = 0, mean = 0;
+        for (k = 0; k < s->kinds; k++) sum += heti_p_real(s->kind_count[k]) * z[k];
+        for (k = 0; k < s->kinds; k++) z[k] /= sum, load[k] = 0;
+        for (u = 0; u < s->units; u++) {
+            double least = HETI_P_NONE;
+            int64_t chosen = 0;
+            for (k = 0; k < s->kinds; k++) {
+                const double back = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, most), one = (heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1,
+                    most) + heti_p_smaller(back, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, most) + heti_p_seconds(s, k, HETI_P_TIME_WEIGHT, u,
+                    u + 1, most))) / heti_p_real(most);
+                if (z[k] * one >= least) continue;
+                least = z[k] * one;
+                chosen = k;
+            }
+            value += least;
+            load[chosen] += least / (z[chosen] * heti_p_real(s->kind_count[chosen]));
+        }
+        best = heti_p_larger(best, value * heti_p_real(s->d.granules));
+        for (k = 0; k < s->kinds; k++) mean = heti_p_larger(mean, load[k]);
+        for (k = 0; k < s->kinds && mean > 0; k++) z[k] *= 1 + 0.5 / heti_p_real(round + 2) * (load[k] / mean - 0.5);
+    }
+    return best;
+}
+
+/* The smallest full micro-batch passes forward and back through every unit. */
+static double heti_p_bound_chain(const heti_p_seek *s)
+{
+    const int64_t g = heti_p_least_granules(s);
+    double sum = 0;
+    int64_t u, k;
+    for (u = 0; u < s->units; u++) {
+        double least = HETI_P_NONE;
+        for (k = 0; k < s->kinds; k++) {
+            const double f = heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1, g), b = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, g);
+            least = heti_p_smaller(least, f + heti_p_smaller(b, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g)));
+        }
+        sum += least;
+    }
+    return sum;
+}
+
+/* The optimizer's work divided by all speeds. */
+static double heti_p_bound_all_steps(const heti_p_seek *s)
+{
+    double speed = 0;
+    int64_t r;
+    for (r = 0; r < s->ranks; r++) {
+        const double element = s->times[s->kind_of[r]]->step_element;
+        if (!(element > 0)) return 0;
+        speed += s->d.cluster->device[r].speed / element;
+    }
+    return s->trained / speed;
+}
+
+/* ---- what was asked for ---- */
+
+static het_result heti_p_seek_orders(heti_p_seek *s)
+{
+    int64_t i, j;
+    if (s->d.schedules == NULL) {
+        for (i = 0; heti_p_order_at(i) != NULL; i++)
+            if (heti_p_order_at(i)->usual) s->order[s->orders++] = heti_p_order_at(i);
+        return HET_OK;
+    }
+    if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_P_MOST_SCHEDULES)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
+            HETI_P_CAST(int64_t, HETI_P_MOST_SCHEDULES));
+    for (i = 0; i < s->d.schedule_count; i++) {
+        const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
+        for (j = 0; heti_p_order_at(j) != NULL && !heti_p_same_text(name, heti_p_order_at(j)->name); j++) {}
+        if (heti_p_order_at(j) == NULL)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: schedule '%s' is not one of 1f1b, gpipe, zb-h1, zb-h2, greedy, "
+                "interleaved, zb-v, v-half, v-min, dualpipev", name);
+        s->order[s->orders++] = heti_p_order_at(j);
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_seek_desc(heti_p_seek *s, const het_search_desc *desc)
+{
+    het_search_desc *d = &s->d;
+    *d = *desc;
+    if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: the description was not cleared");
+    if (d->profile == NULL || d->cluster == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" : "cluster");
+    if (d->granule_sequences == 0) d->granule_sequences = 1;
+    if (d->granules < 1 || d->granule_tokens < 1 || d->granule_sequences < 1 || d->granules > 1000000 || d->granule_tokens > 1000000000)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules of %d tokens and %d sequences", d->granules, d->granule_tokens,
+            d->granule_sequences);
+    if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: granule_pairs or seconds is negative or not finite");
+    if (!(d->granule_pairs > 0)) {
+        const double length = heti_p_real(d->granule_tokens) / heti_p_real(d->granule_sequences);
+        d->granule_pairs = 0.5 * length * (length + 1) * heti_p_real(d->granule_sequences);
+    }
+    if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
+    if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
+    if (heti_p_least_granules(s) > d->most_granules)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules are more than %d micro-batches of %d", d->granules,
+            d->most_micro_batches, d->most_granules);
+    if (d->recompute != HET_NO) d->recompute = HET_YES;
+    if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
+    if (d->evaluations < 1) d->evaluations = 20000;
+    if (d->small == 0) d->small = 1000000;
+    if (d->most_found < 1) d->most_found = 5;
+    if (d->most_found > 64) d->most_found = 64;
+    s->units = d->profile->units;
+    s->ranks = d->cluster->ranks;
+    if (s->units < 1 || s->ranks < 1)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: a profile of %d units, a cluster of %d devices", s->units, s->ranks);
+    s->found_room = d->most_found;
+    s->random = d->seed;
+    return heti_p_seek_orders(s);
+}
+
+static int heti_p_curve_valid(const het_curve *c)
+{
+    return c->base >= 0 && c->base <= 1e100 && c->token >= 0 && c->token <= 1e100 && c->pair >= 0 && c->pair <= 1e100;
+}
+
+/* Profiles of devices, and that everything in them is a time. */
+static het_result heti_p_seek_times(heti_p_seek *s, int64_t r, const het_device_profile **times)
+{
+    const het_profile *p = s->d.profile;
+    const het_cluster_device *device = &s->d.cluster->device[r];
+    int64_t i, k;
+    for (i = 0; i < p->devices && !heti_p_same_text(p->device[i].name, device->profile); i++) {}
+    if (i == p->devices)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'", r, device->name,
+            device->profile);
+    if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): its speed is %g, its memory %g", r, device->name,
+            device->speed, device->memory);
+    if (device->group < 0 || device->group >= s->d.cluster->groups)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): group %d of %d", r, device->name, device->group,
+            s->d.cluster->groups);
+    *times = &p->device[i];
+    for (k = 0; k < p->kinds; k++) {
+        const het_unit_time *t = &heti_p_unit_times(s, *times)[k];
+        if (heti_p_curve_valid(&t->forward) && heti_p_curve_valid(&t->backward) && heti_p_curve_valid(&t->input) &&
+            heti_p_curve_valid(&t->weight) && heti_p_curve_valid(&t->recompute))
+            continue;
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite", p->kind[k].name,
+            device->profile);
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_seek_kinds(heti_p_seek *s)
+{
+    const het_cluster *c = s->d.cluster;
+    int64_t r, k;
+    for (r = 0; r < s->ranks; r++) {
+        const het_device_profile *times = NULL;
+        HETI_P_TRY(heti_p_seek_times(s, r, &times));
+        for (k = 0; k < s->kinds; k++) {
+            const het_cluster_device *other = &c->device[s->kind_device[k]];
+            if (s->times[k] == times && !(other->speed > c->device[r].speed) && !(other->speed < c->device[r].speed) &&
+                !(other->memory > c->device[r].memory) && !(other->memory < c->device[r].memory))
+                break;
+        }
+        if (k == s->kinds) {
+            s->kinds++;
+            s->times[k] = times;
+            s->kind_device[k] = r;
+        }
+        s->kind_of[r] = k;
+        s->kind_count[k]++;
+    }
+    for (k = 0; k < c->groups; k++) {
+        const int64_t parent = c->group[k].parent;
+        if (parent >= k || parent < -1 || (parent == -1 && k > 0))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: group %d (%s) has parent %d", k, c->group[k].name, parent);
+        s->depth[k] = parent < 0 ? 0 : s->depth[parent] + 1;
+    }
+    return HET_OK;
+}
+
+static const het_curve *heti_p_curve_of(const het_unit_time *t, int what)
+{
+    return what == HETI_P_TIME_FORWARD ? &t->forward : what == HETI_P_TIME_BACKWARD ? &t->backward : what == HETI_P_TIME_INPUT ? &t->input
+        : what == HETI_P_TIME_WEIGHT ? &t->weight : &t->recompute;
+}
+
+/* Sums over units, by kind of device. */
+static void heti_p_seek_sums(heti_p_seek *s)
+{
+    const het_profile *p = s->d.profile;
+    int64_t k, u;
+    int what;
+    for (k = 0; k < s->kinds; k++) {
+        const double speed = s->d.cluster->device[s->kind_device[k]].speed;
+        for (what = 0; what < HETI_P_TIME_CURVES; what++) {
+            het_curve *sum = &s->sum[(k * HETI_P_TIME_CURVES + what) * (s->units + 1)];
+            for (u = 0; u < s->units; u++) {
+                const het_curve *one = heti_p_curve_of(&heti_p_unit_times(s, s->times[k])[p->unit[u]], what);
+                const double part = what == HETI_P_TIME_RECOMPUTE && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
+                sum[u + 1].base = sum[u].base + part * one->base;
+                sum[u + 1].token = sum[u].token + part * one->token;
+                sum[u + 1].pair = sum[u].pair + part * one->pair;
+            }
+        }
+        s->rate[k] = 1 / (heti_p_both(s, k, 0, 0, 0, s->units, s->d.most_granules) / heti_p_real(s->d.most_granules) + 1e-30);
+    }
+}
+
+/* Bytes and elements of units. */
+static void heti_p_seek_bytes(heti_p_seek *s)
+{
+    const het_profile *p = s->d.profile;
+    int64_t u, b, i;
+    for (b = 0; b < p->blocks; b++) {
+        const het_block_profile *block = &p->block[b];
+        s->block_start[b] = block->first_use;
+        s->block_start[b + 1] = block->first_use + block->uses;
+        if (!block->frozen) s->trained += heti_p_real(block->elements);
+        for (i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += heti_p_real(block->elements);
+    }
+    for (u = 0; u < s->units; u++) {
+        const het_unit_kind *k = &p->kind[p->unit[u]];
+        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight, scratch = k->call + 3 * (k->input + k->output) + k->workspace;
+        s->held[u + 1] += s->held[u];
+        s->kept[u + 1] = s->kept[u] + always + more;
+        s->kept[s->units + 1 + u + 1] = s->kept[s->units + 1 + u] + always + (k->loss ? more : 0);
+        s->widest = heti_p_larger(s->widest, scratch + more);
+    }
+}
+
+/* 1: device a comes before b in the order of the cluster's groups. */
+static int heti_p_before(const heti_p_seek *s, int64_t a, int64_t b)
+{
+    const het_cluster *c = s->d.cluster;
+    int64_t i = c->device[a].group, j = c->device[b].group, from_i = -1, from_j = -1;
+    while (i != j) {
+        if (s->depth[i] >= s->depth[j]) { from_i = i; i = c->group[i].parent; }
+        else { from_j = j; j = c->group[j].parent; }
+    }
+    return from_i != from_j ? from_i < from_j : a < b;
+}
+
+static void heti_p_seek_sort(heti_p_seek *s)
+{
+    int64_t r, i;
+    for (r = 0; r < s->ranks; r++) {
+        for (i = r; i > 0 && heti_p_before(s, r, s->by_place[i - 1]); i--) s->by_place[i] = s->by_place[i - 1];
+        s->by_place[i] = r;
+    }
+    for (r = 0; r < s->ranks; r++) { /* by kinds, the fastest first; equal ones as they stand in the cluster */
+        const int64_t device = s->by_place[r];
+        for (i = r; i > 0 && s->rate[s->kind_of[s->by_speed[i - 1]]] < s->rate[s->kind_of[device]]; i--) s->by_speed[i] = s->by_speed[i - 1];
+        s->by_speed[i] = device;
+    }
+}
+
+static void heti_p_choice_cut(heti_p_seek *s, heti_p_arena *a, heti_p_choice *c)
+{
+    c->first = HETI_P_CAST(int64_t *, heti_p_take(a, s->ranks + 2, sizeof *c->first));
+    c->count = HETI_P_CAST(int64_t *, heti_p_take(a, s->ranks + 2, sizeof *c->count));
+    c->device = HETI_P_CAST(int64_t *, heti_p_take(a, s->ranks + 1, sizeof *c->device));
+    c->end = HETI_P_CAST(int64_t *, heti_p_take(a, 2 * s->ranks + 2, sizeof *c->end));
+    c->recompute = HETI_P_CAST(int32_t *, heti_p_take(a, s->ranks + 1, sizeof *c->recompute));
+}
+
+#define HETI_P_ROOM(type, count) HETI_P_CAST(type *, heti_p_take(a, count, sizeof(type)))
+
+static void heti_p_seek_cut(heti_p_seek *s, heti_p_arena *a)
+{
+    const int64_t n = s->ranks, m = s->units + 1;
+    int64_t i;
+    s->kind_of = HETI_P_ROOM(int64_t, n);
+    s->kind_count = HETI_P_ROOM(int64_t, n);
+    s->kind_device = HETI_P_ROOM(int64_t, n);
+    s->times = HETI_P_ROOM(const het_device_profile *, n);
+    s->rate = HETI_P_ROOM(double, n);
+    s->depth = HETI_P_ROOM(int64_t, s->d.cluster->groups);
+    s->held = HETI_P_ROOM(double, m);
+    s->kept = HETI_P_ROOM(double, 2 * m);
+    s->block_start = HETI_P_ROOM(int64_t, s->d.profile->blocks + 1);
+    s->plan.stage = HETI_P_ROOM(het_stage, 2 * n);
+    s->plan.first_stage = HETI_P_ROOM(int64_t, n + 1);
+    s->plan.share = HETI_P_ROOM(double, n);
+    s->plan.state_share = HETI_P_ROOM(double, n);
+    s->plan.slice_share = HETI_P_ROOM(double, 1);
+    s->needs = HETI_P_ROOM(het_needs, n);
+    s->memory = HETI_P_ROOM(het_memory, n);
+    s->work = HETI_P_ROOM(double, n);
+    s->weight_work = HETI_P_ROOM(double, n);
+    s->fill = HETI_P_ROOM(double, n);
+    s->tail = HETI_P_ROOM(double, n);
+    s->pipeline_time = HETI_P_ROOM(double, n + 1);
+    s->pipeline_fill = HETI_P_ROOM(double, n + 1);
+    s->reserve = HETI_P_ROOM(double, n);
+    s->tokens = HETI_P_ROOM(double, s->d.granules);
+    s->pairs = HETI_P_ROOM(double, s->d.granules);
+    s->scratch = HETI_P_ROOM(int64_t, 2 * n);
+    s->by_place = HETI_P_ROOM(int64_t, n);
+    s->by_speed = HETI_P_ROOM(int64_t, n);
+    s->used = HETI_P_ROOM(int32_t, n);
+    s->taken = HETI_P_ROOM(int32_t, n);
+    s->fits = HETI_P_ROOM(int32_t, n + 1);
+    s->found = HETI_P_ROOM(heti_p_choice, s->found_room);
+    heti_p_choice_cut(s, a, &s->now);
+    heti_p_choice_cut(s, a, &s->next);
+    heti_p_choice_cut(s, a, &s->best);
+    heti_p_choice_cut(s, a, &s->sorted);
+    for (i = 0; i < s->found_room; i++) {
+        heti_p_choice none;
+        memset(&none, 0, sizeof none);
+        heti_p_choice_cut(s, a, &none);
+        if (a->base != NULL) s->found[i] = none;
+    }
+}
+
+/* The curves need the number of kinds, which the first block has to hold. */
+static het_result heti_p_seek_start(heti_p_seek *s, void **block, size_t *size)
+{
+    heti_p_arena arena;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_seek_cut(s, &arena);
+    *size = arena.used;
+    HETI_P_TRY(heti_p_block(&s->allocator, *size, "het_plan_search", block, s->error));
+    memset(*block, 0, *size);
+    arena.base = HETI_P_CAST(char *, *block);
+    arena.used = 0;
+    heti_p_seek_cut(s, &arena);
+    s->plan.units = s->units;
+    s->plan.ranks = s->ranks;
+    s->plan.slices = 1;
+    s->plan.slice_share[0] = 1;
+    s->least_missing = HETI_P_NONE;
+    return HET_OK;
+}
+
+/* ---- what is found ---- */
+
+static void heti_p_plan_cut(const het_plan *from, het_plan **plan, heti_p_arena *a)
+{
+    het_plan *to = HETI_P_ROOM(het_plan, 1);
+    het_plan count;
+    het_plan *p = a->base != NULL ? to : &count;
+    if (a->base != NULL) *to = *from;
+    p->stage = HETI_P_ROOM(het_stage, from->stages);
+    p->first_stage = HETI_P_ROOM(int64_t, from->pipelines + 1);
+    p->share = HETI_P_ROOM(double, from->pipelines);
+    p->state_share = HETI_P_ROOM(double, from->ranks);
+    p->slice_share = HETI_P_ROOM(double, from->slices);
+    *plan = to;
+}
+
+static het_result heti_p_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call, het_plan **plan, het_error *error)
+{
+    heti_p_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_plan_cut(from, plan, &arena);
+    size = arena.used;
+    *plan = NULL;
+    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_plan_cut(from, plan, &arena);
+    memcpy((*plan)->stage, from->stage, HETI_P_CAST(size_t, from->stages) * sizeof *from->stage);
+    memcpy((*plan)->first_stage, from->first_stage, HETI_P_CAST(size_t, from->pipelines + 1) * sizeof *from->first_stage);
+    memcpy((*plan)->share, from->share, HETI_P_CAST(size_t, from->pipelines) * sizeof *from->share);
+    memcpy((*plan)->state_share, from->state_share, HETI_P_CAST(size_t, from->ranks) * sizeof *from->state_share);
+    memcpy((*plan)->slice_share, from->slice_share, HETI_P_CAST(size_t, from->slices) * sizeof *from->slice_share);
+    (*plan)->allocator = *allocator;
+    (*plan)->size = size;
+    return HET_OK;
+}
+
+static void heti_p_without_links(het_costs *costs)
+{
+    costs->link = NULL;
+    costs->group = NULL;
+    costs->rank_group = NULL;
+    costs->groups = 0;
+    costs->every_link.latency = costs->every_link.bandwidth = 0;
+}
+
+/* The step again without reductions and steps, and without links: where the time goes. Each simulation is of the same lists. */
+static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const het_schedule *lists, het_found *found)
+{
+    het_plan_costs *costs = NULL;
+    het_costs without;
+    het_simulation *simulation = NULL;
+    double compute = 0, free_links = 0;
+    int64_t r;
+    het_result result;
+    heti_p_choice_sizes(s, c);
+    HETI_P_TRY(heti_p_choice_costs(s, &costs));
+    without = costs->costs;
+    without.block = NULL;
+    without.blocks = 0;
+    result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+    if (result == HET_OK) compute = simulation->makespan;
+    het_simulation_free(simulation);
+    simulation = NULL;
+    heti_p_without_links(&without);
+    if (result == HET_OK) result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+    if (result == HET_OK) {
+        free_links = simulation->makespan;
+        found->work = 0;
+        for (r = 0; r < s->ranks; r++) found->work = heti_p_larger(found->work, simulation->rank[r].busy);
+        found->fill = free_links - found->work;
+        found->transfers = compute - free_links;
+        found->update = c->seconds - compute;
+    }
+    het_simulation_free(simulation);
+    het_plan_costs_free(costs);
+    return result;
+}
+
+/* "2.1 % more work of the busiest device, 0.5 % less waiting": the parts that differ by more than 0.05 % of the best, the largest first. */
+static void heti_p_why(const het_found *best, het_found *found, int is_best)
+{
+    static const char *const heti_parts[] = { "work of the busiest device", "waiting for the pipeline to fill, drain and keep in step", "waiting for links",
+                                              "reductions, optimizer and gathers" };
+    double part[4];
+    heti_p_out out;
+    int i, round, shown = 0;
+    size_t length;
+    part[0] = found->work - (is_best ? 0 : best->work);
+    part[1] = found->fill - (is_best ? 0 : best->fill);
+    part[2] = found->transfers - (is_best ? 0 : best->transfers);
+    part[3] = found->update - (is_best ? 0 : best->update);
+    heti_p_out_start(&out, NULL);
+    for (round = 0; round < 4 && best->seconds > 0; round++) {
+        int most = 0;
+        for (i = 1; i < 4; i++)
+            if ((part[i] < 0 ? -part[i] : part[i]) > (part[most] < 0 ? -part[most] : part[most])) most = i;
+        if ((part[most] < 0 ? -part[most] : part[most]) <= 0.0005 * best->seconds) break;
+        heti_p_out_text(&out, shown++ > 0 ? ", " : "");
+        heti_p_out_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
+        heti_p_out_text(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
+        heti_p_out_text(&out, heti_parts[most]);
+        part[most] = 0;
+    }
+    if (shown == 0) heti_p_out_text(&out, "the same time");
+    length = out.length < sizeof found->why ? out.length : sizeof found->why - 1;
+    memcpy(found->why, out.text, length);
+    found->why[length] = 0;
+}
+
+static het_result heti_p_fill_found(heti_p_seek *s, heti_p_choice *c, het_found *found, het_simulation **simulation)
+{
+    het_schedule *lists = NULL;
+    het_simulation *made = NULL;
+    het_result result = heti_p_judge(s, c, &made, &lists);
+    int64_t r;
+    s->evaluations--; /* counted when it was found */
+    if (result == HET_OK) {
+        found->micro_batches = heti_p_micro_batches(s, c->granules);
+        found->granules = c->granules;
+        found->seconds = c->seconds;
+        for (r = 0; r < s->ranks; r++)
+            found->memory[r] = s->used[r] ? HETI_P_CAST(double, s->memory[r].device) + HETI_P_CAST(double, s->memory[r].communication) : 0;
+        result = heti_p_explain(s, c, lists, found);
+    }
+    if (result == HET_OK) result = heti_p_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
+    het_schedule_free(lists);
+    if (result == HET_OK && simulation != NULL) *simulation = made;
+    else het_simulation_free(made);
+    return result;
+}
+
+static void heti_p_search_cut(const heti_p_seek *s, het_search **search, heti_p_arena *a)
+{
+    het_search *to = HETI_P_ROOM(het_search, 1);
+    het_found *found = HETI_P_ROOM(het_found, s->found_count);
+    int64_t i;
+    if (a->base != NULL) {
+        memset(to, 0, sizeof *to);
+        to->found = found;
+        memset(found, 0, HETI_P_CAST(size_t, s->found_count) * sizeof *found);
+    }
+    for (i = 0; i < s->found_count; i++) {
+        double *memory = HETI_P_ROOM(double, s->ranks);
+        if (a->base != NULL) found[i].memory = memory;
+    }
+    *search = to;
+}
+
+static het_result heti_p_seek_result(heti_p_seek *s, het_search **search)
+{
+    heti_p_arena arena;
+    het_search *to;
+    void *block;
+    size_t size;
+    int64_t i;
+    double work, chain;
+    het_result result = HET_OK;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_search_cut(s, &to, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(&s->allocator, size, "het_plan_search", &block, s->error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_search_cut(s, &to, &arena);
+    to->allocator = s->allocator;
+    to->size = size;
+    to->found_count = s->found_count;
+    for (i = 0; i < s->found_count && result == HET_OK; i++) {
+        result = heti_p_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
+        if (result == HET_OK) heti_p_why(&to->found[0], &to->found[i], i == 0);
+    }
+    work = heti_p_bound_work(s);
+    chain = heti_p_bound_chain(s);
+    to->bound = heti_p_larger(work, chain) + heti_p_bound_all_steps(s);
+    to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
+    memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
+    to->evaluations = s->evaluations;
+    to->skipped = s->skipped;
+    to->exhaustive = s->exhaustive;
+    to->stopped = s->stopped;
+    if (result != HET_OK) het_search_free(to);
+    else *search = to;
+    return result;
+}
+
+HETRAIN_API void het_search_free(het_search *search)
+{
+    het_allocator allocator;
+    int64_t i;
+    if (search == NULL) return;
+    for (i = 0; i < search->found_count; i++) het_plan_free(search->found[i].plan);
+    het_simulation_free(search->simulation);
+    allocator = search->allocator;
+    allocator.free(allocator.user, search, search->size);
+}
+
+/* Bytes that a unit needs wherever it lies, even if its state lies elsewhere: parameters, gradients, one of the smallest micro-batches. */
+static double heti_p_least_bytes(const heti_p_seek *s, int64_t unit)
+{
+    const het_profile *p = s->d.profile;
+    const double tokens = heti_p_real(heti_p_least_granules(s) * s->d.granule_tokens);
+    const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
+    return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.shared + m.workspace + 3 * m.stream +
+           p->rank_weights + p->rank_gradients + p->rank_workspace;
+}
+
+/* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
+static het_result heti_p_nothing(heti_p_seek *s)
+{
+    const int64_t r = s->least_missing_rank, begin = s->least_missing_begin, end = s->least_missing_end;
+    const het_cluster_device *device = &s->d.cluster->device[r];
+    const int64_t missing = HETI_P_CAST(int64_t, heti_p_smaller(s->least_missing + 0.5, 9e18));
+    const int64_t limit = HETI_P_CAST(int64_t, heti_p_smaller(device->memory, 9e18));
+    int64_t u, most = 0, i;
+    for (u = 1; u < s->units; u++)
+        if (heti_p_least_bytes(s, u) > heti_p_least_bytes(s, most)) most = u;
+    for (i = 0, u = 0; i < s->ranks; i++)
+        if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory) u = i;
+    if (s->d.cluster->device[u].memory > 0 && heti_p_least_bytes(s, most) > s->d.cluster->device[u].memory)
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %d bytes, %d more than the %d of device %d (%s), the "
+            "largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, HETI_P_CAST(int64_t, heti_p_least_bytes(s, most)),
+            HETI_P_CAST(int64_t, heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory), HETI_P_CAST(int64_t, s->d.cluster->device[u].memory), u,
+            s->d.cluster->device[u].name);
+    if (s->least_missing >= HETI_P_NONE)
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
+    if (end - begin == 1)
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best unit %d (%s) alone needs %d bytes more than the %d of "
+            "device %d (%s)", begin, s->d.profile->kind[s->d.profile->unit[begin]].name, missing, limit, r, device->name);
+    return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %d bytes more than the %d of device %d (%s)",
+        begin, end - 1, missing, limit, r, device->name);
+}
+
+/* Climbs from the best forms in turn, the best every second time, until the budget is used or nothing has come of it for long. */
+static void heti_p_climbs(heti_p_seek *s, int64_t most)
+{
+    const int64_t part = most / 12 > 50 ? most / 12 : 50, until = s->evaluations + most;
+    int64_t turn = 0, idle = 0;
+    while (!heti_p_is_over(s) && s->evaluations < until && idle < 16) {
+        const double before = s->found_count > 0 ? s->found[0].seconds : s->best.seconds;
+        if (s->found_count > 0) heti_p_choice_copy(s, &s->now, &s->found[(turn & 1) == 0 ? 0 : (turn / 2 + 1) % s->found_count]);
+        else if (s->best.seconds < HETI_P_NONE) heti_p_choice_copy(s, &s->now, &s->best);
+        else return;
+        heti_p_climb(s, heti_p_min(part, until - s->evaluations));
+        turn++;
+        if (s->found_count > 0 && s->found[0].seconds < before) idle = 0;
+        else idle++;
+    }
+}
+
+static void heti_p_seek_run(heti_p_seek *s)
+{
+    const int small = s->d.small > 0 && heti_p_space(s) <= heti_p_real(s->d.small);
+    s->best.seconds = HETI_P_NONE;
+    heti_p_beginnings(s);
+    if (s->found_count == 0 && !heti_p_is_over(s)) {
+        s->ignore_memory = 1;
+        heti_p_beginnings(s);
+        s->ignore_memory = 0;
+    }
+    heti_p_climbs(s, small ? heti_p_min(300, s->d.evaluations / 4) : s->d.evaluations);
+    if (small && !heti_p_is_over(s)) heti_p_all(s);
+}
+
+HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error)
+{
+    heti_p_seek s;
+    void *block = NULL, *curves = NULL;
+    size_t size = 0, curves_size = 0;
+    het_result result;
+    if (search == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_search: search is NULL");
+    *search = NULL;
+    if (desc == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_search: desc is NULL");
+    memset(&s, 0, sizeof s);
+    s.error = error;
+    if (!heti_p_allocator(&desc->allocator, &s.allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_plan_search: an allocator needs both alloc and free");
+    HETI_P_TRY(heti_p_seek_desc(&s, desc));
+    if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
+    result = heti_p_seek_start(&s, &block, &size);
+    if (result == HET_OK) result = heti_p_seek_kinds(&s);
+    if (result == HET_OK) {
+        curves_size = HETI_P_CAST(size_t, s.kinds * HETI_P_TIME_CURVES * (s.units + 1)) * sizeof *s.sum;
+        result = heti_p_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
+    }
+    if (result == HET_OK) {
+        memset(curves, 0, curves_size);
+        s.sum = HETI_P_CAST(het_curve *, curves);
+        heti_p_seek_sums(&s);
+        heti_p_seek_bytes(&s);
+        heti_p_seek_sort(&s);
+        heti_p_seek_run(&s);
+        result = s.result != HET_OK ? s.result : s.found_count == 0 ? heti_p_nothing(&s) : heti_p_seek_result(&s, search);
+    }
+    if (curves != NULL) s.allocator.free(s.allocator.user, curves, curves_size);
+    if (block != NULL) s.allocator.free(s.allocator.user, block, size);
+    return result;
+}
+
+/* ================================================================================================================
+   >>adapt  Measured against predicted times, and what follows. A rank's slowness is the time its F, B, I and W took over what the profile says of
+   them at speed 1; a boundary's delay is the shortest time of its messages, less what the cluster's link says. Both are medians over steps.
+   ================================================================================================================ */
+
+/* ---- prediction: a plan's lists, costs and sizes of micro-batches ---- */
+
+typedef struct heti_p_predict {
+    const het_search_desc *desc;
+    het_allocator allocator;
+    het_error *error;
+    int64_t micro_batches, granules;
+    het_schedule *schedule;           /* complete */
+    het_plan_costs *costs;
+    int64_t *count;                   /* [pipelines] of one block of `size` bytes: micro-batches */
+    int64_t *first;                   /* [pipelines + 1] the first of each */
+    int64_t *block_start;             /* [blocks + 1] */
+    double *tokens, *pairs, *sequences; /* [micro_batches] */
+    void *block;
+    size_t size;
+} heti_p_predict;
+
+static void heti_p_predict_end(heti_p_predict *p)
+{
+    het_schedule_free(p->schedule);
+    het_plan_costs_free(p->costs);
+    if (p->block != NULL) p->allocator.free(p->allocator.user, p->block, p->size);
+    p->schedule = NULL;
+    p->costs = NULL;
+    p->block = NULL;
+}
+
+static void heti_p_predict_cut(heti_p_predict *p, const het_plan *plan, heti_p_arena *arena)
+{
+    p->count = HETI_P_CAST(int64_t *, heti_p_take(arena, plan->pipelines, sizeof *p->count));
+    p->first = HETI_P_CAST(int64_t *, heti_p_take(arena, plan->pipelines + 1, sizeof *p->first));
+    p->block_start = HETI_P_CAST(int64_t *, heti_p_take(arena, p->desc->profile->blocks + 1, sizeof *p->block_start));
+    p->tokens = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->tokens));
+    p->pairs = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->pairs));
+    p->sequences = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->sequences));
+}
+
+/* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of it. */
+static double heti_p_granule_pairs(const het_search_desc *d)
+{
+    const double tokens = HETI_P_CAST(double, d->granule_tokens), sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
+}
+
+/* Micro-batches of a step, their sizes, and which pipeline has which. */
+static void heti_p_predict_sizes(heti_p_predict *p, const het_plan *plan)
+{
+    const het_search_desc *d = p->desc;
+    const double pairs = heti_p_granule_pairs(d), sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    int64_t i, left = d->granules;
+    het_plan_divide(plan, p->micro_batches, p->count);
+    for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
+    for (i = 0; i < p->micro_batches; i++) {
+        const double granules = HETI_P_CAST(double, left < p->granules ? left : p->granules);
+        p->tokens[i] = granules * HETI_P_CAST(double, d->granule_tokens);
+        p->pairs[i] = granules * pairs;
+        p->sequences[i] = granules * sequences;
+        left -= p->granules;
+    }
+    for (i = 0; i < d->profile->blocks; i++) p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
+}
+
+static het_result heti_p_predict_check(const heti_p_predict *p, const het_plan *plan, const char *call)
+{
+    const het_search_desc *d = p->desc;
+    if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
+        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
+    if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(p->error, HET_ERR_INVALID, "%s: het_search_desc was not cleared", call);
+    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 || p->granules > d->granules)
+        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules, d->granules,
+            d->granule_tokens);
+    if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
+        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call, plan->units,
+            plan->ranks, d->profile->units, d->cluster->ranks);
+    return HET_OK;
+}
+
+/* Sizes and costs; cluster: in place of the description's. */
+static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan, const het_cluster *cluster, int64_t granules,
+    const char *call, het_error *error)
+{
+    heti_p_arena arena;
+    memset(p, 0, sizeof *p);
+    p->desc = desc;
+    p->error = error;
+    p->granules = granules;
+    HETI_P_TRY(heti_p_predict_check(p, plan, call));
+    if (!heti_p_allocator(&desc->allocator, &p->allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+    p->micro_batches = (desc->granules + granules - 1) / granules;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_predict_cut(p, plan, &arena);
+    p->size = arena.used;
+    HETI_P_TRY(heti_p_block(&p->allocator, p->size, call, &p->block, error));
+    arena.base = HETI_P_CAST(char *, p->block);
+    arena.used = 0;
+    heti_p_predict_cut(p, plan, &arena);
+    heti_p_predict_sizes(p, plan);
+    HETI_P_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
+    p->costs->costs.tokens = p->tokens;
+    p->costs->costs.pairs = p->pairs;
+    p->costs->costs.sequences = p->sequences;
+    return HET_OK;
+}
+
+static het_result heti_p_predict_lists(heti_p_predict *p, const het_plan *plan)
+{
+    het_schedule *compute = NULL;
+    het_blocks blocks;
+    het_result result;
+    HETI_P_TRY(het_schedule_make(plan, p->count, &p->allocator, &compute, p->error));
+    blocks.count = p->desc->profile->blocks;
+    blocks.start = p->block_start;
+    blocks.unit = p->desc->profile->use;
+    result = het_schedule_complete(plan, &blocks, compute, &p->allocator, &p->schedule, p->error);
+    het_schedule_free(compute);
+    return result;
+}
+
+HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules, het_choice timeline,
+    het_simulation **simulation, het_error *error)
+{
+    heti_p_predict p;
+    het_result result;
+    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_predict: simulation is NULL");
+    *simulation = NULL;
+    result = heti_p_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict", error);
+    if (result == HET_OK) result = heti_p_predict_lists(&p, plan);
+    if (result == HET_OK) result = het_simulate(plan, p.schedule, &p.costs->costs, timeline, &p.allocator, simulation, error);
+    heti_p_predict_end(&p);
+    return result;
+}
+
+/* ---- state ---- */
+
+#define HETI_P_WINDOW 64
+
+/* What the last steps said of a rank or of a group's link. */
+typedef struct heti_p_watched {
+    double past[HETI_P_WINDOW];       /* slowness; or seconds more than nominal */
+    double bytes;                     /* of a group: of the message that said so */
+    double seen;                      /* in the present step; negative: nothing */
+    int64_t steps, lasting;           /* observed; with a change, one behind the other */
+} heti_p_watched;
+
+/* One way over a boundary between stages of two ranks. */
+typedef struct heti_p_way { double delay, bytes; int32_t seen; } heti_p_way;
+typedef struct heti_p_arrival { double start, end; } heti_p_arrival;
+
+struct het_adapt {
+    het_allocator allocator;
+    size_t size;                      /* of this block */
+    het_search_desc search;           /* its cluster is the believed one below */
+    het_cluster believed, nominal;    /* nominal: links as given, all speeds 1 */
+    double change, gain, step_seconds;
+    int64_t window, steps;
+    heti_p_watched *rank, *link;      /* [ranks], [groups] */
+    het_plan *plan;                   /* in use */
+    heti_p_predict predict;           /* its costs at nominal speeds */
+    heti_p_way *way;                  /* [2 stages] of a block of `way_size` bytes: forward, then backward, of the boundary behind a stage */
+    heti_p_arrival *arrival;          /* [2 stages most slices] when a message was waited for; end < start: it was not */
+    int64_t most;                     /* micro-batches of a pipeline */
+    void *way_block;
+    size_t way_size;
+};
+
+static void heti_p_adapt_stop(het_adapt *a)
+{
+    heti_p_predict_end(&a->predict);
+    het_plan_free(a->plan);
+    if (a->way_block != NULL) a->allocator.free(a->allocator.user, a->way_block, a->way_size);
+    a->plan = NULL;
+    a->way_block = NULL;
+}
+
+HETRAIN_API void het_adapt_destroy(het_adapt *adapt)
+{
+    het_allocator allocator;
+    if (adapt == NULL) return;
+    heti_p_adapt_stop(adapt);
+    allocator = adapt->allocator;
+    allocator.free(allocator.user, adapt, adapt->size);
+}
+
+static void heti_p_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_p_arena *arena)
+{
+    het_adapt *a = HETI_P_CAST(het_adapt *, heti_p_take(arena, 1, sizeof **to)), unused;
+    if (arena->base == NULL) a = &unused;
+    a->believed.device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, cluster->ranks, sizeof *cluster->device));
+    a->nominal.device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, cluster->ranks, sizeof *cluster->device));
+    a->believed.group = HETI_P_CAST(het_group *, heti_p_take(arena, cluster->groups, sizeof *cluster->group));
+    a->nominal.group = HETI_P_CAST(het_group *, heti_p_take(arena, cluster->groups, sizeof *cluster->group));
+    a->rank = HETI_P_CAST(heti_p_watched *, heti_p_take(arena, cluster->ranks, sizeof *a->rank));
+    a->link = HETI_P_CAST(heti_p_watched *, heti_p_take(arena, cluster->groups, sizeof *a->link));
+    if (arena->base != NULL) *to = a;
+}
+
+static void heti_p_adapt_cluster(het_cluster *to, const het_cluster *from)
+{
+    het_cluster_device *device = to->device;
+    het_group *group = to->group;
+    *to = *from;
+    to->device = device;
+    to->group = group;
+    memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
+    to->size = 0;
+    memcpy(device, from->device, HETI_P_CAST(size_t, from->ranks) * sizeof *device);
+    if (from->groups > 0) memcpy(group, from->group, HETI_P_CAST(size_t, from->groups) * sizeof *group);
+}
+
+static het_result heti_p_adapt_check(const het_adapt_desc *d, het_error *error)
+{
+    if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
+    if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
+    if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
+            d->change, d->gain);
+    if (d->window < 0 || d->window > HETI_P_WINDOW || d->steps < 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
+            HETI_P_CAST(int64_t, HETI_P_WINDOW));
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error)
+{
+    het_allocator allocator;
+    heti_p_arena arena;
+    const het_cluster *cluster;
+    het_adapt *a = NULL;
+    void *block;
+    size_t size;
+    int64_t r;
+    if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
+    *adapt = NULL;
+    HETI_P_TRY(heti_p_adapt_check(desc, error));
+    if (!heti_p_allocator(&desc->allocator, &allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: an allocator needs both alloc and free");
+    cluster = desc->search->cluster;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_adapt_cut(&a, cluster, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(&allocator, size, "het_adapt_create", &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_adapt_cut(&a, cluster, &arena);
+    a->allocator = allocator;
+    a->size = size;
+    a->search = *desc->search;
+    a->search.allocator = allocator;
+    heti_p_adapt_cluster(&a->believed, cluster);
+    heti_p_adapt_cluster(&a->nominal, cluster);
+    a->search.cluster = &a->believed;
+    for (r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = 1;
+    a->change = desc->change > 0 ? desc->change : 0.2;
+    a->gain = desc->gain > 0 ? desc->gain : 0.05;
+    a->window = desc->window > 0 ? desc->window : 5;
+    a->steps = desc->steps > 0 ? desc->steps : 2;
+    *adapt = a;
+    return HET_OK;
+}
+
+HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) { return adapt != NULL ? &adapt->believed : NULL; }
+
+static void heti_p_way_cut(het_adapt *a, const het_plan *plan, heti_p_arena *arena)
+{
+    a->way = HETI_P_CAST(heti_p_way *, heti_p_take(arena, 2 * plan->stages, sizeof *a->way));
+    a->arrival = HETI_P_CAST(heti_p_arrival *, heti_p_take(arena, 2 * plan->stages * a->most * plan->slices, sizeof *a->arrival));
+}
+
+HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error)
+{
+    heti_p_predict predict;
+    heti_p_arena arena;
+    het_plan *copy = NULL;
+    het_result result;
+    int64_t p;
+    if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
+    result = heti_p_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
+    if (result == HET_OK) result = heti_p_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
+    if (result != HET_OK) {
+        heti_p_predict_end(&predict);
+        return result;
+    }
+    heti_p_adapt_stop(adapt);
+    adapt->predict = predict;
+    adapt->plan = copy;
+    adapt->most = 0;
+    for (p = 0; p < plan->pipelines; p++) adapt->most = predict.count[p] > adapt->most ? predict.count[p] : adapt->most;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_way_cut(adapt, plan, &arena);
+    adapt->way_size = arena.used;
+    result = heti_p_block(&adapt->allocator, adapt->way_size, "het_adapt_start", &adapt->way_block, error);
+    if (result != HET_OK) {
+        heti_p_adapt_stop(adapt);
+        return result;
+    }
+    arena.base = HETI_P_CAST(char *, adapt->way_block);
+    arena.used = 0;
+    heti_p_way_cut(adapt, plan, &arena);
+    return HET_OK;
+}
+
+/* ---- observing ---- */
+
+/* The smallest group that has both ranks; -1: none. */
+static int64_t heti_p_common_group(const het_cluster *c, int64_t a, int64_t b)
+{
+    int64_t x = c->device[a].group, y = c->device[b].group;
+    if (c->groups == 0) return -1;
+    while (x != y) {
+        if (x > y) x = c->group[x].parent;
+        else y = c->group[y].parent;
+    }
+    return x;
+}
+
+static double heti_p_link_seconds(const het_group *g, double bytes) { return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0); }
+
+/* What the profile says of one F, B, I or W at speed 1. */
+static double heti_p_expected(const het_adapt *a, const het_action *action)
+{
+    const het_plan *plan = a->plan;
+    const het_stage_cost *cost = &a->predict.costs->costs.stage[plan->first_stage[action->pipeline] + action->stage];
+    const het_curve *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ? &cost->backward
+        : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
+    const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
+    double total = 0, from = 0, to = 1;
+    int64_t k;
+    for (k = 0; k < plan->slices; k++) total += plan->slice_share[k];
+    if (plan->slices > 1) {
+        for (k = 0; k < action->slice; k++) from += plan->slice_share[k] / total;
+        to = from + plan->slice_share[action->slice] / total;
+    }
+    return curve->base + curve->token * a->predict.tokens[m] * (to - from) + curve->pair * a->predict.pairs[m] * (to * to - from * from);
+}
+
+static int heti_p_record_fits(const het_adapt *a, const het_record *r)
+{
+    const het_plan *plan = a->plan;
+    const het_action *x = &r->action;
+    const het_stage *stage;
+    if (r->rank < 0 || r->rank >= plan->ranks || !(r->start >= 0) || !(r->end >= r->start) || !(r->end <= 1e12)) return 0;
+    if (x->kind < 0 || x->kind > HET_ACTION_RECV_B) return x->kind >= 0 && x->kind < HETI_P_KINDS;
+    if (x->pipeline < 0 || x->pipeline >= plan->pipelines || x->stage < 0) return 0;
+    if (x->stage >= plan->first_stage[x->pipeline + 1] - plan->first_stage[x->pipeline]) return 0;
+    if (x->micro_batch < 0 || x->micro_batch >= a->predict.count[x->pipeline] || x->slice < 0 || x->slice >= plan->slices) return 0;
+    stage = &plan->stage[plan->first_stage[x->pipeline] + x->stage]; /* that others receive from and send to */
+    if ((x->kind == HET_ACTION_SEND_B || x->kind == HET_ACTION_RECV_F) && x->stage == 0) return 0;
+    return (x->kind != HET_ACTION_SEND_F && x->kind != HET_ACTION_RECV_B) || stage->unit_end < plan->units;
+}
+
+/* The arrival of a message forward (0) or backward (1) over the boundary behind stage s. */
+static heti_p_arrival *heti_p_arrival_of(const het_adapt *a, int way, int64_t s, const het_action *x)
+{
+    return &a->arrival[((way * a->plan->stages + s) * a->most + x->micro_batch) * a->plan->slices + x->slice];
+}
+
+/* Receives that were waited for tell when their message came; shorter waits are the receiver's own work. */
+#define HETI_P_WAIT 1e-4
+
+static void heti_p_observe_receives(het_adapt *a, const het_timeline *t)
+{
+    int64_t i, cells = 2 * a->plan->stages * a->most * a->plan->slices;
+    for (i = 0; i < cells; i++) a->arrival[i].start = a->arrival[i].end = -1;
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        const int backward = r->action.kind == HET_ACTION_RECV_B;
+        int64_t s;
+        if (!heti_p_is_receive(r->action.kind) || r->end - r->start < HETI_P_WAIT) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - !backward;
+        heti_p_arrival_of(a, backward, s, &r->action)->start = r->start;
+        heti_p_arrival_of(a, backward, s, &r->action)->end = r->end;
+    }
+}
+
+/* The least delay of every boundary, each way. A message is under way from when both ends are there. */
+static void heti_p_observe_sends(het_adapt *a, const het_timeline *t)
+{
+    int64_t i;
+    memset(a->way, 0, HETI_P_CAST(size_t, 2 * a->plan->stages) * sizeof *a->way);
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        const int backward = r->action.kind == HET_ACTION_SEND_B;
+        const heti_p_arrival *arrival;
+        heti_p_way *way;
+        double seconds, delay;
+        int64_t s, group;
+        if (!heti_p_is_send(r->action.kind)) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - backward;
+        arrival = heti_p_arrival_of(a, backward, s, &r->action);
+        group = heti_p_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
+        if (arrival->end < 0 || group < 0) continue;
+        seconds = arrival->end - (r->end > arrival->start ? r->end : arrival->start);
+        delay = seconds - heti_p_link_seconds(&a->nominal.group[group], HETI_P_CAST(double, r->bytes));
+        way = &a->way[backward * a->plan->stages + s];
+        if (way->seen && way->delay <= delay) continue;
+        way->seen = 1;
+        way->delay = delay;
+        way->bytes = HETI_P_CAST(double, r->bytes);
+    }
+}
+
+/* A group's link is as fast as the fastest boundary over it. */
+static void heti_p_observe_links(het_adapt *a)
+{
+    const het_plan *plan = a->plan;
+    int64_t g, s;
+    for (g = 0; g < a->nominal.groups; g++) {
+        heti_p_watched *link = &a->link[g];
+        int found = 0;
+        for (s = 0; s + 1 < plan->stages; s++) {
+            const heti_p_way *there = &a->way[s], *back = &a->way[plan->stages + s];
+            double delay;
+            if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
+            if (heti_p_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank) != g) continue;
+            delay = there->seen && back->seen ? (there->delay + back->delay) / 2 : there->seen ? there->delay : back->delay;
+            if (found && link->seen <= delay) continue;
+            found = 1;
+            link->seen = delay;
+            link->bytes = there->seen ? there->bytes : back->bytes;
+        }
+        if (found) link->past[link->steps++ % a->window] = link->seen;
+    }
+}
+
+HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error)
+{
+    int64_t i, next;
+    if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
+    for (i = 0; i < timeline->records; i++)
+        if (!heti_p_record_fits(adapt, &timeline->record[i]))
+            return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %a of rank %d, is not of the plan in use", i,
+                &timeline->record[i].action, HETI_P_CAST(int64_t, timeline->record[i].rank));
+    adapt->step_seconds = heti_p_timeline_end(timeline);
+    for (i = 0; i < timeline->records; i = next) {
+        const int32_t rank = timeline->record[i].rank;
+        double measured = 0, expected = 0;
+        for (next = i; next < timeline->records && timeline->record[next].rank == rank; next++) {
+            const het_record *r = &timeline->record[next];
+            double seconds;
+            if (r->action.kind > HET_ACTION_W) continue;
+            seconds = heti_p_expected(adapt, &r->action);
+            if (!(seconds > 0)) continue;
+            measured += r->end - r->start;
+            expected += seconds;
+        }
+        if (expected > 0 && measured > 0) adapt->rank[rank].past[adapt->rank[rank].steps++ % adapt->window] = measured / expected;
+    }
+    heti_p_observe_receives(adapt, timeline);
+    heti_p_observe_sends(adapt, timeline);
+    heti_p_observe_links(adapt);
+    return HET_OK;
+}
+
+/* ---- advising ---- */
+
+/* Median of the last steps; of an even number the mean of the middle two. */
+static double heti_p_watched_median(const heti_p_watched *w, int64_t window)
+{
+    double sorted[HETI_P_WINDOW];
+    int64_t i, k, count = w->steps < window ? w->steps : window;
+    for (i = 0; i < count; i++) {
+        for (k = i; k > 0 && sorted[k - 1] > w->past[i]; k--) sorted[k] = sorted[k - 1];
+        sorted[k] = w->past[i];
+    }
+    return count % 2 == 1 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+/* The speed that a rank's last steps say. */
+static double heti_p_rank_speed(const het_adapt *a, int64_t r) { return 1 / heti_p_watched_median(&a->rank[r], a->window); }
+
+/* The link that a group's last steps say: another bandwidth where the message's time was mostly that, else another latency. */
+static het_group heti_p_link_now(const het_adapt *a, int64_t g)
+{
+    const double delay = heti_p_watched_median(&a->link[g], a->window), bytes = a->link[g].bytes;
+    het_group link = a->nominal.group[g];
+    const double moving = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    if (moving > link.latency && moving + delay > 0) link.bandwidth = bytes / (moving + delay);
+    else link.latency = link.latency + delay > 0 ? link.latency + delay : 0;
+    return link;
+}
+
+static int heti_p_differs(double now, double believed, double change) { return now > believed * (1 + change) || believed > now * (1 + change); }
+
+/* A link's change also has to be at least a hundredth of the step: less is noise, and matters to no plan. */
+static int heti_p_link_differs(const het_adapt *a, int64_t g)
+{
+    const het_group now = heti_p_link_now(a, g);
+    const double x = heti_p_link_seconds(&now, a->link[g].bytes), y = heti_p_link_seconds(&a->believed.group[g], a->link[g].bytes);
+    return heti_p_differs(x, y, a->change) && (x > y ? x - y : y - x) > 0.01 * a->step_seconds;
+}
+
+/* Counts how long changes last; 1: one has lasted long enough. */
+static int heti_p_adapt_due(het_adapt *a)
+{
+    int64_t i;
+    int due = 0;
+    for (i = 0; i < a->believed.ranks; i++) {
+        heti_p_watched *w = &a->rank[i];
+        const int differs = w->steps > 0 && heti_p_differs(heti_p_rank_speed(a, i), a->believed.device[i].speed, a->change);
+        w->lasting = differs ? w->lasting + 1 : 0;
+        due |= w->lasting >= a->steps;
+    }
+    for (i = 0; i < a->believed.groups; i++) {
+        heti_p_watched *w = &a->link[i];
+        w->lasting = w->steps > 0 && heti_p_link_differs(a, i) ? w->lasting + 1 : 0;
+        due |= w->lasting >= a->steps;
+    }
+    return due;
+}
+
+/* What is seen becomes what is believed; changes are named, the first three of them. */
+static void heti_p_adapt_believe(het_adapt *a, heti_p_out *out)
+{
+    int64_t i, named = 0;
+    for (i = 0; i < a->believed.ranks; i++) {
+        heti_p_watched *w = &a->rank[i];
+        double now;
+        if (w->steps == 0) continue;
+        now = heti_p_rank_speed(a, i);
+        if (w->lasting > 0 && named++ < 3)
+            heti_p_out_format(out, "%srank %d: speed %g is now %g", named > 1 ? ", " : "", i, a->believed.device[i].speed, now);
+        a->believed.device[i].speed = now;
+        w->lasting = 0;
+    }
+    for (i = 0; i < a->believed.groups; i++) {
+        heti_p_watched *w = &a->link[i];
+        if (w->lasting > 0) {
+            const het_group now = heti_p_link_now(a, i);
+            if (named++ < 3)
+                heti_p_out_format(out, "%slink \"%s\": %g ms is now %g ms", named > 1 ? ", " : "", now.name,
+                    1e3 * heti_p_link_seconds(&a->believed.group[i], w->bytes), 1e3 * heti_p_link_seconds(&now, w->bytes));
+            a->believed.group[i] = now;
+        }
+        w->lasting = 0;
+    }
+    if (named > 3) heti_p_out_format(out, " and %d more", named - 3);
+}
+
+/* Simulated seconds of the plan in use with other numbers of micro-batches. */
+static het_result heti_p_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error)
+{
+    het_simulation *simulation = NULL;
+    HETI_P_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
+    *seconds = simulation->makespan;
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+/* Moves micro-batches between pipelines, each time the one that helps most, while one helps. share: [pipelines] (=) the best found. */
+static het_result heti_p_adapt_shares(const het_adapt *a, double *share, double *seconds, het_error *error)
+{
+    het_plan plan = *a->plan;
+    int64_t p, q, best_p, best_q;
+    plan.share = share;
+    for (p = 0; p < plan.pipelines; p++) share[p] = HETI_P_CAST(double, a->predict.count[p]);
+    HETI_P_TRY(heti_p_adapt_seconds(a, &plan, seconds, error));
+    do {
+        double best = *seconds, tried;
+        best_p = best_q = -1;
+        for (p = 0; p < plan.pipelines; p++)
+            for (q = 0; q < plan.pipelines; q++) {
+                if (p == q || share[p] < 1) continue;
+                share[p] -= 1;
+                share[q] += 1;
+                HETI_P_TRY(heti_p_adapt_seconds(a, &plan, &tried, error));
+                share[p] += 1;
+                share[q] -= 1;
+                if (!(tried < best)) continue;
+                best = tried;
+                best_p = p;
+                best_q = q;
+            }
+        if (best_p < 0) break;
+        share[best_p] -= 1;
+        share[best_q] += 1;
+        *seconds = best;
+    } while (best_p >= 0);
+    return HET_OK;
+}
+
+/* The better of new shares and a new plan; shares where they are within a hundredth. Nothing where neither gains enough. */
+static het_result heti_p_adapt_choose(const het_adapt *a, het_advice *advice, double *share, het_error *error)
+{
+    het_search *search = NULL;
+    const het_found *found = NULL;
+    het_plan plan = *a->plan;
+    het_result result = HET_OK;
+    double by_shares = 0;
+    HETI_P_TRY(heti_p_adapt_seconds(a, a->plan, &advice->before, error));
+    advice->after = advice->before;
+    HETI_P_TRY(heti_p_adapt_shares(a, share, &by_shares, error));
+    HETI_P_TRY(het_plan_search(&a->search, &search, error));
+    if (search->found_count > 0) found = &search->found[0];
+    plan.share = share;
+    if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
+        advice->only_shares = 1;
+        advice->granules = a->predict.granules;
+        advice->after = by_shares;
+        result = heti_p_plan_copy(&plan, &a->allocator, "het_adapt", &advice->plan, error);
+    } else if (found != NULL && found->seconds <= (1 - a->gain) * advice->before) {
+        advice->granules = found->granules;
+        advice->after = found->seconds;
+        result = heti_p_plan_copy(found->plan, &a->allocator, "het_adapt", &advice->plan, error);
+    }
+    advice->micro_batches = advice->granules > 0 ? (a->search.granules + advice->granules - 1) / advice->granules : 0;
+    het_search_free(search);
+    return result;
+}
+
+/* "3 pipelines, 4 stages, 1f1b, shares 5 2 1, 2 granules a micro-batch" */
+static void heti_p_adapt_tell(const het_adapt *a, const het_advice *advice, heti_p_out *out)
+{
+    const het_plan *plan = advice->plan;
+    int64_t p;
+    if (plan == NULL) {
+        heti_p_out_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
+        return;
+    }
+    heti_p_out_format(out, "; a step of %g ms becomes %g ms: ", 1e3 * advice->before, 1e3 * advice->after);
+    if (advice->only_shares) heti_p_out_text(out, "the same stages");
+    else heti_p_out_format(out, "%d pipelines, %d stages, %s", plan->pipelines, plan->stages, plan->schedule);
+    if (plan->pipelines > 1) heti_p_out_text(out, ", shares");
+    for (p = 0; p < plan->pipelines && p < 16 && plan->pipelines > 1; p++) heti_p_out_format(out, " %g", plan->share[p]);
+    if (!advice->only_shares) heti_p_out_format(out, ", %d granules a micro-batch", advice->granules);
+}
+
+HETRAIN_API void het_advice_free(het_advice *advice)
+{
+    het_allocator allocator;
+    if (advice == NULL) return;
+    het_plan_free(advice->plan);
+    allocator = advice->allocator;
+    allocator.free(allocator.user, advice, sizeof *advice);
+}
+
+HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error)
+{
+    heti_p_out out;
+    het_advice *made;
+    het_result result;
+    void *block, *shares = NULL;
+    size_t length, size;
+    if (adapt == NULL || advice == NULL || adapt->plan == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
+    *advice = NULL;
+    if (!heti_p_adapt_due(adapt)) return HET_OK;
+    HETI_P_TRY(heti_p_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
+    made = HETI_P_CAST(het_advice *, block);
+    made->allocator = adapt->allocator;
+    size = HETI_P_CAST(size_t, adapt->plan->pipelines) * sizeof(double);
+    result = heti_p_block(&adapt->allocator, size, "het_adapt_advise", &shares, error);
+    heti_p_out_start(&out, NULL);
+    if (result == HET_OK) {
+        heti_p_adapt_believe(adapt, &out);
+        result = heti_p_adapt_choose(adapt, made, HETI_P_CAST(double *, shares), error);
+        adapt->allocator.free(adapt->allocator.user, shares, size);
+    }
+    if (result != HET_OK) {
+        het_advice_free(made);
+        return result;
+    }
+    heti_p_adapt_tell(adapt, made, &out);
+    length = out.length < sizeof made->text ? out.length : sizeof made->text - 1;
+    memcpy(made->text, out.text, length);
+    made->text[length] = 0;
+    *advice = made;
+    return HET_OK;
 }
 
 /* ================================================================================================================

@@ -2,7 +2,8 @@
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
      build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
-     build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks */
+     build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
+     build/het_bench --what plan             the planner on 8, 64 and 1,024 mixed devices, each again ten times as long: eleven minutes */
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -17,7 +18,7 @@ typedef struct settings {
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict",
+    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|plan",
      OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -30,7 +31,7 @@ static const option options[] = {
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT };
+enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PLAN };
 
 typedef struct bench {
     settings set;
@@ -741,6 +742,7 @@ static int bench_ranks(bench *b) {
 }
 
 #include "predict.h"
+#include "bench_plan.h"
 
 static int prepare(bench *b) {
     int64_t i, s = b->set.sequences, t = b->set.length;
@@ -780,6 +782,7 @@ static int run(bench *b, int argc, char **argv) {
     if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b);
     if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what <= RANKS_LISTS))) status = bench_ranks(b);
     if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b);
+    if (status == 0 && s->what == PLAN) status = bench_plan();
     return status;
 }
 

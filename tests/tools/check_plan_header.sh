@@ -1,7 +1,16 @@
 #!/bin/bash
-# hetrain_plan.h as test subject: warnings, symbols, include orders, options, and the manual against the code. Prints TAP.
+# hetrain_plan.h, or with the argument "files" hetrain_files.h, as test subject: warnings, symbols, include orders, options, and the manual against the
+# code. Prints TAP.
 root=$(cd "$(dirname "$0")/../.." && pwd)
-header=$root/hetrain_plan.h
+name=${1:-plan}
+case $name in
+plan) private=heti_p_ free=het_simulation_free ;;
+files) private=heti_f_ free=het_tokenizer_free ;;
+*) exit 2 ;;
+esac
+upper=$(echo "$name" | tr a-z A-Z)
+macro=$(echo "$private" | tr a-z A-Z)
+header=$root/hetrain_$name.h
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
@@ -40,8 +49,8 @@ nothing() {
 warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2"
 c_warnings="$warnings -Wstrict-prototypes -Wmissing-prototypes -Wc++-compat"
 include="-I$root"
-printf '#define HETRAIN_PLAN_IMPLEMENTATION\n#include "hetrain.h"\n#include "hetrain_plan.h"\n' > whole.c
-printf '#include "hetrain.h"\n#include "hetrain_plan.h"\nint used(void);\nint used(void) { return HETRAIN_VERSION_MAJOR; }\n' > declare.c
+printf "#define HETRAIN_${upper}_IMPLEMENTATION\n#include \"hetrain.h\"\n#include \"hetrain_$name.h\"\n" > whole.c
+printf "#include \"hetrain.h\"\n#include \"hetrain_$name.h\"\nint used(void);\nint used(void) { return HETRAIN_VERSION_MAJOR; }\n" > declare.c
 cp whole.c whole.cpp
 cp declare.c declare.cpp
 
@@ -61,11 +70,12 @@ quiet 'no reserved identifier, C++' clang++ -std=c++17 -Werror -Wreserved-identi
 quiet 'HETRAIN_NO_STDIO and HETRAIN_NO_DEFAULT_ALLOCATOR, no warnings' gcc -std=c99 $c_warnings $include -DHETRAIN_NO_STDIO -DHETRAIN_NO_DEFAULT_ALLOCATOR -c whole.c
 
 # ---- include orders and copies ----
-printf '#include "hetrain_plan.h"\n#include "hetrain_plan.h"\n#define HETRAIN_PLAN_IMPLEMENTATION\n#include "hetrain_plan.h"\n#include "hetrain_plan.h"\n' > again.c
+self="#include \"hetrain_$name.h\"\n"
+printf "$self$self#define HETRAIN_${upper}_IMPLEMENTATION\n$self$self" > again.c
 quiet 'declared, implemented, included again, without hetrain.h before it' gcc -std=c11 $c_warnings $include -c again.c
-both='#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_PLAN_IMPLEMENTATION\n#include "hetrain.h"\n#include "hetrain_plan.h"\n'
+both="#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_${upper}_IMPLEMENTATION\n#include \"hetrain.h\"\n$self"
 for copy in first second; do
-    printf '#define HETRAIN_STATIC\n'"$both"'int %s(void);\nint %s(void) { het_simulation_free(NULL); return (int)het_version(); }\n' $copy $copy > $copy.c
+    printf '#define HETRAIN_STATIC\n'"$both"'int %s(void);\nint %s(void) { %s(NULL); return (int)het_version(); }\n' $copy $copy $free > $copy.c
 done
 printf 'int first(void);\nint second(void);\nint main(void) { return first() - second(); }\n' > main.c
 quiet 'two static copies of both headers in one program' gcc -std=c11 -O0 -DHETRAIN_NO_SIMD $c_warnings $include first.c second.c main.c -o both -lm -lpthread
@@ -73,21 +83,21 @@ nothing 'HETRAIN_STATIC exports nothing' < <(gcc -std=c11 -DHETRAIN_NO_SIMD $inc
 printf "$both" > both.cpp
 quiet 'both implementations in one C++ file' g++ -std=c++11 -DHETRAIN_NO_SIMD $warnings -Wold-style-cast $include -c both.cpp
 nothing 'no private name is one of hetrain.h' < <(
-    grep -Eo '\bheti_p_[a-z_0-9]+|\bHETI_P_[A-Z_0-9]+' "$root/hetrain.h" | sort -u)
+    grep -Eo "\b$private[a-z_0-9]+|\b$macro[A-Z_0-9]+" "$root/hetrain.h" | sort -u)
 
 # ---- symbols ----
 gcc -std=c11 -O1 $include -c whole.c -o plain.o 2> log || result 1 'object for the symbol checks' log
 nothing 'every exported symbol starts with het_' < <(nm plain.o | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }' | grep -v '^het_')
-nothing 'every other symbol starts with heti_p_' < <(nm plain.o | awk '$2 ~ /^[a-z]$/ { print $3 }' | sed 's/\.[a-z0-9.]*$//' | grep -Ev '^(het_|heti_p_|\.|$)' | sort -u)
+nothing "every other symbol starts with $private" < <(nm plain.o | awk '$2 ~ /^[a-z]$/ { print $3 }' | sed 's/\.[a-z0-9.]*$//' | grep -Ev "^(het_|$private|\.|\$)" | sort -u)
 nothing 'no writable variable' < <(objdump -t plain.o | awk '($3 == "O" || $2 == "O") && /\.(data|bss|tdata|tbss)/ && !/\.data\.rel\.ro/ { print $NF }')
-nothing 'only memory, malloc and hetrain.h are imported' < <(nm -u plain.o | awk '{ print $2 }' | grep -Evx 'mem(cpy|set|move|cmp)|str(len|cmp)|het_[a-z_0-9]+|malloc|free|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_')
+nothing 'only hetrain.h'"'"'s public functions, memory, strings and malloc are imported' < <(nm -u plain.o | awk '{ print $2 }' | grep -Evx 'het_[a-z0-9_]+|mem(cpy|set|move|cmp|chr)|str(len|cmp|cspn)|malloc|free|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_')
 gcc -std=c11 -O1 $include -DHETRAIN_NO_DEFAULT_ALLOCATOR -c whole.c -o bare.o
 nothing 'HETRAIN_NO_DEFAULT_ALLOCATOR: no malloc' < <(nm -u bare.o | awk '{ print $2 }' | grep -Ex 'malloc|free')
-nothing 'every macro left behind starts with HETRAIN_ or HETI_P_' < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
+nothing "every macro left behind starts with HETRAIN_ or $macro" < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
     /^# [0-9]+ "/ { file = $3; gsub(/"/, "", file) }
     file == header && /^#define / { split($2, parts, "("); defined[parts[1]] = 1 }
     file == header && /^#undef / { delete defined[$2] }
-    END { for (name in defined) print name }' | grep -Ev '^(HETRAIN_|HETI_P_)')
+    END { for (name in defined) print name }' | grep -Ev "^(HETRAIN_|$macro)")
 
 # ---- the manual ----
 awk '{ print } /\*\// { exit }' "$header" > manual
@@ -97,7 +107,7 @@ grep -Eo '^ *(/\* -+ +)?>>[a-z_0-9]+' code | grep -Eo '>>[a-z_0-9]+' | sort > ba
 nothing 'contents and banners agree' < <(comm -3 contents banners)
 nothing 'no banner comes twice' < <(uniq -d banners)
 sed -n '/^ *OPTIONS/,/^ *MEMORY/p' manual | grep -Eo '^ *HETRAIN_[A-Z_]+' | tr -d ' ' | grep -vx HETRAIN_STATIC | sort -u > options
-grep -E '^ *# *(if|ifdef|ifndef|elif)' code | grep -Eo 'HETRAIN_[A-Z_]+' | sort -u | grep -Evx 'HETRAIN_H|HETRAIN_PLAN_H|HETRAIN_PLAN_IMPLEMENTATION_DONE' > tested
+grep -E '^ *# *(if|ifdef|ifndef|elif)' code | grep -Eo 'HETRAIN_[A-Z_]+' | sort -u | grep -Evx "HETRAIN_H|HETRAIN_${upper}_H|HETRAIN_${upper}_IMPLEMENTATION_DONE" > tested
 nothing 'options of the table and of the code agree' < <(comm -3 options tested)
 sed '/end of the API/q' code > api
 awk '
@@ -116,7 +126,7 @@ nothing 'no line is longer than 150 columns' < <(awk '{ if (length($0) > 150) pr
 nothing 'nothing is marked as unfinished' < <(grep -nE '\b(TODO|FIXME|XXX)\b' "$header")
 nothing 'plain ASCII' < <(grep -nP '[^\x00-\x7F]' "$header")
 latest=$(awk '/^\/\* -+ changes/ { found = 1; next } found && /^ *[0-9]+\.[0-9]+\.[0-9]+ / { print $1; exit }' "$header")
-head -n 1 "$header" | grep -q "hetrain_plan.h $latest:"
+head -n 1 "$header" | grep -q "hetrain_$name.h $latest:"
 result $? 'the first line and the changelog name the same version'
 tail -n 25 "$header" | grep -q 'MIT No Attribution'
 result $? 'the licence stands at the end'
