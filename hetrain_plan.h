@@ -207,9 +207,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_
 
 /* ---- files ----
    JSON, written so that reading gives the same numbers. What may stand in it is described at >>profile in the implementation; unknown or repeated
-   keys, names that are not there, and numbers that are negative or not finite are errors that name byte, key and value. */
+   keys, names that are not there, and numbers that are negative or not finite are errors that name byte, key and value. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator, het_profile **profile,
-    het_error *error);                                                 /* Threads: any. */
+    het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_write(const het_profile *profile, const het_writer *to); /* Threads: any. */
 /* The first with the devices and links of the second, which replace those of the same name. Both must be of one model, dtype and reduce, with the
    same units; what differs is named. Threads: any. */
@@ -2855,7 +2855,8 @@ static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, con
         const double slots = HETI_P_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
         const double carries = HETI_P_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
         const double own = p->token_bytes * HETI_P_CAST(double, shape->tokens) + p->sequence_bytes * HETI_P_CAST(double, shape->sequences);
-        const double messages = HETI_P_CAST(double, needs[r].messages + 2) * (m->message + HETI_P_ENVELOPE) + HETI_P_RING_CHUNK;
+        const double messages = HETI_P_CAST(double, needs[r].messages + 2) * (m->message + HETI_P_CAST(double, HETI_P_ENVELOPE)) +
+            HETI_P_CAST(double, HETI_P_RING_CHUNK);
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
         to->weights = heti_p_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
@@ -3855,6 +3856,7 @@ static het_result heti_p_probe_run(const het_unit_call *call, int which)
     seconds = heti_p_now(probe->measure) - start;
     if (which == 0) heti_p_saw(probe, watch, call, watch->backward ? HETI_P_AGAIN : HETI_P_FORWARD, seconds);
     else if (probe->measure->split) heti_p_saw(probe, watch, call, which == 1 ? HETI_P_INPUT : HETI_P_WEIGHT, seconds);
+    else if (which == 1 && call->info->is_loss) heti_p_saw(probe, watch, call, HETI_P_BACKWARD, seconds); /* its backward weight is never called */
     else if (which == 1) watch->input = seconds;
     else heti_p_saw(probe, watch, call, HETI_P_BACKWARD, watch->input + seconds);
     if (which == 1) watch->backward = call->index > 0;
@@ -4598,6 +4600,7 @@ static void heti_p_measure_desc(heti_p_measure *m)
     d->recompute_unit = NULL;
     d->silent = NULL;
     d->inference = HET_NO;
+    d->shard_gradients = HET_NO; /* what it adds is not the units' own time */
     d->max_slices = 1;
     memset(&d->transport, 0, sizeof d->transport);
     d->optimizer.learning_rate = 1e-30f; /* weights stay, so that no step is measured again for its exponents */
