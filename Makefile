@@ -98,7 +98,7 @@ CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 test:
 	@bash tests/tools/install.sh
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh tests/tools/check_plan_header.sh tests/tools/check_files_header.sh
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
 
 test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
 
@@ -153,8 +153,6 @@ $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi:
 
 check-header:
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_header.sh
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_plan_header.sh
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/check_files_header.sh
 
 golden:
 	@bash tests/tools/install.sh

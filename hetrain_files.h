@@ -29,7 +29,8 @@
 
    MEMORY, ERRORS, THREADS
    A tokenizer is one block from the allocator it was given (NULL: malloc). What is needed besides, while a call runs, grows with the text and is
-   given back before it returns: at most 48 bytes a byte of the longest word, 3 a byte of text that has to be normalized, 8 an added token met.
+   given back before it returns. Encoding: at most 64 bytes for each byte of the longest word, 32 for each of the longest run of combining
+   characters, 9 for each of text to be normalized, 48 for each added token met. Training: in proportion to the bytes of the different words.
    Every call that can fail returns a het_result; *error names the byte of the file, the token, the value and the limit. Outputs are written only on
    success. A tokenizer is never changed, so any thread may make any call at any time. Nothing is printed and nothing exits.
 
@@ -318,6 +319,7 @@ static het_result heti_f_list_room(heti_f_list *list, size_t more, const het_all
     if (more > SIZE_MAX / 4 || list->used > SIZE_MAX / 4) return heti_f_fail(error, HET_ERR_OOM, "tokenizer: too much memory is needed");
     if (size < 1024) size = 1024;
     while (size - list->used < more) size *= 2;
+    if (list->used == 0) heti_f_list_free(list, allocator);
     data = HETI_F_CAST(char *, allocator->alloc(allocator->user, size, 16));
     if (data == NULL) return heti_f_fail(error, HET_ERR_OOM, "tokenizer: the allocator gave no %d bytes", HETI_F_CAST(int64_t, size));
     if (list->used > 0) memcpy(data, list->data, list->used);

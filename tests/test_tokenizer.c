@@ -239,7 +239,7 @@ static void long_words(void **state)
         }
         EXPECT_OK(het_tokenizer_encode(t, &desc, text, length, ids, (int64_t)length, &count, NULL));
         assert_true(memory.live == 0 && memory.wrong == 0);
-        if (memory.peak > 110 * length) fail_msg("pattern %d: %d bytes of memory for each of text", pattern, (int)(memory.peak / length));
+        if (memory.peak > 64 * length) fail_msg("pattern %d: %d bytes of memory for each of text", pattern, (int)(memory.peak / length));
         if (pattern != 3 && pattern != 1) {
             char *back = support_alloc(length, 1);
             EXPECT_OK(het_tokenizer_decode(t, ids, count, HET_NO, back, length, &got, NULL));
