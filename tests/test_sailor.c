@@ -18,7 +18,8 @@ enum { PARAMETER_BYTES = 4, NCCL_BUFFER = 4 << 20, MOST = 512, MOST_RANKS = 64 }
 /* ---- records ---- */
 
 typedef struct model { char name[32]; int64_t layers; double tokens, width, elements[3]; } model;
-typedef struct profile { char model[32], gpu[32]; int64_t sequences, gpus; double time[4][3]; } profile; /* first, second, others, last; F, B, update */
+/* time: of the first layer, the second, the others, the last; F, B, update. */
+typedef struct profile { char model[32], gpu[32]; int64_t sequences, gpus; double time[4][3]; } profile;
 typedef struct wire { char from[32], to[32]; int64_t gpus, others; double coefficient[3], most; } wire;
 typedef struct node { char gpu[32]; int64_t gpus; } node;
 typedef struct record {
@@ -151,7 +152,8 @@ static const wire *find_wire(const wire *list, int64_t count, const node *a, con
 {
     int64_t i;
     for (i = 0; i < count; i++)
-        if (strcmp(list[i].from, a->gpu) == 0 && strcmp(list[i].to, b->gpu) == 0 && list[i].gpus == a->gpus && list[i].others == b->gpus) return &list[i];
+        if (strcmp(list[i].from, a->gpu) == 0 && strcmp(list[i].to, b->gpu) == 0 && list[i].gpus == a->gpus && list[i].others == b->gpus)
+            return &list[i];
     return NULL;
 }
 
@@ -221,7 +223,8 @@ static void train_schedule(step *t, int64_t pipeline, int64_t s, int64_t stages,
 static void add_link(const records *all, const record *p, step *t, int64_t from, int64_t to, double small, double large)
 {
     het_link_cost *link = &t->link[from * t->plan.ranks + to];
-    const double first = message_seconds(all, &p->node[from], &p->node[to], small), second = message_seconds(all, &p->node[from], &p->node[to], large);
+    const double first = message_seconds(all, &p->node[from], &p->node[to], small);
+    const double second = message_seconds(all, &p->node[from], &p->node[to], large);
     link->latency = large > small ? first - small * (second - first) / (large - small) : 0;
     if (link->latency < 0) link->latency = 0;
     link->bandwidth = large / (second - link->latency);
@@ -336,8 +339,8 @@ static void closer_than_its_own_simulator(void **state)
     int64_t g, i;
     (void)state;
     assert_int_equal(all->count, 33);
-    print_message("constants: %d bytes a parameter (llm_info.json: params_bytes / params_floats), tokens %g and widths %g, %g (its training configs), "
-                  "%d bytes NCCL buffers (NCCL_BUFFSIZE's default in NVIDIA's documentation); all other numbers are profiles and bandwidths\n",
+    print_message("constants: %d bytes a parameter (llm_info.json: params_bytes / params_floats), tokens %g and widths %g, %g "
+                  "(its training configs), %d bytes NCCL buffers (NCCL_BUFFSIZE's default in NVIDIA's documentation); all other numbers are profiles and bandwidths\n",
         (int)PARAMETER_BYTES, all->model[0].tokens, all->model[0].width, all->model[1].width, (int)NCCL_BUFFER);
     for (g = 0; g < 3; g++) {
         double ours = 0, theirs = 0;
@@ -353,7 +356,8 @@ static void closer_than_its_own_simulator(void **state)
             theirs += fabs(p->theirs / p->measured - 1);
             n++;
         }
-        print_message("%-18s %d plans: mean error %.2f %%, Sailor's %.2f %%\n", groups[g].name, (int)n, 100 * ours / (double)n, 100 * theirs / (double)n);
+        print_message("%-18s %d plans: mean error %.2f %%, Sailor's %.2f %%\n", groups[g].name, (int)n, 100 * ours / (double)n,
+            100 * theirs / (double)n);
         assert_int_equal(n, groups[g].plans);
         assert_true(ours <= theirs);
     }
