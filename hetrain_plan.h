@@ -283,6 +283,8 @@ HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL i
      first, then the lower block. Rings share buses and uplinks with rings, the one that starts first being served first, and messages with
      messages; a ring and a message do not slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank.
+   * het_costs.transfer says how far ranks wait for their messages. Then lists must be complete, and receive what one rank sends to another in the
+     same order (het_schedule_check).
    Times are added and compared, multiplied by sizes, and never subtracted from each other before the end: whole numbers in give whole numbers
    out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
 
@@ -312,6 +314,17 @@ typedef struct het_rank_cost {
     double step_base, step;           /* of a STEP: once, and for each unit of its part of het_block_cost.step */
 } het_rank_cost;
 
+typedef enum het_transfer {
+    HET_TRANSFER_FREE = 0,            /* as above: a message leaves when its SEND is reached, and nobody waits but the F, B or I that needs it */
+    /* As het_step moves messages within a process: one leaves when its RECV has been reached as well; a rank has two buffers for what it sends,
+       so that an action ends only when the message before the last is there; the scalars of VERDICT go up a binary tree to rank 0 and down again,
+       each message a latency. */
+    HET_TRANSFER_POSTED = 1,
+    /* As blocking calls do (MPI_Send, ncclSend on the stream that computes): SEND and RECV end when the message is there, which leaves when both
+       have been reached. Small messages leave at once and do not keep the sender. */
+    HET_TRANSFER_BLOCKING = 2
+} het_transfer;
+
 typedef struct het_costs {
     uint32_t start_canary;
     const het_stage_cost *stage;      /* [plan->stages]. Required */
@@ -325,6 +338,8 @@ typedef struct het_costs {
     int64_t groups;
     const het_block_cost *block;      /* [blocks]; NULL: rings and steps take no time */
     int64_t blocks;
+    het_transfer transfer;
+    double eager;                     /* messages of at most so many bytes leave when their SEND is reached, whatever `transfer` says */
     uint32_t end_canary;
 } het_costs;
 
@@ -888,7 +903,7 @@ typedef struct heti_p_stage {
 /* One (stage, micro-batch, slice): when its input and the gradient of its output are there (negative: not yet), and what has been done. */
 typedef struct heti_p_cell {
     double input, gradient;
-    int32_t done;                     /* bits: F, I, W */
+    int32_t done;                     /* bits: F, I, W; SEND and RECV of its input and of its gradient, where they wait for each other */
     int32_t unused;
 } heti_p_cell;
 
@@ -904,6 +919,12 @@ typedef struct heti_p_wire {
     double free, ring_free;           /* for messages, for rings */
     double load;                      /* of the ring that is looked at */
 } heti_p_wire;
+
+/* The SEND or RECV of a message that has been reached while the other has not. */
+typedef struct heti_p_half {
+    double time;
+    int64_t record, at;               /* of the SEND: its place in the timeline and in all lists */
+} heti_p_half;
 
 /* A message that has come to the next wire of its path. */
 typedef struct heti_p_hop {
@@ -937,6 +958,8 @@ typedef struct heti_p_rank {
     const heti_p_cell *waits;         /* the cell whose message it waits for */
     int32_t state;                    /* heti_p_state */
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
+    int64_t out[2], next_out;         /* messages that its buffers hold, which comes next: HET_TRANSFER_POSTED */
+    double joined, received;          /* on the way through a VERDICT's tree; when it reached the RECV it waits in */
     int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
     double kept, unit;                /* activations now; what is divided by for `peak` */
     double kept_bytes;
@@ -977,6 +1000,8 @@ typedef struct heti_p_sim {
     heti_p_wire *wire;                /* [3 groups] */
     int64_t *path;                    /* [links][most_wires] */
     int64_t *loaded;                  /* [3 groups] wires with a load */
+    heti_p_half *half;                /* [2 cells] of input, of gradient; none with HET_TRANSFER_FREE */
+    het_transfer transfer;
     heti_p_hop *hop;                  /* heap: the earliest first */
     int64_t hops, hop_room;
     het_simulation *result;
@@ -1045,6 +1070,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_p_arena *arena)
     s->process = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->process));
     s->wire = HETI_P_CAST(heti_p_wire *, heti_p_take(arena, 3 * s->groups, sizeof *s->wire));
     s->loaded = HETI_P_CAST(int64_t *, heti_p_take(arena, 3 * s->groups, sizeof *s->loaded));
+    s->half = HETI_P_CAST(heti_p_half *, heti_p_take(arena, s->transfer != HET_TRANSFER_FREE ? 2 * s->cells : 0, sizeof *s->half));
     s->path = HETI_P_CAST(int64_t *, heti_p_take(arena, s->shared ? 2 * s->stages * s->most_wires : 0, sizeof *s->path));
 }
 
@@ -1082,6 +1108,11 @@ static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at,
 }
 
 static int heti_p_is_time(double t) { return t >= 0 && t <= 1e300; }
+
+static void heti_p_at_least(double *value, double other)
+{
+    if (other > *value) *value = other;
+}
 
 static het_result heti_p_sim_plan(heti_p_sim *s)
 {
@@ -1187,6 +1218,12 @@ static het_result heti_p_sim_costs(heti_p_sim *s)
     if (costs->start_canary != 0 || costs->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
     if (costs->stage == NULL || costs->blocks < 0)
         return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks", costs->blocks);
+    s->transfer = costs->transfer;
+    if (s->transfer < HET_TRANSFER_FREE || s->transfer > HET_TRANSFER_BLOCKING || !heti_p_is_time(costs->eager))
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: no such transfer: %d, or eager is %g", HETI_P_CAST(int64_t, s->transfer),
+            costs->eager);
+    if (s->transfer != HET_TRANSFER_FREE && !s->schedule->complete)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: transfer %d needs lists with SEND and RECV", HETI_P_CAST(int64_t, s->transfer));
     HETI_P_TRY(heti_p_sim_stage_costs(s));
     HETI_P_TRY(heti_p_sim_sizes(s));
     for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
@@ -1235,10 +1272,11 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     return HET_OK;
 }
 
-/* F, B and I may receive and, in lists without transfers, send; a RECV is recorded with what waits for it. */
-static int64_t heti_p_record_room(const het_schedule *schedule, int32_t kind)
+/* F, B and I may receive and, in lists without transfers, send; a RECV is recorded where it is waited for. */
+static int64_t heti_p_record_room(const heti_p_sim *s, int32_t kind)
 {
-    return kind <= HET_ACTION_I ? schedule->complete ? 2 : 3 : !heti_p_is_receive(kind);
+    if (s->transfer == HET_TRANSFER_BLOCKING) return 1;
+    return kind <= HET_ACTION_I ? s->schedule->complete ? 2 : 3 : !heti_p_is_receive(kind);
 }
 
 /* Every action is where it may be: afterwards its fields are safe indices. Counts records, blocks and parts of rings. */
@@ -1256,7 +1294,7 @@ static het_result heti_p_sim_actions(heti_p_sim *s)
             if (a->kind < 0 || a->kind >= HETI_P_KINDS)
                 return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d: no such kind of action: %d", r,
                     i - schedule->start[r], HETI_P_CAST(int64_t, a->kind));
-            s->records += heti_p_record_room(schedule, a->kind);
+            s->records += heti_p_record_room(s, a->kind);
             if (a->kind == HET_ACTION_VERDICT) continue;
             if (a->kind >= HET_ACTION_REDUCE) {
                 if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
@@ -1484,8 +1522,9 @@ static het_result heti_p_sim_start(heti_p_sim *s)
         rank->at = s->schedule->start[r];
         rank->until = s->schedule->start[r + 1];
         rank->record = record;
-        for (i = rank->at; i < rank->until && s->keep; i++) record += heti_p_record_room(s->schedule, s->schedule->action[i].kind);
+        for (i = rank->at; i < rank->until && s->keep; i++) record += heti_p_record_room(s, s->schedule->action[i].kind);
         s->ready[s->ranks - 1 - r] = r;
+        rank->out[0] = rank->out[1] = -1;
         memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
         s->result->rank[r].start = rank->clock > 0 ? 0 : -1;
         s->result->rank[r].busy = s->result->rank[r].end = rank->clock;
@@ -1602,16 +1641,21 @@ static heti_p_hop heti_p_pop_hop(heti_p_sim *s)
     return first;
 }
 
-/* The message is there at `time`: wakes the rank that waits for it. */
+static void heti_p_sim_wake(heti_p_sim *s, int64_t r, const heti_p_cell *cell)
+{
+    if (s->rank[r].state != HETI_P_WAITS || s->rank[r].waits != cell) return;
+    s->rank[r].state = HETI_P_READY;
+    s->ready[s->ready_count++] = r;
+}
+
+/* The message is there at `time`: wakes the ranks that wait for it. */
 static void heti_p_sim_arrive(heti_p_sim *s, int64_t stage, int64_t cell_index, int forward, double time)
 {
     heti_p_cell *cell = &s->cell[cell_index];
-    heti_p_rank *to = &s->rank[s->stage[stage].rank];
     if (forward) cell->input = time;
     else cell->gradient = time;
-    if (to->state != HETI_P_WAITS || to->waits != cell) return;
-    to->state = HETI_P_READY;
-    s->ready[s->ready_count++] = s->stage[stage].rank;
+    heti_p_sim_wake(s, s->stage[stage].rank, cell);
+    if (s->transfer != HET_TRANSFER_FREE) heti_p_sim_wake(s, forward ? s->stage[stage].before : s->stage[stage].after, cell);
 }
 
 /* The earliest message on its way passes the wire it has come to. No rank can go on without one, so none comes to a wire before it. */
@@ -1629,35 +1673,96 @@ static het_result heti_p_sim_pass(heti_p_sim *s)
     return HET_OK;
 }
 
-/* Starts a message to the stage after (forward) or before. */
+/* Starts a message of stage g to the one after (forward) or before, at `clock`. at: its action, record: its place in the timeline or -1. */
+static het_result heti_p_sim_launch(heti_p_sim *s, int64_t at, int64_t g, int forward, double clock, double bytes, int64_t record)
+{
+    const het_action *a = &s->schedule->action[at];
+    const heti_p_stage *stage = &s->stage[g];
+    const int64_t to = g + (forward ? 1 : -1), l = forward ? stage->link_after : stage->link_before;
+    const int64_t cell = s->stage[to].cell + a->micro_batch * s->slices + a->slice;
+    heti_p_link *link = &s->link[l];
+    heti_p_hop hop;
+    double starts = clock > link->free ? clock : link->free;
+    link->free = link->bandwidth > 0 ? starts + bytes / link->bandwidth : starts;
+    if (record >= 0) s->record[record].end = link->free;
+    if (link->wires == 0) {
+        heti_p_sim_arrive(s, to, cell, forward, link->free + link->latency);
+        return HET_OK;
+    }
+    hop.time = starts;
+    hop.last = link->free;
+    hop.bytes = bytes;
+    hop.rank = stage->rank;
+    hop.at = at;
+    hop.link = l;
+    hop.wire = 0;
+    hop.record = record;
+    hop.stage = to;
+    hop.cell = cell;
+    hop.forward = forward;
+    hop.unused = 0;
+    return heti_p_push_hop(s, &hop);
+}
+
+static double heti_p_sim_bytes(const heti_p_sim *s, const het_action *a, int64_t g, int forward)
+{
+    return heti_p_sim_tokens(s, &s->stage[g], a, s->stage[forward ? g : g - 1].cost->bytes);
+}
+
+/* A SEND that nothing holds up. */
 static het_result heti_p_sim_send(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward)
 {
-    const heti_p_stage *stage = &s->stage[g], *to = forward ? stage + 1 : stage - 1;
-    const int64_t cell = to->cell + a->micro_batch * s->slices + a->slice, l = forward ? stage->link_after : stage->link_before;
-    heti_p_link *link = &s->link[l];
-    double clock = s->rank[r].clock, starts = clock > link->free ? clock : link->free,
-        bytes = heti_p_sim_tokens(s, stage, a, forward ? stage->cost->bytes : to->cost->bytes);
-    int64_t record;
-    link->free = link->bandwidth > 0 ? starts + bytes / link->bandwidth : starts;
-    record = heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, link->free, bytes);
-    if (link->wires > 0) {
-        heti_p_hop hop;
-        hop.time = starts;
-        hop.last = link->free;
-        hop.bytes = bytes;
-        hop.rank = r;
-        hop.at = a - s->schedule->action;
-        hop.link = l;
-        hop.wire = 0;
-        hop.record = record;
-        hop.stage = g + (forward ? 1 : -1);
-        hop.cell = cell;
-        hop.forward = forward;
-        hop.unused = 0;
-        return heti_p_push_hop(s, &hop);
+    const double bytes = heti_p_sim_bytes(s, a, g, forward), clock = s->rank[r].clock;
+    const int64_t record = heti_p_sim_record(s, r, a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, clock, clock, bytes);
+    return heti_p_sim_launch(s, a - s->schedule->action, g, forward, clock, bytes, record);
+}
+
+/* Of heti_p_cell.done. SENT and POSTED are those of the input; those of the gradient are BACK bits further. */
+enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4, HETI_P_DID = 7, HETI_P_SENT = 8, HETI_P_POSTED = 16, HETI_P_BACK = 2 };
+
+/* A SEND or RECV of stage g, whose partner must be reached too. *waits becomes 1 where the rank cannot go on. */
+static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a, int64_t g, int forward, int *waits)
+{
+    const int receives = heti_p_is_receive(a->kind);
+    const int64_t sender = receives ? forward ? g - 1 : g + 1 : g, to = receives ? g : forward ? g + 1 : g - 1;
+    const int64_t index = s->stage[to].cell + a->micro_batch * s->slices + a->slice;
+    const int32_t own = (receives ? HETI_P_POSTED : HETI_P_SENT) << (forward ? 0 : HETI_P_BACK),
+        other = (receives ? HETI_P_SENT : HETI_P_POSTED) << (forward ? 0 : HETI_P_BACK);
+    heti_p_cell *cell = &s->cell[index];
+    heti_p_half *half = &s->half[2 * index + !forward];
+    heti_p_rank *rank = &s->rank[r];
+    const double *arrives = forward ? &cell->input : &cell->gradient, bytes = heti_p_sim_bytes(s, a, sender, forward);
+    const int eager = bytes <= s->costs->eager;
+    if ((cell->done & own) == 0) {
+        double start = rank->clock;
+        cell->done |= own;
+        if (!receives) {
+            half->at = a - s->schedule->action;
+            half->record = heti_p_sim_record(s, r, a, a->kind, start, start, bytes);
+        } else if (s->transfer == HET_TRANSFER_BLOCKING) rank->received = start;
+        if (!eager && (cell->done & other) != 0) heti_p_at_least(&start, half->time);
+        half->time = rank->clock;
+        if (eager ? !receives : (cell->done & other) != 0) HETI_P_TRY(heti_p_sim_launch(s, half->at, sender, forward, start, bytes, half->record));
     }
-    heti_p_sim_arrive(s, g + (forward ? 1 : -1), cell, forward, link->free + link->latency);
+    if (s->transfer == HET_TRANSFER_POSTED || (eager && !receives)) return HET_OK;
+    if (*arrives < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
+    heti_p_at_least(&rank->clock, *arrives);
+    if (receives) (void)heti_p_sim_record(s, r, a, a->kind, rank->received, rank->clock, bytes);
     return HET_OK;
+}
+
+/* The buffer that the message of an F, B or I goes into: free from *until on. waits: the message in it is not there yet. */
+static void heti_p_sim_buffer(heti_p_sim *s, int64_t r, int64_t index, double *until, int *waits)
+{
+    heti_p_rank *rank = &s->rank[r];
+    const int64_t held = rank->out[rank->next_out];
+    if (held >= 0) {
+        const heti_p_cell *cell = &s->cell[held / 2];
+        *until = held % 2 == 0 ? cell->input : cell->gradient;
+        if (*until < 0) { rank->waits = cell; *waits = 1; return; }
+    }
+    rank->out[rank->next_out] = index;
+    rank->next_out = 1 - rank->next_out;
 }
 
 static void heti_p_sim_keep(heti_p_sim *s, int64_t r, double change)
@@ -1703,8 +1808,6 @@ static void heti_p_sim_busy(heti_p_sim *s, int64_t r, const het_action *a, doubl
     (void)heti_p_sim_record(s, r, a, a->kind, start, s->rank[r].clock, 0);
 }
 
-enum { HETI_P_DID_F = 1, HETI_P_DID_I = 2, HETI_P_DID_W = 4 };
-
 /* The message of a compute action in lists without transfers. */
 static het_result heti_p_sim_implied(heti_p_sim *s, int64_t r, const het_action *a)
 {
@@ -1723,22 +1826,28 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     heti_p_cell *cell = &s->cell[stage->cell + a->micro_batch * s->slices + a->slice];
     const int forward = a->kind == HET_ACTION_F;
     const int64_t from = forward ? stage->before : stage->after;
-    double there = forward ? cell->input : cell->gradient, start = rank->clock;
+    double there = forward ? cell->input : cell->gradient, start = rank->clock, buffer = 0;
     double kept = s->slices > 1 ? stage->weight * s->plan->slice_share[a->slice] : stage->weight;
     if (forward && (cell->done & HETI_P_DID_F) != 0) return heti_p_sim_fail(s, r, rank->at, "it comes twice");
     if (!forward && (cell->done & HETI_P_DID_F) == 0) return heti_p_sim_fail(s, r, rank->at, "its F does not come before it");
     if ((a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) && (cell->done & HETI_P_DID_I) != 0)
         return heti_p_sim_fail(s, r, rank->at, "it comes twice");
-    if (a->kind == HET_ACTION_W && cell->done != (HETI_P_DID_F | HETI_P_DID_I))
+    if (a->kind == HET_ACTION_W && (cell->done & HETI_P_DID) != (HETI_P_DID_F | HETI_P_DID_I))
         return heti_p_sim_fail(s, r, rank->at, "it comes twice, or its I does not come before it");
+    if (a->kind != HET_ACTION_W && from >= 0 && there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
+    if (s->transfer == HET_TRANSFER_POSTED && a->kind != HET_ACTION_W && (forward ? stage->link_after : stage->link_before) >= 0) {
+        const int64_t to = (forward ? stage[1].cell : stage[-1].cell) + a->micro_batch * s->slices + a->slice;
+        heti_p_sim_buffer(s, r, 2 * to + !forward, &buffer, waits);
+        if (*waits) return HET_OK;
+    }
     if (a->kind != HET_ACTION_W && from >= 0) {
-        if (there < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
-        if (there > start) start = there;
-        if (from != r)
+        heti_p_at_least(&start, there);
+        if (from != r && s->transfer != HET_TRANSFER_BLOCKING)
             (void)heti_p_sim_record(s, r, a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, rank->clock, start,
                 heti_p_sim_tokens(s, stage, a, forward ? stage[-1].cost->bytes : stage->cost->bytes));
     }
     heti_p_sim_busy(s, r, a, start, heti_p_sim_seconds(s, stage, a));
+    heti_p_at_least(&rank->clock, buffer);
     cell->done |= forward ? HETI_P_DID_F : a->kind == HET_ACTION_B ? HETI_P_DID_I | HETI_P_DID_W : a->kind == HET_ACTION_I ? HETI_P_DID_I
         : HETI_P_DID_W;
     if (a->kind != HET_ACTION_I) heti_p_sim_keep(s, r, forward ? kept : -kept);
@@ -1751,15 +1860,16 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     return a->overlap == 0 || rank->at + 1 == rank->until ? heti_p_sim_implied(s, r, a) : HET_OK;
 }
 
-static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a)
+static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action *a, int *waits)
 {
     const int64_t g = s->plan->first_stage[a->pipeline] + a->stage;
     const heti_p_cell *cell = &s->cell[s->stage[g].cell + a->micro_batch * s->slices + a->slice];
-    const int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
-    if (heti_p_is_receive(a->kind)) return HET_OK; /* is recorded where it is waited for */
-    if ((cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
+    const int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F, receives = heti_p_is_receive(a->kind);
+    if (receives && s->transfer == HET_TRANSFER_FREE) return HET_OK; /* is recorded where it is waited for */
+    if (!receives && (cell->done & (forward ? HETI_P_DID_F : HETI_P_DID_I)) == 0)
         return heti_p_sim_fail(s, r, s->rank[r].at, forward ? "its F does not come before it" : "its B or I does not come before it");
-    return (forward ? s->stage[g].after : s->stage[g].before) != r ? heti_p_sim_send(s, r, a, g, forward) : HET_OK;
+    if ((forward != receives ? s->stage[g].after : s->stage[g].before) == r) return HET_OK;
+    return s->transfer == HET_TRANSFER_FREE ? heti_p_sim_send(s, r, a, g, forward) : heti_p_sim_meet(s, r, a, g, forward, waits);
 }
 
 /* REDUCE or GATHER: this rank is there; the last one makes the ring complete. Its parts are sorted by rank. */
@@ -1797,12 +1907,11 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r)
     heti_p_rank *rank = &s->rank[r];
     for (; rank->at < rank->until; rank->at++) {
         const het_action *a = &s->schedule->action[rank->at];
-        if (a->kind <= HET_ACTION_W) {
+        if (a->kind <= HET_ACTION_RECV_B) {
             int waits = 0;
-            HETI_P_TRY(heti_p_sim_compute(s, r, a, &waits));
+            HETI_P_TRY(a->kind <= HET_ACTION_W ? heti_p_sim_compute(s, r, a, &waits) : heti_p_sim_transfer(s, r, a, &waits));
             if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
-        } else if (a->kind <= HET_ACTION_RECV_B) HETI_P_TRY(heti_p_sim_transfer(s, r, a));
-        else if (a->kind == HET_ACTION_VERDICT) {
+        } else if (a->kind == HET_ACTION_VERDICT) {
             rank->state = HETI_P_VERDICT;
             rank->verdict = rank->clock;
             return HET_OK;
@@ -1872,11 +1981,6 @@ static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int
         seconds[1] += time;
     }
     return HET_OK;
-}
-
-static void heti_p_at_least(double *value, double other)
-{
-    if (other > *value) *value = other;
 }
 
 /* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as long as the largest part takes on the
@@ -2002,6 +2106,30 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s)
     return HET_OK;
 }
 
+/* Scalars of all ranks, up a tree to rank 0 and down again: heti_p_rank.joined is when a rank comes to it, and then when it has them. Each
+   message takes a latency of both its ends, one after the other. */
+static het_result heti_p_sim_join(heti_p_sim *s)
+{
+    het_link_cost link;
+    int64_t r, bit, wires;
+    for (r = s->ranks - 1; r >= 0; r--)
+        for (bit = 1; (r & bit) == 0 && r + bit < s->ranks; bit *= 2) {
+            HETI_P_TRY(heti_p_link_cost(s, r + bit, r, &link, NULL, &wires));
+            heti_p_at_least(&s->rank[r].joined, s->rank[r + bit].joined);
+            s->rank[r].joined += link.latency;
+        }
+    for (r = 0; r < s->ranks; r++) {
+        for (bit = 1; (r & bit) == 0 && bit < s->ranks; bit *= 2) {}
+        while ((bit /= 2) > 0) {
+            if (r + bit >= s->ranks) continue;
+            HETI_P_TRY(heti_p_link_cost(s, r, r + bit, &link, NULL, &wires));
+            s->rank[r].joined += link.latency;
+            s->rank[r + bit].joined = s->rank[r].joined;
+        }
+    }
+    return HET_OK;
+}
+
 /* Every rank is done, or waits. All that wait for a verdict get it where nobody waits for a message. */
 static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
 {
@@ -2017,16 +2145,19 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done)
             heti_p_at_least(&rank->clock, rank->ring_free);
             if (s->costs->rank != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].verdict);
         }
-        heti_p_at_least(&time, rank->clock);
-        heti_p_at_least(&time, rank->ring_free);
+        rank->joined = rank->clock;
+        heti_p_at_least(&rank->joined, rank->ring_free);
+        heti_p_at_least(&time, rank->joined);
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
             return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks have reached it",
                 b < s->blocks ? "REDUCE" : "GATHER", HETI_P_CAST(int64_t, s->ring[b].block), s->ring[b].reached, s->ring[b].wanted);
+    if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_P_TRY(heti_p_sim_join(s));
     for (r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
+        if (s->transfer == HET_TRANSFER_POSTED) time = rank->joined;
         (void)heti_p_sim_record(s, r, &s->schedule->action[rank->at], HET_ACTION_VERDICT, rank->verdict, time, 0);
         rank->clock = time;
         rank->at++;
@@ -2044,7 +2175,7 @@ static void heti_p_sim_timeline(heti_p_sim *s)
     int64_t r, i, from = 0, count = 0;
     for (r = 0; r < s->ranks && s->keep; r++) {
         int64_t room = 0, used;
-        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) room += heti_p_record_room(s->schedule, s->schedule->action[i].kind);
+        for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) room += heti_p_record_room(s, s->schedule->action[i].kind);
         used = s->rank[r].record - from;
         if (used > 0 && count < from) memmove(s->record + count, s->record + from, HETI_P_CAST(size_t, used) * sizeof *s->record);
         count += used;
