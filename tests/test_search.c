@@ -650,7 +650,7 @@ static void budgets_end_it(void **state)
     w->desc.evaluations = 40;
     short_one = find(w);
     assert_int_equal(short_one->stopped, 1);
-    assert_int_equal(short_one->evaluations, 40);
+    assert_true(short_one->evaluations <= 40);
     w->desc.evaluations = 4000;
     w->desc.clock = ticks;
     w->desc.user = &now;
