@@ -4647,7 +4647,7 @@ typedef struct heti_p_seek {
     het_stage_cost *alone_stage;      /* [2 ranks] */
     int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 8] */
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
-    int32_t ignore_memory;
+    int32_t ignore_memory, climbing;
     double least_guess;               /* the shortest estimate of beginnings that fit */
     double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
     int64_t missing_rank;
@@ -5177,6 +5177,20 @@ static int heti_p_alike(const heti_p_seek *s, const heti_p_choice *c, int64_t p,
     return 1;
 }
 
+/* Takes over the cuts of a pipeline of s->now with the same devices. 0: q, negative or not, is another. */
+static int heti_p_as_before(heti_p_seek *s, heti_p_choice *c, int64_t p, int64_t q)
+{
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p);
+    const heti_p_choice *from = &s->now;
+    if (q < 0 || heti_p_places(from, q) != places ||
+        memcmp(&from->device[from->first[q]], &c->device[c->first[p]], HETI_P_CAST(size_t, places) * sizeof *c->device) != 0)
+        return 0;
+    memcpy(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]], HETI_P_CAST(size_t, chunks * places) * sizeof *c->end);
+    memcpy(&c->recompute[c->first[p]], &from->recompute[from->first[q]], HETI_P_CAST(size_t, places) * sizeof *c->recompute);
+    s->fits[p] = 1;
+    return 1;
+}
+
 /* Leaves out pipelines that do not fit and, where a device has one stage, devices without units. */
 static void heti_p_close_ranks(const heti_p_seek *s, heti_p_choice *c)
 {
@@ -5398,20 +5412,30 @@ static double heti_p_update(heti_p_seek *s, const heti_p_choice *c)
     return most;
 }
 
-/* About the seconds of the step: pipelines simulated one by one. */
+/* About the seconds of the step: the slowest of the pipelines, simulated one by one, and, a fifth of it, what they would take if micro-batches could
+   be divided: so that a faster pipeline counts before it is worth a whole micro-batch. */
 static double heti_p_estimate(heti_p_seek *s, const heti_p_choice *c)
 {
-    double t = 0;
+    double slowest = 0, rates = 0, work = heti_p_real(heti_p_micro_batches(s, c->granules));
     int64_t p;
-    for (p = 0; p < c->pipelines; p++) t = heti_p_larger(t, heti_p_pipeline_seconds(s, c, p, c->count[p]));
-    return t + heti_p_update(s, c);
+    for (p = 0; p < c->pipelines; p++) {
+        slowest = heti_p_larger(slowest, heti_p_pipeline_seconds(s, c, p, c->count[p]));
+        heti_p_pace(s, c, p);
+        if (!(s->pipeline_time[p] > 0) || s->pipeline_fill[p] >= HETI_P_MISFIT) continue;
+        rates += 1 / s->pipeline_time[p];
+        work += s->pipeline_fill[p] / s->pipeline_time[p];
+    }
+    return 0.8 * slowest + (rates > 0 ? 0.2 * work / rates : 0) + heti_p_update(s, c);
 }
 
 /* Cuts and shares anew, for devices in pipelines that are given. Pipelines that cannot hold the chain leave. 0: none is left. */
 static int heti_p_refit(heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t micro_batches = heti_p_micro_batches(s, c->granules), chunks = heti_p_chunks(s, c);
-    int64_t p;
+    const int as_before = s->climbing && s->now.order == c->order && s->now.granules == c->granules;
+    int64_t p, r;
+    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (p = 0; p < s->now.pipelines && as_before; p++) s->scratch[s->now.device[s->now.first[p]]] = p;
     for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines; /* for what is in flight */
     for (p = 0; p < c->pipelines; p++) {
         if (p > 0 && heti_p_alike(s, c, p - 1, p)) {
@@ -5419,7 +5443,7 @@ static int heti_p_refit(heti_p_seek *s, heti_p_choice *c)
             memcpy(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]], HETI_P_CAST(size_t, chunks) * n * sizeof *c->end);
             memcpy(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n * sizeof *c->recompute);
             s->fits[p] = s->fits[p - 1];
-        } else s->fits[p] = heti_p_cut(s, c, p);
+        } else if (!heti_p_as_before(s, c, p, s->scratch[c->device[c->first[p]]])) s->fits[p] = heti_p_cut(s, c, p);
     }
     heti_p_close_ranks(s, c);
     if (c->pipelines == 0) return 0;
@@ -5646,6 +5670,7 @@ static int heti_p_move_cut(heti_p_seek *s, heti_p_choice *c)
         for (j = i; j < until; j++) end[j] += by;
         if (end[i] <= (i == 0 ? 0 : end[i - 1]) || end[until - 1] >= end[until]) return 0;
     }
+    if (heti_p_below(s, 4) > 0) heti_p_share(s, c);
     return 1;
 }
 
@@ -5794,6 +5819,7 @@ static int heti_p_move_recompute(heti_p_seek *s, heti_p_choice *c)
     for (i = 0; i < total && how == 1; i++) c->recompute[i] = to;
     for (q = 0; q < c->pipelines && how == 2; q++)
         if (heti_p_twins(s, c, p, q)) c->recompute[c->first[q] + at - c->first[p]] = to;
+    heti_p_share(s, c);
     return 1;
 }
 
@@ -6640,6 +6666,7 @@ static void heti_p_seek_run(heti_p_seek *s)
         heti_p_beginnings(s);
         s->ignore_memory = 0;
     }
+    s->climbing = 1;
     heti_p_climbs(s, small ? heti_p_min(300, s->d.evaluations / 4) : s->d.evaluations, small ? 200 : 1000);
     if (small && !heti_p_is_over(s)) heti_p_all(s);
 }
