@@ -19,8 +19,7 @@
    examples/plan.c is the same as a program.
 
    WHAT IT DOES NOT DO
-   Links are pairs of ranks, each with its own latency and bandwidth: no switches, no shared wires. Messages and reductions do not slow each other
-   or what is computed meanwhile. Memory is counted in activations, not in bytes.
+   Messages and reductions do not slow each other or what is computed meanwhile; messages share wires with messages, reductions with reductions.
 
    OPTIONS   (macros, defined before the include)
        macro                          default                     needed where, effect
@@ -40,6 +39,7 @@
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
                          het_profile_read het_profile_write het_profile_merge
+       >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
        >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
        >>search_api      het_plan_search het_search_free
        >>picture_api     het_timeline_trace het_timeline_svg
@@ -47,7 +47,7 @@
    CONTENTS   (tags to search for)
    public API:
        >>profile_api     het_profile: times and bytes of units, blocks, devices and links
-       >>cluster_api     het_cluster: devices and links
+       >>cluster_api     het_cluster: devices, groups and links, as a file
        >>simulate_api    costs, het_simulate, het_simulation
        >>search_api      het_plan_search: which plan is best
        >>picture_api     Chrome traces, SVG
@@ -58,6 +58,7 @@
        >>simulate        the simulator
        >>profile         describing models, bytes of a plan, files of profiles
        >>measure         times of units, updates, messages and reductions
+       >>cluster         cluster files
        >>search          the planner
        >>trace           Chrome traces
        >>svg             pictures
@@ -212,7 +213,16 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *f
     het_profile **profile, het_error *error);
 
 /* ---- >>cluster_api: what there is to compute on --------------------------------------------------------------------
-   Devices in groups within groups: machine, rack, site. Two devices talk over the link of the smallest group that has both. */
+   Devices in groups within groups: machine, rack, site. Two devices talk over the link of the smallest group that has both. As a file:
+
+       { "name": "three sites", "link": { "latency": "20ms", "bandwidth": "1G" }, "members": [
+         { "name": "site", "count": 3, "uplink": "10G", "link": { "latency": "50us", "bandwidth": "12G" }, "members": [
+           { "name": "node", "count": 40, "process": true, "link": { "latency": "5us", "bandwidth": "200G" }, "members": [
+             { "device": "h100", "count": 8, "memory": "80G" } ] } ] } ] }
+
+   A device has device (a profile's name) and may have name, count 1, speed 1, memory 0; a group has members and may have name, count 1, process
+   false, link (latency 0, bandwidth 0), bus 0, uplink 0. Times are in seconds, sizes in bytes, either as numbers or as text with s, ms, us, ns
+   or K, M, G, T (powers of 1,024) behind them. Of several with one entry "#0", "#1", ... is added to the names. */
 
 typedef struct het_cluster_device {
     char name[48];
@@ -236,9 +246,20 @@ typedef struct het_cluster {
     int64_t ranks, groups;
     het_cluster_device *device;       /* [ranks] */
     het_group *group;                 /* [groups] */
-    het_allocator allocator;
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_cluster;
+
+/* From text. HET_ERR_FORMAT: *error names byte, key, value and rule. Unknown keys are errors. At most 1,048,576 devices. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_read(const char *text, size_t length, const het_allocator *allocator, het_cluster **cluster,
+    het_error *error);
+/* The same as text; equal members that follow each other become one with a count. HET_ERR_INVALID: devices and groups are not in the order in
+   which a file gives them, or a group is empty. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_write(const het_cluster *cluster, const het_writer *to);
+/* One group with one link, the ranks of one process. device: [ranks], copied; NULL: "device#0" and so on, speed 1. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device, double latency, double bandwidth,
+    const het_allocator *allocator, het_cluster **cluster, het_error *error);
+HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL is fine. Threads: any. */
 
 /* ---- >>simulate_api: what a schedule would take --------------------------------------------------------------------
    Runs the lists of a schedule, the very ones a step runs, on given times. Lists with compute actions only (schedule->complete 0) get a transfer
@@ -255,8 +276,8 @@ typedef struct het_cluster {
      take the time of the largest part on the slowest link of the ring. Where these ranks are spread over processes, the first of each process
      is the ring's member: before it the others send theirs there, one after the other, behind it they get theirs back, the whole block on the
      way in of REDUCE and on the way out of GATHER, their own part otherwise. A rank takes part in one ring at a time, the one that was ready
-     first, then the lower block. Rings share buses and uplinks with rings, in that order, and messages with messages; a ring and a message
-     do not slow each other: a network that carries both at once does worse.
+     first, then the lower block. Rings share buses and uplinks with rings, the one that starts first being served first, and messages with
+     messages; a ring and a message do not slow each other: a network that carries both at once does worse.
    * VERDICT waits for every REDUCE and every rank.
    Times are added and compared, multiplied by sizes, and never subtracted from each other before the end: whole numbers in give whole numbers
    out, up to 2^53. The unit is the caller's: a timeline to be drawn should be in seconds. */
@@ -846,6 +867,7 @@ typedef struct heti_p_hop {
 /* One rank's part in a ring. */
 typedef struct heti_p_part {
     int64_t rank, record;             /* record: place in the timeline, -1: none is kept */
+    int64_t next;                     /* the rank's next ring, -1: none */
     double time;                      /* when the rank reached it; negative: not yet */
     double share, moved;              /* of the block, in parts of heti_p_ring.sum; bytes that the ring brings to it and takes from it */
 } heti_p_part;
@@ -853,8 +875,9 @@ typedef struct heti_p_part {
 /* One REDUCE or GATHER. */
 typedef struct heti_p_ring {
     int64_t first, wanted, reached;   /* its parts are [first, first + wanted), by rank */
-    double ready, sum;
-    int32_t block, done;
+    double ready, start, sum;         /* start: when all its ranks have done the rings before it */
+    int64_t before;                   /* of its ranks, those that have a ring to do before it */
+    int32_t block, gather;
 } heti_p_ring;
 
 typedef struct heti_p_rank {
@@ -864,6 +887,7 @@ typedef struct heti_p_rank {
     const heti_p_cell *waits;         /* the cell whose message it waits for */
     int32_t state;                    /* heti_p_state */
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
+    int64_t last_part;                /* its part in the last of the rings looked at, -1: none */
     double kept, unit;                /* activations now; what is divided by for `peak` */
     double kept_bytes;
 } heti_p_rank;
@@ -893,6 +917,8 @@ typedef struct heti_p_sim {
     heti_p_ring *ring;                /* [2 blocks] REDUCE, then GATHER */
     int64_t *ring_order;              /* [2 blocks] */
     int64_t ring_count;               /* complete and not yet timed */
+    int64_t *ring_heap;               /* [2 blocks] those that can start: the earliest first */
+    int64_t ring_heaped;
     heti_p_part *part;
     double *step_share;               /* [blocks] sum of state shares of the ranks that have its STEP */
     int64_t *step_ranks;              /* [blocks] how many they are */
@@ -961,6 +987,7 @@ static void heti_p_sim_cut(heti_p_sim *s, heti_p_arena *arena)
     s->ready = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->ready));
     s->ring = HETI_P_CAST(heti_p_ring *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring));
     s->ring_order = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring_order));
+    s->ring_heap = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring_heap));
     s->part = HETI_P_CAST(heti_p_part *, heti_p_take(arena, s->parts, sizeof *s->part));
     s->step_share = HETI_P_CAST(double *, heti_p_take(arena, s->blocks, sizeof *s->step_share));
     s->step_ranks = HETI_P_CAST(int64_t *, heti_p_take(arena, s->blocks, sizeof *s->step_ranks));
@@ -1090,7 +1117,8 @@ static het_result heti_p_sim_groups(heti_p_sim *s)
             return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite", i);
         for (; up >= 0 && depth <= HETI_P_MOST_DEPTH; depth++) up = costs->group[up].parent;
         if (depth > HETI_P_MOST_DEPTH)
-            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i, HETI_P_CAST(int64_t, HETI_P_MOST_DEPTH));
+            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i,
+                HETI_P_CAST(int64_t, HETI_P_MOST_DEPTH));
         if (depth > deepest) deepest = depth;
         if (g->bus > 0 || g->uplink > 0) s->shared = 1;
     }
@@ -1373,6 +1401,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s)
     for (b = 0; b < 2 * s->blocks; b++) {
         s->ring[b].first = first;
         s->ring[b].block = HETI_P_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
+        s->ring[b].gather = b >= s->blocks;
         first += s->ring[b].wanted;
         s->ring[b].wanted = 0;
     }
@@ -1801,10 +1830,11 @@ static void heti_p_at_least(double *value, double other)
 
 /* What a ring takes by itself, and how much of that is latency: the slowest way in, N - 1 steps as long as the largest part takes on the
    slowest link, the slowest way out. Its loads are left on the wires. */
-static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, int gather, double *latency, double *seconds)
+static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, double bytes, double *latency, double *seconds)
 {
     const heti_p_part *part = s->part + ring->first;
     const int64_t n = ring->wanted;
+    const int gather = ring->gather;
     double largest = 0, slowest = 0, longest = 0, way[2] = { 0, 0 }, way_latency[2] = { 0, 0 }, turns = -1, time, one[2], one_latency[2];
     int64_t i, j, end;
     for (i = 0; i < n; i = end, turns++) {
@@ -1843,28 +1873,80 @@ static double heti_p_ring_wires(heti_p_sim *s, double start, double latency, dou
     return end;
 }
 
+static int heti_p_ring_earlier(const heti_p_sim *s, int64_t a, int64_t b)
+{
+    return s->ring[a].start < s->ring[b].start || (!(s->ring[b].start < s->ring[a].start) && a < b);
+}
+
+static void heti_p_push_ring(heti_p_sim *s, int64_t index)
+{
+    int64_t i = s->ring_heaped++;
+    for (; i > 0 && heti_p_ring_earlier(s, index, s->ring_heap[(i - 1) / 2]); i = (i - 1) / 2) s->ring_heap[i] = s->ring_heap[(i - 1) / 2];
+    s->ring_heap[i] = index;
+}
+
+static int64_t heti_p_pop_ring(heti_p_sim *s)
+{
+    const int64_t first = s->ring_heap[0], last = s->ring_heap[--s->ring_heaped];
+    int64_t i = 0, child;
+    while ((child = 2 * i + 1) < s->ring_heaped) {
+        if (child + 1 < s->ring_heaped && heti_p_ring_earlier(s, s->ring_heap[child + 1], s->ring_heap[child])) child++;
+        if (!heti_p_ring_earlier(s, s->ring_heap[child], last)) break;
+        s->ring_heap[i] = s->ring_heap[child];
+        i = child;
+    }
+    s->ring_heap[i] = last;
+    return first;
+}
+
+/* From `start` on; lets the rings behind it go on. */
+static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index)
+{
+    heti_p_ring *ring = &s->ring[index];
+    const heti_p_part *part = s->part + ring->first;
+    double bytes = 0, latency = 0, seconds = 0, end;
+    int64_t j;
+    if (s->costs->block != NULL) {
+        bytes = ring->gather ? s->costs->block[ring->block].gather_bytes : s->costs->block[ring->block].reduce_bytes;
+        HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
+    }
+    end = heti_p_ring_wires(s, ring->start, latency, seconds);
+    heti_p_at_least(&s->result->makespan, end);
+    for (j = 0; j < ring->wanted; j++) {
+        s->rank[part[j].rank].ring_free = end;
+        if (part[j].record >= 0) {
+            s->record[part[j].record].end = end;
+            s->record[part[j].record].bytes = bytes < 9e18 ? HETI_P_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+        }
+        if (part[j].next < 0) continue;
+        heti_p_at_least(&s->ring[part[j].next].start, end);
+        if (--s->ring[part[j].next].before == 0) heti_p_push_ring(s, part[j].next);
+    }
+    return HET_OK;
+}
+
+/* Each rank does its rings in the order in which they were ready; among those that can start, the earliest gets the wires first. */
 static het_result heti_p_sim_finish_rings(heti_p_sim *s)
 {
     int64_t i, j;
     heti_p_sort_rings(s);
+    for (i = 0; i < s->ranks && s->ring_count > 0; i++) s->rank[i].last_part = -1;
     for (i = 0; i < s->ring_count; i++) {
-        const int64_t index = s->ring_order[i];
-        heti_p_ring *ring = &s->ring[index];
-        const heti_p_part *part = s->part + ring->first;
-        double bytes = s->costs->block == NULL ? 0 : index < s->blocks ? s->costs->block[ring->block].reduce_bytes
-            : s->costs->block[ring->block].gather_bytes, latency = 0, seconds = 0, end = ring->ready;
-        if (s->costs->block != NULL) HETI_P_TRY(heti_p_ring_time(s, ring, bytes, index >= s->blocks, &latency, &seconds));
-        for (j = 0; j < ring->wanted; j++) heti_p_at_least(&end, s->rank[part[j].rank].ring_free);
-        end = heti_p_ring_wires(s, end, latency, seconds);
-        for (j = 0; j < ring->wanted; j++) {
-            s->rank[part[j].rank].ring_free = end;
-            if (part[j].record < 0) continue;
-            s->record[part[j].record].end = end;
-            s->record[part[j].record].bytes = bytes < 9e18 ? HETI_P_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+        heti_p_ring *ring = &s->ring[s->ring_order[i]];
+        ring->start = ring->ready;
+        for (j = ring->first; j < ring->first + ring->wanted; j++) {
+            heti_p_rank *rank = &s->rank[s->part[j].rank];
+            s->part[j].next = -1;
+            if (rank->last_part >= 0) {
+                s->part[rank->last_part].next = s->ring_order[i];
+                ring->before++;
+            } else heti_p_at_least(&ring->start, rank->ring_free);
+            rank->last_part = j;
         }
-        if (end > s->result->makespan) s->result->makespan = end;
-        ring->done = 1;
     }
+    for (i = 0; i < s->ring_count; i++)
+        if (s->ring[s->ring_order[i]].before == 0) heti_p_push_ring(s, s->ring_order[i]);
+    while (s->ring_heaped > 0) HETI_P_TRY(heti_p_sim_time_ring(s, heti_p_pop_ring(s)));
     s->ring_count = 0;
     return HET_OK;
 }
@@ -2394,6 +2476,7 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
 {
     const het_device_iface *iface = het_cpu_device();
     het_device_config config;
+    het_result result;
     int64_t whole;
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
@@ -2418,8 +2501,13 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
     config.parallel = &d->parallel;
-    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
-        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
+    if (iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: the device table has version %d, this is %d",
+            HETI_P_CAST(int64_t, iface->version), HETI_P_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    result = iface->create(&config, &d->device.self);
+    if (result != HET_OK)
+        return heti_p_fail(d->error, result, "het_profile_describe: device %s with %d threads could not be created", iface->name,
+            HETI_P_CAST(int64_t, config.threads));
     d->device.iface = iface;
     return HET_OK;
 }
@@ -2843,7 +2931,7 @@ static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, 
     for (r = 0; r < plan->ranks; r++) {
         device = heti_p_rank_device(c, r, &slowness);
         if (device < 0)
-            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none of them it", r,
+            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the profile of a device \"%s\"; there are %d, none is it", r,
                 c->cluster != NULL ? c->cluster->device[r].profile : "", c->profile->devices);
         heti_p_rank_cost(c, r, held, &c->profile->device[device], slowness);
         if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
@@ -4553,6 +4641,510 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     if (result != HET_OK) het_profile_free(m.profile);
     else *profile = m.profile;
     return result;
+}
+
+/* ================================================================================================================
+   >>cluster  Cluster files: groups within groups, each with a count. A group's members are read once for each of its copies, from the place where
+   they stand in the text; the text is gone through twice, to count and to fill in.
+   ================================================================================================================ */
+
+enum { HETI_P_MOST_RANKS = 1 << 20 };
+
+typedef struct heti_p_cluster_reader {
+    het_json json;
+    het_error *error;
+    het_cluster *to;                  /* NULL: counts */
+    int64_t ranks, groups;
+} heti_p_cluster_reader;
+
+/* One member as it stands in the text. */
+typedef struct heti_p_member {
+    char name[48], device[48];
+    int64_t count;
+    double speed, memory, latency, bandwidth, bus, uplink;
+    int process, has_members;
+    uint32_t seen;
+    het_json members;                 /* at the array */
+} heti_p_member;
+
+/* "het_cluster_read: byte 71, "speed": -2: must be above 0" */
+static het_result heti_p_cluster_bad(const heti_p_cluster_reader *r, size_t at, const char *key, const char *value, const char *rule)
+{
+    char shown_key[49], shown[49];
+    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_cluster_read: byte %d, \"%s\"%s%s: %s", HETI_P_CAST(int64_t, at), heti_p_shown(shown_key, key),
+        value[0] != 0 ? ": " : "", heti_p_shown(shown, value), rule);
+}
+
+static het_result heti_p_cluster_json(const heti_p_cluster_reader *r, const char *key)
+{
+    return heti_p_cluster_bad(r, r->json.rule_at, key, "", r->json.rule);
+}
+
+static het_result heti_p_cluster_number_bad(const heti_p_cluster_reader *r, size_t at, const char *key, double value, const char *rule)
+{
+    heti_p_out out;
+    heti_p_out_start(&out, NULL);
+    heti_p_out_real(&out, value);
+    heti_p_out_char(&out, 0);
+    return heti_p_cluster_bad(r, at, key, out.text, rule);
+}
+
+static het_result heti_p_cluster_name(heti_p_cluster_reader *r, const char *key, char name[48])
+{
+    const size_t at = r->json.at;
+    size_t length = 0;
+    if (!het_json_string(&r->json, name, 48, &length)) return heti_p_cluster_json(r, key);
+    if (length > 0 && length < 48 && strlen(name) == length) return HET_OK;
+    return heti_p_cluster_bad(r, at, key, name, "a name has 1 to 47 bytes and no 0");
+}
+
+/* "12.5ms" or "10G": a number and what stands behind it. Units are powers of 1,024 for sizes, as in --links. */
+static int heti_p_with_unit(const char *text, int seconds, double *value)
+{
+    static const char *const heti_p_units[2][5] = { { "", "K", "M", "G", "T" }, { "", "s", "ms", "us", "ns" } };
+    static const double heti_p_factors[2][5] = { { 1, 1024, 1048576, 1073741824.0, 1099511627776.0 }, { 1, 1, 1e3, 1e6, 1e9 } };
+    size_t digits = 0;
+    het_json json;
+    int i;
+    while ((text[digits] >= '0' && text[digits] <= '9') || text[digits] == '.') digits++;
+    json = het_json_start(text, digits);
+    if (!het_json_real(&json, value) || !het_json_end(&json)) return 0;
+    for (i = 0; i < 5 && strcmp(text + digits, heti_p_units[seconds][i]) != 0; i++) {}
+    if (i == 5) return 0;
+    *value = seconds ? *value / heti_p_factors[1][i] : *value * heti_p_factors[0][i];
+    return 1;
+}
+
+/* A number, or text with a unit, from 0 to 1e18. */
+static het_result heti_p_cluster_quantity(heti_p_cluster_reader *r, const char *key, int seconds, double *value)
+{
+    static const char *const heti_p_rules[2] = { "must be from 0 to 1e18 bytes, as a number or with K, M, G or T behind it",
+        "must be from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
+    const size_t at = r->json.at;
+    size_t length = 0;
+    char text[48] = "";
+    if (het_json_peek(&r->json) == HET_JSON_STRING) {
+        if (!het_json_string(&r->json, text, sizeof text, &length)) return heti_p_cluster_json(r, key);
+        if (length >= sizeof text || strlen(text) != length || !heti_p_with_unit(text, seconds, value))
+            return heti_p_cluster_bad(r, at, key, text, heti_p_rules[seconds]);
+    } else if (!het_json_real(&r->json, value)) return heti_p_cluster_json(r, key);
+    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_p_cluster_number_bad(r, at, key, *value, heti_p_rules[seconds]);
+}
+
+static het_result heti_p_cluster_link(heti_p_cluster_reader *r, heti_p_member *m)
+{
+    char key[64] = "link";
+    size_t length;
+    unsigned seen = 0;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        const unsigned which = strcmp(key, "latency") == 0 ? 1u : strcmp(key, "bandwidth") == 0 ? 2u : 0u;
+        if (which == 0) return heti_p_cluster_bad(r, r->json.at, key, "", "no such key in \"link\": latency, bandwidth");
+        if ((seen & which) != 0) return heti_p_cluster_bad(r, r->json.at, key, "", "this key comes twice");
+        seen |= which;
+        HETI_P_TRY(heti_p_cluster_quantity(r, key, which == 1, which == 1 ? &m->latency : &m->bandwidth));
+    }
+    return r->json.rule == NULL ? HET_OK : heti_p_cluster_json(r, key);
+}
+
+static het_result heti_p_cluster_value(heti_p_cluster_reader *r, int which, const char *key, heti_p_member *m)
+{
+    const size_t at = r->json.at;
+    switch (which) {
+    case 0: return heti_p_cluster_name(r, key, m->device);
+    case 1: return heti_p_cluster_name(r, key, m->name);
+    case 2:
+        if (!het_json_integer(&r->json, &m->count)) return heti_p_cluster_json(r, key);
+        if (m->count >= 1 && m->count <= HETI_P_MOST_RANKS) return HET_OK;
+        return heti_p_cluster_number_bad(r, at, key, HETI_P_CAST(double, m->count), "must be from 1 to 1048576");
+    case 3:
+        if (!het_json_real(&r->json, &m->speed)) return heti_p_cluster_json(r, key);
+        if (m->speed > 0 && m->speed <= 1e6) return HET_OK;
+        return heti_p_cluster_number_bad(r, at, key, m->speed, "must be above 0 and at most 1e6");
+    case 4: return heti_p_cluster_quantity(r, key, 0, &m->memory);
+    case 5: return het_json_boolean(&r->json, &m->process) ? HET_OK : heti_p_cluster_json(r, key);
+    case 6: return heti_p_cluster_link(r, m);
+    case 7: return heti_p_cluster_quantity(r, key, 0, &m->bus);
+    case 8: return heti_p_cluster_quantity(r, key, 0, &m->uplink);
+    default:
+        m->members = r->json;
+        m->has_members = 1;
+        if (het_json_peek(&r->json) != HET_JSON_ARRAY) return heti_p_cluster_bad(r, at, key, "", "must be an array of devices and groups");
+        return het_json_skip(&r->json) ? HET_OK : heti_p_cluster_json(r, key);
+    }
+}
+
+/* All keys of one member, its members left for later. */
+static het_result heti_p_cluster_member(heti_p_cluster_reader *r, int root, heti_p_member *m)
+{
+    enum { HETI_P_KEYS = 10 };
+    static const char *const heti_p_keys[HETI_P_KEYS] = { "device", "name", "count", "speed", "memory", "process", "link", "bus", "uplink",
+        "members" };
+    const uint32_t devices = UINT32_C(0x01F), groups = UINT32_C(0x3E6); /* bits of the keys that each may have */
+    char key[64] = "members";
+    size_t length, start = r->json.at;
+    int i;
+    memset(m, 0, sizeof *m);
+    m->count = 1;
+    m->speed = 1;
+    if (het_json_peek(&r->json) != HET_JSON_OBJECT) return heti_p_cluster_bad(r, start, "members", "", "a device or a group is an object");
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        for (i = 0; i < HETI_P_KEYS && (length >= sizeof key || strcmp(key, heti_p_keys[i]) != 0); i++) {}
+        if (i == HETI_P_KEYS)
+            return heti_p_cluster_bad(r, r->json.at, key, "",
+                "no such key: device, name, count, speed, memory; or name, count, process, link, bus, uplink, members");
+        if ((m->seen >> i & 1u) != 0) return heti_p_cluster_bad(r, r->json.at, key, "", "this key comes twice");
+        m->seen |= UINT32_C(1) << i;
+        HETI_P_TRY(heti_p_cluster_value(r, i, key, m));
+    }
+    if (r->json.rule != NULL) return heti_p_cluster_json(r, key);
+    if ((m->seen & 1u) == 0 && !m->has_members) return heti_p_cluster_bad(r, start, "members", "", "is missing, and so is \"device\": which is it?");
+    for (i = 0; i < HETI_P_KEYS; i++)
+        if ((m->seen >> i & 1u) != 0 && ((m->has_members ? groups : devices) >> i & 1u) == 0)
+            return heti_p_cluster_bad(r, start, heti_p_keys[i], "",
+                m->has_members ? "no such key in what has \"members\"" : "no such key in a device");
+    if (root && !m->has_members) return heti_p_cluster_bad(r, start, "members", "", "the whole file is a group: it needs \"members\"");
+    if (root && m->count != 1) return heti_p_cluster_number_bad(r, start, "count", HETI_P_CAST(double, m->count), "there is one outermost group");
+    return HET_OK;
+}
+
+/* The name, with its number where there are several: "node#7". */
+static het_result heti_p_cluster_number(const heti_p_cluster_reader *r, size_t at, const char *name, int64_t count, int64_t index, char to[48])
+{
+    heti_p_out out;
+    heti_p_out_start(&out, NULL);
+    heti_p_out_text(&out, name);
+    if (count > 1) heti_p_out_format(&out, "#%d", index);
+    heti_p_out_char(&out, 0);
+    if (out.length > 48) return heti_p_cluster_bad(r, at, "name", out.text, "has more than 47 bytes");
+    memcpy(to, out.text, out.length);
+    return HET_OK;
+}
+
+static het_result heti_p_cluster_devices(heti_p_cluster_reader *r, size_t at, const heti_p_member *m, int64_t group)
+{
+    int64_t i;
+    if (m->count > HETI_P_MOST_RANKS - r->ranks) return heti_p_cluster_bad(r, at, "count", "", "more than 1048576 devices in the cluster");
+    for (i = 0; i < m->count && r->to != NULL; i++) {
+        het_cluster_device *device = &r->to->device[r->ranks + i];
+        HETI_P_TRY(heti_p_cluster_number(r, at, (m->seen & 2u) != 0 ? m->name : m->device, m->count, i, device->name));
+        memcpy(device->profile, m->device, sizeof device->profile);
+        device->speed = m->speed;
+        device->memory = m->memory;
+        device->group = group;
+    }
+    r->ranks += m->count;
+    return HET_OK;
+}
+
+/* The cursor stands at a member of group `parent` (-1: at the whole); `process` is 1 where that is inside one. */
+static het_result heti_p_cluster_read(heti_p_cluster_reader *r, int64_t parent, int process)
+{
+    const size_t at = r->json.at;
+    heti_p_member m;
+    het_json behind;
+    int64_t i;
+    HETI_P_TRY(heti_p_cluster_member(r, parent < 0, &m));
+    if (!m.has_members) return heti_p_cluster_devices(r, at, &m, parent);
+    if (m.process && process) return heti_p_cluster_bad(r, at, "process", "", "is inside another process");
+    behind = r->json;
+    for (i = 0; i < m.count; i++) {
+        const int64_t g = r->groups++, ranks = r->ranks;
+        if (g >= HETI_P_MOST_RANKS) return heti_p_cluster_bad(r, at, "count", "", "more than 1048576 groups in the cluster");
+        if (r->to != NULL) {
+            het_group *group = &r->to->group[g];
+            HETI_P_TRY(heti_p_cluster_number(r, at, m.name, m.count, i, group->name));
+            group->parent = parent;
+            group->latency = m.latency;
+            group->bandwidth = m.bandwidth;
+            group->bus = m.bus;
+            group->uplink = m.uplink;
+            group->process = m.process;
+        }
+        r->json = m.members;
+        het_json_enter(&r->json, HET_JSON_ARRAY);
+        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_P_TRY(heti_p_cluster_read(r, g, process || m.process));
+        if (r->json.rule != NULL) return heti_p_cluster_json(r, "members");
+        if (r->ranks == ranks) return heti_p_cluster_bad(r, m.members.at, "members", "", "a group has at least one device");
+    }
+    r->json = behind;
+    if (parent < 0) memcpy(r->to != NULL ? r->to->name : m.name, m.name, sizeof m.name);
+    return HET_OK;
+}
+
+static void heti_p_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t groups, heti_p_arena *arena)
+{
+    het_cluster *c = HETI_P_CAST(het_cluster *, heti_p_take(arena, 1, sizeof *c));
+    het_cluster_device *device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, ranks, sizeof *device));
+    het_group *group = HETI_P_CAST(het_group *, heti_p_take(arena, groups, sizeof *group));
+    *cluster = c;
+    if (c == NULL) return;
+    c->ranks = ranks;
+    c->groups = groups;
+    c->device = device;
+    c->group = group;
+}
+
+static het_result heti_p_cluster_new(int64_t ranks, int64_t groups, const het_allocator *allocator, const char *call, het_cluster **cluster,
+    het_error *error)
+{
+    heti_p_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_cluster_cut(cluster, ranks, groups, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_cluster_cut(cluster, ranks, groups, &arena);
+    (*cluster)->allocator = *allocator;
+    (*cluster)->size = size;
+    return HET_OK;
+}
+
+static het_result heti_p_cluster_pass(heti_p_cluster_reader *r, const char *text, size_t length)
+{
+    r->json = het_json_start(text, length);
+    r->ranks = r->groups = 0;
+    HETI_P_TRY(heti_p_cluster_read(r, -1, 0));
+    return het_json_end(&r->json) ? HET_OK : heti_p_cluster_json(r, "members");
+}
+
+HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const het_allocator *allocator, het_cluster **cluster, het_error *error)
+{
+    heti_p_cluster_reader r;
+    het_allocator own;
+    het_result result;
+    if (cluster == NULL || text == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" : "text");
+    *cluster = NULL;
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_read: an allocator needs both alloc and free");
+    memset(&r, 0, sizeof r);
+    r.error = error;
+    HETI_P_TRY(heti_p_cluster_pass(&r, text, length));
+    HETI_P_TRY(heti_p_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.to, error));
+    result = heti_p_cluster_pass(&r, text, length);
+    if (result != HET_OK) het_cluster_free(r.to);
+    else *cluster = r.to;
+    return result;
+}
+
+HETRAIN_API void het_cluster_free(het_cluster *cluster)
+{
+    het_allocator allocator;
+    if (cluster == NULL) return;
+    allocator = cluster->allocator;
+    allocator.free(allocator.user, cluster, cluster->size);
+}
+
+HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device, double latency, double bandwidth,
+    const het_allocator *allocator, het_cluster **cluster, het_error *error)
+{
+    het_allocator own;
+    int64_t i;
+    if (cluster == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
+    *cluster = NULL;
+    if (ranks < 1 || ranks > HETI_P_MOST_RANKS || !heti_p_is_time(latency) || !heti_p_is_time(bandwidth))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency,
+            bandwidth);
+    if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: an allocator needs both alloc and free");
+    for (i = 0; i < ranks && device != NULL; i++)
+        if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_p_is_time(device[i].memory))
+            return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most 1e6) and memory %g", i,
+                device[i].speed, device[i].memory);
+    HETI_P_TRY(heti_p_cluster_new(ranks, 1, &own, "het_cluster_flat", cluster, error));
+    (*cluster)->group[0].parent = -1;
+    (*cluster)->group[0].latency = latency;
+    (*cluster)->group[0].bandwidth = bandwidth;
+    (*cluster)->group[0].process = 1;
+    for (i = 0; i < ranks; i++) {
+        het_cluster_device *to = &(*cluster)->device[i];
+        if (device != NULL) *to = device[i];
+        else {
+            heti_p_out out;
+            heti_p_out_start(&out, NULL);
+            heti_p_out_format(&out, ranks > 1 ? "device#%d" : "device", i);
+            memcpy(to->name, out.text, out.length);
+            memcpy(to->profile, "device", sizeof "device");
+            to->speed = 1;
+        }
+        to->group = 0;
+    }
+    return HET_OK;
+}
+
+/* ---- writing: equal members that follow each other become one with a count ---- */
+
+/* What is being written, and what comes next. */
+typedef struct heti_p_cluster_writer {
+    const het_cluster *cluster;
+    heti_p_out out;
+    int64_t rank, group;
+    int bad;                          /* groups are not in the order in which a file would give them */
+} heti_p_cluster_writer;
+
+/* Behind the groups that are inside group g. */
+static int64_t heti_p_groups_end(const het_cluster *c, int64_t g)
+{
+    int64_t end = g + 1;
+    while (end < c->groups && c->group[end].parent >= g) end++;
+    return end;
+}
+
+/* Behind the devices from `rank` on that are in groups [g, end). */
+static int64_t heti_p_devices_end(const het_cluster *c, int64_t rank, int64_t g, int64_t end)
+{
+    while (rank < c->ranks && c->device[rank].group >= g && c->device[rank].group < end) rank++;
+    return rank;
+}
+
+/* "node#7" is "node" and 7; anything else has no number. */
+static int64_t heti_p_name_number(const char *name, size_t *base)
+{
+    size_t length = strlen(name), at = length;
+    int64_t number = 0;
+    *base = length;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') at--;
+    if (at == length || at == 0 || name[at - 1] != '#' || length - at > 7 || (name[at] == '0' && length - at > 1)) return -1;
+    for (*base = at - 1; at < length; at++) number = 10 * number + (name[at] - '0');
+    return number;
+}
+
+/* The first is base#0 and the other base#number. */
+static int heti_p_names_count(const char *first, const char *other, int64_t number)
+{
+    size_t base, other_base;
+    return heti_p_name_number(first, &base) == 0 && heti_p_name_number(other, &other_base) == number && base == other_base &&
+        memcmp(first, other, base) == 0;
+}
+
+static int heti_p_same_device(const het_cluster_device *a, const het_cluster_device *b)
+{
+    return strcmp(a->profile, b->profile) == 0 && !(a->speed < b->speed) && !(b->speed < a->speed) && !(a->memory < b->memory) &&
+        !(b->memory < a->memory);
+}
+
+static int heti_p_same_group(const het_group *a, const het_group *b)
+{
+    const double x[4] = { a->latency, a->bandwidth, a->bus, a->uplink }, y[4] = { b->latency, b->bandwidth, b->bus, b->uplink };
+    int i;
+    for (i = 0; i < 4; i++)
+        if (x[i] < y[i] || y[i] < x[i]) return 0;
+    return (a->process != 0) == (b->process != 0);
+}
+
+/* Groups [g, ...) and [h, ...) with the devices from rank on are alike but for the number in the name of the outermost. */
+static int heti_p_same_members(const het_cluster *c, int64_t g, int64_t rank, int64_t h, int64_t other)
+{
+    const int64_t end = heti_p_groups_end(c, g), count = end - g, ranks = heti_p_devices_end(c, rank, g, end) - rank;
+    int64_t i;
+    if (heti_p_groups_end(c, h) - h != count || heti_p_devices_end(c, other, h, h + count) - other != ranks) return 0;
+    for (i = 0; i < count; i++)
+        if (!heti_p_same_group(&c->group[g + i], &c->group[h + i]) ||
+            (i > 0 && (c->group[g + i].parent - g != c->group[h + i].parent - h || strcmp(c->group[g + i].name, c->group[h + i].name) != 0)))
+            return 0;
+    for (i = 0; i < ranks; i++)
+        if (!heti_p_same_device(&c->device[rank + i], &c->device[other + i]) || c->device[rank + i].group - g != c->device[other + i].group - h ||
+            strcmp(c->device[rank + i].name, c->device[other + i].name) != 0) return 0;
+    return 1;
+}
+
+/* ,"key":value, where it is not 0. */
+static void heti_p_out_key(heti_p_out *out, const char *key, double value)
+{
+    if (!(value > 0)) return;
+    heti_p_out_format(out, ",\"%s\":", key);
+    heti_p_out_real(out, value);
+}
+
+static void heti_p_out_member(heti_p_out *out, const char *name, size_t length, int64_t count)
+{
+    char base[48];
+    memcpy(base, name, length);
+    base[length] = 0;
+    if (length > 0) {
+        heti_p_out_text(out, ",\"name\":");
+        heti_p_out_json(out, base);
+    }
+    if (count > 1) heti_p_out_format(out, ",\"count\":%d", count);
+}
+
+static void heti_p_write_devices(heti_p_cluster_writer *w)
+{
+    const het_cluster *c = w->cluster;
+    const het_cluster_device *device = &c->device[w->rank];
+    int64_t n = 1;
+    size_t length;
+    while (w->rank + n < c->ranks && device[n].group == device->group && heti_p_same_device(device, &device[n]) &&
+           heti_p_names_count(device->name, device[n].name, n)) n++;
+    (void)heti_p_name_number(device->name, &length);
+    if (n == 1) length = strlen(device->name);
+    heti_p_out_text(&w->out, "{\"device\":");
+    heti_p_out_json(&w->out, device->profile);
+    if (strlen(device->profile) == length && memcmp(device->name, device->profile, length) == 0) length = 0;
+    heti_p_out_member(&w->out, device->name, length, n);
+    if (device->speed < 1 || device->speed > 1) heti_p_out_key(&w->out, "speed", device->speed);
+    heti_p_out_key(&w->out, "memory", device->memory);
+    heti_p_out_char(&w->out, '}');
+    w->rank += n;
+}
+
+static void heti_p_write_group(heti_p_cluster_writer *w, int depth)
+{
+    const het_cluster *c = w->cluster;
+    const int64_t g = w->group, first = w->rank, size = heti_p_groups_end(c, g) - g, ranks = heti_p_devices_end(c, first, g, g + size) - first;
+    const het_group *group = &c->group[g];
+    int64_t n = 1;
+    size_t length;
+    int i, more = 0;
+    while (g + n * size < c->groups && c->group[g + n * size].parent == group->parent &&
+           heti_p_names_count(group->name, c->group[g + n * size].name, n) &&
+           heti_p_same_members(c, g, first, g + n * size, first + n * ranks)) n++;
+    (void)heti_p_name_number(group->name, &length);
+    if (n == 1) length = strlen(group->name);
+    heti_p_out_text(&w->out, "{\"link\":{");
+    heti_p_out_format(&w->out, "\"latency\":");
+    heti_p_out_real(&w->out, group->latency);
+    heti_p_out_key(&w->out, "bandwidth", group->bandwidth);
+    heti_p_out_char(&w->out, '}');
+    heti_p_out_member(&w->out, group->name, length, n);
+    if (group->process) heti_p_out_text(&w->out, ",\"process\":true");
+    heti_p_out_key(&w->out, "bus", group->bus);
+    heti_p_out_key(&w->out, "uplink", group->uplink);
+    heti_p_out_text(&w->out, ",\"members\":[");
+    for (w->group++; !w->bad; more = 1) {
+        const int is_device = w->rank < c->ranks && c->device[w->rank].group == g;
+        if (!is_device && !(w->group < c->groups && c->group[w->group].parent == g)) break;
+        heti_p_out_text(&w->out, more ? ",\n" : "\n");
+        for (i = 0; i <= depth; i++) heti_p_out_text(&w->out, "  ");
+        if (is_device) heti_p_write_devices(w);
+        else if (depth < HETI_P_MOST_DEPTH) heti_p_write_group(w, depth + 1);
+        else w->bad = 1;
+    }
+    heti_p_out_text(&w->out, "]}");
+    if (w->rank == first || w->rank != first + ranks || w->group != g + size) w->bad = 1;
+    w->rank = first + n * ranks;
+    w->group = g + n * size;
+}
+
+HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_writer *to)
+{
+    heti_p_cluster_writer w;
+    int64_t i;
+    het_result result;
+    if (cluster == NULL || to == NULL || cluster->ranks < 1 || cluster->groups < 1) return HET_ERR_INVALID;
+    for (i = 0; i < cluster->groups; i++)
+        if (cluster->group[i].parent >= i || (cluster->group[i].parent < 0) != (i == 0)) return HET_ERR_INVALID;
+    memset(&w, 0, sizeof w);
+    w.cluster = cluster;
+    heti_p_out_start(&w.out, to);
+    heti_p_write_group(&w, 0);
+    heti_p_out_char(&w.out, '\n');
+    result = heti_p_out_end(&w.out);
+    return result != HET_OK ? result : w.bad || w.rank != cluster->ranks || w.group != cluster->groups ? HET_ERR_INVALID : HET_OK;
 }
 
 /* ================================================================================================================

@@ -1,4 +1,4 @@
-// What a schedule would take, from plain numbers: simulates a list of actions, prints times, idle shares and peaks, draws it.
+// What a schedule would take, from plain numbers or a measured profile: simulates lists of actions, prints times, idle shares and peaks, draws it.
 // cc -O2 -I. examples/plan.c -lm -lpthread
 // build/plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg
 #define PROGRAM "plan"
@@ -6,9 +6,12 @@
 #define HETRAIN_PLAN_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_plan.h"
+#include "layout.h"
+#include "profile.h"
 
 typedef struct settings {
-    const char *simulate, *plan, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title;
+    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices;
+    int64_t sequences, tokens, alone;
     int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
     double memory_limit;
 } settings;
@@ -23,6 +26,8 @@ static const option options[] = {
       "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is "
       "the backward for inputs alone, and one in a piece takes B + W; link is a latency. With --complete reduce=.., gather=.. bytes and step=.. time "
       "of the whole model. A file: rows stage,F,B,W[,activation]" },
+    { "--cluster", "FILE.json", OPTION_TEXT, AT(cluster), 0, 0,
+      "devices and links: a rank a device, costs are divided by its speed, links are those of the groups" },
     { "--link", "LATENCY[:BANDWIDTH]", OPTION_TEXT, AT(link), 0, 0, "of every link, in place of what --cost says" },
     { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
     { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
@@ -30,12 +35,18 @@ static const option options[] = {
     { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
     { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp4, ... or a plan as JSON" },
     { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
+    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "with --profile: FAMILY:preset, FAMILY:key=value,... or a config.json; lists are complete" },
+    { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0, "what units cost on devices (train --save-profile); several are merged" },
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "with --profile, in place of --cluster: NAME[@SPEED][/SIZE],..., names of the profile" },
+    { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "with --profile: sequences a micro-batch" },
+    { "--length", "T", OPTION_INTEGER, AT(tokens), 1, 1e7, "with --profile: tokens a sequence; default: the model's context" },
+    { "--alone", NULL, OPTION_FLAG, AT(alone), 0, 0, "with --profile: times measured with nothing beside them, not with all ranks at work" },
     { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
     { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON in place of a table" },
     { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
     { "--svg", "FILE.svg", OPTION_TEXT, AT(svg), 0, 0, "a picture" },
     { "--title", "TEXT", OPTION_TEXT, AT(title), 0, 0, "of the picture" },
-    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace and picture" },
+    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace, picture and --cluster" },
     { "--dark", NULL, OPTION_FLAG, AT(dark), 0, 0, "a picture on a dark ground" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this list" },
 };
@@ -51,6 +62,9 @@ typedef struct problem {
     het_costs costs;
     het_stage_cost *stage;
     het_block_cost *block;
+    het_rank_cost *rank;
+    het_cluster *cluster;
+    int64_t *group_of;
     double *tokens;
     int64_t micro_batches;
     char *text;
@@ -320,6 +334,61 @@ static int cost_from_file(const settings *s, problem *p) {
     return status;
 }
 
+/* ---- devices and links ---- */
+
+static double unit_of(const settings *s) { return s->unit == 1 ? 1e-6 : s->unit == 2 ? 1e-3 : 1; }
+
+static int read_cluster(settings *s, problem *p) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    size_t length;
+    char *text;
+    if (s->cluster == NULL) return 0;
+    if (s->link != NULL) return fail(BAD_INPUT, "--link %s: --cluster %s says what links cost", s->link, s->cluster);
+    text = read_small_file(s->cluster, &length);
+    if (text == NULL) return fail(BAD_INPUT, "--cluster %s: %s", s->cluster, strerror(errno));
+    result = het_cluster_read(text, length, NULL, &p->cluster, &error);
+    free(text);
+    if (result != HET_OK) return fail(status_of(result), "--cluster %s: %s", s->cluster, error.text);
+    if (s->ranks > 0 && s->ranks != p->cluster->ranks)
+        return fail(BAD_INPUT, "--ranks %lld: %s has %lld devices", (long long)s->ranks, s->cluster, (long long)p->cluster->ranks);
+    s->ranks = p->cluster->ranks;
+    return 0;
+}
+
+/* Rank r is device r; the cluster's seconds become the unit of the costs. */
+static int cluster_costs(const settings *s, problem *p) {
+    const double unit = unit_of(s);
+    int64_t i;
+    p->rank = ROOM(het_rank_cost, p->cluster->ranks);
+    p->group_of = ROOM(int64_t, p->cluster->ranks);
+    if (p->rank == NULL || p->group_of == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < p->cluster->ranks; i++) {
+        p->group_of[i] = p->cluster->device[i].group;
+        p->rank[i].step = 1 / p->cluster->device[i].speed;
+    }
+    for (i = 0; i < p->cluster->groups; i++) {
+        het_group *g = &p->cluster->group[i];
+        g->latency /= unit;
+        g->bandwidth *= unit;
+        g->bus *= unit;
+        g->uplink *= unit;
+    }
+    for (i = 0; i < p->plan->stages; i++) {
+        const double speed = p->cluster->device[p->plan->stage[i].rank].speed;
+        het_stage_cost *c = &p->stage[i];
+        c->forward.token /= speed;
+        c->backward.token /= speed;
+        c->input.token /= speed;
+        c->weight.token /= speed;
+    }
+    p->costs.rank = p->rank;
+    p->costs.group = p->cluster->group;
+    p->costs.groups = p->cluster->groups;
+    p->costs.rank_group = p->group_of;
+    return 0;
+}
+
 static int read_costs(const settings *s, problem *p) {
     const char *at = s->micro_batch_scale;
     size_t length = strlen(s->cost);
@@ -334,6 +403,9 @@ static int read_costs(const settings *s, problem *p) {
     p->costs.stage = p->stage;
     status = length > 4 && strcmp(s->cost + length - 4, ".csv") == 0 ? cost_from_file(s, p) : cost_from_spec(s, p);
     if (status != 0) return status;
+    if (p->cluster != NULL && (p->costs.every_link.latency > 0 || p->costs.every_link.bandwidth > 0))
+        return fail(BAD_INPUT, "--cost %s: --cluster %s says what links cost", s->cost, s->cluster);
+    if (p->cluster != NULL && (status = cluster_costs(s, p)) != 0) return status;
     if (s->link != NULL) {
         const char *l = s->link;
         p->costs.every_link.bandwidth = 0;
@@ -413,7 +485,7 @@ static void print_table(const settings *s, const problem *p, const het_simulatio
 
 /* Records in seconds. */
 static int write_pictures(const settings *s, const problem *p, const het_simulation *r) {
-    const double unit = s->unit == 1 ? 1e-6 : s->unit == 2 ? 1e-3 : 1;
+    const double unit = unit_of(s);
     const char *const path[2] = { s->trace, s->svg }, *slash = strrchr(s->simulate, '/');
     het_record *record = ROOM(het_record, r->timeline.records);
     het_timeline timeline = r->timeline;
@@ -466,12 +538,14 @@ static void show_activations(const problem *p, het_simulation *r) {
     }
 }
 
-static int simulate(const settings *s, problem *p) {
+static int simulate(settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_simulation *simulation = NULL;
     const char *dot = strrchr(s->simulate, '.');
     int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL, status = 0;
     het_result result;
+    status = read_cluster(s, p);
+    if (status != 0) return status;
     if (!lists && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--simulate %s needs it)", s->simulate);
     if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
     if (lists && s->plan != NULL && s->ranks == 0) return fail(BAD_INPUT, "--ranks: how many? (--plan %s needs it)", s->plan);
@@ -490,6 +564,211 @@ static int simulate(const settings *s, problem *p) {
     return status;
 }
 
+/* ---- a model on measured costs ---- */
+
+/* NAME[@SPEED][/SIZE]: SPEED times as fast as the profile of that name, SIZE bytes. */
+static int read_device(const settings *s, const char *item, size_t length, het_cluster_device *device) {
+    const size_t name = strcspn(item, "@/,");
+    char digits[32];
+    double size;
+    int64_t speed = 0;
+    memset(device, 0, sizeof *device);
+    device->speed = 1;
+    if (name == 0 || name >= sizeof device->profile)
+        return fail(BAD_INPUT, "--devices %s: %.*s: a name has 1 to 47 characters", s->devices, (int)length, item);
+    memcpy(device->profile, item, name);
+    if (name < length && item[name] == '@') speed = (int64_t)strcspn(item + name + 1, "/,");
+    snprintf(digits, sizeof digits, "%.*s", (int)(speed < 31 ? speed : 31), item + name + 1);
+    if (name < length && item[name] == '@' && (!parse_real(digits, 1e-6, 1e6, &device->speed) || !(device->speed > 0)))
+        return fail(BAD_INPUT, "--devices %s: @%s: a speed from 1e-6 to 1e6", s->devices, digits);
+    item += name + (speed > 0 ? (size_t)speed + 1 : 0);
+    length -= name + (speed > 0 ? (size_t)speed + 1 : 0);
+    if (length == 0) return 0;
+    if (*item != '/' || !parse_size(item + 1, length - 1, &size) || size < 1)
+        return fail(BAD_INPUT, "--devices %s: %.*s: expected a size such as 256M behind the /", s->devices, (int)length, item);
+    device->memory = size;
+    return 0;
+}
+
+/* The devices of --cluster, of --devices, or --ranks times the profile's first; without a cluster over the profile's first link. */
+static int price_devices(settings *s, problem *p, const het_profile *profile) {
+    het_error error = { HET_OK, "" };
+    het_cluster_device *device;
+    const char *item = s->devices;
+    int64_t ranks = s->ranks, i;
+    int status = read_cluster(s, p);
+    if (status != 0) return status;
+    if (p->cluster != NULL && s->devices == NULL) return 0;
+    if (p->cluster != NULL) return fail(BAD_INPUT, "--devices %s: --cluster %s says which there are", s->devices, s->cluster);
+    for (i = 0; item != NULL && item[i] != 0; i++) ranks = i == 0 ? 1 : ranks + (item[i] == ',');
+    if (ranks < 1) return fail(BAD_INPUT, "--devices: which? (or --cluster, or --ranks N)");
+    if (s->ranks > 0 && s->ranks != ranks)
+        return fail(BAD_INPUT, "--ranks %lld: --devices %s are %lld", (long long)s->ranks, s->devices, (long long)ranks);
+    s->ranks = ranks;
+    device = ROOM(het_cluster_device, ranks);
+    if (device == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < ranks && status == 0; i++) {
+        const size_t length = item != NULL ? strcspn(item, ",") : 0;
+        if (item != NULL) status = read_device(s, item, length, &device[i]);
+        else snprintf(device[i].profile, sizeof device[i].profile, "%s", profile->devices > 0 ? profile->device[0].name : ""), device[i].speed = 1;
+        snprintf(device[i].name, sizeof device[i].name, "%.40s", device[i].profile);
+        if (item != NULL) item += length + 1;
+    }
+    if (status == 0) {
+        const double latency = profile->links > 0 ? profile->link[0].latency : 0, bandwidth = profile->links > 0 ? profile->link[0].bandwidth : 0;
+        const het_result result = het_cluster_flat(ranks, device, latency, bandwidth, NULL, &p->cluster, &error);
+        if (result != HET_OK) status = fail(status_of(result), "--devices %s: %s", s->devices, error.text);
+    }
+    free(device);
+    return status;
+}
+
+/* Complete lists over the profile's blocks. */
+static int price_lists(problem *p, const het_profile *profile) {
+    het_error error = { HET_OK, "" };
+    het_schedule *whole = NULL;
+    het_blocks blocks;
+    int64_t b, *start = ROOM(int64_t, profile->blocks + 1);
+    het_result result;
+    if (start == NULL) return fail(FAILED, "out of memory");
+    for (b = 0; b < profile->blocks; b++) start[b] = profile->block[b].first_use;
+    start[b] = profile->uses;
+    blocks.count = profile->blocks, blocks.start = start, blocks.unit = profile->use;
+    result = p->schedule->complete ? HET_OK : het_schedule_complete(p->plan, &blocks, p->schedule, NULL, &whole, &error);
+    if (whole != NULL) het_schedule_free(p->schedule), p->schedule = whole;
+    if (result == HET_OK) result = het_schedule_check(p->plan, &blocks, p->schedule, NULL, &error);
+    free(start);
+    return result == HET_OK ? 0 : fail(status_of(result), "--simulate: %s", error.text);
+}
+
+static void print_bytes(double bytes) {
+    if (bytes >= 1e9) printf(" %8.2fG", 1e-9 * bytes);
+    else printf(" %8.2fM", 1e-6 * bytes);
+}
+
+/* What a person wants to see: who does what, how long, what is idle, what it takes. */
+static void price_table(const settings *s, const problem *p, const het_profile *profile, const het_simulation *r, const het_memory *memory) {
+    int64_t i, g;
+    printf("%s, %s, %lld x %lld x %lld tokens a step: %.3f ms, %.0f tokens/s, idle %.1f %%\n\n", profile->model, p->plan->schedule,
+        (long long)s->micro_batches, (long long)s->sequences, (long long)s->tokens, 1e3 * r->makespan,
+        (double)(s->micro_batches * s->sequences * s->tokens) / r->makespan, 100 * r->bubble);
+    printf("%4s %-12s %6s %10s %10s %7s %10s %10s %10s %9s %9s  %s\n", "rank", "device", "speed", "busy ms", "idle ms", "idle %", "fill ms",
+        "wait ms", "tail ms", "memory", "limit", "units (pipeline)");
+    for (i = 0; i < r->ranks; i++) {
+        const het_rank_time *t = &r->rank[i];
+        const het_cluster_device *device = &p->cluster->device[i];
+        int stages = 0;
+        printf("%4lld %-12s %6.3g %10.3f %10.3f %7.2f %10.3f %10.3f %10.3f", (long long)i, device->profile, device->speed, 1e3 * t->busy,
+            1e3 * t->idle, 100 * t->idle / r->makespan, 1e3 * t->fill, 1e3 * t->wait, 1e3 * t->tail);
+        print_bytes((double)memory[i].device + (double)memory[i].communication);
+        if (device->memory > 0) print_bytes(device->memory);
+        else printf(" %9s", "-");
+        for (g = 0; g < p->plan->stages; g++) {
+            const het_stage *stage = &p->plan->stage[g];
+            if (stage->rank != i) continue;
+            printf("%s%lld-%lld (%lld)", stages++ > 0 ? ", " : "  ", (long long)stage->unit_begin, (long long)stage->unit_end - 1,
+                (long long)stage->pipeline);
+        }
+        printf("\n");
+        if (device->memory > 0 && (double)memory[i].device + (double)memory[i].communication > device->memory)
+            printf("     does not fit: %.0f bytes too many\n", (double)memory[i].device + (double)memory[i].communication - device->memory);
+    }
+}
+
+static void price_json(const settings *s, const het_simulation *r, const het_memory *memory) {
+    int64_t i;
+    printf("{\"makespan\":");
+    print_number(r->makespan);
+    printf(",\"tokens_per_s\":");
+    print_number((double)(s->micro_batches * s->sequences * s->tokens) / r->makespan);
+    printf(",\"span\":");
+    print_number(r->span);
+    printf(",\"bubble\":");
+    print_number(r->bubble);
+    printf(",\"span_bubble\":");
+    print_number(r->span_bubble);
+    print_array("busy", r, offsetof(het_rank_time, busy));
+    print_array("idle", r, offsetof(het_rank_time, idle));
+    print_array("fill", r, offsetof(het_rank_time, fill));
+    print_array("wait", r, offsetof(het_rank_time, wait));
+    print_array("tail", r, offsetof(het_rank_time, tail));
+    print_array("peak", r, offsetof(het_rank_time, peak));
+    printf(",\"memory\":[");
+    for (i = 0; i < r->ranks; i++) printf("%s%llu", i > 0 ? "," : "", (unsigned long long)(memory[i].device + memory[i].communication));
+    printf("],\"actions\":%lld}\n", (long long)r->actions);
+}
+
+/* Simulates the plan on what the profile says, and prints it. */
+static int price_simulate(settings *s, problem *p, const het_profile *profile) {
+    het_error error = { HET_OK, "" };
+    het_plan_costs *costs = NULL;
+    het_simulation *simulation = NULL;
+    het_shape shape;
+    het_needs *needs = ROOM(het_needs, p->plan->ranks);
+    het_memory *memory = ROOM(het_memory, p->plan->ranks);
+    double *value = ROOM(double, 3 * s->micro_batches);
+    int64_t i;
+    het_result result;
+    int status = 0;
+    if (needs == NULL || memory == NULL || value == NULL) status = fail(FAILED, "out of memory");
+    for (i = 0; i < s->micro_batches && status == 0; i++) {
+        value[i] = (double)(s->sequences * s->tokens);
+        value[s->micro_batches + i] = value[i] * ((double)s->tokens + 1) / 2;
+        value[2 * s->micro_batches + i] = (double)s->sequences;
+    }
+    memset(&shape, 0, sizeof shape);
+    shape.tokens = s->sequences * s->tokens, shape.sequences = s->sequences;
+    result = status != 0 ? HET_ERR_OOM : het_profile_costs(profile, p->plan, p->cluster, s->alone ? HET_NO : HET_YES, NULL, &costs, &error);
+    if (result == HET_OK) result = het_profile_needs(p->plan, p->schedule, NULL, needs, &error);
+    if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
+    if (result == HET_OK) {
+        costs->costs.tokens = value, costs->costs.pairs = value + s->micro_batches, costs->costs.sequences = value + 2 * s->micro_batches;
+        result = het_simulate(p->plan, p->schedule, &costs->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
+    }
+    if (status == 0 && result != HET_OK) status = fail(status_of(result), "--profile %s: %s", s->profile, error.text);
+    if (status == 0 && (s->trace != NULL || s->svg != NULL)) status = write_pictures(s, p, simulation);
+    if (status == 0 && s->json) price_json(s, simulation, memory);
+    else if (status == 0) price_table(s, p, profile, simulation, memory);
+    het_simulation_free(simulation);
+    het_plan_costs_free(costs);
+    free(needs);
+    free(memory);
+    free(value);
+    return status;
+}
+
+static int price_read(settings *s, problem *p, het_profile **profile) {
+    het_model_desc model;
+    const char *dot = strrchr(s->simulate, '.');
+    const int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL;
+    int status;
+    memset(&model, 0, sizeof model);
+    status = model_from_spec("--model", s->model, &model);
+    if (status == 0) status = profile_read_list("--profile", s->profile, profile);
+    if (status != 0) return status;
+    if ((*profile)->units != 2 * model.layers + 2)
+        return fail(BAD_INPUT, "--profile %s: is of %lld units (model \"%s\"); --model %s has %lld", s->profile, (long long)(*profile)->units,
+            (*profile)->model, s->model, 2 * (long long)model.layers + 2);
+    if (s->tokens == 0) s->tokens = model.context;
+    if (s->tokens > model.context)
+        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)model.context);
+    s->units = (*profile)->units;
+    s->unit = 3;
+    if ((status = price_devices(s, p, *profile)) != 0) return status;
+    if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
+    if ((status = read_plan(s, p, !lists)) != 0 || (status = lists ? read_lists(s, p) : make_lists(s, p)) != 0) return status;
+    s->micro_batches = p->micro_batches;
+    return price_lists(p, *profile);
+}
+
+static int price(settings *s, problem *p) {
+    het_profile *profile = NULL;
+    int status = price_read(s, p, &profile);
+    if (status == 0) status = price_simulate(s, p, profile);
+    het_profile_free(profile);
+    return status;
+}
+
 int main(int argc, char **argv) {
     settings s;
     problem p;
@@ -499,12 +778,16 @@ int main(int argc, char **argv) {
     memset(&p, 0, sizeof p);
     memset(given, 0, sizeof given);
     s.chunks = 2;
-    s.slices = s.unit = 1;
+    s.slices = s.unit = s.sequences = 1;
     status = options_parse(summary, options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
     if (s.simulate == NULL) return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed; --help lists the options");
-    if (s.cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
-    status = simulate(&s, &p);
+    if ((s.model == NULL) != (s.profile == NULL))
+        return s.model != NULL ? fail(BAD_INPUT, "--model %s: needs --profile FILE", s.model)
+                               : fail(BAD_INPUT, "--profile %s: needs --model SPEC", s.profile);
+    if (s.profile != NULL && s.cost != NULL) return fail(BAD_INPUT, "--cost %s: --profile %s says what units cost", s.cost, s.profile);
+    if (s.profile == NULL && s.cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
+    status = s.profile != NULL ? price(&s, &p) : simulate(&s, &p);
     het_schedule_free(p.schedule);
     if (p.plan != &p.lists) het_plan_free(p.plan);
     free(p.lists.stage);
@@ -515,6 +798,9 @@ int main(int argc, char **argv) {
     free(p.stage);
     free(p.block);
     free(p.tokens);
+    free(p.rank);
+    free(p.group_of);
+    het_cluster_free(p.cluster);
     free(p.text);
     return status;
 }

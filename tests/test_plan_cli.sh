@@ -182,5 +182,52 @@ refuses '--plan|3|4' --simulate 1f1b "${base[@]}" --plan dp3xpp5
 refuses '--trace|no/such/place' --simulate 1f1b "${base[@]}" --trace no/such/place --json
 refuses '--svg|/dev/full' --simulate 1f1b "${base[@]}" --svg /dev/full --json
 
+# ---- a model on a profile ----
+# Four units: embed, attention, MLP, head; two kinds of devices, the second three times slower; step 6 ms for one micro-batch of 128 tokens.
+cat > profile.json <<'END'
+{"hetrain_profile": 1, "model": "tiny", "bytes": {"weight": 4, "gradient": 8, "state": 8, "reduce": 8, "gather": 4, "token": 28, "sequence": 16},
+ "kinds": [{"name": "embed", "output": 256}, {"name": "attention", "input": 256, "output": 256, "keep_weight": 1024},
+  {"name": "mlp", "input": 256, "output": 256, "keep_weight": 2048}, {"name": "head", "input": 256, "loss": true}],
+ "units": ["embed", "attention", "mlp", "head"],
+ "blocks": [{"elements": 16384, "units": [0]}, {"elements": 16384, "units": [1]}, {"elements": 49152, "units": [2]}, {"elements": 16384, "units": [3]}],
+ "devices": [
+  {"name": "fast", "alone": {"embed": {}, "attention": {"forward": [0.001, 0, 0], "backward": [0.001, 0, 0]},
+    "mlp": {"forward": [0.001, 0, 0], "backward": [0.001, 0, 0]}, "head": {"backward": [0.002, 0, 0]}}},
+  {"name": "slow", "alone": {"embed": {}, "attention": {"forward": [0.003, 0, 0], "backward": [0.003, 0, 0]},
+    "mlp": {"forward": [0.003, 0, 0], "backward": [0.003, 0, 0]}, "head": {"backward": [0.006, 0, 0]}}}],
+ "links": [{"name": "wire", "latency": 0.001, "bandwidth": 0}]}
+END
+sed 's/"fast"/"third"/; s/"slow"/"fourth"/' profile.json > more.json
+sed 's/"tiny"/"other"/' profile.json > other.json
+sed 's/0.003, 0, 0/-0.003, 0, 0/' profile.json > negative.json
+model='--model llama:layers=1,width=64,context=128'
+priced() { # priced NAME MAKESPAN ARGUMENTS...
+    local name=$1 expected=$2 got
+    shift 2
+    got=$("$plan" $model "$@" --json 2>&1 | sed -n 's/^{"makespan":\([^,]*\),.*/\1/p')
+    report "$([ "$(printf '%.9g' "$got")" = "$expected" ] && echo 0 || echo 1)" "$name" "makespan $got, expected $expected" "$("$plan" $model "$@" 2>&1 | head -n 3)"
+}
+priced 'a profile, one rank' 0.048 --profile profile.json --devices fast --plan dp --simulate 1f1b --micro-batches 8
+priced 'three times slower' 0.144 --profile profile.json --devices slow --plan dp --simulate 1f1b --micro-batches 8
+priced 'a speed on the command line' 0.096 --profile profile.json --devices fast@0.5 --plan dp --simulate 1f1b --micro-batches 8
+# embed and attention take 1 + 1, MLP and head 1 + 3; 0.001 there and back for the first and the last micro-batch
+priced 'two stages and their link' 0.036 --profile profile.json --devices fast,fast --plan pp --simulate 1f1b --micro-batches 8
+priced 'a device of another file' 0.048 --profile profile.json,more.json --devices third --plan dp --simulate 1f1b --micro-batches 8
+"$plan" $model --profile profile.json --devices fast,slow/1M --plan dp --simulate 1f1b --micro-batches 2 > out 2>&1
+report "$(grep -q 'does not fit' out && grep -q '^   1 slow' out && echo 0 || echo 1)" 'memory beside its limit' "$(cat out)"
+refuses '--model|--profile' $model --simulate 1f1b --micro-batches 8
+refuses '--profile|--model' --profile profile.json --simulate 1f1b --micro-batches 8
+refuses '--cost F=1,B=1|--profile' $model --profile profile.json --cost F=1,B=1 --simulate 1f1b --micro-batches 8
+refuses '--profile none.json|No such file' $model --profile none.json --simulate 1f1b --micro-batches 8
+refuses 'negative.json|byte|"forward" is -3e-3' $model --profile negative.json --devices fast --simulate 1f1b --micro-batches 8
+refuses 'other.json|model "tiny"|"other"' $model --profile profile.json,other.json --devices fast --simulate 1f1b --micro-batches 8
+refuses '4 units|--model llama:layers=2|has 6' --model llama:layers=2 --profile profile.json --devices fast --simulate 1f1b --micro-batches 8
+refuses '--devices: which' $model --profile profile.json --simulate 1f1b --micro-batches 8
+refuses '--micro-batches: how many' $model --profile profile.json --devices fast --simulate 1f1b
+refuses 'rank 1|"h100"' $model --profile profile.json --devices fast,h100 --simulate 1f1b --micro-batches 8
+refuses '--devices|@0' $model --profile profile.json --devices fast@0 --simulate 1f1b --micro-batches 8
+refuses '--devices|/lots' $model --profile profile.json --devices fast/lots --simulate 1f1b --micro-batches 8
+refuses '--length 129|128' $model --profile profile.json --devices fast --simulate 1f1b --micro-batches 8 --length 129
+
 echo "1..$count"
 [ $failures = 0 ]

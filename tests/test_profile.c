@@ -1,5 +1,10 @@
 /* Profiles: bytes against het_memory_estimate, times against units whose cost is known, files against what they were written from. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#endif
 #include "support.h"
+
+#include <time.h>
 
 #include "hetrain_plan.h"
 
@@ -273,6 +278,103 @@ static void units_that_say_what_they_take(void **state)
     het_profile_free(profile);
 }
 
+static double real_now(void *user)
+{
+    struct timespec t;
+    (void)user;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Three ranks of two kinds of devices, one slowed down, with real units: everything that takes time took some. */
+static void ranks_together(void **state)
+{
+    het_desc desc;
+    het_measure_desc measure;
+    het_device_desc device[3];
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    int64_t k;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&measure, 0, sizeof measure);
+    memset(device, 0, sizeof device);
+    desc.model = support_model(HET_LLAMA);
+    device[0].threads = 1;
+    device[1].threads = 1;
+    device[1].speed = 0.5;
+    device[2].threads = 2;
+    desc.devices = device;
+    desc.device_count = 3;
+    desc.max_tokens = 192;
+    measure.desc = &desc;
+    measure.now = real_now;
+    measure.seconds = 0.01;
+    EXPECT_OK(het_profile_measure(&measure, &profile, &error));
+    assert_int_equal(profile->devices, 2);
+    assert_string_equal(profile->device[0].name, "cpu:1");
+    assert_string_equal(profile->device[1].name, "cpu:2");
+    assert_int_equal(profile->links, 1);
+    assert_string_equal(profile->link[0].name, "threads");
+    for (k = 0; k < profile->kinds; k++) {
+        const het_unit_time *alone = &profile->device[0].alone[k], *together = &profile->device[1].together[k];
+        assert_true(value_of(&alone->backward, 192, 4704) > 0 && value_of(&together->backward, 192, 4704) > 0);
+        assert_true(value_of(&alone->input, 192, 4704) > 0 && value_of(&together->input, 192, 4704) > 0);
+        assert_true(profile->kind[k].loss || value_of(&together->forward, 192, 4704) > 0);
+        assert_true(profile->kind[k].loss || value_of(&together->recompute, 192, 4704) > 0);
+    }
+    assert_true(profile->device[0].step_element > 0 && profile->device[0].action > 0 && profile->device[0].verdict_base > 0);
+    het_profile_free(profile);
+}
+
+/* Bad descriptions are refused by name; every allocation may fail. */
+static void measuring_fails_well(void **state)
+{
+    het_desc desc;
+    het_measure_desc measure;
+    het_device_desc device[2];
+    het_error error = { HET_OK, "" };
+    het_profile *profile = NULL;
+    support_memory memory;
+    int64_t k;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&measure, 0, sizeof measure);
+    memset(device, 0, sizeof device);
+    EXPECT_ERROR(het_profile_measure(NULL, &profile, &error), HET_ERR_INVALID, error.text, "desc is NULL");
+    measure.desc = &desc;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "clock");
+    measure.now = clock_now;
+    measure.seconds = -1;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "-1 seconds");
+    measure.seconds = 1;
+    measure.end_canary = 1;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "cleared");
+    measure.end_canary = 0;
+    desc.model = support_model(HET_GPT2);
+    measure.length = 49;
+    EXPECT_ERROR(het_profile_measure(&measure, &profile, &error), HET_ERR_INVALID, error.text, "49 tokens|context is 48");
+    measure.length = 0;
+    device[0].iface = device[1].iface = het_null_device();
+    desc.devices = device;
+    desc.device_count = 2;
+    desc.max_tokens = 96;
+    for (k = 0; k < 1000; k++) {
+        het_result result;
+        measure.allocator = support_allocator(&memory);
+        memory.fail_at = k;
+        result = het_profile_measure(&measure, &profile, &error);
+        if (result == HET_OK) break;
+        assert_int_equal(result, HET_ERR_OOM);
+        assert_null(profile);
+        assert_int_equal(memory.live, 0);
+    }
+    if (!(k > 50 && k < 1000)) fail_msg("%lld allocations", (long long)k);
+    het_profile_free(profile);
+    assert_int_equal(memory.live, 0);
+    assert_int_equal(memory.wrong, 0);
+}
+
 /* ---- files ---- */
 
 static char *text_of(const het_profile *profile, size_t *length)
@@ -522,16 +624,116 @@ static void merging(void **state)
     het_profile_free(first);
 }
 
+/* ---- costs of a plan ---- */
+
+static const char chain_profile[] =
+    "{\"hetrain_profile\": 1, \"model\": \"chain\", \"bytes\": {\"weight\": 4, \"gradient\": 8, \"state\": 8, \"reduce\": 8, \"gather\": 4},\n"
+    " \"kinds\": [{\"name\": \"a\", \"output\": 16, \"keep_weight\": 4}, {\"name\": \"b\", \"input\": 16, \"output\": 16, \"keep_input\": 8, \"keep_weight\": 32},\n"
+    "   {\"name\": \"c\", \"input\": 16, \"loss\": true}],\n"
+    " \"units\": [\"a\", \"b\", \"b\", \"c\"],\n"
+    " \"blocks\": [{\"elements\": 1000, \"units\": [0, 3]}, {\"elements\": 2000, \"units\": [1]}, {\"elements\": 2000, \"units\": [2]},\n"
+    "   {\"elements\": 500, \"units\": [3], \"frozen\": true}],\n"
+    " \"devices\": [{\"name\": \"fast\", \"step_element\": 1e-6, \"begin_element\": 2e-6, \"verdict_base\": 1e-3, \"verdict_element\": 4e-6,\n"
+    "   \"message_byte\": 1e-7, \"ring_byte\": 1e-8, \"action\": 1e-4,\n"
+    "   \"alone\": {\"a\": {\"forward\": [0.001, 1e-5, 0], \"backward\": [0.002, 2e-5, 0]}, \"c\": {\"backward\": [0.003, 0, 0]},\n"
+    "     \"b\": {\"forward\": [0.01, 1e-4, 1e-6], \"backward\": [0.02, 2e-4, 2e-6], \"input\": [0.01, 1e-4, 1e-6], \"weight\": [0.01, 1e-4, 0],\n"
+    "       \"recompute\": [0.005, 1e-4, 1e-6]}},\n"
+    "   \"together\": {\"a\": {\"forward\": [0.002, 2e-5, 0]}, \"b\": {\"forward\": [0.02, 2e-4, 2e-6]}, \"c\": {}}}],\n"
+    " \"links\": [{\"name\": \"wire\", \"latency\": 0.001, \"bandwidth\": 1e9}]}\n";
+
+static void near(double got, double expected, const char *what)
+{
+    if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("%s is %.15g, not %.15g", what, got, expected);
+}
+
+static void costs_of_a_plan(void **state)
+{
+    het_profile *profile = read_text(chain_profile);
+    het_cluster_device device[2];
+    het_cluster *cluster = NULL;
+    het_plan *plan;
+    het_plan_costs *costs = NULL;
+    het_simulation *simulation = NULL;
+    het_schedule *schedule;
+    het_error error = { HET_OK, "" };
+    double tokens[3] = { 10, 20, 30 }, pairs[3] = { 55, 210, 465 }, sum = 0;
+    shape s;
+    int64_t i;
+    (void)state;
+    memset(&s, 0, sizeof s);
+    memset(device, 0, sizeof device);
+    s.plan = "pp:0-1|2-3", s.schedule = "1f1b", s.ranks = 2, s.slices = 1, s.recompute = HET_YES;
+    plan = read_plan(&s, 4);
+    for (i = 0; i < 2; i++) {
+        strcpy(device[i].profile, "fast");
+        device[i].speed = i == 0 ? 1 : 0.5;
+    }
+    EXPECT_OK(het_cluster_flat(2, device, 0.5, 100, NULL, &cluster, &error));
+    EXPECT_OK(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error));
+    /* rank 0: a and b, recomputed; copies of its output */
+    near(costs->costs.stage[0].forward.base, 1e-4 + 0.001 + 0.01, "forward.base");
+    near(costs->costs.stage[0].forward.token, 1e-5 + 1e-4 + 16e-7, "forward.token");
+    near(costs->costs.stage[0].forward.pair, 1e-6, "forward.pair");
+    near(costs->costs.stage[0].backward.base, 1e-4 + 0.002 + 0.02 + 0.005, "backward.base");
+    near(costs->costs.stage[0].input.pair, 2e-6, "input.pair");
+    near(costs->costs.stage[0].weight.token, 1e-4, "weight.token");
+    near(costs->costs.stage[0].bytes, 16, "bytes");
+    near(costs->costs.stage[0].keep_weight, 16 + 16, "kept where recomputed: the streams");
+    /* rank 1 at half the speed: b, recomputed or not, and c */
+    near(costs->costs.stage[1].forward.base, 2 * (1e-4 + 0.01), "forward.base at half the speed");
+    near(costs->costs.stage[1].backward.token, 2 * (2e-4 + (plan->stage[1].recompute ? 1e-4 : 0) + 16e-7), "backward.token at half the speed");
+    near(costs->costs.stage[1].backward.base, 2 * (1e-4 + 0.02 + 0.003 + (plan->stage[1].recompute ? 0.005 : 0)), "backward.base at half the speed");
+    /* rank 0 holds blocks 0 and 1, rank 1 blocks 0, 2 and 3, which is frozen; block 0 is owned by halves */
+    near(costs->costs.rank[0].begin, 1e-4 + 2e-6 * 3000, "begin");
+    near(costs->costs.rank[1].begin, 2 * (1e-4 + 2e-6 * 3000), "begin at half the speed");
+    near(costs->costs.rank[0].verdict, 1e-3 + 4e-6 * 2500, "verdict");
+    near(costs->costs.rank[1].step, 2e-6, "step");
+    near(costs->costs.block[0].reduce_bytes, 8000, "reduce_bytes");
+    near(costs->costs.block[0].gather_bytes, 4000, "gather_bytes");
+    near(costs->costs.block[3].step, 0, "a frozen block");
+    assert_int_equal(costs->costs.blocks, 4);
+    assert_int_equal(costs->costs.groups, 1);
+    het_plan_costs_free(costs);
+    strcpy(cluster->device[1].profile, "slow");
+    EXPECT_ERROR(het_profile_costs(profile, plan, cluster, HET_NO, NULL, &costs, &error), HET_ERR_INVALID, error.text, "rank 1|\"slow\"|1");
+    assert_null(costs);
+    het_cluster_free(cluster);
+    het_plan_free(plan);
+    /* one rank: everything one after the other */
+    s.plan = "dp", s.ranks = 1, s.recompute = HET_NO;
+    plan = read_plan(&s, 4);
+    schedule = complete_lists(profile, plan, 3);
+    EXPECT_OK(het_profile_costs(profile, plan, NULL, HET_NO, NULL, &costs, &error));
+    costs->costs.tokens = tokens, costs->costs.pairs = pairs;
+    EXPECT_OK(het_simulate(plan, schedule, &costs->costs, HET_NO, NULL, &simulation, &error));
+    for (i = 0; i < 3; i++) sum += 2e-4 + 0.001 + 0.002 + 0.003 + 2 * (0.01 + 0.02) + tokens[i] * (3e-5 + 6e-4) + pairs[i] * 6e-6;
+    sum += 1e-4 + 2e-6 * 5000 + 1e-3 + 4e-6 * 5000 + 1e-6 * 5000;
+    for (i = schedule->start[0]; i < schedule->start[1]; i++) sum += schedule->action[i].kind == HET_ACTION_STEP ? 1e-4 : 0;
+    if (fabs(simulation->makespan - sum) > 1e-9) fail_msg("one rank takes %.12g, not %.12g", simulation->makespan, sum);
+    het_simulation_free(simulation);
+    het_plan_costs_free(costs);
+    EXPECT_OK(het_profile_costs(profile, plan, NULL, HET_YES, NULL, &costs, &error));
+    near(costs->costs.stage[0].forward.pair, 4e-6, "with all ranks at work");
+    near(costs->costs.every_link.latency, 0.001, "the profile's link");
+    het_plan_costs_free(costs);
+    het_schedule_free(schedule);
+    het_plan_free(plan);
+    het_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree),
         cmocka_unit_test(units_that_say_what_they_take),
+        cmocka_unit_test(ranks_together),
+        cmocka_unit_test(measuring_fails_well),
         cmocka_unit_test(hand_written),
         cmocka_unit_test(numbers_round_trip),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(hostile_files),
         cmocka_unit_test(merging),
+        cmocka_unit_test(costs_of_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,8 +282,8 @@ static int predict_picture(const predictor *p, const char *path) {
 #define PREDICT_X(v) (60 + scale * log((v) / low))
 #define PREDICT_Y(v) (520 - scale * log((v) / low))
     fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"580\" height=\"580\" viewBox=\"0 0 580 580\" font-family=\"sans-serif\" "
-            "font-size=\"12\"><rect width=\"580\" height=\"580\" fill=\"#ffffff\"/>\n<rect x=\"60\" y=\"40\" width=\"480\" height=\"480\" fill=\"none\" "
-            "stroke=\"#8a93a0\"/>\n");
+            "font-size=\"12\"><rect width=\"580\" height=\"580\" fill=\"#ffffff\"/>\n"
+            "<rect x=\"60\" y=\"40\" width=\"480\" height=\"480\" fill=\"none\" stroke=\"#8a93a0\"/>\n");
     for (i = -1; i <= 1; i++) {
         const double factor = i < 0 ? 0.85 : i > 0 ? 1.15 : 1;
         const double from = i < 0 ? low / factor : low, to = i > 0 ? high / factor : high;
@@ -299,9 +299,9 @@ static int predict_picture(const predictor *p, const char *path) {
     }
     for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
         const prediction *c = &p->configuration[i];
-        fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\" fill-opacity=\"0.7\"><title>%s: predicted %.2f ms, measured %.2f ms</title>"
-                "</circle>\n", PREDICT_X(c->predicted), PREDICT_Y(predict_median(c, 0)), c->model == 0 ? "#2563eb" : "#d9480f", c->text,
-                1e3 * c->predicted, 1e3 * predict_median(c, 0));
+        fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\" fill-opacity=\"0.7\"><title>%s: predicted %.2f ms, "
+                "measured %.2f ms</title></circle>\n", PREDICT_X(c->predicted), PREDICT_Y(predict_median(c, 0)),
+                c->model == 0 ? "#2563eb" : "#d9480f", c->text, 1e3 * c->predicted, 1e3 * predict_median(c, 0));
     }
     fprintf(file, "<text x=\"300\" y=\"562\" text-anchor=\"middle\">predicted, ms</text><text x=\"16\" y=\"280\" text-anchor=\"middle\" "
             "transform=\"rotate(-90 16 280)\">measured, ms</text><text x=\"60\" y=\"26\" font-size=\"15\">%d configurations: %s blue, %s orange; "
@@ -317,15 +317,15 @@ static void predict_print(const predictor *p) {
     for (i = 0; i < PREDICT_CONFIGURATIONS; i++) {
         const prediction *c = &p->configuration[i];
         const double measured = predict_median(c, 0), again = predict_median(c, 1), error = c->predicted / measured - 1;
-        printf("{\"name\":\"predict\",\"configuration\":\"%s\",\"predicted_ms\":%.3f,\"measured_ms\":%.3f,\"again_ms\":%.3f,\"error\":%.4f,\"noise\":%.4f,"
-               "\"runs_repeated\":%lld}\n", c->text, 1e3 * c->predicted, 1e3 * measured, 1e3 * again, error, fabs(again / measured - 1),
-               (long long)c->repeated);
+        printf("{\"name\":\"predict\",\"configuration\":\"%s\",\"predicted_ms\":%.3f,\"measured_ms\":%.3f,\"again_ms\":%.3f,"
+               "\"error\":%.4f,\"noise\":%.4f,\"runs_repeated\":%lld}\n", c->text, 1e3 * c->predicted, 1e3 * measured, 1e3 * again, error,
+               fabs(again / measured - 1), (long long)c->repeated);
         mean += fabs(error) / PREDICT_CONFIGURATIONS, noise += fabs(again / measured - 1) / PREDICT_CONFIGURATIONS;
         bias += error / PREDICT_CONFIGURATIONS;
         if (fabs(error) > worst) worst = fabs(error);
     }
-    printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%d,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,\"mean_noise\":%.4f}\n",
-           PREDICT_CONFIGURATIONS, PREDICT_SEED, mean, worst, bias, noise);
+    printf("{\"name\":\"predict_all\",\"configurations\":%d,\"seed\":%d,\"mean_error\":%.4f,\"worst_error\":%.4f,\"bias\":%.4f,"
+           "\"mean_noise\":%.4f}\n", PREDICT_CONFIGURATIONS, PREDICT_SEED, mean, worst, bias, noise);
     fflush(stdout);
 }
 
