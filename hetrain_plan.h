@@ -371,7 +371,8 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL i
    Looks for the plan whose simulated step is shortest and that fits into every device's memory. Rank r is device r of the cluster. A plan of the
    space that is searched has
    * pipelines: some of the devices in groups, each in some order, numbered by their lowest device; the others stay idle. A device has one stage;
-     under interleaved, zb-v, v-half, v-min and dualpipev two, placed as the schedule wants it. The chain may be cut between any two units
+     under interleaved, zb-v, v-half, v-min and dualpipev two, placed as the schedule wants it, and some pipeline has two devices at least. The
+     chain may be cut between any two units
    * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is left
    * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
    * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length of the longest pipeline
@@ -5209,6 +5210,7 @@ typedef struct heti_p_seek {
     het_allocator allocator;
     int64_t ranks, units, kinds, orders, found_room;
     const heti_p_maker *order[HETI_P_MOST_SCHEDULES];
+    int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed and a memory */
     int64_t *kind_of;                 /* [ranks] */
     int64_t *kind_count;              /* [kinds] */
@@ -5356,11 +5358,12 @@ static void heti_p_choice_copy(const heti_p_seek *s, heti_p_choice *to, const he
     memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
 }
 
-/* Stages that are not empty and make up the chain; counts that make up the step. A stage of the last unit alone has nothing to recompute. */
+/* Stages that are not empty and make up the chain; counts that make up the step; two stages a device only where there are pipelines. A stage of the last unit alone has nothing to recompute. */
 static int heti_p_is_plan(const heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t chunks = heti_p_chunks(s, c);
     int64_t p, i, left = heti_p_micro_batches(s, c->granules);
+    if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
     for (p = 0; p < c->pipelines; p++) {
         const int64_t places = heti_p_places(c, p), *end = &c->end[chunks * c->first[p]];
         if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
@@ -5601,8 +5604,9 @@ static double heti_p_bound_pipeline(heti_p_seek *s, const heti_p_choice *c, int6
             r[k] = again ? heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, g) : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
-                w[k] = heti_p_larger(0, w[k]);
-                b[k] = heti_p_smaller(b[k], in[k] + w[k]);
+                const double apart = in[k] + w[k];
+                if (!s->has[1]) in[k] = b[k];
+                b[k] = !s->has[1] ? b[k] : !s->has[0] ? apart : heti_p_smaller(b[k], apart);
                 in[k] = heti_p_smaller(in[k], b[k]);
                 w[k] = b[k] - in[k];
             }
@@ -6191,7 +6195,7 @@ static int heti_p_begin(heti_p_seek *s, const heti_p_choice *arranged)
     c->seconds = HETI_P_NONE;
     memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
     for (round = 0; round < 4; round++) {
-        if (!heti_p_size(s, c, arranged)) break;
+        if (!heti_p_size(s, c, arranged) || !heti_p_is_plan(s, c)) break;
         guess = heti_p_estimate(s, c);
         if (s->found_count > 0 && guess > 1.2 * s->least_guess) break;
         if (!heti_p_try(s, c)) return 0;
@@ -6494,7 +6498,7 @@ static void heti_p_each_setting(heti_p_seek *s)
         c->order = o;
         for (mask = 0; mask < masks; mask++) {
             for (i = 0; i < places; i++) c->recompute[i] = HETI_P_CAST(int32_t, mask >> i & 1u);
-            (void)heti_p_is_plan(s, c);
+            if (!heti_p_is_plan(s, c)) continue;
             for (i = 0; i < places && c->recompute[i] == HETI_P_CAST(int32_t, mask >> i & 1u); i++) {}
             if (i < places) continue; /* the same as without it */
             if (heti_p_too_large(s, c) || heti_p_hopeless(heti_p_bound(s, c, 1), s->found_count > 0 ? s->found[0].seconds : HETI_P_NONE)) {
@@ -6636,6 +6640,14 @@ static void heti_p_all(heti_p_seek *s)
 
 /* ---- the lower bound ---- */
 
+/* F and the shorter of the backwards that there are. */
+static double heti_p_least_both(const heti_p_seek *s, int64_t kind, int64_t u, int64_t granules)
+{
+    const double apart = heti_p_seconds(s, kind, HETI_P_TIME_INPUT, u, u + 1, granules) + heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, u, u + 1, granules);
+    const double whole = heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, u, u + 1, granules);
+    return heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, u, u + 1, granules) + (!s->has[1] ? whole : !s->has[0] ? apart : heti_p_smaller(whole, apart));
+}
+
 /* Every granule passes through every unit on some device. For weights z of the kinds that add up to 1 over all devices, a step takes at least
    granules sum over units of min over kinds of z seconds(unit, kind): the dual of sharing the work of each unit out freely. Weights begin at
    speed and go to the kinds that would be given too much. */
@@ -6654,9 +6666,7 @@ static double heti_p_bound_work(heti_p_seek *s)
             double least = HETI_P_NONE;
             int64_t chosen = 0;
             for (k = 0; k < s->kinds; k++) {
-                const double back = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, most), one = (heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1,
-                    most) + heti_p_smaller(back, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, most) + heti_p_seconds(s, k, HETI_P_TIME_WEIGHT, u,
-                    u + 1, most))) / heti_p_real(most);
+                const double one = heti_p_least_both(s, k, u, most) / heti_p_real(most);
                 if (z[k] * one >= least) continue;
                 least = z[k] * one;
                 chosen = k;
@@ -6681,7 +6691,7 @@ static double heti_p_bound_chain(const heti_p_seek *s)
         double least = HETI_P_NONE;
         for (k = 0; k < s->kinds; k++) {
             const double f = heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1, g), b = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, g);
-            least = heti_p_smaller(least, f + heti_p_smaller(b, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g)));
+            least = heti_p_smaller(least, f + (!s->has[1] ? b : heti_p_smaller(s->has[0] ? b : HETI_P_NONE, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g))));
         }
         sum += least;
     }
@@ -6823,6 +6833,30 @@ static het_result heti_p_seek_kinds(heti_p_seek *s)
         s->depth[k] = parent < 0 ? 0 : s->depth[parent] + 1;
     }
     return HET_OK;
+}
+
+static int heti_p_is_zero(const het_curve *c) { return !(c->base > 0) && !(c->token > 0) && !(c->pair > 0); }
+
+/* A profile in which some unit has a backward but no times of its two parts knows nothing about schedules that split it, and the reverse: those
+   are left out. */
+static het_result heti_p_seek_known(heti_p_seek *s)
+{
+    int64_t k, u, o, kept = 0;
+    const char *lacks[2] = { NULL, NULL }; /* a unit without B; without I and W */
+    for (k = 0; k < s->kinds; k++)
+        for (u = 0; u < s->d.profile->kinds; u++) {
+            const het_unit_time *t = &heti_p_unit_times(s, s->times[k])[u];
+            const int whole = !heti_p_is_zero(&t->backward), parts = !heti_p_is_zero(&t->input) || !heti_p_is_zero(&t->weight);
+            if (parts && !whole) lacks[0] = s->d.profile->kind[u].name;
+            if (whole && !parts) lacks[1] = s->d.profile->kind[u].name;
+        }
+    for (o = 0; o < s->orders; o++)
+        if (lacks[s->order[o]->split ? 1 : 0] == NULL) s->order[kept++] = s->order[o];
+    s->orders = kept;
+    for (o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
+    if (kept > 0) return HET_OK;
+    return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: the profile has no times of the backward of unit kind '%s' %s", lacks[0] != NULL
+        ? lacks[0] : lacks[1], lacks[0] != NULL ? "in one piece" : "for inputs and weights apart, which these schedules need");
 }
 
 static const het_curve *heti_p_curve_of(const het_unit_time *t, int what)
@@ -7280,12 +7314,12 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     result = heti_p_seek_start(&s, &block, &size);
     if (result == HET_OK) result = heti_p_seek_kinds(&s);
+    if (result == HET_OK) result = heti_p_seek_known(&s);
     if (result == HET_OK) {
         curves_size = HETI_P_CAST(size_t, s.kinds * HETI_P_TIME_CURVES * (s.units + 1)) * sizeof *s.sum;
         result = heti_p_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
     }
     if (result == HET_OK) {
-        memset(curves, 0, curves_size);
         s.sum = HETI_P_CAST(het_curve *, curves);
         heti_p_seek_sums(&s);
         heti_p_seek_bytes(&s);
