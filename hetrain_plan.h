@@ -5156,7 +5156,10 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
 
 enum { HETI_P_PLACE_ANY = 0, HETI_P_PLACE_ROUND = 1, HETI_P_PLACE_V = 2 };
 enum { HETI_P_STATE_EVEN = 0, HETI_P_STATE_SPEED = 1, HETI_P_STATE_MEMORY = 2, HETI_P_STATES = 3 };
-enum { HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2, HETI_P_TIME_WEIGHT = 3, HETI_P_TIME_RECOMPUTE = 4, HETI_P_TIME_CURVES = 5 };
+enum {
+    HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2, HETI_P_TIME_WEIGHT = 3, HETI_P_TIME_RECOMPUTE = 4,
+    HETI_P_TIME_CURVES = 5
+};
 
 #define HETI_P_MOST_SCHEDULES 16
 #define HETI_P_NONE 1e300   /* seconds of what does not exist */
@@ -5186,7 +5189,8 @@ static int heti_p_same_text(const char *a, const char *b)
     return *a == *b;
 }
 
-/* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit end[chunks first[p] + s]. */
+/* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit
+   end[chunks first[p] + s]. */
 typedef struct heti_p_choice {
     int64_t pipelines, granules, order, limit; /* order: of heti_p_seek.order; limit: 0 none */
     int32_t state;                    /* HETI_P_STATE_ */
@@ -5358,7 +5362,8 @@ static void heti_p_choice_copy(const heti_p_seek *s, heti_p_choice *to, const he
     memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
 }
 
-/* Stages that are not empty and make up the chain; counts that make up the step; two stages a device only where there are pipelines. A stage of the last unit alone has nothing to recompute. */
+/* Stages that are not empty and make up the chain; counts that make up the step; two stages a device only where
+   there are pipelines. A stage of the last unit alone has nothing to recompute. */
 static int heti_p_is_plan(const heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t chunks = heti_p_chunks(s, c);
@@ -5958,7 +5963,8 @@ static void heti_p_share(heti_p_seek *s, heti_p_choice *c)
         sum += s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_P_MISFIT ? 1 / s->pipeline_time[p] : 0;
     }
     for (p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
-        const double part = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_P_MISFIT ? heti_p_real(micro_batches) / s->pipeline_time[p] / sum : 0;
+        const int runs = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_P_MISFIT;
+        const double part = runs ? heti_p_real(micro_batches) / s->pipeline_time[p] / sum : 0;
         c->count[p] = heti_p_min(left, part > 4 ? HETI_P_CAST(int64_t, part * 0.75) : 0);
         left -= c->count[p];
     }
@@ -6380,7 +6386,8 @@ static int heti_p_move_share(heti_p_seek *s, heti_p_choice *c)
 static int heti_p_move_granules(heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t before = c->granules, how = heti_p_below(s, 5);
-    int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2 : 1 + heti_p_below(s, s->d.most_granules);
+    int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2
+        : 1 + heti_p_below(s, s->d.most_granules);
     if (g > s->d.most_granules) g = s->d.most_granules;
     if (g < heti_p_least_granules(s)) g = heti_p_least_granules(s);
     if (g == before) return 0;
@@ -6441,7 +6448,8 @@ static int heti_p_move(heti_p_seek *s, heti_p_choice *c)
     return heti_p_move_state(s, c);
 }
 
-/* Whether the moved choice is to be gone on with. It is simulated where the estimate promises more than ever in this climb, or where none fits yet. */
+/* Whether the moved choice is to be gone on with. It is simulated where the estimate promises more than ever in this climb, or where none fits
+   yet. */
 static int heti_p_accept(heti_p_seek *s, double slack, double *estimate, double *least)
 {
     const int none = s->now.seconds >= HETI_P_MISFIT;
@@ -6643,9 +6651,11 @@ static void heti_p_all(heti_p_seek *s)
 /* F and the shorter of the backwards that there are. */
 static double heti_p_least_both(const heti_p_seek *s, int64_t kind, int64_t u, int64_t granules)
 {
-    const double apart = heti_p_seconds(s, kind, HETI_P_TIME_INPUT, u, u + 1, granules) + heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, u, u + 1, granules);
+    const double input = heti_p_seconds(s, kind, HETI_P_TIME_INPUT, u, u + 1, granules);
+    const double apart = input + heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, u, u + 1, granules);
     const double whole = heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, u, u + 1, granules);
-    return heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, u, u + 1, granules) + (!s->has[1] ? whole : !s->has[0] ? apart : heti_p_smaller(whole, apart));
+    const double back = !s->has[1] ? whole : !s->has[0] ? apart : heti_p_smaller(whole, apart);
+    return heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, u, u + 1, granules) + back;
 }
 
 /* Every granule passes through every unit on some device. For weights z of the kinds that add up to 1 over all devices, a step takes at least
@@ -6691,7 +6701,8 @@ static double heti_p_bound_chain(const heti_p_seek *s)
         double least = HETI_P_NONE;
         for (k = 0; k < s->kinds; k++) {
             const double f = heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1, g), b = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, g);
-            least = heti_p_smaller(least, f + (!s->has[1] ? b : heti_p_smaller(s->has[0] ? b : HETI_P_NONE, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g))));
+            const double input = heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g);
+            least = heti_p_smaller(least, f + (!s->has[1] ? b : !s->has[0] ? input : heti_p_smaller(b, input)));
         }
         sum += least;
     }
@@ -6901,7 +6912,8 @@ static void heti_p_seek_bytes(heti_p_seek *s)
     }
     for (u = 0; u < s->units; u++) {
         const het_unit_kind *k = &p->kind[p->unit[u]];
-        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight, scratch = k->call + 3 * (k->input + k->output) + k->workspace;
+        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
+        const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
         s->held[u + 1] += s->held[u];
         s->kept[u + 1] = s->kept[u] + always + more;
         s->kept[s->units + 1 + u + 1] = s->kept[s->units + 1 + u] + always + (k->loss ? more : 0);
@@ -7113,8 +7125,8 @@ static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const h
 /* "2.1 % more work of the busiest device, 0.5 % less waiting": the parts that differ by more than 0.05 % of the best, the largest first. */
 static void heti_p_why(const het_found *best, het_found *found, int is_best)
 {
-    static const char *const heti_parts[] = { "work of the busiest device", "waiting for the pipeline to fill, drain and keep in step", "waiting for links",
-                                              "reductions, optimizer and gathers" };
+    static const char *const heti_p_parts[] = { "work of the busiest device", "waiting for the pipeline to fill, drain and keep in step",
+        "waiting for links", "reductions, optimizer and gathers" };
     double part[4];
     heti_p_out out;
     int i, round, shown = 0;
@@ -7132,7 +7144,7 @@ static void heti_p_why(const het_found *best, het_found *found, int is_best)
         heti_p_out_text(&out, shown++ > 0 ? ", " : "");
         heti_p_out_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
         heti_p_out_text(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
-        heti_p_out_text(&out, heti_parts[most]);
+        heti_p_out_text(&out, heti_p_parts[most]);
         part[most] = 0;
     }
     if (shown == 0) heti_p_out_text(&out, "the same time");
@@ -7252,20 +7264,22 @@ static het_result heti_p_nothing(heti_p_seek *s)
     for (i = 0, u = 0; i < s->ranks; i++)
         if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory) u = i;
     if (s->d.cluster->device[u].memory > 0 && heti_p_least_bytes(s, most) > s->d.cluster->device[u].memory)
-        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %d bytes, %d more than the %d of device %d (%s), the "
-            "largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, HETI_P_CAST(int64_t, heti_p_least_bytes(s, most)),
-            HETI_P_CAST(int64_t, heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory), HETI_P_CAST(int64_t, s->d.cluster->device[u].memory), u,
-            s->d.cluster->device[u].name);
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %d bytes, %d more than the %d of device %d (%s), "
+            "the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, HETI_P_CAST(int64_t, heti_p_least_bytes(s, most)),
+            HETI_P_CAST(int64_t, heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory),
+            HETI_P_CAST(int64_t, s->d.cluster->device[u].memory), u, s->d.cluster->device[u].name);
     if (s->least_missing >= HETI_P_NONE)
-        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units,
+            s->ranks);
     if (end - begin == 1)
         return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best unit %d (%s) alone needs %d bytes more than the %d of "
             "device %d (%s)", begin, s->d.profile->kind[s->d.profile->unit[begin]].name, missing, limit, r, device->name);
-    return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %d bytes more than the %d of device %d (%s)",
-        begin, end - 1, missing, limit, r, device->name);
+    return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %d bytes more than the %d of device %d "
+        "(%s)", begin, end - 1, missing, limit, r, device->name);
 }
 
-/* Climbs from the best forms in turn, the best every second time, ever longer, until `most` simulations are used or nothing has come of it for long. */
+/* Climbs from the best forms in turn, the best every second time, ever longer, until `most` simulations are used or nothing has come of it for
+   long. */
 static void heti_p_climbs(heti_p_seek *s, int64_t most, int64_t moves)
 {
     const int64_t until = s->evaluations + s->moves / 10 + most;
