@@ -45,8 +45,8 @@ int main(int argc, char **argv) {
    WHAT IT DOES NOT DO
    Devices are CPUs, and whatever a device table of one's own drives. No tokenizer: text is trained as bytes, other vocabularies come as token
    files. No attention other than causal or bidirectional softmax attention; no experts, no encoder-decoder (a unit table can add them, >>unit_api).
-   No tensor parallelism: a unit runs on one device; a rank holds the weights and gradient sums of all units it works on, only optimizer state is
-   divided. A plan stays as it is for the life of a context, and a rank that fails ends it: the state file is what survives.
+   No tensor parallelism: a unit runs on one device; a rank holds the weights of all units it works on, optimizer state and (het_desc.shard_gradients)
+   gradient sums are divided. The ranks stay as they are for the life of a context, and one that fails ends it: the state file is what survives.
    No fp16, no quantised weights, no optimizer but AdamW (an optimizer table can add one). No ABI promise: the header is compiled into the program.
 
    CONCEPTS
@@ -92,8 +92,8 @@ int main(int argc, char **argv) {
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
    exact number of bytes before, rank by rank. Activations and message buffers are counted by following the rank's list of actions, so a schedule
-   decides how many there are. No later call on the context allocates. What a call gets through a pointer is read or written before it
-   returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
+   decides how many there are. No later call on the context allocates, but for het_replan. What a call gets through a pointer is read or written
+   before it returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
    of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used
    again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
    het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
    every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
    and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite
    changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
-   and het_destroy. The first rank that fails stops the others, and its error, which names rank and step, is the context's.
+   and het_destroy. The first rank that fails stops the others, and its error, which names rank, step and action, is the context's.
    Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
    het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
@@ -148,10 +148,10 @@ int main(int argc, char **argv) {
                          het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
-                         het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_step
-                         het_gradients het_evaluate het_infer het_parameter_count het_parameter_get_info het_parameter_read
-                         het_parameter_write het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write
-                         het_hash het_xxh64
+                         het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_replan
+                         het_set_speed het_set_link het_spread het_step het_gradients het_evaluate het_infer
+                         het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
+                         het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_hash het_xxh64
        >>files_api       het_save_weights het_save_state het_load_weights het_load_state
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
@@ -207,6 +207,7 @@ int main(int argc, char **argv) {
        >>rank            what a rank asks of its device
        >>mail            messages between ranks, waiting, failing
        >>ring            reductions, gathers, joining of scalars
+       >>shard           gradients of which a rank keeps only its part
        >>exec            micro-batches into places, units into calls, actions into work
        >>context         the public calls of the step loop
        >>tensors         parameters as Hugging Face tensors
@@ -663,7 +664,8 @@ HETRAIN_API const het_device_iface *het_null_device(void);
 /* ---- >>unit_api: the unit table --------------------------------------------------------------------------------
    The model is a chain of units. Between units travels a list of streams, each [n][width] floats; a unit reads the streams of the unit
    before it and writes its own list. backward_input turns gradients of its output streams into gradients of its input streams;
-   backward_weight adds to the gradients of its parameters. Both may be called apart, and backward_weight much later. */
+   backward_weight adds to the gradients of its parameters. Both may be called apart, and backward_weight much later; where they are, what
+   backward_input adds to a gradient is lost (a loss unit's excepted). */
 
 #define HETRAIN_MAX_STREAMS 4
 #define HETRAIN_MAX_UNIT_PARAMETERS 16
@@ -715,7 +717,8 @@ typedef struct het_unit_info {
     het_tensor_desc tensor[HETRAIN_MAX_UNIT_TENSORS];
     het_keep input_keep;                    /* how long the input streams are needed: CALL (forward only), INPUT or WEIGHT */
     size_t workspace;                       /* bytes, scratch inside one call */
-    int32_t is_loss;                        /* 1: the last unit; writes no stream, makes loss and gradient in backward_input */
+    int32_t is_loss;                        /* 1: the last unit; writes no stream, makes loss, d_in and all its parameters' gradients in
+                                               backward_input; its backward_weight is never called */
     double flops_forward, flops_input, flops_weight; /* a token, without the attention over context */
 } het_unit_info;
 
@@ -1047,6 +1050,9 @@ typedef struct het_desc {
     int64_t granule;                  /* sequences a granule; 0: by rule (het_granules) */
     uint64_t seed;                    /* 0 */
     het_optimizer_desc optimizer;
+    het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE brings the sums together (ZeRO-1); yes: it keeps
+                                         only the part it owns, what each backward call adds goes to the owners at once (ZeRO-2, arXiv 1910.02054):
+                                         less memory, more messages. Only with reduce = exact, whose sums have no order */
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
     int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
@@ -1059,6 +1065,15 @@ typedef struct het_desc {
 } het_desc;
 
 typedef struct het_ctx het_ctx;
+
+/* What het_replan changes; everything else stays as het_create was told. */
+typedef struct het_replan_desc {
+    uint32_t start_canary;
+    const het_plan *plan;             /* for the same units and ranks. NULL: every rank has the whole model and an equal share */
+    const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
+    int64_t max_tokens, max_sequences, max_micro_batches; /* as in het_desc; 0: as they are */
+    uint32_t end_canary;
+} het_replan_desc;
 
 typedef struct het_memory {           /* bytes */
     size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
@@ -1111,9 +1126,23 @@ HETRAIN_API const char *het_last_error(const het_ctx *ctx);            /* "" if 
 HETRAIN_API const het_desc *het_get_desc(const het_ctx *ctx);          /* the completed description. Threads: owner. */
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory);       /* what was asked for. Threads: owner. */
 HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank,
-                                  het_timeline *timeline); /* of the last step; valid until the next. Threads: owner. */
+                                  het_timeline *timeline); /* of the last step; valid until the next, or het_replan. Threads: owner. */
 HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps done. Threads: owner. */
 HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
+
+/* The context goes over to another plan: weights, optimizer state, exponents and step number move to the ranks that hold them from now on, and no
+   bit of what is trained afterwards tells that they did. Gradients are 0 and timelines empty until the next step; what het_infer kept is gone.
+   Between the two the host holds each process's own part of weights and state, and both plans' tables; a device gives its block back before it
+   is asked for another, so that it never holds two. All is planned, checked and allocated on the host before: a plan that is not valid or does
+   not fit, and memory that is not there, leave the context as it was, on all processes alike. Where a device has not even the room for its old
+   block any more, the context is lost. desc NULL: all defaults. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
+/* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) and emulated link number `link` (het_desc.links) from the next step
+   on. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_link(het_ctx *ctx, int64_t link, double latency, double bandwidth);
+/* Process number `process` gives `size` bytes to all others: for decisions that all must make alike. Without a transport, nothing. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size);
 
 /* One optimizer step over `count` micro-batches. info may be NULL. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info);
@@ -1207,7 +1236,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int6
    For the companions, and for programs that read the same files. A cursor walks the text once and allocates nothing. The first error sticks: it
    is kept with its byte offset, every later call does nothing and returns 0, so loops end by themselves and `rule` is looked at once, at the
    end. The text must outlive the cursor. Threads: any, one cursor at a time. */
-typedef enum het_json_kind { HET_JSON_ERROR, HET_JSON_NULL, HET_JSON_BOOL, HET_JSON_NUMBER, HET_JSON_STRING, HET_JSON_ARRAY, HET_JSON_OBJECT } het_json_kind;
+typedef enum het_json_kind {
+    HET_JSON_ERROR = 0, HET_JSON_NULL = 1, HET_JSON_BOOL = 2, HET_JSON_NUMBER = 3, HET_JSON_STRING = 4, HET_JSON_ARRAY = 5, HET_JSON_OBJECT = 6
+} het_json_kind;
 typedef struct het_json {
     const char *text;
     size_t length, at;                /* the cursor */
@@ -1965,6 +1996,7 @@ HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed)
    ================================================================================================================ */
 
 #define HETI_SUM_LIMBS 19
+#define HETI_SUM_INTEGERS (HETI_SUM_LIMBS + 1)
 #define HETI_SUM_LOWEST (-320)
 
 /* sum += term. Zero and denormals come out far below the lowest bit: the implied leading 1 they do not have is cut off with the rest. */
@@ -11048,6 +11080,8 @@ typedef struct heti_parameter_block {
     int64_t elements, holders;
     int64_t *holder;          /* [holders] ranks, ascending */
     int64_t *cut;             /* [holders + 1] */
+    int64_t members;          /* of the ring that reduces it: the first holder of each process or, in one process, every holder */
+    int64_t *member;          /* [members + 1] numbers of holders, then `holders` */
     int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
     int32_t frozen;
 } heti_parameter_block;
@@ -11143,6 +11177,27 @@ typedef struct heti_ring {
     char *outgoing;           /* another, for devices whose memory the host does not see */
 } heti_ring;
 
+/* Where a rank is in what it sends to another during a step, when gradients are sharded: elements [first, first + count) of a block, as far as
+   the receiver owns them, out of the backward call of a unit in an action. Sender and receiver walk the same list. */
+typedef struct heti_piece {
+    int64_t action, unit, unit_begin; /* of the sender's list; of the chain; of its stage */
+    int64_t call;                     /* the how manieth backward call with something to send */
+    int64_t block, first, count;      /* count 0: there is nothing more */
+} heti_piece;
+typedef struct heti_shard_peer {
+    int64_t rank;
+    heti_piece out, in;
+    heti_post send, receive;
+    int32_t sending, receiving;
+    char *outgoing, *incoming;        /* a piece on the host; outgoing only for devices whose memory the host does not see */
+} heti_shard_peer;
+typedef struct heti_shard {
+    heti_shard_peer *peer;            /* [peers] ranks that hold one of this rank's sharded blocks as well */
+    int64_t peers, elements;          /* of a buffer: the blocks of one unit */
+    double *buffer[2];                /* device: what backward call number c adds is in buffer[c % 2] until it is sent */
+    int64_t calls;                    /* finished in this job */
+} heti_shard;
+
 /* Counts what goes through the user's allocator, so that the plan can be exact. */
 typedef struct heti_counter { het_allocator inner; size_t live; } heti_counter;
 
@@ -11156,6 +11211,8 @@ typedef struct heti_rank {
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
     het_error error;                     /* of the present job */
+    size_t opened;                       /* bytes of the host that the device and its pool took */
+    /* from here to granule_start: what the plan decides; heti_exchange swaps it as a whole */
     heti_arena host;                     /* tables and message buffers */
     size_t communication_bytes;
     het_memory sizes;
@@ -11169,17 +11226,19 @@ typedef struct heti_rank {
     int64_t next_outgoing;
     size_t message_bytes;
     heti_ring ring;
+    heti_shard shard;
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
     int64_t records, slice_rows;
     het_record *present;                 /* the record of the action being run */
     het_record unrecorded;               /* stands in for it outside steps: the timeline stays the last step's */
     double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
-    double last_action;                  /* when the last action ended */
     double silent_since;                 /* 0: answers */
+    const het_action *doing;             /* NULL: nothing of its list */
     /* device memory: one block, cut up by heti_layout */
     char *memory;
-    int64_t *weight_at, *gradient_at, *state_at; /* [blocks] elements; -1: not here */
+    int64_t *weight_at, *gradient_at, *state_at; /* [blocks] elements; -1: not here. gradient_at: where element 0 is, or would be if the rank does
+                                                    not own it and gradients are sharded; HETI_NOWHERE: not trained here */
     int64_t weight_elements, gradient_elements, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
     void *gradients;
@@ -11208,6 +11267,7 @@ typedef struct heti_rank {
 #endif
 } heti_rank;
 #define HETI_STAGING 16384
+#define HETI_NOWHERE INT64_MIN
 
 /* What the local ranks do together. */
 typedef enum heti_job { HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_END } heti_job;
@@ -11228,7 +11288,8 @@ struct het_ctx {
     heti_parameter *parameter;
     heti_parameter_block *block;
     int64_t *use;                        /* units, block by block */
-    heti_arena world;                    /* of these, those whose sizes the plan decides */
+    heti_arena world;                    /* of these, those whose sizes the plan or its limits decide */
+    const char *caller;                  /* for messages: het_create or het_replan */
     het_device_desc *device;             /* [local_count] */
     het_plan *plan;
     het_schedule *schedule;
@@ -11240,7 +11301,7 @@ struct het_ctx {
     heti_rank *rank;                     /* [local_count] */
     het_link *link;                      /* [link_count] emulated ones */
     double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
-    het_traffic *traffic;                /* [ranks][ranks], of messages that local ranks send */
+    het_traffic *traffic;                /* [local_count][ranks], of messages that local ranks send */
     int64_t slots;                       /* optimizer state slots */
     int64_t step;
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
@@ -11265,6 +11326,9 @@ struct het_ctx {
     heti_post **posted;                  /* [local_count] started and not yet matched, by destination; under lock */
 #endif
 };
+
+/* Whether the present job has gradients. */
+static int heti_trains(const het_ctx *ctx) { return ctx->job == HETI_JOB_STEP || ctx->job == HETI_JOB_GRADIENTS; }
 
 static void *heti_counted_alloc(void *user, size_t size, size_t align)
 {
@@ -11320,6 +11384,7 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     heti_default_f64(&desc->stall_deadline, 600.0);
     if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
     if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
+    if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
     if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
     if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
     if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
@@ -11384,6 +11449,9 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
     HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
     HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
+    if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
+        return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in which they come");
     HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "skip_not_finite", HETI_CAST(int64_t, d->skip_not_finite), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
@@ -11591,14 +11659,31 @@ static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed)
     }
 }
 
-/* Holders of every block, and who owns which part. Ranks come in ascending order, each once. */
-static void heti_build_holders(het_ctx *ctx, int64_t *holder, int64_t *cut, double *owed)
+static int64_t heti_process_of(const het_ctx *ctx, int64_t rank)
+{
+    int64_t p = 0;
+    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
+    return p;
+}
+
+/* Which holders of a block are members of its ring: see >>ring. */
+static void heti_find_members(const het_ctx *ctx, heti_parameter_block *block)
+{
+    const int64_t processes = heti_process_of(ctx, block->holder[block->holders - 1]) - heti_process_of(ctx, block->holder[0]);
+    int64_t i;
+    for (i = 0; i < block->holders; i++)
+        if (i == 0 || processes == 0 || heti_process_of(ctx, block->holder[i]) != heti_process_of(ctx, block->holder[i - 1]))
+            block->member[block->members++] = i;
+    block->member[block->members] = block->holders;
+}
+
+/* Holders of every block, and who owns which part. Ranks come in ascending order, each once. holder: room for all there will be. */
+static void heti_build_holders(het_ctx *ctx, int64_t *holder, double *owed)
 {
     int64_t b, i, s;
     for (b = 0; b < ctx->block_count; b++) {
         heti_parameter_block *block = &ctx->block[b];
         block->holder = holder;
-        block->cut = cut;
         for (s = 0; s < ctx->plan->stages; s++) {
             const het_stage *stage = &ctx->plan->stage[s];
             if (!heti_stage_uses(ctx, stage, block)) continue;
@@ -11608,9 +11693,11 @@ static void heti_build_holders(het_ctx *ctx, int64_t *holder, int64_t *cut, doub
             holder[i] = stage->rank;
             block->holders++;
         }
-        holder += block->holders;
-        cut += block->holders + 1;
+        block->cut = holder + block->holders;
+        block->member = block->cut + block->holders + 1;
+        holder = block->member + block->holders + 1;
         heti_cut_block(ctx, b, owed);
+        heti_find_members(ctx, block);
     }
 }
 
@@ -11704,7 +11791,7 @@ static int heti_layout_activations(heti_rank *r)
         het_sum_squares_args a;
         memset(&a, 0, sizeof a);
         a.count = r->ctx->parameter[p].count;
-        if (r->gradient_at[r->ctx->parameter[p].block] < 0) continue;
+        if (r->gradient_at[r->ctx->parameter[p].block] == HETI_NOWHERE) continue;
         r->workspace_bytes = heti_max_size(r->workspace_bytes, r->device.iface->workspace_bytes(r->device.self, HET_OP_SUM_SQUARES, &a));
     }
     return fits;
@@ -11729,22 +11816,69 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena)
     for (i = 0; i < r->slot_count; i++) r->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->slot_bytes));
 }
 
+/* Whether ranks keep only the part of a block's gradient that they own. */
+static int heti_is_sharded(const het_ctx *ctx, const heti_parameter_block *block)
+{
+    return ctx->desc.shard_gradients == HET_YES && !block->frozen && block->holders > 1;
+}
+
+/* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is none. */
+static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after)
+{
+    int64_t i, next = -1;
+    for (i = 0; i < ctx->unit[unit].info.parameters; i++) {
+        const int64_t b = ctx->parameter[ctx->unit[unit].parameter[i]].block;
+        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, &ctx->block[b])) next = b;
+    }
+    return next;
+}
+
+/* Where a unit's sharded block begins in a buffer that holds them all; with b = -1, how large they are together. */
+static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b)
+{
+    int64_t other, sum = 0;
+    for (other = heti_next_sharded(ctx, unit, -1); other >= 0 && other != b; other = heti_next_sharded(ctx, unit, other))
+        sum += ctx->block[other].elements;
+    return sum;
+}
+
+/* Ranks that share a sharded block with this one, written to `peer` unless that is NULL. */
+static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer)
+{
+    const het_ctx *ctx = r->ctx;
+    int64_t rank, b, count = 0;
+    for (rank = 0; rank < ctx->ranks && ctx->desc.shard_gradients == HET_YES; rank++) {
+        for (b = 0; b < ctx->block_count; b++) {
+            const heti_parameter_block *block = &ctx->block[b];
+            if (heti_is_sharded(ctx, block) && heti_holder_of(block, r->rank) >= 0 && heti_holder_of(block, rank) >= 0) break;
+        }
+        if (rank == r->rank || b == ctx->block_count) continue;
+        if (peer) peer[count].rank = rank;
+        count++;
+    }
+    return count;
+}
+
 /* Gives a held block its place among weights, gradients and, for the owned part, state. */
 static void heti_layout_blocks(heti_rank *r)
 {
-    int64_t b;
+    int64_t b, owned;
+    int sharded;
     r->weight_elements = r->gradient_elements = r->state_elements = 0;
     for (b = 0; b < r->ctx->block_count; b++) {
         const heti_parameter_block *block = &r->ctx->block[b];
         const int64_t place = heti_holder_of(block, r->rank);
         r->weight_at[b] = place < 0 ? -1 : r->weight_elements;
-        r->gradient_at[b] = place < 0 || block->frozen ? -1 : r->gradient_elements;
+        r->gradient_at[b] = HETI_NOWHERE;
         r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
         if (place < 0) continue;
         r->weight_elements += block->elements;
         if (block->frozen) continue;
-        r->gradient_elements += block->elements;
-        r->state_elements += block->cut[place + 1] - block->cut[place];
+        owned = block->cut[place + 1] - block->cut[place];
+        sharded = heti_is_sharded(r->ctx, block);
+        r->gradient_at[b] = r->gradient_elements - (sharded ? block->cut[place] : 0);
+        r->gradient_elements += sharded ? owned : block->elements;
+        r->state_elements += owned;
     }
 }
 
@@ -11767,6 +11901,7 @@ static het_result heti_layout(heti_rank *r, char *base)
     r->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
     r->gradients = heti_take(&arena, r->gradient_elements, desc->reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
+    for (s = 0; s < 2; s++) r->shard.buffer[s] = HETI_TAKE(&arena, double, r->shard.elements);
     r->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
     r->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
     r->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
@@ -11801,6 +11936,7 @@ static het_result heti_layout(heti_rank *r, char *base)
 /* ---- a rank's host memory ---- */
 
 #define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
+#define HETI_SHARD_CHUNK 16384 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
 /* Host tables, staging and message buffers of a rank. */
@@ -11820,6 +11956,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
+    r->shard.peer = HETI_TAKE(arena, heti_shard_peer, r->shard.peers);
     for (i = 0; i < r->carry_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
         if (arena->base) {
@@ -11834,7 +11971,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->host_weight = HETI_TAKE(arena, float, rows);
     r->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
     r->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    r->joined = HETI_TAKE(arena, int64_t, 2 * (40 + ctx->parameter_count));
+    r->joined = HETI_TAKE(arena, int64_t, 2 * (2 * HETI_SUM_INTEGERS + ctx->parameter_count));
     r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
     mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
@@ -11844,6 +11981,14 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     }
     r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
     r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    for (i = 0; i < r->shard.peers; i++) {
+        char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
+        char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 : HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
+        if (arena->base) {
+            r->shard.peer[i].incoming = in;
+            r->shard.peer[i].outgoing = out;
+        }
+    }
     r->communication_bytes = arena->used - mark;
 }
 
@@ -11893,7 +12038,7 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from)
 {
     het_plan *to = NULL;
-    HETI_TRY(heti_plan_new(from, &ctx->allocator, "het_create", &to, &ctx->error));
+    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->caller, &to, &ctx->error));
     memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
     memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
     memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
@@ -11908,7 +12053,7 @@ static het_result heti_take_plan(het_ctx *ctx)
     const het_plan *plan = ctx->desc.plan;
     het_plan_desc desc;
     if (plan) {
-        HETI_TRY(heti_plan_check(plan, "het_create", &ctx->error));
+        HETI_TRY(heti_plan_check(plan, ctx->caller, &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d units and %d ranks", plan->units,
                              plan->ranks, ctx->unit_count, ctx->ranks);
@@ -11931,7 +12076,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, "het_create", &to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->caller, &to, &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
         to->start[r] = n;
@@ -11958,7 +12103,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule)
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to)
 {
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, "het_create", to, &ctx->error));
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->caller, to, &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
     memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
@@ -11971,7 +12116,7 @@ static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compu
     het_blocks blocks;
     het_result result;
     int64_t b, *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
-    if (!start) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d blocks", ctx->block_count);
+    if (!start) return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->caller, ctx->block_count);
     for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
     start[b] = ctx->use_count;
     blocks.count = ctx->block_count;
@@ -11997,8 +12142,8 @@ static het_result heti_take_schedule(het_ctx *ctx)
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
     if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
-                           "het_desc.schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
-                           compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
+                           "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, max_micro_batches is %d",
+                           ctx->caller, compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
     if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
     het_schedule_free(compute);
@@ -12136,15 +12281,10 @@ static het_result heti_clear(heti_rank *r, void *to, size_t bytes)
    ranks, and sleeps until a message comes. The first rank that fails puts its error into the context and stops the others.
    ================================================================================================================ */
 
-typedef enum heti_channel { HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNELS = 4 } heti_channel;
-#define HETI_PROCESS_RANKS 2048 /* a transport's channel number holds the channel and both ranks' places in their processes */
-
-static int64_t heti_process_of(const het_ctx *ctx, int64_t rank)
-{
-    int64_t p = 0;
-    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
-    return p;
-}
+typedef enum heti_channel {
+    HETI_CHANNEL_STAGE = 0, HETI_CHANNEL_RING = 1, HETI_CHANNEL_JOIN = 2, HETI_CHANNEL_SHARD = 3, HETI_CHANNEL_SPREAD = 4, HETI_CHANNELS = 8
+} heti_channel;
+#define HETI_PROCESS_RANKS 1024 /* a transport's channel number holds the channel and both ranks' places in their processes */
 
 static uint32_t heti_remote_channel(const het_ctx *ctx, const heti_post *post)
 {
@@ -12207,14 +12347,15 @@ static het_result heti_check_world(heti_rank *r, double waited)
     int64_t i, process;
     char text[sizeof r->error.text];
     for (i = 0; i < ctx->local_count; i++) {
+        heti_action_text at;
         double since = 0.0;
         HETI_LOCK(ctx);
         since = ctx->rank[i].silent_since;
+        if (since > 0.0) (void)heti_action_print(&at, ctx->rank[i].doing);
         HETI_UNLOCK(ctx);
         if (since > 0.0 && now - since > ctx->desc.deadline)
-            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: no sign of life for %g s; the deadline is %g s", ctx->first_rank + i,
-                             ctx->step,
-                             now - since, ctx->desc.deadline);
+            return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d, action %s: no sign of life for %g s; the deadline is %g s",
+                             ctx->first_rank + i, ctx->step, at.text, now - since, ctx->desc.deadline);
     }
     if (!ctx->transport.iface) return HET_OK;
     if (ctx->transport.iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
@@ -12307,7 +12448,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
 {
     het_ctx *ctx = r->ctx;
     const het_transport_iface *iface = ctx->transport.iface;
-    het_traffic *traffic = &ctx->traffic[r->rank * ctx->ranks + peer];
+    het_traffic *traffic = &ctx->traffic[r->local * ctx->ranks + peer];
     het_result result;
     int64_t process;
     post->next = NULL;
@@ -12323,7 +12464,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     if (!receives && channel == HETI_CHANNEL_STAGE) {
         traffic->transfers++;
         traffic->transfer_bytes += HETI_CAST(int64_t, size) - HETI_ENVELOPE;
-    } else if (!receives && channel == HETI_CHANNEL_RING) {
+    } else if (!receives && (channel == HETI_CHANNEL_RING || channel == HETI_CHANNEL_SHARD)) {
         traffic->reductions++;
         traffic->reduction_bytes += HETI_CAST(int64_t, size);
     }
@@ -12349,14 +12490,13 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
     }
     if (iface->test(r->ctx->transport.self, &post->request, &finished) != HET_OK)
         return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: message between ranks %d and %d: %s", r->rank, r->ctx->step, post->from,
-                         post->to,
-                         iface->last_error(r->ctx->transport.self));
+                         post->to, iface->last_error(r->ctx->transport.self));
     if (finished) post->state = HETI_POST_IDLE;
     *done = finished != 0;
     return HET_OK;
 }
 
-static het_result heti_advance_ring(heti_rank *r);
+static het_result heti_advance(heti_rank *r);
 
 #ifdef HETI_THREADS
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link delivers or the next look at the world. */
@@ -12366,7 +12506,7 @@ static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
     double most = 0.05;
     if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
-    else if (r->ring.running) most = 1e-3; /* its messages may be on an emulated link as well */
+    else if (r->ring.running || r->shard.peers > 0) most = 1e-3; /* their messages may be on an emulated link as well */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
     HETI_UNLOCK(ctx);
@@ -12385,26 +12525,30 @@ static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) { (voi
 static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 #endif
 
-/* Whom the rank's present reduction waits for; -1: nobody. */
-static int64_t heti_ring_peer(const heti_rank *r)
+/* Whom the rank's reductions wait for; -1: nobody. */
+static int64_t heti_reduction_peer(const heti_rank *r)
 {
     const heti_turn *t = &r->ring.turn;
-    if (!r->ring.running) return -1;
-    return r->ctx->block[r->ring.job[r->ring.done].block].holder[t->from >= 0 ? t->from : t->to];
+    int64_t i;
+    if (r->ring.running) return r->ctx->block[r->ring.job[r->ring.done].block].holder[t->from >= 0 ? t->from : t->to];
+    for (i = 0; i < r->shard.peers; i++)
+        if (r->shard.peer[i].sending || r->shard.peer[i].in.count > 0) return r->shard.peer[i].rank;
+    return -1;
 }
 
-/* Waits for a post, or with NULL for the rank's reductions. `what` and `peer` are for the message of a rank that waits too long. */
-static het_result heti_await(heti_rank *r, heti_post *post, const char *what, int64_t peer)
+/* Waits for a post, or with NULL until `ready` says so of the rank's reductions. `what` and `peer` are for the message of a rank that waits
+   too long. */
+static het_result heti_await(heti_rank *r, heti_post *post, int (*ready)(const heti_rank *r), const char *what, int64_t peer)
 {
     const double start = heti_now();
     double looked = start;
     for (;;) {
         const uint32_t seen = heti_events(r);
-        int done = r->ring.done == r->ring.jobs;
+        int done;
         double now;
-        HETI_TRY(heti_advance_ring(r));
+        HETI_TRY(heti_advance(r));
         if (post) HETI_TRY(heti_test_post(r, post, &done));
-        else done = r->ring.done == r->ring.jobs;
+        else done = ready(r);
         if (done) return HET_OK;
         HETI_TRY(heti_check_cancel(r));
         now = heti_now();
@@ -12413,10 +12557,15 @@ static het_result heti_await(heti_rank *r, heti_post *post, const char *what, in
             HETI_TRY(heti_check_world(r, now - start));
             if (now - start > r->ctx->desc.stall_deadline)
                 return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: waited %g s for %s of rank %d; the stall deadline is %g s", r->rank,
-                                 r->ctx->step, now - start, what, post ? peer : heti_ring_peer(r), r->ctx->desc.stall_deadline);
+                                 r->ctx->step, now - start, what, post ? peer : heti_reduction_peer(r), r->ctx->desc.stall_deadline);
         }
         heti_doze(r, seen, post);
     }
+}
+
+static het_result heti_await_post(heti_rank *r, heti_post *post, const char *what, int64_t peer)
+{
+    return heti_await(r, post, NULL, what, peer);
 }
 
 /* Forgets what an ended job has left behind; nobody runs. */
@@ -12436,6 +12585,11 @@ static void heti_forget_mail(het_ctx *ctx)
             r->outgoing[m].action.kind = -1;
         }
         r->ring.send.state = r->ring.receive.state = r->join_post.state = HETI_POST_IDLE;
+        for (m = 0; m < r->shard.peers; m++) {
+            heti_shard_peer *peer = &r->shard.peer[m];
+            peer->send.state = peer->receive.state = HETI_POST_IDLE;
+            peer->sending = peer->receiving = 0;
+        }
     }
 }
 
@@ -12495,14 +12649,14 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
 #endif
 }
 
-/* Process `from` gives its bytes to all others. */
-static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size)
+/* Process `from` gives its bytes to those of the processes [first, end) that are not itself. */
+static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int64_t end, void *data, size_t size)
 {
     const het_transport_iface *iface = ctx->transport.iface;
-    const uint32_t channel = 3; /* of no rank: heti_channel ends before it */
+    const uint32_t channel = HETI_CHANNEL_SPREAD;
     int64_t i;
     if (ctx->processes == 1) return HET_OK;
-    for (i = 0; i < ctx->processes; i++) {
+    for (i = first; i < end; i++) {
         het_result result;
         if (i == from || (from != ctx->process && i != ctx->process)) continue;
         memset(&ctx->request, 0, sizeof ctx->request);
@@ -12517,6 +12671,12 @@ static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t siz
         return result;
     }
     return HET_OK;
+}
+
+/* To all. */
+static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t size)
+{
+    return heti_spread_to(ctx, from, 0, ctx->processes, data, size);
 }
 
 /* Which ranks there are: those of this process, or of all processes of the transport one after the other. */
@@ -12601,69 +12761,49 @@ static het_result heti_agree(het_ctx *ctx)
    units and while waiting.
    ================================================================================================================ */
 
-/* Holders [*first, *last) that reduce among themselves before the ring: those of the process of holder i, or i alone. */
-static void heti_ring_members(const het_ctx *ctx, const heti_parameter_block *block, int64_t i, int64_t *first, int64_t *last)
+/* One of the turns of holder i in which its process adds to, or gets from, the leader: holder `first` of [first, last). */
+static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64_t first, int64_t other, int inwards, int gather, heti_turn *t)
 {
-    const int64_t process = heti_process_of(ctx, block->holder[i]);
-    *first = i;
-    *last = i + 1;
-    if (heti_process_of(ctx, block->holder[0]) == heti_process_of(ctx, block->holder[block->holders - 1])) return;
-    while (*first > 0 && block->holder[*first - 1] >= ctx->process_first[process]) --*first;
-    while (*last < block->holders && block->holder[*last] < ctx->process_first[process + 1]) ++*last;
-}
-
-/* The leaders' parts as holders [*first, *last), for the member `back` places before the one that begins with holder `first`. */
-static void heti_ring_part(const het_ctx *ctx, const heti_parameter_block *block, int64_t back, int64_t *first, int64_t *last)
-{
-    for (; back > 0; back--) heti_ring_members(ctx, block, (*first + block->holders - 1) % block->holders, first, last);
-}
-
-static int64_t heti_ring_size(const het_ctx *ctx, const heti_parameter_block *block)
-{
-    int64_t first, last, i, members = 0;
-    for (i = 0; i < block->holders; i = last, members++) heti_ring_members(ctx, block, i, &first, &last);
-    return members;
+    const int whole = inwards != gather;
+    const int64_t begin = whole ? 0 : block->cut[other], end = whole ? block->elements : block->cut[other + 1];
+    if (i == (inwards ? other : first)) {
+        t->to = inwards ? first : other;
+        t->send_begin = begin;
+        t->send_end = end;
+    } else if (i == (inwards ? first : other)) {
+        t->from = inwards ? other : first;
+        t->receive_begin = begin;
+        t->receive_end = end;
+        t->add = inwards && !gather;
+    }
 }
 
 /* Fills *t with turn number `turn` of holder i; 0: there are no more. */
-static int heti_ring_turn(const het_ctx *ctx, const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t)
+static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t)
 {
-    const int64_t members = heti_ring_size(ctx, block);
-    int64_t first, last, other, part_first, part_last;
+    const int64_t members = block->members;
+    int64_t m = 0, first, inside, part;
     memset(t, 0, sizeof *t);
     t->to = t->from = -1;
-    heti_ring_members(ctx, block, i, &first, &last);
-    other = first + 1 + (turn < last - first ? turn : turn - (last - first - 1) - (members - 1));
-    if (turn < last - first - 1 || turn >= last - first - 1 + members - 1) { /* inside the process */
-        const int inwards = turn < last - first - 1, whole = inwards != gather;
-        const int64_t begin = whole ? 0 : block->cut[other], end = whole ? block->elements : block->cut[other + 1];
-        if (other >= last) return 0;
-        if (i == (inwards ? other : first)) {
-            t->to = inwards ? first : other;
-            t->send_begin = begin;
-            t->send_end = end;
-        } else if (i == (inwards ? first : other)) {
-            t->from = inwards ? other : first;
-            t->receive_begin = begin;
-            t->receive_end = end;
-            t->add = inwards && !gather;
-        }
-        return 1;
+    while (block->member[m + 1] <= i) m++;
+    first = block->member[m];
+    inside = block->member[m + 1] - first - 1;
+    if (turn >= 2 * inside + members - 1) return 0;
+    if (turn < inside) {
+        heti_inside_turn(block, i, first, first + 1 + turn, 1, gather, t);
+    } else if (turn >= inside + members - 1) {
+        heti_inside_turn(block, i, first, first + 2 + turn - inside - members, 0, gather, t);
+    } else if (i == first) {
+        t->to = block->member[(m + 1) % members];
+        t->from = block->member[(m + members - 1) % members];
+        part = (m + 2 * members - (turn - inside) - (gather ? 0 : 1)) % members;
+        t->send_begin = block->cut[block->member[part]];
+        t->send_end = block->cut[block->member[part + 1]];
+        part = (part + members - 1) % members;
+        t->receive_begin = block->cut[block->member[part]];
+        t->receive_end = block->cut[block->member[part + 1]];
+        t->add = !gather;
     }
-    if (i != first) return 1;
-    turn -= last - first - 1;
-    t->to = last % block->holders;
-    part_first = first, part_last = last;
-    heti_ring_part(ctx, block, 1, &part_first, &part_last);
-    t->from = part_first;
-    part_first = first, part_last = last;
-    heti_ring_part(ctx, block, turn + (gather ? 0 : 1), &part_first, &part_last);
-    t->send_begin = block->cut[part_first];
-    t->send_end = block->cut[part_last];
-    heti_ring_part(ctx, block, 1, &part_first, &part_last);
-    t->receive_begin = block->cut[part_first];
-    t->receive_end = block->cut[part_last];
-    t->add = !gather;
     return 1;
 }
 
@@ -12672,11 +12812,17 @@ static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
     return !job->gather && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
 }
 
-static char *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element)
+/* Where element `element` of a block's gradient is summed. */
+static void *heti_sum_at(const heti_rank *r, int64_t b, int64_t element)
 {
-    char *base = job->gather ? HETI_CAST(char *, HETI_CAST(void *, r->weights + r->weight_at[job->block]))
-                             : HETI_CAST(char *, r->gradients) + HETI_CAST(size_t, r->gradient_at[job->block]) * heti_ring_element(r, job);
-    return base + HETI_CAST(size_t, element) * heti_ring_element(r, job);
+    const int64_t at = r->gradient_at[b] + element;
+    if (r->ctx->desc.reduce == HET_REDUCE_EXACT) return HETI_CAST(double *, r->gradients) + at;
+    return HETI_CAST(float *, r->gradients) + at;
+}
+
+static void *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element)
+{
+    return job->gather ? r->weights + r->weight_at[job->block] + element : heti_sum_at(r, job->block, element);
 }
 
 /* sum += term, both `count` doubles or floats on the host. */
@@ -12692,6 +12838,19 @@ static void heti_ring_add(void *sum, const void *term, int64_t count, size_t ele
         const float *t = HETI_CAST(const float *, term);
         for (i = 0; i < count; i++) s[i] += t[i];
     }
+}
+
+/* The same into device memory, by way of `scratch` where the host does not see it; `term` is overwritten then. */
+static het_result heti_add_terms(heti_rank *r, void *sum, void *term, void *scratch, int64_t count, size_t element)
+{
+    if (r->device.iface->host_memory) {
+        heti_ring_add(sum, term, count, element);
+        return HET_OK;
+    }
+    HETI_TRY(heti_copy_out(r, scratch, sum, count, element));
+    heti_ring_add(term, scratch, count, element);
+    HETI_TRY(heti_copy_in(r, sum, term, count, element));
+    return heti_sync(r);
 }
 
 /* Elements of chunk `chunk` of a range. */
@@ -12710,7 +12869,7 @@ static het_result heti_ring_post(heti_rank *r)
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
     int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->chunk, &first);
-    char *address = heti_ring_address(r, job, first);
+    void *address = heti_ring_address(r, job, first);
     if (count > 0) {
         if (!r->device.iface->host_memory) {
             HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
@@ -12734,17 +12893,10 @@ static het_result heti_ring_take(heti_rank *r)
     const size_t element = heti_ring_element(r, job);
     int64_t first;
     const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
-    char *address = heti_ring_address(r, job, first);
     if (count == 0) return HET_OK;
-    if (r->device.iface->host_memory) {
-        if (t->add) heti_ring_add(address, ring->incoming, count, element);
-        return HET_OK;
-    }
-    if (t->add) {
-        HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
-        heti_ring_add(ring->incoming, ring->outgoing, count, element);
-    }
-    HETI_TRY(heti_copy_in(r, address, ring->incoming, count, element));
+    if (t->add) return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming, ring->outgoing, count, element);
+    if (r->device.iface->host_memory) return HET_OK;
+    HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming, count, element));
     return heti_sync(r);
 }
 
@@ -12756,7 +12908,7 @@ static int heti_ring_seek(heti_rank *r, int64_t number)
     const heti_parameter_block *block = &r->ctx->block[job->block];
     const int64_t i = heti_holder_of(block, r->rank);
     ring->chunk = 0;
-    for (ring->number = number; heti_ring_turn(r->ctx, block, i, job->gather, ring->number, &ring->turn); ring->number++)
+    for (ring->number = number; heti_ring_turn(block, i, job->gather, ring->number, &ring->turn); ring->number++)
         if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
     return 0;
 }
@@ -12798,19 +12950,19 @@ static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
     heti_ring_job *job = &r->ring.job[r->ring.jobs];
     heti_turn t;
     int64_t turn;
-    if (block->frozen || block->holders < 2) return;
+    if (block->frozen || block->holders < 2 || (!gather && heti_is_sharded(r->ctx, block))) return;
     job->block = b;
     job->gather = gather;
     job->record = record;
     r->ring.jobs++;
-    for (turn = 0; heti_ring_turn(r->ctx, block, heti_holder_of(block, r->rank), gather, turn, &t); turn++)
+    for (turn = 0; heti_ring_turn(block, heti_holder_of(block, r->rank), gather, turn, &t); turn++)
         r->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
 static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count)
 {
     HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values, HETI_CAST(size_t, count) * sizeof *values));
-    return heti_await(r, &r->join_post, "the verdict", peer);
+    return heti_await_post(r, &r->join_post, "the verdict", peer);
 }
 
 /* The same integers on all ranks: the first `sums` added up, the others the largest. A binomial tree to rank 0 and back. */
@@ -12831,6 +12983,195 @@ static het_result heti_join(heti_rank *r, int64_t sums, int64_t count)
     for (bit >>= 1; bit > 0; bit >>= 1)
         if (r->rank + bit < ranks) HETI_TRY(heti_join_message(r, 0, r->rank + bit, own, count));
     return HET_OK;
+}
+
+/* ================================================================================================================
+   >>shard  Gradients of which a rank keeps only its own part (ZeRO-2).
+
+   The backward call of a unit adds to a buffer that was cleared before, and what is in it afterwards is sent to the owners, who add it to their
+   parts: exact sums have no order (DESIGN section 6), so that it may come at any time. Every rank knows all lists of actions, and so which pieces
+   it gets from whom in which order; there is nothing to agree upon. A rank has two buffers and waits before it uses one again until that is sent;
+   whoever waits goes on receiving, and every peer has a receive posted at all times, so that nobody waits for ever.
+   ================================================================================================================ */
+
+static int heti_takes_part(const het_ctx *ctx, const het_action *a);
+
+/* Whether unit `unit` has added its parameters' gradients when an action's call of it is over. */
+static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t unit)
+{
+    if (a->kind == HET_ACTION_B) return 1;
+    return a->kind == (ctx->unit[unit].info.is_loss ? HET_ACTION_I : HET_ACTION_W);
+}
+
+/* Moves to the next backward call of rank `from` that has something to send; 0: there is none. */
+static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p)
+{
+    const het_schedule *s = ctx->schedule;
+    for (;;) {
+        if (p->unit > p->unit_begin) {
+            p->unit--;
+        } else {
+            const het_action *a;
+            const het_stage *stage;
+            for (p->action++; p->action < s->start[from + 1]; p->action++) {
+                a = &s->action[p->action];
+                if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_takes_part(ctx, a)) break;
+            }
+            if (p->action >= s->start[from + 1]) return 0;
+            stage = &ctx->plan->stage[ctx->plan->first_stage[a->pipeline] + a->stage];
+            p->unit = stage->unit_end - 1;
+            p->unit_begin = stage->unit_begin;
+        }
+        if (!heti_adds_gradients(ctx, &s->action[p->action], p->unit) || heti_next_sharded(ctx, p->unit, -1) < 0) continue;
+        p->call++;
+        return 1;
+    }
+}
+
+/* Moves to the next piece that rank `from` sends to rank `to`. */
+static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_piece *p)
+{
+    for (;;) {
+        const heti_parameter_block *block = p->block >= 0 ? &ctx->block[p->block] : NULL;
+        const int64_t place = block ? heti_holder_of(block, to) : -1;
+        if (place >= 0) {
+            p->first = p->count > 0 ? p->first + p->count : block->cut[place];
+            p->count = heti_min(HETI_SHARD_CHUNK, block->cut[place + 1] - p->first);
+            if (p->count > 0) return;
+        }
+        p->count = 0;
+        if (p->call >= 0) p->block = heti_next_sharded(ctx, p->unit, p->block);
+        if (p->block >= 0) continue;
+        if (!heti_next_call(ctx, from, p)) return;
+        p->block = heti_next_sharded(ctx, p->unit, -1);
+    }
+}
+
+static void heti_first_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_piece *p)
+{
+    memset(p, 0, sizeof *p);
+    p->action = ctx->schedule->start[from] - 1;
+    p->call = p->block = -1;
+    heti_next_piece(ctx, from, to, p);
+}
+
+static void heti_begin_shard(heti_rank *r)
+{
+    int64_t i;
+    r->shard.calls = 0;
+    for (i = 0; i < r->shard.peers; i++) {
+        heti_first_piece(r->ctx, r->rank, r->shard.peer[i].rank, &r->shard.peer[i].out);
+        heti_first_piece(r->ctx, r->shard.peer[i].rank, r->rank, &r->shard.peer[i].in);
+    }
+}
+
+static double *heti_shard_buffer(const heti_rank *r, int64_t call, int64_t unit, int64_t b)
+{
+    return r->shard.buffer[call % 2] + heti_shard_place(r->ctx, unit, b);
+}
+
+static het_result heti_advance_out(heti_rank *r, heti_shard_peer *peer)
+{
+    for (;;) {
+        const heti_piece *p = &peer->out;
+        void *data;
+        int done;
+        if (peer->sending) {
+            HETI_TRY(heti_test_post(r, &peer->send, &done));
+            if (!done) return HET_OK;
+            peer->sending = 0;
+            heti_next_piece(r->ctx, r->rank, peer->rank, &peer->out);
+        }
+        if (p->count == 0 || p->call >= r->shard.calls) return HET_OK;
+        data = heti_shard_buffer(r, p->call, p->unit, p->block) + p->first;
+        if (!r->device.iface->host_memory) {
+            HETI_TRY(heti_copy_out(r, peer->outgoing, data, p->count, sizeof(double)));
+            data = peer->outgoing;
+        }
+        HETI_TRY(heti_start_post(r, &peer->send, 0, peer->rank, HETI_CHANNEL_SHARD, data, HETI_CAST(size_t, p->count) * sizeof(double)));
+        peer->sending = 1;
+    }
+}
+
+static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer)
+{
+    for (;;) {
+        const heti_piece *p = &peer->in;
+        int done;
+        if (peer->receiving) {
+            HETI_TRY(heti_test_post(r, &peer->receive, &done));
+            if (!done) return HET_OK;
+            peer->receiving = 0;
+            HETI_TRY(heti_add_terms(r, heti_sum_at(r, p->block, p->first), peer->incoming, r->staging, p->count, sizeof(double)));
+            heti_next_piece(r->ctx, peer->rank, r->rank, &peer->in);
+        }
+        if (p->count == 0) return HET_OK;
+        HETI_TRY(heti_start_post(r, &peer->receive, 1, peer->rank, HETI_CHANNEL_SHARD, peer->incoming, HETI_CAST(size_t, p->count) * sizeof(double)));
+        peer->receiving = 1;
+    }
+}
+
+/* Takes what has come and posts what is next, as far as it goes without waiting: rings and sharded gradients. */
+static het_result heti_advance(heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->shard.peers; i++) {
+        HETI_TRY(heti_advance_in(r, &r->shard.peer[i]));
+        HETI_TRY(heti_advance_out(r, &r->shard.peer[i]));
+    }
+    return heti_advance_ring(r);
+}
+
+/* Nothing of the rank's reductions and gathers started so far is missing. */
+static int heti_reduced(const heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->shard.peers; i++)
+        if (r->shard.peer[i].in.count > 0 || r->shard.peer[i].out.count > 0) return 0;
+    return r->ring.done == r->ring.jobs;
+}
+
+/* What the buffer of the next call held before is sent. */
+static int heti_shard_free(const heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->shard.peers; i++)
+        if (r->shard.peer[i].out.count > 0 && r->shard.peer[i].out.call <= r->shard.calls - 2) return 0;
+    return 1;
+}
+
+/* Before a unit's backward call that adds gradients. */
+static het_result heti_open_gradients(heti_rank *r, int64_t unit)
+{
+    if (heti_next_sharded(r->ctx, unit, -1) < 0) return HET_OK;
+    HETI_TRY(heti_await(r, NULL, heti_shard_free, "a gradient's receive", -1));
+    return heti_clear(r, r->shard.buffer[r->shard.calls % 2], HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) * sizeof(double));
+}
+
+/* Behind it: the own part is added, the others may leave. */
+static het_result heti_close_gradients(heti_rank *r, int64_t unit)
+{
+    heti_piece p;
+    int64_t b;
+    for (b = heti_next_sharded(r->ctx, unit, -1); b >= 0; b = heti_next_sharded(r->ctx, unit, b)) {
+        const heti_parameter_block *block = &r->ctx->block[b];
+        const int64_t place = heti_holder_of(block, r->rank);
+        double *from = heti_shard_buffer(r, r->shard.calls, unit, b);
+        for (p.first = block->cut[place]; p.first < block->cut[place + 1]; p.first += p.count) {
+            void *term = from + p.first;
+            p.count = heti_min(HETI_STAGING / 2, block->cut[place + 1] - p.first);
+            if (!r->device.iface->host_memory) {
+                HETI_TRY(heti_copy_out(r, r->staging + HETI_STAGING / 2, term, p.count, sizeof(double)));
+                term = r->staging + HETI_STAGING / 2;
+            }
+            HETI_TRY(heti_add_terms(r, heti_sum_at(r, b, p.first), term, r->staging, p.count, sizeof(double)));
+        }
+    }
+    if (heti_next_sharded(r->ctx, unit, -1) >= 0) {
+        HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
+        r->shard.calls++;
+    }
+    return heti_advance(r);
 }
 
 /* ================================================================================================================
@@ -13047,8 +13388,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
     *slot = heti_find_slot(r, -1, 0, 0);
     if (!carry || !*slot)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: no place for the activations of micro-batch %d, slice %d", r->rank,
-                         r->ctx->step,
-                         HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
+                         r->ctx->step, HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
         HETI_TRY(heti_load_batch(r, carry, b));
         carry->stage = stage;
@@ -13079,18 +13419,24 @@ static void heti_free_slots(heti_rank *r)
 
 static float *heti_at(char *base, size_t offset) { return HETI_CAST(float *, HETI_CAST(void *, base + offset)); }
 
-static het_gradient heti_gradient_of(const heti_rank *r, int64_t parameter)
+/* A parameter's gradient, summed in `sum`. */
+static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void *sum)
 {
-    const heti_parameter *p = &r->ctx->parameter[parameter];
-    const int64_t at = r->gradient_at[p->block] + p->offset;
     het_gradient g;
     g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
-    g.sum = r->gradient_at[p->block] < 0 ? NULL
-            : g.exact                    ? HETI_CAST(void *, HETI_CAST(double *, r->gradients) + at)
-                                         : HETI_CAST(void *, HETI_CAST(float *, r->gradients) + at);
+    g.sum = sum;
     g.grid = r->grid + parameter;
     g.maximum = r->maximum + parameter;
     return g;
+}
+
+/* Where a unit's next backward call adds the gradient of one of its parameters. */
+static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter)
+{
+    const heti_parameter *p = &r->ctx->parameter[parameter];
+    if (r->gradient_at[p->block] == HETI_NOWHERE) return NULL;
+    if (!heti_is_sharded(r->ctx, &r->ctx->block[p->block])) return heti_sum_at(r, p->block, p->offset);
+    return heti_shard_buffer(r, r->shard.calls, unit, p->block) + p->offset;
 }
 
 /* Everything a unit's call needs except the gradient streams. */
@@ -13108,7 +13454,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->view = view;
     c->scalars = r->scalars;
     c->compute = r->ctx->desc.dtype;
-    c->training = r->ctx->job <= HETI_JOB_GRADIENTS;
+    c->training = heti_trains(r->ctx);
     c->rows = view->row_end - view->row_begin;
     for (i = 0; i < placed->info.in_streams; i++) c->in[i] = heti_at(slot->memory, placed->in_offset[i]);
     for (i = 0; i < placed->info.out_streams; i++) c->out[i] = heti_at(slot->memory, placed->out_offset[i]);
@@ -13121,7 +13467,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
         c->weight[i] = r->weights + r->weight_at[p->block] + p->offset;
-        c->gradient[i] = heti_gradient_of(r, unit->parameter[i]);
+        c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
     }
     c->cosine = r->cosine;
     c->sine = r->sine;
@@ -13183,7 +13529,7 @@ static het_result heti_breathe(heti_rank *r)
 {
     heti_slow_down(r);
     HETI_TRY(heti_check_cancel(r));
-    return heti_advance_ring(r);
+    return heti_advance(r);
 }
 
 /* The units of a stage forward over one slice. Outside training the loss is made at once: nothing comes back. */
@@ -13225,10 +13571,9 @@ static het_result heti_recompute(heti_rank *r, const het_unit_call *c)
     return HET_OK;
 }
 
-/* The units of a stage last to first over one slice: recompute, I, and W as well when `fused`. The gradient of a boundary lives in one of two
+/* The units of a stage last to first over one slice: recompute, I, and in B W as well. The gradient of a boundary lives in one of two
    buffers that take turns; that of the stage's output is in the first of them, *last gets the number of the one with that of its input. */
-static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int fused,
-                                int *last)
+static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int *last)
 {
     het_unit_call c;
     int64_t u, s;
@@ -13241,9 +13586,11 @@ static het_result heti_backward(heti_rank *r, const heti_stage *stage, const het
         for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->gradient_stream[now][s];
         if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
         if (a->slice == r->ctx->plan->slices - 1) HETI_TRY(heti_clear_carried(r, &c));
+        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
-        if (fused) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        if (a->kind == HET_ACTION_B && !c.info->is_loss) HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
+        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u));
     }
     *last = now;
     return HET_OK;
@@ -13256,7 +13603,10 @@ static het_result heti_backward_weights(heti_rank *r, const heti_stage *stage, c
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         HETI_TRY(heti_breathe(r));
         heti_call_prepare(r, stage, u, slot, view, &c);
+        if (c.info->is_loss) continue;
+        HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
+        HETI_TRY(heti_close_gradients(r, u));
     }
     return HET_OK;
 }
@@ -13364,7 +13714,7 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     } else {
         message = &r->outgoing[r->next_outgoing];
         r->next_outgoing = 1 - r->next_outgoing;
-        HETI_TRY(heti_await(r, &message->post, "a receive", to));
+        HETI_TRY(heti_await_post(r, &message->post, "a receive", to));
         message->action = key;
     }
     memset(&envelope, 0, sizeof envelope);
@@ -13416,9 +13766,8 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
     message = heti_find_message(r, &key);
     if (!message)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: micro-batch %d needs a message of rank %d that no action receives", r->rank,
-                         r->ctx->step,
-                         HETI_CAST(int64_t, a->micro_batch), from);
-    if (from != r->rank) HETI_TRY(heti_await(r, &message->post, forward ? "an activation" : "a gradient", from));
+                         r->ctx->step, HETI_CAST(int64_t, a->micro_batch), from);
+    if (from != r->rank) HETI_TRY(heti_await_post(r, &message->post, forward ? "an activation" : "a gradient", from));
     memcpy(&envelope, message->data, sizeof envelope);
     if (envelope.step != r->ctx->step || !heti_action_same(&envelope.action, &key))
         return heti_fail(&r->error, HET_ERR_TRANSPORT,
@@ -13501,7 +13850,7 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
         HETI_TRY(heti_backward_weights(r, stage, slot, &view));
     } else {
         HETI_TRY(heti_take_in(r, a, stage, 0, r->gradient_stream[0], rows));
-        HETI_TRY(heti_backward(r, stage, slot, &view, a, a->kind == HET_ACTION_B, &last));
+        HETI_TRY(heti_backward(r, stage, slot, &view, a, &last));
         HETI_TRY(heti_hand_over(r, a, stage, 0, r->gradient_stream[last], rows));
     }
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
@@ -13529,9 +13878,8 @@ static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o)
 
 static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
 {
-    het_gradient g = heti_gradient_of(r, o->parameter);
-    g.sum = g.exact ? HETI_CAST(void *, HETI_CAST(double *, g.sum) + o->first) : HETI_CAST(void *, HETI_CAST(float *, g.sum) + o->first);
-    return g;
+    const heti_parameter *p = &r->ctx->parameter[o->parameter];
+    return heti_gradient_in(r, o->parameter, heti_sum_at(r, p->block, p->offset + o->first));
 }
 
 /* Squared norm of the rank's own parts. */
@@ -13541,7 +13889,7 @@ static het_result heti_square(heti_rank *r)
     HETI_TRY(heti_clear(r, r->squares, sizeof *r->squares));
     for (b = 0; b < r->ctx->block_count; b++) {
         heti_owned o;
-        if (r->gradient_at[b] < 0) continue;
+        if (r->gradient_at[b] == HETI_NOWHERE) continue;
         for (o.parameter = -1; heti_next_owned(r, b, &o);) {
             const het_gradient g = heti_owned_gradient(r, &o);
             het_sum_squares_args a;
@@ -13558,7 +13906,7 @@ static het_result heti_square(heti_rank *r)
 /* Loss, squares and maxima of all ranks together, in every rank's device memory. */
 static het_result heti_join_scalars(heti_rank *r)
 {
-    const int64_t limbs = HETI_CAST(int64_t, sizeof(het_sum) / sizeof(int64_t)), parameters = r->ctx->parameter_count;
+    const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->parameter_count;
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
     int64_t p;
     if (r->ctx->ranks == 1) return HET_OK;
@@ -13577,7 +13925,7 @@ static het_result heti_join_scalars(heti_rank *r)
 static het_result heti_verdict(heti_rank *r)
 {
     het_verdict_args a;
-    HETI_TRY(heti_await(r, NULL, "a reduction", -1));
+    HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
     HETI_TRY(heti_square(r));
     HETI_TRY(heti_join_scalars(r));
     a.scalars = r->scalars;
@@ -13596,7 +13944,7 @@ static het_result heti_update(heti_rank *r, int64_t b)
     het_ctx *ctx = r->ctx;
     heti_owned o;
     int64_t s;
-    if (r->gradient_at[b] < 0) return HET_OK;
+    if (r->gradient_at[b] == HETI_NOWHERE) return HET_OK;
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
         const heti_parameter *parameter = &ctx->parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
@@ -13666,13 +14014,14 @@ static het_result heti_fall_silent(heti_rank *r)
 static het_result heti_execute(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    const int recorded = ctx->job <= HETI_JOB_GRADIENTS;
+    const int recorded = heti_trains(ctx);
     int64_t i;
     if (recorded) r->records = 0;
     for (i = 0; i < r->actions; i++) {
         const het_action *a = &r->action[i];
         het_record *record = recorded ? &r->record[r->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a)) continue;
+        r->doing = a;
 #ifdef HETI_THREADS
         if (ctx->desc.silent && ctx->desc.silent(ctx->desc.user, r->rank, ctx->step, i)) return heti_fall_silent(r);
 #endif
@@ -13686,10 +14035,11 @@ static het_result heti_execute(heti_rank *r)
         heti_slow_down(r);
         if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
         if (recorded) r->records++;
-        HETI_TRY(heti_advance_ring(r));
+        HETI_TRY(heti_advance(r));
     }
-    HETI_TRY(heti_await(r, NULL, "a reduction", -1));
-    for (i = 0; i < 2; i++) HETI_TRY(heti_await(r, &r->outgoing[i].post, "a receive", -1));
+    r->doing = NULL;
+    HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
+    for (i = 0; i < 2; i++) HETI_TRY(heti_await_post(r, &r->outgoing[i].post, "a receive", -1));
     return HET_OK;
 }
 
@@ -13727,16 +14077,17 @@ static het_result heti_begin_sums(heti_rank *r)
 static het_result heti_run_job(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    const int trains = ctx->job <= HETI_JOB_GRADIENTS;
+    const int trains = heti_trains(ctx);
     r->began = heti_now();
     r->slept_for = heti_thread_time();
     HETI_TRY(heti_set_scalars(r));
     HETI_TRY(heti_clear(r, r->loss, sizeof *r->loss));
     if (trains) HETI_TRY(heti_begin_sums(r));
+    heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
     HETI_TRY(heti_sync(r));
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
-        const int64_t limbs = HETI_CAST(int64_t, sizeof(het_sum) / sizeof(int64_t));
+        const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
@@ -13750,9 +14101,17 @@ static het_result heti_run_job(heti_rank *r)
 
 static void heti_run_rank(heti_rank *r)
 {
-    const het_result result = heti_run_job(r);
+    heti_action_text text;
+    het_result result;
+    r->doing = NULL;
+    result = heti_run_job(r);
     if (result == HET_OK) return;
     if (r->error.code == HET_OK) (void)heti_fail(&r->error, result, "rank %d, step %d: %s", r->rank, r->ctx->step, het_result_text(result));
+    if (r->doing && r->ctx->ranks > 1) {
+        const het_error error = r->error;
+        (void)heti_fail(&r->error, error.code, "%s (rank %d, action %s, number %d of its list)", error.text, r->rank,
+                        heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->action));
+    }
     heti_raise(r);
 }
 
@@ -13835,6 +14194,10 @@ static void heti_drain_rank(heti_rank *r)
     heti_drain_post(r->ctx, &r->ring.send);
     heti_drain_post(r->ctx, &r->ring.receive);
     heti_drain_post(r->ctx, &r->join_post);
+    for (m = 0; m < r->shard.peers; m++) {
+        heti_drain_post(r->ctx, &r->shard.peer[m].send);
+        heti_drain_post(r->ctx, &r->shard.peer[m].receive);
+    }
 }
 
 /* Has all local ranks do a job and waits until none touches memory any more. */
@@ -14015,7 +14378,7 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
 {
     het_sum loss;
     int64_t first, n, i;
-    const int64_t limbs = HETI_CAST(int64_t, sizeof loss / sizeof *loss.limb);
+    const int64_t limbs = HETI_SUM_INTEGERS;
     memset(&loss, 0, sizeof loss);
     HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &ctx->totals));
     for (first = 0; first < count; first += n) {
@@ -14071,11 +14434,17 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
 
 /* ---- building and taking down ---- */
 
+static void heti_close_memory(heti_rank *r)
+{
+    if (r->memory) r->device.iface->free(r->device.self, r->memory, r->sizes.device);
+    r->memory = NULL;
+}
+
 static void heti_release_rank(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
-        if (r->memory) iface->free(r->device.self, r->memory, r->sizes.device);
+        heti_close_memory(r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
@@ -14139,18 +14508,22 @@ static het_result heti_open_device(heti_rank *r)
     return HET_OK;
 }
 
+/* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
+static int64_t heti_longest_granule(const het_desc *desc)
+{
+    const int64_t whole = heti_min(desc->model.context, 512);
+    return heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+}
+
 /* Fills ctx->desc from the user's description. */
 static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc)
 {
-    int64_t whole;
     ctx->desc = *desc;
     ctx->desc.allocator = ctx->counter.inner;
     ctx->transport = desc->transport;
     ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
     ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
-    /* the longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each */
-    whole = heti_min(desc->model.context, 512);
-    ctx->max_granule_tokens = heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens : desc->granule * whole));
+    ctx->max_granule_tokens = heti_longest_granule(desc);
     return HET_OK;
 }
 
@@ -14169,8 +14542,9 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses)
 }
 
 /* The tables all ranks share, as far as they do not depend on the plan. */
-static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses)
+static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute)
 {
+    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
     ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
     ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
     ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
@@ -14179,34 +14553,7 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses)
     ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->host_grid = HETI_TAKE(arena, double, uses);
-    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
-}
-
-static het_result heti_build_shared(het_ctx *ctx)
-{
-    int64_t uses, p;
-    HETI_TRY(heti_count_uses(ctx, &uses));
-    heti_layout_shared(ctx, &ctx->host, uses);
-    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, "het_create", &ctx->error));
-    heti_layout_shared(ctx, &ctx->host, uses);
-    HETI_TRY(heti_build_chain(ctx));
-    heti_build_blocks(ctx);
-    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
-    return HET_OK;
-}
-
-/* Tables whose sizes the plan decides. */
-static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder, int64_t **cut, double **owed)
-{
-    int64_t b, s, holders = 0;
-    for (b = 0; b < ctx->block_count; b++)
-        for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
-    *holder = HETI_TAKE(arena, int64_t, holders + 1);
-    *cut = HETI_TAKE(arena, int64_t, holders + ctx->block_count);
-    *owed = HETI_TAKE(arena, double, ctx->ranks);
-    ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
-    ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
-    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->ranks * ctx->ranks);
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
     ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
     ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
@@ -14215,20 +14562,52 @@ static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder,
 #endif
 }
 
-static het_result heti_build_world(het_ctx *ctx)
+static het_result heti_build_shared(het_ctx *ctx)
 {
-    int64_t *holder, *cut, i;
-    double *owed;
-    heti_layout_world(ctx, &ctx->world, &holder, &cut, &owed);
-    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, "het_create", &ctx->error));
-    heti_layout_world(ctx, &ctx->world, &holder, &cut, &owed);
-    heti_build_holders(ctx, holder, cut, owed);
+    uint8_t *recompute;
+    int64_t uses, p, i;
+    HETI_TRY(heti_count_uses(ctx, &uses));
+    heti_layout_shared(ctx, &ctx->host, uses, &recompute);
+    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->caller, &ctx->error));
+    heti_layout_shared(ctx, &ctx->host, uses, &recompute);
+    HETI_TRY(heti_build_chain(ctx));
+    heti_build_blocks(ctx);
+    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
+    if (ctx->desc.recompute_unit) {
+        memcpy(recompute, ctx->desc.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
+        ctx->desc.recompute_unit = recompute;
+    }
     for (i = 0; i < ctx->desc.link_count; i++) {
         ctx->link[i] = ctx->desc.links[i];
         if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i, ctx->link[i].from, ctx->link[i].to,
                              ctx->ranks);
     }
+    ctx->desc.links = ctx->link;
+    return HET_OK;
+}
+
+/* Tables whose sizes the plan decides. */
+static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder, double **owed)
+{
+    int64_t b, s, holders = 0;
+    for (b = 0; b < ctx->block_count; b++)
+        for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
+    *holder = HETI_TAKE(arena, int64_t, 3 * holders + 2 * ctx->block_count + 1);
+    *owed = HETI_TAKE(arena, double, ctx->ranks);
+    ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
+    ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
+    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
+}
+
+static het_result heti_build_world(het_ctx *ctx)
+{
+    int64_t *holder;
+    double *owed;
+    heti_layout_world(ctx, &ctx->world, &holder, &owed);
+    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, ctx->caller, &ctx->error));
+    heti_layout_world(ctx, &ctx->world, &holder, &owed);
+    heti_build_holders(ctx, holder, owed);
     return HET_OK;
 }
 
@@ -14317,7 +14696,9 @@ static het_result heti_count_needs(heti_rank *r)
     const size_t bytes = HETI_CAST(size_t, ctx->plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
     int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
     heti_needs needs;
-    if (!left) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %u bytes of tables on the host", HETI_CAST(uint64_t, bytes));
+    int64_t s, u;
+    if (!left)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %u bytes of tables on the host", ctx->caller, HETI_CAST(uint64_t, bytes));
     memset(&needs, 0, sizeof needs);
     heti_follow(ctx, r->rank, &needs, left);
     heti_free(&ctx->allocator, left, bytes);
@@ -14327,26 +14708,30 @@ static het_result heti_count_needs(heti_rank *r)
     r->message_count = needs.messages;
     r->slice_rows = heti_slice_rows(ctx);
     r->message_bytes = heti_message_bytes(r);
+    r->shard.peers = heti_shard_peers(r, NULL);
+    for (s = 0; s < ctx->plan->stages; s++) {
+        const het_stage *stage = &ctx->plan->stage[s];
+        for (u = stage->unit_begin; stage->rank == r->rank && u < stage->unit_end; u++)
+            r->shard.elements = heti_max(r->shard.elements, heti_shard_place(ctx, u, -1));
+    }
     return HET_OK;
 }
 
-/* Everything of a rank but its device memory. */
-static het_result heti_prepare_rank(heti_rank *r)
+/* Everything of a rank that the plan decides, but its device memory. */
+static het_result heti_map_rank(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    size_t live = ctx->counter.live;
     r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
     r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
-    HETI_TRY(heti_open_device(r));
     heti_find_stages(r);
     HETI_TRY(heti_count_needs(r));
     heti_layout_host(r, &r->host);
-    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, "het_create", &ctx->error));
+    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, ctx->caller, &ctx->error));
     heti_layout_host(r, &r->host);
+    (void)heti_shard_peers(r, r->shard.peer);
     heti_find_stages(r);
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
-    r->sizes.host = ctx->counter.live - live;
     r->sizes.communication = r->communication_bytes;
     r->sizes.parameters = ctx->parameters;
     if (r->desc.memory_limit && r->sizes.device + r->sizes.communication > r->desc.memory_limit)
@@ -14356,12 +14741,13 @@ static het_result heti_prepare_rank(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_prepare_ranks(het_ctx *ctx)
+/* The ranks of this process, their devices opened. */
+static het_result heti_open_ranks(het_ctx *ctx)
 {
     const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
     int64_t i;
     ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
-    if (!ctx->rank) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d ranks", ctx->local_count);
+    if (!ctx->rank) return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->caller, ctx->local_count);
     memset(ctx->rank, 0, bytes);
     for (i = 0; i < ctx->local_count; i++) {
         heti_rank *r = &ctx->rank[i];
@@ -14370,36 +14756,52 @@ static het_result heti_prepare_ranks(het_ctx *ctx)
         r->rank = ctx->first_rank + i;
         if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
     }
-    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_prepare_rank(&ctx->rank[i]));
+    for (i = 0; i < ctx->local_count; i++) {
+        const size_t live = ctx->counter.live;
+        HETI_TRY(heti_open_device(&ctx->rank[i]));
+        ctx->rank[i].opened = ctx->counter.live - live;
+        ctx->device[i] = ctx->rank[i].desc;
+    }
+    ctx->desc.devices = ctx->device;
+    return HET_OK;
+}
+
+/* Bytes on the host; what all ranks share counts for the first one. */
+static void heti_count_host(het_ctx *ctx)
+{
+    size_t shared = sizeof *ctx + ctx->host.size + ctx->world.size + ctx->plan->size + ctx->schedule->size;
+    int64_t i;
+    shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
+    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].sizes.host = ctx->rank[i].opened + ctx->rank[i].host.size + (i == 0 ? shared : 0);
+}
+
+/* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and limits. */
+static het_result heti_prepare_world(het_ctx *ctx)
+{
+    int64_t i;
+    HETI_TRY(heti_take_plan(ctx));
+    HETI_TRY(heti_build_world(ctx));
+    HETI_TRY(heti_take_schedule(ctx));
+    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
+    heti_count_host(ctx);
+    ctx->desc.plan = ctx->plan;
+    ctx->desc.schedule = NULL;
     return HET_OK;
 }
 
 /* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and heti_release cleans up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
 {
-    int64_t i;
     HETI_TRY(heti_take_desc(ctx, desc));
     HETI_TRY(heti_find_world(ctx));
     HETI_TRY(heti_build_shared(ctx));
     if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks", ctx->parameter_count,
                          HETI_CAST(int64_t, 2 * HETI_STAGING));
-    HETI_TRY(heti_take_plan(ctx));
-    HETI_TRY(heti_build_world(ctx));
-    HETI_TRY(heti_take_schedule(ctx));
-    HETI_TRY(heti_prepare_ranks(ctx));
-    /* the tables all ranks share count for the first one */
-    ctx->rank[0].sizes.host = sizeof *ctx + ctx->counter.live;
-    for (i = 1; i < ctx->local_count; i++) ctx->rank[0].sizes.host -= ctx->rank[i].sizes.host;
-    for (i = 0; i < ctx->local_count; i++) ctx->device[i] = ctx->rank[i].desc;
-    /* copied, or not needed any more */
-    ctx->desc.units = NULL;
-    ctx->desc.recompute_unit = NULL;
-    ctx->desc.links = ctx->link;
-    ctx->desc.plan = ctx->plan;
-    ctx->desc.schedule = NULL;
-    ctx->desc.devices = ctx->device;
-    return HET_OK;
+    ctx->desc.units = NULL; /* copied */
+    HETI_TRY(heti_open_ranks(ctx));
+    return heti_prepare_world(ctx);
 }
 
 /* The other processes need not wait for this one. */
@@ -14427,6 +14829,7 @@ static het_result heti_new(const het_desc *desc, het_ctx **ctx, het_error *error
     c->allocator.alloc = heti_counted_alloc;
     c->allocator.free = heti_counted_free;
     c->allocator.user = &c->counter;
+    c->caller = "het_create";
     result = heti_prepare(c, &full);
     if (result != HET_OK) {
         if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
@@ -14450,16 +14853,22 @@ static het_result heti_enter(het_ctx *ctx, heti_fp *fp)
     return HET_OK;
 }
 
-static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
+/* The end of a call whose result is the same on all processes. */
+static het_result heti_leave_together(het_ctx *ctx, const heti_fp *fp, het_result result)
 {
     heti_fp_leave(fp);
+    if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
+    return result;
+}
+
+static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
+{
     if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s", het_result_text(result));
     if (result != HET_OK && ctx->transport.iface) { /* the others would wait for this process */
         ctx->failed = 1;
         heti_call_off(ctx, result);
     }
-    if (result != HET_OK && ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_ERROR, result, ctx->error.text);
-    return result;
+    return heti_leave_together(ctx, fp, result);
 }
 
 /* ---- initial weights: a function of (seed, parameter, element) ---- */
@@ -14539,23 +14948,38 @@ static het_result heti_init_rotary(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_start_rank(heti_rank *r)
+/* The device's block, with everything in it that is neither weight nor state. */
+static het_result heti_open_memory(heti_rank *r)
 {
+    const size_t element = r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t s;
     r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
     if (!r->memory)
         return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes", r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device));
     HETI_TRY(heti_layout(r, r->memory));
     for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
-    HETI_TRY(heti_init_weights(r));
+    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
     return heti_init_rotary(r);
+}
+
+static het_result heti_open_memories(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) {
+        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
+        if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
+        ctx->error = ctx->rank[i].error;
+        return ctx->error.code;
+    }
+    return HET_OK;
 }
 
 static het_result heti_start(het_ctx *ctx)
 {
     int64_t i;
+    HETI_TRY(heti_open_memories(ctx));
     for (i = 0; i < ctx->local_count; i++) {
-        if (heti_start_rank(&ctx->rank[i]) == HET_OK) continue;
+        if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
         ctx->error = ctx->rank[i].error;
         return ctx->error.code;
     }
@@ -14630,7 +15054,7 @@ HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline
     timeline->ranks = ctx->ranks;
     timeline->records = ctx->rank[rank].records;
     timeline->record = ctx->rank[rank].record;
-    timeline->traffic = ctx->traffic + (ctx->first_rank + rank) * ctx->ranks;
+    timeline->traffic = ctx->traffic + rank * ctx->ranks;
 }
 
 HETRAIN_API het_result het_step(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info)
@@ -14734,7 +15158,6 @@ static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_what what, i
 static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, int64_t first, int64_t count, float *to)
 {
     const heti_parameter *p = &r->ctx->parameter[index];
-    const het_gradient g = heti_gradient_of(r, index);
     int64_t done, i, n;
     if (what == HET_WEIGHT) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->offset + first, count, sizeof *to);
     if (what != HET_GRADIENT) {
@@ -14742,10 +15165,10 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
         const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
         return heti_copy_out(r, to, r->state[what - HET_STATE0] + at, count, sizeof *to);
     }
-    if (!g.exact) return heti_copy_out(r, to, HETI_CAST(const float *, g.sum) + first, count, sizeof *to);
+    if (r->ctx->desc.reduce != HET_REDUCE_EXACT) return heti_copy_out(r, to, heti_sum_at(r, p->block, p->offset + first), count, sizeof *to);
     for (done = 0; done < count; done += n) {
         n = heti_min(HETI_STAGING, count - done);
-        HETI_TRY(heti_copy_out(r, r->staging, HETI_CAST(const double *, g.sum) + first + done, n, sizeof(double)));
+        HETI_TRY(heti_copy_out(r, r->staging, heti_sum_at(r, p->block, p->offset + first + done), n, sizeof(double)));
         for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, r->staging[i]);
     }
     return HET_OK;
@@ -14855,6 +15278,318 @@ HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash)
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp));
     result = hash ? heti_hash_all(ctx, hash) : heti_fail(&ctx->error, HET_ERR_INVALID, "het_hash: hash is NULL");
+    return heti_leave(ctx, &fp, result);
+}
+
+/* ---- another plan ----
+   Two worlds, the one in use and the other, change places with heti_exchange. The new one is built whole, but for device memory, while the old
+   one is intact; then weights and state go to the host, and from there to those who hold them now. */
+
+/* All that a plan decides, of the world that is not in use. */
+typedef struct heti_world {
+    heti_arena arena;                    /* of what is below */
+    heti_rank *rank;                     /* [local_count] only what the plan decides */
+    heti_parameter_block *block;         /* [block_count] only holders and cuts */
+    float *staged;                       /* [parts] of weights and state, as heti_next_part walks */
+    heti_arena world;
+    het_plan *plan;
+    het_schedule *schedule;
+    int64_t *first_batch, *batch_count, *granule_start;
+    int64_t max_granule_tokens, max_tokens, max_sequences, max_micro_batches;
+} heti_world;
+
+static void heti_swap(void *a, void *b, size_t size)
+{
+    char *x = HETI_CAST(char *, a), *y = HETI_CAST(char *, b);
+    for (; size > 0; size--, x++, y++) {
+        const char keep = *x;
+        *x = *y;
+        *y = keep;
+    }
+}
+
+static void heti_exchange(het_ctx *ctx, heti_world *other)
+{
+    const size_t begin = offsetof(heti_rank, host), end = offsetof(heti_rank, granule_start) + sizeof(int64_t *);
+    int64_t i;
+#define HETI_SWAP(a, b) heti_swap(&(a), &(b), sizeof(a))
+    HETI_SWAP(ctx->world, other->world);
+    HETI_SWAP(ctx->plan, other->plan);
+    HETI_SWAP(ctx->schedule, other->schedule);
+    HETI_SWAP(ctx->first_batch, other->first_batch);
+    HETI_SWAP(ctx->batch_count, other->batch_count);
+    HETI_SWAP(ctx->granule_start, other->granule_start);
+    HETI_SWAP(ctx->max_granule_tokens, other->max_granule_tokens);
+    HETI_SWAP(ctx->desc.max_tokens, other->max_tokens);
+    HETI_SWAP(ctx->desc.max_sequences, other->max_sequences);
+    HETI_SWAP(ctx->desc.max_micro_batches, other->max_micro_batches);
+    for (i = 0; i < ctx->block_count; i++) {
+        HETI_SWAP(ctx->block[i].holders, other->block[i].holders);
+        HETI_SWAP(ctx->block[i].holder, other->block[i].holder);
+        HETI_SWAP(ctx->block[i].cut, other->block[i].cut);
+        HETI_SWAP(ctx->block[i].members, other->block[i].members);
+        HETI_SWAP(ctx->block[i].member, other->block[i].member);
+    }
+#undef HETI_SWAP
+    for (i = 0; i < ctx->local_count; i++) {
+        void *rank = &ctx->rank[i], *put_aside = &other->rank[i];
+        heti_swap(HETI_CAST(char *, rank) + begin, HETI_CAST(char *, put_aside) + begin, end - begin);
+    }
+    ctx->desc.plan = ctx->plan;
+}
+
+/* Frees what is aside: the old world, or a new one that was not to be. */
+static void heti_drop_world(het_ctx *ctx, heti_world *other)
+{
+    int64_t i;
+    for (i = 0; other->rank && i < ctx->local_count; i++) heti_arena_end(&other->rank[i].host, &ctx->allocator);
+    het_schedule_free(other->schedule);
+    het_plan_free(other->plan);
+    heti_arena_end(&other->world, &ctx->allocator);
+    heti_arena_end(&other->arena, &ctx->allocator);
+}
+
+/* What one owner has of one array (0: the weight, k: state slot k - 1) of one parameter, at most 2 HETI_STAGING elements. */
+typedef struct heti_part { int64_t parameter, first, count, array, rank; } heti_part;
+
+/* The next part in a world of such blocks; all zeros come before the first. */
+static int heti_next_part(const het_ctx *ctx, const heti_parameter_block *blocks, heti_part *part)
+{
+    const heti_parameter *p = &ctx->parameter[part->parameter];
+    const heti_parameter_block *block;
+    int64_t i = 0;
+    if (part->count > 0 && !p->frozen && part->array < ctx->slots) {
+        part->array++;
+        return 1;
+    }
+    part->array = 0;
+    part->first += part->count;
+    if (part->first == p->count) {
+        part->first = 0;
+        if (++part->parameter == ctx->parameter_count) return 0;
+        p++;
+    }
+    block = &blocks[p->block];
+    while (block->cut[i + 1] <= p->offset + part->first) i++;
+    part->rank = block->holder[i];
+    part->count = heti_min(2 * HETI_STAGING, heti_min(p->count, block->cut[i + 1] - p->offset) - part->first);
+    return 1;
+}
+
+static het_what heti_part_array(const heti_part *part)
+{
+    return part->array == 0 ? HET_WEIGHT : HETI_CAST(het_what, HET_STATE0 + part->array - 1);
+}
+
+static int heti_is_local(const het_ctx *ctx, int64_t rank) { return rank >= ctx->first_rank && rank < ctx->first_rank + ctx->local_count; }
+
+/* The elements that local ranks own; with `to` they are copied there. */
+static het_result heti_stage_parts(het_ctx *ctx, float *to, int64_t *count)
+{
+    heti_part part;
+    memset(&part, 0, sizeof part);
+    for (*count = 0; heti_next_part(ctx, ctx->block, &part); ) {
+        if (!heti_is_local(ctx, part.rank)) continue;
+        if (to) {
+            heti_rank *r = &ctx->rank[part.rank - ctx->first_rank];
+            memset(&r->error, 0, sizeof r->error);
+            if (heti_read_local(r, part.parameter, heti_part_array(&part), part.first, part.count, to + *count) != HET_OK)
+                return heti_take_error(ctx, r);
+        }
+        *count += part.count;
+    }
+    return HET_OK;
+}
+
+/* Whether a rank of a process holds some of a part in the world in use. */
+static int heti_wants_part(const het_ctx *ctx, int64_t process, const heti_part *part)
+{
+    const heti_parameter *p = &ctx->parameter[part->parameter];
+    const heti_parameter_block *block = &ctx->block[p->block];
+    const int64_t low = p->offset + part->first, high = low + part->count;
+    int64_t i;
+    for (i = 0; i < block->holders; i++)
+        if (heti_process_of(ctx, block->holder[i]) == process && (part->array == 0 || (block->cut[i] < high && block->cut[i + 1] > low))) return 1;
+    return 0;
+}
+
+/* Parts staged in a world of blocks `from` go to their holders in the world in use. Every process walks over all parts. */
+static het_result heti_deliver_parts(het_ctx *ctx, const heti_parameter_block *from, float *staged)
+{
+    heti_part part;
+    int64_t q;
+    memset(&part, 0, sizeof part);
+    while (heti_next_part(ctx, from, &part)) {
+        const int local = heti_is_local(ctx, part.rank);
+        float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
+        for (q = 0; q < ctx->processes; q++)
+            if (heti_wants_part(ctx, q, &part))
+                HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, part.rank), q, q + 1, data, HETI_CAST(size_t, part.count) * sizeof *data));
+        if (heti_wants_part(ctx, ctx->process, &part))
+            HETI_TRY(heti_write_values(ctx, part.parameter, heti_part_array(&part), part.first, part.count, data));
+        if (local) staged += part.count;
+    }
+    return HET_OK;
+}
+
+/* All processes get the same result: that of the first one that failed. */
+static het_result heti_vote(het_ctx *ctx, het_result result)
+{
+    het_error own, other, first;
+    int64_t i;
+    if (result != HET_OK && ctx->error.code == HET_OK) (void)heti_fail(&ctx->error, result, "%s: %s", ctx->caller, het_result_text(result));
+    memset(&own, 0, sizeof own);
+    memset(&first, 0, sizeof first);
+    if (result != HET_OK) own = ctx->error;
+    for (i = 0; i < ctx->processes; i++) {
+        other = own;
+        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (first.code == HET_OK) first = other;
+    }
+    first.text[sizeof first.text - 1] = 0;
+    ctx->error = first;
+    return first.code;
+}
+
+static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d)
+{
+    const int64_t most = INT64_C(1) << 31;
+    HETI_TRY(heti_check_torn(ctx, "het_replan"));
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x", HETI_CAST(uint64_t, d->start_canary),
+                         HETI_CAST(uint64_t, d->end_canary));
+    HETI_TRY(heti_check_range(&ctx->error, "max_tokens", ctx->desc.max_tokens, 1, most));
+    HETI_TRY(heti_check_range(&ctx->error, "max_sequences", ctx->desc.max_sequences, 1, most));
+    HETI_TRY(heti_check_range(&ctx->error, "max_micro_batches", ctx->desc.max_micro_batches, 1, 1 << 20));
+    if (d->plan && d->plan->slices > 1 && ctx->desc.model.causal == HET_NO)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan: the plan has %d slices, but a bidirectional model cannot be sliced",
+                         d->plan->slices);
+    return HET_OK;
+}
+
+/* Puts the world in use aside and builds another, with tables and host memory but without device memory. */
+static het_result heti_other_world(het_ctx *ctx, const het_replan_desc *d, heti_world *other, int64_t staged)
+{
+    int pass;
+    for (pass = 0; pass < 2; pass++) {
+        if (pass) HETI_TRY(heti_arena_start(&other->arena, &ctx->allocator, "het_replan", &ctx->error));
+        other->rank = HETI_TAKE(&other->arena, heti_rank, ctx->local_count);
+        other->block = HETI_TAKE(&other->arena, heti_parameter_block, ctx->block_count);
+        other->staged = HETI_TAKE(&other->arena, float, staged);
+    }
+    other->max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.max_tokens;
+    other->max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.max_sequences;
+    other->max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.max_micro_batches;
+    heti_exchange(ctx, other);
+    HETI_TRY(heti_check_replan(ctx, d));
+    ctx->max_granule_tokens = heti_longest_granule(&ctx->desc);
+    ctx->desc.plan = d->plan;
+    ctx->desc.schedule = d->schedule;
+    return heti_prepare_world(ctx);
+}
+
+static void heti_close_memories(het_ctx *ctx)
+{
+    int64_t i;
+    for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i]);
+}
+
+/* From here on there is no way back but through `staged`: the old world's device memory goes before the new one's comes. */
+static het_result heti_move(het_ctx *ctx, heti_world *other)
+{
+    het_error why;
+    het_result result;
+    heti_close_memories(ctx);
+    heti_exchange(ctx, other);
+    result = heti_vote(ctx, heti_open_memories(ctx));
+    if (result == HET_OK) return heti_deliver_parts(ctx, other->block, other->staged);
+    why = ctx->error;
+    heti_close_memories(ctx);
+    heti_exchange(ctx, other);
+    if (heti_vote(ctx, heti_open_memories(ctx)) != HET_OK || heti_deliver_parts(ctx, ctx->block, other->staged) != HET_OK) {
+        ctx->failed = 1;
+        return heti_fail(&ctx->error, result, "het_replan: %s; nor did the old plan find its memory again: weights and state are lost", why.text);
+    }
+    ctx->error = why;
+    return result;
+}
+
+/* `together`: set once all processes know the same result. */
+static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *together)
+{
+    heti_world other;
+    het_result result;
+    int64_t staged;
+    memset(&other, 0, sizeof other);
+    ctx->caller = "het_replan";
+    HETI_TRY(heti_stage_parts(ctx, NULL, &staged));
+    result = heti_other_world(ctx, d, &other, staged);
+    result = heti_vote(ctx, result);
+    *together = !ctx->failed;
+    if (result == HET_OK && ctx->transport.iface) {
+        result = heti_agree(ctx);
+        *together = result == HET_OK;
+    }
+    if (other.arena.base) heti_exchange(ctx, &other);
+    if (result == HET_OK) result = heti_stage_parts(ctx, other.staged, &staged);
+    if (result == HET_OK) {
+        ctx->inferred = 0;
+        result = heti_move(ctx, &other);
+    }
+    if (ctx->failed) *together = 0;
+    heti_drop_world(ctx, &other);
+    ctx->desc.schedule = NULL;
+    return result;
+}
+
+HETRAIN_API het_result het_replan(het_ctx *ctx, const het_replan_desc *desc)
+{
+    het_replan_desc none;
+    heti_fp fp;
+    het_result result;
+    int together = 0;
+    HETI_TRY(heti_enter(ctx, &fp));
+    memset(&none, 0, sizeof none);
+    result = heti_replan(ctx, desc ? desc : &none, &together);
+    return together ? heti_leave_together(ctx, &fp, result) : heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed)
+{
+    heti_fp fp;
+    het_result result = HET_OK;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (rank < 0 || rank >= ctx->local_count || !(speed > 0.0 && speed <= 1.0))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
+                           ctx->local_count, speed);
+    else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
+    return heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_set_link(het_ctx *ctx, int64_t link, double latency, double bandwidth)
+{
+    heti_fp fp;
+    het_result result = HET_OK;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (link < 0 || link >= ctx->desc.link_count || !(latency >= 0.0 && latency <= 3600.0) || !(bandwidth >= 0.0))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link %d of %d, latency %g s, %g bytes/s; they must be >= 0 and below an hour",
+                           link, ctx->desc.link_count, latency, bandwidth);
+    else {
+        ctx->link[link].latency = latency;
+        ctx->link[link].bandwidth = bandwidth;
+    }
+    return heti_leave(ctx, &fp, result);
+}
+
+HETRAIN_API het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (process < 0 || process >= ctx->processes || (!data && size > 0))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_spread: process %d of %d, %u bytes at %s", process, ctx->processes,
+                           HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
+    else result = size > 0 ? heti_spread(ctx, process, data, size) : HET_OK;
     return heti_leave(ctx, &fp, result);
 }
 
@@ -15729,8 +16464,7 @@ static het_result heti_saved_options(const het_ctx *ctx, const heti_saved *f)
         if (heti_same(value, o.value)) continue;
         if (o.is_float) {
             return heti_fail(f->error, HET_ERR_INVALID, "%s: %s%s is %G in the file and %G in the context", heti_reader_name(f->from), o.group,
-                             o.name,
-                             heti_float_of_hex(value), heti_float_of_hex(o.value));
+                             o.name, heti_float_of_hex(value), heti_float_of_hex(o.value));
         }
         return heti_fail(f->error, HET_ERR_INVALID, "%s: %s%s is %s in the file and %s in the context", heti_reader_name(f->from), o.group,
                          o.name, value, o.value);

@@ -42,6 +42,8 @@
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
        >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
        >>search_api      het_plan_search het_search_free
+       >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start het_adapt_observe het_adapt_advise het_advice_free
+                         het_adapt_cluster
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -50,6 +52,7 @@
        >>cluster_api     het_cluster: devices, groups and links, as a file
        >>simulate_api    costs, het_simulate, het_simulation
        >>search_api      het_plan_search: which plan is best
+       >>adapt_api       het_adapt: measured against predicted, other plans while training
        >>picture_api     Chrome traces, SVG
    implementation:
        >>config          includes and compiler differences
@@ -60,6 +63,7 @@
        >>measure         times of units, updates, messages and reductions
        >>cluster         cluster files
        >>search          the planner
+       >>adapt           measured against predicted times, advice
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -437,6 +441,52 @@ typedef struct het_search {
    rank, and the bytes that are missing. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error);
 HETRAIN_API void het_search_free(het_search *search);                  /* NULL is fine. Threads: any. */
+
+/* ---- >>adapt_api: when devices and links are not what they were -----------------------------------------------------
+   While training, the times of a step's actions are held against what the profile says of the plan in use. Where a device, or a link that a
+   pipeline crosses, became slower or faster for a few steps, the planner is asked again with what is known now: first for other shares of the
+   pipelines alone, which is taken where it is as good; else for another plan. het_replan (hetrain.h) goes over to it. */
+
+/* Simulates the step of a plan: desc says for what, of its fields for searching none is looked at. granules: of a micro-batch. timeline: HET_YES
+   keeps records. desc->allocator makes the result, het_simulation_free frees it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules, het_choice timeline,
+    het_simulation **simulation, het_error *error);
+
+typedef struct het_adapt_desc {
+    uint32_t start_canary;
+    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the names of its schedules must outlive the adaptation; its
+                                         cluster is where beliefs start from, and is copied */
+    double change;                    /* so much slower or faster than believed is a change: 0.2 */
+    double gain;                      /* another plan must make the step so much shorter: 0.05 */
+    int64_t window;                   /* a device's speed is the median over so many steps: 5, at most 64 */
+    int64_t steps;                    /* a change must be seen in so many steps, one behind the other: 2 */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_adapt_desc;
+
+typedef struct het_advice {
+    het_plan *plan;                   /* NULL: something changed, but no plan is so much better */
+    int64_t granules, micro_batches;  /* of a micro-batch but the last; of a step */
+    int32_t only_shares;              /* the stages are those of the plan in use */
+    double before, after;             /* simulated seconds of a step, with devices as they are now: of the plan in use, and of this one */
+    char text[256];                   /* one line: what changed, by how much, what is gained */
+    het_allocator allocator;          /* of this struct; the plan is a block of its own */
+} het_advice;
+
+typedef struct het_adapt het_adapt;
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error); /* Threads: any. */
+HETRAIN_API void het_adapt_destroy(het_adapt *adapt);                  /* NULL is fine. Threads: any. */
+/* The plan in use from the next step on, copied; granules: of a micro-batch but the last. Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error);
+/* The records of a step with that plan, of all ranks or of some: to be joined where there are several processes, so that transfers between them
+   are seen from both ends. Clocks of processes may differ: what a link adds is the mean of both ways. Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error);
+/* To be called after each step observed. *advice: NULL while nothing changed. The same observations give the same advice, but where
+   search->seconds ends the search: of several processes one should ask and tell the others (het_spread). Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error);
+HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
+/* Devices and links as they are believed to be. A device that is idle is believed to be what it was. Threads: any. */
+HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
@@ -1797,7 +1847,8 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, 
         heti_p_wire *wire = &s->wire[path[i]];
         const double load = bytes / wire->bandwidth;
         if (load > *seconds) *seconds = load;
-        if (wire->load <= 0) s->loaded[s->wires++] = path[i];
+        if (!(count * load > 0)) continue;
+        if (!(wire->load > 0)) s->loaded[s->wires++] = path[i];
         wire->load += count * load;
     }
     *seconds += link.latency;
@@ -2477,7 +2528,6 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
 {
     const het_device_iface *iface = het_cpu_device();
     het_device_config config;
-    het_result result;
     int64_t whole;
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
@@ -2502,13 +2552,8 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
     config.parallel = &d->parallel;
-    if (iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: the device table has version %d, this is %d",
-            HETI_P_CAST(int64_t, iface->version), HETI_P_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    result = iface->create(&config, &d->device.self);
-    if (result != HET_OK)
-        return heti_p_fail(d->error, result, "het_profile_describe: device %s with %d threads could not be created", iface->name,
-            HETI_P_CAST(int64_t, config.threads));
+    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
+        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
     d->device.iface = iface;
     return HET_OK;
 }
@@ -7056,7 +7101,7 @@ static void heti_p_plan_cut(const het_plan *from, het_plan **plan, heti_p_arena 
     *plan = to;
 }
 
-static het_result heti_p_plan_copy(heti_p_seek *s, const het_plan *from, het_plan **plan)
+static het_result heti_p_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call, het_plan **plan, het_error *error)
 {
     heti_p_arena arena;
     void *block;
@@ -7066,7 +7111,7 @@ static het_result heti_p_plan_copy(heti_p_seek *s, const het_plan *from, het_pla
     heti_p_plan_cut(from, plan, &arena);
     size = arena.used;
     *plan = NULL;
-    HETI_P_TRY(heti_p_block(&s->allocator, size, "het_plan_search", &block, s->error));
+    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
     arena.base = HETI_P_CAST(char *, block);
     arena.used = 0;
     heti_p_plan_cut(from, plan, &arena);
@@ -7075,7 +7120,7 @@ static het_result heti_p_plan_copy(heti_p_seek *s, const het_plan *from, het_pla
     memcpy((*plan)->share, from->share, HETI_P_CAST(size_t, from->pipelines) * sizeof *from->share);
     memcpy((*plan)->state_share, from->state_share, HETI_P_CAST(size_t, from->ranks) * sizeof *from->state_share);
     memcpy((*plan)->slice_share, from->slice_share, HETI_P_CAST(size_t, from->slices) * sizeof *from->slice_share);
-    (*plan)->allocator = s->allocator;
+    (*plan)->allocator = *allocator;
     (*plan)->size = size;
     return HET_OK;
 }
@@ -7168,7 +7213,7 @@ static het_result heti_p_fill_found(heti_p_seek *s, heti_p_choice *c, het_found 
             found->memory[r] = s->used[r] ? HETI_P_CAST(double, s->memory[r].device) + HETI_P_CAST(double, s->memory[r].communication) : 0;
         result = heti_p_explain(s, c, lists, found);
     }
-    if (result == HET_OK) result = heti_p_plan_copy(s, &s->plan, &found->plan);
+    if (result == HET_OK) result = heti_p_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
     het_schedule_free(lists);
     if (result == HET_OK && simulation != NULL) *simulation = made;
     else het_simulation_free(made);
@@ -7344,6 +7389,686 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (curves != NULL) s.allocator.free(s.allocator.user, curves, curves_size);
     if (block != NULL) s.allocator.free(s.allocator.user, block, size);
     return result;
+}
+
+/* ================================================================================================================
+   >>adapt  Measured against predicted times, and what follows. A rank's slowness is the time its F, B, I and W took over what the profile says of
+   them at speed 1; a boundary's delay is the shortest time of its messages, less what the cluster's link says. Both are medians over steps.
+   ================================================================================================================ */
+
+/* ---- prediction: a plan's lists, costs and sizes of micro-batches ---- */
+
+typedef struct heti_p_predict {
+    const het_search_desc *desc;
+    het_allocator allocator;
+    het_error *error;
+    int64_t micro_batches, granules;
+    het_schedule *schedule;           /* complete */
+    het_plan_costs *costs;
+    int64_t *count;                   /* [pipelines] of one block of `size` bytes: micro-batches */
+    int64_t *first;                   /* [pipelines + 1] the first of each */
+    int64_t *block_start;             /* [blocks + 1] */
+    double *tokens, *pairs, *sequences; /* [micro_batches] */
+    void *block;
+    size_t size;
+} heti_p_predict;
+
+static void heti_p_predict_end(heti_p_predict *p)
+{
+    het_schedule_free(p->schedule);
+    het_plan_costs_free(p->costs);
+    if (p->block != NULL) p->allocator.free(p->allocator.user, p->block, p->size);
+    p->schedule = NULL;
+    p->costs = NULL;
+    p->block = NULL;
+}
+
+static void heti_p_predict_cut(heti_p_predict *p, const het_plan *plan, heti_p_arena *arena)
+{
+    p->count = HETI_P_CAST(int64_t *, heti_p_take(arena, plan->pipelines, sizeof *p->count));
+    p->first = HETI_P_CAST(int64_t *, heti_p_take(arena, plan->pipelines + 1, sizeof *p->first));
+    p->block_start = HETI_P_CAST(int64_t *, heti_p_take(arena, p->desc->profile->blocks + 1, sizeof *p->block_start));
+    p->tokens = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->tokens));
+    p->pairs = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->pairs));
+    p->sequences = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->sequences));
+}
+
+/* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of it. */
+static double heti_p_granule_pairs(const het_search_desc *d)
+{
+    const double tokens = HETI_P_CAST(double, d->granule_tokens), sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
+}
+
+/* Micro-batches of a step, their sizes, and which pipeline has which. */
+static void heti_p_predict_sizes(heti_p_predict *p, const het_plan *plan)
+{
+    const het_search_desc *d = p->desc;
+    const double pairs = heti_p_granule_pairs(d), sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    int64_t i, left = d->granules;
+    het_plan_divide(plan, p->micro_batches, p->count);
+    for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
+    for (i = 0; i < p->micro_batches; i++) {
+        const double granules = HETI_P_CAST(double, left < p->granules ? left : p->granules);
+        p->tokens[i] = granules * HETI_P_CAST(double, d->granule_tokens);
+        p->pairs[i] = granules * pairs;
+        p->sequences[i] = granules * sequences;
+        left -= p->granules;
+    }
+    for (i = 0; i < d->profile->blocks; i++) p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
+}
+
+static het_result heti_p_predict_check(const heti_p_predict *p, const het_plan *plan, const char *call)
+{
+    const het_search_desc *d = p->desc;
+    if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
+        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
+    if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(p->error, HET_ERR_INVALID, "%s: het_search_desc was not cleared", call);
+    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 || p->granules > d->granules)
+        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: %d granules a micro-batch of a step of %d, %d tokens each", call, p->granules, d->granules,
+            d->granule_tokens);
+    if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
+        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: the plan is for %d units on %d ranks; here are %d units and %d ranks", call, plan->units,
+            plan->ranks, d->profile->units, d->cluster->ranks);
+    return HET_OK;
+}
+
+/* Sizes and costs; cluster: in place of the description's. */
+static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan, const het_cluster *cluster, int64_t granules,
+    const char *call, het_error *error)
+{
+    heti_p_arena arena;
+    memset(p, 0, sizeof *p);
+    p->desc = desc;
+    p->error = error;
+    p->granules = granules;
+    HETI_P_TRY(heti_p_predict_check(p, plan, call));
+    if (!heti_p_allocator(&desc->allocator, &p->allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+    p->micro_batches = (desc->granules + granules - 1) / granules;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_predict_cut(p, plan, &arena);
+    p->size = arena.used;
+    HETI_P_TRY(heti_p_block(&p->allocator, p->size, call, &p->block, error));
+    arena.base = HETI_P_CAST(char *, p->block);
+    arena.used = 0;
+    heti_p_predict_cut(p, plan, &arena);
+    heti_p_predict_sizes(p, plan);
+    HETI_P_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
+    p->costs->costs.tokens = p->tokens;
+    p->costs->costs.pairs = p->pairs;
+    p->costs->costs.sequences = p->sequences;
+    return HET_OK;
+}
+
+static het_result heti_p_predict_lists(heti_p_predict *p, const het_plan *plan)
+{
+    het_schedule *compute = NULL;
+    het_blocks blocks;
+    het_result result;
+    HETI_P_TRY(het_schedule_make(plan, p->count, &p->allocator, &compute, p->error));
+    blocks.count = p->desc->profile->blocks;
+    blocks.start = p->block_start;
+    blocks.unit = p->desc->profile->use;
+    result = het_schedule_complete(plan, &blocks, compute, &p->allocator, &p->schedule, p->error);
+    het_schedule_free(compute);
+    return result;
+}
+
+HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules, het_choice timeline,
+    het_simulation **simulation, het_error *error)
+{
+    heti_p_predict p;
+    het_result result;
+    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_predict: simulation is NULL");
+    *simulation = NULL;
+    result = heti_p_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict", error);
+    if (result == HET_OK) result = heti_p_predict_lists(&p, plan);
+    if (result == HET_OK) result = het_simulate(plan, p.schedule, &p.costs->costs, timeline, &p.allocator, simulation, error);
+    heti_p_predict_end(&p);
+    return result;
+}
+
+/* ---- state ---- */
+
+#define HETI_P_WINDOW 64
+
+/* What the last steps said of a rank or of a group's link. */
+typedef struct heti_p_watched {
+    double past[HETI_P_WINDOW];       /* slowness; or seconds more than nominal */
+    double bytes;                     /* of a group: of the message that said so */
+    double seen;                      /* in the present step; negative: nothing */
+    int64_t steps, lasting;           /* observed; with a change, one behind the other */
+} heti_p_watched;
+
+/* One way over a boundary between stages of two ranks. */
+typedef struct heti_p_way { double delay, bytes; int32_t seen; } heti_p_way;
+typedef struct heti_p_arrival { double start, end; } heti_p_arrival;
+
+struct het_adapt {
+    het_allocator allocator;
+    size_t size;                      /* of this block */
+    het_search_desc search;           /* its cluster is the believed one below */
+    het_cluster believed, nominal;    /* nominal: links as given, all speeds 1 */
+    double change, gain, step_seconds;
+    int64_t window, steps;
+    heti_p_watched *rank, *link;      /* [ranks], [groups] */
+    het_plan *plan;                   /* in use */
+    heti_p_predict predict;           /* its costs at nominal speeds */
+    heti_p_way *way;                  /* [2 stages] of a block of `way_size` bytes: forward, then backward, of the boundary behind a stage */
+    heti_p_arrival *arrival;          /* [2 stages most slices] when a message was waited for; end < start: it was not */
+    int64_t most;                     /* micro-batches of a pipeline */
+    void *way_block;
+    size_t way_size;
+};
+
+static void heti_p_adapt_stop(het_adapt *a)
+{
+    heti_p_predict_end(&a->predict);
+    het_plan_free(a->plan);
+    if (a->way_block != NULL) a->allocator.free(a->allocator.user, a->way_block, a->way_size);
+    a->plan = NULL;
+    a->way_block = NULL;
+}
+
+HETRAIN_API void het_adapt_destroy(het_adapt *adapt)
+{
+    het_allocator allocator;
+    if (adapt == NULL) return;
+    heti_p_adapt_stop(adapt);
+    allocator = adapt->allocator;
+    allocator.free(allocator.user, adapt, adapt->size);
+}
+
+static void heti_p_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_p_arena *arena)
+{
+    het_adapt *a = HETI_P_CAST(het_adapt *, heti_p_take(arena, 1, sizeof **to)), unused;
+    if (arena->base == NULL) a = &unused;
+    a->believed.device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, cluster->ranks, sizeof *cluster->device));
+    a->nominal.device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, cluster->ranks, sizeof *cluster->device));
+    a->believed.group = HETI_P_CAST(het_group *, heti_p_take(arena, cluster->groups, sizeof *cluster->group));
+    a->nominal.group = HETI_P_CAST(het_group *, heti_p_take(arena, cluster->groups, sizeof *cluster->group));
+    a->rank = HETI_P_CAST(heti_p_watched *, heti_p_take(arena, cluster->ranks, sizeof *a->rank));
+    a->link = HETI_P_CAST(heti_p_watched *, heti_p_take(arena, cluster->groups, sizeof *a->link));
+    if (arena->base != NULL) *to = a;
+}
+
+static void heti_p_adapt_cluster(het_cluster *to, const het_cluster *from)
+{
+    het_cluster_device *device = to->device;
+    het_group *group = to->group;
+    *to = *from;
+    to->device = device;
+    to->group = group;
+    memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
+    to->size = 0;
+    memcpy(device, from->device, HETI_P_CAST(size_t, from->ranks) * sizeof *device);
+    if (from->groups > 0) memcpy(group, from->group, HETI_P_CAST(size_t, from->groups) * sizeof *group);
+}
+
+static het_result heti_p_adapt_check(const het_adapt_desc *d, het_error *error)
+{
+    if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
+    if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
+    if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
+            d->change, d->gain);
+    if (d->window < 0 || d->window > HETI_P_WINDOW || d->steps < 0)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d", d->window, d->steps,
+            HETI_P_CAST(int64_t, HETI_P_WINDOW));
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error)
+{
+    het_allocator allocator;
+    heti_p_arena arena;
+    const het_cluster *cluster;
+    het_adapt *a = NULL;
+    void *block;
+    size_t size;
+    int64_t r;
+    if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
+    *adapt = NULL;
+    HETI_P_TRY(heti_p_adapt_check(desc, error));
+    if (!heti_p_allocator(&desc->allocator, &allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: an allocator needs both alloc and free");
+    cluster = desc->search->cluster;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_adapt_cut(&a, cluster, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(&allocator, size, "het_adapt_create", &block, error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_adapt_cut(&a, cluster, &arena);
+    a->allocator = allocator;
+    a->size = size;
+    a->search = *desc->search;
+    a->search.allocator = allocator;
+    heti_p_adapt_cluster(&a->believed, cluster);
+    heti_p_adapt_cluster(&a->nominal, cluster);
+    a->search.cluster = &a->believed;
+    for (r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = 1;
+    a->change = desc->change > 0 ? desc->change : 0.2;
+    a->gain = desc->gain > 0 ? desc->gain : 0.05;
+    a->window = desc->window > 0 ? desc->window : 5;
+    a->steps = desc->steps > 0 ? desc->steps : 2;
+    *adapt = a;
+    return HET_OK;
+}
+
+HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) { return adapt != NULL ? &adapt->believed : NULL; }
+
+static void heti_p_way_cut(het_adapt *a, const het_plan *plan, heti_p_arena *arena)
+{
+    a->way = HETI_P_CAST(heti_p_way *, heti_p_take(arena, 2 * plan->stages, sizeof *a->way));
+    a->arrival = HETI_P_CAST(heti_p_arrival *, heti_p_take(arena, 2 * plan->stages * a->most * plan->slices, sizeof *a->arrival));
+}
+
+HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error)
+{
+    heti_p_predict predict;
+    heti_p_arena arena;
+    het_plan *copy = NULL;
+    het_result result;
+    int64_t p;
+    if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
+    result = heti_p_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
+    if (result == HET_OK) result = heti_p_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
+    if (result != HET_OK) {
+        heti_p_predict_end(&predict);
+        return result;
+    }
+    heti_p_adapt_stop(adapt);
+    adapt->predict = predict;
+    adapt->plan = copy;
+    adapt->most = 0;
+    for (p = 0; p < plan->pipelines; p++) adapt->most = predict.count[p] > adapt->most ? predict.count[p] : adapt->most;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_way_cut(adapt, plan, &arena);
+    adapt->way_size = arena.used;
+    result = heti_p_block(&adapt->allocator, adapt->way_size, "het_adapt_start", &adapt->way_block, error);
+    if (result != HET_OK) {
+        heti_p_adapt_stop(adapt);
+        return result;
+    }
+    arena.base = HETI_P_CAST(char *, adapt->way_block);
+    arena.used = 0;
+    heti_p_way_cut(adapt, plan, &arena);
+    return HET_OK;
+}
+
+/* ---- observing ---- */
+
+/* The smallest group that has both ranks; -1: none. */
+static int64_t heti_p_common_group(const het_cluster *c, int64_t a, int64_t b)
+{
+    int64_t x = c->device[a].group, y = c->device[b].group;
+    if (c->groups == 0) return -1;
+    while (x != y) {
+        if (x > y) x = c->group[x].parent;
+        else y = c->group[y].parent;
+    }
+    return x;
+}
+
+static double heti_p_link_seconds(const het_group *g, double bytes) { return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0); }
+
+/* What the profile says of one F, B, I or W at speed 1. */
+static double heti_p_expected(const het_adapt *a, const het_action *action)
+{
+    const het_plan *plan = a->plan;
+    const het_stage_cost *cost = &a->predict.costs->costs.stage[plan->first_stage[action->pipeline] + action->stage];
+    const het_curve *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ? &cost->backward
+        : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
+    const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
+    double total = 0, from = 0, to = 1;
+    int64_t k;
+    for (k = 0; k < plan->slices; k++) total += plan->slice_share[k];
+    if (plan->slices > 1) {
+        for (k = 0; k < action->slice; k++) from += plan->slice_share[k] / total;
+        to = from + plan->slice_share[action->slice] / total;
+    }
+    return curve->base + curve->token * a->predict.tokens[m] * (to - from) + curve->pair * a->predict.pairs[m] * (to * to - from * from);
+}
+
+static int heti_p_record_fits(const het_adapt *a, const het_record *r)
+{
+    const het_plan *plan = a->plan;
+    const het_action *x = &r->action;
+    const het_stage *stage;
+    if (r->rank < 0 || r->rank >= plan->ranks || !(r->start >= 0) || !(r->end >= r->start) || !(r->end <= 1e12)) return 0;
+    if (x->kind < 0 || x->kind > HET_ACTION_RECV_B) return x->kind >= 0 && x->kind < HETI_P_KINDS;
+    if (x->pipeline < 0 || x->pipeline >= plan->pipelines || x->stage < 0) return 0;
+    if (x->stage >= plan->first_stage[x->pipeline + 1] - plan->first_stage[x->pipeline]) return 0;
+    if (x->micro_batch < 0 || x->micro_batch >= a->predict.count[x->pipeline] || x->slice < 0 || x->slice >= plan->slices) return 0;
+    stage = &plan->stage[plan->first_stage[x->pipeline] + x->stage]; /* that others receive from and send to */
+    if ((x->kind == HET_ACTION_SEND_B || x->kind == HET_ACTION_RECV_F) && x->stage == 0) return 0;
+    return (x->kind != HET_ACTION_SEND_F && x->kind != HET_ACTION_RECV_B) || stage->unit_end < plan->units;
+}
+
+/* The arrival of a message forward (0) or backward (1) over the boundary behind stage s. */
+static heti_p_arrival *heti_p_arrival_of(const het_adapt *a, int way, int64_t s, const het_action *x)
+{
+    return &a->arrival[((way * a->plan->stages + s) * a->most + x->micro_batch) * a->plan->slices + x->slice];
+}
+
+/* Receives that were waited for tell when their message came; shorter waits are the receiver's own work. */
+#define HETI_P_WAIT 1e-4
+
+static void heti_p_observe_receives(het_adapt *a, const het_timeline *t)
+{
+    int64_t i, cells = 2 * a->plan->stages * a->most * a->plan->slices;
+    for (i = 0; i < cells; i++) a->arrival[i].start = a->arrival[i].end = -1;
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        const int backward = r->action.kind == HET_ACTION_RECV_B;
+        int64_t s;
+        if (!heti_p_is_receive(r->action.kind) || r->end - r->start < HETI_P_WAIT) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - !backward;
+        heti_p_arrival_of(a, backward, s, &r->action)->start = r->start;
+        heti_p_arrival_of(a, backward, s, &r->action)->end = r->end;
+    }
+}
+
+/* The least delay of every boundary, each way. A message is under way from when both ends are there. */
+static void heti_p_observe_sends(het_adapt *a, const het_timeline *t)
+{
+    int64_t i;
+    memset(a->way, 0, HETI_P_CAST(size_t, 2 * a->plan->stages) * sizeof *a->way);
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        const int backward = r->action.kind == HET_ACTION_SEND_B;
+        const heti_p_arrival *arrival;
+        heti_p_way *way;
+        double seconds, delay;
+        int64_t s, group;
+        if (!heti_p_is_send(r->action.kind)) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - backward;
+        arrival = heti_p_arrival_of(a, backward, s, &r->action);
+        group = heti_p_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
+        if (arrival->end < 0 || group < 0) continue;
+        seconds = arrival->end - (r->end > arrival->start ? r->end : arrival->start);
+        delay = seconds - heti_p_link_seconds(&a->nominal.group[group], HETI_P_CAST(double, r->bytes));
+        way = &a->way[backward * a->plan->stages + s];
+        if (way->seen && way->delay <= delay) continue;
+        way->seen = 1;
+        way->delay = delay;
+        way->bytes = HETI_P_CAST(double, r->bytes);
+    }
+}
+
+/* A group's link is as fast as the fastest boundary over it. */
+static void heti_p_observe_links(het_adapt *a)
+{
+    const het_plan *plan = a->plan;
+    int64_t g, s;
+    for (g = 0; g < a->nominal.groups; g++) {
+        heti_p_watched *link = &a->link[g];
+        int found = 0;
+        for (s = 0; s + 1 < plan->stages; s++) {
+            const heti_p_way *there = &a->way[s], *back = &a->way[plan->stages + s];
+            double delay;
+            if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
+            if (heti_p_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank) != g) continue;
+            delay = there->seen && back->seen ? (there->delay + back->delay) / 2 : there->seen ? there->delay : back->delay;
+            if (found && link->seen <= delay) continue;
+            found = 1;
+            link->seen = delay;
+            link->bytes = there->seen ? there->bytes : back->bytes;
+        }
+        if (found) link->past[link->steps++ % a->window] = link->seen;
+    }
+}
+
+HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error)
+{
+    int64_t i, next;
+    if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
+    for (i = 0; i < timeline->records; i++)
+        if (!heti_p_record_fits(adapt, &timeline->record[i]))
+            return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %a of rank %d, is not of the plan in use", i,
+                &timeline->record[i].action, HETI_P_CAST(int64_t, timeline->record[i].rank));
+    adapt->step_seconds = heti_p_timeline_end(timeline);
+    for (i = 0; i < timeline->records; i = next) {
+        const int32_t rank = timeline->record[i].rank;
+        double measured = 0, expected = 0;
+        for (next = i; next < timeline->records && timeline->record[next].rank == rank; next++) {
+            const het_record *r = &timeline->record[next];
+            double seconds;
+            if (r->action.kind > HET_ACTION_W) continue;
+            seconds = heti_p_expected(adapt, &r->action);
+            if (!(seconds > 0)) continue;
+            measured += r->end - r->start;
+            expected += seconds;
+        }
+        if (expected > 0 && measured > 0) adapt->rank[rank].past[adapt->rank[rank].steps++ % adapt->window] = measured / expected;
+    }
+    heti_p_observe_receives(adapt, timeline);
+    heti_p_observe_sends(adapt, timeline);
+    heti_p_observe_links(adapt);
+    return HET_OK;
+}
+
+/* ---- advising ---- */
+
+/* Median of the last steps; of an even number the mean of the middle two. */
+static double heti_p_watched_median(const heti_p_watched *w, int64_t window)
+{
+    double sorted[HETI_P_WINDOW];
+    int64_t i, k, count = w->steps < window ? w->steps : window;
+    for (i = 0; i < count; i++) {
+        for (k = i; k > 0 && sorted[k - 1] > w->past[i]; k--) sorted[k] = sorted[k - 1];
+        sorted[k] = w->past[i];
+    }
+    return count % 2 == 1 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+/* The speed that a rank's last steps say. */
+static double heti_p_rank_speed(const het_adapt *a, int64_t r) { return 1 / heti_p_watched_median(&a->rank[r], a->window); }
+
+/* The link that a group's last steps say: another bandwidth where the message's time was mostly that, else another latency. */
+static het_group heti_p_link_now(const het_adapt *a, int64_t g)
+{
+    const double delay = heti_p_watched_median(&a->link[g], a->window), bytes = a->link[g].bytes;
+    het_group link = a->nominal.group[g];
+    const double moving = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    if (moving > link.latency && moving + delay > 0) link.bandwidth = bytes / (moving + delay);
+    else link.latency = link.latency + delay > 0 ? link.latency + delay : 0;
+    return link;
+}
+
+static int heti_p_differs(double now, double believed, double change) { return now > believed * (1 + change) || believed > now * (1 + change); }
+
+/* A link's change also has to be at least a hundredth of the step: less is noise, and matters to no plan. */
+static int heti_p_link_differs(const het_adapt *a, int64_t g)
+{
+    const het_group now = heti_p_link_now(a, g);
+    const double x = heti_p_link_seconds(&now, a->link[g].bytes), y = heti_p_link_seconds(&a->believed.group[g], a->link[g].bytes);
+    return heti_p_differs(x, y, a->change) && (x > y ? x - y : y - x) > 0.01 * a->step_seconds;
+}
+
+/* Counts how long changes last; 1: one has lasted long enough. */
+static int heti_p_adapt_due(het_adapt *a)
+{
+    int64_t i;
+    int due = 0;
+    for (i = 0; i < a->believed.ranks; i++) {
+        heti_p_watched *w = &a->rank[i];
+        const int differs = w->steps > 0 && heti_p_differs(heti_p_rank_speed(a, i), a->believed.device[i].speed, a->change);
+        w->lasting = differs ? w->lasting + 1 : 0;
+        due |= w->lasting >= a->steps;
+    }
+    for (i = 0; i < a->believed.groups; i++) {
+        heti_p_watched *w = &a->link[i];
+        w->lasting = w->steps > 0 && heti_p_link_differs(a, i) ? w->lasting + 1 : 0;
+        due |= w->lasting >= a->steps;
+    }
+    return due;
+}
+
+/* What is seen becomes what is believed; changes are named, the first three of them. */
+static void heti_p_adapt_believe(het_adapt *a, heti_p_out *out)
+{
+    int64_t i, named = 0;
+    for (i = 0; i < a->believed.ranks; i++) {
+        heti_p_watched *w = &a->rank[i];
+        double now;
+        if (w->steps == 0) continue;
+        now = heti_p_rank_speed(a, i);
+        if (w->lasting > 0 && named++ < 3)
+            heti_p_out_format(out, "%srank %d: speed %g is now %g", named > 1 ? ", " : "", i, a->believed.device[i].speed, now);
+        a->believed.device[i].speed = now;
+        w->lasting = 0;
+    }
+    for (i = 0; i < a->believed.groups; i++) {
+        heti_p_watched *w = &a->link[i];
+        if (w->lasting > 0) {
+            const het_group now = heti_p_link_now(a, i);
+            if (named++ < 3)
+                heti_p_out_format(out, "%slink \"%s\": %g ms is now %g ms", named > 1 ? ", " : "", now.name,
+                    1e3 * heti_p_link_seconds(&a->believed.group[i], w->bytes), 1e3 * heti_p_link_seconds(&now, w->bytes));
+            a->believed.group[i] = now;
+        }
+        w->lasting = 0;
+    }
+    if (named > 3) heti_p_out_format(out, " and %d more", named - 3);
+}
+
+/* Simulated seconds of the plan in use with other numbers of micro-batches. */
+static het_result heti_p_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error)
+{
+    het_simulation *simulation = NULL;
+    HETI_P_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
+    *seconds = simulation->makespan;
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+/* Moves micro-batches between pipelines, each time the one that helps most, while one helps. share: [pipelines] (=) the best found. */
+static het_result heti_p_adapt_shares(const het_adapt *a, double *share, double *seconds, het_error *error)
+{
+    het_plan plan = *a->plan;
+    int64_t p, q, best_p, best_q;
+    plan.share = share;
+    for (p = 0; p < plan.pipelines; p++) share[p] = HETI_P_CAST(double, a->predict.count[p]);
+    HETI_P_TRY(heti_p_adapt_seconds(a, &plan, seconds, error));
+    do {
+        double best = *seconds, tried;
+        best_p = best_q = -1;
+        for (p = 0; p < plan.pipelines; p++)
+            for (q = 0; q < plan.pipelines; q++) {
+                if (p == q || share[p] < 1) continue;
+                share[p] -= 1;
+                share[q] += 1;
+                HETI_P_TRY(heti_p_adapt_seconds(a, &plan, &tried, error));
+                share[p] += 1;
+                share[q] -= 1;
+                if (!(tried < best)) continue;
+                best = tried;
+                best_p = p;
+                best_q = q;
+            }
+        if (best_p < 0) break;
+        share[best_p] -= 1;
+        share[best_q] += 1;
+        *seconds = best;
+    } while (best_p >= 0);
+    return HET_OK;
+}
+
+/* The better of new shares and a new plan; shares where they are within a hundredth. Nothing where neither gains enough. */
+static het_result heti_p_adapt_choose(const het_adapt *a, het_advice *advice, double *share, het_error *error)
+{
+    het_search *search = NULL;
+    const het_found *found = NULL;
+    het_plan plan = *a->plan;
+    het_result result = HET_OK;
+    double by_shares = 0;
+    HETI_P_TRY(heti_p_adapt_seconds(a, a->plan, &advice->before, error));
+    advice->after = advice->before;
+    HETI_P_TRY(heti_p_adapt_shares(a, share, &by_shares, error));
+    HETI_P_TRY(het_plan_search(&a->search, &search, error));
+    if (search->found_count > 0) found = &search->found[0];
+    plan.share = share;
+    if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
+        advice->only_shares = 1;
+        advice->granules = a->predict.granules;
+        advice->after = by_shares;
+        result = heti_p_plan_copy(&plan, &a->allocator, "het_adapt", &advice->plan, error);
+    } else if (found != NULL && found->seconds <= (1 - a->gain) * advice->before) {
+        advice->granules = found->granules;
+        advice->after = found->seconds;
+        result = heti_p_plan_copy(found->plan, &a->allocator, "het_adapt", &advice->plan, error);
+    }
+    advice->micro_batches = advice->granules > 0 ? (a->search.granules + advice->granules - 1) / advice->granules : 0;
+    het_search_free(search);
+    return result;
+}
+
+/* "3 pipelines, 4 stages, 1f1b, shares 5 2 1, 2 granules a micro-batch" */
+static void heti_p_adapt_tell(const het_adapt *a, const het_advice *advice, heti_p_out *out)
+{
+    const het_plan *plan = advice->plan;
+    int64_t p;
+    if (plan == NULL) {
+        heti_p_out_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
+        return;
+    }
+    heti_p_out_format(out, "; a step of %g ms becomes %g ms: ", 1e3 * advice->before, 1e3 * advice->after);
+    if (advice->only_shares) heti_p_out_text(out, "the same stages");
+    else heti_p_out_format(out, "%d pipelines, %d stages, %s", plan->pipelines, plan->stages, plan->schedule);
+    if (plan->pipelines > 1) heti_p_out_text(out, ", shares");
+    for (p = 0; p < plan->pipelines && p < 16 && plan->pipelines > 1; p++) heti_p_out_format(out, " %g", plan->share[p]);
+    if (!advice->only_shares) heti_p_out_format(out, ", %d granules a micro-batch", advice->granules);
+}
+
+HETRAIN_API void het_advice_free(het_advice *advice)
+{
+    het_allocator allocator;
+    if (advice == NULL) return;
+    het_plan_free(advice->plan);
+    allocator = advice->allocator;
+    allocator.free(allocator.user, advice, sizeof *advice);
+}
+
+HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error)
+{
+    heti_p_out out;
+    het_advice *made;
+    het_result result;
+    void *block, *shares = NULL;
+    size_t length, size;
+    if (adapt == NULL || advice == NULL || adapt->plan == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
+    *advice = NULL;
+    if (!heti_p_adapt_due(adapt)) return HET_OK;
+    HETI_P_TRY(heti_p_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
+    made = HETI_P_CAST(het_advice *, block);
+    made->allocator = adapt->allocator;
+    size = HETI_P_CAST(size_t, adapt->plan->pipelines) * sizeof(double);
+    result = heti_p_block(&adapt->allocator, size, "het_adapt_advise", &shares, error);
+    heti_p_out_start(&out, NULL);
+    if (result == HET_OK) {
+        heti_p_adapt_believe(adapt, &out);
+        result = heti_p_adapt_choose(adapt, made, HETI_P_CAST(double *, shares), error);
+        adapt->allocator.free(adapt->allocator.user, shares, size);
+    }
+    if (result != HET_OK) {
+        het_advice_free(made);
+        return result;
+    }
+    heti_p_adapt_tell(adapt, made, &out);
+    length = out.length < sizeof made->text ? out.length : sizeof made->text - 1;
+    memcpy(made->text, out.text, length);
+    made->text[length] = 0;
+    *advice = made;
+    return HET_OK;
 }
 
 /* ================================================================================================================

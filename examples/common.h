@@ -59,6 +59,7 @@ typedef enum option_kind {
     OPTION_INTEGER, /* int64_t in [low, high] */
     OPTION_SEED,    /* uint64_t */
     OPTION_REAL,    /* double in [low, high] */
+    OPTION_MAYBE,   /* the same; alone, without a number behind it, it means what follows the = of `value` */
     OPTION_CHOICE,  /* int64_t: 1 for the first word of `value`, words separated by | */
     OPTION_FLAG,    /* int64_t: 1 */
     OPTION_LATER,   /* answers "not yet" */
@@ -132,6 +133,7 @@ static inline const char *option_text(const void *settings, const option *o, cha
     case OPTION_INTEGER: memcpy(&integer, field, sizeof integer); snprintf(buffer, capacity, "%lld", (long long)integer); return buffer;
     case OPTION_SEED: memcpy(&seed, field, sizeof seed); snprintf(buffer, capacity, "%llu", (unsigned long long)seed); return buffer;
     case OPTION_REAL:
+    case OPTION_MAYBE:
         memcpy(&real, field, sizeof real);
         snprintf(buffer, capacity, "%.15g", real);
         if (strtod(buffer, NULL) < real || strtod(buffer, NULL) > real) snprintf(buffer, capacity, "%.17g", real);
@@ -190,6 +192,7 @@ static inline int option_set(const option *o, void *settings, const char *value,
         memcpy(field, &seed, sizeof seed);
         return 0;
     case OPTION_REAL:
+    case OPTION_MAYBE:
         if (!parse_real(value, o->low, o->high, &real))
             return fail(BAD_INPUT, "%s%s %s: not a number from %g to %g", where, o->name, value, o->low, o->high);
         memcpy(field, &real, sizeof real);
@@ -226,6 +229,7 @@ static inline int options_parse(const char *summary, const option *table, int co
         if (table[i].kind == OPTION_HELP) { options_help(summary, table, count, settings); return DONE; }
         takes = table[i].kind != OPTION_FLAG && table[i].kind != OPTION_LATER;
         if (equals != NULL) value = equals + 1;
+        else if (table[i].kind == OPTION_MAYBE && (at + 1 == argc || argv[at + 1][0] == '-')) value = strchr(table[i].value, '=') + 1;
         else if (takes && at + 1 < argc) value = argv[++at];
         if (takes && value == NULL) return fail(BAD_INPUT, "%s: needs a value (%s)", name, table[i].value);
         if (table[i].kind == OPTION_FLAG && value != NULL) return fail(BAD_INPUT, "%s: takes no value", name);

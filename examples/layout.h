@@ -10,6 +10,8 @@ typedef struct layout {
     het_device_desc device[LAYOUT_RANKS];
     het_link link[LAYOUT_LINKS];
     int64_t devices, links, world; /* world: ranks of all processes */
+    het_device_desc all[LAYOUT_RANKS]; /* [world] */
+    int64_t process_of[LAYOUT_RANKS];  /* [world] */
     het_plan *plan;
     het_schedule *schedule;
 } layout;
@@ -87,9 +89,17 @@ static inline int layout_devices(layout *l, const char *list) {
 }
 
 /* Of a list for all ranks, this process keeps its part; a list of one is every process's. */
-static inline int layout_take_part(layout *l, int64_t process, int64_t processes) {
+static inline int layout_take_part(layout *l, int64_t process, int64_t processes, int64_t *first_rank) {
     int64_t first = l->devices * process / processes, end = l->devices * (process + 1) / processes;
+    int64_t p, r;
     l->world = l->devices == 1 ? processes : l->devices;
+    *first_rank = l->devices == 1 ? process : first;
+    if (l->world > LAYOUT_RANKS) return fail(BAD_INPUT, "more than %d processes", (int)LAYOUT_RANKS);
+    for (p = 0; p < processes; p++)
+        for (r = l->world * p / processes; r < l->world * (p + 1) / processes; r++) {
+            l->all[r] = l->device[l->devices == 1 ? 0 : r];
+            l->process_of[r] = p;
+        }
     if (l->devices == 1) return 0;
     if (l->devices < processes) return fail(BAD_INPUT, "--devices: %lld devices for %lld processes", (long long)l->devices, (long long)processes);
     memmove(l->device, l->device + first, (size_t)(end - first) * sizeof *l->device);
@@ -130,7 +140,6 @@ static inline int layout_plan(layout *l, const char *plan, const char *schedule,
     const int file = name > 4 && strcmp(schedule + name - 4, ".csv") == 0;
     const char *text = plan != NULL ? plan : "dp";
     char *read = NULL;
-    if (plan != NULL && strcmp(plan, "auto") == 0) return fail(BAD_INPUT, "--plan auto: not yet in this version");
     if (plan != NULL && access(plan, R_OK) == 0) {
         read = read_small_file(plan, &length);
         if (read == NULL) return fail(BAD_INPUT, "--plan %s: %s", plan, strerror(errno));
@@ -154,6 +163,7 @@ static inline int layout_plan(layout *l, const char *plan, const char *schedule,
 static inline void layout_free(layout *l) {
     het_plan_free(l->plan);
     het_schedule_free(l->schedule);
+    l->plan = NULL, l->schedule = NULL;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* train: the main job. Trains a transformer on a file and writes weights, a log and a loss curve.
      cc -O2 -I. examples/train.c -o build/train -lm -lpthread
      build/train --data FILE --out build/run
-   Sections: settings, configuration, checkpoints, log, progress, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
+   Sections: settings, configuration, checkpoints, log, progress, changes, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -11,10 +11,10 @@
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"
 #endif
+#include "auto.h"
 #include "curve.h"
+#include "feed.h"
 #include "launch.h"
-#include "layout.h"
-#include "profile.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,8 +24,10 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
+    const char *replan, *slow, *profile;
+    double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, hash, quiet;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, hash, quiet;
     double lr, min_lr, weight_decay, clip, dropout;
     uint64_t seed;
 } settings;
@@ -56,14 +58,23 @@ static const option options[] = {
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
      "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
-    { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, or a file of JSON [dp]" },
+    { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
+    { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0, "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
+    { "--plan-seconds", "X", OPTION_REAL, AT(plan_seconds), 0.01, 1e6, "how long to look for a plan" },
+    { "--adapt", "X=0.2", OPTION_MAYBE, AT(adapt), 0, 100,
+     "goes over to another plan where a device or link became so much slower or faster, and that helps; same bits" },
+    { "--replan", "LIST", OPTION_TEXT, AT(replan), 0, 0,
+     "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps; same bits" },
+    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
     { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), 0, 0, "writes the plan as JSON" },
     { "--save-profile", "FILE", OPTION_TEXT, AT(save_profile), 0, 0, "measures the devices for this model first, and writes what units cost" },
     { "--trace", "FILE", OPTION_TEXT, AT(trace), 0, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
     { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
     { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
     { "--recompute", NULL, OPTION_FLAG, AT(recompute), 0, 0, "recompute activations in the backward pass: less memory, same bits" },
+    { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0,
+      "ranks sum only the part of a gradient that they own: less memory, same bits" },
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
@@ -83,6 +94,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
+    s->plan_seconds = 5;
     s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
@@ -91,12 +103,15 @@ static void settings_default(settings *s) {
 static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
                                         "--devices", "--save-plan", "--save-profile", "--trace",
-                                         "--timeline" };
+                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
     return o->kind < OPTION_LATER;
 }
+
+/* What happens before a step: a rank's new speed, or another plan. */
+typedef struct planned_change { int64_t step, rank, granules; double speed; char plan[PATH_SIZE]; } planned_change;
 
 typedef struct source { het_reader reader; het_data *data; het_data_info info; int open; } source;
 
@@ -110,9 +125,14 @@ typedef struct job {
     layout ranks;
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
+    int64_t first_rank;             /* of this process */
     int threads;                    /* of all devices of this process */
     source training, validation;
-    het_batch *batch;
+    step_feed feed;
+    auto_planner *planner;              /* for --plan auto and --adapt */
+    het_adapt *adapt;
+    planned_change *change;                /* [changes] of --replan and --slow */
+    int64_t changes;
     het_ctx *ctx;
     het_memory memory;
     FILE *log;
@@ -128,7 +148,7 @@ typedef struct job {
 static int configure_devices(job *j) {
     int64_t i;
     int status = layout_devices(&j->ranks, j->set.devices);
-    if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes);
+    if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes, &j->first_rank);
     if (status == 0) status = layout_links(&j->ranks, j->set.links);
     for (i = 0; i < j->ranks.devices; i++) j->threads += (int)j->ranks.device[i].threads;
     return status;
@@ -193,8 +213,8 @@ static int open_source(job *j, source *to, const char *option_name, const char *
         if (magic < 20240000 || magic >= 20300000) desc.format = HET_DATA_UINT16;
     }
     desc.reader = to->reader;
-    desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->set.sequences;
-    desc.slots = j->set.micro_batches, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
+    desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
+    desc.slots = 1, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
     result = het_data_open(&desc, &to->data, &error);
     if (result != HET_OK) /* names the file */
         return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
@@ -202,51 +222,208 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     return 0;
 }
 
-/* Every process measures its own devices, so that none waits for another; the first one's profile is written. */
-static int save_profile(const job *j) {
+/* Sends to process `to`, or takes from process `from`. */
+static int move_bytes(const job *j, int64_t to, int64_t from, void *data, size_t size) {
+    const het_transport_iface *t = j->transport.iface;
+    het_request request;
+    int32_t done = 0;
+    het_result result;
+    memset(&request, 0, sizeof request);
+    result = to >= 0 ? t->isend(j->transport.self, to, 0, data, size, &request) : t->irecv(j->transport.self, from, 0, data, size, &request);
+    while (result == HET_OK && !done) result = t->test(j->transport.self, &request, &done);
+    return result == HET_OK ? 0 : fail(FAILED, "%s: %s", t->name, t->last_error(j->transport.self));
+}
+
+/* Text that grows; freed by the caller. */
+typedef struct grown_text { char *text; size_t length, capacity; } grown_text;
+static int grown_write(void *user, const void *from, size_t size) {
+    grown_text *g = (grown_text *)user;
+    if (g->length + size + 1 > g->capacity) {
+        const size_t capacity = 2 * (g->length + size + 1);
+        char *text = (char *)realloc(g->text, capacity);
+        if (text == NULL) return 1;
+        g->text = text, g->capacity = capacity;
+    }
+    memcpy(g->text + g->length, from, size);
+    g->length += size;
+    g->text[g->length] = 0;
+    return 0;
+}
+
+/* Moves a text between this process and another, its length first. */
+static int move_text(const job *j, int64_t to, int64_t from, grown_text *g) {
+    int64_t length = (int64_t)g->length;
+    int status = move_bytes(j, to, from, &length, sizeof length);
+    if (status != 0) return status;
+    if (from >= 0) {
+        free(g->text);
+        memset(g, 0, sizeof *g);
+        if ((g->text = (char *)malloc((size_t)length + 1)) == NULL) return fail(FAILED, "out of memory");
+        g->length = (size_t)length, g->text[length] = 0;
+    }
+    return length > 0 ? move_bytes(j, to, from, g->text, (size_t)length) : 0;
+}
+
+/* Half of there and back, of a small message and of a large one, between processes 0 and 1. */
+static int measure_transport(const job *j, het_link_cost *link) {
+    enum { LARGE = 1 << 20, TURNS = 9 };
+    char *data = (char *)calloc(1, LARGE);
+    double best[2] = { 1e9, 1e9 };
+    int turn, which, status = data != NULL ? 0 : fail(FAILED, "out of memory");
+    for (which = 0; which < 2; which++)
+        for (turn = 0; turn < TURNS && status == 0 && j->process < 2; turn++) {
+            const size_t size = which ? LARGE : 64;
+            const double start = seconds_now();
+            status = move_bytes(j, j->process == 0 ? 1 : -1, 0, data, size);
+            if (status == 0) status = move_bytes(j, j->process == 0 ? -1 : 0, 1, data, size);
+            if ((seconds_now() - start) / 2 < best[which]) best[which] = (seconds_now() - start) / 2;
+        }
+    link->latency = best[0];
+    link->bandwidth = best[1] > best[0] ? (double)LARGE / (best[1] - best[0]) : 0;
+    free(data);
+    return status;
+}
+
+/* Processes measure one after the other's start, each its own devices; process 0 joins what they found. */
+static int join_profiles(job *j, het_profile **profile) {
+    het_error error = { HET_OK, "" };
+    grown_text g;
+    het_writer writer;
+    int64_t p;
+    int status = 0;
+    memset(&g, 0, sizeof g);
+    writer.write = grown_write, writer.user = &g, writer.name = "profile";
+    if (j->process > 0) {
+        status = het_profile_write(*profile, &writer) == HET_OK ? move_text(j, 0, -1, &g) : fail(FAILED, "out of memory");
+        free(g.text);
+        return status;
+    }
+    for (p = 1; p < j->processes && status == 0; p++) {
+        het_profile *other = NULL, *both = NULL;
+        het_result result;
+        if ((status = move_text(j, -1, p, &g)) != 0) break;
+        result = het_profile_read(g.text, g.length, NULL, &other, &error);
+        if (result == HET_OK) result = het_profile_merge(*profile, other, NULL, &both, &error);
+        het_profile_free(other);
+        if (result != HET_OK) status = fail(FAILED, "process %lld: %s", (long long)p, error.text);
+        else het_profile_free(*profile), *profile = both;
+    }
+    free(g.text);
+    return status;
+}
+
+/* Every process measures its own devices, so that none waits for another, or process 0 reads the file. */
+static int get_profile(job *j) {
     const settings *s = &j->set;
     const char *model = s->model != NULL ? s->model : s->init != NULL ? s->init : s->resume != NULL ? s->resume : MODEL_DEFAULT;
     const double start = seconds_now();
-    het_profile *profile = NULL;
+    het_profile **profile = &j->planner->profile;
     int64_t i;
-    int status = profile_measure("--save-profile", &j->desc, model, s->length, 0, &profile);
-    if (status == 0 && j->process == 0) status = profile_write("--save-profile", s->save_profile, profile);
+    int status;
+    if (s->profile != NULL && s->save_profile == NULL) return profile_read_list("--profile", s->profile, profile);
+    status = profile_measure("--save-profile", &j->desc, model, s->length, 0, profile);
+    if (status == 0 && j->processes > 1) status = join_profiles(j, profile);
+    if (status == 0 && j->process == 0 && s->save_profile != NULL) status = profile_write("--save-profile", s->save_profile, *profile);
     if (status == 0 && j->process == 0 && !s->quiet) {
-        printf("profile  %s:", s->save_profile);
-        for (i = 0; i < profile->devices; i++) printf(" %s", profile->device[i].name);
+        printf("profile %s%s:", s->save_profile != NULL ? " " : "", s->save_profile != NULL ? s->save_profile : "");
+        for (i = 0; i < (*profile)->devices; i++) printf(" %s", (*profile)->device[i].name);
         printf(", measured in %.1f s\n", seconds_now() - start);
     }
-    het_profile_free(profile);
     return status;
 }
+
+/* Process 0 has looked for a plan; the others get it as text. */
+static int spread_plan(job *j, int64_t *granules) {
+    het_plan_desc desc;
+    het_error error = { HET_OK, "" };
+    grown_text g;
+    het_writer writer;
+    int64_t p;
+    int status = 0;
+    memset(&g, 0, sizeof g);
+    memset(&desc, 0, sizeof desc);
+    writer.write = grown_write, writer.user = &g, writer.name = "plan";
+    if (j->process == 0 && het_plan_write(j->ranks.plan, &writer) != HET_OK) return fail(FAILED, "out of memory");
+    for (p = 1; p < j->processes && status == 0; p++) {
+        if (j->process != 0 && j->process != p) continue;
+        status = move_bytes(j, j->process == 0 ? p : -1, 0, granules, sizeof *granules);
+        if (status == 0) status = move_text(j, j->process == 0 ? p : -1, j->process == 0 ? -1 : 0, &g);
+    }
+    desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
+    if (status == 0 && j->process > 0 && het_plan_read(&desc, g.text, g.length, &j->ranks.plan, &error) != HET_OK) status = fail(FAILED, "%s", error.text);
+    free(g.text);
+    return status;
+}
+
+/* --plan auto, --adapt and --save-profile: what units cost, what there is, and the plan that is best for it. */
+static int configure_plan(job *j) {
+    const settings *s = &j->set;
+    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
+    const size_t name = s->schedule != NULL ? strlen(s->schedule) : 0;
+    const int lists = name > 4 && strcmp(s->schedule + name - 4, ".csv") == 0;
+    het_link_cost between = { 0, 0 };
+    double start;
+    int64_t granules = j->feed.most;
+    int status;
+    if (!automatic && s->adapt <= 0 && s->save_profile == NULL) return 0;
+    if (automatic && lists) return fail(BAD_INPUT, "--schedule %s: --plan auto needs the name of a schedule", s->schedule);
+    if ((j->planner = (auto_planner *)calloc(1, sizeof(auto_planner))) == NULL) return fail(FAILED, "out of memory");
+    if ((status = get_profile(j)) != 0 || (!automatic && s->adapt <= 0)) return status;
+    if (j->processes > 1 && (status = measure_transport(j, &between)) != 0) return status;
+    start = seconds_now();
+    if (j->process == 0) {
+        status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
+        if (status == 0)
+            status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule, s->plan_seconds, automatic);
+    }
+    if (status != 0 || !automatic) return status;
+    if (j->process == 0) {
+        if (!s->quiet) planner_show(j->planner, seconds_now() - start);
+        granules = j->planner->found->found[0].granules;
+        j->ranks.plan = j->planner->found->found[0].plan; /* taken over */
+        j->planner->found->found[0].plan = NULL;
+    }
+    if (j->processes > 1) status = spread_plan(j, &granules);
+    return status == 0 ? feed_group(&j->feed, granules) : status;
+}
+
+static int start_adapting(job *j);
 
 static int configure_context(job *j) {
     const settings *s = &j->set;
     het_desc *d = &j->desc;
     het_error error = { HET_OK, "" };
     het_result result;
+    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
     int status = 0;
     if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
     d->devices = j->ranks.device, d->device_count = j->ranks.devices, d->links = j->ranks.link, d->link_count = j->ranks.links;
     d->transport = j->transport;
-    if (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1) {
+    if (!automatic && (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1)) {
         status = layout_plan(&j->ranks, s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
         if (status != 0) return status;
         d->plan = j->ranks.plan, d->schedule = j->ranks.schedule;
     }
-    d->max_tokens = s->sequences * s->length, d->max_sequences = s->sequences, d->max_micro_batches = s->micro_batches, d->max_slices = s->slices;
+    d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
+    d->max_micro_batches = j->feed.micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
+    d->shard_gradients = s->shard_gradients ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
     d->optimizer.warmup_steps = s->warmup, d->optimizer.total_steps = s->steps;
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
-    if (s->save_profile != NULL && (status = save_profile(j)) != 0) return status;
-    if (s->steps == 0) return 0;
+    if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
+    if (automatic) {
+        d->plan = j->ranks.plan;
+        d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
+        d->max_micro_batches = j->feed.micro_batches;
+    }
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     het_get_memory(j->ctx, 0, &j->memory);
+    if ((status = start_adapting(j)) != 0) return status;
     if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
     if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
     return status;
@@ -674,7 +851,7 @@ static int write_curve(job *j) {
     int good;
     const char *name = strrchr(j->set.data, '/');
     snprintf(title, sizeof title, "%s, %.3g M parameters, %lld tokens a step", name != NULL ? name + 1 : j->set.data,
-             1e-6 * (double)j->memory.parameters, (long long)(j->set.micro_batches * j->set.sequences * j->set.length));
+             1e-6 * (double)j->memory.parameters, (long long)(j->feed.sequences * j->set.length));
     if (file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
     good = curve_svg(file, title, &j->training_curve, &j->validation_curve);
     return (fclose(file) == 0 && good) ? 0 : fail(FAILED, "cannot write %s: %s", path, strerror(errno));
@@ -729,7 +906,7 @@ static void show_configuration(const job *j) {
 /* One line: redrawn in place on a terminal at most ten times a second, else printed at the first step, at validations and at the end. */
 static void show_progress(job *j, const het_step_info *info, double validation_loss, int important) {
     const settings *s = &j->set;
-    double now = seconds_now(), tokens = (double)(s->micro_batches * s->sequences * s->length), rate = tokens / j->step_seconds, left;
+    double now = seconds_now(), tokens = (double)(j->feed.sequences * s->length), rate = tokens / j->step_seconds, left;
     int64_t done = het_get_step(j->ctx), evaluations = s->evaluate_every > 0 ? s->steps / s->evaluate_every - done / s->evaluate_every : 0;
     char line[200], speed[32], validation[32] = "     -", share[32] = "";
     if (s->quiet || (!important && (!j->terminal || now - j->shown_at < 0.1))) return;
@@ -752,6 +929,251 @@ static void end_progress(job *j) {
     fflush(stdout);
 }
 
+/* Process 0 gets the records of all others behind its own. */
+static int gather_records(const job *j, het_record **record, int64_t *count) {
+    int64_t p, more;
+    int status = 0;
+    if (j->process > 0) {
+        if ((status = move_bytes(j, 0, -1, count, sizeof *count)) == 0) status = move_bytes(j, 0, -1, *record, (size_t)*count * sizeof **record);
+        return status;
+    }
+    for (p = 1; p < j->processes && status == 0; p++) {
+        het_record *grown;
+        if ((status = move_bytes(j, -1, p, &more, sizeof more)) != 0) return status;
+        grown = (het_record *)realloc(*record, (size_t)(*count + more + 1) * sizeof *grown);
+        if (grown == NULL) return fail(FAILED, "out of memory");
+        *record = grown;
+        status = move_bytes(j, -1, p, grown + *count, (size_t)more * sizeof *grown);
+        *count += more;
+    }
+    return status;
+}
+
+/* The last step of all ranks, in process 0. *record is to be freed. */
+static int join_timelines(const job *j, het_timeline *all, het_record **record) {
+    het_timeline one;
+    int64_t i, count = 0;
+    memset(all, 0, sizeof *all);
+    for (i = 0; i < j->ranks.devices; i++) {
+        het_get_timeline(j->ctx, i, &one);
+        count += one.records;
+    }
+    *record = (het_record *)malloc((size_t)(count + 1) * sizeof **record);
+    if (*record == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < j->ranks.devices; i++) {
+        het_get_timeline(j->ctx, i, &one);
+        if (one.records > 0) memcpy(*record + all->records, one.record, (size_t)one.records * sizeof **record);
+        all->records += one.records;
+        all->ranks = one.ranks;
+    }
+    if (j->processes > 1) {
+        const int status = gather_records(j, record, &all->records);
+        if (status != 0) return status;
+    }
+    all->record = *record;
+    return 0;
+}
+
+/* ---- changes: ranks that become slower or faster, other plans ------------------------------------------------------------ */
+
+/* STEP[xN]: of an item of a list; *rest is what follows. */
+static int parse_change(const char *item, size_t length, planned_change *c, const char **rest) {
+    long long step = 0, granules = 0;
+    int end = 0;
+    memset(c, 0, sizeof *c);
+    if (sscanf(item, "%12lldx%9lld:%n", &step, &granules, &end) != 2 || end == 0) {
+        granules = 0;
+        if (sscanf(item, "%12lld:%n", &step, &end) != 1) end = 0;
+    } else if (granules < 1) end = 0;
+    if (end == 0 || (size_t)end > length || step < 1) return 0;
+    c->step = step, c->granules = granules, c->rank = -1;
+    *rest = item + end;
+    return 1;
+}
+
+static int configure_change(job *j, const char *option_name, const char *list, const char *item, size_t length) {
+    planned_change *grown = (planned_change *)realloc(j->change, (size_t)(j->changes + 1) * sizeof *grown), *c;
+    const char *rest;
+    char digits[32];
+    size_t left;
+    if (grown == NULL) return fail(FAILED, "out of memory");
+    j->change = grown;
+    c = &grown[j->changes];
+    if (!parse_change(item, length, c, &rest)) return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
+    left = length - (size_t)(rest - item);
+    if (strcmp(option_name, "--slow") == 0) {
+        const char *at = (const char *)memchr(rest, '@', left);
+        long long rank = -1;
+        snprintf(digits, sizeof digits, "%.*s", at != NULL ? (int)(left - (size_t)(at + 1 - rest)) : 0, at != NULL ? at + 1 : "");
+        if (at == NULL || sscanf(rest, "%6lld@", &rank) != 1 || rank < 0 || rank >= j->ranks.world || !parse_real(digits, 1e-3, 1, &c->speed))
+            return fail(BAD_INPUT, "--slow %s: %.*s: expected STEP:RANK@SPEED, a rank below %lld, a speed from 0.001 to 1", list, (int)length, item,
+                        (long long)j->ranks.world);
+        c->rank = rank;
+    } else if (left == 0 || left >= sizeof c->plan) {
+        return fail(BAD_INPUT, "--replan %s: %.*s: no plan behind the step", list, (int)length, item);
+    } else snprintf(c->plan, sizeof c->plan, "%.*s", (int)left, rest);
+    j->changes++;
+    return 0;
+}
+
+static int configure_changes(job *j) {
+    const char *const names[] = { "--slow", "--replan" }, *const lists[] = { j->set.slow, j->set.replan };
+    int i, status = 0;
+    for (i = 0; i < 2; i++) {
+        const char *item = lists[i];
+        while (item != NULL && status == 0) {
+            size_t length = strcspn(item, ",");
+            status = configure_change(j, names[i], lists[i], item, length);
+            item = item[length] == ',' ? item + length + 1 : NULL;
+        }
+    }
+    return status;
+}
+
+/* Tells the adaptation of the plan in use. Only process 0 has one. */
+static int start_adapting(job *j) {
+    het_adapt_desc desc;
+    het_error error = { HET_OK, "" };
+    het_result result = HET_OK;
+    if (j->set.adapt <= 0 || j->process > 0) return 0;
+    memset(&desc, 0, sizeof desc);
+    desc.search = &j->planner->search, desc.change = j->set.adapt;
+    if (j->adapt == NULL) result = het_adapt_create(&desc, &j->adapt, &error);
+    if (result == HET_OK) result = het_adapt_start(j->adapt, het_get_desc(j->ctx)->plan, j->feed.most, &error);
+    return result == HET_OK ? 0 : fail(BAD_INPUT, "--adapt: %s", error.text);
+}
+
+/* The context goes over to j->ranks.plan with `granules` items a micro-batch; `why` goes to the log and the screen. */
+static int go_over(job *j, int64_t granules, const char *why) {
+    het_replan_desc to;
+    double start = seconds_now();
+    int status = feed_group(&j->feed, granules);
+    if (status != 0) return status;
+    memset(&to, 0, sizeof to);
+    to.plan = j->ranks.plan, to.schedule = j->ranks.schedule;
+    to.max_sequences = j->feed.most * j->feed.item_sequences, to.max_tokens = to.max_sequences * j->feed.length;
+    to.max_micro_batches = j->feed.micro_batches;
+    if (het_replan(j->ctx, &to) != HET_OK) {
+        end_progress(j);
+        return fail(BAD_INPUT, "step %lld: %s: %s", (long long)het_get_step(j->ctx) + 1, why, het_last_error(j->ctx));
+    }
+    if ((status = start_adapting(j)) != 0) return status;
+    if (j->log != NULL) {
+        fprintf(j->log, "{\"event\":\"replan\",\"before_step\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"schedule\":\"%s\",\"why\":",
+                (long long)het_get_step(j->ctx) + 1, (long long)j->feed.micro_batches, (long long)j->feed.most, het_get_desc(j->ctx)->plan->schedule);
+        write_json_string(j->log, why);
+        log_number(j->log, "ms", 1e3 * (seconds_now() - start));
+        fprintf(j->log, "}\n");
+        fflush(j->log);
+    }
+    j->step_seconds = 0;
+    if (j->set.quiet) return 0;
+    end_progress(j);
+    printf("replan   before step %lld, in %.0f ms: %s\n", (long long)het_get_step(j->ctx) + 1, 1e3 * (seconds_now() - start), why);
+    fflush(stdout);
+    return 0;
+}
+
+static int make_change(job *j, const planned_change *c) {
+    const char *schedule = j->set.schedule;
+    const size_t name = schedule != NULL ? strlen(schedule) : 0;
+    char why[PATH_SIZE + 32];
+    int status;
+    if (c->rank >= 0) {
+        int64_t local = c->rank - j->first_rank;
+        if (local < 0 || local >= j->ranks.devices) return 0;
+        return het_set_speed(j->ctx, local, c->speed) == HET_OK ? 0 : fail(BAD_INPUT, "--slow: %s", het_last_error(j->ctx));
+    }
+    layout_free(&j->ranks);
+    if (name > 4 && strcmp(schedule + name - 4, ".csv") == 0) schedule = NULL; /* those lists were for another plan */
+    status = layout_plan(&j->ranks, c->plan, schedule, 2 * j->desc.model.layers + 2, j->ranks.world, j->set.slices);
+    if (status != 0) return status;
+    snprintf(why, sizeof why, "--replan %s", c->plan);
+    return go_over(j, c->granules > 0 ? c->granules : j->feed.most, why);
+}
+
+/* What process 0 decides behind a step, as the others get it. */
+typedef struct decision { int64_t length, granules; int32_t failed; char why[256]; } decision;
+
+/* One line about what was seen but changes nothing. */
+static void tell_kept(job *j, const char *why) {
+    if (j->log != NULL) {
+        fprintf(j->log, "{\"event\":\"kept\",\"before_step\":%lld,\"why\":", (long long)het_get_step(j->ctx) + 1);
+        write_json_string(j->log, why);
+        fprintf(j->log, "}\n");
+        fflush(j->log);
+    }
+    if (j->set.quiet) return;
+    end_progress(j);
+    printf("kept     before step %lld: %s\n", (long long)het_get_step(j->ctx) + 1, why);
+}
+
+/* Process 0 holds the last step against what was expected and perhaps has advice, as text in *g. */
+static int decide(job *j, const het_timeline *all, decision *d, grown_text *g) {
+    het_error error = { HET_OK, "" };
+    het_advice *advice = NULL;
+    het_writer writer;
+    het_result result = het_adapt_observe(j->adapt, all, &error);
+    writer.write = grown_write, writer.user = g, writer.name = "plan";
+    if (result == HET_OK) result = het_adapt_advise(j->adapt, &advice, &error);
+    if (result == HET_OK && advice != NULL && advice->plan != NULL) result = het_plan_write(advice->plan, &writer);
+    if (result == HET_OK && advice != NULL) {
+        d->length = (int64_t)g->length, d->granules = advice->granules;
+        snprintf(d->why, sizeof d->why, "%s", advice->text);
+    }
+    het_advice_free(advice);
+    return result == HET_OK ? 0 : fail(FAILED, "--adapt: %s", error.text);
+}
+
+/* --adapt behind a step. */
+static int adapt(job *j) {
+    het_timeline all;
+    het_record *record = NULL;
+    het_plan_desc desc;
+    het_error error = { HET_OK, "" };
+    het_plan *before = j->ranks.plan;
+    decision d;
+    grown_text g;
+    int status;
+    memset(&d, 0, sizeof d);
+    memset(&g, 0, sizeof g);
+    memset(&desc, 0, sizeof desc);
+    if ((status = join_timelines(j, &all, &record)) == 0 && j->process == 0) status = decide(j, &all, &d, &g);
+    free(record);
+    d.failed = status;
+    if (het_spread(j->ctx, 0, &d, sizeof d) != HET_OK && status == 0) status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
+    if (status == 0 && d.failed) status = FAILED;
+    if (status == 0 && j->process > 0 && d.length > 0 && (g.text = (char *)malloc((size_t)d.length + 1)) == NULL) status = fail(FAILED, "out of memory");
+    if (status == 0 && d.length > 0 && het_spread(j->ctx, 0, g.text, (size_t)d.length) != HET_OK)
+        status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
+    desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
+    if (status == 0 && d.length == 0 && d.why[0] != 0 && j->process == 0) tell_kept(j, d.why);
+    if (status == 0 && d.length > 0) {
+        j->ranks.plan = NULL;
+        if (het_plan_read(&desc, g.text, (size_t)d.length, &j->ranks.plan, &error) != HET_OK) status = fail(FAILED, "--adapt: %s", error.text);
+        het_schedule_free(j->ranks.schedule);
+        j->ranks.schedule = NULL;
+        if (status == 0) status = go_over(j, d.granules, d.why);
+        if (j->ranks.plan != before) het_plan_free(before);
+    }
+    free(g.text);
+    return status;
+}
+
+/* What the options say is due before the next step; after a resume also what was due before. */
+static int make_changes(job *j) {
+    const int64_t next = het_get_step(j->ctx) + 1;
+    int64_t i;
+    int status = 0;
+    for (i = 0; i < j->changes && status == 0; i++) {
+        planned_change *c = &j->change[i];
+        if (c->step == 0 || c->step > next) continue;
+        status = make_change(j, c);
+        c->step = 0; /* done */
+    }
+    return status;
+}
+
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop_asked;
@@ -769,18 +1191,21 @@ static void catch_signals(void) {
 /* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. */
 static int evaluate(job *j, double *loss) {
     double total = 0, weight = 0, start = seconds_now();
-    int64_t i, tokens = 0, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
+    int64_t i, tokens = 0, count, most = j->set.evaluate_batches, whole = j->validation.info.windows / j->set.sequences;
     het_step_info info;
     het_batch batch;
     het_error error = { HET_OK, "" };
     *loss = (double)NAN;
     if (j->set.val != NULL && whole < most) most = whole > 0 ? whole : 1;
-    for (i = 0; i < most; i++) {
+    most *= j->set.sequences; /* a step's sequences at a time, so that the sum does not depend on how they are grouped */
+    for (i = 0; i * j->feed.sequences < most; i++) {
+        const int64_t left = most - i * j->feed.sequences;
         het_result result = j->set.val != NULL ? het_data_batch(j->validation.data, i, 0, 1, 0, &batch, &error)
-                                               : het_data_held_out(j->validation.data, i * j->set.sequences, &batch, &error);
+                                               : het_data_held_out(j->validation.data, i * j->feed.sequences, &batch, &error);
         if (result != HET_OK) return fail(status_of(result), "%s", error.text);
         if (batch.tokens == 0) break;
-        result = het_evaluate(j->ctx, &batch, 1, &info);
+        count = feed_cut(&j->feed, &batch, batch.sequences < left ? batch.sequences : left);
+        result = het_evaluate(j->ctx, j->feed.batch, count, &info);
         if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(j->ctx));
         total += info.loss * info.weight, weight += info.weight, tokens += info.tokens;
     }
@@ -792,16 +1217,15 @@ static int evaluate(job *j, double *loss) {
 }
 
 static int one_step(job *j, het_step_info *info) {
-    const settings *s = &j->set;
     het_error error = { HET_OK, "" };
     het_result result;
-    int64_t step = het_get_step(j->ctx), m;
+    het_batch all;
+    int64_t step = het_get_step(j->ctx), count;
     double start = seconds_now(), seconds;
-    for (m = 0; m < s->micro_batches; m++) {
-        result = het_data_batch(j->training.data, step, m, s->micro_batches, m, &j->batch[m], &error);
-        if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
-    }
-    result = het_step(j->ctx, j->batch, s->micro_batches, info);
+    result = het_data_batch(j->training.data, step, 0, 1, 0, &all, &error);
+    if (result != HET_OK) return fail(status_of(result), "--data: %s", error.text);
+    count = feed_cut(&j->feed, &all, j->feed.sequences);
+    result = het_step(j->ctx, j->feed.batch, count, info);
     if (result != HET_OK) {
         end_progress(j);
         return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "step %lld: %s", (long long)step + 1, het_last_error(j->ctx));
@@ -823,7 +1247,9 @@ static int train(job *j) {
     while (status == 0 && het_get_step(j->ctx) < s->steps && !stop_asked) {
         int64_t done;
         int last, due;
+        if ((status = make_changes(j)) != 0) break;
         status = one_step(j, &info);
+        if (status == 0 && s->adapt > 0 && het_get_step(j->ctx) < s->steps) status = adapt(j);
         if (status != 0) break;
         done = het_get_step(j->ctx);
         last = done == s->steps;
@@ -839,67 +1265,17 @@ static int train(job *j) {
     return status;
 }
 
-/* Sends to process `to`, or takes from process `from`. */
-static int move_bytes(const job *j, int64_t to, int64_t from, void *data, size_t size) {
-    const het_transport_iface *t = j->transport.iface;
-    het_request request;
-    int32_t done = 0;
-    het_result result;
-    memset(&request, 0, sizeof request);
-    result = to >= 0 ? t->isend(j->transport.self, to, 0, data, size, &request) : t->irecv(j->transport.self, from, 0, data, size, &request);
-    while (result == HET_OK && !done) result = t->test(j->transport.self, &request, &done);
-    return result == HET_OK ? 0 : fail(FAILED, "timeline: %s", t->last_error(j->transport.self));
-}
-
-/* Process 0 gets the records of all others behind its own. */
-static int gather_records(const job *j, het_record **record, int64_t *count) {
-    int64_t p, more;
-    int status = 0;
-    if (j->process > 0) {
-        if ((status = move_bytes(j, 0, -1, count, sizeof *count)) == 0) status = move_bytes(j, 0, -1, *record, (size_t)*count * sizeof **record);
-        return status;
-    }
-    for (p = 1; p < j->processes && status == 0; p++) {
-        het_record *grown;
-        if ((status = move_bytes(j, -1, p, &more, sizeof more)) != 0) return status;
-        grown = (het_record *)realloc(*record, (size_t)(*count + more + 1) * sizeof *grown);
-        if (grown == NULL) return fail(FAILED, "out of memory");
-        *record = grown;
-        status = move_bytes(j, -1, p, grown + *count, (size_t)more * sizeof *grown);
-        *count += more;
-    }
-    return status;
-}
-
-/* The last step of all ranks. */
 static int write_timelines(const job *j) {
     const settings *s = &j->set;
-    het_timeline all, one;
-    het_record *record;
-    int64_t i, count = 0;
-    int status = 0;
+    het_timeline all;
+    het_record *record = NULL;
+    int status;
     if (s->trace == NULL && s->timeline == NULL) return 0;
-    memset(&all, 0, sizeof all);
-    for (i = 0; i < j->ranks.devices; i++) {
-        het_get_timeline(j->ctx, i, &one);
-        count += one.records;
+    status = join_timelines(j, &all, &record);
+    if (status == 0 && j->process == 0) {
+        if (s->trace != NULL) status = write_text(s->trace, "--trace", write_trace, j, &all);
+        if (status == 0 && s->timeline != NULL) status = write_text(s->timeline, "--timeline", write_picture, j, &all);
     }
-    record = (het_record *)malloc((size_t)(count + 1) * sizeof *record);
-    if (record == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < j->ranks.devices; i++) {
-        het_get_timeline(j->ctx, i, &one);
-        memcpy(record + all.records, one.record, (size_t)one.records * sizeof *record);
-        all.records += one.records;
-        all.ranks = one.ranks;
-    }
-    if (j->processes > 1) status = gather_records(j, &record, &all.records);
-    all.record = record;
-    if (j->process > 0 || status != 0) {
-        free(record);
-        return status;
-    }
-    if (s->trace != NULL) status = write_text(s->trace, "--trace", write_trace, j, &all);
-    if (status == 0 && s->timeline != NULL) status = write_text(s->timeline, "--timeline", write_picture, j, &all);
     free(record);
     return status;
 }
@@ -957,7 +1333,8 @@ static int run(job *j, int argc, char **argv) {
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
     saved_tokens = j->training.info.tokens;
-    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0) return status;
+    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
+    if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
     if (s->resume != NULL && saved_tokens != j->training.info.tokens)
         return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens,
@@ -968,8 +1345,6 @@ static int run(job *j, int argc, char **argv) {
         j->validation.data = j->training.data;
         j->validation.info.windows = j->training.info.held_out;
     }
-    j->batch = (het_batch *)calloc((size_t)s->micro_batches, sizeof(het_batch));
-    if (j->batch == NULL) return fail(FAILED, "out of memory");
     if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
@@ -1039,7 +1414,11 @@ int main(int argc, char **argv) {
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
     layout_free(&j->ranks);
-    free(j->batch);
+    feed_end(&j->feed);
+    het_adapt_destroy(j->adapt);
+    if (j->planner != NULL) planner_end(j->planner);
+    free(j->planner);
+    free(j->change);
     free(j->saved_options);
     free(j);
     return status;

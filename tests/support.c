@@ -302,6 +302,15 @@ het_model_desc support_model(het_family family)
     return model;
 }
 
+het_model_desc support_deep_model(het_family family)
+{
+    het_model_desc model = support_model(family);
+    het_error error;
+    model.layers = 3;
+    support_expect(het_model_complete(&model, &error), HET_OK, error.text, "", "het_model_complete", __LINE__);
+    return model;
+}
+
 void support_batch_start(support_batch *batch)
 {
     memset(batch, 0, sizeof *batch);
@@ -402,6 +411,125 @@ void support_batch_one_granule(support_batch *batch)
 
 /* ---- runs ---- */
 
+/* The block that the text at `at` describes. Returns where it ends. */
+static const char *data_block(support_batch *block, const char *at, int64_t first_id, int64_t vocab)
+{
+    int64_t id;
+    for (id = first_id;; id++, at++) {
+        char *end;
+        const int64_t length = strtoll(at, &end, 10);
+        if (end == at) fail_msg("\"%s\" is no length of a sequence", at);
+        support_batch_sequence(block, length, vocab, id, (uint64_t)id);
+        at = end;
+        if (*at != ',') break;
+    }
+    if (block->batch.tokens <= 512) support_batch_one_granule(block);
+    return at;
+}
+
+void support_data_start(support_data *data, int steps, const char *blocks, int64_t vocab)
+{
+    int step;
+    memset(data, 0, sizeof *data);
+    assert_true(steps <= SUPPORT_MAX_STEPS);
+    data->steps = steps;
+    for (step = 0; step < steps; step++) {
+        const char *at = blocks;
+        int b;
+        for (b = 0; *at != 0; b++) {
+            support_batch *block = &data->block[step][b];
+            assert_true(b < SUPPORT_MAX_BLOCKS);
+            at = data_block(block, at, 1000 * step + 10 * b, vocab);
+            if (*at == '|') at++;
+            if (step > 0) continue;
+            data->blocks++;
+            data->tokens += block->batch.tokens;
+            data->sequences += block->batch.sequences;
+        }
+    }
+}
+
+void support_data_end(support_data *data)
+{
+    int step, b;
+    for (step = 0; step < data->steps; step++)
+        for (b = 0; b < data->blocks; b++) support_batch_end(&data->block[step][b]);
+}
+
+void support_group_start(support_group *group, const support_data *data, int step, const char *layout)
+{
+    const char *at;
+    int64_t i;
+    memset(group, 0, sizeof *group);
+    group->count = 1;
+    for (at = layout; *at != 0; at++) {
+        const int block = *at - '0';
+        if (*at == '|') {
+            assert_true(group->count++ < SUPPORT_MAX_BLOCKS);
+        } else {
+            if (block < 0 || block >= data->blocks) fail_msg("layout \"%s\": there are %d blocks, none is %c", layout, data->blocks, *at);
+            support_batch_append(&group->built[group->count - 1], &data->block[step % data->steps][block]);
+        }
+    }
+    for (i = 0; i < group->count; i++) group->batch[i] = group->built[i].batch;
+}
+
+void support_group_end(support_group *group)
+{
+    int64_t i;
+    for (i = 0; i < group->count; i++) support_batch_end(&group->built[i]);
+}
+
+het_plan *support_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices)
+{
+    het_plan_desc desc;
+    het_plan *plan = NULL;
+    het_error error;
+    error.text[0] = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.units = units;
+    desc.ranks = ranks;
+    desc.schedule = schedule;
+    desc.slices = slices;
+    support_expect(het_plan_read(&desc, text, strlen(text), &plan, &error), HET_OK, error.text, "", text, __LINE__);
+    return plan;
+}
+
+void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks)
+{
+    het_desc *desc = &run->desc;
+    memset(run, 0, sizeof *run);
+    support_data_start(&run->data, steps, blocks, model->vocab);
+    desc->model = *model;
+    desc->max_tokens = run->data.tokens;
+    desc->max_sequences = run->data.sequences;
+    desc->max_micro_batches = run->data.blocks;
+    desc->seed = 11;
+    desc->optimizer.learning_rate = 1e-2f;
+    desc->optimizer.warmup_steps = 2;
+    desc->optimizer.total_steps = 10;
+}
+
+void support_run_ranks(support_run *run, int64_t ranks)
+{
+    assert_true(ranks <= SUPPORT_MAX_RANKS);
+    run->desc.devices = run->device;
+    run->desc.device_count = ranks;
+}
+
+void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices)
+{
+    het_plan_free(run->plan);
+    run->plan = support_plan(text, schedule, 2 * run->desc.model.layers + 2, run->desc.device_count, slices);
+    run->desc.plan = run->plan;
+}
+
+void support_run_end(support_run *run)
+{
+    het_plan_free(run->plan);
+    support_data_end(&run->data);
+}
+
 het_ctx *support_create(const het_desc *desc)
 {
     het_ctx *ctx = NULL;
@@ -417,6 +545,35 @@ uint64_t support_hash(het_ctx *ctx)
     uint64_t hash = 0;
     support_expect(het_hash(ctx, &hash), HET_OK, het_last_error(ctx), "", "het_hash", __LINE__);
     return hash;
+}
+
+het_step_info support_step(het_ctx *ctx, const support_data *data, int step, const char *layout)
+{
+    support_group group;
+    het_step_info info;
+    support_group_start(&group, data, step, layout);
+    support_expect(het_step(ctx, group.batch, group.count, &info), HET_OK, het_last_error(ctx), "", "het_step", __LINE__);
+    support_group_end(&group);
+    return info;
+}
+
+support_result support_train(const support_run *run, const char *layout)
+{
+    support_result result;
+    het_ctx *ctx = support_create(&run->desc);
+    int step;
+    memset(&result, 0, sizeof result);
+    result.steps = run->data.steps;
+    for (step = 0; step < run->data.steps; step++) {
+        const het_step_info info = support_step(ctx, &run->data, step, layout);
+        assert_int_equal(info.step, step);
+        assert_true(info.loss > 0.0 && info.gradient_norm > 0.0);
+        result.loss[step] = info.loss;
+        result.norm[step] = info.gradient_norm;
+    }
+    result.weights = support_hash(ctx);
+    het_destroy(ctx);
+    return result;
 }
 
 int support_same(const support_result *a, const support_result *b, const char *what)
@@ -438,4 +595,10 @@ int support_same(const support_result *a, const support_result *b, const char *w
         return 0;
     }
     return 1;
+}
+
+void support_train_same(const support_result *base, const support_run *run, const char *layout, const char *what)
+{
+    const support_result other = support_train(run, layout);
+    if (!support_same(base, &other, what)) fail_msg("%s: other bits", what);
 }

@@ -1,5 +1,5 @@
 /* What the cmocka suites share: random numbers, a counting allocator, files in memory, small models, packed micro-batches that can be
-   regrouped, and one description of "train a few steps and hash the weights". */
+   regrouped, and runs: one description of "train a few steps in some layout and hash the weights". */
 #ifndef HETRAIN_TEST_SUPPORT_H
 #define HETRAIN_TEST_SUPPORT_H
 
@@ -73,6 +73,8 @@ het_parallel support_backwards(void); /* a loop from the last index to the first
 
 /* Small models of each family, completed, with sizes that are no multiple of a vector. */
 het_model_desc support_model(het_family family);
+/* The same with 3 layers, 8 units: 4 ranks of a V have 8 stages of one unit. */
+het_model_desc support_deep_model(het_family family);
 
 /* A micro-batch that owns its arrays. Granule bounds are always written out, so that appending keeps them. */
 typedef struct support_batch {
@@ -93,16 +95,65 @@ void support_batch_one_granule(support_batch *batch);
 
 /* ---- runs ---- */
 
-/* What must not depend on the layout: the bits of every step's loss and gradient norm, and the weights after the last. */
+/* The data of a few steps. A step is a list of blocks (a granule of whole sequences, or one long sequence with its granules), written as the
+   lengths of their sequences: "17|5,0,9" is a block of one sequence and one of three. Blocks beyond 512 tokens keep their pieces. */
 #define SUPPORT_MAX_STEPS 8
+#define SUPPORT_MAX_BLOCKS 8
+#define SUPPORT_SHORT "17|5,0,9|48|1|30,2|3,3,3"
+#define SUPPORT_LONG "1100|40,1|600"
+typedef struct support_data {
+    int steps, blocks;
+    int64_t tokens, sequences; /* of all blocks of a step */
+    support_batch block[SUPPORT_MAX_STEPS][SUPPORT_MAX_BLOCKS];
+} support_data;
+void support_data_start(support_data *data, int steps, const char *blocks, int64_t vocab);
+void support_data_end(support_data *data);
+
+/* The micro-batches of a step in a layout, which says which blocks stand together and in which order: digits are blocks, '|' ends a micro-batch.
+   "201|3" has two, the first with blocks 2, 0 and 1. */
+#define SUPPORT_TOGETHER "012345"
+#define SUPPORT_APART "0|1|2|3|4|5"
+typedef struct support_group {
+    int64_t count;
+    het_batch batch[SUPPORT_MAX_BLOCKS];
+    support_batch built[SUPPORT_MAX_BLOCKS];
+} support_group;
+void support_group_start(support_group *group, const support_data *data, int step, const char *layout);
+void support_group_end(support_group *group);
+
+/* het_plan_read of `text`, which must succeed. */
+het_plan *support_plan(const char *text, const char *schedule, int64_t units, int64_t ranks, int64_t slices);
+
+/* A description, and what it points to: so a run is never copied. One device by default; support_run_ranks gives it several, support_run_plan
+   those it has a plan. Anything else is set in desc and device directly. */
+#define SUPPORT_MAX_RANKS 4
+typedef struct support_run {
+    het_desc desc;
+    het_device_desc device[SUPPORT_MAX_RANKS];
+    het_plan *plan;
+    support_data data;
+} support_run;
+void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks);
+void support_run_ranks(support_run *run, int64_t ranks);
+void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices);
+void support_run_end(support_run *run);
+
+het_ctx *support_create(const het_desc *desc);
+uint64_t support_hash(het_ctx *ctx);
+/* One step over the data of step `step`; beyond the last the first ones come again. */
+het_step_info support_step(het_ctx *ctx, const support_data *data, int step, const char *layout);
+
+/* What must not depend on the layout: the bits of every step's loss and gradient norm, and the weights after the last. */
 typedef struct support_result {
     int64_t steps;
     uint64_t weights;
     double loss[SUPPORT_MAX_STEPS], norm[SUPPORT_MAX_STEPS];
 } support_result;
-het_ctx *support_create(const het_desc *desc);
-uint64_t support_hash(het_ctx *ctx);
+/* A new context trained over all steps of the data. */
+support_result support_train(const support_run *run, const char *layout);
 /* Writes one line about the first difference and returns 0 when two results differ in a bit. */
 int support_same(const support_result *a, const support_result *b, const char *what);
+/* Fails unless support_train gives the bits of `base`. */
+void support_train_same(const support_result *base, const support_run *run, const char *layout, const char *what);
 
 #endif

@@ -2,23 +2,11 @@
 # build/train and build/generate as a user meets them: bad command lines and files give exit status 2 and one line that names the option,
 # file, offset or value; good ones train, write what they say, resume and repeat bit for bit. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
 programs=$PWD/${BUILD:-build}/checked
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-failures=0
 tiny=(--model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2)
-
-report() { # report STATUS NAME DETAIL...
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        printf '%s\n' "${@:3}" | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 
 # refuses WORDS PROGRAM ARGUMENTS...   WORDS: what the line must hold, separated by |
 refuses() {
@@ -165,6 +153,13 @@ report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash'
 report "$([ -s plan.json ] && [ -s trace.json ] && grep -q '</svg>' timeline.svg; echo $?)" 'plan, trace and picture are written' "$(ls)"
 accepts 'the same run on the plan saved, by another schedule' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1 --plan plan.json --schedule gpipe "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+accepts 'the same run on plans that change on the way' train --data text --steps 20 --hash --devices cpu:1,cpu:1,cpu:1 --replan '3:pp,9x1:dp,14x2:pp:0-0|1-1|2-3' \
+    --slow 5:1@0.7,10:1@1 --log changes.jsonl "${tiny[@]}"
+report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
+report "$([ "$(grep -c '"event":"replan"' changes.jsonl)" = 3 ] && [ "$(grep -c '^replan  ' out)" = 3 ]; echo $?)" 'and says when' "$(grep replan out)"
+refuses '--replan|0:pp|STEP' train --data text --replan 0:pp "${tiny[@]}"
+refuses '--slow|2:1@7|0.001' train --data text --devices cpu:1,cpu:1 --slow 2:1@7 "${tiny[@]}"
+refuses '--slow|2:2@1|below 2' train --data text --devices cpu:1,cpu:1 --slow 2:2@1 "${tiny[@]}"
 accepts 'the same run with a checkpoint' train --data text --out half --steps 20 --checkpoint-every 8 --hash "${tiny[@]}"
 rm -rf from; mkdir from; cp -r half/step-*8 from/ 2> /dev/null
 accepts 'resumed at step 8' train --data text --resume from --hash --quiet
@@ -206,5 +201,4 @@ report "$(cmp -s out sample; echo $?)" 'is the same'
 accepts 'a sample of another seed' generate --init run --prompt line --tokens 50 --seed 7
 report "$(! cmp -s out sample; echo $?)" 'is another'
 
-echo "1..$count"
-[ $failures = 0 ]
+finish

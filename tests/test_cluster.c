@@ -123,7 +123,8 @@ static void random_group(support_buffer *to, uint64_t *seed, int room, int proce
     const int here = !process && support_below(seed, 3) == 0;
     char text[300];
     int64_t i;
-    snprintf(text, sizeof text, "{\"name\":\"g%d\",\"count\":%d,\"link\":{\"latency\":%d,\"bandwidth\":\"%dM\"},\"bus\":%d,\"uplink\":%d,\"process\":%s,\"members\":[",
+    snprintf(text, sizeof text,
+        "{\"name\":\"g%d\",\"count\":%d,\"link\":{\"latency\":%d,\"bandwidth\":\"%dM\"},\"bus\":%d,\"uplink\":%d,\"process\":%s,\"members\":[",
         (int)support_below(seed, 3), room == 4 ? 1 : (int)(1 + support_below(seed, 3)), (int)support_below(seed, 3), (int)support_below(seed, 3),
         (int)support_below(seed, 2), (int)support_below(seed, 2), here ? "true" : "false");
     support_buffer_append(to, text, strlen(text));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs every example program but train, generate and plan (test_cli.sh and test_plan_cli.sh have those). Each checks itself and ends with status 0. Prints TAP.
+# Runs every example program but train, generate, plan and tokenize (test_cli.sh, test_plan_cli.sh and test_tokenize_cli.sh have those). Each checks itself and ends with status 0. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
 programs=$PWD/${BUILD:-build}/checked
@@ -11,7 +11,7 @@ failures=0
 
 for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
     name=$(basename "${source%.*}")
-    case $name in train | generate | plan) continue ;; esac
+    case $name in train | generate | plan | tokenize) continue ;; esac
     count=$((count + 1))
     arguments=()
     [ $name = minimal ] && arguments=("$root/examples/minimal.c") # its default is the path it was compiled from
@@ -28,7 +28,7 @@ done
 count=$((count + 1))
 long=
 for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
-    case $source in */train.c | */generate.c | */plan.c) continue ;; esac
+    case $source in */train.c | */generate.c | */plan.c | */tokenize.c) continue ;; esac
     [ "$(wc -l < "$source")" -le 150 ] || long="$long $(basename "$source")"
 done
 if [ -z "$long" ]; then echo "ok $count - no example is longer than 150 lines"; else echo "not ok $count - longer than 150 lines:$long"; failures=$((failures + 1)); fi

@@ -2,35 +2,11 @@
 # hetrain_mpi.c under mpirun with 1 to 4 processes: tests/mpi/test_mpi.c, twice compiled (test_mpi_pieces cuts messages every 1,000 bytes), and
 # tests/mpi/test_fake.c, which needs no mpirun. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
 programs=$PWD/${BUILD:-build}/mpi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-failures=0
-export ASAN_OPTIONS=detect_leaks=0 # MPI and what it loads keep much until the end; the tests count the transport's own blocks
-
-report() { # report STATUS NAME DETAIL...
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        printf '%s\n' "${@:3}" | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
-
-if ! command -v mpirun > /dev/null || ! [ -x "$programs/test_mpi" ]; then
-    echo 'not ok 1 # SKIP mpirun or mpicc is missing: nothing was tested of hetrain_mpi.c (Debian: openmpi-bin libopenmpi-dev)'
-    echo '1..1'
-    exit 0
-fi
-
-launch=(timeout -k 5 120 mpirun)
-if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then
-    launch+=(--oversubscribe --mca mpi_yield_when_idle 1) # more processes than cores: the waiting ones yield
-    [ "$(id -u)" = 0 ] && launch+=(--allow-run-as-root)
-fi
+use_mpirun 120 "$programs/test_mpi"
 
 # runs PROCESSES PROGRAM CASE [NUMBER]: ends with status 0 and "done"
 runs() {
@@ -100,5 +76,4 @@ if [ -x "$programs/test_fake" ]; then
     report $? 'threads as processes over an MPI of the test, under a sanitizer' "$(head -n 30 "$work/out")"
 fi
 
-echo "1..$count"
-[ $failures = 0 ]
+finish

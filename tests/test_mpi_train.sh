@@ -1,37 +1,14 @@
 #!/bin/bash
 # train under mpirun: as many processes, ranks a process and plans as there may be, one hash; processes that are killed or given something
-# bad end the job. HETRAIN_TEST_KILLS sets how many kills (make soak: 50). Prints TAP.
+# bad end the job. HETRAIN_TEST_KILLS sets how many kills (make soak: 50), HETRAIN_TEST_DRAWN how many
+# layouts are drawn (100). Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
 program=$PWD/${BUILD:-build}/mpi/train_mpi
 alone=$PWD/${BUILD:-build}/checked/train
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-failures=0
-export ASAN_OPTIONS=detect_leaks=0 # MPI and what it loads keep much until the end
-
-report() { # report STATUS NAME DETAIL...
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        printf '%s\n' "${@:3}" | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
-
-if ! command -v mpirun > /dev/null || ! [ -x "$program" ]; then
-    echo 'not ok 1 # SKIP mpirun or mpicc is missing: nothing was trained in several processes (Debian: openmpi-bin libopenmpi-dev)'
-    echo '1..1'
-    exit 0
-fi
-
-launch=(timeout -k 5 180 mpirun)
-if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then
-    launch+=(--oversubscribe --mca mpi_yield_when_idle 1) # more processes than cores: the waiting ones yield
-    [ "$(id -u)" = 0 ] && launch+=(--allow-run-as-root)
-fi
+use_mpirun 180 "$program"
 
 head -c 60000 hetrain.h > "$work/text"
 cd "$work" || exit 2
@@ -55,6 +32,41 @@ same 4 --devices cpu:1 --plan dp2xpp2 --schedule gpipe
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp
 same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule interleaved
 same 2 --devices cpu:1,cpu:1,cpu:1 --plan pp --schedule v-half
+same 2 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp --shard-gradients
+same 3 --devices cpu:1 --plan 'pp:0-1|2-5|6-7' --schedule zb-h1 --shard-gradients
+same 2 --devices cpu:1 --replan '2:pp,4x3:dp,6x1:pp:0-0|1-7'
+same 3 --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan pp --schedule zb-h1 --replan '3x2:dp2xpp2,5:pp:0-1|2-3|4-5|6-7,7x24:dp' --slow 2:3@0.5
+
+# drawn N: processes, ranks, plan, schedule, slices and the rest by chance; N fixes all of it
+drawn() {
+    local seed=$((($1 * 7919 + 11) % 2147483648)) ranks processes devices plans schedules options=()
+    below() { seed=$(((seed * 1103515245 + 12345) % 2147483648)); picked=$(((seed >> 12) % $1)); }
+    below 4; ranks=$((picked + 1))
+    below $ranks; processes=$((picked + 1))
+    devices=cpu:1
+    for _ in $(seq 2 $ranks); do below 3; devices+=,cpu:$((1 + (picked == 0))); done
+    schedules=(1f1b gpipe zb-h1 zb-h2 greedy sliced-1f1b terapipe)
+    plans=(dp pp dp)
+    [ $ranks = 4 ] && plans=(dp pp dp2xpp2 dp2xpp)
+    [ $ranks = 3 ] && plans=('pp:0-1|2-5|6-7' pp '{"pipelines":[{"share":2,"stages":[{"rank":2,"units":[0,3]},{"rank":0,"units":[3,8]}]},{"share":1,"stages":[{"rank":1,"units":[0,8]}]}],"state_shares":[1,0,2]}')
+    below ${#plans[@]}; options+=(--plan "${plans[picked]}")
+    [ "${plans[picked]}" = pp ] && [ $ranks -gt 1 ] && schedules+=(interleaved zb-v v-half v-min)
+    below ${#schedules[@]}; options+=(--schedule "${schedules[picked]}")
+    below 3; [ $picked = 0 ] && options+=(--slices 2)
+    below 3; [ $picked = 0 ] && options+=(--recompute)
+    below 2; [ $picked = 0 ] && options+=(--shard-gradients)
+    below 3; [ $picked = 0 ] && options+=(--sequences 2 --micro-batches 12)
+    if [ "${options[1]:0:1}" = '{' ]; then
+        printf '%s' "${options[1]}" > drawn.json
+        options[1]=drawn.json
+    fi
+    same $processes --granule 1 --devices "$devices" "${options[@]}"
+}
+"$alone" "${run[@]}" --granule 1 --steps 8 --devices cpu:1 > out 2>&1
+hash_before=$hash
+hash=$(grep '^weights' out)
+for i in $(seq "${HETRAIN_TEST_DRAWN:-4}"); do drawn "$i"; done
+hash=$hash_before
 
 # saved by two processes, continued by one and by three
 "${launch[@]}" -n 2 "$program" "${run[@]}" --steps 8 --devices cpu:1 --plan pp --out saved --checkpoint-every 5 --timeline t.svg > out 2>&1 < /dev/null
@@ -79,6 +91,7 @@ refuses '--plan|pp3' --devices cpu:1 --plan pp3
 refuses '--data|nothere' --data nothere
 refuses '--devices|threads' --devices cpu:1,cpu:0
 refuses 'memory_limit' --devices cpu:1,cpu:1/2K
+refuses 'step 4|rank 1|memory_limit' --devices cpu:1,cpu:1/1450K --plan 'pp:0-6|7-7' --replan 4:pp
 
 # killed N: one of three processes dies somewhere in a long run; the job ends by itself, soon, and nobody is left
 killed() {
@@ -101,5 +114,4 @@ killed() {
 }
 for i in $(seq "${HETRAIN_TEST_KILLS:-2}"); do killed "$i"; done
 
-echo "1..$count"
-[ $failures = 0 ]
+finish

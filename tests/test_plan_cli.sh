@@ -2,23 +2,11 @@
 # build/plan as a user meets it: numbers known beforehand, files that other programs read, and bad options and files, which give exit status 2 and
 # one line that names the option, file, line or value. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
 root=$PWD
 plan=$PWD/${BUILD:-build}/checked/plan
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-count=0
-failures=0
-
-report() { # report STATUS NAME DETAIL...
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        printf '%s\n' "${@:3}" | cut -c1-300 | sed 's/^/# /'
-        failures=$((failures + 1))
-    fi
-}
 
 # refuses WORDS ARGUMENTS...   WORDS: what the line must hold, separated by |
 refuses() {
@@ -260,5 +248,4 @@ refuses "device 1 (h100)|'h100'" "${best[@]}" --devices fast,h100
 refuses "'head'|apart" "${best[@]}" --devices fast --schedules zb-h1
 refuses '--seconds 0' "${best[@]}" --devices fast --seconds 0
 
-echo "1..$count"
-[ $failures = 0 ]
+finish

@@ -13,6 +13,7 @@
 
 #define MOST_STAGES 64
 #define MOST_ACTIONS 40000
+#define MOST_GROUPS 8
 
 typedef struct made {
     het_plan plan;
@@ -24,6 +25,10 @@ typedef struct made {
     het_stage_cost stage_cost[MOST_STAGES];
     het_link_cost link[MOST_STAGES * MOST_STAGES];
     het_block_cost block_cost[MOST_STAGES];
+    het_rank_cost rank_cost[MOST_STAGES];
+    het_group group[MOST_GROUPS];
+    int64_t rank_group[MOST_STAGES];
+    double pairs[512], sequences[512];
     het_action action[MOST_ACTIONS];
     int64_t count;
 } made;
@@ -131,7 +136,8 @@ static het_simulation *run(const made *m, int keep)
 }
 
 /* Whole numbers must come out exactly, so doubles are compared as they are. */
-#define EXACTLY(a, b) assert_true((a) >= (b) && (a) <= (b))
+static int same(double a, double b) { return a >= b && a <= b; }
+#define EXACTLY(a, b) assert_true(same((double)(a), (double)(b)))
 
 /* ---- random schedules ---- */
 
@@ -205,6 +211,57 @@ static void shuffle(int64_t *list, int64_t count, uint64_t *seed)
     }
 }
 
+/* Groups in place of the matrix: a tree in any order that has parents first, some of them processes, some with shared wires. */
+static void random_groups(made *m, uint64_t *seed)
+{
+    int64_t i;
+    m->costs.groups = 1 + support_below(seed, MOST_GROUPS);
+    for (i = 0; i < m->costs.groups; i++) {
+        het_group *g = &m->group[i];
+        g->parent = i == 0 ? -1 : support_below(seed, i);
+        g->latency = (double)(1 + support_below(seed, 7));
+        g->bandwidth = support_below(seed, 2) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
+        g->uplink = support_below(seed, 2) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
+        g->bus = support_below(seed, 2) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
+        g->process = support_below(seed, 3) == 0;
+    }
+    for (i = 0; i < m->plan.ranks; i++) m->rank_group[i] = support_below(seed, m->costs.groups);
+    m->costs.link = NULL;
+    m->costs.group = m->group;
+    m->costs.rank_group = m->rank_group;
+}
+
+/* Terms that do not grow with tokens, sequences that slices cut, ranks that work for what they move. */
+static void random_details(made *m, uint64_t *seed)
+{
+    int64_t i;
+    for (i = 0; i < m->plan.stages; i++) {
+        het_stage_cost *c = &m->stage_cost[i];
+        c->forward.base = (double)support_below(seed, 3);
+        c->backward.base = (double)support_below(seed, 3);
+        c->input.pair = (double)support_below(seed, 3);
+        c->forward.pair = (double)support_below(seed, 3);
+        c->weight.base = (double)support_below(seed, 3);
+        c->keep_input = (double)support_below(seed, 9);
+        c->keep_weight = (double)support_below(seed, 9);
+        c->keep_gradient = (double)support_below(seed, 9);
+    }
+    for (i = 0; i < 512; i++) {
+        m->pairs[i] = (double)(64 * support_below(seed, 3));
+        m->sequences[i] = (double)((int64_t)1 << support_below(seed, 3));
+    }
+    if (support_below(seed, 3) > 0) m->costs.pairs = m->pairs;
+    if (support_below(seed, 3) > 0) m->costs.sequences = m->sequences;
+    for (i = 0; i < m->plan.ranks; i++) {
+        m->rank_cost[i].begin = (double)support_below(seed, 3);
+        m->rank_cost[i].ring_byte = (double)support_below(seed, 2) / 64;
+        m->rank_cost[i].verdict = (double)support_below(seed, 4);
+        m->rank_cost[i].step_base = (double)support_below(seed, 3);
+        m->rank_cost[i].step = (double)support_below(seed, 3);
+    }
+    m->costs.rank = m->rank_cost;
+}
+
 /* A plan with ragged pipelines, whole numbers for all costs, and lists that are some linear order of what depends on what. */
 static made *random_made(uint64_t *seed)
 {
@@ -231,6 +288,8 @@ static made *random_made(uint64_t *seed)
         m->link[i].bandwidth = support_below(seed, 3) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 5));
     }
     m->costs.link = m->link;
+    if (support_below(seed, 2) == 0) random_groups(m, seed);
+    if (support_below(seed, 2) == 0) random_details(m, seed);
     for (i = 0; i < 512; i++) m->tokens[i] = 0.5 * (double)(1 + support_below(seed, 3));
     if (support_below(seed, 2) == 0) m->costs.tokens = m->tokens;
     for (r = 0; r < ranks; r++) m->state_share[r] = (double)support_below(seed, 3);
@@ -312,8 +371,10 @@ typedef struct slow {
     const made *m;
     double start[MOST_ACTIONS], end[MOST_ACTIONS]; /* of the rank's time */
     double leaves[MOST_ACTIONS];                   /* when the message of a SEND, or of a compute action in lists without, has left */
+    double starts[MOST_ACTIONS], passed[MOST_ACTIONS]; /* when it began to leave; when it has passed all wires */
     double ring[MOST_ACTIONS];                     /* when the ring of a REDUCE or GATHER is done; 0: not timed yet */
     double verdict;
+    double wire[3 * MOST_GROUPS];                  /* until when rings have it: out, in, bus of each group */
 } slow;
 
 static int64_t rank_at(const made *m, int64_t i)
@@ -325,15 +386,83 @@ static int64_t rank_at(const made *m, int64_t i)
 
 static int is_forward(int kind) { return kind == HET_ACTION_F || kind == HET_ACTION_SEND_F || kind == HET_ACTION_RECV_F; }
 
+static int64_t micro_batch_of(const made *m, const het_action *a)
+{
+    int64_t p, before = 0;
+    for (p = 0; p < a->pipeline; p++) before += m->micro_batches[p];
+    return before + a->micro_batch;
+}
+
 static double slow_part(const made *m, const het_action *a, double whole)
 {
-    int64_t p, before = 0, k;
+    int64_t k;
     double sum = 0;
-    for (p = 0; p < a->pipeline; p++) before += m->micro_batches[p];
     for (k = 0; k < m->plan.slices; k++) sum += m->slice_share[k];
-    if (m->costs.tokens != NULL) whole *= m->tokens[before + a->micro_batch];
+    if (m->costs.tokens != NULL) whole *= m->tokens[micro_batch_of(m, a)];
     return m->plan.slices > 1 ? whole * m->slice_share[a->slice] / sum : whole;
 }
+
+/* Pairs (query, key) counted one by one: every sequence has 48 tokens, so that all shares and numbers of sequences cut at whole ones, and a query
+   sees 2 k - 1 half-keys: their sum up to the k-th is k^2. */
+static double slow_pairs(const made *m, const het_action *a, double whole)
+{
+    const int64_t n = micro_batch_of(m, a), tokens = 48;
+    const int64_t sequences = m->costs.sequences != NULL ? (int64_t)m->sequences[n] : 1;
+    int64_t k, q, begin = 0, end, sum = 0, seen = 0, all = 0;
+    for (k = 0; k < m->plan.slices; k++) sum += (int64_t)m->slice_share[k];
+    for (k = 0; k < a->slice; k++) begin += (int64_t)m->slice_share[k];
+    end = begin + (int64_t)m->slice_share[a->slice];
+    if (m->plan.slices == 1) return m->pairs[n] * whole;
+    for (q = 0; q < tokens * sequences; q++) {
+        const int64_t see = 2 * (q % tokens) + 1;
+        all += see;
+        if (q * sum >= begin * tokens * sequences && q * sum < end * tokens * sequences) seen += see;
+    }
+    return whole * m->pairs[n] * (double)seen / (double)all;
+}
+
+static double slow_curve(const made *m, const het_action *a, const het_curve *c)
+{
+    const double seconds = c->base + slow_part(m, a, c->token);
+    return m->costs.pairs != NULL && c->pair > 0 ? seconds + slow_pairs(m, a, c->pair) : seconds;
+}
+
+/* The smallest group that has both: walks up from one, and from the other for each. */
+static int64_t slow_common(const made *m, int64_t from, int64_t to)
+{
+    int64_t a, b;
+    for (a = m->rank_group[from]; a >= 0; a = m->group[a].parent)
+        for (b = m->rank_group[to]; b >= 0; b = m->group[b].parent)
+            if (a == b) return a;
+    fail();
+    return -1;
+}
+
+static het_link_cost slow_link(const made *m, int64_t from, int64_t to)
+{
+    het_link_cost cost = { 0, 0 };
+    if (m->costs.link != NULL) return m->link[from * m->plan.ranks + to];
+    if (m->costs.group == NULL) return m->costs.every_link;
+    cost.latency = m->group[slow_common(m, from, to)].latency;
+    cost.bandwidth = m->group[slow_common(m, from, to)].bandwidth;
+    return cost;
+}
+
+/* Wire number `which` on the way, out of groups from the inside, bus, into groups from the outside: 3 group + 0, 2 or 1; -1: no more. */
+static int64_t slow_wire(const made *m, int64_t from, int64_t to, int64_t which)
+{
+    int64_t common, g, inwards[MOST_GROUPS], n = 0;
+    if (m->costs.group == NULL) return -1;
+    common = slow_common(m, from, to);
+    for (g = m->rank_group[from]; g != common; g = m->group[g].parent)
+        if (m->group[g].uplink > 0 && which-- == 0) return 3 * g;
+    if (m->group[common].bus > 0 && which-- == 0) return 3 * common + 2;
+    for (g = m->rank_group[to]; g != common; g = m->group[g].parent)
+        if (m->group[g].uplink > 0) inwards[n++] = g;
+    return which < n ? 3 * inwards[n - 1 - which] + 1 : -1;
+}
+
+static double slow_width(const made *m, int64_t wire) { return wire % 3 == 2 ? m->group[wire / 3].bus : m->group[wire / 3].uplink; }
 
 /* The rank this action sends a message to, or -1. */
 static int64_t slow_to(const made *m, int64_t i)
@@ -365,11 +494,13 @@ static double slow_there(const slow *s, int64_t at)
             b->kind > HET_ACTION_RECV_B || b->kind == HET_ACTION_W || is_forward(b->kind) != is_forward(a->kind)) continue;
         if (from == rank) {
             if (b->kind <= HET_ACTION_I) return s->end[i];
-        } else if (slow_to(m, i) == rank) return s->leaves[i] + m->link[from * m->plan.ranks + rank].latency;
+        } else if (slow_to(m, i) == rank) return s->passed[i] + slow_link(m, from, rank).latency;
     }
     fail();
     return 0;
 }
+
+static double slow_moved(const made *m, int64_t at);
 
 static double slow_seconds(const made *m, int64_t at)
 {
@@ -377,17 +508,46 @@ static double slow_seconds(const made *m, int64_t at)
     const het_stage_cost *c = &m->stage_cost[a->kind <= HET_ACTION_W ? m->first_stage[a->pipeline] + a->stage : 0];
     double sum = 0, held = 0;
     int64_t i;
-    if (a->kind == HET_ACTION_F) return slow_part(m, a, c->forward.token);
-    if (a->kind == HET_ACTION_B) return slow_part(m, a, c->backward.token);
-    if (a->kind == HET_ACTION_I) return slow_part(m, a, c->input.token);
-    if (a->kind == HET_ACTION_W) return slow_part(m, a, c->weight.token);
+    if (a->kind == HET_ACTION_F) return slow_curve(m, a, &c->forward);
+    if (a->kind == HET_ACTION_B) return slow_curve(m, a, &c->backward);
+    if (a->kind == HET_ACTION_I) return slow_curve(m, a, &c->input);
+    if (a->kind == HET_ACTION_W) return slow_curve(m, a, &c->weight);
+    if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER)
+        return m->costs.rank != NULL ? m->rank_cost[rank_at(m, at)].ring_byte * slow_moved(m, at) : 0;
     if (a->kind != HET_ACTION_STEP) return 0;
     for (i = 0; i < m->count; i++)
         if (m->action[i].kind == HET_ACTION_STEP && m->action[i].stage == a->stage) {
             sum += m->state_share[rank_at(m, i)];
             held++;
         }
-    return sum > 0 ? m->block_cost[a->stage].step * m->state_share[rank_at(m, at)] / sum : m->block_cost[a->stage].step / held;
+    sum = sum > 0 ? m->block_cost[a->stage].step * m->state_share[rank_at(m, at)] / sum : m->block_cost[a->stage].step / held;
+    return m->costs.rank != NULL ? m->rank_cost[rank_at(m, at)].step_base + m->rank_cost[rank_at(m, at)].step * sum : sum;
+}
+
+/* All messages cross their wires: always the one that comes first to its next. */
+static void slow_wires(slow *s)
+{
+    const made *m = s->m;
+    double wire[3 * MOST_GROUPS] = { 0 };
+    int64_t *hop = (int64_t *)support_alloc((size_t)m->count + 1, sizeof *hop), i;
+    double *time = (double *)support_alloc((size_t)m->count + 1, sizeof *time);
+    for (i = 0; i < m->count; i++) {
+        hop[i] = 0;
+        time[i] = s->starts[i];
+        s->passed[i] = s->leaves[i];
+    }
+    for (;;) {
+        int64_t best = -1, w;
+        for (i = 0; i < m->count; i++)
+            if (slow_to(m, i) >= 0 && slow_wire(m, rank_at(m, i), slow_to(m, i), hop[i]) >= 0 && (best < 0 || time[i] < time[best])) best = i;
+        if (best < 0) break;
+        w = slow_wire(m, rank_at(m, best), slow_to(m, best), hop[best]++);
+        if (wire[w] > time[best]) time[best] = wire[w];
+        wire[w] = time[best] + slow_bytes(m, &m->action[best]) / slow_width(m, w);
+        if (wire[w] > s->passed[best]) s->passed[best] = wire[w];
+    }
+    free(hop);
+    free(time);
 }
 
 static void slow_settle(slow *s)
@@ -399,68 +559,185 @@ static void slow_settle(slow *s)
         changed = 0;
         for (i = 0; i < m->count; i++) {
             const int64_t r = rank_at(m, i), to = slow_to(m, i);
-            double start = i > m->start[r] ? s->end[i - 1] : 0, end, leaves = 0;
+            double start = i > m->start[r] ? s->end[i - 1] : m->costs.rank != NULL ? m->rank_cost[r].begin : 0, end, leaves = 0, starts = 0;
             if (m->action[i].kind <= HET_ACTION_W && slow_there(s, i) > start) start = slow_there(s, i);
             end = start + slow_seconds(m, i);
             if (m->action[i].kind == HET_ACTION_VERDICT && s->verdict > end) end = s->verdict;
             if (to >= 0) {
-                const double bandwidth = m->link[r * m->plan.ranks + to].bandwidth;
-                leaves = end;
+                const double bandwidth = slow_link(m, r, to).bandwidth;
+                starts = end;
                 for (j = m->start[r]; j < i; j++)
-                    if (slow_to(m, j) == to && s->leaves[j] > leaves) leaves = s->leaves[j];
-                if (bandwidth > 0) leaves += slow_bytes(m, &m->action[i]) / bandwidth;
+                    if (slow_to(m, j) == to && s->leaves[j] > starts) starts = s->leaves[j];
+                leaves = bandwidth > 0 ? starts + slow_bytes(m, &m->action[i]) / bandwidth : starts;
             }
-            if (start > s->start[i] || end > s->end[i] || leaves > s->leaves[i]) changed = 1;
+            changed |= start < s->start[i] || start > s->start[i] || end < s->end[i] || end > s->end[i] || leaves < s->leaves[i] ||
+                leaves > s->leaves[i];
             s->start[i] = start;
             s->end[i] = end;
             s->leaves[i] = leaves;
+            s->starts[i] = starts;
+            if (m->costs.group == NULL) s->passed[i] = leaves;
         }
+        if (m->costs.group != NULL) slow_wires(s);
     }
 }
 
-/* Rings of one kind, always the one that is ready first. */
+/* ---- rings: who takes part, in which process, what each message takes ---- */
+
+/* Ranks whose lists have the action, ascending. */
+static int64_t slow_members(const made *m, int32_t kind, int64_t block, int64_t *member)
+{
+    int64_t q, i, n = 0;
+    for (q = 0; q < m->plan.ranks; q++)
+        for (i = m->start[q]; i < m->start[q + 1]; i++)
+            if (m->action[i].kind == kind && m->action[i].stage == block) member[n++] = q;
+    return n;
+}
+
+static int64_t slow_process(const made *m, int64_t rank)
+{
+    int64_t g, any = 0;
+    if (m->costs.group == NULL) return 0;
+    for (g = 0; g < m->costs.groups; g++) any |= m->group[g].process;
+    for (g = m->rank_group[rank]; g >= 0; g = m->group[g].parent)
+        if (m->group[g].process) return 1 + g;
+    return any ? 1000 + rank : 0;
+}
+
+/* leader[i]: which member leads member i; itself where all are in one process. */
+static void slow_leaders(const made *m, const int64_t *member, int64_t n, int64_t *leader)
+{
+    const int spread = slow_process(m, member[0]) != slow_process(m, member[n - 1]);
+    int64_t i;
+    for (i = 0; i < n; i++)
+        leader[i] = spread && i > 0 && slow_process(m, member[i]) == slow_process(m, member[i - 1]) ? leader[i - 1] : i;
+}
+
+static double slow_share(const made *m, const int64_t *member, int64_t n, int64_t i, double *sum)
+{
+    int64_t k;
+    for (*sum = 0, k = 0; k < n; k++) *sum += m->state_share[member[k]];
+    if (*sum > 0) return m->state_share[member[i]];
+    *sum = (double)n;
+    return 1;
+}
+
+/* Bytes that a rank's ring sends from it and to it, message by message. */
+static double slow_moved(const made *m, int64_t at)
+{
+    const het_action *a = &m->action[at];
+    const double whole = a->kind == HET_ACTION_REDUCE ? m->block_cost[a->stage].reduce_bytes : m->block_cost[a->stage].gather_bytes;
+    int64_t member[MOST_STAGES], leader[MOST_STAGES], n = slow_members(m, a->kind, a->stage, member), i, me = 0, leaders = 0;
+    double own = 0, sum = 1, moved = 0;
+    slow_leaders(m, member, n, leader);
+    while (member[me] != rank_at(m, at)) me++;
+    for (i = 0; i < n; i++) {
+        leaders += leader[i] == i;
+        if (leader[i] == leader[me]) own += slow_share(m, member, n, i, &sum);
+    }
+    if (leaders > 1 && leader[me] == me) moved += 2 * whole * (sum - own) / sum;
+    for (i = 0; i < n; i++)
+        if (leader[i] != i && (i == me || leader[i] == me)) moved += whole + whole * slow_share(m, member, n, i, &sum) / sum;
+    return moved;
+}
+
+/* One message of a ring; adds what its wires carry. */
+static double slow_ring_message(const made *m, int64_t from, int64_t to, double bytes, double times, double *load, double *latency)
+{
+    const het_link_cost link = slow_link(m, from, to);
+    double seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    int64_t k, w;
+    for (k = 0; (w = slow_wire(m, from, to, k)) >= 0; k++) {
+        if (bytes / slow_width(m, w) > seconds) seconds = bytes / slow_width(m, w);
+        load[w] += times * (bytes / slow_width(m, w));
+    }
+    *latency = link.latency;
+    return seconds + link.latency;
+}
+
+/* What a ring takes by itself; load: of each wire; latency: how much of it is latency. */
+static double slow_ring_seconds(const made *m, int32_t kind, int64_t block, double *load, double *latency)
+{
+    const double whole = kind == HET_ACTION_REDUCE ? m->block_cost[block].reduce_bytes : m->block_cost[block].gather_bytes;
+    int64_t member[MOST_STAGES], leader[MOST_STAGES], n = slow_members(m, kind, block, member), i, j, leaders = 0;
+    double largest = 0, sum = 1, turn = 0, turn_latency = 0, in = 0, out = 0, in_latency = 0, out_latency = 0;
+    slow_leaders(m, member, n, leader);
+    for (i = 0; i < n; i++) {
+        double own = 0;
+        leaders += leader[i] == i;
+        for (j = 0; j < n; j++)
+            if (leader[j] == i) own += slow_share(m, member, n, j, &sum);
+        if (own > largest) largest = own;
+    }
+    for (i = 0; i < n && n > 1; i++) {
+        double one, late, ins = 0, outs = 0, in_late = 0, out_late = 0;
+        int64_t next = i + 1;
+        if (leader[i] != i) continue;
+        while (next < n && leader[next] != next) next++;
+        one = slow_ring_message(m, member[i], member[next < n ? next : 0], whole * largest / sum, (double)(leaders - 1), load, &late);
+        if (one > turn) turn = one;
+        if (late > turn_latency) turn_latency = late;
+        for (j = i + 1; j < next; j++) {
+            const double part = whole * slow_share(m, member, n, j, &sum) / sum;
+            ins += slow_ring_message(m, member[j], member[i], kind == HET_ACTION_REDUCE ? whole : part, 1, load, &late);
+            in_late += late;
+            outs += slow_ring_message(m, member[i], member[j], kind == HET_ACTION_REDUCE ? part : whole, 1, load, &late);
+            out_late += late;
+        }
+        if (ins > in) in = ins;
+        if (outs > out) out = outs;
+        if (in_late > in_latency) in_latency = in_late;
+        if (out_late > out_latency) out_latency = out_late;
+    }
+    *latency = in_latency + (double)(leaders - 1) * turn_latency + out_latency;
+    return in + (double)(leaders - 1) * turn + out;
+}
+
+/* Rings of one kind: each rank's in the order of (ready, block), among those that can start the earliest. */
 static void slow_rings(slow *s, int32_t kind, double *free_at)
 {
     const made *m = s->m;
+    double ready[MOST_STAGES];
+    int64_t member[MOST_STAGES], other[MOST_STAGES], b, c, i, j, k, n, count;
+    int waiting[MOST_STAGES];
+    for (b = 0; b < m->costs.blocks; b++) {
+        ready[b] = waiting[b] = 0;
+        for (i = 0; i < m->count; i++)
+            if (m->action[i].kind == kind && m->action[i].stage == b) {
+                waiting[b] = 1;
+                if (s->start[i] > ready[b]) ready[b] = s->start[i];
+            }
+    }
     for (;;) {
-        double ready = 0, best = 1e300, sum = 0, largest = 0, seconds = 0, n = 0;
-        int64_t block = -1, b, i, first = -1, last = -1, q;
+        double load[3 * MOST_GROUPS] = { 0 }, best = 1e300, latency, end;
+        int64_t block = -1;
         for (b = 0; b < m->costs.blocks; b++) {
-            double latest = -1;
-            for (i = 0; i < m->count; i++)
-                if (m->action[i].kind == kind && m->action[i].stage == b && s->ring[i] <= 0 && s->start[i] > latest) latest = s->start[i];
-            if (latest >= 0 && latest < best) { best = latest; block = b; }
+            double start = ready[b];
+            int first = waiting[b];
+            n = slow_members(m, kind, b, member);
+            for (i = 0; i < n; i++)
+                if (free_at[member[i]] > start) start = free_at[member[i]];
+            for (c = 0; c < m->costs.blocks && first; c++) {
+                if (!waiting[c] || c == b || !(ready[c] < ready[b] || (ready[c] <= ready[b] && c < b))) continue;
+                count = slow_members(m, kind, c, other);
+                for (j = 0; j < n; j++)
+                    for (k = 0; k < count; k++) first &= member[j] != other[k];
+            }
+            if (first && start < best) { best = start; block = b; }
         }
         if (block < 0) return;
-        ready = best;
-        for (q = 0; q < m->plan.ranks; q++)
-            for (i = m->start[q]; i < m->start[q + 1]; i++)
-                if (m->action[i].kind == kind && m->action[i].stage == block) {
-                    if (free_at[q] > ready) ready = free_at[q];
-                    sum += m->state_share[q];
-                    if (m->state_share[q] > largest) largest = m->state_share[q];
-                    n++;
-                }
-        for (q = 0; q <= m->plan.ranks; q++) { /* around, and from the last to the first */
-            int holds = q == m->plan.ranks;
-            for (i = q < m->plan.ranks ? m->start[q] : 0; q < m->plan.ranks && i < m->start[q + 1]; i++)
-                holds |= m->action[i].kind == kind && m->action[i].stage == block;
-            if (!holds) continue;
-            if (last >= 0 && n > 1) {
-                const het_link_cost *link = &m->link[last * m->plan.ranks + (q < m->plan.ranks ? q : first)];
-                const double whole = kind == HET_ACTION_REDUCE ? m->block_cost[block].reduce_bytes : m->block_cost[block].gather_bytes;
-                const double bytes = sum > 0 ? whole * largest / sum : whole / n,
-                    time = link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0);
-                if (time > seconds) seconds = time;
-            }
-            if (first < 0) first = q;
-            last = q;
+        waiting[block] = 0;
+        end = best + slow_ring_seconds(m, kind, block, load, &latency);
+        for (k = 0; k < 3 * MOST_GROUPS; k++) {
+            if (load[k] <= 0) continue;
+            if (s->wire[k] < best) s->wire[k] = best;
+            s->wire[k] += load[k];
+            if (s->wire[k] + latency > end) end = s->wire[k] + latency;
         }
-        ready += (n - 1) * seconds;
         for (i = 0; i < m->count; i++)
             if (m->action[i].kind == kind && m->action[i].stage == block) {
-                free_at[rank_at(m, i)] = ready;
-                s->ring[i] = ready > 0 ? ready : 1e-300; /* timed */
+                free_at[rank_at(m, i)] = end;
+                s->ring[i] = end > 0 ? end : 1e-300; /* timed */
             }
     }
 }
@@ -471,6 +748,8 @@ static double slow_end(const slow *s, const double *free_at)
     int64_t i;
     for (i = 0; i < s->m->count; i++)
         if (s->end[i] > end) end = s->end[i];
+    for (i = 0; i < s->m->plan.ranks && s->m->costs.rank != NULL; i++)
+        if (s->m->rank_cost[i].begin > end) end = s->m->rank_cost[i].begin;
     for (i = 0; i < s->m->plan.ranks; i++)
         if (free_at[i] > end) end = free_at[i];
     return end;
@@ -486,10 +765,12 @@ static double slow_simulate(slow *s, const made *m)
         int64_t i;
         double latest = 0;
         slow_rings(s, HET_ACTION_REDUCE, free_at);
-        for (i = 0; i < m->plan.ranks; i++)
-            if (free_at[i] > latest) latest = free_at[i];
         for (i = 0; i < m->count; i++)
-            if (m->action[i].kind == HET_ACTION_VERDICT && s->start[i] > latest) latest = s->start[i];
+            if (m->action[i].kind == HET_ACTION_VERDICT) {
+                const int64_t r = rank_at(m, i);
+                double at = (free_at[r] > s->start[i] ? free_at[r] : s->start[i]) + (m->costs.rank != NULL ? m->rank_cost[r].verdict : 0);
+                if (at > latest) latest = at;
+            }
         s->verdict = latest;
         slow_settle(s);
         slow_rings(s, HET_ACTION_GATHER, free_at);
@@ -526,6 +807,33 @@ static double slow_peak(const made *m, int64_t rank, int64_t *where)
     return peak;
 }
 
+/* The same in bytes. A cell keeps its input bytes while it has had its F but neither B nor I, and so on. */
+static double slow_peak_bytes(const made *m, int64_t rank, int64_t *where)
+{
+    double peak = 0;
+    int64_t i, j, k;
+    *where = -1;
+    for (i = m->start[rank]; i < m->start[rank + 1]; i++) {
+        double kept = 0;
+        for (j = m->start[rank]; j <= i; j++) { /* every F, and what came after it */
+            const het_action *a = &m->action[j];
+            const het_stage_cost *c = &m->stage_cost[a->kind == HET_ACTION_F ? m->first_stage[a->pipeline] + a->stage : 0];
+            int input = 0, weight = 0;
+            if (a->kind != HET_ACTION_F) continue;
+            for (k = j + 1; k <= i; k++) {
+                const het_action *b = &m->action[k];
+                if (b->kind > HET_ACTION_W || b->stage != a->stage || b->pipeline != a->pipeline || b->micro_batch != a->micro_batch ||
+                    b->slice != a->slice) continue;
+                input |= b->kind == HET_ACTION_B || b->kind == HET_ACTION_I;
+                weight |= b->kind == HET_ACTION_B || b->kind == HET_ACTION_W;
+            }
+            kept += slow_part(m, a, (input ? 0 : c->keep_input) + (weight ? 0 : c->keep_weight) + (input && !weight ? c->keep_gradient : 0));
+        }
+        if (kept > peak + 1e-9) { peak = kept; *where = i - m->start[rank]; }
+    }
+    return peak;
+}
+
 static void check_against_slow(const made *m, slow *s)
 {
     const double makespan = slow_simulate(s, m);
@@ -535,7 +843,8 @@ static void check_against_slow(const made *m, slow *s)
     EXACTLY(got->makespan, makespan);
     for (r = 0; r < m->plan.ranks; r++) {
         const het_rank_time *t = &got->rank[r];
-        double busy = 0, first = -1, last = 0;
+        double busy = m->costs.rank != NULL ? m->rank_cost[r].begin : 0, first = -1, last = 0;
+        int extra = m->costs.rank != NULL;
         for (i = m->start[r]; i < m->start[r + 1]; i++) {
             const het_action *a = &m->action[i];
             const het_record *record = find_record(&got->timeline, r, a);
@@ -543,22 +852,26 @@ static void check_against_slow(const made *m, slow *s)
             if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) continue; /* recorded where it is waited for */
             assert_non_null(record);
             EXACTLY(record->start, s->start[i]);
-            if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) EXACTLY(record->end, s->leaves[i]);
+            if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) EXACTLY(record->end, s->passed[i]);
             else if (a->kind == HET_ACTION_REDUCE || a->kind == HET_ACTION_GATHER) assert_true(fabs(record->end - s->ring[i]) < 1e-200);
+            else if (a->kind == HET_ACTION_VERDICT) EXACTLY(record->end, s->verdict);
             else EXACTLY(record->end, s->end[i]);
-            if (a->kind > HET_ACTION_W && a->kind != HET_ACTION_STEP) continue;
+            if (a->kind == HET_ACTION_VERDICT && m->costs.rank != NULL) busy += m->rank_cost[r].verdict;
+            if (a->kind > HET_ACTION_W && a->kind != HET_ACTION_STEP) { extra = 1; busy += seconds; continue; }
             busy += seconds;
             if (first < 0) first = s->start[i];
             last = s->end[i];
         }
         all += busy;
-        EXACTLY(t->busy, busy);
-        EXACTLY(t->start, first < 0 ? 0 : first);
-        EXACTLY(t->end, last);
-        EXACTLY(t->idle, makespan - busy);
+        assert_true(fabs(t->busy - busy) < 1e-9);
+        if (!extra) EXACTLY(t->start, first < 0 ? 0 : first);
+        if (!extra) EXACTLY(t->end, last);
+        assert_true(fabs(t->idle - (makespan - busy)) < 1e-9);
         assert_true(fabs(t->fill + t->wait + t->tail - t->idle) < 1e-9);
         assert_true(fabs(t->peak - slow_peak(m, r, &where)) < 1e-9);
         assert_int_equal(t->peak_action, where);
+        assert_true(fabs(t->peak_bytes - slow_peak_bytes(m, r, &where)) < 1e-9);
+        assert_int_equal(t->peak_bytes_action, where);
     }
     if (makespan > 0) assert_true(fabs(got->bubble - (1 - all / ((double)m->plan.ranks * makespan))) < 1e-12);
     for (i = 0; i < got->timeline.records; i++) {
@@ -621,18 +934,260 @@ static void fill_and_drain(void **state)
         }
 }
 
-/* Where communication is not free, 1F1B waits for it in every round: 8 ranks, 64 micro-batches, F 1, B 2, link 0.5. The formula
-   (m - 1) max + sum + communication gives 63 3 + 8 3 + 14 0.5 = 220. */
-static void rounds_wait_for_links(void **state)
+/* (m - 1) max + sum + 2 sum of latencies is what several published planners count (Alpa, Metis, AMP, Sailor), max and sum over what stages take
+   for F and B of one micro-batch. */
+static double formula(const made *m, int64_t micro_batches, double latency)
 {
-    made *m = one_f_one_b(8, 64, 1, 1, 1);
-    het_simulation *s;
+    double sum = 0, most = 0;
+    int64_t i;
+    for (i = 0; i < m->plan.stages; i++) {
+        const double time = m->stage_cost[i].forward.token + m->stage_cost[i].backward.token;
+        sum += time;
+        if (time > most) most = time;
+    }
+    return (double)(micro_batches - 1) * most + sum + 2 * (double)(m->plan.stages - 1) * latency;
+}
+
+/* It is exact for gpipe wherever B is the same multiple of F in all stages, however uneven they are. 1F1B waits for its links in every round, which
+   it does not count: 8 ranks, 64 micro-batches, F 1, B 2, link 0.5 take 275, and it says 63 3 + 8 3 + 14 0.5 = 220, a fifth less. */
+static void known_formula(void **state)
+{
+    uint64_t seed = 11;
+    double largest = 0;
+    int64_t round, i;
     (void)state;
-    m->costs.every_link.latency = 0.5;
-    s = run(m, 0);
-    EXACTLY(s->makespan, 275);
+    for (round = 0; round < 200; round++) {
+        const int64_t ranks = 1 + support_below(&seed, 9), n = 1 + support_below(&seed, 40);
+        const double latency = (double)support_below(&seed, 4), times = (double)(1 + support_below(&seed, 3));
+        int kind;
+        for (kind = 0; kind < 2; kind++) {
+            made *m = kind == 0 ? gpipe(ranks, n, 1, 1, 1) : one_f_one_b(ranks, n, 1, 1, 1);
+            het_simulation *s;
+            double expected;
+            for (i = 0; i < ranks; i++) {
+                m->stage_cost[i].forward.token = kind == 0 ? (double)(1 + support_below(&seed, 9)) : 8;
+                m->stage_cost[i].backward.token = times * m->stage_cost[i].forward.token;
+            }
+            m->costs.every_link.latency = latency;
+            expected = formula(m, n, latency);
+            s = run(m, 0);
+            if (kind == 0) EXACTLY(s->makespan, expected);
+            else {
+                assert_true(s->makespan >= expected);
+                if (1 - expected / s->makespan > largest) largest = 1 - expected / s->makespan;
+            }
+            het_simulation_free(s);
+            free(m);
+        }
+    }
+    print_message("(m - 1) max + sum of 1F1B falls short by up to %.1f %%\n", 100 * largest);
+    assert_true(largest > 0.1);
+    {
+        made *m = one_f_one_b(8, 64, 1, 1, 1);
+        het_simulation *s;
+        m->costs.every_link.latency = 0.5;
+        s = run(m, 0);
+        EXACTLY(s->makespan, 275);
+        EXACTLY(formula(m, 64, 0.5), 220);
+        het_simulation_free(s);
+        free(m);
+    }
+}
+
+/* ---- groups ---- */
+
+/* Ranks 0 and 1 in one group, 2 and 3 in another, a pipeline 0 -> 2 and one 1 -> 3, one micro-batch each. */
+static made *two_pairs(double latency, double bandwidth)
+{
+    made *m = make(4);
+    int64_t i;
+    for (i = 0; i < 2; i++) {
+        add_pipeline(m, 1);
+        add_stage(m, i, 4, 1, 1);
+        add_stage(m, i + 2, 4, 1, 1);
+        m->stage_cost[2 * i].bytes = 64;
+    }
+    for (i = 0; i < 4; i++) {
+        add(m, HET_ACTION_F, i / 2, 0);
+        m->action[m->count - 1].pipeline = (int32_t)(i % 2);
+        m->start[i + 1] = m->count;
+        m->rank_group[i] = 1 + i / 2;
+    }
+    m->group[0].parent = -1;
+    m->group[0].latency = latency;
+    m->group[0].bandwidth = bandwidth;
+    m->costs.group = m->group;
+    m->costs.rank_group = m->rank_group;
+    m->costs.groups = 3;
+    return m;
+}
+
+static double makespan_of(made *m)
+{
+    het_simulation *s = run(m, 0);
+    const double makespan = s->makespan;
     het_simulation_free(s);
     free(m);
+    return makespan;
+}
+
+static void shared_wires(void **state)
+{
+    made *m;
+    (void)state;
+    EXACTLY(makespan_of(two_pairs(3, 8)), 4 + 64 / 8 + 3 + 4); /* each its own link */
+    m = two_pairs(3, 8);
+    m->group[1].uplink = 8; /* both leave through it, one after the other */
+    EXACTLY(makespan_of(m), 4 + 2 * 64 / 8 + 3 + 4);
+    m = two_pairs(3, 0);
+    m->group[2].uplink = 8; /* both come in through it */
+    EXACTLY(makespan_of(m), 4 + 2 * 64 / 8 + 3 + 4);
+    m = two_pairs(3, 8);
+    m->group[0].bus = 8; /* both cross it */
+    EXACTLY(makespan_of(m), 4 + 2 * 64 / 8 + 3 + 4);
+    m = two_pairs(3, 8);
+    m->group[1].bus = m->group[2].bus = 1; /* nobody talks inside */
+    EXACTLY(makespan_of(m), 4 + 64 / 8 + 3 + 4);
+    m = two_pairs(3, 8);
+    m->group[1].uplink = 16; /* twice as wide: the slowest part counts, and the second waits 4 for the first */
+    EXACTLY(makespan_of(m), 4 + 4 + 64 / 8 + 3 + 4 - 4);
+    m = two_pairs(3, 32);
+    m->group[1].uplink = 16;
+    m->group[2].uplink = 4;
+    EXACTLY(makespan_of(m), 4 + 2 * 64 / 4 + 3 + 4);
+    m = two_pairs(3, 8);
+    m->stage_cost[2].forward.token = 20; /* the first has left long before */
+    m->group[1].uplink = 8;
+    EXACTLY(makespan_of(m), 20 + 64 / 8 + 3 + 4);
+    m = two_pairs(3, 8);
+    m->rank_group[1] = 2; /* inside group 2, that has no link of its own: no time */
+    m->group[1].uplink = 8;
+    EXACTLY(makespan_of(m), 4 + 64 / 8 + 3 + 4);
+}
+
+/* Twelve ranks in three processes of four, one block: into the process three whole blocks one after the other, two turns of a third around, three
+   own parts back. And the other way round for new weights. */
+static void rings_in_two_levels(void **state)
+{
+    int kind;
+    (void)state;
+    for (kind = 0; kind < 3; kind++) {
+        made *m = make(12);
+        int64_t i;
+        const int32_t kinds[3] = { HET_ACTION_REDUCE, HET_ACTION_GATHER, HET_ACTION_REDUCE };
+        for (i = 0; i < 12; i++) {
+            add_pipeline(m, 1);
+            add_stage(m, i, 1, 1, 1);
+        }
+        for (i = 0; i < 12; i++) {
+            add(m, kinds[kind], 0, 0);
+            m->start[i + 1] = m->count;
+            m->rank_group[i] = 1 + i / 4;
+        }
+        m->group[0].parent = -1;
+        m->group[0].latency = 100;
+        m->group[0].bandwidth = 4;
+        for (i = 1; i < 4; i++) {
+            m->group[i].latency = 10;
+            m->group[i].bandwidth = 12;
+            m->group[i].process = kind < 2;
+        }
+        m->costs.group = m->group;
+        m->costs.rank_group = m->rank_group;
+        m->costs.groups = 4;
+        m->costs.block = m->block_cost;
+        m->costs.blocks = 1;
+        m->block_cost[0].reduce_bytes = m->block_cost[0].gather_bytes = 1200;
+        if (kind < 2) EXACTLY(makespan_of(m), 3 * (10 + 1200 / 12) + 2 * (100 + 400 / 4) + 3 * (10 + 100.0 / 12));
+        else EXACTLY(makespan_of(m), 11 * (100 + 100 / 4)); /* one process: one ring */
+    }
+}
+
+/* A sequence in four equal slices: the queries of slice k see 1, 3, 5, 7 sixteenths of the pairs; two sequences cut in four: 1, 3, 1, 3 eighths. */
+static void pairs_of_slices(void **state)
+{
+    static const double expected[2][4] = { { 1, 3, 5, 7 }, { 2, 6, 2, 6 } };
+    int kind, k;
+    (void)state;
+    for (kind = 0; kind < 2; kind++) {
+        made *m = chain(1, 1, 0, 0, 0);
+        het_simulation *s;
+        m->plan.slices = 4;
+        for (k = 0; k < 4; k++) {
+            m->slice_share[k] = 5;
+            add(m, HET_ACTION_F, 0, 0);
+            m->action[k].slice = k;
+        }
+        m->start[1] = 4;
+        m->stage_cost[0].forward.base = 1000;
+        m->stage_cost[0].forward.token = 0.5;
+        m->stage_cost[0].forward.pair = 2;
+        m->tokens[0] = 800;
+        m->pairs[0] = 8;
+        m->sequences[0] = kind + 1;
+        m->costs.tokens = m->tokens;
+        m->costs.pairs = m->pairs;
+        m->costs.sequences = m->sequences;
+        s = run(m, 1);
+        for (k = 0; k < 4; k++) EXACTLY(s->timeline.record[k].end - s->timeline.record[k].start, 1000 + 100 + expected[kind][k]);
+        het_simulation_free(s);
+        free(m);
+    }
+}
+
+/* 1,000 members in one ring, reached in any order, and one that comes twice. */
+static void large_rings(void **state)
+{
+    enum { RANKS = 3000 };
+    het_plan plan;
+    het_schedule schedule;
+    het_costs costs;
+    het_block_cost block;
+    het_stage_cost cost;
+    het_simulation *s = NULL;
+    het_error error;
+    het_stage *stage = (het_stage *)support_alloc(RANKS, sizeof *stage);
+    int64_t *first = (int64_t *)support_alloc(RANKS + 1, sizeof *first), *start = (int64_t *)support_alloc(RANKS + 1, sizeof *start);
+    int64_t *micro_batches = (int64_t *)support_alloc(RANKS, sizeof *micro_batches), r;
+    het_action *action = (het_action *)support_alloc(RANKS + 1, sizeof *action);
+    (void)state;
+    memset(&plan, 0, sizeof plan);
+    memset(&schedule, 0, sizeof schedule);
+    memset(&costs, 0, sizeof costs);
+    memset(&block, 0, sizeof block);
+    memset(&cost, 0, sizeof cost);
+    memset(stage, 0, RANKS * sizeof *stage);
+    memset(action, 0, (RANKS + 1) * sizeof *action);
+    plan.ranks = schedule.ranks = RANKS;
+    plan.slices = plan.pipelines = plan.stages = schedule.pipelines = 1;
+    plan.stage = stage;
+    plan.first_stage = first;
+    first[0] = 0;
+    first[1] = 1;
+    micro_batches[0] = 0;
+    for (r = 0; r <= RANKS; r++) {
+        action[r].kind = HET_ACTION_REDUCE;
+        start[r] = r;
+    }
+    schedule.micro_batches = micro_batches;
+    schedule.start = start;
+    schedule.action = action;
+    costs.stage = &cost;
+    costs.block = &block;
+    costs.blocks = 1;
+    costs.every_link.latency = 2;
+    costs.every_link.bandwidth = 1;
+    block.reduce_bytes = RANKS;
+    EXPECT_OK(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error));
+    EXACTLY(s->makespan, (RANKS - 1) * 3);
+    het_simulation_free(s);
+    start[RANKS] = RANKS + 1;
+    EXPECT_ERROR(het_simulate(&plan, &schedule, &costs, HET_NO, NULL, &s, &error), HET_ERR_INVALID, error.text, "rank 2999|action 1|REDUCE0|twice");
+    free(stage);
+    free(first);
+    free(start);
+    free(micro_batches);
+    free(action);
 }
 
 /* Zero bubble pipeline parallelism (arXiv 2401.10241): measured times in microseconds, and the bubbles of 1F1B that the authors' own simulation
@@ -815,6 +1370,18 @@ static void refusals(void **state)
     REFUSE(m->costs.every_link.latency = nan, "rank 0 to 1|finite");
     REFUSE(m->costs.every_link.bandwidth = -1, "link|negative");
     REFUSE((m->costs.tokens = m->tokens, m->tokens[3] = -2), "micro-batch 3|negative");
+    REFUSE((m->costs.pairs = m->pairs, m->pairs[3] = nan), "pairs|micro-batch 3|finite");
+    REFUSE((m->costs.sequences = m->sequences, m->sequences[0] = 0), "micro-batch 0|0 sequences");
+    REFUSE((m->costs.rank = m->rank_cost, m->rank_cost[2].verdict = -1), "rank 2|negative");
+    REFUSE((m->costs.group = m->group, m->costs.groups = 1, m->group[0].parent = -1), "rank_group is NULL");
+    REFUSE((m->costs.group = m->group, m->costs.rank_group = m->rank_group), "0 groups");
+    REFUSE((m->costs.group = m->group, m->costs.rank_group = m->rank_group, m->costs.groups = 1), "group 0|parent 0");
+    REFUSE((m->costs.group = m->group, m->costs.rank_group = m->rank_group, m->costs.groups = 2, m->group[0].parent = m->group[1].parent = -1,
+        m->rank_group[2] = 2), "rank 2|group 2 of 2");
+    REFUSE((m->costs.group = m->group, m->costs.rank_group = m->rank_group, m->costs.groups = 2, m->group[0].parent = m->group[1].parent = -1,
+        m->rank_group[2] = 1), "ranks 1 and 2|no group in common");
+    REFUSE((m->costs.group = m->group, m->costs.rank_group = m->rank_group, m->costs.groups = 1, m->group[0].parent = -1, m->group[0].bus = nan),
+        "group 0|finite");
     REFUSE((m->costs.block = m->block_cost, m->costs.blocks = 2, m->block_cost[1].step = nan), "block 1|finite");
     REFUSE(m->costs.stage = NULL, "missing");
     REFUSE(m->costs.start_canary = 0xCDCDCDCDu, "cleared");
@@ -1350,7 +1917,8 @@ static void speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fill_and_drain),      cmocka_unit_test(rounds_wait_for_links), cmocka_unit_test(published_bubbles),
+        cmocka_unit_test(fill_and_drain),      cmocka_unit_test(known_formula), cmocka_unit_test(shared_wires), cmocka_unit_test(rings_in_two_levels),
+        cmocka_unit_test(pairs_of_slices), cmocka_unit_test(large_rings), cmocka_unit_test(published_bubbles),
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),
             cmocka_unit_test(rings_that_wait),

@@ -96,6 +96,16 @@ static het_mpi_desc settings(void)
     return desc;
 }
 
+/* For what is done before a transport is opened, or after. Returns the level that MPI gives. */
+static int start_mpi(int level)
+{
+    int given;
+    MPI_Init_thread(NULL, NULL, level, &given);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &processes);
+    return given;
+}
+
 static het_transport open_with(const het_mpi_desc *desc)
 {
     het_transport t;
@@ -129,6 +139,9 @@ static void close_good(het_transport *t)
     CHECK(live == 0);
 }
 
+#define SEND(t, to, channel, data, size, request) CHECK((t)->iface->isend((t)->self, (to), (channel), (data), (size), (request)) == HET_OK)
+#define RECEIVE(t, from, channel, data, size, request) CHECK((t)->iface->irecv((t)->self, (from), (channel), (data), (size), (request)) == HET_OK)
+
 static het_result wait_for(het_transport *t, het_request *request)
 {
     int32_t done = 0;
@@ -159,8 +172,8 @@ static void meet(het_transport *t) /* nobody leaves before all are here */
             het_request request;
             const int64_t other = me == 0 ? p : 0;
             if (me != 0 && p > 1) break;
-            if ((me == 0) == (round == 0)) CHECK(t->iface->irecv(t->self, other, 0xFFFFFF, NULL, 0, &request) == HET_OK);
-            else CHECK(t->iface->isend(t->self, other, 0xFFFFFF, NULL, 0, &request) == HET_OK);
+            if ((me == 0) == (round == 0)) RECEIVE(t, other, 0xFFFFFF, NULL, 0, &request);
+            else SEND(t, other, 0xFFFFFF, NULL, 0, &request);
             finish(t, &request);
         }
 }
@@ -210,11 +223,11 @@ static void many(het_transport *t, int per_pair, const size_t *sizes, int size_c
     }
     /* half of the receives before, half after the sends: expected and unexpected messages. Per (peer, channel) in order */
     for (i = 0; i < count; i++) {
-        if (m[i].channel % 2 == 0) CHECK(t->iface->irecv(t->self, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive) == HET_OK);
-        CHECK(t->iface->isend(t->self, m[i].peer, m[i].channel, m[i].out, m[i].size, &m[i].send) == HET_OK);
+        if (m[i].channel % 2 == 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
+        SEND(t, m[i].peer, m[i].channel, m[i].out, m[i].size, &m[i].send);
     }
     for (i = 0; i < count; i++)
-        if (m[i].channel % 2 != 0) CHECK(t->iface->irecv(t->self, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive) == HET_OK);
+        if (m[i].channel % 2 != 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
     for (i = count - 1; i >= 0; i--) finish(t, &m[i].receive); /* in an order other than that of arrival */
     for (i = 0; i < count; i++) {
         finish(t, &m[i].send);
@@ -264,10 +277,10 @@ static void case_line(void)
     int i, posted = 0, sent = 0;
     for (i = 0; i < 7; i++) {
         const int to = (me + 1) % processes, from = (me + processes - 1) % processes;
-        for (; posted < 7 && posted <= i + 2; posted++) CHECK(t.iface->irecv(t.self, from, 5, &in[posted], 1, &receive[posted]) == HET_OK);
+        for (; posted < 7 && posted <= i + 2; posted++) RECEIVE(&t, from, 5, &in[posted], 1, &receive[posted]);
         nap(0.01); /* now they stand in line */
         out[sent] = (unsigned char)(10 + sent);
-        CHECK(t.iface->isend(t.self, to, 5, &out[sent], 1, &send[sent]) == HET_OK);
+        SEND(&t, to, 5, &out[sent], 1, &send[sent]);
         sent++;
         finish(&t, &receive[i]);
         CHECK(in[i] == 10 + i);
@@ -305,8 +318,8 @@ static void mismatch(size_t sent, size_t expected, int exact)
     char word[40];
     memset(out, 1, sent);
     memset(in, 2, expected + 16);
-    if (me == processes - 1) CHECK(t.iface->irecv(t.self, 0, 9, in, expected, &receive) == HET_OK);
-    if (me == 0) CHECK(t.iface->isend(t.self, processes - 1, 9, out, sent, &send) == HET_OK);
+    if (me == processes - 1) RECEIVE(&t, 0, 9, in, expected, &receive);
+    if (me == 0) SEND(&t, processes - 1, 9, out, sent, &send);
     if (me == processes - 1) {
         size_t i;
         CHECK(wait_for(&t, &receive) == HET_ERR_TRANSPORT);
@@ -327,8 +340,7 @@ static void mismatch(size_t sent, size_t expected, int exact)
 static void case_mismatch(void)
 {
     const size_t p = (size_t)HETRAIN_MPI_PIECE;
-    int provided;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    start_mpi(MPI_THREAD_SERIALIZED);
     mismatch(8, 12, 1);
     mismatch(12, 8, 1);
     mismatch(0, 1, 1);
@@ -377,11 +389,9 @@ static void case_silence(void)
 {
     het_mpi_desc desc = settings();
     het_transport t;
-    int rank = 0, p;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &p);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &p);
-    if (rank == p - 1) desc.heartbeat_seconds = 1e6;
+    int p;
+    start_mpi(MPI_THREAD_SERIALIZED);
+    if (me == processes - 1) desc.heartbeat_seconds = 1e6;
     t = open_with(&desc);
     CHECK(t.iface->silence(t.self, me) <= 0);
     CHECK(isinf(t.iface->silence(t.self, processes)) && isinf(t.iface->silence(t.self, -1)));
@@ -437,10 +447,11 @@ static void case_abort(int who)
     t = open_with(&desc);
     CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK);
     meet(&t);
-    CHECK(t.iface->irecv(t.self, (me + 1) % processes, 1, small, sizeof small, &hopeless[0]) == HET_OK);         /* nobody sends it */
-    CHECK(t.iface->isend(t.self, (me + 1) % processes, 2, large, 1u << 22, &hopeless[1]) == HET_OK);             /* nobody receives it */
-    CHECK(t.iface->irecv(t.self, (me + processes - 1) % processes, 3, large, 1u << 20, &hopeless[2]) == HET_OK); /* nobody sends it */
-    CHECK(t.iface->isend(t.self, (me + 1) % processes, 4, "eager", 5, &hopeless[3]) == HET_OK);                  /* nobody receives it */
+    /* nobody sends or receives any of these */
+    RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &hopeless[0]);
+    SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &hopeless[1]);
+    RECEIVE(&t, (me + processes - 1) % processes, 3, large, 1u << 20, &hopeless[2]);
+    SEND(&t, (me + 1) % processes, 4, "eager", 5, &hopeless[3]);
     memset(reason, 'x', sizeof reason);
     memcpy(reason, "process ran out of tape\n", 24);
     reason[who % 2 ? 30 : 299] = 0;
@@ -491,9 +502,9 @@ static void case_close_busy(void)
     het_request request[3];
     unsigned char *large = (unsigned char *)need(1u << 22), small[8];
     memset(large, 3, 1u << 22);
-    CHECK(t.iface->irecv(t.self, (me + 1) % processes, 1, small, sizeof small, &request[0]) == HET_OK);
-    CHECK(t.iface->isend(t.self, (me + 1) % processes, 2, large, 1u << 22, &request[1]) == HET_OK);
-    CHECK(t.iface->isend(t.self, (me + 1) % processes, 2, large, 3, &request[2]) == HET_OK);
+    RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &request[0]);
+    SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &request[1]);
+    SEND(&t, (me + 1) % processes, 2, large, 3, &request[2]);
     close_good(&t);
     free(large);
 }
@@ -509,8 +520,28 @@ static void case_kill(void)
         nap(0.2);
         raise(SIGKILL);
     }
-    CHECK(t.iface->irecv(t.self, processes - 1, 1, &byte, 1, &request) == HET_OK);
+    RECEIVE(&t, processes - 1, 1, &byte, 1, &request);
     (void)wait_for(&t, &request);
+}
+
+/* The last process stops here, for good: the launcher wakes what it ends. */
+static void stop_last(het_transport *t)
+{
+    meet(t);
+    if (me != processes - 1) return;
+    raise(SIGSTOP);
+    _exit(4);
+}
+
+/* The others' close fails within 20 seconds of `start`, and says why. */
+static void give_up(het_transport *t, double start)
+{
+    het_error error;
+    CHECK(het_mpi_close(t, &error) == HET_ERR_TRANSPORT);
+    CHECK(now() - start < 20);
+    printf("process %d gave up: %s\n", me, error.text);
+    fflush(stdout);
+    _exit(3);
 }
 
 /* The last process stops: the others' close gives up. */
@@ -518,21 +549,10 @@ static void case_stop(void)
 {
     het_mpi_desc desc = settings();
     het_transport t;
-    het_error error;
-    double start;
     desc.dead_seconds = 1;
     t = open_with(&desc);
-    meet(&t);
-    if (me == processes - 1) {
-        raise(SIGSTOP);
-        _exit(4); /* the launcher wakes what it ends */
-    }
-    start = now();
-    CHECK(het_mpi_close(&t, &error) == HET_ERR_TRANSPORT);
-    CHECK(now() - start < 20);
-    printf("process %d gave up: %s\n", me, error.text);
-    fflush(stdout);
-    _exit(3);
+    stop_last(&t);
+    give_up(&t, now());
 }
 
 /* The same after an abort, which the stopped process never hears of; a message to it stays behind. */
@@ -540,36 +560,27 @@ static void case_stop_abort(void)
 {
     het_mpi_desc desc = settings();
     het_transport t;
-    het_error error;
     het_request request[2];
     static unsigned char large[1 << 22], in[64];
     double start;
     desc.abort_seconds = 1;
     t = open_with(&desc);
-    meet(&t);
-    if (me == processes - 1) {
-        raise(SIGSTOP);
-        _exit(4); /* the launcher wakes what it ends */
-    }
+    stop_last(&t);
     start = now();
-    CHECK(t.iface->isend(t.self, processes - 1, 2, large, sizeof large, &request[0]) == HET_OK);
-    CHECK(t.iface->irecv(t.self, processes - 1, 2, in, sizeof in, &request[1]) == HET_OK);
+    SEND(&t, processes - 1, 2, large, sizeof large, &request[0]);
+    RECEIVE(&t, processes - 1, 2, in, sizeof in, &request[1]);
     nap(0.5);
     t.iface->abort(t.self, HET_ERR_DEVICE, "lost");
     CHECK(wait_for(&t, &request[0]) == HET_ERR_TRANSPORT);
     CHECK(wait_for(&t, &request[1]) == HET_ERR_TRANSPORT);
-    CHECK(het_mpi_close(&t, &error) == HET_ERR_TRANSPORT);
-    CHECK(now() - start < 20);
-    printf("process %d gave up: %s\n", me, error.text);
-    fflush(stdout);
-    _exit(3);
+    give_up(&t, start);
 }
 
 static void case_cycles(void)
 {
     static const size_t sizes[] = { 3, 0, 5000 };
-    int i, provided;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    int i;
+    start_mpi(MPI_THREAD_SERIALIZED);
     for (i = 0; i < 100; i++) {
         het_transport t = open_default();
         if (i % 2) many(&t, 4, sizes, 3, 1);
@@ -591,16 +602,38 @@ static void refused(const het_mpi_desc *desc, het_result code, const char *word)
     CHECK(t.self == NULL && t.iface == NULL && live == 0);
 }
 
+/* A call with a wrong argument, on a transport of its own: the first error stays. */
+static void wrong_call(int which)
+{
+    static const char *const words[8] = { "are", "process -1", "16777216", "size 5", "request", "not started", "request", "done" };
+    het_transport t = open_with(NULL);
+    het_result result;
+    het_request request;
+    int32_t done = -7;
+    char byte = 0;
+    memset(&request, 0, sizeof request);
+    CHECK(t.iface->last_error(t.self)[0] == 0);
+    switch (which) {
+    case 0: result = t.iface->isend(t.self, processes, 1, &byte, 1, &request); break;
+    case 1: result = t.iface->irecv(t.self, -1, 1, &byte, 1, &request); break;
+    case 2: result = t.iface->isend(t.self, 0, 1u << 24, &byte, 1, &request); break;
+    case 3: result = t.iface->irecv(t.self, 0, 1, NULL, 5, &request); break;
+    case 4: result = t.iface->irecv(t.self, 0, 1, &byte, 1, NULL); break;
+    case 5: result = t.iface->test(t.self, &request, &done); break;
+    case 6: result = t.iface->test(t.self, NULL, &done); break;
+    default: result = t.iface->test(t.self, &request, NULL);
+    }
+    CHECK(result == HET_ERR_INVALID && has(t.iface->last_error(t.self), words[which]) && done == -7);
+    close_good(&t);
+}
+
 static void case_misuse(void)
 {
     het_mpi_desc desc;
     het_transport t, none;
-    het_request request;
     het_error error;
-    int32_t done = -7;
-    char byte = 0;
-    int provided, i;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    int i;
+    start_mpi(MPI_THREAD_MULTIPLE);
     CHECK(het_mpi_open(NULL, NULL, NULL, NULL, &error) == HET_ERR_INVALID);
     CHECK(het_mpi_close(NULL, NULL) == HET_OK);
     memset(&none, 0, sizeof none);
@@ -625,29 +658,17 @@ static void case_misuse(void)
     desc = settings();
     desc.allocator.alloc = no_alloc;
     refused(&desc, HET_ERR_OOM, "bytes");
-    if (processes == 0) MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    MPI_Comm_size(MPI_COMM_WORLD, &processes);
     if (processes > 1) { /* one process without memory: all are refused */
         if (me == 1) refused(&desc, HET_ERR_OOM, "bytes");
         desc = settings();
         if (me != 1) refused(&desc, HET_ERR_TRANSPORT, "another process");
     }
-    for (i = 0; i < 9; i++) { /* last_error is the first: one transport each */
-        t = open_with(NULL);
-        CHECK(t.iface->last_error(t.self)[0] == 0);
-        memset(&request, 0, sizeof request);
-        if (i == 0) CHECK(t.iface->isend(t.self, processes, 1, &byte, 1, &request) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "are"));
-        if (i == 1) CHECK(t.iface->irecv(t.self, -1, 1, &byte, 1, &request) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "process -1"));
-        if (i == 2) CHECK(t.iface->isend(t.self, 0, 1u << 24, &byte, 1, &request) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "16777216"));
-        if (i == 3) CHECK(t.iface->irecv(t.self, 0, 1, NULL, 5, &request) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "size 5"));
-        if (i == 4) CHECK(t.iface->irecv(t.self, 0, 1, &byte, 1, NULL) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "request"));
-        if (i == 5) CHECK(t.iface->test(t.self, &request, &done) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "not started"));
-        if (i == 6) CHECK(t.iface->test(t.self, NULL, &done) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "request"));
-        if (i == 7) CHECK(t.iface->test(t.self, &request, NULL) == HET_ERR_INVALID && has(t.iface->last_error(t.self), "done"));
-        if (i == 8) { t.iface->abort(t.self, HET_OK, NULL); CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_ERR_TRANSPORT || processes > 1); }
-        CHECK(done == -7);
-        close_good(&t);
-    }
+    for (i = 0; i < 8; i++) wrong_call(i);
+    t = open_with(NULL);
+    CHECK(t.iface->last_error(t.self)[0] == 0);
+    t.iface->abort(t.self, HET_OK, NULL);
+    CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_ERR_TRANSPORT || processes > 1);
+    close_good(&t);
     MPI_Finalize();
     desc = settings();
     refused(&desc, HET_ERR_STATE, "MPI_Finalize");
@@ -655,20 +676,18 @@ static void case_misuse(void)
 
 static void case_funneled(void)
 {
-    int provided;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    if (provided == MPI_THREAD_FUNNELED) refused(NULL, HET_ERR_UNSUPPORTED, "MPI_THREAD_SERIALIZED");
+    if (start_mpi(MPI_THREAD_FUNNELED) == MPI_THREAD_FUNNELED) refused(NULL, HET_ERR_UNSUPPORTED, "MPI_THREAD_SERIALIZED");
     MPI_Finalize();
 }
 
 static void exchange(het_transport *t, unsigned char *data, size_t size) /* there and back between 0 and 1 */
 {
     het_request request;
-    if (me == 0) CHECK(t->iface->isend(t->self, 1, 5, data, size, &request) == HET_OK);
-    else CHECK(t->iface->irecv(t->self, 0, 5, data, size, &request) == HET_OK);
+    if (me == 0) SEND(t, 1, 5, data, size, &request);
+    else RECEIVE(t, 0, 5, data, size, &request);
     finish(t, &request);
-    if (me == 0) CHECK(t->iface->irecv(t->self, 1, 5, data, size, &request) == HET_OK);
-    else CHECK(t->iface->isend(t->self, 0, 5, data, size, &request) == HET_OK);
+    if (me == 0) RECEIVE(t, 1, 5, data, size, &request);
+    else SEND(t, 0, 5, data, size, &request);
     finish(t, &request);
 }
 

@@ -1,0 +1,199 @@
+/* auto.h: --plan auto. From devices, emulated links and a measured connection to what the planner takes, and its answer as a table. */
+#ifndef AUTO_H
+#define AUTO_H
+
+#include "layout.h"
+#include "profile.h"
+
+enum { AUTO_GROUPS = 2 * LAYOUT_RANKS };
+
+typedef struct auto_planner {
+    het_profile *profile;
+    het_cluster cluster;                 /* of the arrays below */
+    het_cluster_device device[LAYOUT_RANKS];
+    het_group group[AUTO_GROUPS];
+    het_search_desc search;
+    const char *schedule[1];
+    het_search *found;
+} auto_planner;
+
+static inline void planner_end(auto_planner *p) {
+    het_search_free(p->found);
+    het_profile_free(p->profile);
+    p->found = NULL, p->profile = NULL;
+}
+
+/* ---- the cluster ---- */
+
+/* Seconds of a message of 64 KiB: what decides which ranks are near each other. */
+static inline double auto_distance(const het_link_cost *link) { return link->latency + (link->bandwidth > 0 ? 65536 / link->bandwidth : 0); }
+
+/* Ranks joined into groups, the nearest first; a group is as far apart as its two farthest members. Nodes 0 .. n - 1 are ranks, then groups. */
+typedef struct auto_tree {
+    int64_t ranks, nodes, top[LAYOUT_RANKS], tops; /* top: what is not yet part of a group */
+    int64_t left[AUTO_GROUPS], right[AUTO_GROUPS], first_process[AUTO_GROUPS];
+    int one_process[AUTO_GROUPS];
+    het_link_cost between[AUTO_GROUPS];           /* the farthest two members */
+    het_link_cost link[LAYOUT_RANKS][LAYOUT_RANKS];
+} auto_tree;
+
+static inline void auto_farthest(const auto_tree *t, int64_t a, int64_t b, het_link_cost *most) {
+    if (a >= t->ranks) {
+        auto_farthest(t, t->left[a], b, most);
+        auto_farthest(t, t->right[a], b, most);
+    } else if (b >= t->ranks) auto_farthest(t, b, a, most);
+    else if (auto_distance(&t->link[a][b]) > auto_distance(most)) *most = t->link[a][b];
+}
+
+static inline void auto_join(auto_tree *t) {
+    while (t->tops > 1) {
+        int64_t i, k, a = 0, b = 1, node = t->nodes++;
+        double least = -1;
+        for (i = 0; i < t->tops; i++)
+            for (k = i + 1; k < t->tops; k++) {
+                het_link_cost far = { 0, 0 };
+                auto_farthest(t, t->top[i], t->top[k], &far);
+                if (least >= 0 && auto_distance(&far) >= least) continue;
+                least = auto_distance(&far), a = i, b = k;
+            }
+        memset(&t->between[node], 0, sizeof t->between[node]);
+        t->left[node] = t->top[a], t->right[node] = t->top[b];
+        auto_farthest(t, t->left[node], t->right[node], &t->between[node]);
+        t->first_process[node] = t->first_process[t->left[node]];
+        t->one_process[node] = t->one_process[t->left[node]] && t->one_process[t->right[node]] &&
+                               t->first_process[t->left[node]] == t->first_process[t->right[node]];
+        t->top[a] = node;
+        t->top[b] = t->top[--t->tops];
+    }
+}
+
+/* Groups of a node, parents first. Nodes whose members are as far apart as those of the group around them are part of it. `process`: inside a
+   group that is a process already. */
+static inline void auto_groups(auto_planner *p, const auto_tree *t, int64_t node, int64_t parent, int process, int many) {
+    const int makes_process = many && !process && t->one_process[node];
+    int64_t here = parent;
+    if (parent < 0 || makes_process ||
+        (node >= t->ranks && auto_distance(&t->between[node]) < (1 - 1e-9) * (p->group[parent].latency + (p->group[parent].bandwidth > 0 ?
+        65536 / p->group[parent].bandwidth : 0)))) {
+        het_group *g = &p->group[here = p->cluster.groups++];
+        memset(g, 0, sizeof *g);
+        snprintf(g->name, sizeof g->name, makes_process ? "process %d" : "group %d", (int)(makes_process ? t->first_process[node] : here));
+        g->parent = parent, g->process = makes_process;
+        if (node >= t->ranks) g->latency = t->between[node].latency, g->bandwidth = t->between[node].bandwidth;
+    }
+    if (node < t->ranks) p->device[node].group = here;
+    else {
+        auto_groups(p, t, t->left[node], here, process || makes_process, many);
+        auto_groups(p, t, t->right[node], here, process || makes_process, many);
+    }
+}
+
+/* Ranks of all processes; the links that the profile knows, emulated ones on top. between: of different processes. */
+static inline int planner_cluster(auto_planner *p, const layout *l, int64_t processes, const het_link_cost *between) {
+    auto_tree *t = (auto_tree *)calloc(1, sizeof *t);
+    int64_t r, k;
+    if (t == NULL) return fail(FAILED, "out of memory");
+    t->ranks = t->nodes = t->tops = l->world;
+    for (r = 0; r < l->world; r++) {
+        const het_device_desc *d = &l->all[r];
+        t->top[r] = r, t->one_process[r] = 1;
+        t->first_process[r] = l->process_of[r];
+        for (k = 0; k < l->world; k++) {
+            if (l->process_of[r] != l->process_of[k]) t->link[r][k] = *between;
+            else if (p->profile->links > 0) t->link[r][k].latency = p->profile->link[0].latency, t->link[r][k].bandwidth = p->profile->link[0].bandwidth;
+        }
+        memset(&p->device[r], 0, sizeof p->device[r]);
+        snprintf(p->device[r].name, sizeof p->device[r].name, "cpu:%d", (int)d->threads);
+        snprintf(p->device[r].profile, sizeof p->device[r].profile, "cpu:%d", (int)d->threads);
+        p->device[r].speed = d->speed > 0 ? d->speed : 1;
+        /* estimates leave out what rounding to 64 bytes adds */
+        p->device[r].memory = d->memory_limit > 0 ? 0.99 * (double)d->memory_limit - 16384 : 0;
+        if (d->memory_limit > 0 && p->device[r].memory < 1) p->device[r].memory = 1;
+    }
+    for (k = 0; k < l->links; k++) {
+        const het_link *e = &l->link[k];
+        if (e->from >= l->world || e->to >= l->world || l->process_of[e->from] != l->process_of[e->to]) continue;
+        t->link[e->from][e->to].latency = e->latency, t->link[e->from][e->to].bandwidth = e->bandwidth;
+        t->link[e->to][e->from] = t->link[e->from][e->to];
+    }
+    auto_join(t);
+    p->cluster.ranks = l->world, p->cluster.groups = 0;
+    p->cluster.device = p->device, p->cluster.group = p->group;
+    snprintf(p->cluster.name, sizeof p->cluster.name, "--devices");
+    auto_groups(p, t, t->nodes - 1, -1, 0, processes > 1);
+    free(t);
+    return 0;
+}
+
+/* ---- the table ---- */
+
+/* "units 0-4, 9" of a rank's stages. */
+static inline void auto_units(const het_plan *plan, int64_t rank, char *to, size_t capacity) {
+    int64_t s;
+    size_t at = 0;
+    to[0] = 0;
+    for (s = 0; s < plan->stages && at + 24 < capacity; s++) {
+        const het_stage *stage = &plan->stage[s];
+        if (stage->rank != rank) continue;
+        at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? "," : "", (long long)stage->unit_begin);
+        if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
+        if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, "r");
+    }
+}
+
+static inline void planner_show(const auto_planner *p, double seconds) {
+    const het_search *s = p->found;
+    const het_found *best = &s->found[0];
+    const het_plan *plan = best->plan;
+    int64_t r, i, state, total = 0;
+    double all_state = 0;
+    for (i = 0; i < plan->pipelines; i++) total += (int64_t)(plan->share[i] + 0.5);
+    for (r = 0; r < plan->ranks; r++) all_state += plan->state_share[r];
+    printf("plan     auto: %s, %lld micro-batches of %lld granules; %.1f ms a step, simulated (%s)\n", plan->schedule, (long long)best->micro_batches,
+           (long long)best->granules, 1e3 * best->seconds, best->why);
+    printf("         no plan can take less than %.1f ms (%s): %.1f %% below; %lld plans simulated in %.1f s%s\n", 1e3 * s->bound, s->bound_by,
+           100 * (1 - s->bound / best->seconds), (long long)s->evaluations, seconds, s->exhaustive ? ": all there are" : "");
+    printf("rank  device       pipeline  units           micro-batches   busy   idle   MB needed  of    state\n");
+    for (r = 0; r < plan->ranks; r++) {
+        const het_rank_time *time = &s->simulation->rank[r];
+        char units[40], name[32], limit[24] = "";
+        int64_t pipeline = -1;
+        auto_units(plan, r, units, sizeof units);
+        for (i = 0; i < plan->stages; i++)
+            if (plan->stage[i].rank == r) pipeline = plan->stage[i].pipeline;
+        snprintf(name, sizeof name, p->device[r].speed < 1 ? "%s@%g" : "%s", p->device[r].name, p->device[r].speed);
+        if (pipeline < 0) {
+            printf("%4lld  %-11s  idle\n", (long long)r, name);
+            continue;
+        }
+        state = (int64_t)(100 * (all_state > 0 ? plan->state_share[r] / all_state : 1.0 / (double)plan->ranks) + 0.5);
+        if (p->device[r].memory > 0) snprintf(limit, sizeof limit, "%.1f", 1e-6 * p->device[r].memory);
+        printf("%4lld  %-11s  %8lld  %-14s  %5lld of %-5lld  %4.0f %%  %4.0f %%  %10.1f  %-4s  %3lld %%\n", (long long)r, name, (long long)pipeline, units,
+               (long long)(plan->share[pipeline] + 0.5), (long long)total, 100 * time->busy / s->simulation->makespan,
+               100 * time->idle / s->simulation->makespan, 1e-6 * best->memory[r], limit[0] != 0 ? limit : "-", (long long)state);
+    }
+    for (i = 1; i < s->found_count; i++)
+        printf("not      %lld pipelines, %lld stages, %s, %lld x %lld granules: %.1f ms, %s\n", (long long)s->found[i].plan->pipelines,
+               (long long)s->found[i].plan->stages, s->found[i].plan->schedule, (long long)s->found[i].micro_batches, (long long)s->found[i].granules,
+               1e3 * s->found[i].seconds, s->found[i].why);
+    fflush(stdout);
+}
+
+/* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set.
+   now: 0 only describes it. */
+static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequences, int64_t length, const char *schedule, double seconds,
+                                 int now) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    memset(&p->search, 0, sizeof p->search);
+    p->search.profile = p->profile, p->search.cluster = &p->cluster;
+    p->search.granules = granules, p->search.granule_sequences = sequences, p->search.granule_tokens = sequences * length;
+    p->search.granule_pairs = (double)sequences * (double)length * ((double)length + 1) / 2;
+    if (schedule != NULL) p->schedule[0] = schedule, p->search.schedules = p->schedule, p->search.schedule_count = 1;
+    p->search.seconds = seconds, p->search.clock = profile_now;
+    if (!now) return 0;
+    result = het_plan_search(&p->search, &p->found, &error);
+    return result == HET_OK ? 0 : fail(BAD_INPUT, "--plan auto: %s", error.text);
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* feed.h: the sequences of a step as micro-batches. What a step trains on, and its granules, belong to the options; how the granules are put
+   together into micro-batches is up to the plan and changes no bit. */
+#ifndef FEED_H
+#define FEED_H
+
+#include "common.h"
+
+/* An item is the least that a micro-batch can have: whole sequences that are one granule, or one sequence of several granules. */
+typedef struct step_feed {
+    int64_t length, sequences, items;    /* tokens a sequence; sequences and items of a step */
+    int64_t item_sequences, item_granules, item_longest; /* of an item; tokens of its longest granule */
+    int64_t *item_granule_start;         /* [item_granules + 1] */
+    int64_t most, micro_batches;         /* items a micro-batch; micro-batches a step, the last one may have fewer */
+    int64_t *sequence_start, *granule_start; /* of the largest micro-batch */
+    het_batch *batch;                    /* [micro_batches] */
+} step_feed;
+
+static inline void feed_end(step_feed *f) {
+    free(f->item_granule_start), free(f->sequence_start), free(f->granule_start), free(f->batch);
+    memset(f, 0, sizeof *f);
+}
+
+/* `most` items a micro-batch from now on. */
+static inline int feed_group(step_feed *f, int64_t most) {
+    int64_t i, k;
+    free(f->sequence_start), free(f->granule_start), free(f->batch);
+    f->most = most < f->items ? most : f->items;
+    f->micro_batches = (f->items + f->most - 1) / f->most;
+    f->sequence_start = (int64_t *)malloc((size_t)(f->most * f->item_sequences + 1) * sizeof(int64_t));
+    f->granule_start = (int64_t *)malloc((size_t)(f->most * f->item_granules + 1) * sizeof(int64_t));
+    f->batch = (het_batch *)malloc((size_t)f->micro_batches * sizeof(het_batch));
+    if (f->sequence_start == NULL || f->granule_start == NULL || f->batch == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i <= f->most * f->item_sequences; i++) f->sequence_start[i] = i * f->length;
+    f->granule_start[0] = 0;
+    for (i = 0; i < f->most; i++)
+        for (k = 1; k <= f->item_granules; k++)
+            f->granule_start[i * f->item_granules + k] = i * f->item_sequences * f->length + f->item_granule_start[k];
+    return 0;
+}
+
+/* micro_batches x sequences of `length` tokens a step, grouped like that at first; granule: sequences a granule, 0: by rule. */
+static inline int feed_start(step_feed *f, int64_t micro_batches, int64_t sequences, int64_t length, int64_t granule) {
+    int64_t *start, i, count = 0, g = granule;
+    memset(f, 0, sizeof *f);
+    if (sequences > INT64_MAX / 16 / length / micro_batches) return fail(BAD_INPUT, "--micro-batches, --sequences, --length: too many tokens a step");
+    f->length = length, f->sequences = micro_batches * sequences;
+    if ((start = (int64_t *)malloc((size_t)(sequences + 1) * sizeof *start)) == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i <= sequences; i++) start[i] = i * length;
+    if (het_granules(start, sequences, g, NULL, 0, &count) != HET_OK) return fail(BAD_INPUT, "--granule %lld: no granules", (long long)g);
+    if (g == 0) g = count < sequences ? sequences / count : 1; /* by rule all have the same number of sequences */
+    f->item_sequences = sequences % g == 0 ? g : sequences;
+    f->items = f->sequences / f->item_sequences;
+    if (het_granules(start, f->item_sequences, g, NULL, 0, &f->item_granules) != HET_OK) return fail(FAILED, "--granule %lld: no granules", (long long)g);
+    f->item_granule_start = (int64_t *)malloc((size_t)(f->item_granules + 1) * sizeof(int64_t));
+    if (f->item_granule_start == NULL) return fail(FAILED, "out of memory");
+    if (het_granules(start, f->item_sequences, g, f->item_granule_start, f->item_granules + 1, &f->item_granules) != HET_OK) return FAILED;
+    for (i = 0; i < f->item_granules; i++) {
+        const int64_t tokens = f->item_granule_start[i + 1] - f->item_granule_start[i];
+        if (tokens > f->item_longest) f->item_longest = tokens;
+    }
+    free(start);
+    return feed_group(f, sequences / f->item_sequences);
+}
+
+/* The first `sequences` of `whole`, at most a step's, as micro-batches in f->batch. Returns how many. */
+static inline int64_t feed_cut(step_feed *f, const het_batch *whole, int64_t sequences) {
+    const int64_t group = f->most * f->item_sequences;
+    int64_t first, count = 0;
+    for (first = 0; first < sequences; first += group) {
+        const int64_t here = sequences - first < group ? sequences - first : group;
+        het_batch *b = &f->batch[count++];
+        memset(b, 0, sizeof *b);
+        b->tokens = here * f->length, b->sequences = here;
+        b->token = whole->token + first * f->length, b->target = whole->target + first * f->length;
+        b->sample_id = whole->sample_id + first, b->sequence_start = f->sequence_start;
+        if (here % f->item_sequences != 0) continue; /* an evaluation's last: granules by rule, which only gradients would show */
+        b->granules = here / f->item_sequences * f->item_granules, b->granule_start = f->granule_start;
+    }
+    return count;
+}
+
+#endif

@@ -1,0 +1,42 @@
+# For shell suites, to be sourced: results as TAP, and how to start several processes.
+count=0
+failures=0
+
+report() { # report STATUS NAME DETAIL...
+    count=$((count + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $count - $2"
+    else
+        echo "not ok $count - $2"
+        printf '%s\n' "${@:3}" | cut -c1-300 | sed 's/^/# /'
+        failures=$((failures + 1))
+    fi
+}
+
+leave_out() { # leave_out REASON: one test
+    count=$((count + 1))
+    echo "not ok $count # SKIP $1"
+}
+
+finish() { # the last command of a suite
+    echo "1..$count"
+    [ $failures = 0 ]
+}
+
+skip() { # skip REASON: the whole suite
+    echo "not ok 1 # SKIP $1"
+    echo '1..1'
+    exit 0
+}
+
+use_mpirun() { # use_mpirun SECONDS PROGRAM: sets launch, or skips the suite where there is no MPI
+    if ! command -v mpirun > /dev/null || ! [ -x "$2" ]; then
+        skip 'mpirun or mpicc is missing: nothing was tested with several processes (Debian: openmpi-bin libopenmpi-dev)'
+    fi
+    export ASAN_OPTIONS=detect_leaks=0 # MPI and what it loads keep much until the end
+    launch=(timeout -k 5 "$1" mpirun)
+    if mpirun --version 2> /dev/null | grep -q 'Open MPI'; then
+        launch+=(--oversubscribe --mca mpi_yield_when_idle 1) # more processes than cores: the waiting ones yield
+        [ "$(id -u)" = 0 ] && launch+=(--allow-run-as-root)
+    fi
+}
