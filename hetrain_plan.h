@@ -390,7 +390,8 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL i
    Looks for the plan whose simulated step is shortest and that fits into every device's memory. Rank r is device r of the cluster. A plan of the
    space that is searched has
    * pipelines: some of the devices in groups, each in some order, numbered by their lowest device; the others stay idle. A device has one stage;
-     under interleaved, zb-v, v-half, v-min and dualpipev two, placed as the schedule wants it. The chain may be cut between any two units
+     under interleaved, zb-v, v-half, v-min and dualpipev two, placed as the schedule wants it, and some pipeline has two devices at least. The
+     chain may be cut between any two units
    * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is left
    * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
    * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length of the longest pipeline
@@ -419,7 +420,7 @@ typedef struct het_search_desc {
     double seconds;                   /* of the search, by `clock`: no limit */
     double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
     void *user;
-    int64_t evaluations;              /* plans simulated at most: 20000 */
+    int64_t evaluations;              /* plans simulated at most, ten moves that are only estimated count as one: 20000 */
     int64_t small;                    /* a space of at most so many plans is searched completely: 2000000; negative: never */
     int64_t most_found;               /* plans returned at most: 5 */
     uint64_t seed;
@@ -2658,7 +2659,6 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
 {
     const het_device_iface *iface = het_cpu_device();
     het_device_config config;
-    het_result result;
     int64_t whole;
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
@@ -2683,13 +2683,8 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
     config.parallel = &d->parallel;
-    if (iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: the device table has version %d, this is %d",
-            HETI_P_CAST(int64_t, iface->version), HETI_P_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    result = iface->create(&config, &d->device.self);
-    if (result != HET_OK)
-        return heti_p_fail(d->error, result, "het_profile_describe: device %s with %d threads could not be created", iface->name,
-            HETI_P_CAST(int64_t, config.threads));
+    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
+        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
     d->device.iface = iface;
     return HET_OK;
 }
@@ -5351,7 +5346,10 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
 
 enum { HETI_P_PLACE_ANY = 0, HETI_P_PLACE_ROUND = 1, HETI_P_PLACE_V = 2 };
 enum { HETI_P_STATE_EVEN = 0, HETI_P_STATE_SPEED = 1, HETI_P_STATE_MEMORY = 2, HETI_P_STATES = 3 };
-enum { HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2, HETI_P_TIME_WEIGHT = 3, HETI_P_TIME_RECOMPUTE = 4, HETI_P_TIME_CURVES = 5 };
+enum {
+    HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2, HETI_P_TIME_WEIGHT = 3, HETI_P_TIME_RECOMPUTE = 4,
+    HETI_P_TIME_CURVES = 5
+};
 
 #define HETI_P_MOST_SCHEDULES 16
 #define HETI_P_NONE 1e300   /* seconds of what does not exist */
@@ -5360,17 +5358,17 @@ enum { HETI_P_TIME_FORWARD = 0, HETI_P_TIME_BACKWARD = 1, HETI_P_TIME_INPUT = 2,
 /* A name of het_schedule_make as the planner sees it. */
 typedef struct heti_p_maker {
     const char *name;
-    int32_t place, split, limited, usual;
+    int32_t place, split, limited, all, usual; /* all: keeps every micro-batch at once */
 } heti_p_maker;
 
 static const heti_p_maker *heti_p_order_at(int64_t i)
 {
     static const heti_p_maker heti_p_orders[] = {
-        { "1f1b", HETI_P_PLACE_ANY, 0, 0, 1 },          { "gpipe", HETI_P_PLACE_ANY, 0, 0, 1 },
-        { "zb-h1", HETI_P_PLACE_ANY, 1, 0, 1 },         { "zb-h2", HETI_P_PLACE_ANY, 1, 0, 0 },
-        { "greedy", HETI_P_PLACE_ANY, 1, 1, 1 },        { "interleaved", HETI_P_PLACE_ROUND, 0, 0, 1 },
-        { "zb-v", HETI_P_PLACE_V, 1, 0, 1 },            { "v-half", HETI_P_PLACE_V, 1, 0, 0 },
-        { "v-min", HETI_P_PLACE_V, 1, 0, 0 },           { "dualpipev", HETI_P_PLACE_V, 1, 0, 0 }
+        { "1f1b", HETI_P_PLACE_ANY, 0, 0, 0, 1 },          { "gpipe", HETI_P_PLACE_ANY, 0, 0, 1, 1 },
+        { "zb-h1", HETI_P_PLACE_ANY, 1, 0, 0, 1 },         { "zb-h2", HETI_P_PLACE_ANY, 1, 0, 0, 0 },
+        { "greedy", HETI_P_PLACE_ANY, 1, 1, 0, 1 },        { "interleaved", HETI_P_PLACE_ROUND, 0, 0, 0, 1 },
+        { "zb-v", HETI_P_PLACE_V, 1, 0, 0, 1 },            { "v-half", HETI_P_PLACE_V, 1, 0, 0, 0 },
+        { "v-min", HETI_P_PLACE_V, 1, 0, 0, 0 },           { "dualpipev", HETI_P_PLACE_V, 1, 0, 0, 0 }
     };
     return i < HETI_P_CAST(int64_t, sizeof heti_p_orders / sizeof *heti_p_orders) ? &heti_p_orders[i] : NULL;
 }
@@ -5381,7 +5379,8 @@ static int heti_p_same_text(const char *a, const char *b)
     return *a == *b;
 }
 
-/* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit end[chunks first[p] + s]. */
+/* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1]; its stage s ends before unit
+   end[chunks first[p] + s]. */
 typedef struct heti_p_choice {
     int64_t pipelines, granules, order, limit; /* order: of heti_p_seek.order; limit: 0 none */
     int32_t state;                    /* HETI_P_STATE_ */
@@ -5390,12 +5389,22 @@ typedef struct heti_p_choice {
     int32_t *recompute;               /* [places] as device */
 } heti_p_choice;
 
+/* What a pipeline takes by itself, without reductions: `at` for `count` micro-batches and `each` for every further one. */
+typedef struct heti_p_memo {
+    uint64_t key;
+    int64_t count;
+    double at, each;
+} heti_p_memo;
+
+#define HETI_P_MEMOS 16384
+
 typedef struct heti_p_seek {
     het_search_desc d;                /* with its defaults */
     het_error *error;
     het_allocator allocator;
     int64_t ranks, units, kinds, orders, found_room;
     const heti_p_maker *order[HETI_P_MOST_SCHEDULES];
+    int has[2];                       /* some schedule does B in one piece; splits it */
     /* devices: a kind is a profile, a speed and a memory */
     int64_t *kind_of;                 /* [ranks] */
     int64_t *kind_count;              /* [kinds] */
@@ -5421,7 +5430,13 @@ typedef struct heti_p_seek {
     int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
     int32_t *used, *taken, *fits;     /* [ranks] */
     int64_t last_counted;             /* the pipeline that has the last micro-batch */
-    int32_t ignore_memory;
+    heti_p_memo *memo;                /* [HETI_P_MEMOS] pipelines that were simulated alone */
+    het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
+    het_stage_cost *alone_stage;      /* [2 ranks] */
+    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 8] */
+    double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
+    int32_t ignore_memory, climbing;
+    double least_guess;               /* the shortest estimate of beginnings that fit */
     double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
     int64_t missing_rank;
     double least_missing;             /* of all choices judged */
@@ -5429,7 +5444,7 @@ typedef struct heti_p_seek {
     heti_p_choice now, next, best, sorted; /* present, tried, of this climb, in order */
     heti_p_choice *found;             /* [found_room] best first */
     int64_t found_count;
-    int64_t evaluations, skipped;
+    int64_t evaluations, skipped, moves;
     int32_t stopped, exhaustive;
     het_result result;                /* what ends the search other than HET_OK: no memory */
     uint64_t random;
@@ -5537,11 +5552,13 @@ static void heti_p_choice_copy(const heti_p_seek *s, heti_p_choice *to, const he
     memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
 }
 
-/* Stages that are not empty and make up the chain; counts that make up the step. A stage of the last unit alone has nothing to recompute. */
+/* Stages that are not empty and make up the chain; counts that make up the step; two stages a device only where
+   there are pipelines. A stage of the last unit alone has nothing to recompute. */
 static int heti_p_is_plan(const heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t chunks = heti_p_chunks(s, c);
     int64_t p, i, left = heti_p_micro_batches(s, c->granules);
+    if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
     for (p = 0; p < c->pipelines; p++) {
         const int64_t places = heti_p_places(c, p), *end = &c->end[chunks * c->first[p]];
         if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
@@ -5782,8 +5799,9 @@ static double heti_p_bound_pipeline(heti_p_seek *s, const heti_p_choice *c, int6
             r[k] = again ? heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, g) : 0;
             if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
             else if (order_index < 0) {                                                               /* any schedule */
-                w[k] = heti_p_larger(0, w[k]);
-                b[k] = heti_p_smaller(b[k], in[k] + w[k]);
+                const double apart = in[k] + w[k];
+                if (!s->has[1]) in[k] = b[k];
+                b[k] = !s->has[1] ? b[k] : !s->has[0] ? apart : heti_p_smaller(b[k], apart);
                 in[k] = heti_p_smaller(in[k], b[k]);
                 w[k] = b[k] - in[k];
             }
@@ -5851,7 +5869,7 @@ static double heti_p_in_flight(const heti_p_seek *s, const heti_p_choice *c, int
     const heti_p_maker *order = s->order[c->order];
     const double all = heti_p_real(c->count[p] > 0 ? c->count[p] : 1);
     double n = heti_p_real(order->split ? stages : stages - stage);
-    if (heti_p_same_text(order->name, "gpipe")) n = all;
+    if (order->all) n = all;
     if (order->limited) n = c->limit > 0 ? heti_p_real(c->limit) : all;
     if (order->place != HETI_P_PLACE_ANY) n = heti_p_real(stages / 2);
     return heti_p_smaller(n, all);
@@ -5922,10 +5940,14 @@ static int heti_p_cut(const heti_p_seek *s, heti_p_choice *c, int64_t p)
     int round;
     if (chunks * places > s->units && chunks == 2) return 0;
     if (!heti_p_give_units(s, c, p, HETI_P_NONE, end, recompute)) return 0;
-    for (i = 0; i < places; i++)
-        high = heti_p_larger(high, heti_p_both(s, s->kind_of[c->device[first + i]], s->order[c->order]->split, 1, 0, s->units, c->granules));
-    for (round = 0; round < 30; round++) {
-        const double middle = 0.5 * (low + high);
+    for (i = 0; i < places; i++) {
+        const double whole = heti_p_both(s, s->kind_of[c->device[first + i]], s->order[c->order]->split, 1, 0, s->units, c->granules);
+        high = heti_p_larger(high, whole);
+        low += 1 / (whole + 1e-300);
+    }
+    low = heti_p_smaller(0.3 / low, high); /* below what all of them take together, without recomputation */
+    for (round = 0; round < 40 && high > low * 1.0005; round++) {
+        const double middle = round < 4 && high > 4 * low ? 2 * low : 0.5 * (low + high);
         if (heti_p_give_units(s, c, p, middle, end, recompute)) high = middle;
         else low = middle;
     }
@@ -5943,6 +5965,20 @@ static int heti_p_alike(const heti_p_seek *s, const heti_p_choice *c, int64_t p,
         const int64_t a = c->device[c->first[p] + i], b = c->device[c->first[q] + i];
         if (s->kind_of[a] != s->kind_of[b] || s->reserve[a] > s->reserve[b] || s->reserve[a] < s->reserve[b]) return 0;
     }
+    return 1;
+}
+
+/* Takes over the cuts of a pipeline of s->now with the same devices. 0: q, negative or not, is another. */
+static int heti_p_as_before(heti_p_seek *s, heti_p_choice *c, int64_t p, int64_t q)
+{
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p);
+    const heti_p_choice *from = &s->now;
+    if (q < 0 || heti_p_places(from, q) != places ||
+        memcmp(&from->device[from->first[q]], &c->device[c->first[p]], HETI_P_CAST(size_t, places) * sizeof *c->device) != 0)
+        return 0;
+    memcpy(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]], HETI_P_CAST(size_t, chunks * places) * sizeof *c->end);
+    memcpy(&c->recompute[c->first[p]], &from->recompute[from->first[q]], HETI_P_CAST(size_t, places) * sizeof *c->recompute);
+    s->fits[p] = 1;
     return 1;
 }
 
@@ -5968,26 +6004,142 @@ static void heti_p_close_ranks(const heti_p_seek *s, heti_p_choice *c)
     c->pipelines = pipelines;
 }
 
-/* Seconds of a pipeline's slowest stage for a full micro-batch, and until its first one is through. */
-static void heti_p_pace(heti_p_seek *s, const heti_p_choice *c, int64_t p)
+/* The plan of one pipeline alone, its costs, and a key of both. */
+static int64_t heti_p_alone(heti_p_seek *s, const heti_p_choice *c, int64_t p)
 {
     const heti_p_maker *order = s->order[c->order];
-    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p), first = c->first[p];
-    double slowest = 0, through = 0;
-    int64_t i;
-    for (i = 0; i < places; i++) s->work[i] = 0;
-    for (i = 0; i < chunks * places; i++) {
-        const int64_t place = heti_p_place_of(order, places, i), at = first + place;
-        const int64_t begin = i == 0 ? 0 : c->end[chunks * first + i - 1], end = c->end[chunks * first + i];
-        const double t = heti_p_both(s, s->kind_of[c->device[at]], order->split, c->recompute[at], begin, end, c->granules);
-        s->work[place] += t;
-        through += t;
-        slowest = heti_p_larger(slowest, s->work[place]);
-        if (i + 1 < chunks * places)
-            through += 2 * heti_p_message(s, c->device[at], c->device[first + heti_p_place_of(order, places, i + 1)], end - 1, c->granules);
+    const int64_t chunks = heti_p_chunks(s, c), places = heti_p_places(c, p), stages = chunks * places, first = c->first[p];
+    int64_t i, n = 0;
+    s->alone.ranks = places;
+    s->alone.stages = s->alone.first_stage[1] = stages;
+    s->alone_key[n++] = c->order;
+    s->alone_key[n++] = c->limit;
+    s->alone_key[n++] = c->granules;
+    s->alone_key[n++] = places;
+    s->alone_key[n++] = c->state == HETI_P_STATE_EVEN ? c->pipelines : 0;
+    for (i = 0; i < stages; i++) {
+        const int64_t place = heti_p_place_of(order, places, i), device = c->device[first + place], kind = s->kind_of[device];
+        het_stage *stage = &s->alone.stage[i];
+        stage->pipeline = 0;
+        stage->rank = place;
+        stage->unit_begin = i == 0 ? 0 : c->end[chunks * first + i - 1];
+        stage->unit_end = c->end[chunks * first + i];
+        stage->recompute = c->recompute[first + place];
+        s->alone_key[n++] = stage->unit_end * 2 + stage->recompute;
+        if (i >= places) continue;
+        s->alone_group[place] = s->d.cluster->device[device].group;
+        s->alone_key[n++] = kind;
+        s->alone_key[n++] = s->alone_group[place];
     }
-    s->pipeline_time[p] = slowest;
-    s->pipeline_fill[p] = through - slowest;
+    memset(s->alone.schedule, 0, sizeof s->alone.schedule);
+    memcpy(s->alone.schedule, order->name, strlen(order->name));
+    s->alone.memory_limit = heti_p_real(c->limit);
+    return n;
+}
+
+static void heti_p_alone_costs(heti_p_seek *s, const heti_p_choice *c, int64_t p)
+{
+    int64_t i;
+    memset(s->alone_stage, 0, HETI_P_CAST(size_t, s->alone.stages) * sizeof *s->alone_stage);
+    for (i = 0; i < s->alone.stages; i++) {
+        const het_stage *stage = &s->alone.stage[i];
+        const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin, end = stage->unit_end, g = c->granules;
+        const double again = stage->recompute ? heti_p_seconds(s, kind, HETI_P_TIME_RECOMPUTE, begin, end, g) : 0;
+        het_stage_cost *cost = &s->alone_stage[i];
+        cost->forward.token = heti_p_stage_seconds(s, kind, HETI_P_TIME_FORWARD, begin, end, g);
+        cost->backward.token = heti_p_stage_seconds(s, kind, HETI_P_TIME_BACKWARD, begin, end, g) + again;
+        cost->input.token = heti_p_stage_seconds(s, kind, HETI_P_TIME_INPUT, begin, end, g) + again;
+        cost->weight.token = heti_p_stage_seconds(s, kind, HETI_P_TIME_WEIGHT, begin, end, g);
+        cost->bytes = s->d.profile->kind[s->d.profile->unit[end - 1]].output * heti_p_real(g * s->d.granule_tokens);
+    }
+}
+
+/* 1: every device can hold its stages, where the state is divided evenly among as many as there are pipelines (or lies where there is room). `more`:
+   how many times as many micro-batches are kept as in these lists, where a schedule keeps all. */
+static het_result heti_p_alone_fits(heti_p_seek *s, const heti_p_choice *c, int64_t p, const het_schedule *lists, double more, int *fits)
+{
+    het_shape shape;
+    int64_t i;
+    heti_p_choice_shape(s, c, &shape);
+    HETI_P_TRY(het_profile_needs(&s->alone, lists, &s->allocator, s->needs, s->error));
+    for (i = 0; i < s->alone.ranks; i++) {
+        s->alone.state_share[i] = 1;
+        s->needs[i].slots = HETI_P_CAST(int64_t, heti_p_real(s->needs[i].slots) * more + 0.5);
+        s->needs[i].carries = HETI_P_CAST(int64_t, heti_p_real(s->needs[i].carries) * more + 0.5);
+    }
+    HETI_P_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
+    for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
+        const int64_t device = c->device[c->first[p] + i];
+        const double limit = s->d.cluster->device[device].memory, state = HETI_P_CAST(double, s->memory[i].optimizer);
+        const double bytes = HETI_P_CAST(double, s->memory[i].device) + HETI_P_CAST(double, s->memory[i].communication) - state +
+                             (c->state == HETI_P_STATE_EVEN ? state / heti_p_real(c->pipelines) : 0);
+        if (limit > 0 && bytes > limit) *fits = 0;
+    }
+    return HET_OK;
+}
+
+/* Simulates it. HETI_P_NONE: the schedule does not take it. HETI_P_MISFIT: it does not fit. */
+static double heti_p_alone_run(heti_p_seek *s, const heti_p_choice *c, int64_t p, int64_t micro_batches, double more)
+{
+    het_schedule *lists = NULL;
+    het_simulation *simulation = NULL;
+    het_costs costs;
+    het_error error;
+    double seconds = HETI_P_NONE;
+    int fits = 1;
+    het_result result = het_schedule_make(&s->alone, &micro_batches, &s->allocator, &lists, &error);
+    if (result == HET_OK && more > 0) result = heti_p_alone_fits(s, c, p, lists, more, &fits);
+    if (result == HET_OK && !fits) {
+        het_schedule_free(lists);
+        return HETI_P_MISFIT;
+    }
+    memset(&costs, 0, sizeof costs);
+    costs.stage = s->alone_stage;
+    costs.group = s->d.cluster->group;
+    costs.groups = s->d.cluster->groups;
+    costs.rank_group = s->alone_group;
+    if (result == HET_OK) result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
+    if (result == HET_OK) seconds = simulation->makespan;
+    if (result == HET_ERR_OOM) s->result = heti_p_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    het_simulation_free(simulation);
+    het_schedule_free(lists);
+    return seconds;
+}
+
+/* Seconds of a pipeline for `count` micro-batches, or at least HETI_P_MISFIT. From three rounds of its devices on, as many as the second round
+   more for each. */
+static double heti_p_pipeline_seconds(heti_p_seek *s, const heti_p_choice *c, int64_t p, int64_t count)
+{
+    const heti_p_maker *order = s->order[c->order];
+    const int keeps_all = order->all || (order->limited && c->limit == 0);
+    int64_t n = heti_p_alone(s, c, p);
+    const int64_t rounds = heti_p_places(c, p), most = 3 * rounds;
+    heti_p_memo *memo;
+    uint64_t key;
+    if (count == 0) count = 1; /* it must fit all the same */
+    s->alone_key[n++] = count < most ? count : most;
+    s->alone_key[n++] = keeps_all ? count : 0;
+    key = het_xxh64(s->alone_key, HETI_P_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
+    memo = &s->memo[key / 2 % HETI_P_MEMOS];
+    if (memo->key != key) {
+        memo->key = key;
+        memo->count = count < most ? count : most;
+        heti_p_alone_costs(s, c, p);
+        memo->at = heti_p_alone_run(s, c, p, memo->count, keeps_all ? heti_p_real(count) / heti_p_real(memo->count) : 1);
+        memo->each = 0;
+        if (count >= most && memo->at < HETI_P_MISFIT)
+            memo->each = (memo->at - heti_p_alone_run(s, c, p, most - rounds, 0)) / heti_p_real(rounds);
+    }
+    return memo->at + heti_p_real(count - memo->count) * memo->each;
+}
+
+/* Seconds of a pipeline's further micro-batches, and what the first takes longer. */
+static void heti_p_pace(heti_p_seek *s, const heti_p_choice *c, int64_t p)
+{
+    const int64_t many = 3 * heti_p_places(c, p);
+    const double at = heti_p_pipeline_seconds(s, c, p, many);
+    s->pipeline_time[p] = heti_p_pipeline_seconds(s, c, p, many + 1) - at; /* where all are kept, of that many */
+    s->pipeline_fill[p] = at - heti_p_real(many) * s->pipeline_time[p];
 }
 
 /* One micro-batch after the other to the pipeline that would be done with it first. */
@@ -5998,16 +6150,17 @@ static void heti_p_share(heti_p_seek *s, heti_p_choice *c)
     int64_t p, left = micro_batches;
     for (p = 0; p < c->pipelines; p++) {
         heti_p_pace(s, c, p);
-        sum += s->pipeline_time[p] > 0 ? 1 / s->pipeline_time[p] : 0;
+        sum += s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_P_MISFIT ? 1 / s->pipeline_time[p] : 0;
     }
     for (p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
-        const double part = sum > 0 && s->pipeline_time[p] > 0 ? heti_p_real(micro_batches) / s->pipeline_time[p] / sum : 0;
+        const int runs = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_P_MISFIT;
+        const double part = runs ? heti_p_real(micro_batches) / s->pipeline_time[p] / sum : 0;
         c->count[p] = heti_p_min(left, part > 4 ? HETI_P_CAST(int64_t, part * 0.75) : 0);
         left -= c->count[p];
     }
     while (left-- > 0) {
         int64_t least = 0;
-        double best = HETI_P_NONE;
+        double best = 2 * HETI_P_NONE;
         for (p = 0; p < c->pipelines; p++) {
             const double done = s->pipeline_fill[p] + heti_p_real(c->count[p] + 1) * s->pipeline_time[p];
             if (done < best) { best = done; least = p; }
@@ -6016,23 +6169,65 @@ static void heti_p_share(heti_p_seek *s, heti_p_choice *c)
     }
 }
 
-/* About the seconds of the step. */
+/* About the seconds of reductions, updates and gathers of the busiest device: as rings that do not disturb each other. */
+static double heti_p_update(heti_p_seek *s, const heti_p_choice *c)
+{
+    const int64_t chunks = heti_p_chunks(s, c);
+    const het_profile *profile = s->d.profile;
+    double most = 0;
+    int64_t u, p, i, r;
+    for (r = 0; r < s->ranks; r++) s->ring[r] = 0;
+    for (p = 0; p < c->pipelines; p++) s->scratch[p] = chunks * c->first[p];
+    for (u = 0; u < s->units; u++) {
+        const double elements = s->held[u + 1] - s->held[u], holders = heti_p_real(c->pipelines);
+        double latency = 0, slowness = 0, seconds;
+        int64_t before = -1;
+        for (p = 0; p < c->pipelines; p++) {
+            const int64_t places = heti_p_places(c, p);
+            while (c->end[s->scratch[p]] <= u) s->scratch[p]++;
+            i = c->device[c->first[p] + heti_p_place_of(s->order[c->order], places, s->scratch[p] - chunks * c->first[p])];
+            if (before >= 0) {
+                const het_group *g = heti_p_link_of(s, before, i);
+                latency = heti_p_larger(latency, g->latency);
+                slowness = heti_p_larger(slowness, g->bandwidth > 0 ? 1 / g->bandwidth : 0);
+            }
+            before = i;
+        }
+        seconds = (holders - 1) * (2 * latency + slowness * elements * (profile->reduce_bytes + profile->gather_bytes) / holders);
+        for (p = 0; p < c->pipelines; p++) {
+            const int64_t places = heti_p_places(c, p);
+            i = c->device[c->first[p] + heti_p_place_of(s->order[c->order], places, s->scratch[p] - chunks * c->first[p])];
+            s->ring[i] += seconds + elements / holders * s->times[s->kind_of[i]]->step_element / s->d.cluster->device[i].speed;
+        }
+    }
+    for (i = 0; i < c->first[c->pipelines]; i++) most = heti_p_larger(most, s->ring[c->device[i]]);
+    return most;
+}
+
+/* About the seconds of the step: the slowest of the pipelines, simulated one by one, and, a fifth of it, what they would take if micro-batches could
+   be divided: so that a faster pipeline counts before it is worth a whole micro-batch. */
 static double heti_p_estimate(heti_p_seek *s, const heti_p_choice *c)
 {
-    double t = 0;
+    double slowest = 0, rates = 0, work = heti_p_real(heti_p_micro_batches(s, c->granules));
     int64_t p;
     for (p = 0; p < c->pipelines; p++) {
+        slowest = heti_p_larger(slowest, heti_p_pipeline_seconds(s, c, p, c->count[p]));
         heti_p_pace(s, c, p);
-        if (c->count[p] > 0) t = heti_p_larger(t, s->pipeline_fill[p] + heti_p_real(c->count[p]) * s->pipeline_time[p]);
+        if (!(s->pipeline_time[p] > 0) || s->pipeline_fill[p] >= HETI_P_MISFIT) continue;
+        rates += 1 / s->pipeline_time[p];
+        work += s->pipeline_fill[p] / s->pipeline_time[p];
     }
-    return t + heti_p_bound_step(s, c);
+    return 0.8 * slowest + (rates > 0 ? 0.2 * work / rates : 0) + heti_p_update(s, c);
 }
 
 /* Cuts and shares anew, for devices in pipelines that are given. Pipelines that cannot hold the chain leave. 0: none is left. */
 static int heti_p_refit(heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t micro_batches = heti_p_micro_batches(s, c->granules), chunks = heti_p_chunks(s, c);
-    int64_t p;
+    const int as_before = s->climbing && s->now.order == c->order && s->now.granules == c->granules;
+    int64_t p, r;
+    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (p = 0; p < s->now.pipelines && as_before; p++) s->scratch[s->now.device[s->now.first[p]]] = p;
     for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines; /* for what is in flight */
     for (p = 0; p < c->pipelines; p++) {
         if (p > 0 && heti_p_alike(s, c, p - 1, p)) {
@@ -6040,7 +6235,7 @@ static int heti_p_refit(heti_p_seek *s, heti_p_choice *c)
             memcpy(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]], HETI_P_CAST(size_t, chunks) * n * sizeof *c->end);
             memcpy(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n * sizeof *c->recompute);
             s->fits[p] = s->fits[p - 1];
-        } else s->fits[p] = heti_p_cut(s, c, p);
+        } else if (!heti_p_as_before(s, c, p, s->scratch[c->device[c->first[p]]])) s->fits[p] = heti_p_cut(s, c, p);
     }
     heti_p_close_ranks(s, c);
     if (c->pipelines == 0) return 0;
@@ -6105,7 +6300,7 @@ static void heti_p_keep(heti_p_seek *s, const heti_p_choice *c)
 static int heti_p_is_over(heti_p_seek *s)
 {
     if (s->result != HET_OK) return 1;
-    if (s->evaluations >= s->d.evaluations) s->stopped = 1;
+    if (s->evaluations + s->moves / 10 >= s->d.evaluations) s->stopped = 1;
     if (s->d.clock != NULL && s->d.seconds > 0 && s->d.clock(s->d.user) - s->started >= s->d.seconds) s->stopped = 1;
     return s->stopped;
 }
@@ -6191,17 +6386,22 @@ static int heti_p_size(heti_p_seek *s, heti_p_choice *c, const heti_p_choice *ar
 static int heti_p_begin(heti_p_seek *s, const heti_p_choice *arranged)
 {
     heti_p_choice *c = &s->next;
+    double guess;
     int round;
+    c->seconds = HETI_P_NONE;
     memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
     for (round = 0; round < 4; round++) {
-        if (!heti_p_size(s, c, arranged)) break;
+        if (!heti_p_size(s, c, arranged) || !heti_p_is_plan(s, c)) break;
+        guess = heti_p_estimate(s, c);
+        if (s->found_count > 0 && guess > 1.2 * s->least_guess) break;
         if (!heti_p_try(s, c)) return 0;
+        if (c->seconds < HETI_P_MISFIT) s->least_guess = heti_p_smaller(s->least_guess, guess);
         if (c->seconds < HETI_P_MISFIT || c->seconds >= HETI_P_NONE) break;
         s->reserve[s->missing_rank] += s->missing;
     }
     memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
     if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_p_choice_copy(s, &s->best, c);
-    return 1;
+    return !heti_p_is_over(s);
 }
 
 static void heti_p_beginnings(heti_p_seek *s)
@@ -6262,6 +6462,7 @@ static int heti_p_move_cut(heti_p_seek *s, heti_p_choice *c)
         for (j = i; j < until; j++) end[j] += by;
         if (end[i] <= (i == 0 ? 0 : end[i - 1]) || end[until - 1] >= end[until]) return 0;
     }
+    if (heti_p_below(s, 4) > 0) heti_p_share(s, c);
     return 1;
 }
 
@@ -6375,7 +6576,8 @@ static int heti_p_move_share(heti_p_seek *s, heti_p_choice *c)
 static int heti_p_move_granules(heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t before = c->granules, how = heti_p_below(s, 5);
-    int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2 : 1 + heti_p_below(s, s->d.most_granules);
+    int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2
+        : 1 + heti_p_below(s, s->d.most_granules);
     if (g > s->d.most_granules) g = s->d.most_granules;
     if (g < heti_p_least_granules(s)) g = heti_p_least_granules(s);
     if (g == before) return 0;
@@ -6410,6 +6612,7 @@ static int heti_p_move_recompute(heti_p_seek *s, heti_p_choice *c)
     for (i = 0; i < total && how == 1; i++) c->recompute[i] = to;
     for (q = 0; q < c->pipelines && how == 2; q++)
         if (heti_p_twins(s, c, p, q)) c->recompute[c->first[q] + at - c->first[p]] = to;
+    heti_p_share(s, c);
     return 1;
 }
 
@@ -6435,29 +6638,41 @@ static int heti_p_move(heti_p_seek *s, heti_p_choice *c)
     return heti_p_move_state(s, c);
 }
 
-/* Climbs from s->now: accepts what is not more than a shrinking part worse. Ends after `evaluations`, or many moves that led nowhere. */
-static void heti_p_climb(heti_p_seek *s, int64_t evaluations)
+/* Whether the moved choice is to be gone on with. It is simulated where the estimate promises more than ever in this climb, or where none fits
+   yet. */
+static int heti_p_accept(heti_p_seek *s, double slack, double *estimate, double *least)
 {
-    const int64_t begin = s->evaluations, most = 60 * evaluations;
-    int64_t moves, i;
-    heti_p_choice_copy(s, &s->best, &s->now);
-    for (moves = 0; moves < most && s->evaluations - begin < evaluations; moves++) {
-        const double left = 1 - heti_p_real(s->evaluations - begin) / heti_p_real(evaluations), slack = 1 + 0.03 * left * left;
-        int changed = 0;
-        heti_p_choice_copy(s, &s->next, &s->now);
-        for (i = 0; i < 1 + heti_p_below(s, 3); i++) {
-            if (s->next.pipelines == 0 || (!heti_p_move(s, &s->next) && (changed = -1) != 0)) break;
-            changed = 1;
-        }
-        if (changed != 1 || s->next.pipelines == 0 || !heti_p_is_plan(s, &s->next)) continue;
-        if (heti_p_too_large(s, &s->next) || heti_p_hopeless(heti_p_bound(s, &s->next, 1), s->now.seconds * slack)) {
-            s->skipped++;
-            if (heti_p_is_over(s)) return;
-            continue;
-        }
-        if (!heti_p_try(s, &s->next)) return;
-        if (s->next.seconds <= s->now.seconds * slack) heti_p_choice_copy(s, &s->now, &s->next);
+    const int none = s->now.seconds >= HETI_P_MISFIT;
+    const double guess = none ? 0 : heti_p_estimate(s, &s->next);
+    if (!none && (guess >= HETI_P_MISFIT || guess > *estimate * slack)) {
+        s->skipped++;
+        return 0;
+    }
+    s->next.seconds = s->now.seconds;
+    if (none || guess < *least) {
+        if (!heti_p_try(s, &s->next) || s->next.seconds > s->now.seconds * slack) return 0;
         if (s->next.seconds < s->best.seconds) heti_p_choice_copy(s, &s->best, &s->next);
+        *least = guess;
+    }
+    *estimate = guess;
+    return 1;
+}
+
+/* Climbs from s->now: accepts what is not more than a shrinking part worse. Ends after `most` moves. */
+static void heti_p_climb(heti_p_seek *s, int64_t most)
+{
+    double estimate = heti_p_estimate(s, &s->now), least = estimate * (1 - 1e-9);
+    int64_t moves, i, n;
+    heti_p_choice_copy(s, &s->best, &s->now);
+    for (moves = 0; moves < most && !heti_p_is_over(s); moves++) {
+        const double left = 1 - heti_p_real(moves) / heti_p_real(most), slack = 1 + 0.02 * left * left;
+        s->moves++;
+        heti_p_choice_copy(s, &s->next, &s->now);
+        n = 1 + (heti_p_below(s, 3) == 0) + (heti_p_below(s, 6) == 0);
+        for (i = 0; i < n && s->next.pipelines > 0; i++)
+            if (!heti_p_move(s, &s->next)) break;
+        if (i < n || !heti_p_is_plan(s, &s->next)) continue;
+        if (heti_p_accept(s, slack, &estimate, &least)) heti_p_choice_copy(s, &s->now, &s->next);
     }
 }
 
@@ -6481,7 +6696,7 @@ static void heti_p_each_setting(heti_p_seek *s)
         c->order = o;
         for (mask = 0; mask < masks; mask++) {
             for (i = 0; i < places; i++) c->recompute[i] = HETI_P_CAST(int32_t, mask >> i & 1u);
-            (void)heti_p_is_plan(s, c);
+            if (!heti_p_is_plan(s, c)) continue;
             for (i = 0; i < places && c->recompute[i] == HETI_P_CAST(int32_t, mask >> i & 1u); i++) {}
             if (i < places) continue; /* the same as without it */
             if (heti_p_too_large(s, c) || heti_p_hopeless(heti_p_bound(s, c, 1), s->found_count > 0 ? s->found[0].seconds : HETI_P_NONE)) {
@@ -6623,6 +6838,16 @@ static void heti_p_all(heti_p_seek *s)
 
 /* ---- the lower bound ---- */
 
+/* F and the shorter of the backwards that there are. */
+static double heti_p_least_both(const heti_p_seek *s, int64_t kind, int64_t u, int64_t granules)
+{
+    const double input = heti_p_seconds(s, kind, HETI_P_TIME_INPUT, u, u + 1, granules);
+    const double apart = input + heti_p_seconds(s, kind, HETI_P_TIME_WEIGHT, u, u + 1, granules);
+    const double whole = heti_p_seconds(s, kind, HETI_P_TIME_BACKWARD, u, u + 1, granules);
+    const double back = !s->has[1] ? whole : !s->has[0] ? apart : heti_p_smaller(whole, apart);
+    return heti_p_seconds(s, kind, HETI_P_TIME_FORWARD, u, u + 1, granules) + back;
+}
+
 /* Every granule passes through every unit on some device. For weights z of the kinds that add up to 1 over all devices, a step takes at least
    granules sum over units of min over kinds of z seconds(unit, kind): the dual of sharing the work of each unit out freely. Weights begin at
    speed and go to the kinds that would be given too much. */
@@ -6641,9 +6866,7 @@ static double heti_p_bound_work(heti_p_seek *s)
             double least = HETI_P_NONE;
             int64_t chosen = 0;
             for (k = 0; k < s->kinds; k++) {
-                const double back = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, most), one = (heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1,
-                    most) + heti_p_smaller(back, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, most) + heti_p_seconds(s, k, HETI_P_TIME_WEIGHT, u,
-                    u + 1, most))) / heti_p_real(most);
+                const double one = heti_p_least_both(s, k, u, most) / heti_p_real(most);
                 if (z[k] * one >= least) continue;
                 least = z[k] * one;
                 chosen = k;
@@ -6668,7 +6891,8 @@ static double heti_p_bound_chain(const heti_p_seek *s)
         double least = HETI_P_NONE;
         for (k = 0; k < s->kinds; k++) {
             const double f = heti_p_seconds(s, k, HETI_P_TIME_FORWARD, u, u + 1, g), b = heti_p_seconds(s, k, HETI_P_TIME_BACKWARD, u, u + 1, g);
-            least = heti_p_smaller(least, f + heti_p_smaller(b, heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g)));
+            const double input = heti_p_seconds(s, k, HETI_P_TIME_INPUT, u, u + 1, g);
+            least = heti_p_smaller(least, f + (!s->has[1] ? b : !s->has[0] ? input : heti_p_smaller(b, input)));
         }
         sum += least;
     }
@@ -6812,6 +7036,30 @@ static het_result heti_p_seek_kinds(heti_p_seek *s)
     return HET_OK;
 }
 
+static int heti_p_is_zero(const het_curve *c) { return !(c->base > 0) && !(c->token > 0) && !(c->pair > 0); }
+
+/* A profile in which some unit has a backward but no times of its two parts knows nothing about schedules that split it, and the reverse: those
+   are left out. */
+static het_result heti_p_seek_known(heti_p_seek *s)
+{
+    int64_t k, u, o, kept = 0;
+    const char *lacks[2] = { NULL, NULL }; /* a unit without B; without I and W */
+    for (k = 0; k < s->kinds; k++)
+        for (u = 0; u < s->d.profile->kinds; u++) {
+            const het_unit_time *t = &heti_p_unit_times(s, s->times[k])[u];
+            const int whole = !heti_p_is_zero(&t->backward), parts = !heti_p_is_zero(&t->input) || !heti_p_is_zero(&t->weight);
+            if (parts && !whole) lacks[0] = s->d.profile->kind[u].name;
+            if (whole && !parts) lacks[1] = s->d.profile->kind[u].name;
+        }
+    for (o = 0; o < s->orders; o++)
+        if (lacks[s->order[o]->split ? 1 : 0] == NULL) s->order[kept++] = s->order[o];
+    s->orders = kept;
+    for (o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
+    if (kept > 0) return HET_OK;
+    return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: the profile has no times of the backward of unit kind '%s' %s", lacks[0] != NULL
+        ? lacks[0] : lacks[1], lacks[0] != NULL ? "in one piece" : "for inputs and weights apart, which these schedules need");
+}
+
 static const het_curve *heti_p_curve_of(const het_unit_time *t, int what)
 {
     return what == HETI_P_TIME_FORWARD ? &t->forward : what == HETI_P_TIME_BACKWARD ? &t->backward : what == HETI_P_TIME_INPUT ? &t->input
@@ -6854,7 +7102,8 @@ static void heti_p_seek_bytes(heti_p_seek *s)
     }
     for (u = 0; u < s->units; u++) {
         const het_unit_kind *k = &p->kind[p->unit[u]];
-        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight, scratch = k->call + 3 * (k->input + k->output) + k->workspace;
+        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
+        const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
         s->held[u + 1] += s->held[u];
         s->kept[u + 1] = s->kept[u] + always + more;
         s->kept[s->units + 1 + u + 1] = s->kept[s->units + 1 + u] + always + (k->loss ? more : 0);
@@ -6929,6 +7178,16 @@ static void heti_p_seek_cut(heti_p_seek *s, heti_p_arena *a)
     s->tokens = HETI_P_ROOM(double, s->d.granules);
     s->pairs = HETI_P_ROOM(double, s->d.granules);
     s->scratch = HETI_P_ROOM(int64_t, 2 * n);
+    s->ring = HETI_P_ROOM(double, n);
+    s->memo = HETI_P_ROOM(heti_p_memo, HETI_P_MEMOS);
+    s->alone.stage = HETI_P_ROOM(het_stage, 2 * n);
+    s->alone.first_stage = HETI_P_ROOM(int64_t, 2);
+    s->alone.share = HETI_P_ROOM(double, 1);
+    s->alone.slice_share = HETI_P_ROOM(double, 1);
+    s->alone.state_share = HETI_P_ROOM(double, n);
+    s->alone_stage = HETI_P_ROOM(het_stage_cost, 2 * n);
+    s->alone_group = HETI_P_ROOM(int64_t, n);
+    s->alone_key = HETI_P_ROOM(int64_t, 5 * n + 10);
     s->by_place = HETI_P_ROOM(int64_t, n);
     s->by_speed = HETI_P_ROOM(int64_t, n);
     s->used = HETI_P_ROOM(int32_t, n);
@@ -6964,7 +7223,10 @@ static het_result heti_p_seek_start(heti_p_seek *s, void **block, size_t *size)
     s->plan.ranks = s->ranks;
     s->plan.slices = 1;
     s->plan.slice_share[0] = 1;
-    s->least_missing = HETI_P_NONE;
+    s->alone.units = s->units;
+    s->alone.pipelines = s->alone.slices = 1;
+    s->alone.share[0] = s->alone.slice_share[0] = 1;
+    s->least_missing = s->least_guess = HETI_P_NONE;
     return HET_OK;
 }
 
@@ -7053,8 +7315,8 @@ static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const h
 /* "2.1 % more work of the busiest device, 0.5 % less waiting": the parts that differ by more than 0.05 % of the best, the largest first. */
 static void heti_p_why(const het_found *best, het_found *found, int is_best)
 {
-    static const char *const heti_parts[] = { "work of the busiest device", "waiting for the pipeline to fill, drain and keep in step", "waiting for links",
-                                              "reductions, optimizer and gathers" };
+    static const char *const heti_p_parts[] = { "work of the busiest device", "waiting for the pipeline to fill, drain and keep in step",
+        "waiting for links", "reductions, optimizer and gathers" };
     double part[4];
     heti_p_out out;
     int i, round, shown = 0;
@@ -7072,7 +7334,7 @@ static void heti_p_why(const het_found *best, het_found *found, int is_best)
         heti_p_out_text(&out, shown++ > 0 ? ", " : "");
         heti_p_out_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
         heti_p_out_text(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
-        heti_p_out_text(&out, heti_parts[most]);
+        heti_p_out_text(&out, heti_p_parts[most]);
         part[most] = 0;
     }
     if (shown == 0) heti_p_out_text(&out, "the same time");
@@ -7192,31 +7454,33 @@ static het_result heti_p_nothing(heti_p_seek *s)
     for (i = 0, u = 0; i < s->ranks; i++)
         if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory) u = i;
     if (s->d.cluster->device[u].memory > 0 && heti_p_least_bytes(s, most) > s->d.cluster->device[u].memory)
-        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %d bytes, %d more than the %d of device %d (%s), the "
-            "largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, HETI_P_CAST(int64_t, heti_p_least_bytes(s, most)),
-            HETI_P_CAST(int64_t, heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory), HETI_P_CAST(int64_t, s->d.cluster->device[u].memory), u,
-            s->d.cluster->device[u].name);
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: unit %d (%s) needs at least %d bytes, %d more than the %d of device %d (%s), "
+            "the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, HETI_P_CAST(int64_t, heti_p_least_bytes(s, most)),
+            HETI_P_CAST(int64_t, heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory),
+            HETI_P_CAST(int64_t, s->d.cluster->device[u].memory), u, s->d.cluster->device[u].name);
     if (s->least_missing >= HETI_P_NONE)
-        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units, s->ranks);
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units,
+            s->ranks);
     if (end - begin == 1)
         return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best unit %d (%s) alone needs %d bytes more than the %d of "
             "device %d (%s)", begin, s->d.profile->kind[s->d.profile->unit[begin]].name, missing, limit, r, device->name);
-    return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %d bytes more than the %d of device %d (%s)",
-        begin, end - 1, missing, limit, r, device->name);
+    return heti_p_fail(s->error, HET_ERR_LIMIT, "het_plan_search: nothing fits: at best units %d to %d need %d bytes more than the %d of device %d "
+        "(%s)", begin, end - 1, missing, limit, r, device->name);
 }
 
-/* Climbs from the best forms in turn, the best every second time, until the budget is used or nothing has come of it for long. */
-static void heti_p_climbs(heti_p_seek *s, int64_t most)
+/* Climbs from the best forms in turn, the best every second time, ever longer, until `most` simulations are used or nothing has come of it for
+   long. */
+static void heti_p_climbs(heti_p_seek *s, int64_t most, int64_t moves)
 {
-    const int64_t part = most / 12 > 50 ? most / 12 : 50, until = s->evaluations + most;
+    const int64_t until = s->evaluations + s->moves / 10 + most;
     int64_t turn = 0, idle = 0;
-    while (!heti_p_is_over(s) && s->evaluations < until && idle < 16) {
+    while (!heti_p_is_over(s) && s->evaluations + s->moves / 10 < until && idle < 24) {
         const double before = s->found_count > 0 ? s->found[0].seconds : s->best.seconds;
         if (s->found_count > 0) heti_p_choice_copy(s, &s->now, &s->found[(turn & 1) == 0 ? 0 : (turn / 2 + 1) % s->found_count]);
         else if (s->best.seconds < HETI_P_NONE) heti_p_choice_copy(s, &s->now, &s->best);
         else return;
-        heti_p_climb(s, heti_p_min(part, until - s->evaluations));
-        turn++;
+        heti_p_climb(s, moves);
+        if (++turn % 4 == 0) moves += moves / 2;
         if (s->found_count > 0 && s->found[0].seconds < before) idle = 0;
         else idle++;
     }
@@ -7232,7 +7496,8 @@ static void heti_p_seek_run(heti_p_seek *s)
         heti_p_beginnings(s);
         s->ignore_memory = 0;
     }
-    heti_p_climbs(s, small ? heti_p_min(300, s->d.evaluations / 4) : s->d.evaluations);
+    s->climbing = 1;
+    heti_p_climbs(s, small ? heti_p_min(300, s->d.evaluations / 4) : s->d.evaluations, small ? 200 : 1000);
     if (small && !heti_p_is_over(s)) heti_p_all(s);
 }
 
@@ -7253,12 +7518,12 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     result = heti_p_seek_start(&s, &block, &size);
     if (result == HET_OK) result = heti_p_seek_kinds(&s);
+    if (result == HET_OK) result = heti_p_seek_known(&s);
     if (result == HET_OK) {
         curves_size = HETI_P_CAST(size_t, s.kinds * HETI_P_TIME_CURVES * (s.units + 1)) * sizeof *s.sum;
         result = heti_p_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
     }
     if (result == HET_OK) {
-        memset(curves, 0, curves_size);
         s.sum = HETI_P_CAST(het_curve *, curves);
         heti_p_seek_sums(&s);
         heti_p_seek_bytes(&s);

@@ -8,12 +8,14 @@
 #include "hetrain_plan.h"
 #include "layout.h"
 #include "profile.h"
+#include "found.h"
 
 typedef struct settings {
-    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices;
-    int64_t sequences, tokens, alone;
+    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices, *schedules,
+        *out;
+    int64_t sequences, tokens, alone, seed;
     int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
-    double memory_limit;
+    double memory_limit, seconds;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -41,6 +43,10 @@ static const option options[] = {
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "with --profile: sequences a micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(tokens), 1, 1e7, "with --profile: tokens a sequence; default: the model's context" },
     { "--alone", NULL, OPTION_FLAG, AT(alone), 0, 0, "with --profile: times measured with nothing beside them, not with all ranks at work" },
+    { "--schedules", "A,B,...", OPTION_TEXT, AT(schedules), 0, 0, "without --simulate: the schedules to choose from" },
+    { "--seconds", "X", OPTION_REAL, AT(seconds), 0.01, 1e6, "without --simulate: how long to look for a plan" },
+    { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "without --simulate: of the search" },
+    { "--out", "FILE.json", OPTION_TEXT, AT(out), 0, 0, "without --simulate: the best plan, for train --plan" },
     { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
     { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON in place of a table" },
     { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
@@ -52,8 +58,9 @@ static const option options[] = {
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
-static const char summary[] = "plan: simulates a schedule with no training. Times have the unit of the costs.\n\n"
-                              "  plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg";
+static const char summary[] = "plan: simulates a schedule with no training, or looks for the best plan. Times have the unit of the costs.\n\n"
+                              "  plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg\n"
+                              "  plan --model llama:tiny --profile P.json --cluster C.json --micro-batches 16 --sequences 4 --out plan.json";
 
 /* Everything the simulation needs. `lists` is what a plan derived from a file lives in. */
 typedef struct problem {
@@ -737,10 +744,8 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     return status;
 }
 
-static int price_read(settings *s, problem *p, het_profile **profile) {
+static int price_model(settings *s, problem *p, het_profile **profile) {
     het_model_desc model;
-    const char *dot = strrchr(s->simulate, '.');
-    const int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL;
     int status;
     memset(&model, 0, sizeof model);
     status = model_from_spec("--model", s->model, &model);
@@ -754,7 +759,14 @@ static int price_read(settings *s, problem *p, het_profile **profile) {
         return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)model.context);
     s->units = (*profile)->units;
     s->unit = 3;
-    if ((status = price_devices(s, p, *profile)) != 0) return status;
+    return price_devices(s, p, *profile);
+}
+
+static int price_read(settings *s, problem *p, het_profile **profile) {
+    const char *dot = strrchr(s->simulate, '.');
+    const int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL;
+    int status = price_model(s, p, profile);
+    if (status != 0) return status;
     if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
     if ((status = read_plan(s, p, !lists)) != 0 || (status = lists ? read_lists(s, p) : make_lists(s, p)) != 0) return status;
     s->micro_batches = p->micro_batches;
@@ -769,6 +781,91 @@ static int price(settings *s, problem *p) {
     return status;
 }
 
+/* ---- the best plan ---- */
+
+enum { MOST_NAMES = 16 };
+
+/* A step of M x B sequences of T tokens. A micro-batch has whole sequences, so what is shared out is granules, by the rule of het_granules, or
+   sequences where those are longer. */
+static int search_sizes(const settings *s, het_search_desc *desc) {
+    int64_t *start = ROOM(int64_t, s->sequences + 1), granules = 0, i, each;
+    if (start == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i <= s->sequences; i++) start[i] = i * s->tokens;
+    if (het_granules(start, s->sequences, 0, NULL, 0, &granules) != HET_OK) granules = s->sequences;
+    free(start);
+    each = granules < s->sequences ? s->sequences / granules : 1;
+    desc->granules = s->micro_batches * (s->sequences / each);
+    desc->granule_tokens = each * s->tokens;
+    desc->granule_sequences = each;
+    desc->granule_pairs = (double)each * (double)s->tokens * ((double)s->tokens + 1) / 2;
+    return 0;
+}
+
+static int write_plan(const settings *s, const het_plan *plan) {
+    FILE *file = fopen(s->out, "wb");
+    het_writer writer = { file_write, NULL, NULL };
+    het_result result;
+    if (file == NULL) return fail(BAD_INPUT, "--out %s: %s", s->out, strerror(errno));
+    writer.user = file;
+    result = het_plan_write(plan, &writer);
+    if (fclose(file) != 0 && result == HET_OK) result = HET_ERR_IO;
+    return result == HET_OK ? 0 : fail(FAILED, "--out %s: cannot be written", s->out);
+}
+
+/* names: of --schedules, cut up here; NULL: the usual ones. */
+static int search_plan(settings *s, problem *p, const het_profile *profile, char *names) {
+    het_search_desc desc;
+    het_search *search = NULL;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    const char *list[MOST_NAMES];
+    const double start = seconds_now();
+    int status;
+    memset(&desc, 0, sizeof desc);
+    if ((status = search_sizes(s, &desc)) != 0) return status;
+    desc.schedules = names != NULL ? list : NULL;
+    while (names != NULL) {
+        if (desc.schedule_count == MOST_NAMES) return fail(BAD_INPUT, "--schedules %s: more than %d", s->schedules, MOST_NAMES);
+        list[desc.schedule_count++] = names;
+        if ((names = strchr(names, ',')) != NULL) *names++ = 0;
+    }
+    desc.profile = profile, desc.cluster = p->cluster;
+    desc.together = s->alone ? HET_NO : HET_YES;
+    desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000;
+    desc.seed = (uint64_t)s->seed;
+    result = het_plan_search(&desc, &search, &error);
+    if (result != HET_OK) return fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s%s: %s", s->cluster != NULL ? "--cluster " : "--devices", s->cluster
+        != NULL ? s->cluster : "", error.text);
+    if (s->out != NULL) status = write_plan(s, search->found[0].plan);
+    if (status == 0 && (s->trace != NULL || s->svg != NULL)) {
+        p->plan = search->found[0].plan;
+        s->simulate = p->plan->schedule;
+        status = write_pictures(s, p, search->simulation);
+        p->plan = NULL;
+    }
+    if (status == 0 && s->json) found_json(search, p->cluster);
+    else if (status == 0) found_table(search, profile, p->cluster, seconds_now() - start);
+    het_search_free(search);
+    return status;
+}
+
+static int plan_best(settings *s, problem *p) {
+    het_profile *profile = NULL;
+    char *names = NULL;
+    int status;
+    if (s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (or --simulate NAME|FILE.csv)");
+    if (s->schedules != NULL) {
+        names = (char *)malloc(strlen(s->schedules) + 1);
+        if (names == NULL) return fail(FAILED, "out of memory");
+        memcpy(names, s->schedules, strlen(s->schedules) + 1);
+    }
+    status = price_model(s, p, &profile);
+    if (status == 0) status = search_plan(s, p, profile, names);
+    het_profile_free(profile);
+    free(names);
+    return status;
+}
+
 int main(int argc, char **argv) {
     settings s;
     problem p;
@@ -779,15 +876,17 @@ int main(int argc, char **argv) {
     memset(given, 0, sizeof given);
     s.chunks = 2;
     s.slices = s.unit = s.sequences = 1;
+    s.seconds = 5;
     status = options_parse(summary, options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
-    if (s.simulate == NULL) return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed; --help lists the options");
+    if (s.simulate == NULL && s.model == NULL && s.profile == NULL)
+        return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed, or --model and --profile; --help lists the options");
     if ((s.model == NULL) != (s.profile == NULL))
         return s.model != NULL ? fail(BAD_INPUT, "--model %s: needs --profile FILE", s.model)
                                : fail(BAD_INPUT, "--profile %s: needs --model SPEC", s.profile);
     if (s.profile != NULL && s.cost != NULL) return fail(BAD_INPUT, "--cost %s: --profile %s says what units cost", s.cost, s.profile);
     if (s.profile == NULL && s.cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
-    status = s.profile != NULL ? price(&s, &p) : simulate(&s, &p);
+    status = s.simulate == NULL ? plan_best(&s, &p) : s.profile != NULL ? price(&s, &p) : simulate(&s, &p);
     het_schedule_free(p.schedule);
     if (p.plan != &p.lists) het_plan_free(p.plan);
     free(p.lists.stage);

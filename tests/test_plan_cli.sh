@@ -217,4 +217,35 @@ refuses '--devices|@0' $model --profile profile.json --devices fast@0 --simulate
 refuses '--devices|/lots' $model --profile profile.json --devices fast/lots --simulate 1f1b --micro-batches 8
 refuses '--length 129|128' $model --profile profile.json --devices fast --simulate 1f1b --micro-batches 8 --length 129
 
+# ---- the best plan ----
+# Times of tokens: 128 tokens take the fast device 6.4 ms, the slow one three times that; 8 x 4 sequences are 8 granules, 6 for one and 2 for the other.
+sed 's/\[0.00\([0-9]\), 0, 0\]/[0, 0.0000\1, 0]/g; s/"latency": 0.001/"latency": 1e-6/' profile.json > tokens.json
+cat > pairs.json <<'END'
+{"name": "two pairs", "link": {"latency": "50ms"}, "members": [{"count": 2, "name": "pair", "members": [{"device": "fast", "count": 2, "memory": "4600K"}]}]}
+END
+best=($model --profile tokens.json --micro-batches 8 --sequences 4 --length 128)
+"$plan" "${best[@]}" --schedules 1f1b,interleaved --devices fast,slow --out best.json --svg best.svg --trace best.trace > out 2> err < /dev/null
+report "$([ $? = 0 ] && grep -q '6 of 8' out && grep -q '2 of 8' out && grep -q 'which is all there are' out && echo 0 || echo 1)" \
+    'shares by speed, as a table' "$(cat out err)"
+report "$(grep -q '"share": 6' best.json && [ -s best.svg ] && [ -s best.trace ] && echo 0 || echo 1)" 'the plan, its picture and its trace are written' "$(cat best.json)"
+"$plan" "${best[@]}" --devices fast,slow --json --schedules 1f1b --seed 3 --out best.json > found 2> err
+"$plan" "${best[@]}" --devices fast,slow --plan best.json --simulate 1f1b --json > again 2>> err
+report "$(python3 - again found 2>> err <<'END'
+import json, sys
+again, found = (json.load(open(name)) for name in sys.argv[1:3])
+assert found["exhaustive"] and found["ranks"][0]["micro_batches"] == 6
+assert abs(again["makespan"] / found["seconds"] - 1) < 1e-6, (again["makespan"], found["seconds"])
+assert found["bound"] <= found["seconds"] * (1 + 1e-9)
+END
+echo $?)" 'what is found takes as long when it is simulated' "$(cat err again found)"
+"$plan" "${best[@]}" --cluster pairs.json --seconds 1 > out 2> err
+report "$([ $? = 0 ] && grep -q 'two pairs' out && echo 0 || echo 1)" 'a cluster with limits' "$(cat out err)"
+refuses '--micro-batches: how many' $model --profile tokens.json --devices fast
+refuses "'2f2b'|1f1b" "${best[@]}" --devices fast --schedules 1f1b,2f2b
+refuses '--out no/such/place|No such file' "${best[@]}" --devices fast --out no/such/place
+refuses 'het_plan_search|bytes|device 0 (fast)' "${best[@]}" --devices fast/1M
+refuses "device 1 (h100)|'h100'" "${best[@]}" --devices fast,h100
+refuses "'head'|apart" "${best[@]}" --devices fast --schedules zb-h1
+refuses '--seconds 0' "${best[@]}" --devices fast --seconds 0
+
 finish

@@ -1,0 +1,96 @@
+/* found.h: what the planner found, as the table that a person wants and as JSON. */
+#ifndef EXAMPLES_FOUND_H
+#define EXAMPLES_FOUND_H
+
+#include "common.h"
+#include "hetrain_plan.h"
+
+/* "0-4, 9r" of a rank's stages, r where they are recomputed. Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
+static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *stage_number, char *to, size_t capacity) {
+    int64_t g, pipeline = -1;
+    size_t at = 0;
+    to[0] = 0;
+    for (g = 0; g < plan->stages && at + 48 < capacity; g++) {
+        const het_stage *stage = &plan->stage[g];
+        if (stage->rank != rank) continue;
+        if (pipeline < 0) *stage_number = g - plan->first_stage[stage->pipeline];
+        pipeline = stage->pipeline;
+        at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? ", " : "", (long long)stage->unit_begin);
+        if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
+        if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, "r");
+    }
+    return pipeline;
+}
+
+static inline void found_size(double bytes, char to[16]) {
+    if (bytes >= 1e9) snprintf(to, 16, "%.2fG", 1e-9 * bytes);
+    else snprintf(to, 16, "%.2fM", 1e-6 * bytes);
+}
+
+static inline double found_state(const het_plan *plan, int64_t rank) {
+    double sum = 0;
+    int64_t r;
+    for (r = 0; r < plan->ranks; r++) sum += plan->state_share[r];
+    return sum > 0 ? plan->state_share[rank] / sum : 1 / (double)plan->ranks;
+}
+
+static inline void found_table(const het_search *s, const het_profile *profile, const het_cluster *cluster, double seconds) {
+    const het_found *best = &s->found[0];
+    const het_plan *plan = best->plan;
+    int64_t r, i;
+    printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules\n", profile->model, cluster->name[0] != 0 ? cluster->name
+        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules);
+    printf("where it goes: %s\n", best->why);
+    printf("no plan can take less than %.3f ms (%s): this one is %.1f %% above that; %lld plans simulated and %lld ruled out in %.1f s%s\n\n",
+        1e3 * s->bound, s->bound_by, 100 * s->distance, (long long)s->evaluations, (long long)s->skipped, seconds,
+        s->exhaustive ? ", which is all there are" : "");
+    printf("%4s %-16s %8s %5s  %-20s %13s %7s %7s %9s %9s %6s\n", "rank", "device", "pipeline", "stage", "units", "micro-batches", "busy %", "idle %",
+        "memory", "limit", "state");
+    for (r = 0; r < plan->ranks; r++) {
+        const het_rank_time *t = &s->simulation->rank[r];
+        char units[128], needs[16], limit[16] = "-", share[32];
+        int64_t stage = 0, pipeline = found_units(plan, r, &stage, units, sizeof units);
+        if (pipeline < 0) {
+            printf("%4lld %-16.16s     idle\n", (long long)r, cluster->device[r].name);
+            continue;
+        }
+        found_size(best->memory[r], needs);
+        if (cluster->device[r].memory > 0) found_size(cluster->device[r].memory, limit);
+        snprintf(share, sizeof share, "%.0f of %lld", plan->share[pipeline], (long long)best->micro_batches);
+        printf("%4lld %-16.16s %8lld %5lld  %-20s %13s %7.1f %7.1f %9s %9s %5.1f%%\n", (long long)r, cluster->device[r].name, (long long)pipeline,
+            (long long)stage, units, share, 100 * t->busy / s->simulation->makespan, 100 * t->idle / s->simulation->makespan, needs, limit,
+            100 * found_state(plan, r));
+    }
+    if (s->found_count > 1) printf("\nwhat loses to it:\n");
+    for (i = 1; i < s->found_count; i++) {
+        const het_found *other = &s->found[i];
+        printf("%+7.1f %%  %lld %s, %lld stages, %s, %lld micro-batches of %lld: %s\n", 100 * (other->seconds / best->seconds - 1),
+            (long long)other->plan->pipelines, other->plan->pipelines == 1 ? "pipeline" : "pipelines", (long long)other->plan->stages,
+            other->plan->schedule, (long long)other->micro_batches, (long long)other->granules, other->why);
+    }
+}
+
+static inline void found_json(const het_search *s, const het_cluster *cluster) {
+    int64_t i, r;
+    printf("{\"seconds\":%.17g,\"bound\":%.17g,\"bound_by\":\"%s\",\"distance\":%.17g,\"exhaustive\":%s,\"evaluations\":%lld,\"skipped\":%lld,\"found\":[",
+        s->found[0].seconds, s->bound, s->bound_by, s->distance, s->exhaustive ? "true" : "false", (long long)s->evaluations, (long long)s->skipped);
+    for (i = 0; i < s->found_count; i++) {
+        const het_found *f = &s->found[i];
+        printf("%s{\"seconds\":%.17g,\"schedule\":\"%s\",\"pipelines\":%lld,\"stages\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"work\":%.17g,"
+            "\"fill\":%.17g,\"transfers\":%.17g,\"update\":%.17g,\"why\":\"%s\"}", i > 0 ? "," : "", f->seconds, f->plan->schedule,
+            (long long)f->plan->pipelines, (long long)f->plan->stages, (long long)f->micro_batches, (long long)f->granules, f->work, f->fill,
+            f->transfers, f->update, f->why);
+    }
+    printf("],\"ranks\":[");
+    for (r = 0; r < cluster->ranks; r++) {
+        const het_rank_time *t = &s->simulation->rank[r];
+        char units[128];
+        int64_t stage = 0, pipeline = found_units(s->found[0].plan, r, &stage, units, sizeof units);
+        printf("%s{\"pipeline\":%lld,\"units\":\"%s\",\"micro_batches\":%.0f,\"busy\":%.17g,\"idle\":%.17g,\"memory\":%.0f,\"limit\":%.0f,\"state\":%.6g}",
+            r > 0 ? "," : "", (long long)pipeline, units, pipeline < 0 ? 0 : s->found[0].plan->share[pipeline], t->busy, t->idle,
+            s->found[0].memory[r], cluster->device[r].memory, found_state(s->found[0].plan, r));
+    }
+    printf("]}\n");
+}
+
+#endif
