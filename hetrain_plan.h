@@ -473,7 +473,7 @@ typedef struct het_adapt_desc {
                                          cluster is where beliefs start from, and is copied */
     double change;                    /* so much slower or faster than believed is a change: 0.2 */
     double gain;                      /* another plan must make the step so much shorter: 0.05 */
-    int64_t window;                   /* a device's speed is the median over so many steps: 5, at most 64 */
+    int64_t window;                   /* a device's speed is the median over so many steps, more than half of which must be there: 5, at most 64 */
     int64_t steps;                    /* a change must be seen in so many steps, one behind the other: 2 */
     het_allocator allocator;
     uint32_t end_canary;
@@ -7689,7 +7689,6 @@ typedef struct heti_p_watched {
 
 /* One way over a boundary between stages of two ranks. */
 typedef struct heti_p_way { double delay, bytes; int32_t seen; } heti_p_way;
-typedef struct heti_p_arrival { double start, end; } heti_p_arrival;
 
 struct het_adapt {
     het_allocator allocator;
@@ -7702,7 +7701,7 @@ struct het_adapt {
     het_plan *plan;                   /* in use */
     heti_p_predict predict;           /* its costs at nominal speeds */
     heti_p_way *way;                  /* [2 stages] of a block of `way_size` bytes: forward, then backward, of the boundary behind a stage */
-    heti_p_arrival *arrival;          /* [2 stages most slices] when a message was waited for; end < start: it was not */
+    double *arrival;                  /* [2 stages most slices] when a message came that was waited for; -1: it was not */
     int64_t most;                     /* micro-batches of a pipeline */
     void *way_block;
     size_t way_size;
@@ -7810,7 +7809,7 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) { retur
 static void heti_p_way_cut(het_adapt *a, const het_plan *plan, heti_p_arena *arena)
 {
     a->way = HETI_P_CAST(heti_p_way *, heti_p_take(arena, 2 * plan->stages, sizeof *a->way));
-    a->arrival = HETI_P_CAST(heti_p_arrival *, heti_p_take(arena, 2 * plan->stages * a->most * plan->slices, sizeof *a->arrival));
+    a->arrival = HETI_P_CAST(double *, heti_p_take(arena, 2 * plan->stages * a->most * plan->slices, sizeof *a->arrival));
 }
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error)
@@ -7897,7 +7896,7 @@ static int heti_p_record_fits(const het_adapt *a, const het_record *r)
 }
 
 /* The arrival of a message forward (0) or backward (1) over the boundary behind stage s. */
-static heti_p_arrival *heti_p_arrival_of(const het_adapt *a, int way, int64_t s, const het_action *x)
+static double *heti_p_arrival_of(const het_adapt *a, int way, int64_t s, const het_action *x)
 {
     return &a->arrival[((way * a->plan->stages + s) * a->most + x->micro_batch) * a->plan->slices + x->slice];
 }
@@ -7908,19 +7907,18 @@ static heti_p_arrival *heti_p_arrival_of(const het_adapt *a, int way, int64_t s,
 static void heti_p_observe_receives(het_adapt *a, const het_timeline *t)
 {
     int64_t i, cells = 2 * a->plan->stages * a->most * a->plan->slices;
-    for (i = 0; i < cells; i++) a->arrival[i].start = a->arrival[i].end = -1;
+    for (i = 0; i < cells; i++) a->arrival[i] = -1;
     for (i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_RECV_B;
         int64_t s;
         if (!heti_p_is_receive(r->action.kind) || r->end - r->start < HETI_P_WAIT) continue;
         s = a->plan->first_stage[r->action.pipeline] + r->action.stage - !backward;
-        heti_p_arrival_of(a, backward, s, &r->action)->start = r->start;
-        heti_p_arrival_of(a, backward, s, &r->action)->end = r->end;
+        *heti_p_arrival_of(a, backward, s, &r->action) = r->end;
     }
 }
 
-/* The least delay of every boundary, each way. A message is under way from when both ends are there. */
+/* The least delay of every boundary, each way: that of a message which found the link free and its receive posted. */
 static void heti_p_observe_sends(het_adapt *a, const het_timeline *t)
 {
     int64_t i;
@@ -7928,7 +7926,7 @@ static void heti_p_observe_sends(het_adapt *a, const het_timeline *t)
     for (i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_SEND_B;
-        const heti_p_arrival *arrival;
+        const double *arrival;
         heti_p_way *way;
         double seconds, delay;
         int64_t s, group;
@@ -7936,8 +7934,8 @@ static void heti_p_observe_sends(het_adapt *a, const het_timeline *t)
         s = a->plan->first_stage[r->action.pipeline] + r->action.stage - backward;
         arrival = heti_p_arrival_of(a, backward, s, &r->action);
         group = heti_p_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
-        if (arrival->end < 0 || group < 0) continue;
-        seconds = arrival->end - (r->end > arrival->start ? r->end : arrival->start);
+        if (*arrival < 0 || group < 0) continue;
+        seconds = *arrival - r->start;
         delay = seconds - heti_p_link_seconds(&a->nominal.group[group], HETI_P_CAST(double, r->bytes));
         way = &a->way[backward * a->plan->stages + s];
         if (way->seen && way->delay <= delay) continue;
@@ -8045,13 +8043,13 @@ static int heti_p_adapt_due(het_adapt *a)
     int due = 0;
     for (i = 0; i < a->believed.ranks; i++) {
         heti_p_watched *w = &a->rank[i];
-        const int differs = w->steps > 0 && heti_p_differs(heti_p_rank_speed(a, i), a->believed.device[i].speed, a->change);
+        const int differs = 2 * w->steps > a->window && heti_p_differs(heti_p_rank_speed(a, i), a->believed.device[i].speed, a->change);
         w->lasting = differs ? w->lasting + 1 : 0;
         due |= w->lasting >= a->steps;
     }
     for (i = 0; i < a->believed.groups; i++) {
         heti_p_watched *w = &a->link[i];
-        w->lasting = w->steps > 0 && heti_p_link_differs(a, i) ? w->lasting + 1 : 0;
+        w->lasting = 2 * w->steps > a->window && heti_p_link_differs(a, i) ? w->lasting + 1 : 0;
         due |= w->lasting >= a->steps;
     }
     return due;

@@ -79,7 +79,9 @@ refuses '--checkpoint-every' train --data text --checkpoint-every 5
 refuses '--links|0-1|expected' train --data text --devices cpu:1,cpu:1 --links 0-1 "${tiny[@]}"
 refuses '--links|5parsecs' train --data text --devices cpu:1,cpu:1 --links 0-1:5parsecs "${tiny[@]}"
 refuses 'links[0]|0 and 5 of 2' train --data text --devices cpu:1,cpu:1 --links 0-5:1ms "${tiny[@]}"
-refuses '--plan auto|not yet' train --data text --plan auto "${tiny[@]}"
+refuses '--plan auto|csv' train --data text --plan auto --schedule lists.csv "${tiny[@]}"
+refuses '--profile|nothere' train --data text --plan auto --profile nothere "${tiny[@]}"
+refuses '--adapt|-3' train --data text --adapt=-3 "${tiny[@]}"
 refuses '--plan|pp3' train --data text --devices cpu:1,cpu:1 --plan pp3 "${tiny[@]}"
 refuses '--plan|unit' train --data text --devices cpu:1,cpu:1 --plan 'pp:0-1|3-5' "${tiny[@]}"
 refuses '--plan|schedule|zb-9' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-9 "${tiny[@]}"
@@ -160,6 +162,15 @@ report "$([ "$(grep -c '"event":"replan"' changes.jsonl)" = 3 ] && [ "$(grep -c 
 refuses '--replan|0:pp|STEP' train --data text --replan 0:pp "${tiny[@]}"
 refuses '--slow|2:1@7|0.001' train --data text --devices cpu:1,cpu:1 --slow 2:1@7 "${tiny[@]}"
 refuses '--slow|2:2@1|below 2' train --data text --devices cpu:1,cpu:1 --slow 2:2@1 "${tiny[@]}"
+accepts 'the same run on the best plan for a fast and a slow rank' train --data text --steps 20 --hash --devices cpu:1,cpu:1@0.4 --granule 1 --plan auto \
+    --save-profile profile.json --save-plan auto.json "${tiny[@]}"
+best=$(grep '^weights' out)
+report "$(grep -q 'no plan can take less' out && grep -q '^profile ' out && [ -s auto.json ] && [ -s profile.json ]; echo $?)" 'it is shown and saved' "$(cat out)"
+accepts 'the same run that adapts' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:1@0.4 --granule 1 --plan auto --profile profile.json --plan-seconds 1 \
+    --adapt --slow 6:0@0.2 --log adapted.jsonl "${tiny[@]}"
+report "$([ "$best" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$best" "$(cat out)"
+accepts 'the same run on one rank' train --data text --steps 20 --hash --quiet --devices cpu:1 --granule 1 "${tiny[@]}"
+report "$([ "$best" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$best" "$(cat out)"
 accepts 'the same run with a checkpoint' train --data text --out half --steps 20 --checkpoint-every 8 --hash "${tiny[@]}"
 rm -rf from; mkdir from; cp -r half/step-*8 from/ 2> /dev/null
 accepts 'resumed at step 8' train --data text --resume from --hash --quiet

@@ -1,0 +1,495 @@
+/* Adaptation, fed with simulated timelines of clusters that are known: what changed is found, by how much, after how many steps, and what is advised
+   is the best for devices as they are. Times are invented, never measured. */
+#include "support.h"
+
+#include "hetrain_plan.h"
+
+enum { UNITS = 6, RANKS = 4, GROUPS = 3 };
+
+/* ---- a chain on four devices, in two pairs ---- */
+
+typedef struct world {
+    het_profile profile;
+    het_unit_kind kind[1];
+    int32_t unit[UNITS];
+    het_block_profile block[UNITS];
+    int64_t use[UNITS];
+    het_device_profile device[1];
+    het_unit_time time[1];
+    het_cluster cluster, truth;
+    het_cluster_device place[RANKS], true_place[RANKS];
+    het_group group[GROUPS], true_group[GROUPS];
+    het_search_desc search, real;
+    support_memory memory;
+} world;
+
+/* A unit takes 1 ms a token forward and 2 back; ranks 0, 1 and 2, 3 are pairs with links of 1 ms, 4 ms between the pairs. */
+static void start(world *w, int64_t ranks)
+{
+    int64_t i;
+    memset(w, 0, sizeof *w);
+    w->profile.kinds = w->profile.devices = 1;
+    w->profile.units = w->profile.blocks = w->profile.uses = UNITS;
+    w->profile.kind = w->kind;
+    w->profile.unit = w->unit;
+    w->profile.block = w->block;
+    w->profile.use = w->use;
+    w->profile.device = w->device;
+    w->profile.weight_bytes = w->profile.gather_bytes = 4;
+    w->profile.gradient_bytes = w->profile.reduce_bytes = w->profile.state_bytes = 8;
+    w->profile.allocator = support_allocator(&w->memory);
+    snprintf(w->kind[0].name, sizeof w->kind[0].name, "unit");
+    w->kind[0].input = w->kind[0].output = 4;
+    snprintf(w->device[0].name, sizeof w->device[0].name, "type");
+    w->device[0].alone = w->device[0].together = w->time;
+    w->time[0].forward.token = 1e-3;
+    w->time[0].backward.token = 2e-3;
+    w->time[0].input.token = w->time[0].weight.token = w->time[0].recompute.token = 1e-3;
+    for (i = 0; i < UNITS; i++) {
+        w->block[i].elements = 1024;
+        w->block[i].uses = 1;
+        w->block[i].first_use = w->use[i] = i;
+    }
+    w->cluster.ranks = ranks;
+    w->cluster.groups = GROUPS;
+    w->cluster.device = w->place;
+    w->cluster.group = w->group;
+    for (i = 0; i < GROUPS; i++) {
+        snprintf(w->group[i].name, sizeof w->group[i].name, i == 0 ? "all" : "pair %d", (int)i);
+        w->group[i].parent = i == 0 ? -1 : 0;
+        w->group[i].latency = i == 0 ? 4e-3 : 1e-3;
+    }
+    for (i = 0; i < ranks; i++) {
+        snprintf(w->place[i].profile, sizeof w->place[i].profile, "type");
+        w->place[i].speed = 1;
+        w->place[i].group = 1 + i / 2;
+    }
+    memcpy(w->true_place, w->place, sizeof w->place);
+    memcpy(w->true_group, w->group, sizeof w->group);
+    w->truth = w->cluster;
+    w->truth.device = w->true_place;
+    w->truth.group = w->true_group;
+    w->search.profile = &w->profile;
+    w->search.cluster = &w->cluster;
+    w->search.granules = 16;
+    w->search.granule_tokens = 4;
+    w->search.allocator = w->profile.allocator;
+    w->search.small = 200;
+    w->search.evaluations = 400;
+    w->real = w->search;
+    w->real.cluster = &w->truth;
+}
+
+static void end(world *w)
+{
+    assert_int_equal(w->memory.live, 0);
+    assert_int_equal(w->memory.bytes, 0);
+    assert_int_equal(w->memory.wrong, 0);
+}
+
+static het_plan *plan_of(const world *w, const char *text, const char *schedule)
+{
+    het_plan_desc p;
+    het_plan *plan = NULL;
+    het_error error;
+    error.text[0] = 0;
+    memset(&p, 0, sizeof p);
+    p.units = UNITS;
+    p.ranks = w->cluster.ranks;
+    p.schedule = schedule;
+    support_expect(het_plan_read(&p, text, strlen(text), &plan, &error), HET_OK, error.text, "", text, __LINE__);
+    return plan;
+}
+
+static het_simulation *predict(const het_search_desc *desc, const het_plan *plan, int64_t granules)
+{
+    het_simulation *simulation = NULL;
+    het_error error;
+    error.text[0] = 0;
+    support_expect(het_plan_predict(desc, plan, granules, HET_YES, &simulation, &error), HET_OK, error.text, "", "het_plan_predict", __LINE__);
+    return simulation;
+}
+
+static double seconds_of(const het_search_desc *desc, const het_plan *plan, int64_t granules)
+{
+    het_simulation *simulation = predict(desc, plan, granules);
+    const double seconds = simulation->makespan;
+    het_simulation_free(simulation);
+    return seconds;
+}
+
+static het_adapt *adapt_to(world *w, const het_plan *plan, int64_t granules)
+{
+    het_adapt_desc desc;
+    het_adapt *adapt = NULL;
+    het_error error;
+    memset(&desc, 0, sizeof desc);
+    desc.search = &w->search;
+    desc.allocator = w->profile.allocator;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_adapt_start(adapt, plan, granules, &error), HET_OK, error.text, "");
+    return adapt;
+}
+
+/* One step as it truly is; later: seconds that the clock of ranks 2 and 3 is ahead. */
+static het_advice *one_step(world *w, het_adapt *adapt, const het_plan *plan, int64_t granules, double ahead)
+{
+    het_simulation *simulation = predict(&w->real, plan, granules);
+    het_record *record = (het_record *)support_alloc((size_t)simulation->timeline.records + 1, sizeof *record);
+    het_timeline timeline = simulation->timeline;
+    het_advice *advice = NULL;
+    het_error error;
+    int64_t i;
+    memcpy(record, timeline.record, (size_t)timeline.records * sizeof *record);
+    for (i = 0; i < timeline.records; i++)
+        if (record[i].rank >= 2) {
+            record[i].start += ahead;
+            record[i].end += ahead;
+        }
+    timeline.record = record;
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_OK, error.text, "");
+    EXPECT_ERROR(het_adapt_advise(adapt, &advice, &error), HET_OK, error.text, "");
+    free(record);
+    het_simulation_free(simulation);
+    return advice;
+}
+
+/* Steps until there is advice, at most `most`; *steps: how many it took. */
+static het_advice *steps_until(world *w, het_adapt *adapt, const het_plan *plan, int64_t granules, int most, int *steps)
+{
+    het_advice *advice = NULL;
+    for (*steps = 0; *steps < most && advice == NULL; ++*steps) advice = one_step(w, adapt, plan, granules, 0);
+    return advice;
+}
+
+/* ---- prediction ---- */
+
+/* Closed forms: one rank does it all; 16 granules of 4 tokens, 6 units, 3 ms each. A pipeline of two in gpipe with m micro-batches of time t a
+   stage, half of it forward: (m + 1) forward and back, and two latencies. */
+static void predictions_are_closed_forms(void **state)
+{
+    world w;
+    het_plan *plan;
+    (void)state;
+    start(&w, 1);
+    plan = plan_of(&w, "dp", "1f1b");
+    assert_true(fabs(seconds_of(&w.search, plan, 2) - 16 * 4 * 6 * 3e-3) < 1e-9);
+    het_plan_free(plan);
+    end(&w);
+    start(&w, 2);
+    plan = plan_of(&w, "pp", "gpipe");
+    assert_true(fabs(seconds_of(&w.search, plan, 4) - (5 * 16 * 3 * 3e-3 + 2e-3)) < 1e-9);
+    w.place[1].speed = 0.5;
+    assert_true(fabs(seconds_of(&w.search, plan, 4) - (4 * 16 * 3 * 6e-3 + 16 * 3 * 3e-3 + 2e-3)) < 1e-9);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* ---- devices ---- */
+
+/* Nothing changes: no advice, and beliefs stay. Then one of two ranks is three times slower: seen when three of the last five steps say so, and once
+   more, so behind the fourth; the shares become those that brute force finds. */
+static void a_slow_rank_gets_a_smaller_share(void **state)
+{
+    world w;
+    het_plan *plan, tried;
+    het_adapt *adapt;
+    het_advice *advice;
+    double best = 1e9, share[2];
+    int steps, k;
+    (void)state;
+    start(&w, 2);
+    plan = plan_of(&w, "dp", "1f1b");
+    adapt = adapt_to(&w, plan, 1);
+    assert_null(steps_until(&w, adapt, plan, 1, 12, &steps));
+    w.true_place[1].speed = 1.0 / 3;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_int_equal(steps, 4);
+    assert_true(fabs(het_adapt_cluster(adapt)->device[1].speed - 1.0 / 3) < 1e-9);
+    assert_true(fabs(het_adapt_cluster(adapt)->device[0].speed - 1) < 1e-9);
+    assert_true(fabs(advice->before - seconds_of(&w.real, plan, 1)) < 1e-9);
+    assert_non_null(advice->plan);
+    for (k = 0; k <= 16; k++) {
+        tried = *plan;
+        tried.share = share;
+        share[0] = k, share[1] = 16 - k;
+        if (seconds_of(&w.real, &tried, 1) < best) best = seconds_of(&w.real, &tried, 1);
+    }
+    assert_true(fabs(advice->after - seconds_of(&w.real, advice->plan, advice->granules)) < 1e-9);
+    assert_true(advice->after <= best * 1.01 + 1e-12);
+    if (advice->only_shares) assert_true(advice->plan->share[0] >= 11 && advice->plan->share[0] <= 13);
+    assert_non_null(strstr(advice->text, "rank 1: speed 1 is now 0.333"));
+    assert_null(strstr(advice->text, "rank 0"));
+    /* goes over to it, and all is as expected; later the rank is as it was */
+    {
+        het_advice *next;
+        het_error error;
+        EXPECT_OK(het_adapt_start(adapt, advice->plan, advice->granules, &error));
+        assert_null(steps_until(&w, adapt, advice->plan, advice->granules, 12, &steps));
+        w.true_place[1].speed = 1;
+        next = steps_until(&w, adapt, advice->plan, advice->granules, 12, &steps);
+        assert_non_null(next);
+        assert_int_equal(steps, 4);
+        assert_non_null(next->plan);
+        assert_true(next->after <= 1.01 * seconds_of(&w.real, plan, 1));
+        assert_non_null(strstr(next->text, "rank 1: speed 0.333 is now 1"));
+        het_advice_free(next);
+    }
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* A cut moves off the slow rank where memory lets nobody hold the whole chain. */
+static void a_slow_stage_gets_fewer_units(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt *adapt;
+    het_advice *advice;
+    int64_t i, slow = 0;
+    int steps;
+    (void)state;
+    start(&w, 2);
+    for (i = 0; i < UNITS; i++) w.block[i].elements = 1000000;
+    w.place[0].memory = w.place[1].memory = 4.3e6 * 20; /* 4 + 8 + 8 bytes an element: four units, or all with room for too little state */
+    memcpy(w.true_place, w.place, sizeof w.place);
+    plan = plan_of(&w, "pp", "1f1b");
+    adapt = adapt_to(&w, plan, 1);
+    w.true_place[0].speed = 0.25;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_int_equal(steps, 4);
+    assert_non_null(advice->plan);
+    assert_int_equal(advice->only_shares, 0);
+    for (i = 0; i < advice->plan->stages; i++)
+        if (advice->plan->stage[i].rank == 0) slow += advice->plan->stage[i].unit_end - advice->plan->stage[i].unit_begin;
+    assert_true(slow <= 2);
+    assert_true(advice->after < 0.7 * advice->before);
+    assert_true(fabs(advice->after - seconds_of(&w.real, advice->plan, advice->granules)) < 1e-9);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* What is the same for all gains nothing; what comes and goes is not believed; 10 % are below the threshold. */
+static void what_helps_nobody_changes_nothing(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt *adapt;
+    het_advice *advice;
+    int i, steps;
+    (void)state;
+    start(&w, 2);
+    plan = plan_of(&w, "dp", "1f1b");
+    adapt = adapt_to(&w, plan, 1);
+    for (i = 0; i < 30; i++) {
+        w.true_place[1].speed = i % 3 == 0 ? 0.1 : 1;
+        assert_null(one_step(&w, adapt, plan, 1, 0));
+    }
+    w.true_place[1].speed = 0.9;
+    assert_null(steps_until(&w, adapt, plan, 1, 12, &steps));
+    w.true_place[0].speed = w.true_place[1].speed = 0.5;
+    advice = steps_until(&w, adapt, plan, 1, 12, &steps);
+    assert_non_null(advice);
+    assert_null(advice->plan);
+    assert_non_null(strstr(advice->text, "no plan makes"));
+    het_advice_free(advice);
+    assert_null(steps_until(&w, adapt, plan, 1, 12, &steps)); /* it is known now */
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* ---- links ---- */
+
+/* The link between the pairs becomes slow: seen through messages that were waited for, whatever the clocks of the other pair say; the pipeline does
+   not cross it any more often than it must. */
+static void a_slow_link_is_seen(void **state)
+{
+    static const double ahead[] = { 0, 5, 0.125 };
+    int k;
+    (void)state;
+    for (k = 0; k < 3; k++) {
+        world w;
+        het_plan *plan;
+        het_adapt *adapt;
+        het_advice *advice = NULL;
+        int i, steps = 0;
+        start(&w, RANKS);
+        plan = plan_of(&w, "pp", "1f1b");
+        adapt = adapt_to(&w, plan, 1);
+        for (i = 0; i < 8; i++) assert_null(one_step(&w, adapt, plan, 1, ahead[k]));
+        w.true_group[0].latency = 0.25;
+        for (; steps < 12 && advice == NULL; steps++) advice = one_step(&w, adapt, plan, 1, ahead[k]);
+        assert_non_null(advice);
+        assert_int_equal(steps, 4);
+        assert_true(fabs(het_adapt_cluster(adapt)->group[0].latency - 0.25) < 1e-6);
+        assert_true(fabs(het_adapt_cluster(adapt)->group[1].latency - 1e-3) < 1e-9);
+        assert_non_null(strstr(advice->text, "link \"all\": 4 ms is now 250 ms"));
+        assert_non_null(advice->plan);
+        assert_true(advice->after < 0.95 * advice->before);
+        assert_true(fabs(advice->after - seconds_of(&w.real, advice->plan, advice->granules)) < 1e-6);
+        het_advice_free(advice);
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        end(&w);
+    }
+}
+
+/* Where bytes take the time, it is the bandwidth that changed. */
+static void a_narrow_link_is_seen(void **state)
+{
+    world w;
+    het_plan *plan;
+    het_adapt *adapt;
+    het_advice *advice;
+    int steps;
+    (void)state;
+    start(&w, 2);
+    w.group[1].latency = 1e-5;
+    w.group[1].bandwidth = 1e4; /* messages of 64 bytes */
+    memcpy(w.true_group, w.group, sizeof w.group);
+    plan = plan_of(&w, "pp", "1f1b");
+    adapt = adapt_to(&w, plan, 4);
+    assert_null(steps_until(&w, adapt, plan, 4, 8, &steps));
+    w.true_group[1].bandwidth = 200;
+    advice = steps_until(&w, adapt, plan, 4, 12, &steps);
+    assert_non_null(advice);
+    assert_true(fabs(het_adapt_cluster(adapt)->group[1].bandwidth - 200) < 1e-3);
+    het_advice_free(advice);
+    het_adapt_destroy(adapt);
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* ---- misuse and memory ---- */
+
+static void bad_input_is_named(void **state)
+{
+    world w;
+    het_plan *plan, *other;
+    het_adapt_desc desc;
+    het_adapt *adapt = NULL;
+    het_advice *advice = NULL;
+    het_simulation *simulation = NULL;
+    het_timeline timeline;
+    het_record record[1];
+    het_error error;
+    (void)state;
+    start(&w, 2);
+    plan = plan_of(&w, "dp", "1f1b");
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = w.profile.allocator;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_adapt_create(NULL, &adapt, &error), HET_ERR_INVALID, error.text, "NULL");
+    desc.search = &w.search;
+    EXPECT_ERROR(het_adapt_create(&desc, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    desc.change = -1;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "change -1");
+    desc.change = 0, desc.gain = 1;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "gain 1");
+    desc.gain = 0, desc.window = 65;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "window 65|64");
+    desc.window = 0, desc.end_canary = 7;
+    EXPECT_ERROR(het_adapt_create(&desc, &adapt, &error), HET_ERR_INVALID, error.text, "cleared");
+    desc.end_canary = 0;
+    assert_null(adapt);
+    EXPECT_OK(het_adapt_create(&desc, &adapt, &error));
+    memset(&timeline, 0, sizeof timeline);
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "het_adapt_start");
+    EXPECT_ERROR(het_adapt_advise(adapt, &advice, &error), HET_ERR_INVALID, error.text, "het_adapt_start");
+    EXPECT_ERROR(het_adapt_start(adapt, plan, 0, &error), HET_ERR_INVALID, error.text, "0 granules|16");
+    EXPECT_ERROR(het_adapt_start(adapt, plan, 17, &error), HET_ERR_INVALID, error.text, "17 granules|16");
+    EXPECT_ERROR(het_adapt_start(adapt, NULL, 1, &error), HET_ERR_INVALID, error.text, "NULL");
+    w.cluster.ranks = 3;
+    other = plan_of(&w, "dp", "1f1b");
+    w.cluster.ranks = 2;
+    EXPECT_ERROR(het_adapt_start(adapt, other, 1, &error), HET_ERR_INVALID, error.text, "3 ranks|2 ranks");
+    EXPECT_ERROR(het_plan_predict(&w.search, other, 1, HET_NO, &simulation, &error), HET_ERR_INVALID, error.text, "3 ranks|2 ranks");
+    EXPECT_ERROR(het_plan_predict(NULL, plan, 1, HET_NO, &simulation, &error), HET_ERR_INVALID, error.text, "NULL");
+    EXPECT_ERROR(het_plan_predict(&w.search, plan, 1, HET_NO, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    het_plan_free(other);
+    EXPECT_OK(het_adapt_start(adapt, plan, 2, &error));
+    memset(record, 0, sizeof record);
+    timeline.ranks = 2, timeline.records = 1, timeline.record = record;
+    EXPECT_OK(het_adapt_observe(adapt, &timeline, &error));
+    record[0].rank = 2;
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "record 0|rank 2");
+    record[0].rank = 0, record[0].action.micro_batch = 4;
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "0F4");
+    record[0].action.micro_batch = 0, record[0].action.stage = 1;
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "1F0");
+    record[0].action.stage = 0, record[0].action.kind = HET_ACTION_SEND_F; /* of the only stage */
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "0SEND_F0");
+    record[0].action.kind = HET_ACTION_F, record[0].end = -1;
+    EXPECT_ERROR(het_adapt_observe(adapt, &timeline, &error), HET_ERR_INVALID, error.text, "record 0");
+    het_adapt_destroy(adapt);
+    het_adapt_destroy(NULL);
+    het_advice_free(NULL);
+    assert_null(het_adapt_cluster(NULL));
+    het_plan_free(plan);
+    end(&w);
+}
+
+/* Every allocation fails once: an error, nothing left, and what was there is still usable. */
+static void every_allocation_may_fail(void **state)
+{
+    het_result result = HET_ERR_OOM;
+    int64_t k;
+    (void)state;
+    for (k = 0; result != HET_OK; k++) {
+        world w;
+        het_plan *plan;
+        het_adapt_desc desc;
+        het_adapt *adapt = NULL;
+        het_advice *advice = NULL;
+        het_error error;
+        int i;
+        start(&w, 2);
+        w.search.evaluations = w.real.evaluations = 30;
+        w.search.small = w.real.small = -1;
+        plan = plan_of(&w, "dp", "1f1b");
+        w.real.allocator.alloc = NULL; /* the truth is simulated with memory that is there */
+        w.real.allocator.free = NULL;
+        w.true_place[1].speed = 0.2;
+        memset(&desc, 0, sizeof desc);
+        desc.search = &w.search;
+        desc.allocator = w.profile.allocator;
+        w.memory.fail_at = k;
+        result = het_adapt_create(&desc, &adapt, &error);
+        if (result == HET_OK) result = het_adapt_start(adapt, plan, 2, &error);
+        for (i = 0; i < 5 && result == HET_OK; i++) {
+            het_simulation *simulation = NULL;
+            EXPECT_OK(het_plan_predict(&w.real, plan, 2, HET_YES, &simulation, &error));
+            result = het_adapt_observe(adapt, &simulation->timeline, &error);
+            het_simulation_free(simulation);
+            if (result == HET_OK && advice == NULL) result = het_adapt_advise(adapt, &advice, &error);
+        }
+        if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, error.text);
+        het_advice_free(advice);
+        het_adapt_destroy(adapt);
+        het_plan_free(plan);
+        end(&w);
+    }
+    assert_true(k > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(predictions_are_closed_forms),
+        cmocka_unit_test(a_slow_rank_gets_a_smaller_share),
+        cmocka_unit_test(a_slow_stage_gets_fewer_units),
+        cmocka_unit_test(what_helps_nobody_changes_nothing),
+        cmocka_unit_test(a_slow_link_is_seen),
+        cmocka_unit_test(a_narrow_link_is_seen),
+        cmocka_unit_test(bad_input_is_named),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests_name("adapt", tests, NULL, NULL);
+}
