@@ -6682,14 +6682,14 @@ static int heti_p_accept(heti_p_seek *s, double slack, double *estimate, double 
     return 1;
 }
 
-/* Climbs from s->now: accepts what is not more than a shrinking part worse. Ends after `most` moves. */
-static void heti_p_climb(heti_p_seek *s, int64_t most)
+/* Climbs from s->now: accepts what is not more than a part worse, which shrinks from `worse` to nothing. Ends after `most` moves. */
+static void heti_p_climb(heti_p_seek *s, int64_t most, double worse)
 {
     double estimate = heti_p_estimate(s, &s->now), least = estimate * (1 - 1e-9);
     int64_t moves, i, n;
     heti_p_choice_copy(s, &s->best, &s->now);
     for (moves = 0; moves < most && !heti_p_is_over(s); moves++) {
-        const double left = 1 - heti_p_real(moves) / heti_p_real(most), slack = 1 + 0.02 * left * left;
+        const double left = 1 - heti_p_real(moves) / heti_p_real(most), slack = 1 + worse * left * left;
         s->moves++;
         heti_p_choice_copy(s, &s->next, &s->now);
         n = 1 + (heti_p_below(s, 3) == 0) + (heti_p_below(s, 6) == 0);
@@ -7498,13 +7498,13 @@ static void heti_p_climbs(heti_p_seek *s, int64_t most, int64_t moves)
 {
     const int64_t until = s->evaluations + s->moves / 10 + most;
     int64_t turn = 0, idle = 0;
-    while (!heti_p_is_over(s) && s->evaluations + s->moves / 10 < until && idle < 24) {
+    while (!heti_p_is_over(s) && s->evaluations + s->moves / 10 < until && idle < 64) {
         const double before = s->found_count > 0 ? s->found[0].seconds : s->best.seconds;
         if (s->found_count > 0) heti_p_choice_copy(s, &s->now, &s->found[(turn & 1) == 0 ? 0 : (turn / 2 + 1) % s->found_count]);
         else if (s->best.seconds < HETI_P_NONE) heti_p_choice_copy(s, &s->now, &s->best);
         else return;
-        heti_p_climb(s, moves);
-        if (++turn % 4 == 0) moves += moves / 2;
+        heti_p_climb(s, moves, 0.02 * (1 + heti_p_real(idle % 8)));
+        if (++turn % 4 == 0 && moves < 20000) moves += moves / 2;
         if (s->found_count > 0 && s->found[0].seconds < before) idle = 0;
         else idle++;
     }
