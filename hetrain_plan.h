@@ -6318,20 +6318,28 @@ static int heti_p_try(heti_p_seek *s, heti_p_choice *c)
 
 /* ---- beginnings ---- */
 
-/* Devices in pipelines of `length`, in the way `way`: 0 one behind the other in the order of the cluster, so that pipelines stay inside groups; 1
-   every so many-th, so that they go across groups; 2 and 3 the same in the order of speed: alike devices together, unlike ones together. */
-static void heti_p_arrange(const heti_p_seek *s, heti_p_choice *c, int64_t length, int way)
+/* The fastest `devices` devices in pipelines of `length`, in the way `way`: 0 one behind the other in the order of the cluster, so that pipelines
+   stay inside groups; 1 every so many-th, so that they go across groups; 2 and 3 the same in the order of speed: alike devices together, unlike
+   ones together. */
+static void heti_p_arrange(heti_p_seek *s, heti_p_choice *c, int64_t devices, int64_t length, int way)
 {
-    const int64_t pipelines = (s->ranks + length - 1) / length;
-    const int64_t *list = way < 2 ? s->by_place : s->by_speed;
-    int64_t p, i = 0, at = 0;
+    const int64_t pipelines = (devices + length - 1) / length;
+    int64_t *list = s->scratch, p, i, at = 0;
+    memset(s->taken, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->taken);
+    for (i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
+    for (i = 0; i < s->ranks; i++) {
+        const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
+        if (s->taken[device]) list[at++] = device;
+    }
+    memset(s->taken, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->taken);
+    at = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
     for (p = 0; p < pipelines; p++) {
-        const int64_t n = s->ranks / pipelines + (p < s->ranks % pipelines);
+        const int64_t n = devices / pipelines + (p < devices % pipelines);
         for (i = 0; i < n; i++) {
             int64_t from = (way & 1) == 0 ? at : i * pipelines + (way == 3 && (i & 1) ? pipelines - 1 - p : p);
-            if (from >= s->ranks) from = s->ranks - 1 - (from - s->ranks); /* the last row of a snake may be short */
+            if (from >= devices) from = devices - 1 - (from - devices); /* the last row of a snake may be short */
             c->device[at++] = list[from];
         }
         c->first[p + 1] = at;
@@ -6404,28 +6412,44 @@ static int heti_p_begin(heti_p_seek *s, const heti_p_choice *arranged)
     return !heti_p_is_over(s);
 }
 
+/* How many devices stay when the slowest go: the next smaller number behind which the speed falls by a third at least. 0: none. */
+static int64_t heti_p_fewer(const heti_p_seek *s, int64_t devices)
+{
+    while (--devices > 0)
+        if (s->rate[s->kind_of[s->by_speed[devices]]] < 0.67 * s->rate[s->kind_of[s->by_speed[devices - 1]]]) return devices;
+    return 0;
+}
+
+/* All lengths and ways for the fastest `devices` devices and a schedule. 0: the search is over. */
+static int heti_p_beginnings_of(heti_p_seek *s, int64_t order, int64_t devices)
+{
+    heti_p_choice *c = &s->now;
+    int64_t length;
+    int way;
+    for (length = 1; length <= heti_p_min(devices, s->units); length = heti_p_next_size(length))
+        for (way = 0; way < 4; way++) {
+            if ((length == 1 || length >= devices) && (way & 1)) continue;
+            c->order = order;
+            c->limit = 0;
+            c->state = HETI_P_STATE_EVEN;
+            c->seconds = HETI_P_NONE;
+            heti_p_arrange(s, c, devices, length, way);
+            memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+            memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
+            if (heti_p_all_different(s, c) && !heti_p_begin(s, c)) return 0;
+        }
+    return 1;
+}
+
 static void heti_p_beginnings(heti_p_seek *s)
 {
-    int64_t length, order;
-    int way, place;
-    for (place = HETI_P_PLACE_ANY; place <= HETI_P_PLACE_V; place++) {
-        for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
-        if (order == s->orders) continue;
-        for (length = 1; length <= heti_p_min(s->ranks, s->units); length = heti_p_next_size(length))
-            for (way = 0; way < 4; way++) {
-                heti_p_choice *c = &s->now;
-                if ((length == 1 || length >= s->ranks) && (way & 1)) continue;
-                c->order = order;
-                c->limit = 0;
-                c->state = HETI_P_STATE_EVEN;
-                c->seconds = HETI_P_NONE;
-                heti_p_arrange(s, c, length, way);
-                memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
-                memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
-                if (!heti_p_all_different(s, c)) continue;
-                if (!heti_p_begin(s, c)) return;
-            }
-    }
+    int64_t order, devices;
+    int place, fewer;
+    for (fewer = 0, devices = s->ranks; fewer < 4 && devices > 0; fewer++, devices = heti_p_fewer(s, devices))
+        for (place = HETI_P_PLACE_ANY; place <= HETI_P_PLACE_V; place++) {
+            for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+            if (order < s->orders && !heti_p_beginnings_of(s, order, devices)) return;
+        }
 }
 
 /* ---- moves ---- */
@@ -6534,10 +6558,11 @@ static int heti_p_move_device(heti_p_seek *s, heti_p_choice *c)
 static int heti_p_move_pipelines(heti_p_seek *s, heti_p_choice *c)
 {
     const int64_t p = heti_p_below(s, c->pipelines), n = heti_p_places(c, p);
-    int64_t q, i, total = c->first[c->pipelines];
+    const int64_t total = c->first[c->pipelines];
+    int64_t q, i;
     if (heti_p_below(s, 4) == 0) { /* of each device another length */
         const int64_t length = 1 + heti_p_below(s, heti_p_min(s->units, s->ranks));
-        heti_p_arrange(s, c, length, HETI_P_CAST(int, heti_p_below(s, 4)));
+        heti_p_arrange(s, c, heti_p_below(s, 2) == 0 ? s->ranks : total, length, HETI_P_CAST(int, heti_p_below(s, 4)));
         return heti_p_all_different(s, c) && heti_p_refit(s, c);
     }
     if (n > 1 && heti_p_below(s, 2) == 0) {
@@ -6560,7 +6585,6 @@ static int heti_p_move_pipelines(heti_p_seek *s, heti_p_choice *c)
         for (i = 0; i < m; i++) heti_p_take_out(c, from);
         for (i = 0; i < m; i++) heti_p_put_in(c, r, heti_p_min(c->first[r] + 2 * i + 1, c->first[r + 1]), s->scratch[i]);
     }
-    (void)total;
     return heti_p_refit(s, c);
 }
 
@@ -6658,14 +6682,14 @@ static int heti_p_accept(heti_p_seek *s, double slack, double *estimate, double 
     return 1;
 }
 
-/* Climbs from s->now: accepts what is not more than a shrinking part worse. Ends after `most` moves. */
-static void heti_p_climb(heti_p_seek *s, int64_t most)
+/* Climbs from s->now: accepts what is not more than a part worse, which shrinks from `worse` to nothing. Ends after `most` moves. */
+static void heti_p_climb(heti_p_seek *s, int64_t most, double worse)
 {
     double estimate = heti_p_estimate(s, &s->now), least = estimate * (1 - 1e-9);
     int64_t moves, i, n;
     heti_p_choice_copy(s, &s->best, &s->now);
     for (moves = 0; moves < most && !heti_p_is_over(s); moves++) {
-        const double left = 1 - heti_p_real(moves) / heti_p_real(most), slack = 1 + 0.02 * left * left;
+        const double left = 1 - heti_p_real(moves) / heti_p_real(most), slack = 1 + worse * left * left;
         s->moves++;
         heti_p_choice_copy(s, &s->next, &s->now);
         n = 1 + (heti_p_below(s, 3) == 0) + (heti_p_below(s, 6) == 0);
@@ -7474,13 +7498,13 @@ static void heti_p_climbs(heti_p_seek *s, int64_t most, int64_t moves)
 {
     const int64_t until = s->evaluations + s->moves / 10 + most;
     int64_t turn = 0, idle = 0;
-    while (!heti_p_is_over(s) && s->evaluations + s->moves / 10 < until && idle < 24) {
+    while (!heti_p_is_over(s) && s->evaluations + s->moves / 10 < until && idle < 64) {
         const double before = s->found_count > 0 ? s->found[0].seconds : s->best.seconds;
         if (s->found_count > 0) heti_p_choice_copy(s, &s->now, &s->found[(turn & 1) == 0 ? 0 : (turn / 2 + 1) % s->found_count]);
         else if (s->best.seconds < HETI_P_NONE) heti_p_choice_copy(s, &s->now, &s->best);
         else return;
-        heti_p_climb(s, moves);
-        if (++turn % 4 == 0) moves += moves / 2;
+        heti_p_climb(s, moves, 0.02 * (1 + heti_p_real(idle % 8)));
+        if (++turn % 4 == 0 && moves < 20000) moves += moves / 2;
         if (s->found_count > 0 && s->found[0].seconds < before) idle = 0;
         else idle++;
     }
