@@ -93,7 +93,7 @@ refuses '--schedule|none.csv|No such file' train --data text --schedule none.csv
 refuses '--save-plan|nowhere/plan' train --data text --save-plan nowhere/plan "${tiny[@]}"
 refuses '--trace|nowhere/t.json' train --data text --trace nowhere/t.json "${tiny[@]}"
 refuses '--timeline|nowhere/t.svg' train --data text --timeline nowhere/t.svg "${tiny[@]}"
-for later in --tokenizer --save-profile; do
+for later in --tokenizer; do
     refuses "$later|not yet" train --data text $later x
 done
 

@@ -30,6 +30,7 @@ static het_plan *draw_plan(uint64_t *seed, char *text, size_t capacity)
     if (kind < 5 || v) {
         plan = support_plan(v ? "pp" : shapes[kind % 5], schedule, 8, RANKS, v ? 1 : 1 + support_below(seed, 2));
         for (r = 0; r < RANKS; r++) plan->state_share[r] = (double)support_below(seed, 3);
+        plan->state_share[support_below(seed, RANKS)] = 1; /* all 0 is refused */
         snprintf(text, capacity, "%s %s", v ? "pp" : shapes[kind % 5], schedule);
         return plan;
     }
