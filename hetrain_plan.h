@@ -44,6 +44,7 @@
        >>search_api      het_plan_search het_search_free
        >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start het_adapt_observe het_adapt_advise het_advice_free
                          het_adapt_cluster
+       >>pack_api        het_pack het_packing_free
        >>picture_api     het_timeline_trace het_timeline_svg
 
    CONTENTS   (tags to search for)
@@ -53,6 +54,7 @@
        >>simulate_api    costs, het_simulate, het_simulation
        >>search_api      het_plan_search: which plan is best
        >>adapt_api       het_adapt: measured against predicted, other plans while training
+       >>pack_api        het_pack: micro-batches of granules of unequal size
        >>picture_api     Chrome traces, SVG
    implementation:
        >>config          includes and compiler differences
@@ -64,6 +66,7 @@
        >>cluster         cluster files
        >>search          the planner
        >>adapt           measured against predicted times, advice
+       >>pack            which granules stand together, which micro-batch comes when
        >>trace           Chrome traces
        >>svg             pictures
 */
@@ -502,6 +505,71 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het
 HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
 /* Devices and links as they are believed to be. A device that is idle is believed to be what it was. Threads: any. */
 HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
+
+/* ---- >>pack_api: which micro-batches a step's data make --------------------------------------------------------------
+   Documents of unequal length make micro-batches of unequal cost, and the ranks of a pipeline wait for the largest. het_pack groups the granules of
+   a step into micro-batches that cost alike, deals these to the pipelines, and orders them. A granule is here what stays together: one of the
+   data's (het_granules), or all those of a sequence of several. None is split, so that no bit of what is trained shows the grouping
+   (hetrain.h, DETERMINISM), where het_batch.sample_id and granule_start go with the sequences.
+
+   t_s(M) = base + token * tokens + pair * pairs of micro-batch M is what F and B (or F, I and W) of stage s take. A grouping into m micro-batches,
+   of which pipeline k gets c_k (het_plan_divide), on P_k ranks, is estimated to take
+
+       max over ranks of the sum over the rank's stages s of c_k / m * (sum over all M of t_s(M))   +   max over M, k, s of w_k t_s(M),
+
+   w_k = P_k - 1, and 1 more where several pipelines have micro-batches, since then the last ones do not end together. For one pipeline with a stage
+   a rank that is the sum on the slowest stage and p - 1 times the largest (DynaPipe, arXiv 2311.10418).
+   * Granules are sorted by max w t, the largest first, then by tokens, then by number. For each m the row is cut into m runs whose largest is as
+     small as it can be: dynamic programming, in which the longest run that keeps a bound is best, and the bound is found by bisection. Since
+     nothing is padded, granules also go one by one, the largest first, to the micro-batch that costs least with it, where that is better and
+     granules times m are at most 2^22. m is every number up to 256, then each about 1/64 larger than the one before.
+   * The six best, and granules in their own order in equal numbers, are run by het_simulate, and the one with the shortest step is kept.
+     Micro-batches go, the largest first, to the pipeline that ends first with it; in two of the groupings clusters of alike micro-batches are
+     permuted; of the best, all orders are tried where there are at most as many as evaluations left, else any two micro-batches are exchanged
+     as long as that helps. Of equals the first found stays. */
+
+typedef struct het_pack_desc {
+    uint32_t start_canary;
+    const het_plan *plan;             /* Required */
+    const het_costs *costs;           /* of the plan (het_profile_costs). Required. Its tokens, pairs and sequences are not looked at */
+    const het_schedule *schedule;     /* the lists of a step with max_micro_batches; NULL: het_schedule_make */
+    const het_blocks *blocks;         /* of the model; NULL: one block a unit */
+    int64_t granules;                 /* of the step. Required */
+    const int64_t *tokens;            /* [granules]. Required */
+    const double *pairs;              /* [granules] of queries and keys; NULL: tokens (tokens + 1) / 2 */
+    const int64_t *sequences;         /* [granules]; NULL: 1 each */
+    int64_t max_tokens;               /* of a micro-batch: no limit */
+    int64_t max_sequences;            /* of a micro-batch: no limit */
+    int64_t max_micro_batches;        /* of the step, as het_create was told: those of the schedule; without one, granules */
+    const double *memory;             /* [ranks] het_rank_time.peak_bytes at most; 0: no limit. NULL: none */
+    het_choice neighbours;            /* only runs of the sorted row, beside granules in their own order: no */
+    int64_t plain;                    /* micro-batches of the step to compare with; more than there can be: none. 0: the best of four numbers */
+    int64_t evaluations;              /* simulations at most: 4194304 / actions of the lists, at least 32, at most 1000 */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_pack_desc;
+
+typedef struct het_packing {
+    int64_t granules, micro_batches, pipelines;
+    int64_t *order;                   /* [granules] their numbers, micro-batch by micro-batch, ascending within each */
+    int64_t *start;                   /* [micro_batches + 1] into `order`: as het_step wants them, pipeline by pipeline */
+    int64_t *counts;                  /* [pipelines] how many of them each gets */
+    double *tokens, *pairs, *sequences; /* [micro_batches] for het_costs */
+    double seconds;                   /* of the step, simulated */
+    double plain_seconds;             /* of the same granules in their own order and equal numbers; 0: that breaks a limit */
+    int64_t plain_micro_batches;
+    double estimate;                  /* the least of the groupings looked at */
+    int64_t evaluations;              /* simulations made */
+    int32_t stopped;                  /* 1: by `evaluations`; 0: no exchange of two micro-batches makes the step shorter */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_packing;
+
+/* `seconds` is never above `plain_seconds`, where that keeps the limits. One and the same result for the same description. HET_ERR_LIMIT: a granule
+   is larger than a micro-batch may be, or no grouping that was looked at keeps the limits: the error says which, its size and the limit. For
+   the next step it may be called by another thread while this one is computed. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error);
+HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL is fine. Threads: any. */
 
 /* ---- >>picture_api: a timeline to look at -------------------------------------------------------------------------
    Both take timelines of het_simulate, of a training step, or from elsewhere: records rank by rank. `plan` adds the units of each stage to the
@@ -8236,6 +8304,1028 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
     made->text[length] = 0;
     *advice = made;
     return HET_OK;
+}
+
+/* ================================================================================================================
+   >>pack  Micro-batches of granules of unequal size. What is looked at is cut by a bound for each number of micro-batches: the work they share and
+   the mean or the largest granule. Only the simulator sees links, waiting and memory, so it has the last word.
+   ================================================================================================================ */
+
+enum { HETI_P_KEPT = 6, HETI_P_PLAIN = 4, HETI_P_CLUSTERS = 4, HETI_P_EVERY_COUNT = 256, HETI_P_COUNT_STEPS = 64 };
+
+/* Data: of a granule, of a run of them, of a micro-batch. */
+typedef struct heti_p_amount { double tokens, pairs, sequences; } heti_p_amount;
+
+typedef struct heti_p_grouping {
+    int64_t *group;                   /* [granules] which micro-batch has the granule at this place of the sorted row */
+    int64_t count;                    /* micro-batches; 0: there is no such grouping */
+    double estimate;
+} heti_p_grouping;
+
+/* A number of micro-batches: the work of the busiest rank, and the least that any grouping can be estimated at. */
+typedef struct heti_p_count { int64_t count; double work, bound; } heti_p_count;
+
+/* How good an order is: first by memory, then by time. */
+typedef struct heti_p_score {
+    double excess, seconds;           /* excess: the most bytes by which a rank is above its limit */
+    int64_t rank;                     /* which */
+    double bytes;                     /* what it keeps */
+} heti_p_score;
+
+typedef struct heti_p_pack {
+    het_pack_desc d;
+    het_allocator allocator;
+    het_error *error;
+    const het_plan *plan;
+    const het_schedule *schedule;     /* complete, for max_micro_batches */
+    het_schedule *made;               /* the same where it was made here */
+    void *block;                      /* everything below */
+    size_t size;
+    int64_t granules, most;           /* most: micro-batches */
+    int64_t evaluations, count_count, curves;
+    double spread;                    /* 1; 0 where no pipeline has ranks that wait, then the largest does not count */
+    double bytes_a_token;             /* the most that a rank with a limit keeps, over its limit, with one token in each micro-batch */
+    heti_p_amount all;
+    int64_t *sorted, *spare;          /* [granules] numbers of granules */
+    heti_p_amount *before;            /* [granules + 1] of the granules before a place of the sorted row */
+    double *key;                      /* [granules] by number */
+    het_curve *stage;                 /* [stages] F and B */
+    het_curve *curve;                 /* [curves <= stages] w t, those that are not below another */
+    double *load;                     /* [ranks] */
+    int64_t *pipeline_count, *pipeline_full; /* [pipelines] */
+    heti_p_count *count;              /* [count_count] */
+    heti_p_grouping grouping[2 * HETI_P_KEPT], plain[HETI_P_PLAIN], spare_grouping; /* the second half: within memory whatever the order */
+    heti_p_amount *amount;            /* [most] of the micro-batches of the grouping that is judged */
+    double *cost;                     /* [most] */
+    int64_t *by_cost, *cluster;       /* [most] largest first; by number */
+    int64_t *dealt, *order, *best_order; /* [most] numbers of micro-batches, pipeline by pipeline */
+    heti_p_amount *pipeline_amount;   /* [pipelines] */
+    double *tokens, *pairs, *sequences; /* [most] in the order that is judged */
+    het_schedule lists;               /* without the micro-batches that are not there */
+    int64_t lists_for;                /* micro-batches */
+    heti_p_score best;
+    heti_p_grouping *best_grouping;
+    double plain_seconds, estimate;
+    int64_t plain_count;
+    int stopped;
+} heti_p_pack;
+
+/* ---- what was given ---- */
+
+static het_result heti_p_pack_granules(const heti_p_pack *s)
+{
+    const het_pack_desc *d = &s->d;
+    int64_t i;
+    for (i = 0; i < d->granules; i++) {
+        const int64_t sequences = d->sequences != NULL ? d->sequences[i] : 1;
+        if (d->tokens[i] < 0 || d->tokens[i] > INT64_C(1) << 40)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
+        if (sequences < 0 || sequences > INT64_C(1) << 40)
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d sequences", i, sequences);
+        if (d->pairs != NULL && !heti_p_is_time(d->pairs[i]))
+            return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: the pairs of granule %d are negative or not finite", i);
+        if (d->max_tokens > 0 && d->tokens[i] > d->max_tokens)
+            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d tokens, max_tokens is %d", i, d->tokens[i], d->max_tokens);
+        if (d->max_sequences > 0 && sequences > d->max_sequences)
+            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d sequences, max_sequences is %d", i, sequences, d->max_sequences);
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_pack_check(heti_p_pack *s)
+{
+    const het_pack_desc *d = &s->d;
+    int64_t r;
+    if (d->start_canary != 0 || d->end_canary != 0) return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: the description was not cleared");
+    if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: plan, costs, costs->stage or tokens is NULL");
+    if (d->plan->pipelines < 1 || d->plan->ranks < 1 || d->plan->share == NULL || d->plan->stage == NULL || d->plan->first_stage == NULL)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: a plan with %d pipelines on %d ranks, or without its arrays", d->plan->pipelines,
+            d->plan->ranks);
+    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 || d->max_micro_batches < 0 ||
+        d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, plain %d, "
+            "evaluations %d", d->granules, d->max_tokens, d->max_sequences, d->max_micro_batches, d->plain, d->evaluations);
+    for (r = 0; d->memory != NULL && r < d->plan->ranks; r++)
+        if (!heti_p_is_time(d->memory[r])) return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
+    return heti_p_pack_granules(s);
+}
+
+/* The lists of a step with the most micro-batches, as the executor has them. */
+static het_result heti_p_pack_lists(heti_p_pack *s)
+{
+    het_pack_desc *d = &s->d;
+    het_schedule *compute = NULL;
+    const het_schedule *from = d->schedule;
+    het_result result = HET_OK;
+    int64_t p, sum = 0;
+    if (from == NULL) {
+        void *counts;
+        const size_t size = HETI_P_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
+        if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
+        HETI_P_TRY(heti_p_block(&s->allocator, size, "het_pack", &counts, s->error));
+        het_plan_divide(d->plan, d->max_micro_batches, HETI_P_CAST(int64_t *, counts));
+        result = het_schedule_make(d->plan, HETI_P_CAST(int64_t *, counts), &s->allocator, &compute, s->error);
+        s->allocator.free(s->allocator.user, counts, size);
+        from = compute;
+    }
+    if (result == HET_OK && from->complete) {
+        s->schedule = from;
+        result = het_schedule_check(d->plan, d->blocks, from, NULL, s->error);
+    } else if (result == HET_OK) {
+        result = het_schedule_complete(d->plan, d->blocks, from, &s->allocator, &s->made, s->error);
+        s->schedule = s->made;
+    }
+    het_schedule_free(compute);
+    if (result != HET_OK) return result;
+    for (p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
+    if (d->max_micro_batches == 0) d->max_micro_batches = sum;
+    if (sum != d->max_micro_batches)
+        return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
+            d->max_micro_batches);
+    return HET_OK;
+}
+
+static void heti_p_pack_cut_block(heti_p_pack *s, heti_p_arena *arena)
+{
+    const int64_t n = s->granules, m = s->most;
+    int64_t i;
+#define HETI_P_PACK_ROOM(type, count) HETI_P_CAST(type *, heti_p_take(arena, count, sizeof(type)))
+    s->sorted = HETI_P_PACK_ROOM(int64_t, n);
+    s->spare = HETI_P_PACK_ROOM(int64_t, n);
+    s->before = HETI_P_PACK_ROOM(heti_p_amount, n + 1);
+    s->key = HETI_P_PACK_ROOM(double, n);
+    s->stage = HETI_P_PACK_ROOM(het_curve, s->plan->stages);
+    s->curve = HETI_P_PACK_ROOM(het_curve, s->plan->stages);
+    s->load = HETI_P_PACK_ROOM(double, s->plan->ranks);
+    s->pipeline_count = HETI_P_PACK_ROOM(int64_t, s->plan->pipelines);
+    s->pipeline_full = HETI_P_PACK_ROOM(int64_t, s->plan->pipelines);
+    s->pipeline_amount = HETI_P_PACK_ROOM(heti_p_amount, s->plan->pipelines);
+    s->count = HETI_P_PACK_ROOM(heti_p_count, s->count_count);
+    for (i = 0; i < 2 * HETI_P_KEPT; i++) s->grouping[i].group = HETI_P_PACK_ROOM(int64_t, n);
+    for (i = 0; i < HETI_P_PLAIN; i++) s->plain[i].group = HETI_P_PACK_ROOM(int64_t, n);
+    s->spare_grouping.group = HETI_P_PACK_ROOM(int64_t, n);
+    s->amount = HETI_P_PACK_ROOM(heti_p_amount, m);
+    s->cost = HETI_P_PACK_ROOM(double, m);
+    s->by_cost = HETI_P_PACK_ROOM(int64_t, m);
+    s->cluster = HETI_P_PACK_ROOM(int64_t, m);
+    s->dealt = HETI_P_PACK_ROOM(int64_t, m);
+    s->order = HETI_P_PACK_ROOM(int64_t, m);
+    s->best_order = HETI_P_PACK_ROOM(int64_t, m);
+    s->tokens = HETI_P_PACK_ROOM(double, s->d.max_micro_batches);
+    s->pairs = HETI_P_PACK_ROOM(double, s->d.max_micro_batches);
+    s->sequences = HETI_P_PACK_ROOM(double, s->d.max_micro_batches);
+    s->lists.micro_batches = HETI_P_PACK_ROOM(int64_t, s->plan->pipelines);
+    s->lists.start = HETI_P_PACK_ROOM(int64_t, s->plan->ranks + 1);
+    s->lists.action = HETI_P_PACK_ROOM(het_action, s->schedule->start[s->plan->ranks]);
+#undef HETI_P_PACK_ROOM
+}
+
+/* Numbers of micro-batches that are looked at; count NULL: only how many they are. */
+static int64_t heti_p_pack_counts(const heti_p_pack *s, heti_p_count *count)
+{
+    int64_t m = 1, n = 0;
+    for (;;) {
+        if (count != NULL) count[n].count = m;
+        n++;
+        if (m == s->most) return n;
+        m = heti_p_min(s->most, m < HETI_P_EVERY_COUNT ? m + 1 : m + m / HETI_P_COUNT_STEPS);
+    }
+}
+
+static het_result heti_p_pack_room(heti_p_pack *s)
+{
+    heti_p_arena arena;
+    s->plan = s->d.plan;
+    s->granules = s->d.granules;
+    s->most = heti_p_min(s->d.granules, s->d.max_micro_batches);
+    s->count_count = heti_p_pack_counts(s, NULL);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_pack_cut_block(s, &arena);
+    s->size = arena.used;
+    HETI_P_TRY(heti_p_block(&s->allocator, s->size, "het_pack", &s->block, s->error));
+    arena.base = HETI_P_CAST(char *, s->block);
+    arena.used = 0;
+    heti_p_pack_cut_block(s, &arena);
+    (void)heti_p_pack_counts(s, s->count);
+    s->lists.ranks = s->plan->ranks;
+    s->lists.pipelines = s->plan->pipelines;
+    s->lists.complete = 1;
+    if (s->d.evaluations == 0) {
+        const int64_t actions = s->schedule->start[s->plan->ranks];
+        s->d.evaluations = (INT64_C(1) << 22) / (actions > 0 ? actions : 1);
+        if (s->d.evaluations < 32) s->d.evaluations = 32;
+        if (s->d.evaluations > 1000) s->d.evaluations = 1000;
+    }
+    return HET_OK;
+}
+
+/* ---- what things cost ---- */
+
+/* How the executor shares m micro-batches among the pipelines (hetrain.h: never more than the schedule has). */
+static void heti_p_pack_divide(const heti_p_pack *s, int64_t m, int64_t *counts)
+{
+    int64_t p, left = 0;
+    het_plan_divide(s->plan, m, counts);
+    for (p = 0; p < s->plan->pipelines; p++) {
+        const int64_t room = s->schedule->micro_batches[p];
+        if (counts[p] > room) left += counts[p] - room;
+        if (counts[p] > room) counts[p] = room;
+    }
+    for (p = 0; p < s->plan->pipelines; p++) {
+        const int64_t more = heti_p_min(left, s->schedule->micro_batches[p] - counts[p]);
+        counts[p] += more;
+        left -= more;
+    }
+}
+
+static double heti_p_at(const het_curve *c, const heti_p_amount *a, double calls)
+{
+    return c->base * calls + c->token * a->tokens + c->pair * a->pairs;
+}
+
+/* max w t */
+static double heti_p_pack_cost(const heti_p_pack *s, const heti_p_amount *a)
+{
+    double cost = 0;
+    int64_t i;
+    for (i = 0; i < s->curves; i++) cost = heti_p_larger(cost, heti_p_at(&s->curve[i], a, 1));
+    return cost;
+}
+
+/* Keeps a curve unless another is nowhere below it. */
+static void heti_p_pack_add_curve(heti_p_pack *s, const het_curve *c)
+{
+    int64_t i, kept = 0;
+    for (i = 0; i < s->curves; i++)
+        if (s->curve[i].base >= c->base && s->curve[i].token >= c->token && s->curve[i].pair >= c->pair) return;
+    for (i = 0; i < s->curves; i++)
+        if (s->curve[i].base > c->base || s->curve[i].token > c->token || s->curve[i].pair > c->pair) s->curve[kept++] = s->curve[i];
+    s->curve[kept++] = *c;
+    s->curves = kept;
+}
+
+/* Ranks of a pipeline; marks them in s->load. */
+static int64_t heti_p_pack_ranks(heti_p_pack *s, int64_t pipeline)
+{
+    int64_t g, ranks = 0;
+    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++) s->load[s->plan->stage[g].rank] = 0;
+    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++) {
+        ranks += s->load[s->plan->stage[g].rank] < 1;
+        s->load[s->plan->stage[g].rank] = 1;
+    }
+    return ranks;
+}
+
+static void heti_p_pack_curves(heti_p_pack *s)
+{
+    const het_schedule *schedule = s->schedule;
+    int64_t i, p, g, active = 0, ranks = 0;
+    int split = 0;
+    for (i = 0; i < schedule->start[schedule->ranks]; i++) split |= schedule->action[i].kind == HET_ACTION_I;
+    for (p = 0; p < s->plan->pipelines; p++) {
+        active += schedule->micro_batches[p] > 0;
+        if (schedule->micro_batches[p] > 0) ranks = heti_p_pack_ranks(s, p) > ranks ? heti_p_pack_ranks(s, p) : ranks;
+    }
+    s->spread = active > 1 || ranks > 1 ? 1 : 0;
+    for (p = 0; p < s->plan->pipelines; p++) {
+        const double w = s->spread > 0 ? heti_p_real(heti_p_pack_ranks(s, p) - 1 + (active > 1)) : 1;
+        for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
+            const het_stage_cost *c = &s->d.costs->stage[g];
+            const het_curve *weight = &c->weight, *input = split ? &c->input : &c->backward;
+            het_curve weighted;
+            s->stage[g].base = c->forward.base + input->base + (split ? weight->base : 0);
+            s->stage[g].token = c->forward.token + input->token + (split ? weight->token : 0);
+            s->stage[g].pair = c->forward.pair + input->pair + (split ? weight->pair : 0);
+            weighted.base = w * s->stage[g].base;
+            weighted.token = w * s->stage[g].token;
+            weighted.pair = w * s->stage[g].pair;
+            if (schedule->micro_batches[p] > 0) heti_p_pack_add_curve(s, &weighted);
+        }
+    }
+}
+
+static heti_p_amount heti_p_pack_amount(const heti_p_pack *s, int64_t granule)
+{
+    heti_p_amount a;
+    a.tokens = heti_p_real(s->d.tokens[granule]);
+    a.pairs = s->d.pairs != NULL ? s->d.pairs[granule] : a.tokens * (a.tokens + 1) / 2;
+    a.sequences = s->d.sequences != NULL ? heti_p_real(s->d.sequences[granule]) : 1;
+    return a;
+}
+
+static void heti_p_add(heti_p_amount *to, const heti_p_amount *a)
+{
+    to->tokens += a->tokens;
+    to->pairs += a->pairs;
+    to->sequences += a->sequences;
+}
+
+static int heti_p_pack_before(const heti_p_pack *s, int64_t a, int64_t b)
+{
+    if (s->key[a] > s->key[b] || s->key[a] < s->key[b]) return s->key[a] > s->key[b];
+    return s->d.tokens[a] != s->d.tokens[b] ? s->d.tokens[a] > s->d.tokens[b] : a < b;
+}
+
+/* Merges runs of 1, 2, 4, ... */
+static void heti_p_pack_sort(heti_p_pack *s)
+{
+    const int64_t n = s->granules;
+    int64_t i, width;
+    for (i = 0; i < n; i++) {
+        const heti_p_amount a = heti_p_pack_amount(s, i);
+        s->key[i] = heti_p_pack_cost(s, &a);
+        s->sorted[i] = i;
+    }
+    for (width = 1; width < n; width *= 2) {
+        int64_t *swap = s->sorted, begin;
+        for (begin = 0; begin < n; begin += 2 * width) {
+            const int64_t middle = heti_p_min(n, begin + width), end = heti_p_min(n, begin + 2 * width);
+            int64_t a = begin, b = middle;
+            for (i = begin; i < end; i++)
+                s->spare[i] = b == end || (a < middle && heti_p_pack_before(s, s->sorted[a], s->sorted[b])) ? s->sorted[a++] : s->sorted[b++];
+        }
+        s->sorted = s->spare;
+        s->spare = swap;
+    }
+    for (i = 0; i < n; i++) {
+        const heti_p_amount a = heti_p_pack_amount(s, s->sorted[i]);
+        s->before[i + 1] = s->before[i];
+        heti_p_add(&s->before[i + 1], &a);
+    }
+    s->all = s->before[n];
+}
+
+/* Work of the busiest rank with m micro-batches: what it does does not depend on the grouping. */
+static double heti_p_pack_work(heti_p_pack *s, int64_t m)
+{
+    double work = 0;
+    int64_t p, g;
+    heti_p_pack_divide(s, m, s->pipeline_count);
+    for (g = 0; g < s->plan->stages; g++) s->load[s->plan->stage[g].rank] = 0;
+    for (p = 0; p < s->plan->pipelines; p++)
+        for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++)
+            s->load[s->plan->stage[g].rank] += heti_p_real(s->pipeline_count[p]) / heti_p_real(m) * heti_p_at(&s->stage[g], &s->all, heti_p_real(m));
+    for (g = 0; g < s->plan->stages; g++) work = heti_p_larger(work, s->load[s->plan->stage[g].rank]);
+    return work;
+}
+
+static void heti_p_pack_bounds(heti_p_pack *s)
+{
+    const double largest = s->key[s->sorted[0]];
+    int64_t i;
+    for (i = 0; i < s->count_count; i++) {
+        heti_p_count *c = &s->count[i];
+        heti_p_amount mean = s->all;
+        mean.tokens /= heti_p_real(c->count);
+        mean.pairs /= heti_p_real(c->count);
+        c->work = heti_p_pack_work(s, c->count);
+        c->bound = c->work + s->spread * heti_p_larger(largest, heti_p_pack_cost(s, &mean));
+    }
+}
+
+/* ---- groupings ---- */
+
+/* May granules of this sum stand together? cap: of tokens, where they are several; 0: none. */
+static int heti_p_pack_fits(const heti_p_pack *s, const heti_p_amount *a, double cap)
+{
+    if (s->d.max_tokens > 0 && a->tokens > heti_p_real(s->d.max_tokens)) return 0;
+    if (s->d.max_sequences > 0 && a->sequences > heti_p_real(s->d.max_sequences)) return 0;
+    return !(cap > 0) || a->tokens <= cap;
+}
+
+static heti_p_amount heti_p_pack_run(const heti_p_pack *s, int64_t begin, int64_t end)
+{
+    heti_p_amount a = s->before[end];
+    a.tokens -= s->before[begin].tokens;
+    a.pairs -= s->before[begin].pairs;
+    a.sequences -= s->before[begin].sequences;
+    return a;
+}
+
+/* The longest run from `begin` that costs at most `bound` and ends at most at `last`; begin: there is none. *cost: of it. */
+static int64_t heti_p_pack_longest(const heti_p_pack *s, int64_t begin, int64_t last, double bound, double cap, double *cost)
+{
+    heti_p_amount a = heti_p_pack_run(s, begin, begin + 1);
+    int64_t low = begin + 1, high = last + 1; /* low fits, high does not */
+    *cost = heti_p_pack_cost(s, &a);
+    if (*cost > bound) return begin;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        double c;
+        a = heti_p_pack_run(s, begin, middle);
+        c = heti_p_pack_cost(s, &a);
+        if (c > bound || !heti_p_pack_fits(s, &a, cap)) { high = middle; continue; }
+        low = middle;
+        *cost = c;
+    }
+    return low;
+}
+
+/* Cuts the sorted row into m runs none of which costs more than `bound`: each as long as it can be, with a granule left for each that follows.
+   0: there are none. *largest: what the largest costs. */
+static int heti_p_pack_runs(const heti_p_pack *s, int64_t m, double bound, double cap, int64_t *group, double *largest)
+{
+    int64_t begin = 0, j, i;
+    *largest = 0;
+    for (j = 0; j < m; j++) {
+        double cost;
+        const int64_t end = heti_p_pack_longest(s, begin, s->granules - (m - 1 - j), bound, cap, &cost);
+        if (end == begin) return 0;
+        for (i = begin; i < end && group != NULL; i++) group[i] = j;
+        *largest = heti_p_larger(*largest, cost);
+        begin = end;
+    }
+    return begin == s->granules;
+}
+
+/* The m runs whose largest is least: bisection between a bound that no runs keep and one that some do, which is always the cost of a run. */
+static int heti_p_pack_tightest(const heti_p_pack *s, int64_t m, double cap, int64_t *group, double *largest)
+{
+    double low = 0, high = 2 * heti_p_pack_cost(s, &s->all);
+    if (!heti_p_pack_runs(s, m, high, cap, NULL, &high)) return 0;
+    for (;;) {
+        const double middle = low + (high - low) / 2;
+        double cost;
+        if (!(middle > low && middle < high)) break;
+        if (heti_p_pack_runs(s, m, middle, cap, NULL, &cost)) high = cost;
+        else low = middle;
+    }
+    return heti_p_pack_runs(s, m, high, cap, group, largest);
+}
+
+/* The largest granules first, each to the micro-batch that costs least with it; none may stay empty. */
+static int heti_p_pack_spread(heti_p_pack *s, int64_t m, double cap, int64_t *group, double *largest)
+{
+    int64_t i, j, empty = m;
+    if (s->granules > (INT64_C(1) << 22) / m) return 0;
+    memset(s->amount, 0, HETI_P_CAST(size_t, m) * sizeof *s->amount);
+    memset(s->cost, 0, HETI_P_CAST(size_t, m) * sizeof *s->cost);
+    memset(s->cluster, 0, HETI_P_CAST(size_t, m) * sizeof *s->cluster);
+    *largest = 0;
+    for (i = 0; i < s->granules; i++) {
+        const heti_p_amount own = heti_p_pack_run(s, i, i + 1);
+        int64_t to = -1;
+        double least = 0;
+        for (j = 0; j < m; j++) {
+            heti_p_amount with = s->amount[j];
+            double cost;
+            if (s->cluster[j] && s->granules - i <= empty) continue;
+            if (to >= 0 && s->cost[j] >= least) continue;
+            heti_p_add(&with, &own);
+            if (s->cluster[j] && !heti_p_pack_fits(s, &with, cap)) continue;
+            cost = heti_p_pack_cost(s, &with);
+            if (to >= 0 && cost >= least) continue;
+            to = j;
+            least = cost;
+        }
+        if (to < 0) return 0;
+        heti_p_add(&s->amount[to], &own);
+        empty -= !s->cluster[to];
+        s->cluster[to] = 1; /* not empty */
+        s->cost[to] = least;
+        group[i] = to;
+        *largest = heti_p_larger(*largest, least);
+    }
+    return 1;
+}
+
+/* Puts the spare grouping among the best, of which there are `room`, and one more place. */
+static void heti_p_pack_keep(heti_p_pack *s, heti_p_grouping *best, int64_t room)
+{
+    int64_t i, at = room;
+    heti_p_grouping last;
+    while (at > 0 && (best[at - 1].count == 0 || best[at - 1].estimate > s->spare_grouping.estimate ||
+        (best[at - 1].estimate >= s->spare_grouping.estimate && best[at - 1].count > s->spare_grouping.count))) at--;
+    if (at == room) return;
+    last = best[room - 1];
+    for (i = room - 1; i > at; i--) best[i] = best[i - 1];
+    best[at] = s->spare_grouping;
+    s->spare_grouping = last;
+}
+
+/* The best grouping of each number of micro-batches, those with the least bounds first, until none can be among the best any more. */
+static void heti_p_pack_group(heti_p_pack *s, double cap, heti_p_grouping *best)
+{
+    double last = -1;
+    int64_t last_count = 0, i;
+    for (;;) {
+        const heti_p_count *next = NULL;
+        double largest, spread;
+        int found;
+        for (i = 0; i < s->count_count; i++) {
+            const heti_p_count *c = &s->count[i];
+            if (c->bound < last || (c->bound <= last && c->count <= last_count)) continue;
+            if (next == NULL || c->bound < next->bound) next = c;
+        }
+        if (next == NULL || (best[HETI_P_KEPT - 1].count > 0 && next->bound >= best[HETI_P_KEPT - 1].estimate)) return;
+        last = next->bound;
+        last_count = next->count;
+        found = heti_p_pack_tightest(s, next->count, cap, s->spare_grouping.group, &largest);
+        s->spare_grouping.count = next->count;
+        s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
+        if (s->d.neighbours != HET_YES && heti_p_pack_spread(s, next->count, cap, s->spare, &spread) && (!found || spread < largest)) {
+            memcpy(s->spare_grouping.group, s->spare, HETI_P_CAST(size_t, s->granules) * sizeof *s->spare);
+            s->spare_grouping.estimate = next->work + s->spread * spread;
+            found = 1;
+        }
+        if (found) heti_p_pack_keep(s, best, HETI_P_KEPT);
+    }
+}
+
+/* Granules in their own order, equal numbers in each micro-batch, the first have those left over: m of them, where limits allow. */
+static int heti_p_pack_equal(heti_p_pack *s, int64_t m, double *largest)
+{
+    int64_t i, j = 0, end = 0;
+    heti_p_amount sum;
+    memset(&sum, 0, sizeof sum);
+    *largest = 0;
+    for (i = 0; i < s->granules; i++) {
+        const heti_p_amount own = heti_p_pack_amount(s, i);
+        if (i == end) {
+            memset(&sum, 0, sizeof sum);
+            end += s->granules / m + (j < s->granules % m);
+            j++;
+        }
+        s->spare[i] = j - 1; /* by number for now */
+        heti_p_add(&sum, &own);
+        if (!heti_p_pack_fits(s, &sum, 0)) return 0;
+        if (i + 1 == end) *largest = heti_p_larger(*largest, heti_p_pack_cost(s, &sum));
+    }
+    for (i = 0; i < s->granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
+    return 1;
+}
+
+static void heti_p_pack_plain(heti_p_pack *s)
+{
+    int64_t i;
+    for (i = 0; i < (s->d.plain > 0 ? 1 : s->count_count); i++) {
+        double largest;
+        const int64_t m = s->d.plain > 0 ? s->d.plain : s->count[i].count;
+        if (m > s->most || !heti_p_pack_equal(s, m, &largest)) continue;
+        s->spare_grouping.count = m;
+        s->spare_grouping.estimate = heti_p_pack_work(s, m) + s->spread * largest;
+        heti_p_pack_keep(s, s->plain, HETI_P_PLAIN);
+    }
+}
+
+/* ---- judging: orders of micro-batches, by the simulator ---- */
+
+static void heti_p_pack_amounts(heti_p_pack *s, const heti_p_grouping *g)
+{
+    int64_t i, j;
+    memset(s->amount, 0, HETI_P_CAST(size_t, g->count) * sizeof *s->amount);
+    for (i = 0; i < s->granules; i++) {
+        const heti_p_amount own = heti_p_pack_run(s, i, i + 1);
+        heti_p_add(&s->amount[g->group[i]], &own);
+    }
+    for (j = 0; j < g->count; j++) s->cost[j] = heti_p_pack_cost(s, &s->amount[j]);
+}
+
+/* The lists without the micro-batches that are not there. */
+static void heti_p_pack_leave_out(heti_p_pack *s, int64_t m)
+{
+    const het_schedule *from = s->schedule;
+    int64_t r, i, n = 0;
+    if (s->lists_for == m) return;
+    s->lists_for = m;
+    heti_p_pack_divide(s, m, s->lists.micro_batches);
+    for (r = 0; r < from->ranks; r++) {
+        s->lists.start[r] = n;
+        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+            const het_action *a = &from->action[i];
+            const int there = a->kind >= HET_ACTION_REDUCE || a->micro_batch < s->lists.micro_batches[a->pipeline];
+            if (!there) continue;
+            s->lists.action[n] = *a;
+            if (a->overlap && a[1].micro_batch >= s->lists.micro_batches[a[1].pipeline]) s->lists.action[n].overlap = 0; /* alone */
+            n++;
+        }
+    }
+    s->lists.start[from->ranks] = n;
+}
+
+static het_result heti_p_pack_simulate(heti_p_pack *s, const het_schedule *lists, het_simulation **simulation)
+{
+    het_costs costs = *s->d.costs;
+    costs.tokens = s->tokens;
+    costs.pairs = s->pairs;
+    costs.sequences = s->sequences;
+    s->evaluations++;
+    return het_simulate(s->plan, lists, &costs, HET_NO, &s->allocator, simulation, s->error);
+}
+
+static int heti_p_better(const heti_p_score *a, const heti_p_score *b)
+{
+    if (a->excess > b->excess || a->excess < b->excess) return a->excess < b->excess;
+    return a->seconds < b->seconds;
+}
+
+/* Runs s->order of m micro-batches of s->amount. */
+static het_result heti_p_pack_score(heti_p_pack *s, int64_t m, heti_p_score *score)
+{
+    het_simulation *simulation;
+    int64_t i, r;
+    heti_p_pack_leave_out(s, m);
+    for (i = 0; i < m; i++) {
+        const heti_p_amount *a = &s->amount[s->order[i]];
+        s->tokens[i] = a->tokens;
+        s->pairs[i] = a->pairs;
+        s->sequences[i] = a->sequences > 1 ? a->sequences : 1;
+    }
+    HETI_P_TRY(heti_p_pack_simulate(s, &s->lists, &simulation));
+    memset(score, 0, sizeof *score);
+    score->seconds = simulation->makespan;
+    for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++) {
+        const double excess = simulation->rank[r].peak_bytes - s->d.memory[r];
+        if (!(s->d.memory[r] > 0) || excess <= score->excess) continue;
+        score->excess = excess;
+        score->rank = r;
+        score->bytes = simulation->rank[r].peak_bytes;
+    }
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+/* The same, kept where it is the best so far. */
+static het_result heti_p_pack_judge(heti_p_pack *s, heti_p_grouping *g, heti_p_score *score)
+{
+    HETI_P_TRY(heti_p_pack_score(s, g->count, score));
+    if (s->best_grouping != NULL && !heti_p_better(score, &s->best)) return HET_OK;
+    s->best = *score;
+    s->best_grouping = g;
+    memcpy(s->best_order, s->order, HETI_P_CAST(size_t, g->count) * sizeof *s->order);
+    return HET_OK;
+}
+
+/* s->by_cost: the micro-batches, the largest first, of equals the lower number. */
+static void heti_p_pack_by_cost(heti_p_pack *s, int64_t m)
+{
+    int64_t i, j;
+    for (i = 0; i < m; i++) {
+        for (j = i; j > 0 && s->cost[s->by_cost[j - 1]] < s->cost[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
+        s->by_cost[j] = i;
+    }
+}
+
+/* When the slowest stage of a pipeline has done `calls` micro-batches with `a` together. */
+static double heti_p_pack_pipeline(const heti_p_pack *s, int64_t pipeline, const heti_p_amount *a, double calls)
+{
+    double seconds = 0;
+    int64_t g;
+    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
+        seconds = heti_p_larger(seconds, heti_p_at(&s->stage[g], a, calls));
+    return seconds;
+}
+
+/* s->dealt: the largest first to the pipeline that ends first with it and has room; in each the largest stand first. */
+static void heti_p_pack_deal(heti_p_pack *s, int64_t m)
+{
+    int64_t i, p;
+    heti_p_pack_divide(s, m, s->pipeline_count);
+    for (p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
+    memset(s->pipeline_amount, 0, HETI_P_CAST(size_t, s->plan->pipelines) * sizeof *s->pipeline_amount);
+    for (i = 0; i < m; i++) {
+        const int64_t j = s->by_cost[i];
+        int64_t first = 0, to = -1, at = 0;
+        double least = 0;
+        for (p = 0; p < s->plan->pipelines; first += s->pipeline_count[p++]) {
+            heti_p_amount with = s->pipeline_amount[p];
+            double seconds;
+            if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
+            heti_p_add(&with, &s->amount[j]);
+            seconds = heti_p_pack_pipeline(s, p, &with, heti_p_real(s->pipeline_full[p] + 1));
+            if (to >= 0 && seconds >= least) continue;
+            to = p;
+            least = seconds;
+            at = first + s->pipeline_full[p];
+        }
+        s->dealt[at] = j;
+        s->pipeline_full[to]++;
+        heti_p_add(&s->pipeline_amount[to], &s->amount[j]);
+    }
+}
+
+/* s->cluster: micro-batches of similar cost, cut where the row by cost has its widest gaps. Returns how many there are. */
+static int64_t heti_p_pack_clusters(heti_p_pack *s, int64_t m)
+{
+    int64_t cut[HETI_P_CLUSTERS], cuts = 0, i, j, c = 0;
+    while (cuts < HETI_P_CLUSTERS - 1) {
+        int64_t widest = -1;
+        double gap = 0;
+        for (i = 1; i < m; i++) {
+            const double g = s->cost[s->by_cost[i - 1]] - s->cost[s->by_cost[i]];
+            for (j = 0; j < cuts && cut[j] != i; j++) {}
+            if (j < cuts || g <= gap) continue;
+            gap = g;
+            widest = i;
+        }
+        if (widest < 0) break;
+        cut[cuts++] = widest;
+    }
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < cuts && cut[j] != i; j++) {}
+        c += j < cuts;
+        s->cluster[s->by_cost[i]] = c;
+    }
+    return cuts + 1;
+}
+
+/* The next permutation in lexicographic order; 0: that was the last. */
+static int heti_p_next(int64_t *a, int64_t n)
+{
+    int64_t i = n - 1, j = n - 1, swap;
+    while (i > 0 && a[i - 1] >= a[i]) i--;
+    if (i <= 0) return 0;
+    while (a[j] <= a[i - 1]) j--;
+    swap = a[i - 1];
+    a[i - 1] = a[j];
+    a[j] = swap;
+    for (j = n - 1; i < j; i++, j--) {
+        swap = a[i];
+        a[i] = a[j];
+        a[j] = swap;
+    }
+    return 1;
+}
+
+static int heti_p_pack_spent(heti_p_pack *s)
+{
+    if (s->evaluations < s->d.evaluations) return 0;
+    s->stopped = 1;
+    return 1;
+}
+
+/* In each pipeline the largest first; or the largest, the smallest, the second largest, ...: so the least is kept at once. */
+static het_result heti_p_pack_first(heti_p_pack *s, heti_p_grouping *g, heti_p_score *score)
+{
+    heti_p_score mixed;
+    int64_t i, p, begin = 0;
+    heti_p_pack_amounts(s, g);
+    heti_p_pack_by_cost(s, g->count);
+    heti_p_pack_deal(s, g->count);
+    if (heti_p_pack_spent(s)) return HET_OK;
+    memcpy(s->order, s->dealt, HETI_P_CAST(size_t, g->count) * sizeof *s->order);
+    HETI_P_TRY(heti_p_pack_judge(s, g, score));
+    if (!(score->excess > 0) || heti_p_pack_spent(s)) return HET_OK;
+    for (p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
+        for (i = 0; i < s->pipeline_count[p]; i++) s->order[begin + i] = s->dealt[begin + (i % 2 == 0 ? i / 2 : s->pipeline_count[p] - 1 - i / 2)];
+    HETI_P_TRY(heti_p_pack_judge(s, g, &mixed));
+    if (heti_p_better(&mixed, score)) *score = mixed;
+    return HET_OK;
+}
+
+/* All orders of the clusters, alike in all pipelines. */
+static het_result heti_p_pack_permute(heti_p_pack *s, heti_p_grouping *g)
+{
+    const int64_t m = g->count;
+    int64_t place[HETI_P_CLUSTERS], clusters, i, p, c, end = 0, n = 0;
+    heti_p_score score;
+    heti_p_pack_amounts(s, g);
+    heti_p_pack_by_cost(s, m);
+    clusters = heti_p_pack_clusters(s, m);
+    heti_p_pack_deal(s, m);
+    for (i = 0; i < clusters; i++) place[i] = i;
+    do {
+        if (heti_p_pack_spent(s)) break;
+        end = n = 0;
+        for (p = 0; p < s->plan->pipelines; p++) {
+            const int64_t begin = end;
+            end += s->pipeline_count[p];
+            for (c = 0; c < clusters; c++)
+                for (i = begin; i < end; i++)
+                    if (s->cluster[s->dealt[i]] == place[c]) s->order[n++] = s->dealt[i];
+        }
+        HETI_P_TRY(heti_p_pack_judge(s, g, &score));
+    } while (heti_p_next(place, clusters));
+    return HET_OK;
+}
+
+static het_result heti_p_pack_every_order(heti_p_pack *s)
+{
+    heti_p_grouping *g = s->best_grouping;
+    heti_p_score score;
+    int64_t i;
+    for (i = 0; i < g->count; i++) s->order[i] = i;
+    do {
+        HETI_P_TRY(heti_p_pack_judge(s, g, &score));
+    } while (heti_p_next(s->order, g->count));
+    return HET_OK;
+}
+
+/* Exchanges any two as long as that makes the step shorter. */
+static het_result heti_p_pack_exchange(heti_p_pack *s)
+{
+    heti_p_grouping *g = s->best_grouping;
+    const int64_t m = g->count;
+    int64_t i, j, since = 0; /* exchanges tried since the last that helped */
+    heti_p_score score;
+    for (i = 0, j = 0; since < m * (m - 1) / 2; since++) {
+        const heti_p_amount *a, *b;
+        if (++j >= m) {
+            i = i + 2 < m ? i + 1 : 0;
+            j = i + 1;
+        }
+        memcpy(s->order, s->best_order, HETI_P_CAST(size_t, m) * sizeof *s->order);
+        a = &s->amount[s->order[i]];
+        b = &s->amount[s->order[j]];
+        if (memcmp(a, b, sizeof *a) == 0) continue;
+        if (heti_p_pack_spent(s)) return HET_OK;
+        s->order[i] = s->best_order[j];
+        s->order[j] = s->best_order[i];
+        HETI_P_TRY(heti_p_pack_judge(s, g, &score));
+        if (memcmp(s->order, s->best_order, HETI_P_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
+    }
+    return HET_OK;
+}
+
+static het_result heti_p_pack_refine(heti_p_pack *s)
+{
+    const int64_t m = s->best_grouping->count, left = s->d.evaluations - s->evaluations;
+    int64_t orders = 1, i;
+    heti_p_pack_amounts(s, s->best_grouping);
+    for (i = 2; i <= m && orders <= left; i++) orders *= i;
+    return orders <= left ? heti_p_pack_every_order(s) : heti_p_pack_exchange(s);
+}
+
+/* Plain orders first: nothing else counts as found without them. */
+static het_result heti_p_pack_judge_plain(heti_p_pack *s)
+{
+    int64_t k, i;
+    for (k = 0; k < HETI_P_PLAIN && s->plain[k].count > 0; k++) {
+        heti_p_score score;
+        heti_p_pack_amounts(s, &s->plain[k]);
+        for (i = 0; i < s->plain[k].count; i++) s->order[i] = i;
+        HETI_P_TRY(heti_p_pack_judge(s, &s->plain[k], &score));
+        if (score.excess > 0 || (s->plain_count > 0 && score.seconds >= s->plain_seconds)) continue;
+        s->plain_seconds = score.seconds;
+        s->plain_count = s->plain[k].count;
+    }
+    return HET_OK;
+}
+
+/* The six best of each kind in a first order, then two of them in all orders of their clusters. */
+static het_result heti_p_pack_judge_groupings(heti_p_pack *s)
+{
+    heti_p_score score[2 * HETI_P_KEPT];
+    int64_t k, round;
+    for (k = 0; k < 2 * HETI_P_KEPT; k++) {
+        score[k].excess = -1; /* not looked at */
+        if (s->grouping[k].count > 0) HETI_P_TRY(heti_p_pack_first(s, &s->grouping[k], &score[k]));
+    }
+    for (round = 0; round < 2; round++) {
+        int64_t least = -1;
+        for (k = 0; k < 2 * HETI_P_KEPT; k++)
+            if (score[k].excess >= 0 && (least < 0 || heti_p_better(&score[k], &score[least]))) least = k;
+        if (least < 0) return HET_OK;
+        score[least].excess = -1;
+        HETI_P_TRY(heti_p_pack_permute(s, &s->grouping[least]));
+    }
+    return HET_OK;
+}
+
+/* ---- the whole ---- */
+
+/* One token in each micro-batch: checks what was given, and says how the peaks grow with tokens. */
+static het_result heti_p_pack_probe(heti_p_pack *s)
+{
+    het_simulation *simulation;
+    int64_t i, r;
+    for (i = 0; i < s->d.max_micro_batches; i++) {
+        s->tokens[i] = s->sequences[i] = 1;
+        s->pairs[i] = 0;
+    }
+    HETI_P_TRY(heti_p_pack_simulate(s, s->schedule, &simulation));
+    for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
+        if (s->d.memory[r] > 0) s->bytes_a_token = heti_p_larger(s->bytes_a_token, simulation->rank[r].peak_bytes / s->d.memory[r]);
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+static het_result heti_p_pack_nothing(const heti_p_pack *s)
+{
+    const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)", *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
+    return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d sequences into at most %d micro-batches "
+        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_P_CAST(int64_t, s->all.tokens), HETI_P_CAST(int64_t, s->all.sequences),
+        s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
+}
+
+/* What a micro-batch may have beside memory. */
+static double heti_p_pack_most_tokens(const heti_p_pack *s)
+{
+    return s->d.max_tokens > 0 ? heti_p_smaller(heti_p_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
+}
+
+static het_result heti_p_pack_search(heti_p_pack *s)
+{
+    int64_t k;
+    HETI_P_TRY(heti_p_pack_probe(s));
+    heti_p_pack_curves(s);
+    heti_p_pack_sort(s);
+    heti_p_pack_bounds(s);
+    heti_p_pack_plain(s);
+    heti_p_pack_group(s, 0, s->grouping);
+    if (s->bytes_a_token * heti_p_pack_most_tokens(s) > 1) heti_p_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_P_KEPT);
+    for (k = 0, s->estimate = -1; k < 3; k++) {
+        const heti_p_grouping *g = k == 0 ? s->grouping : k == 1 ? s->grouping + HETI_P_KEPT : s->plain;
+        if (g->count > 0 && (s->estimate < 0 || g->estimate < s->estimate)) s->estimate = g->estimate;
+    }
+    HETI_P_TRY(heti_p_pack_judge_plain(s));
+    HETI_P_TRY(heti_p_pack_judge_groupings(s));
+    if (s->best_grouping == NULL) return heti_p_pack_nothing(s);
+    HETI_P_TRY(heti_p_pack_refine(s));
+    if (s->best.excess > 0)
+        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: rank %d keeps %d bytes in the best grouping found, its limit is %d", s->best.rank,
+            HETI_P_CAST(int64_t, s->best.bytes), HETI_P_CAST(int64_t, s->d.memory[s->best.rank]));
+    return HET_OK;
+}
+
+static void heti_p_packing_cut(const heti_p_pack *s, het_packing **to, heti_p_arena *arena)
+{
+    const int64_t m = s->best_grouping->count;
+    het_packing unused, *k = HETI_P_CAST(het_packing *, heti_p_take(arena, 1, sizeof *k));
+    if (arena->base == NULL) k = &unused;
+    k->order = HETI_P_CAST(int64_t *, heti_p_take(arena, s->granules, sizeof *k->order));
+    k->start = HETI_P_CAST(int64_t *, heti_p_take(arena, m + 1, sizeof *k->start));
+    k->counts = HETI_P_CAST(int64_t *, heti_p_take(arena, s->plan->pipelines, sizeof *k->counts));
+    k->tokens = HETI_P_CAST(double *, heti_p_take(arena, m, sizeof *k->tokens));
+    k->pairs = HETI_P_CAST(double *, heti_p_take(arena, m, sizeof *k->pairs));
+    k->sequences = HETI_P_CAST(double *, heti_p_take(arena, m, sizeof *k->sequences));
+    if (arena->base != NULL) *to = k;
+}
+
+static het_result heti_p_packing_make(heti_p_pack *s, het_packing **packing)
+{
+    const heti_p_grouping *g = s->best_grouping;
+    heti_p_arena arena;
+    het_packing *k = NULL;
+    void *block;
+    size_t size;
+    int64_t i, j;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_p_packing_cut(s, NULL, &arena);
+    size = arena.used;
+    HETI_P_TRY(heti_p_block(&s->allocator, size, "het_pack", &block, s->error));
+    arena.base = HETI_P_CAST(char *, block);
+    arena.used = 0;
+    heti_p_packing_cut(s, &k, &arena);
+    k->granules = s->granules;
+    k->micro_batches = g->count;
+    k->pipelines = s->plan->pipelines;
+    k->seconds = s->best.seconds;
+    k->plain_seconds = s->plain_seconds;
+    k->plain_micro_batches = s->plain_count;
+    k->estimate = s->estimate;
+    k->evaluations = s->evaluations;
+    k->stopped = s->stopped;
+    k->allocator = s->allocator;
+    k->size = size;
+    heti_p_pack_divide(s, g->count, k->counts);
+    heti_p_pack_amounts(s, g);
+    for (i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
+    for (i = 0; i < s->granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
+    for (i = 0; i < s->granules; i++) k->start[s->spare[i] + 1]++;
+    for (j = 0; j < g->count; j++) {
+        const heti_p_amount *a = &s->amount[s->best_order[j]];
+        k->start[j + 1] += k->start[j];
+        k->tokens[j] = a->tokens;
+        k->pairs[j] = a->pairs;
+        k->sequences[j] = a->sequences;
+        s->order[j] = k->start[j];
+    }
+    for (i = 0; i < s->granules; i++) k->order[s->order[s->spare[i]]++] = i;
+    *packing = k;
+    return HET_OK;
+}
+
+HETRAIN_API void het_packing_free(het_packing *packing)
+{
+    het_allocator allocator;
+    if (packing == NULL) return;
+    allocator = packing->allocator;
+    allocator.free(allocator.user, packing, packing->size);
+}
+
+HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error)
+{
+    heti_p_pack s;
+    het_result result;
+    if (desc == NULL || packing == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_pack: the description or packing is NULL");
+    *packing = NULL;
+    memset(&s, 0, sizeof s);
+    s.d = *desc;
+    s.error = error;
+    if (!heti_p_allocator(&desc->allocator, &s.allocator))
+        return heti_p_fail(error, HET_ERR_INVALID, "het_pack: an allocator needs both alloc and free");
+    result = heti_p_pack_check(&s);
+    if (result == HET_OK) result = heti_p_pack_lists(&s);
+    if (result == HET_OK) result = heti_p_pack_room(&s);
+    if (result == HET_OK) result = heti_p_pack_search(&s);
+    if (result == HET_OK) result = heti_p_packing_make(&s, packing);
+    if (s.block != NULL) s.allocator.free(s.allocator.user, s.block, s.size);
+    het_schedule_free(s.made);
+    return result;
 }
 
 /* ================================================================================================================

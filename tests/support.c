@@ -50,6 +50,12 @@ double support_sum_value(const het_sum *sum)
     return value;
 }
 
+int support_environment(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
 void *support_alloc(size_t count, size_t size)
 {
     void *memory = calloc(count ? count : 1, size);
@@ -524,6 +530,17 @@ void support_run_plan(support_run *run, const char *text, const char *schedule, 
     run->desc.plan = run->plan;
 }
 
+void support_run_mixed(support_run *run, int which, uint64_t *seed)
+{
+    int i;
+    run->far = *het_cpu_device();
+    run->far.host_memory = 0;
+    for (i = 0; i < SUPPORT_MAX_RANKS; i++) {
+        run->device[i].threads = 1 + (int32_t)support_below(seed, 2);
+        if (i == which) run->device[i].iface = &run->far;
+    }
+}
+
 void support_run_end(support_run *run)
 {
     het_plan_free(run->plan);
@@ -595,6 +612,29 @@ int support_same(const support_result *a, const support_result *b, const char *w
         return 0;
     }
     return 1;
+}
+
+void support_same_state(het_ctx *a, het_ctx *b, int gradients, const char *what)
+{
+    int64_t p;
+    for (p = 0; p < het_parameter_count(a); p++) {
+        het_parameter_info x, y;
+        int array;
+        EXPECT_OK(het_parameter_get_info(a, p, &x));
+        EXPECT_OK(het_parameter_get_info(b, p, &y));
+        if (x.exponent != y.exponent) fail_msg("%s: %s has exponents %d and %d", what, x.name, x.exponent, y.exponent);
+        for (array = HET_WEIGHT; array <= HET_STATE1; array++) {
+            float *u, *v;
+            if ((array == HET_GRADIENT && !gradients) || (array >= HET_GRADIENT && x.frozen)) continue;
+            u = support_floats(x.count, 1, 1);
+            v = support_floats(x.count, 1, 2);
+            EXPECT_OK(het_parameter_read(a, p, (het_what)array, u));
+            EXPECT_OK(het_parameter_read(b, p, (het_what)array, v));
+            if (memcmp(u, v, (size_t)x.count * sizeof *u) != 0) fail_msg("%s: array %d of %s differs", what, array, x.name);
+            free(u);
+            free(v);
+        }
+    }
 }
 
 void support_train_same(const support_result *base, const support_run *run, const char *layout, const char *what)

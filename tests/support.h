@@ -26,6 +26,9 @@ uint32_t support_bits(float value);
 float support_bf16(float value);                                     /* rounded to bf16, nearest even, subnormals to 0 */
 double support_sum_value(const het_sum *sum);
 
+/* What a variable of the environment says, for instance how many rounds; `otherwise` where it is not set. */
+int support_environment(const char *name, int otherwise);
+
 /* malloc that fails the test instead of returning NULL */
 void *support_alloc(size_t count, size_t size);
 float *support_floats(int64_t count, double scale, uint64_t seed);
@@ -130,12 +133,15 @@ het_plan *support_plan(const char *text, const char *schedule, int64_t units, in
 typedef struct support_run {
     het_desc desc;
     het_device_desc device[SUPPORT_MAX_RANKS];
+    het_device_iface far; /* a CPU with memory of its own: everything goes through copies */
     het_plan *plan;
     support_data data;
 } support_run;
 void support_run_start(support_run *run, const het_model_desc *model, int steps, const char *blocks);
 void support_run_ranks(support_run *run, int64_t ranks);
 void support_run_plan(support_run *run, const char *text, const char *schedule, int64_t slices);
+/* Each device gets one thread or two, and device `which`, if there is one, is far. */
+void support_run_mixed(support_run *run, int which, uint64_t *seed);
 void support_run_end(support_run *run);
 
 het_ctx *support_create(const het_desc *desc);
@@ -149,6 +155,8 @@ typedef struct support_result {
     uint64_t weights;
     double loss[SUPPORT_MAX_STEPS], norm[SUPPORT_MAX_STEPS];
 } support_result;
+/* Fails unless exponents, weights, optimizer state, and gradients if asked for, are the same; what is frozen only has weights. */
+void support_same_state(het_ctx *a, het_ctx *b, int gradients, const char *what);
 /* A new context trained over all steps of the data. */
 support_result support_train(const support_run *run, const char *layout);
 /* Writes one line about the first difference and returns 0 when two results differ in a bit. */

@@ -273,16 +273,6 @@ static void fast_mode_repeats(void **state)
     support_run_end(&run);
 }
 
-/* Everything at once, drawn at random: family, window, dropout, bf16, long sequences, order and grouping of the blocks, slices, recomputed
-   units, backward form, threads, instruction set, parallel-for. HETRAIN_TEST_ROUNDS sets how many (make soak: many),
-   HETRAIN_TEST_FIRST_ROUND the first one: a round is a function of its number. Every 100 rounds a line says which seeds gave equal bits,
-   so that a soak that was stopped goes on from there. */
-static int environment_number(const char *name, int otherwise)
-{
-    const char *text = getenv(name);
-    return text ? atoi(text) : otherwise;
-}
-
 /* One layer for sequences whose granules are pieces. */
 static void make_long(het_model_desc *model)
 {
@@ -295,6 +285,10 @@ static void make_long(het_model_desc *model)
     model->context = 1100;
 }
 
+/* Everything at once, drawn at random: family, window, dropout, bf16, long sequences, order and grouping of the blocks, slices, recomputed
+   units, backward form, threads, instruction set, parallel-for. HETRAIN_TEST_ROUNDS sets how many (make soak: many),
+   HETRAIN_TEST_FIRST_ROUND the first one: a round is a function of its number. Every 100 rounds a line says which seeds gave equal bits,
+   so that a soak that was stopped goes on from there. */
 static void random_layout(uint64_t seed, int round)
 {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
@@ -341,7 +335,7 @@ static void random_layout(uint64_t seed, int round)
 
 static void random_layouts(void **state)
 {
-    int first = environment_number("HETRAIN_TEST_FIRST_ROUND", 0), end = first + environment_number("HETRAIN_TEST_ROUNDS", 24), said = first;
+    int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), end = first + support_environment("HETRAIN_TEST_ROUNDS", 24), said = first;
     int round;
     (void)state;
     for (round = first; round < end; round++) {

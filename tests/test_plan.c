@@ -1469,7 +1469,7 @@ static void writers(void **state)
 /* Many ranks: what grows faster than the lists would not come to its end. */
 static void large(void **state)
 {
-    const int64_t ranks = getenv("HETRAIN_TEST_RANKS") ? atoi(getenv("HETRAIN_TEST_RANKS")) : 1500;
+    const int64_t ranks = support_environment("HETRAIN_TEST_RANKS", 1500);
     het_plan_desc desc = describe(ranks, ranks, NULL);
     het_plan *plan = read_plan(&desc, "pp");
     size_t length;

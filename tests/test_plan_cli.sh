@@ -62,12 +62,30 @@ printf '0,4,2,3\n1,4\n' > few.csv
 printf '0,4,2,3\n1,4,2,3,1,7\n' > many.csv
 printf '0,4,2,3,10\n1,4,2,3,20\n' > activations.csv
 
+cat > alike.json <<'CLUSTER'
+{ "link": { "latency": 0.5 }, "members": [ { "device": "a", "count": 8 } ] }
+CLUSTER
+cat > slow.json <<'CLUSTER'
+{ "link": { "latency": "2us", "bandwidth": "4M" }, "members": [ { "device": "a" }, { "device": "a", "speed": 0.5 } ] }
+CLUSTER
+cat > pairs.json <<'CLUSTER'
+{ "link": { "latency": 3 }, "members": [ { "name": "left", "uplink": 8, "members": [ { "device": "a", "count": 2 } ] },
+  { "name": "right", "members": [ { "device": "a", "count": 2 } ] } ] }
+CLUSTER
+printf '{ "members": [ { "device": "a", "sped": 2 } ] }' > unknown.json
+printf '{ "members": [ { "device": "a" }' > cut.json
+
 # ---- numbers ----
 # (m + p - 1)(F + B) without links, idle (p - 1)(F + B) each
 gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[8,8,8,8]' --simulate gpipe "${base[@]}"
 gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727272727272727,"idle":[15,15,15,15],"peak":[4,3,2,1]' --simulate 1f1b "${base[@]}"
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=1,W=1,link=.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=2 --link 0.5
+gives '{"makespan":275,"span":275,' --simulate 1f1b --cluster alike.json --unit s --micro-batches 64 --cost F=1,B=1,W=1
+# a message takes 2 + 8 / 4.194304 = 3.907 (M is 1,048,576); the second device works for 10 on each micro-batch: 2 + 3.907 + 20 + 3.907 + 3
+gives '{"makespan":32.81469726562' --simulate gpipe --cluster slow.json --micro-batches 2 --cost F=2,B=3,bytes=8
+# 16 of F, and once out of the left pair and once back into it: 64 / 8 + 3 each
+gives '{"makespan":38,' --simulate gpipe --cluster pairs.json --unit s --micro-batches 1 --cost F=4,B=0,bytes=64
 # the bubble published for these numbers is 0.2431
 gives '{"makespan":1456749,"span":1456749,"bubble":0.2430542255391972,' --simulate=1f1b --ranks=8 --micro-batches=24 --cost=F=18522,B=18086,W=9337,link=601
 gives '{"makespan":50,"span":50,"bubble":0,' --simulate 1f1b --ranks 1 --micro-batches 10 --cost F=2,B=3
@@ -125,6 +143,12 @@ fi
 report "$(cmp -s one two; echo $?)" 'the same twice'
 
 # ---- refused ----
+refuses '--cluster|nowhere.json' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster nowhere.json
+refuses '--cluster|unknown.json|byte 40|sped|no such key' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster unknown.json
+refuses '--cluster|cut.json|byte 32|members' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --cluster cut.json
+refuses '--ranks|3|8 devices' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --ranks 3 --cluster alike.json
+refuses '--link|--cluster' --simulate 1f1b --cost F=1,B=1 --micro-batches 3 --link 2 --cluster alike.json
+refuses '--cost|--cluster' --simulate 1f1b --cost F=1,B=1,link=2 --micro-batches 3 --cluster alike.json
 refuses '--simulate'
 refuses '--cost' --simulate 1f1b
 refuses '--ranks' --simulate 1f1b --cost F=1,B=1 --micro-batches 3

@@ -84,18 +84,13 @@ static void one_layout(int round)
     const int64_t ranks = s->least + support_below(&seed, s->most - s->least + 1), slices = s->slices ? 1 + support_below(&seed, 3) : 1;
     char order[] = "012345", layout[2 * sizeof order], text[1200], what[1600];
     int cut[sizeof order] = { 1 };
-    het_device_iface far = *het_cpu_device();
     support_result base;
     support_run run;
     int64_t i, at = 0;
     start(&run, family, 1);
     if (support_below(&seed, 2)) run.desc.model.dropout = 0.2f;
     base = support_train(&run, SUPPORT_TOGETHER);
-    far.host_memory = 0; /* everything goes through copies, as on a device with memory of its own */
-    for (i = 0; i < SUPPORT_MAX_RANKS; i++) {
-        run.device[i].threads = 1 + (int32_t)support_below(&seed, 2);
-        if (round % 4 == i) run.device[i].iface = &far;
-    }
+    support_run_mixed(&run, round % 4, &seed);
     support_run_ranks(&run, ranks);
     for (i = run.data.blocks - 1; i > 0; i--) {
         const int64_t k = support_below(&seed, i + 1);
@@ -124,8 +119,8 @@ static void one_layout(int round)
 /* HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
 static void every_layout_has_the_same_bits(void **state)
 {
-    const char *asked = getenv("HETRAIN_TEST_ROUNDS");
-    int rounds = asked ? atoi(asked) : 52, round;
+    const int rounds = support_environment("HETRAIN_TEST_ROUNDS", 52);
+    int round;
     (void)state;
     for (round = 0; round < rounds; round++) one_layout(round);
 }
@@ -189,19 +184,7 @@ static void reading_and_saving_know_no_layout(void **state)
     EXPECT_OK(het_gradients(a, batches, count, &x));
     EXPECT_OK(het_gradients(b, batches, count, &y));
     assert_true(x.gradient_norm == y.gradient_norm);
-    for (p = 0; p < het_parameter_count(a); p++) {
-        int what;
-        het_parameter_info info;
-        EXPECT_OK(het_parameter_get_info(a, p, &info));
-        for (what = HET_WEIGHT; what <= HET_STATE1; what++) {
-            float *u = support_floats(info.count, 1, 1), *v = support_floats(info.count, 1, 2);
-            EXPECT_OK(het_parameter_read(a, p, (het_what)what, u));
-            EXPECT_OK(het_parameter_read(b, p, (het_what)what, v));
-            if (memcmp(u, v, (size_t)info.count * sizeof *u) != 0) fail_msg("array %d of %s differs", what, info.name);
-            free(u);
-            free(v);
-        }
-    }
+    support_same_state(a, b, 1, "one rank and four");
     EXPECT_OK(het_evaluate(a, batches, count, &x));
     EXPECT_OK(het_evaluate(b, batches, count, &y));
     assert_true(x.loss == y.loss && x.tokens == y.tokens);
@@ -431,8 +414,8 @@ static void one_failure(int round, int *failed, int *silent, int *noticed)
 /* HETRAIN_TEST_FAILURES sets how many (make soak: 1,000). */
 static void failing_ranks_are_named(void **state)
 {
-    const char *asked = getenv("HETRAIN_TEST_FAILURES");
-    int rounds = asked ? atoi(asked) : 100, round, failed = 0, silent = 0, noticed = 0;
+    const int rounds = support_environment("HETRAIN_TEST_FAILURES", 100);
+    int round, failed = 0, silent = 0, noticed = 0;
     (void)state;
     for (round = 0; round < rounds; round++) one_failure(round, &failed, &silent, &noticed);
     assert_true(failed > rounds / 2);

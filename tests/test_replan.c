@@ -30,6 +30,7 @@ static het_plan *draw_plan(uint64_t *seed, char *text, size_t capacity)
     if (kind < 5 || v) {
         plan = support_plan(v ? "pp" : shapes[kind % 5], schedule, 8, RANKS, v ? 1 : 1 + support_below(seed, 2));
         for (r = 0; r < RANKS; r++) plan->state_share[r] = (double)support_below(seed, 3);
+        plan->state_share[support_below(seed, RANKS)] = 1; /* all 0 is refused */
         snprintf(text, capacity, "%s %s", v ? "pp" : shapes[kind % 5], schedule);
         return plan;
     }
@@ -48,31 +49,7 @@ static het_plan *draw_plan(uint64_t *seed, char *text, size_t capacity)
     return support_plan(text, NULL, 8, RANKS, 1);
 }
 
-/* ---- comparing ---- */
-
-/* Weights, optimizer state and exponents of two contexts. */
-static void same_state(het_ctx *a, het_ctx *b, const char *what)
-{
-    int64_t p;
-    for (p = 0; p < het_parameter_count(a); p++) {
-        het_parameter_info x, y;
-        int array;
-        EXPECT_OK(het_parameter_get_info(a, p, &x));
-        EXPECT_OK(het_parameter_get_info(b, p, &y));
-        if (x.exponent != y.exponent) fail_msg("%s: %s has exponents %d and %d", what, x.name, x.exponent, y.exponent);
-        for (array = HET_WEIGHT; array <= HET_STATE1; array++) {
-            float *u, *v;
-            if (array == HET_GRADIENT || (array > HET_GRADIENT && x.frozen)) continue;
-            u = support_floats(x.count, 1, 1);
-            v = support_floats(x.count, 1, 2);
-            EXPECT_OK(het_parameter_read(a, p, (het_what)array, u));
-            EXPECT_OK(het_parameter_read(b, p, (het_what)array, v));
-            if (memcmp(u, v, (size_t)x.count * sizeof *u) != 0) fail_msg("%s: array %d of %s differs", what, array, x.name);
-            free(u);
-            free(v);
-        }
-    }
-}
+/* ---- sequences of plans ---- */
 
 static int half_frozen(void *user, const char *parameter)
 {
@@ -85,20 +62,15 @@ static void one_sequence(int round)
 {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3 };
     uint64_t seed = (uint64_t)round * 6364136223846793005u + 1;
-    het_device_iface far = *het_cpu_device();
     uint8_t recompute[8] = { 0, 1, 0, 1, 1, 0, 0, 0 };
     support_run run;
     het_ctx *one, *ctx;
     char text[1000], what[1100];
-    int i, step;
+    int step;
     start(&run, families[round % 3]);
     if (round % 5 == 1) run.desc.frozen = half_frozen;
     one = support_create(&run.desc);
-    far.host_memory = 0; /* everything goes through copies, as on a device with memory of its own */
-    for (i = 0; i < RANKS; i++) {
-        run.device[i].threads = 1 + (int32_t)support_below(&seed, 2);
-        if (round % 4 == i) run.device[i].iface = &far;
-    }
+    support_run_mixed(&run, round % 4, &seed);
     support_run_ranks(&run, RANKS);
     if (round % 5 == 2) run.desc.recompute_unit = recompute;
     if (round % 5 == 3) run.desc.backward = HET_BACKWARD_SPLIT;
@@ -121,7 +93,7 @@ static void one_sequence(int round)
             het_plan_free(plan);
         }
         assert_int_equal(het_get_step(ctx), step);
-        same_state(one, ctx, what);
+        support_same_state(one, ctx, 0, what);
         x = support_step(one, &run.data, step, SUPPORT_TOGETHER);
         y = support_step(ctx, &run.data, step, layouts[groups]);
         if (x.loss < y.loss || x.loss > y.loss || x.gradient_norm < y.gradient_norm || x.gradient_norm > y.gradient_norm)
@@ -136,8 +108,7 @@ static void one_sequence(int round)
 /* HETRAIN_TEST_ROUNDS sets how many (make soak: many). */
 static void plans_between_steps_do_not_show(void **state)
 {
-    const char *asked = getenv("HETRAIN_TEST_ROUNDS");
-    const int rounds = asked ? atoi(asked) : 20;
+    const int rounds = support_environment("HETRAIN_TEST_ROUNDS", 20);
     int round;
     (void)state;
     for (round = 0; round < rounds; round++) one_sequence(round);
@@ -461,7 +432,7 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     assert_memory_equal(&before, &after, sizeof after);
     (void)support_step(base, &run.data, 1, layouts[1]);
     (void)support_step(ctx, &run.data, 1, layouts[6]);
-    same_state(base, ctx, "after refusals");
+    support_same_state(base, ctx, 0, "after refusals");
     het_destroy(base);
     het_destroy(ctx);
     het_schedule_free(schedule);

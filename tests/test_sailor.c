@@ -17,23 +17,23 @@ enum { PARAMETER_BYTES = 4, NCCL_BUFFER = 4 << 20, MOST = 512, MOST_RANKS = 64 }
 
 /* ---- records ---- */
 
-typedef struct model { char name[32]; int64_t layers; double tokens, width, elements[3]; } model;
+typedef struct model_row { char name[32]; int64_t layers; double tokens, width, elements[3]; } model_row;
 /* time: of the first layer, the second, the others, the last; F, B, update. */
-typedef struct profile { char model[32], gpu[32]; int64_t sequences, gpus; double time[4][3]; } profile;
+typedef struct profile_row { char model[32], gpu[32]; int64_t sequences, gpus; double time[4][3]; } profile_row;
 typedef struct wire { char from[32], to[32]; int64_t gpus, others; double coefficient[3], most; } wire;
 typedef struct node { char gpu[32]; int64_t gpus; } node;
-typedef struct record {
+typedef struct plan_row {
     char group[32], name[32], model[32];
     int64_t sequences, step, stages, replicas, begin[MOST_RANKS], end[MOST_RANKS];
     double measured, theirs;
-    node node[MOST_RANKS]; /* [stages][replicas] */
-} record;
+    node place[MOST_RANKS]; /* [stages][replicas] */
+} plan_row;
 
 typedef struct records {
-    model model[4];
-    profile profile[32];
+    model_row model[4];
+    profile_row profile[32];
     wire inside[16], between[32];
-    record record[64];
+    plan_row record[64];
     int64_t models, profiles, insides, betweens, count;
 } records;
 
@@ -62,7 +62,7 @@ static void read_wire(wire *w, char **word, int two)
     w->most = strtod(word[two ? 8 : 6], NULL);
 }
 
-static void read_plan(record *p, char **word, int64_t words)
+static void read_plan(plan_row *p, char **word, int64_t words)
 {
     int64_t s, r, at = 10;
     copy_name(p->group, word[1]);
@@ -79,7 +79,7 @@ static void read_plan(record *p, char **word, int64_t words)
         p->begin[s] = strtol(word[at++], NULL, 10);
         p->end[s] = strtol(word[at++], NULL, 10);
         for (r = 0; r < p->replicas; r++, at++) {
-            node *n = &p->node[s * p->replicas + r];
+            node *n = &p->place[s * p->replicas + r];
             char *slash = strchr(word[at], '/');
             assert_non_null(slash);
             *slash = 0;
@@ -101,14 +101,14 @@ static records *read_records(void)
         int i, j;
         assert_true(words > 5);
         if (strcmp(word[0], "model") == 0) {
-            model *m = &all->model[all->models++];
+            model_row *m = &all->model[all->models++];
             copy_name(m->name, word[1]);
             m->layers = strtol(word[2], NULL, 10);
             m->tokens = strtod(word[3], NULL);
             m->width = strtod(word[4], NULL);
             for (i = 0; i < 3; i++) m->elements[i] = strtod(word[5 + i], NULL);
         } else if (strcmp(word[0], "profile") == 0) {
-            profile *p = &all->profile[all->profiles++];
+            profile_row *p = &all->profile[all->profiles++];
             copy_name(p->model, word[1]);
             copy_name(p->gpu, word[2]);
             p->sequences = strtol(word[3], NULL, 10);
@@ -123,18 +123,18 @@ static records *read_records(void)
     return all;
 }
 
-static const model *find_model(const records *all, const char *name)
+static const model_row *find_model(const records *all, const char *name)
 {
     int64_t i = 0;
     while (strcmp(all->model[i].name, name) != 0) assert_true(++i < all->models);
     return &all->model[i];
 }
 
-static const profile *find_profile(const records *all, const record *p, const node *n)
+static const profile_row *find_profile(const records *all, const plan_row *p, const node *n)
 {
     int64_t i;
     for (i = 0; i < all->profiles; i++) {
-        const profile *f = &all->profile[i];
+        const profile_row *f = &all->profile[i];
         if (strcmp(f->model, p->model) == 0 && strcmp(f->gpu, n->gpu) == 0 && f->sequences == p->sequences && f->gpus == n->gpus) return f;
     }
     fail();
@@ -220,21 +220,21 @@ static void train_schedule(step *t, int64_t pipeline, int64_t s, int64_t stages,
 }
 
 /* A line through what a link takes for the sizes that it carries: latency + bytes / bandwidth. */
-static void add_link(const records *all, const record *p, step *t, int64_t from, int64_t to, double small, double large)
+static void add_link(const records *all, const plan_row *p, step *t, int64_t from, int64_t to, double small, double large)
 {
     het_link_cost *link = &t->link[from * t->plan.ranks + to];
-    const double first = message_seconds(all, &p->node[from], &p->node[to], small);
-    const double second = message_seconds(all, &p->node[from], &p->node[to], large);
+    const double first = message_seconds(all, &p->place[from], &p->place[to], small);
+    const double second = message_seconds(all, &p->place[from], &p->place[to], large);
     link->latency = large > small ? first - small * (second - first) / (large - small) : 0;
     if (link->latency < 0) link->latency = 0;
     link->bandwidth = large / (second - link->latency);
 }
 
 /* Rank s replicas + r holds stage s of pipeline r. Blocks: each stage's, then an embedding that first and last stage of a pipeline have both. */
-static step *make_step(const records *all, const record *p)
+static step *make_step(const records *all, const plan_row *p)
 {
     step *t = (step *)support_alloc(1, sizeof *t);
-    const model *m = find_model(all, p->model);
+    const model_row *m = find_model(all, p->model);
     const double boundary = (double)p->sequences * m->tokens * m->width * PARAMETER_BYTES;
     /* the embedding is a matrix and a row a position; a head with fewer parameters than the matrix uses that */
     const double matrix = m->elements[0] - m->tokens * m->width, tied = p->stages > 1 && m->elements[2] < matrix ? matrix * PARAMETER_BYTES : 0;
@@ -270,8 +270,8 @@ static step *make_step(const records *all, const record *p)
         t->block[s].reduce_bytes = t->block[s].gather_bytes = bytes[s];
         for (r = 0; r < p->replicas; r++) {
             const int64_t rank = s * p->replicas + r;
-            const node *here = &p->node[rank];
-            const profile *f = find_profile(all, p, here);
+            const node *here = &p->place[rank];
+            const profile_row *f = find_profile(all, p, here);
             het_stage_cost *c = &t->stage_cost[r * p->stages + s];
             for (l = p->begin[s]; l < p->end[s]; l++) {
                 const double *time = f->time[l + 1 == m->layers ? 3 : l < 2 ? l : 2];
@@ -312,11 +312,11 @@ static step *make_step(const records *all, const record *p)
     t->costs.block = t->block;
     t->costs.blocks = p->stages + p->replicas;
     t->costs.transfer = HET_TRANSFER_BLOCKING;
-    t->costs.eager = (double)NCCL_BUFFER * (double)p->node[0].gpus;
+    t->costs.eager = (double)NCCL_BUFFER * (double)p->place[0].gpus;
     return t;
 }
 
-static double simulated(const records *all, const record *p)
+static double simulated(const records *all, const plan_row *p)
 {
     step *t = make_step(all, p);
     het_simulation *s = NULL;
@@ -346,7 +346,7 @@ static void closer_than_its_own_simulator(void **state)
         double ours = 0, theirs = 0;
         int64_t n = 0;
         for (i = 0; i < all->count; i++) {
-            const record *p = &all->record[i];
+            const plan_row *p = &all->record[i];
             double seconds;
             if (strcmp(p->group, groups[g].name) != 0) continue;
             seconds = simulated(all, p);

@@ -290,12 +290,12 @@ static int same_action(const het_action *a, int kind, int64_t stage, int64_t mic
     return a->kind == kind && a->stage == stage && a->micro_batch == micro_batch;
 }
 
-/* tests/oracle/data/dualpipev_4rank_10mb.csv: pytorch/pytorch test/distributed/pipelining/artifacts, commit a2af973f. */
+/* The list that PyTorch has: made again, byte for byte. */
 static void dualpipev_of_pytorch(void **state)
 {
     test_plan *made = plan_simple("dualpipev", 4, 0, 10, 1);
     het_schedule *schedule = make(made);
-    FILE *file = fopen("tests/oracle/data/dualpipev_4rank_10mb.csv", "rb");
+    FILE *file = fopen("tests/data/pytorch_pipelining/dualpipev_4rank_10mb.csv", "rb");
     support_buffer text;
     char expected[4096];
     size_t size;

@@ -188,7 +188,7 @@ check_symbols() {
     nothing 'neither ends the process, nor talks, nor asks for environment, randomness or, but for clock_gettime, the time' < <(imported plain.o | grep -Ex "$forbidden")
     nothing 'no function of libm that is not correctly rounded' < <(imported plain.o | grep -Ex "$own_math")
     is_main || nothing 'only public functions of hetrain.h, memory, strings and malloc are imported' < <(imported plain.o | grep -Evx "$memory|malloc|free|$compilers")
-    nothing "every macro left behind starts with $public|$macros" < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
+    nothing "every macro left behind starts with ${public//|/, } or $macros" < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
         /^# [0-9]+ "/ { file = $3; gsub(/"/, "", file) }
         file == header && /^#define / { split($2, parts, "("); defined[parts[1]] = 1 }
         file == header && /^#undef / { delete defined[$2] }

@@ -13,6 +13,26 @@ report() { # report STATUS NAME DETAIL...
     fi
 }
 
+# refusal WORDS COMMAND...: the command ends with status 2 and one printable line on standard error that holds all WORDS (separated by |). Sets bad to
+# what is wrong, and line to the line; standard output is in the file out.
+refusal() {
+    local words=$1 status word errors IFS=' '
+    shift
+    errors=$(mktemp)
+    "$@" > out 2> "$errors" < /dev/null
+    status=$?
+    bad=
+    line=$(cat "$errors")
+    [ $status = 2 ] || bad="exit status $status, not 2"
+    [ "$(wc -l < "$errors")" = 1 ] || bad="$bad; $(wc -l < "$errors") lines on standard error, not 1"
+    LC_ALL=C grep -q '[^[:print:][:space:]]' "$errors" && bad="$bad; unprintable bytes"
+    rm -f "$errors"
+    IFS='|'
+    for word in $words; do
+        case $line in *"$word"*) ;; *) bad="$bad; does not name $word" ;; esac
+    done
+}
+
 leave_out() { # leave_out REASON: one test
     count=$((count + 1))
     echo "not ok $count # SKIP $1"
