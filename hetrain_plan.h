@@ -10,6 +10,7 @@
    WHAT IT DOES
    het_simulate runs the lists of a schedule, the same ones that a training step runs, on given times, and says how long the step takes, when
    every rank waits, and what it keeps. het_timeline_trace and het_timeline_svg draw its timeline, or that of a real step.
+   het_plan_search looks for the plan whose step is shortest on the devices there are, and says what the others lose by.
 
        het_plan_read(&desc, "pp", 2, &plan, &error)                              4 ranks, one stage each       (hetrain.h)
        het_schedule_make(plan, counts, NULL, &schedule, &error)                  lists of actions              (hetrain.h)
@@ -34,7 +35,8 @@
    thread may make any call at any time. Nothing is printed and nothing exits.
 
    DETERMINISM
-   A function's output depends on its arguments alone. Numbers in pictures and traces are written by the header's own formatter in any locale.
+   A function's output depends on its arguments alone; that of het_plan_search with a clock also on when its time is over. Numbers in pictures and
+   traces are written by the header's own formatter in any locale.
 
    FUNCTIONS
        >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
