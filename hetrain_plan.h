@@ -2727,6 +2727,7 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
 {
     const het_device_iface *iface = het_cpu_device();
     het_device_config config;
+    het_result result;
     int64_t whole;
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
@@ -2751,8 +2752,11 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
     config.parallel = &d->parallel;
-    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
-        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
+    if (iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: device table has version %d, this is %d",
+            HETI_P_CAST(int64_t, iface->version), HETI_P_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    result = iface->create(&config, &d->device.self);
+    if (result != HET_OK) return heti_p_fail(d->error, result, "het_profile_describe: device %s could not be created", iface->name);
     d->device.iface = iface;
     return HET_OK;
 }
