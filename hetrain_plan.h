@@ -1619,7 +1619,7 @@ static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other)
     for (i = 0; i < n && i < m && a[i].kind != HET_ACTION_VERDICT; i++) {
         if (a[i].kind != b[i].kind || a[i].overlap != b[i].overlap || a[i].stage != b[i].stage || a[i].micro_batch != b[i].micro_batch ||
             a[i].slice != b[i].slice || a[i].kind == HET_ACTION_STEP) return 0;
-        if (heti_p_is_collective(a[i].kind)) {
+        if (s->costs->rank != NULL && heti_p_is_collective(a[i].kind)) {
             const double x = heti_p_ring_part(s, r, &a[i])->moved, y = heti_p_ring_part(s, other, &b[i])->moved;
             if (x < y || y < x) return 0;
         }
