@@ -362,6 +362,7 @@ static world *instance(int64_t number, const char *schedules[4])
             t->weight.token = draw(&seed, 0.1, 1) / speed;
             t->backward.token = t->input.token + draw(&seed, 0.5, 1) * t->weight.token;
             t->recompute.token = t->forward.token;
+            if (number % 2 == 1) t->forward.base = t->backward.base = t->input.base = draw(&seed, 0, 2) / speed; /* larger micro-batches pay */
         }
     }
     for (i = 0; i < units; i++) {
