@@ -325,7 +325,7 @@ static int get_profile(job *j) {
     if (status == 0 && j->processes > 1) status = join_profiles(j, profile);
     if (status == 0 && j->process == 0 && s->save_profile != NULL) status = profile_write("--save-profile", s->save_profile, *profile);
     if (status == 0 && j->process == 0 && !s->quiet) {
-        printf("profile %s%s:", s->save_profile != NULL ? " " : "", s->save_profile != NULL ? s->save_profile : "");
+        printf("profile  %s", s->save_profile != NULL ? s->save_profile : "of");
         for (i = 0; i < (*profile)->devices; i++) printf(" %s", (*profile)->device[i].name);
         printf(", measured in %.1f s\n", seconds_now() - start);
     }
@@ -378,7 +378,8 @@ static int configure_plan(job *j) {
     }
     if (status != 0 || !automatic) return status;
     if (j->process == 0) {
-        if (!s->quiet) planner_show(j->planner, seconds_now() - start);
+        if (!s->quiet) found_table(j->planner->found, j->planner->profile, &j->planner->cluster, seconds_now() - start);
+        if (!s->quiet) printf("\n");
         granules = j->planner->found->found[0].granules;
         j->ranks.plan = j->planner->found->found[0].plan; /* taken over */
         j->planner->found->found[0].plan = NULL;
