@@ -472,8 +472,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_predict(const het_search_desc
 
 typedef struct het_adapt_desc {
     uint32_t start_canary;
-    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the names of its schedules must outlive the adaptation; its
-                                         cluster is where beliefs start from, and is copied */
+    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the names of its schedules must outlive the
+                                         adaptation; its cluster is where beliefs start from, and is copied */
     double change;                    /* so much slower or faster than believed is a change: 0.2 */
     double gain;                      /* another plan must make the step so much shorter: 0.05 */
     int64_t window;                   /* a device's speed is the median over so many steps, more than half of which must be there: 5, at most 64 */
@@ -7825,7 +7825,8 @@ static void heti_p_predict_cut(heti_p_predict *p, const het_plan *plan, heti_p_a
 /* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of it. */
 static double heti_p_granule_pairs(const het_search_desc *d)
 {
-    const double tokens = HETI_P_CAST(double, d->granule_tokens), sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    const double tokens = HETI_P_CAST(double, d->granule_tokens);
+    const double sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
     return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
 }
 
@@ -7863,8 +7864,8 @@ static het_result heti_p_predict_check(const heti_p_predict *p, const het_plan *
 }
 
 /* Sizes and costs; cluster: in place of the description's. */
-static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan, const het_cluster *cluster, int64_t granules,
-    const char *call, het_error *error)
+static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan, const het_cluster *cluster,
+    int64_t granules, const char *call, het_error *error)
 {
     heti_p_arena arena;
     memset(p, 0, sizeof *p);
