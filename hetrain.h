@@ -96,7 +96,8 @@ int main(int argc, char **argv) {
    before it returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and
    `model` of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is
    used again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy,
-   het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
+   het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free,
+   het_schedule_make, _read, _complete -> het_schedule_free;
    all of these take NULL.
 
    ERRORS AND LOGGING

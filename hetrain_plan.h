@@ -2315,6 +2315,7 @@ static het_result heti_p_sim_join(heti_p_sim *s)
 {
     het_link_cost link;
     int64_t r, bit, wires;
+    memset(&link, 0, sizeof link);
     for (r = s->ranks - 1; r >= 0; r--)
         for (bit = 1; (r & bit) == 0 && r + bit < s->ranks; bit *= 2) {
             HETI_P_TRY(heti_p_link_cost(s, r + bit, r, &link, NULL, &wires));
@@ -9359,7 +9360,8 @@ static het_result heti_p_pack_nothing(const heti_p_pack *s)
 {
     const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)", *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
     return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d sequences into at most %d micro-batches "
-        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_P_CAST(int64_t, s->all.tokens), HETI_P_CAST(int64_t, s->all.sequences),
+        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_P_CAST(int64_t, s->all.tokens),
+        HETI_P_CAST(int64_t, s->all.sequences),
         s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
 }
 

@@ -125,7 +125,8 @@ static int measure(const het_desc *desc, const char *plan, costs *c) {
         device[r].name[0] = (char)('a' + r), device[r].speed = desc->devices[r].speed;
         memcpy(device[r].profile, c->profile->device[0].name, sizeof device[r].profile);
     }
-    if (het_cluster_flat(desc->device_count, device, c->profile->link[0].latency, c->profile->link[0].bandwidth, NULL, &c->cluster, &error) != HET_OK ||
+    if (het_cluster_flat(desc->device_count, device, c->profile->link[0].latency, c->profile->link[0].bandwidth, NULL, &c->cluster,
+        &error) != HET_OK ||
         het_plan_read(&plan_desc, plan, strlen(plan), &c->plan, &error) != HET_OK ||
         het_profile_costs(c->profile, c->plan, c->cluster, HET_YES, NULL, &c->of_plan, &error) != HET_OK) return fail(FAILED, "%s", error.text);
     return 0;

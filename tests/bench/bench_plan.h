@@ -110,7 +110,6 @@ static int bench_plan_of(plan_bench *b, int64_t devices, double seconds) {
         if (round == 1) printf(",\"short_over_long\":%.4f", best[0] / best[1]);
         printf("}\n");
         fflush(stdout);
-        { int64_t f; for (f = 0; f < search->found_count; f++) fprintf(stderr, "  %.4f %s p%d s%d g%d: work %.3f fill %.3f transfers %.3f update %.3f; %s\n", search->found[f].seconds, search->found[f].plan->schedule, (int)search->found[f].plan->pipelines, (int)search->found[f].plan->stages, (int)search->found[f].granules, search->found[f].work, search->found[f].fill, search->found[f].transfers, search->found[f].update, search->found[f].why); }
         het_search_free(search);
     }
     return status;
@@ -125,7 +124,8 @@ static int bench_plan(void) {
     if (b == NULL) return fail(FAILED, "out of memory");
     memset(&desc, 0, sizeof desc);
     desc.max_tokens = 2048;
-    if (het_model_parse("llama3:8b", &desc.model, &error) != HET_OK || het_profile_describe(&desc, "llama3:8b", NULL, &b->described, &error) != HET_OK)
+    if (het_model_parse("llama3:8b", &desc.model, &error) != HET_OK ||
+        het_profile_describe(&desc, "llama3:8b", NULL, &b->described, &error) != HET_OK)
         status = fail(FAILED, "--what plan: %s", error.text);
     else plan_bench_times(b);
     for (i = 0; i < 3 && status == 0; i++) status = bench_plan_of(b, sizes[i].devices, sizes[i].seconds);
