@@ -93,10 +93,11 @@ int main(int argc, char **argv) {
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
    exact number of bytes before, rank by rank. Activations and message buffers are counted by following the rank's list of actions, so a schedule
    decides how many there are. No later call on the context allocates, but for het_replan. What a call gets through a pointer is read or written
-   before it returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model`
-   of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used
-   again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
-   het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
+   before it returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and
+   `model` of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is
+   used again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy,
+   het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free,
+   het_schedule_make, _read, _complete -> het_schedule_free;
    all of these take NULL.
 
    ERRORS AND LOGGING
@@ -149,7 +150,7 @@ int main(int argc, char **argv) {
        >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
                          het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
                          het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_replan
-                         het_set_speed het_set_link het_spread het_step het_gradients het_evaluate het_infer
+                         het_set_speed het_spread het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
                          het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_hash het_xxh64
        >>files_api       het_save_weights het_save_state het_load_weights het_load_state
@@ -1137,10 +1138,8 @@ HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes 
    not fit, and memory that is not there, leave the context as it was, on all processes alike. Where a device has not even the room for its old
    block any more, the context is lost. desc NULL: all defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
-/* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) and emulated link number `link` (het_desc.links) from the next step
-   on. Threads: owner. */
+/* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) from the next step on. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_link(het_ctx *ctx, int64_t link, double latency, double bandwidth);
 /* Process number `process` gives `size` bytes to all others: for decisions that all must make alike. Without a transport, nothing. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_spread(het_ctx *ctx, int64_t process, void *data, size_t size);
 
@@ -13011,7 +13010,7 @@ static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p)
         if (p->unit > p->unit_begin) {
             p->unit--;
         } else {
-            const het_action *a;
+            const het_action *a = NULL;
             const het_stage *stage;
             for (p->action++; p->action < s->start[from + 1]; p->action++) {
                 a = &s->action[p->action];
@@ -15563,21 +15562,6 @@ HETRAIN_API het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed)
         result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_speed: rank %d of %d, speed %g; it must be above 0 and at most 1", rank,
                            ctx->local_count, speed);
     else ctx->rank[rank].desc.speed = ctx->device[rank].speed = speed;
-    return heti_leave(ctx, &fp, result);
-}
-
-HETRAIN_API het_result het_set_link(het_ctx *ctx, int64_t link, double latency, double bandwidth)
-{
-    heti_fp fp;
-    het_result result = HET_OK;
-    HETI_TRY(heti_enter(ctx, &fp));
-    if (link < 0 || link >= ctx->desc.link_count || !(latency >= 0.0 && latency <= 3600.0) || !(bandwidth >= 0.0))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "het_set_link: link %d of %d, latency %g s, %g bytes/s; they must be >= 0 and below an hour",
-                           link, ctx->desc.link_count, latency, bandwidth);
-    else {
-        ctx->link[link].latency = latency;
-        ctx->link[link].bandwidth = bandwidth;
-    }
     return heti_leave(ctx, &fp, result);
 }
 

@@ -474,8 +474,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_predict(const het_search_desc
 
 typedef struct het_adapt_desc {
     uint32_t start_canary;
-    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the names of its schedules must outlive the adaptation; its
-                                         cluster is where beliefs start from, and is copied */
+    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the names of its schedules must outlive the
+                                         adaptation; its cluster is where beliefs start from, and is copied */
     double change;                    /* so much slower or faster than believed is a change: 0.2 */
     double gain;                      /* another plan must make the step so much shorter: 0.05 */
     int64_t window;                   /* a device's speed is the median over so many steps, more than half of which must be there: 5, at most 64 */
@@ -1025,7 +1025,8 @@ typedef struct heti_p_ring {
 typedef struct heti_p_rank {
     double clock;
     int64_t at, until;                /* present action and end of the list */
-    int64_t record;                   /* place of the next record */
+    int64_t first_record, record;     /* place of its first record and of the next one */
+    int64_t twin;                     /* a rank that does the same at the same times until VERDICT and is simulated in its place; -1: none */
     const heti_p_cell *waits;         /* the cell whose message it waits for */
     int32_t state;                    /* heti_p_state */
     double ring_free, verdict;        /* when its last ring is done, when it reached its VERDICT */
@@ -1073,6 +1074,7 @@ typedef struct heti_p_sim {
     int64_t *loaded;                  /* [3 groups] wires with a load */
     heti_p_half *half;                /* [2 cells] of input, of gradient; none with HET_TRANSFER_FREE */
     het_transfer transfer;
+    int64_t twins;                    /* ranks that have a twin and have not yet got its times */
     heti_p_hop *hop;                  /* heap: the earliest first */
     int64_t hops, hop_room;
     het_simulation *result;
@@ -1581,6 +1583,106 @@ static het_result heti_p_sim_rings(heti_p_sim *s)
     return HET_OK;
 }
 
+/* The part of rank r in the ring of its REDUCE or GATHER a. */
+static heti_p_part *heti_p_ring_part(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    const heti_p_ring *ring = &s->ring[heti_p_ring_index(s, a)];
+    heti_p_part *part = s->part + ring->first;
+    int64_t low = 0, high = ring->wanted - 1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (part[middle].rank < r) low = middle + 1;
+        else high = middle;
+    }
+    return part + low;
+}
+
+/* ---- pipelines that are alike: one is simulated, until VERDICT, and the others get its times ----
+   Their ranks have no stage of another pipeline, their costs, sizes, links and lists are the same but for the number of the pipeline, and no wire
+   is shared. */
+
+static int heti_p_same_link(const heti_p_sim *s, int64_t a, int64_t b)
+{
+    if (a < 0 || b < 0) return a < 0 && b < 0;
+    return s->link[a].wires == 0 && s->link[b].wires == 0 && memcmp(&s->link[a].latency, &s->link[b].latency, sizeof s->link[a].latency) == 0 &&
+        memcmp(&s->link[a].bandwidth, &s->link[b].bandwidth, sizeof s->link[a].bandwidth) == 0;
+}
+
+static int heti_p_same_sizes(const double *a, const double *b, int64_t count)
+{
+    return a == NULL || memcmp(a, b, HETI_P_CAST(size_t, count) * sizeof *a) == 0;
+}
+
+/* Up to VERDICT, or to the end; behind it neither computes nor sends. */
+static int heti_p_same_lists(heti_p_sim *s, int64_t r, int64_t other)
+{
+    const het_action *a = &s->schedule->action[s->rank[r].at], *b = &s->schedule->action[s->rank[other].at];
+    int64_t n = s->rank[r].until - s->rank[r].at, m = s->rank[other].until - s->rank[other].at, i;
+    for (i = 0; i < n && i < m && a[i].kind != HET_ACTION_VERDICT; i++) {
+        if (a[i].kind != b[i].kind || a[i].overlap != b[i].overlap || a[i].stage != b[i].stage || a[i].micro_batch != b[i].micro_batch ||
+            a[i].slice != b[i].slice || a[i].kind == HET_ACTION_STEP) return 0;
+        if (s->costs->rank != NULL && heti_p_is_collective(a[i].kind)) {
+            const double x = heti_p_ring_part(s, r, &a[i])->moved, y = heti_p_ring_part(s, other, &b[i])->moved;
+            if (x < y || y < x) return 0;
+        }
+    }
+    if (i == n || i == m) return n == m;
+    if (b[i].kind != HET_ACTION_VERDICT) return 0;
+    for (m = m > n ? m : n; i < m; i++)
+        if ((i < n && a[i].kind <= HET_ACTION_RECV_B) || (i < s->rank[other].until - s->rank[other].at && b[i].kind <= HET_ACTION_RECV_B)) return 0;
+    return 1;
+}
+
+/* Pipelines p and q are alike. s->held: of a rank of one of them, 1 + that of the other; cleared before for those of both. */
+static int heti_p_same_pipelines(heti_p_sim *s, int64_t p, int64_t q)
+{
+    const int64_t *first = s->plan->first_stage, stages = first[p + 1] - first[p];
+    int64_t k;
+    if (first[q + 1] - first[q] != stages || s->schedule->micro_batches[p] != s->schedule->micro_batches[q]) return 0;
+    for (k = 0; k < stages; k++) s->held[s->stage[first[p] + k].rank] = s->held[s->stage[first[q] + k].rank] = 0;
+    for (k = 0; k < stages; k++) {
+        const heti_p_stage *a = &s->stage[first[p] + k], *b = &s->stage[first[q] + k];
+        if (memcmp(a->cost, b->cost, sizeof *a->cost) != 0 || !heti_p_same_link(s, a->link_before, b->link_before) ||
+            !heti_p_same_link(s, a->link_after, b->link_after)) return 0;
+        if (s->costs->rank != NULL && memcmp(&s->costs->rank[a->rank], &s->costs->rank[b->rank], sizeof *s->costs->rank) != 0) return 0;
+        if (s->held[a->rank] == 0 && s->held[b->rank] == 0) {
+            s->held[a->rank] = 1 + b->rank;
+            s->held[b->rank] = 1 + a->rank;
+            if (!heti_p_same_lists(s, a->rank, b->rank)) return 0;
+        }
+        if (s->held[a->rank] != 1 + b->rank || s->held[b->rank] != 1 + a->rank) return 0;
+    }
+    return heti_p_same_sizes(s->stage[first[p]].tokens, s->stage[first[q]].tokens, s->schedule->micro_batches[p]) &&
+        heti_p_same_sizes(s->stage[first[p]].pairs, s->stage[first[q]].pairs, s->schedule->micro_batches[p]) &&
+        heti_p_same_sizes(s->stage[first[p]].sequences, s->stage[first[q]].sequences, s->schedule->micro_batches[p]);
+}
+
+static void heti_p_sim_twins(heti_p_sim *s)
+{
+    enum { HETI_P_MOST_UNLIKE = 8 };
+    const int64_t *first = s->plan->first_stage;
+    int64_t unlike[HETI_P_MOST_UNLIKE], count = 0, p, g, i;
+    s->twins = 0;
+    if (s->plan->pipelines == 1) return;
+    for (i = 0; i < s->ranks; i++) s->ready[i] = -1; /* which pipeline a rank is in; -2: several */
+    for (g = 0; g < s->stages; g++) {
+        int64_t *in = &s->ready[s->stage[g].rank];
+        *in = *in == -1 || *in == s->plan->stage[g].pipeline ? s->plan->stage[g].pipeline : -2;
+    }
+    for (p = 0; p < s->plan->pipelines; p++) {
+        for (g = first[p]; g < first[p + 1] && s->ready[s->stage[g].rank] == p; g++) {}
+        if (g < first[p + 1]) continue;
+        for (i = 0; i < count && !heti_p_same_pipelines(s, unlike[i], p); i++) {}
+        if (i == count && count < HETI_P_MOST_UNLIKE) unlike[count++] = p;
+        else if (i < count)
+            for (g = first[p]; g < first[p + 1]; g++) {
+                heti_p_rank *rank = &s->rank[s->stage[g].rank];
+                s->twins += rank->twin < 0;
+                rank->twin = s->stage[first[unlike[i]] + g - first[p]].rank;
+            }
+    }
+}
+
 static het_result heti_p_sim_start(heti_p_sim *s)
 {
     int64_t r, c, record = 0;
@@ -1592,16 +1694,15 @@ static het_result heti_p_sim_start(heti_p_sim *s)
         rank->clock = s->costs->rank != NULL ? s->costs->rank[r].begin : 0;
         rank->at = s->schedule->start[r];
         rank->until = s->schedule->start[r + 1];
-        rank->record = record;
+        rank->record = rank->first_record = record;
+        rank->twin = -1;
         for (i = rank->at; i < rank->until && s->keep; i++) record += heti_p_record_room(s, s->schedule->action[i].kind);
-        s->ready[s->ranks - 1 - r] = r;
         rank->out[0] = rank->out[1] = -1;
         memset(&s->result->rank[r], 0, sizeof s->result->rank[r]);
         s->result->rank[r].start = rank->clock > 0 ? 0 : -1;
         s->result->rank[r].busy = s->result->rank[r].end = rank->clock;
         s->result->rank[r].peak_action = s->result->rank[r].peak_bytes_action = -1;
     }
-    s->ready_count = s->ranks;
     s->links = 0;
     for (c = 0; c < s->cells; c++) {
         s->cell[c].input = s->cell[c].gradient = -1;
@@ -1622,7 +1723,11 @@ static het_result heti_p_sim_start(heti_p_sim *s)
     heti_p_sim_processes(s);
     HETI_P_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
-    return heti_p_sim_rings(s);
+    HETI_P_TRY(heti_p_sim_rings(s));
+    heti_p_sim_twins(s);
+    for (s->ready_count = 0, r = s->ranks - 1; r >= 0; r--)
+        if (s->rank[r].twin < 0) s->ready[s->ready_count++] = r;
+    return HET_OK;
 }
 
 /* ---- running ---- */
@@ -1943,25 +2048,54 @@ static het_result heti_p_sim_transfer(heti_p_sim *s, int64_t r, const het_action
     return s->transfer == HET_TRANSFER_FREE ? heti_p_sim_send(s, r, a, g, forward) : heti_p_sim_meet(s, r, a, g, forward, waits);
 }
 
-/* REDUCE or GATHER: this rank is there; the last one makes the ring complete. Its parts are sorted by rank. */
-static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
+/* A rank has come to a ring at `time`; the last one makes it complete. */
+static void heti_p_ring_reach(heti_p_sim *s, const het_action *a, heti_p_part *part, double time, int64_t record)
 {
     const int64_t index = heti_p_ring_index(s, a);
     heti_p_ring *ring = &s->ring[index];
-    heti_p_rank *rank = &s->rank[r];
-    heti_p_part *part = s->part + ring->first;
-    int64_t low = 0, high = ring->wanted - 1;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (part[middle].rank < r) low = middle + 1;
-        else high = middle;
-    }
-    part += low;
-    part->time = rank->clock;
-    part->record = heti_p_sim_record(s, r, a, a->kind, part->time, part->time, 0);
-    if (part->time > ring->ready) ring->ready = part->time;
+    part->time = time;
+    part->record = record;
+    heti_p_at_least(&ring->ready, time);
     if (++ring->reached == ring->wanted) s->ring_order[s->ring_count++] = index;
-    if (s->costs->rank != NULL && s->costs->block != NULL) heti_p_sim_spend(s, r, rank->clock, s->costs->rank[r].ring_byte * part->moved);
+}
+
+/* REDUCE or GATHER. */
+static void heti_p_sim_ring(heti_p_sim *s, int64_t r, const het_action *a)
+{
+    heti_p_part *part = heti_p_ring_part(s, r, a);
+    const double time = s->rank[r].clock;
+    heti_p_ring_reach(s, a, part, time, heti_p_sim_record(s, r, a, a->kind, time, time, 0));
+    if (s->costs->rank != NULL && s->costs->block != NULL) heti_p_sim_spend(s, r, time, s->costs->rank[r].ring_byte * part->moved);
+}
+
+/* Rank r gets its twin's times, records and places in rings. */
+static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r)
+{
+    heti_p_rank *rank = &s->rank[r];
+    const int64_t other = rank->twin, at = rank->at, until = rank->until, first = rank->first_record, own = s->ready[r];
+    const heti_p_rank *twin = &s->rank[other];
+    int64_t i;
+    s->result->rank[r] = s->result->rank[other];
+    *rank = *twin;
+    rank->twin = -1;
+    rank->at = at + twin->at - s->schedule->start[other];
+    rank->until = until;
+    rank->first_record = first;
+    rank->record = first + twin->record - twin->first_record;
+    for (i = 0; i < twin->record - twin->first_record && s->keep; i++) {
+        het_record *record = &s->record[first + i];
+        *record = s->record[twin->first_record + i];
+        record->rank = HETI_P_CAST(int32_t, r);
+        if (record->action.kind < HET_ACTION_REDUCE) record->action.pipeline = HETI_P_CAST(int32_t, own);
+    }
+    for (i = at; i < rank->at; i++) {
+        const het_action *a = &s->schedule->action[i];
+        const heti_p_part *part;
+        if (!heti_p_is_collective(a->kind)) continue;
+        part = heti_p_ring_part(s, other, a);
+        heti_p_ring_reach(s, a, heti_p_ring_part(s, r, a), part->time,
+            part->record < 0 ? -1 : first + part->record - twin->first_record);
+    }
 }
 
 static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a)
@@ -2183,6 +2317,7 @@ static het_result heti_p_sim_join(heti_p_sim *s)
 {
     het_link_cost link;
     int64_t r, bit, wires;
+    memset(&link, 0, sizeof link);
     for (r = s->ranks - 1; r >= 0; r--)
         for (bit = 1; (r & bit) == 0 && r + bit < s->ranks; bit *= 2) {
             HETI_P_TRY(heti_p_link_cost(s, r + bit, r, &link, NULL, &wires));
@@ -2286,6 +2421,17 @@ static void heti_p_sim_sums(heti_p_sim *s)
     result->actions = s->schedule->start[s->ranks];
 }
 
+static void heti_p_sim_copy_twins(heti_p_sim *s)
+{
+    int64_t g;
+    for (g = 0; g < s->stages; g++) {
+        const int64_t r = s->stage[g].rank;
+        s->ready[r] = s->plan->stage[g].pipeline;
+        if (s->rank[r].twin >= 0) heti_p_sim_copy_twin(s, r);
+    }
+    s->twins = 0;
+}
+
 static het_result heti_p_sim_loop(heti_p_sim *s)
 {
     int done = 0;
@@ -2293,7 +2439,10 @@ static het_result heti_p_sim_loop(heti_p_sim *s)
     while (!done) {
         while (s->ready_count > 0) HETI_P_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
         if (s->hops > 0) HETI_P_TRY(heti_p_sim_pass(s));
-        else HETI_P_TRY(heti_p_sim_verdict(s, &done));
+        else {
+            if (s->twins > 0) heti_p_sim_copy_twins(s);
+            HETI_P_TRY(heti_p_sim_verdict(s, &done));
+        }
     }
     heti_p_sim_timeline(s);
     heti_p_sim_sums(s);
@@ -2729,6 +2878,7 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
 {
     const het_device_iface *iface = het_cpu_device();
     het_device_config config;
+    het_result result;
     int64_t whole;
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
@@ -2753,8 +2903,11 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
     config.parallel = &d->parallel;
-    if (iface->version != HETRAIN_DEVICE_VERSION || iface->create(&config, &d->device.self) != HET_OK)
-        return heti_p_fail(d->error, HET_ERR_DEVICE, "het_profile_describe: device %s could not be created", iface->name);
+    if (iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: device table has version %d, this is %d",
+            HETI_P_CAST(int64_t, iface->version), HETI_P_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    result = iface->create(&config, &d->device.self);
+    if (result != HET_OK) return heti_p_fail(d->error, result, "het_profile_describe: device %s could not be created", iface->name);
     d->device.iface = iface;
     return HET_OK;
 }
@@ -7675,7 +7828,8 @@ static void heti_p_predict_cut(heti_p_predict *p, const het_plan *plan, heti_p_a
 /* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of it. */
 static double heti_p_granule_pairs(const het_search_desc *d)
 {
-    const double tokens = HETI_P_CAST(double, d->granule_tokens), sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    const double tokens = HETI_P_CAST(double, d->granule_tokens);
+    const double sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
     return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
 }
 
@@ -7713,8 +7867,8 @@ static het_result heti_p_predict_check(const heti_p_predict *p, const het_plan *
 }
 
 /* Sizes and costs; cluster: in place of the description's. */
-static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan, const het_cluster *cluster, int64_t granules,
-    const char *call, het_error *error)
+static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan, const het_cluster *cluster,
+    int64_t granules, const char *call, het_error *error)
 {
     heti_p_arena arena;
     memset(p, 0, sizeof *p);
@@ -9208,7 +9362,8 @@ static het_result heti_p_pack_nothing(const heti_p_pack *s)
 {
     const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)", *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
     return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: no grouping of %d granules with %d tokens and %d sequences into at most %d micro-batches "
-        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_P_CAST(int64_t, s->all.tokens), HETI_P_CAST(int64_t, s->all.sequences),
+        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_P_CAST(int64_t, s->all.tokens),
+        HETI_P_CAST(int64_t, s->all.sequences),
         s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
 }
 

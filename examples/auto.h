@@ -1,7 +1,8 @@
-/* auto.h: --plan auto. From devices, emulated links and a measured connection to what the planner takes, and its answer as a table. */
+/* auto.h: --plan auto. From devices, emulated links and a measured connection to what the planner takes. */
 #ifndef AUTO_H
 #define AUTO_H
 
+#include "found.h"
 #include "layout.h"
 #include "profile.h"
 
@@ -100,10 +101,13 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
         t->first_process[r] = l->process_of[r];
         for (k = 0; k < l->world; k++) {
             if (l->process_of[r] != l->process_of[k]) t->link[r][k] = *between;
-            else if (p->profile->links > 0) t->link[r][k].latency = p->profile->link[0].latency, t->link[r][k].bandwidth = p->profile->link[0].bandwidth;
+            else if (p->profile->links > 0) {
+                t->link[r][k].latency = p->profile->link[0].latency;
+                t->link[r][k].bandwidth = p->profile->link[0].bandwidth;
+            }
         }
         memset(&p->device[r], 0, sizeof p->device[r]);
-        snprintf(p->device[r].name, sizeof p->device[r].name, "cpu:%d", (int)d->threads);
+        snprintf(p->device[r].name, sizeof p->device[r].name, d->speed > 0 && d->speed < 1 ? "cpu:%d@%g" : "cpu:%d", (int)d->threads, d->speed);
         snprintf(p->device[r].profile, sizeof p->device[r].profile, "cpu:%d", (int)d->threads);
         p->device[r].speed = d->speed > 0 ? d->speed : 1;
         /* estimates leave out what rounding to 64 bytes adds */
@@ -125,59 +129,7 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
     return 0;
 }
 
-/* ---- the table ---- */
-
-/* "units 0-4, 9" of a rank's stages. */
-static inline void auto_units(const het_plan *plan, int64_t rank, char *to, size_t capacity) {
-    int64_t s;
-    size_t at = 0;
-    to[0] = 0;
-    for (s = 0; s < plan->stages && at + 24 < capacity; s++) {
-        const het_stage *stage = &plan->stage[s];
-        if (stage->rank != rank) continue;
-        at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? "," : "", (long long)stage->unit_begin);
-        if (stage->unit_end > stage->unit_begin + 1) at += (size_t)snprintf(to + at, capacity - at, "-%lld", (long long)stage->unit_end - 1);
-        if (stage->recompute) at += (size_t)snprintf(to + at, capacity - at, "r");
-    }
-}
-
-static inline void planner_show(const auto_planner *p, double seconds) {
-    const het_search *s = p->found;
-    const het_found *best = &s->found[0];
-    const het_plan *plan = best->plan;
-    int64_t r, i, state, total = 0;
-    double all_state = 0;
-    for (i = 0; i < plan->pipelines; i++) total += (int64_t)(plan->share[i] + 0.5);
-    for (r = 0; r < plan->ranks; r++) all_state += plan->state_share[r];
-    printf("plan     auto: %s, %lld micro-batches of %lld granules; %.1f ms a step, simulated (%s)\n", plan->schedule, (long long)best->micro_batches,
-           (long long)best->granules, 1e3 * best->seconds, best->why);
-    printf("         no plan can take less than %.1f ms (%s): %.1f %% below; %lld plans simulated in %.1f s%s\n", 1e3 * s->bound, s->bound_by,
-           100 * (1 - s->bound / best->seconds), (long long)s->evaluations, seconds, s->exhaustive ? ": all there are" : "");
-    printf("rank  device       pipeline  units           micro-batches   busy   idle   MB needed  of    state\n");
-    for (r = 0; r < plan->ranks; r++) {
-        const het_rank_time *time = &s->simulation->rank[r];
-        char units[40], name[32], limit[24] = "";
-        int64_t pipeline = -1;
-        auto_units(plan, r, units, sizeof units);
-        for (i = 0; i < plan->stages; i++)
-            if (plan->stage[i].rank == r) pipeline = plan->stage[i].pipeline;
-        snprintf(name, sizeof name, p->device[r].speed < 1 ? "%s@%g" : "%s", p->device[r].name, p->device[r].speed);
-        if (pipeline < 0) {
-            printf("%4lld  %-11s  idle\n", (long long)r, name);
-            continue;
-        }
-        state = (int64_t)(100 * (all_state > 0 ? plan->state_share[r] / all_state : 1.0 / (double)plan->ranks) + 0.5);
-        if (p->device[r].memory > 0) snprintf(limit, sizeof limit, "%.1f", 1e-6 * p->device[r].memory);
-        printf("%4lld  %-11s  %8lld  %-14s  %5lld of %-5lld  %4.0f %%  %4.0f %%  %10.1f  %-4s  %3lld %%\n", (long long)r, name, (long long)pipeline, units,
-               (long long)(plan->share[pipeline] + 0.5), (long long)total, 100 * time->busy / s->simulation->makespan,
-               100 * time->idle / s->simulation->makespan, 1e-6 * best->memory[r], limit[0] != 0 ? limit : "-", (long long)state);
-    }
-    for (i = 1; i < s->found_count; i++)
-        printf("not      %lld pipelines, %lld stages, %s, %lld x %lld granules: %.1f ms, %s\n", (long long)s->found[i].plan->pipelines,
-               (long long)s->found[i].plan->stages, s->found[i].plan->schedule, (long long)s->found[i].micro_batches, (long long)s->found[i].granules,
-               1e3 * s->found[i].seconds, s->found[i].why);
-    fflush(stdout);
-}
+/* ---- the search ---- */
 
 /* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set.
    now: 0 only describes it. */

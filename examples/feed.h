@@ -50,7 +50,7 @@ static inline int feed_start(step_feed *f, int64_t micro_batches, int64_t sequen
     if (g == 0) g = count < sequences ? sequences / count : 1; /* by rule all have the same number of sequences */
     f->item_sequences = sequences % g == 0 ? g : sequences;
     f->items = f->sequences / f->item_sequences;
-    if (het_granules(start, f->item_sequences, g, NULL, 0, &f->item_granules) != HET_OK) return fail(FAILED, "--granule %lld: no granules", (long long)g);
+    if (het_granules(start, f->item_sequences, g, NULL, 0, &f->item_granules) != HET_OK) return fail(BAD_INPUT, "--granule: no granules");
     f->item_granule_start = (int64_t *)malloc((size_t)(f->item_granules + 1) * sizeof(int64_t));
     if (f->item_granule_start == NULL) return fail(FAILED, "out of memory");
     if (het_granules(start, f->item_sequences, g, f->item_granule_start, f->item_granules + 1, &f->item_granules) != HET_OK) return FAILED;

@@ -72,7 +72,8 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
 
 static inline void found_json(const het_search *s, const het_cluster *cluster) {
     int64_t i, r;
-    printf("{\"seconds\":%.17g,\"bound\":%.17g,\"bound_by\":\"%s\",\"distance\":%.17g,\"exhaustive\":%s,\"evaluations\":%lld,\"skipped\":%lld,\"found\":[",
+    printf("{\"seconds\":%.17g,\"bound\":%.17g,\"bound_by\":\"%s\",\"distance\":%.17g,"
+        "\"exhaustive\":%s,\"evaluations\":%lld,\"skipped\":%lld,\"found\":[",
         s->found[0].seconds, s->bound, s->bound_by, s->distance, s->exhaustive ? "true" : "false", (long long)s->evaluations, (long long)s->skipped);
     for (i = 0; i < s->found_count; i++) {
         const het_found *f = &s->found[i];
@@ -86,7 +87,8 @@ static inline void found_json(const het_search *s, const het_cluster *cluster) {
         const het_rank_time *t = &s->simulation->rank[r];
         char units[128];
         int64_t stage = 0, pipeline = found_units(s->found[0].plan, r, &stage, units, sizeof units);
-        printf("%s{\"pipeline\":%lld,\"units\":\"%s\",\"micro_batches\":%.0f,\"busy\":%.17g,\"idle\":%.17g,\"memory\":%.0f,\"limit\":%.0f,\"state\":%.6g}",
+        printf("%s{\"pipeline\":%lld,\"units\":\"%s\",\"micro_batches\":%.0f,"
+            "\"busy\":%.17g,\"idle\":%.17g,\"memory\":%.0f,\"limit\":%.0f,\"state\":%.6g}",
             r > 0 ? "," : "", (long long)pipeline, units, pipeline < 0 ? 0 : s->found[0].plan->share[pipeline], t->busy, t->idle,
             s->found[0].memory[r], cluster->device[r].memory, found_state(s->found[0].plan, r));
     }

@@ -11,7 +11,8 @@
 #include "found.h"
 
 typedef struct settings {
-    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices, *schedules,
+    const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices,
+        *schedules,
         *out;
     int64_t sequences, tokens, alone, seed;
     int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
@@ -834,7 +835,8 @@ static int search_plan(settings *s, problem *p, const het_profile *profile, char
     desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000;
     desc.seed = (uint64_t)s->seed;
     result = het_plan_search(&desc, &search, &error);
-    if (result != HET_OK) return fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s%s: %s", s->cluster != NULL ? "--cluster " : "--devices", s->cluster
+    if (result != HET_OK) return fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s%s: %s", s->cluster != NULL ? "--cluster " : "--devices",
+        s->cluster
         != NULL ? s->cluster : "", error.text);
     if (s->out != NULL) status = write_plan(s, search->found[0].plan);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) {

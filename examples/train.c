@@ -58,9 +58,11 @@ static const option options[] = {
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
      "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
-    { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
+    { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
+     "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
-    { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0, "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
+    { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0,
+     "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
     { "--plan-seconds", "X", OPTION_REAL, AT(plan_seconds), 0.01, 1e6, "how long to look for a plan" },
     { "--adapt", "X=0.2", OPTION_MAYBE, AT(adapt), 0, 100,
      "goes over to another plan where a device or link became so much slower or faster, and that helps; same bits" },
@@ -325,7 +327,7 @@ static int get_profile(job *j) {
     if (status == 0 && j->processes > 1) status = join_profiles(j, profile);
     if (status == 0 && j->process == 0 && s->save_profile != NULL) status = profile_write("--save-profile", s->save_profile, *profile);
     if (status == 0 && j->process == 0 && !s->quiet) {
-        printf("profile %s%s:", s->save_profile != NULL ? " " : "", s->save_profile != NULL ? s->save_profile : "");
+        printf("profile  %s", s->save_profile != NULL ? s->save_profile : "of");
         for (i = 0; i < (*profile)->devices; i++) printf(" %s", (*profile)->device[i].name);
         printf(", measured in %.1f s\n", seconds_now() - start);
     }
@@ -350,7 +352,8 @@ static int spread_plan(job *j, int64_t *granules) {
         if (status == 0) status = move_text(j, j->process == 0 ? p : -1, j->process == 0 ? -1 : 0, &g);
     }
     desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;
-    if (status == 0 && j->process > 0 && het_plan_read(&desc, g.text, g.length, &j->ranks.plan, &error) != HET_OK) status = fail(FAILED, "%s", error.text);
+    if (status == 0 && j->process > 0 && het_plan_read(&desc, g.text, g.length, &j->ranks.plan, &error) != HET_OK)
+        status = fail(FAILED, "%s", error.text);
     free(g.text);
     return status;
 }
@@ -374,11 +377,13 @@ static int configure_plan(job *j) {
     if (j->process == 0) {
         status = planner_cluster(j->planner, &j->ranks, j->processes, &between);
         if (status == 0)
-            status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule, s->plan_seconds, automatic);
+            status = planner_search(j->planner, j->feed.items, j->feed.item_sequences, s->length, lists ? NULL : s->schedule, s->plan_seconds,
+                                    automatic);
     }
     if (status != 0 || !automatic) return status;
     if (j->process == 0) {
-        if (!s->quiet) planner_show(j->planner, seconds_now() - start);
+        if (!s->quiet) found_table(j->planner->found, j->planner->profile, &j->planner->cluster, seconds_now() - start);
+        if (!s->quiet) printf("\n");
         granules = j->planner->found->found[0].granules;
         j->ranks.plan = j->planner->found->found[0].plan; /* taken over */
         j->planner->found->found[0].plan = NULL;
@@ -999,7 +1004,8 @@ static int configure_change(job *j, const char *option_name, const char *list, c
     if (grown == NULL) return fail(FAILED, "out of memory");
     j->change = grown;
     c = &grown[j->changes];
-    if (!parse_change(item, length, c, &rest)) return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
+    if (!parse_change(item, length, c, &rest))
+        return fail(BAD_INPUT, "%s %s: %.*s: expected STEP: in front, as in 50:", option_name, list, (int)length, item);
     left = length - (size_t)(rest - item);
     if (strcmp(option_name, "--slow") == 0) {
         const char *at = (const char *)memchr(rest, '@', left);
@@ -1143,7 +1149,8 @@ static int adapt(job *j) {
     d.failed = status;
     if (het_spread(j->ctx, 0, &d, sizeof d) != HET_OK && status == 0) status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
     if (status == 0 && d.failed) status = FAILED;
-    if (status == 0 && j->process > 0 && d.length > 0 && (g.text = (char *)malloc((size_t)d.length + 1)) == NULL) status = fail(FAILED, "out of memory");
+    if (status == 0 && j->process > 0 && d.length > 0 && (g.text = (char *)malloc((size_t)d.length + 1)) == NULL)
+        status = fail(FAILED, "out of memory");
     if (status == 0 && d.length > 0 && het_spread(j->ctx, 0, g.text, (size_t)d.length) != HET_OK)
         status = fail(FAILED, "--adapt: %s", het_last_error(j->ctx));
     desc.units = 2 * j->desc.model.layers + 2, desc.ranks = j->ranks.world;

@@ -177,8 +177,10 @@ static void sort_row(const job *j, int64_t *row, int split)
     for (i = 0; i < j->desc.granules; i++) {
         for (k = i; k > 0; k--) {
             const int64_t a = row[k - 1];
-            const double ta = one ? stage_seconds(j, 0, (double)j->tokens[a], j->pairs[a], split) : weighted(j, (double)j->tokens[a], j->pairs[a], split);
-            const double tb = one ? stage_seconds(j, 0, (double)j->tokens[i], j->pairs[i], split) : weighted(j, (double)j->tokens[i], j->pairs[i], split);
+            const double ta = one ? stage_seconds(j, 0, (double)j->tokens[a], j->pairs[a], split) : weighted(j, (double)j->tokens[a], j->pairs[a],
+                split);
+            const double tb = one ? stage_seconds(j, 0, (double)j->tokens[i], j->pairs[i], split) : weighted(j, (double)j->tokens[i], j->pairs[i],
+                split);
             if (ta > tb || (!(ta < tb) && j->tokens[a] >= j->tokens[i])) break;
             row[k] = a;
         }
@@ -592,7 +594,8 @@ static void test_memory(void **state)
         het_packing_free(packing);
         {
             het_error error;
-            EXPECT_ERROR(het_pack(&j->desc, &packing, &error), HET_ERR_LIMIT, error.text, "het_pack: rank|keeps|bytes in the best grouping found|its limit is 3");
+            EXPECT_ERROR(het_pack(&j->desc, &packing, &error), HET_ERR_LIMIT, error.text,
+                "het_pack: rank|keeps|bytes in the best grouping found|its limit is 3");
             assert_null(packing);
         }
         het_packing_free(free_one);
@@ -730,7 +733,8 @@ static void test_errors(void **state)
     job_granules(j, 6, 50, &random);
     EXPECT_ERROR(het_pack(NULL, &packing, &error), HET_ERR_INVALID, error.text, "het_pack: the description or packing is NULL");
     EXPECT_ERROR(het_pack(&j->desc, NULL, &error), HET_ERR_INVALID, error.text, "het_pack: the description or packing is NULL");
-#define REFUSE(field, value, code, words) do { const het_pack_desc kept = j->desc; j->desc.field = value; refuse(j, code, words); j->desc = kept; } while (0)
+#define REFUSE(field, value, code, words) do { const het_pack_desc kept = j->desc; j->desc.field = value; \
+    refuse(j, code, words); j->desc = kept; } while (0)
     REFUSE(start_canary, 7, HET_ERR_INVALID, "het_pack: the description was not cleared");
     REFUSE(end_canary, 7, HET_ERR_INVALID, "not cleared");
     REFUSE(plan, NULL, HET_ERR_INVALID, "het_pack: plan, costs, costs->stage|or tokens is NULL");

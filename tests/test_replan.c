@@ -418,13 +418,10 @@ static void bad_plans_leave_everything_as_it_was(void **state)
     EXPECT_ERROR(het_set_speed(ctx, 2, 0.5), HET_ERR_INVALID, het_last_error(ctx), "rank 2 of 2");
     EXPECT_ERROR(het_set_speed(ctx, 0, 0.0), HET_ERR_INVALID, het_last_error(ctx), "speed 0");
     EXPECT_ERROR(het_set_speed(ctx, 0, 1.5), HET_ERR_INVALID, het_last_error(ctx), "speed 1.5");
-    EXPECT_ERROR(het_set_link(ctx, 1, 0, 0), HET_ERR_INVALID, het_last_error(ctx), "link 1 of 1");
-    EXPECT_ERROR(het_set_link(ctx, 0, -1, 0), HET_ERR_INVALID, het_last_error(ctx), "latency -1");
     EXPECT_ERROR(het_spread(ctx, 1, counts, 8), HET_ERR_INVALID, het_last_error(ctx), "process 1 of 1");
     EXPECT_OK(het_spread(ctx, 0, counts, sizeof counts));
     EXPECT_OK(het_set_speed(ctx, 0, 0.5));
-    EXPECT_OK(het_set_link(ctx, 0, 1e-4, 1e9));
-    assert_true(het_get_desc(ctx)->devices[0].speed == 0.5 && het_get_desc(ctx)->links[0].latency == 1e-4);
+    assert_true(het_get_desc(ctx)->devices[0].speed == 0.5);
     assert_string_equal(het_last_error(ctx), "");
     run.device[1].memory_limit = 0;
     EXPECT_OK(het_memory_estimate(&run.desc, 1, &before, &error));

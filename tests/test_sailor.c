@@ -340,7 +340,8 @@ static void closer_than_its_own_simulator(void **state)
     (void)state;
     assert_int_equal(all->count, 33);
     print_message("constants: %d bytes a parameter (llm_info.json: params_bytes / params_floats), tokens %g and widths %g, %g "
-                  "(its training configs), %d bytes NCCL buffers (NCCL_BUFFSIZE's default in NVIDIA's documentation); all other numbers are profiles and bandwidths\n",
+                  "(its training configs), %d bytes NCCL buffers (NCCL_BUFFSIZE's default in NVIDIA's documentation); "
+                  "all other numbers are profiles and bandwidths\n",
         (int)PARAMETER_BYTES, all->model[0].tokens, all->model[0].width, all->model[1].width, (int)NCCL_BUFFER);
     for (g = 0; g < 3; g++) {
         double ours = 0, theirs = 0;

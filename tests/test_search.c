@@ -419,7 +419,8 @@ static void same_as_brute_force(void **state)
             EXPECT_ERROR(result, HET_OK, error.text, "");
             evaluated += search->evaluations;
             if (!search->exhaustive || search->found[0].seconds > best * (1 + 1e-12) || search->found[0].seconds < best * (1 - 1e-12))
-                fail_msg("instance %d: the planner found %.17g, brute force %.17g among %d", (int)n, search->found[0].seconds, best, (int)judged_here);
+                fail_msg("instance %d: the planner found %.17g, brute force %.17g among %d", (int)n, search->found[0].seconds, best,
+                    (int)judged_here);
             if (search->bound > best * (1 + 1e-9)) fail_msg("instance %d: the bound is %.17g, the best %.17g", (int)n, search->bound, best);
             j = judge(w, search->found[0].plan, search->found[0].granules, -1);
             assert_true(j.fits && j.seconds <= search->found[0].seconds && j.seconds >= search->found[0].seconds);

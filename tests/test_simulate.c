@@ -218,10 +218,10 @@ static void random_groups(made *m, uint64_t *seed)
     m->costs.groups = 1 + support_below(seed, MOST_GROUPS);
     for (i = 0; i < m->costs.groups; i++) {
         het_group *g = &m->group[i];
-        g->parent = i == 0 ? -1 : support_below(seed, i);
+        g->parent = i == 0 ? -1 : support_below(seed, 2) == 0 ? i - 1 : support_below(seed, i);
         g->latency = (double)(1 + support_below(seed, 7));
         g->bandwidth = support_below(seed, 2) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
-        g->uplink = support_below(seed, 2) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
+        g->uplink = support_below(seed, 4) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
         g->bus = support_below(seed, 2) == 0 ? 0 : (double)((int64_t)1 << support_below(seed, 7));
         g->process = support_below(seed, 3) == 0;
     }
@@ -979,7 +979,7 @@ static void check_against_slow(const made *m, slow *s)
 static void same_as_the_slow_simulator(void **state)
 {
     const char *rounds = getenv("HETRAIN_TEST_ROUNDS");
-    int64_t n = rounds != NULL ? strtol(rounds, NULL, 10) * 4 : 400, i;
+    int64_t n = rounds != NULL ? strtol(rounds, NULL, 10) * 4 : 1200, i;
     slow *s = (slow *)support_alloc(1, sizeof *s);
     uint64_t seed = 20260114;
     (void)state;
@@ -987,6 +987,81 @@ static void same_as_the_slow_simulator(void **state)
         made *m = random_made(&seed);
         check_against_slow(m, s);
         free(m);
+    }
+    free(s);
+}
+
+/* `copies` of a plan of one pipeline side by side, that hold the same blocks. */
+static made *copies_of(const made *one, int64_t copies, uint64_t *seed)
+{
+    const int64_t ranks = one->plan.ranks, stages = one->plan.stages, n = one->micro_batches[0];
+    made *m = make(ranks * copies);
+    int64_t c, g, r, i;
+    m->schedule.complete = one->schedule.complete;
+    m->plan.slices = one->plan.slices;
+    memcpy(m->slice_share, one->slice_share, sizeof m->slice_share);
+    memcpy(m->block_cost, one->block_cost, sizeof m->block_cost);
+    for (i = 0; i < ranks * copies * ranks * copies; i++) m->link[i].latency = (double)support_below(seed, 9);
+    for (c = 0; c < copies; c++) {
+        add_pipeline(m, n);
+        for (g = 0; g < stages; g++) {
+            add_stage(m, c * ranks + one->stage[g].rank, 0, 0, 0);
+            m->stage_cost[c * stages + g] = one->stage_cost[g];
+        }
+        for (i = 0; i < n; i++) {
+            m->tokens[c * n + i] = one->tokens[i];
+            m->pairs[c * n + i] = one->pairs[i];
+            m->sequences[c * n + i] = one->sequences[i];
+        }
+        for (r = 0; r < ranks; r++) {
+            m->state_share[c * ranks + r] = one->state_share[r];
+            m->rank_cost[c * ranks + r] = one->rank_cost[r];
+            for (i = 0; i < ranks && one->costs.link != NULL; i++)
+                m->link[(c * ranks + r) * ranks * copies + c * ranks + i] = one->link[r * ranks + i];
+            for (i = one->start[r]; i < one->start[r + 1]; i++) {
+                m->action[m->count] = one->action[i];
+                if (one->action[i].kind < HET_ACTION_REDUCE) m->action[m->count].pipeline = (int32_t)c;
+                m->count++;
+            }
+            m->start[c * ranks + r + 1] = m->count;
+        }
+    }
+    m->costs.link = m->link;
+    m->costs.block = m->block_cost;
+    m->costs.blocks = one->costs.blocks;
+    m->costs.tokens = one->costs.tokens != NULL ? m->tokens : NULL;
+    m->costs.pairs = one->costs.pairs != NULL ? m->pairs : NULL;
+    m->costs.sequences = one->costs.sequences != NULL ? m->sequences : NULL;
+    m->costs.rank = one->costs.rank != NULL ? m->rank_cost : NULL;
+    return m;
+}
+
+/* Pipelines that are alike are simulated once: the slow simulator knows nothing of that. In every second plan one of them differs in one thing. */
+static void pipelines_alike(void **state)
+{
+    slow *s = (slow *)support_alloc(1, sizeof *s);
+    uint64_t seed = 4711;
+    int64_t i, done = 0;
+    (void)state;
+    for (i = 0; done < 200; i++) {
+        made *one = random_made(&seed), *m;
+        if (one->plan.pipelines == 1 && one->micro_batches[0] > 0 && one->count < 150) {
+            const int64_t copies = 2 + support_below(&seed, 3), last = one->plan.stages * copies - 1;
+            m = copies_of(one, copies, &seed);
+            if (support_below(&seed, 2) == 0) switch (support_below(&seed, 7)) {
+                case 0: m->stage_cost[last].forward.token += 3; break;
+                case 1: m->stage_cost[last].keep_weight += 3; break;
+                case 2: m->link[(one->plan.ranks * copies - 1) * one->plan.ranks * copies + one->plan.ranks * copies - 2].latency += 5; break;
+                case 3: m->tokens[copies * one->micro_batches[0] - 1] += 1; break;
+                case 4: m->state_share[one->plan.ranks * copies - 1] += 1; break;
+                case 5: m->rank_cost[one->plan.ranks * copies - 1].begin += 1; break;
+                default: m->block_cost[0].reduce_bytes += 480; break;
+            }
+            check_against_slow(m, s);
+            free(m);
+            done++;
+        }
+        free(one);
     }
     free(s);
 }
@@ -1232,6 +1307,34 @@ static void rings_in_two_levels(void **state)
         if (kind < 2) EXACTLY(makespan_of(m), 3 * (10 + 1200 / 12) + 2 * (100 + 400 / 4) + 3 * (10 + 100.0 / 12));
         else EXACTLY(makespan_of(m), 11 * (100 + 100 / 4)); /* one process: one ring */
     }
+}
+
+/* Block 0 of ranks 0 and 2 is ready at 10, block 1 of ranks 1 and 3 at 2: that one has the uplink first, from 2 to 6, and is there at 9; the other
+   from 10 to 14, there at 17. */
+static void rings_share_wires(void **state)
+{
+    made *m = make(4);
+    int64_t i;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        add_pipeline(m, 1);
+        add_stage(m, i, i % 2 == 0 ? 10 : 2, 0, 0);
+        add(m, HET_ACTION_F, 0, 0);
+        m->action[m->count - 1].pipeline = (int32_t)i;
+        add(m, HET_ACTION_REDUCE, i % 2, 0);
+        m->start[i + 1] = m->count;
+        m->rank_group[i] = 1 + i / 2;
+    }
+    m->group[0].parent = -1;
+    m->group[0].latency = 3;
+    m->group[1].uplink = 8;
+    m->costs.group = m->group;
+    m->costs.rank_group = m->rank_group;
+    m->costs.groups = 3;
+    m->costs.block = m->block_cost;
+    m->costs.blocks = 2;
+    m->block_cost[0].reduce_bytes = m->block_cost[1].reduce_bytes = 64;
+    EXACTLY(makespan_of(m), 17);
 }
 
 /* A sequence in four equal slices: the queries of slice k see 1, 3, 5, 7 sixteenths of the pairs; two sequences cut in four: 1, 3, 1, 3 eighths. */
@@ -2048,8 +2151,9 @@ static void speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_that_meet),  cmocka_unit_test(fill_and_drain), cmocka_unit_test(known_formula),
+        cmocka_unit_test(messages_that_meet),  cmocka_unit_test(pipelines_alike), cmocka_unit_test(fill_and_drain), cmocka_unit_test(known_formula),
         cmocka_unit_test(shared_wires), cmocka_unit_test(rings_in_two_levels),
+        cmocka_unit_test(rings_share_wires),
         cmocka_unit_test(pairs_of_slices), cmocka_unit_test(large_rings), cmocka_unit_test(published_bubbles),
             cmocka_unit_test(same_as_the_slow_simulator),
         cmocka_unit_test(corners),             cmocka_unit_test(peaks),                 cmocka_unit_test(refusals),

@@ -124,7 +124,8 @@ static int bench_plan(void) {
     if (b == NULL) return fail(FAILED, "out of memory");
     memset(&desc, 0, sizeof desc);
     desc.max_tokens = 2048;
-    if (het_model_parse("llama3:8b", &desc.model, &error) != HET_OK || het_profile_describe(&desc, "llama3:8b", NULL, &b->described, &error) != HET_OK)
+    if (het_model_parse("llama3:8b", &desc.model, &error) != HET_OK ||
+        het_profile_describe(&desc, "llama3:8b", NULL, &b->described, &error) != HET_OK)
         status = fail(FAILED, "--what plan: %s", error.text);
     else plan_bench_times(b);
     for (i = 0; i < 3 && status == 0; i++) status = bench_plan_of(b, sizes[i].devices, sizes[i].seconds);
