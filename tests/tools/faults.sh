@@ -1,7 +1,7 @@
 #!/bin/bash
 # Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers, builds the suite it names, and expects it to fail.
 # An entry whose text is not in them exactly once is an error. Prints TAP, and last "N faults, N caught".
-# What was caught is recorded in build/faults under a checksum of the header, the suite and the fault; the next run takes it from there.
+# What was caught is recorded in build/faults under a checksum of the headers, the suite and the fault; the next run takes it from there.
 # usage: tests/tools/faults.sh [words of the names to try]
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build
@@ -29,10 +29,10 @@ awk -v work="$work" -v wanted="$wanted" '
     /^\+ / { new = substr($0, 3); sub(/^ +/, "", new) }
     END { flush() }' tests/faults/faults.txt
 
-# Writes both headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
+# Writes the headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
 apply() {
     local header found=0
-    for header in hetrain.h hetrain_plan.h; do
+    for header in hetrain*.h; do
         awk -v oldfile="$1/old" -v newfile="$1/new" '
             BEGIN { getline old < oldfile; getline new < newfile }
             { at = index($0, old); if (at) { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) } print }
@@ -46,9 +46,9 @@ apply() {
 record_of() {
     local suite source
     suite=$(cat "$1/suite")
-    case $suite in golden*) source="tests/golden.c tests/golden/expected.txt" ;; *) source="tests/$suite.c tests/support.c" ;; esac
+    case $suite in golden*) source="tests/golden.c tests/golden/expected.txt" ;; *) source="tests/$suite.c tests/support.[ch]" ;; esac
     # shellcheck disable=SC2086
-    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain.h $source; "$CC" --version; } | cksum | tr ' ' -)"
+    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h $source; "$CC" --version; } | cksum | tr ' ' -)"
 }
 
 # Runs the program $1 with its output in $2 until its first failing test. Fails when a test fails or the program ends badly.
@@ -100,7 +100,7 @@ try() {
         [ -s "$d/caught" ] || echo "ended early: $(tail -n 1 "$d/out" | cut -c1-100)" > "$d/caught"
     fi
     [ -f "$d/caught" ] && cp "$d/caught" "$record"
-    rm -f "$d/program" "$d/implementation.o" "$d/hetrain.h"
+    rm -f "$d/program" "$d/implementation.o" "$d"/hetrain*.h
 }
 
 for d in "$work"/[0-9]*; do
