@@ -1,6 +1,6 @@
 /* Documents of very different lengths on two unequal ranks in a pipeline: het_pack groups them into micro-batches that cost alike, for the next step
    while this one runs. Nothing is padded or dropped, and the weights are those of plain grouping and of one rank, bit for bit.
-     packed [FILE [STEPS [PLAN SPEEDS]]]      FILE (default: this one) is cut into documents at blank lines; pp:0-3|4-5 1,0.5 */
+     packed [FILE [STEPS [PLAN SPEEDS]]]      FILE (default: this one) is cut into documents at blank lines; pp:0-5|6-9 1,0.5 */
 #define PROGRAM "packed"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
@@ -154,14 +154,14 @@ int main(int argc, char **argv) {
         if (end == speeds || !(devices[desc.device_count++].speed > 0)) return fail(BAD_INPUT, "SPEEDS %s: numbers above 0", speeds);
         speeds = end;
     }
-    desc.model.family = HET_LLAMA, desc.model.layers = 2, desc.model.width = 64, desc.model.context = CONTEXT;
+    desc.model.family = HET_LLAMA, desc.model.layers = 4, desc.model.width = 48, desc.model.context = CONTEXT;
     desc.devices = devices, desc.max_tokens = TOKENS, desc.max_sequences = DOCUMENTS, desc.max_micro_batches = MICRO_BATCHES;
     if (argc > 2 && !parse_integer(argv[2], 2, 1000, &steps)) return fail(BAD_INPUT, "STEPS %s: from 2 to 1000", argv[2]);
     w[0] = (work *)calloc(2, sizeof **w), w[1] = w[0] + 1;
     t.bytes = (const unsigned char *)bytes, t.start = (int64_t *)calloc(size + 2, sizeof *t.start), t.length = t.start + size / 2 + 1;
     if (bytes == NULL || w[0] == NULL || t.start == NULL) return fail(BAD_INPUT, "%s: cannot be read", path);
     split(&t, size);
-    status = t.count == 0 ? fail(BAD_INPUT, "%s: no documents", path) : measure(&desc, argc > 3 ? argv[3] : "pp:0-3|4-5", &c);
+    status = t.count == 0 ? fail(BAD_INPUT, "%s: no documents", path) : measure(&desc, argc > 3 ? argv[3] : "pp:0-5|6-9", &c);
     desc.plan = c.plan;
     for (i = 0; i < 2 && status == 0; i++) {
         w[i]->documents = &t, w[i]->desc.plan = c.plan, w[i]->desc.costs = &c.of_plan->costs;
