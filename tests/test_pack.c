@@ -365,7 +365,7 @@ static void test_runs(void **state)
         double best;
         het_result result;
         job_costs(j, &random);
-        job_granules(j, 1 + support_below(&random, round % 16 == 0 ? 12 : 9), 60, &random);
+        job_granules(j, 1 + support_below(&random, round % 12 == 0 ? 12 : 9), 60, &random);
         random_limits(j, &random);
         if (which >= 5 && round % 5 == 0) j->plan->share[0] = 3;
         j->desc.neighbours = HET_YES;
@@ -564,9 +564,9 @@ static void test_limits(void **state)
 static void test_memory(void **state)
 {
     uint64_t random = 7;
-    int round, bound = 0;
+    int round, bound = 0, near_limit = 0;
     (void)state;
-    for (round = 0; round < 20; round++) {
+    for (round = 0; round < 48; round++) {
         job *j = job_make(round % 2 ? "pp" : "dp2xpp2", "1f1b", 4, 1);
         double peak[4];
         int64_t order[64], r;
@@ -574,13 +574,13 @@ static void test_memory(void **state)
         job_costs(j, &random);
         job_granules(j, 30, 200, &random);
         j->desc.max_micro_batches = 32;
-        j->desc.evaluations = 100;
+        j->desc.evaluations = 60;
         free_one = pack(j);
         identity(order, free_one->micro_batches);
         (void)simulate_order(j, free_one, order, peak);
         for (r = 0; r < 4; r++) { /* enough for every granule alone, in any order */
             const double alone = 2 * 200 * (round % 2 ? (double)(4 - r) : (double)(2 - r % 2));
-            j->memory[r] = 0.7 * peak[r] > alone ? 0.7 * peak[r] : alone;
+            j->memory[r] = alone * (1 + 0.05 * (double)(round % 24));
         }
         j->memory[round % 4] = 0; /* no limit */
         j->desc.memory = j->memory;
@@ -589,6 +589,7 @@ static void test_memory(void **state)
         identity(order, packing->micro_batches);
         assert_true(close_to(simulate_order(j, packing, order, peak), packing->seconds));
         for (r = 0; r < 4; r++) assert_true(j->memory[r] <= 0 || peak[r] <= j->memory[r]);
+        for (r = 0; r < 4; r++) near_limit += j->memory[r] > 0 && peak[r] > 0.91 * j->memory[r];
         bound += packing->seconds > free_one->seconds;
         for (r = 0; r < 4; r++) j->memory[r] = 3;
         het_packing_free(packing);
@@ -601,7 +602,7 @@ static void test_memory(void **state)
         het_packing_free(free_one);
         job_end(j);
     }
-    print_message("%d of 20 bound by memory\n", bound);
+    print_message("%d of 48 bound by memory, %d peaks near their limits\n", bound, near_limit);
     assert_true(bound > 5);
 }
 
