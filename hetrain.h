@@ -603,6 +603,8 @@ typedef struct het_device_config {
     const het_parallel *parallel;    /* never NULL */
     int32_t threads;                 /* >= 1 */
     het_isa isa;
+    int32_t ordinal;                 /* which one of its kind; the CPU refuses all but 0 */
+    het_error *error;                /* create writes here why it failed, if it can say more than its result; may be NULL */
 } het_device_config;
 
 #define HETRAIN_DEVICE_VERSION 1
@@ -1010,6 +1012,7 @@ typedef struct het_device_desc {
     const het_device_iface *iface;    /* CPU */
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
+    int32_t ordinal;                  /* which one of its kind: 0 */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create refuses what does not fit */
     double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time of its rank's
                                          thread; meant for one thread a device */
@@ -4678,7 +4681,7 @@ static int heti_cpu_choose(het_isa isa, heti_cpu *cpu)
 static het_result heti_cpu_create(const het_device_config *config, void **self)
 {
     heti_cpu kernels, *cpu;
-    if (config->threads < 1) return HET_ERR_INVALID;
+    if (config->threads < 1 || config->ordinal != 0) return HET_ERR_INVALID;
     memset(&kernels, 0, sizeof kernels);
     kernels.config = *config;
     if (!heti_cpu_choose(config->isa, &kernels)) return HET_ERR_UNSUPPORTED;
@@ -11210,6 +11213,7 @@ typedef struct heti_rank {
     het_device device;
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
+    het_event *loaded;                   /* what the host arrays of a micro-batch were copied from is free again; awaited before they are filled */
     het_error error;                     /* of the present job */
     size_t opened;                       /* bytes of the host that the device and its pool took */
     /* from here to granule_start: what the plan decides; heti_exchange swaps it as a whole */
@@ -11252,6 +11256,7 @@ typedef struct heti_rank {
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
+    het_step_scalars host_scalars;       /* of the job, on their way to the device */
     int32_t *host_token, *host_target, *host_position, *host_sequence_of;
     float *host_weight;
     int64_t *host_sample_id;
@@ -12257,10 +12262,17 @@ static het_result heti_sync(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
+/* `to` holds what is copied after the next heti_sync. */
+static het_result heti_copy_out_later(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
     if (count > 0) HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size),
                                "copy from the device");
+    return HET_OK;
+}
+
+static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
+{
+    HETI_TRY(heti_copy_out_later(r, to, from, count, size));
     return heti_sync(r);
 }
 
@@ -13294,7 +13306,6 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
     const int64_t rows = b->tokens - first;
     het_view *v = &carry->view;
     int64_t i;
-    HETI_TRY(heti_sync(r)); /* the staging arrays may still be on their way */
     heti_fill_positions(r, carry->sequence_start, b->sequences, first);
     for (i = 0; i < rows; i++) r->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (i = 0; i < b->sequences; i++) r->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
@@ -13320,11 +13331,22 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
     v->granule_start = carry->device_granule_start;
     v->host_sequence_start = carry->sequence_start;
     v->host_granule_start = carry->granule_start;
+    if (r->loaded) HETI_DEVICE(r, r->device.iface->event_record(r->device.self, r->queue, r->loaded), "event");
+    return HET_OK;
+}
+
+/* Waits until the micro-batch loaded last has left the host, so that the arrays it was copied from may be filled again. What is computed on it may
+   still run. */
+static het_result heti_await_loaded(heti_rank *r)
+{
+    if (r->loaded)
+        HETI_DEVICE(r, r->device.iface->event_sync(r->device.self, r->loaded, r->ctx->desc.stall_deadline), "waiting for the device");
     return HET_OK;
 }
 
 static het_result heti_load_batch(heti_rank *r, heti_carry *carry, const het_batch *b)
 {
+    HETI_TRY(heti_await_loaded(r));
     memcpy(carry->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *carry->sequence_start);
     HETI_TRY(heti_batch_granules(r->ctx, b, carry->granule_start, &carry->view.granules));
     return heti_load_rows(r, carry, b, 0);
@@ -13639,10 +13661,10 @@ static het_result heti_pack(heti_rank *r, char *data, float *const *stream, int6
     char *at = data + HETI_ENVELOPE;
     int64_t s;
     for (s = 0; s < info->out_streams; s++) {
-        HETI_TRY(heti_copy_out(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
+        HETI_TRY(heti_copy_out_later(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
         at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
     }
-    return HET_OK;
+    return heti_sync(r);
 }
 
 static het_result heti_unpack(heti_rank *r, const char *data, float *const *stream, int64_t unit, int64_t rows)
@@ -13795,6 +13817,7 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
     b.tokens = ctx->infer_past + ctx->infer_count;
     b.sequences = 1;
     b.token = b.target = ctx->infer_token;
+    HETI_TRY(heti_await_loaded(r));
     carry->stage = stage;
     carry->sequence_start[0] = 0;
     carry->sequence_start[1] = carry->granule_start[1] = b.tokens;
@@ -13910,8 +13933,8 @@ static het_result heti_join_scalars(heti_rank *r)
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
     int64_t p;
     if (r->ctx->ranks == 1) return HET_OK;
-    HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
-    HETI_TRY(heti_copy_out(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out_later(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out_later(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
     for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]);
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters));
@@ -14049,17 +14072,17 @@ static het_result heti_set_scalars(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
     const het_optimizer_desc *o = &ctx->desc.optimizer;
-    het_step_scalars s;
-    memset(&s, 0, sizeof s);
-    s.seed = ctx->desc.seed;
-    s.step = HETI_CAST(uint64_t, ctx->step);
-    s.inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
-    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
-    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
-    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
-    s.clip_scale = 1.0f;
-    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
-    return heti_copy_in(r, r->scalars, &s, 1, sizeof s);
+    het_step_scalars *s = &r->host_scalars; /* the job before has waited for its copy */
+    memset(s, 0, sizeof *s);
+    s->seed = ctx->desc.seed;
+    s->step = HETI_CAST(uint64_t, ctx->step);
+    s->inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
+    s->learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
+    s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
+    s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
+    s->clip_scale = 1.0f;
+    s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
 }
 
 /* Clears the sums of a step and sets each parameter's grid. */
@@ -14085,18 +14108,18 @@ static het_result heti_run_job(heti_rank *r)
     if (trains) HETI_TRY(heti_begin_sums(r));
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
-    HETI_TRY(heti_sync(r));
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
     }
-    if (r->local > 0) return HET_OK;
-    HETI_TRY(heti_copy_out(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
-    HETI_TRY(heti_copy_out(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
-    if (trains) HETI_TRY(heti_copy_out(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
-    return HET_OK;
+    if (r->local == 0) {
+        HETI_TRY(heti_copy_out_later(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
+        HETI_TRY(heti_copy_out_later(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
+        if (trains) HETI_TRY(heti_copy_out_later(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
+    }
+    return heti_sync(r);
 }
 
 static void heti_run_rank(heti_rank *r)
@@ -14446,6 +14469,7 @@ static void heti_release_rank(heti_rank *r)
     if (r->device.self) {
         heti_close_memory(r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
+        if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
     }
@@ -14470,10 +14494,25 @@ static void heti_release(het_ctx *ctx)
     inner.free(inner.user, ctx, sizeof *ctx);
 }
 
+static het_result heti_open_queue(heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    const char *text;
+    het_result result = HET_OK;
+    if (!iface->queue_create) return HET_OK;
+    result = iface->queue_create(r->device.self, &r->queue);
+    if (result == HET_OK) result = iface->event_create(r->device.self, &r->event);
+    if (result == HET_OK) result = iface->event_create(r->device.self, &r->loaded);
+    if (result == HET_OK) return HET_OK;
+    text = iface->last_error(r->device.self);
+    return heti_fail(&r->ctx->error, result, "device %d: %s", r->local, text && text[0] ? text : het_result_text(result));
+}
+
 static het_result heti_open_device(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
     het_device_config config;
+    het_error why;
     het_result result;
     if (!r->desc.iface) r->desc.iface = het_cpu_device();
     if (r->desc.threads == 0) r->desc.threads = 1;
@@ -14490,22 +14529,23 @@ static het_result heti_open_device(heti_rank *r)
         r->parallel.run = heti_pool_run;
         r->parallel.user = r->pool;
     }
+    memset(&config, 0, sizeof config);
+    memset(&why, 0, sizeof why);
     config.allocator = &ctx->allocator;
     config.parallel = &r->parallel;
     config.threads = r->desc.threads;
     config.isa = r->desc.isa;
+    config.ordinal = r->desc.ordinal;
+    config.error = &why;
     r->device.iface = r->desc.iface;
     result = r->device.iface->create(&config, &r->device.self);
     if (result != HET_OK) {
         r->device.self = NULL;
-        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", r->device.iface->name,
-                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
+        if (why.text[0]) return heti_fail(&ctx->error, result, "device %d could not be created: %s", r->local, why.text);
+        return heti_fail(&ctx->error, result, "device %s:%d with %d threads and instruction set %d could not be created", r->device.iface->name,
+                         HETI_CAST(int64_t, config.ordinal), HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
     }
-    if (r->device.iface->queue_create) {
-        HETI_TRY(r->device.iface->queue_create(r->device.self, &r->queue));
-        HETI_TRY(r->device.iface->event_create(r->device.self, &r->event));
-    }
-    return HET_OK;
+    return heti_open_queue(r);
 }
 
 /* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
@@ -14954,8 +14994,11 @@ static het_result heti_open_memory(heti_rank *r)
     const size_t element = r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t s;
     r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
-    if (!r->memory)
-        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes", r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device));
+    if (!r->memory) {
+        const char *text = r->device.iface->last_error(r->device.self);
+        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes%s%s", r->device.iface->name,
+                         HETI_CAST(uint64_t, r->sizes.device), text && text[0] ? ": " : "", text ? text : "");
+    }
     HETI_TRY(heti_layout(r, r->memory));
     for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
     HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));

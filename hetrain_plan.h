@@ -2899,6 +2899,7 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
         if (desc->devices[0].iface != NULL) iface = desc->devices[0].iface;
         if (desc->devices[0].threads > 0) config.threads = desc->devices[0].threads;
         config.isa = desc->devices[0].isa;
+        config.ordinal = desc->devices[0].ordinal;
     }
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
