@@ -87,7 +87,8 @@ const het_device_iface *het_cuda_device(void);
 
 #define HETC_STAGING (size_t(4) << 20) /* bytes of pinned memory a queue */
 #define HETC_COPIES 1024               /* pieces under way in a queue */
-#define HETC_PATIENCE 600.0            /* seconds a full or a closing queue is waited for */
+#define HETC_PATIENCE 600.0            /* seconds a full queue is waited for, or one whose memory is given back */
+#define HETC_LAST_PATIENCE 5.0         /* the same behind an error */
 
 typedef struct hetc_device hetc_device;
 typedef struct hetc_queue hetc_queue;
@@ -139,13 +140,17 @@ static void hetc_stop_copies(hetc_device *device)
 }
 
 /* Keeps the text for last_error. `what` is the call. */
-static het_result hetc_fail(void *self, cudaError_t code, const char *what, const char *file, int line)
+static void hetc_note(hetc_device *device, cudaError_t code, const char *what, const char *file, int line)
 {
-    hetc_device *device = hetc_self(self);
     (void)cudaGetLastError(); /* it is told here */
     snprintf(device->text, sizeof device->text, "cuda:%d, %s: %s (%s), %s:%d", static_cast<int>(device->ordinal), what, cudaGetErrorName(code),
              cudaGetErrorString(code), hetc_base_name(file), line);
-    hetc_stop_copies(device);
+}
+
+static het_result hetc_fail(void *self, cudaError_t code, const char *what, const char *file, int line)
+{
+    hetc_note(hetc_self(self), code, what, file, line);
+    hetc_stop_copies(hetc_self(self));
     return HET_ERR_DEVICE;
 }
 
@@ -162,7 +167,6 @@ static het_result hetc_fail_blas(hetc_device *device, cublasStatus_t status, con
     if (hetc_code != cudaSuccess) return hetc_fail((device), hetc_code, #call, __FILE__, __LINE__); } while (0)
 #define HETC_BLAS(device, call, arguments) do { const cublasStatus_t hetc_status = call arguments; \
     if (hetc_status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas((device), hetc_status, #call, __FILE__, __LINE__); } while (0)
-#define HETC_TRY(call) do { const het_result hetc_try_result = (call); if (hetc_try_result != HET_OK) return hetc_try_result; } while (0)
 
 static hetc_queue *hetc_queue_of(void *self, het_queue *queue)
 {
@@ -258,25 +262,43 @@ static het_result hetc_copy_out(void *self, het_queue *queue, void *host_to, con
 
 /* ---- memory ---- */
 
+/* Waits until nothing on the queue is under way; 0: it does not end. An error that comes twice is the stream's end: nothing more runs on it. */
+static int hetc_drain(hetc_queue *queue)
+{
+    const double start = hetc_seconds(), patience = queue->device->failed ? HETC_LAST_PATIENCE : HETC_PATIENCE;
+    int64_t asked = 0;
+    int errors = 0;
+    for (;;) {
+        const cudaError_t code = cudaStreamQuery(queue->stream);
+        (void)cudaGetLastError();
+        if (code == cudaSuccess || (code != cudaErrorNotReady && ++errors == 2)) return 1;
+        if (hetc_seconds() - start > patience) return 0;
+        hetc_back_off(&asked);
+    }
+}
+
 /* The context may go on without this memory, so that an error here stops nothing. */
 static void *hetc_alloc(void *self, size_t size)
 {
     hetc_device *device = hetc_self(self);
+    const char *what = "cudaSetDevice";
     void *pointer = nullptr;
     cudaError_t code = cudaSetDevice(device->ordinal);
-    if (code == cudaSuccess) code = cudaMalloc(&pointer, size);
+    if (code == cudaSuccess) {
+        what = "cudaMalloc";
+        code = cudaMalloc(&pointer, size);
+    }
     if (code == cudaSuccess) return pointer;
-    (void)cudaGetLastError();
-    snprintf(device->text, sizeof device->text, "cuda:%d, cudaMalloc of %llu bytes: %s (%s), %s:%d", static_cast<int>(device->ordinal),
-             static_cast<unsigned long long>(size), cudaGetErrorName(code), cudaGetErrorString(code), hetc_base_name(__FILE__), __LINE__);
+    hetc_note(device, code, what, __FILE__, __LINE__);
     return nullptr;
 }
 
+/* cudaFree waits for the card without a deadline. Where that would be for ever, the memory is left to the process's end. */
 static void hetc_free(void *self, void *pointer, size_t size)
 {
     (void)size;
     (void)cudaSetDevice(hetc_self(self)->ordinal);
-    (void)cudaFree(pointer);
+    if (hetc_drain(hetc_self(self)->queue)) (void)cudaFree(pointer);
 }
 
 static het_result hetc_copy_within(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size)
@@ -296,25 +318,11 @@ static het_result hetc_clear(void *self, het_queue *queue, void *device_to, size
 
 /* ---- queues and events ---- */
 
-/* Waits until nothing on the queue is under way. An error that says so twice is the stream's end: nothing more runs on it. */
-static void hetc_drain(hetc_queue *queue)
-{
-    const double start = hetc_seconds();
-    int64_t asked = 0;
-    int errors = 0;
-    for (;;) {
-        const cudaError_t code = cudaStreamQuery(queue->stream);
-        if (code == cudaSuccess || (code != cudaErrorNotReady && ++errors == 2) || hetc_seconds() - start > HETC_PATIENCE) break;
-        hetc_back_off(&asked);
-    }
-    (void)cudaGetLastError();
-}
-
 static void hetc_close_queue(hetc_queue *queue)
 {
     const het_allocator allocator = queue->device->allocator;
     if (queue->stream != nullptr) {
-        hetc_drain(queue);
+        if (!hetc_drain(queue)) return; /* a copy may still come: its memory is left to the process's end */
         (void)cudaStreamDestroy(queue->stream);
     }
     if (queue->staging != nullptr) (void)cudaFreeHost(queue->staging);
@@ -580,9 +588,11 @@ static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, co
     return result;
 }
 
-static het_result hetc_multiply(hetc_device *device, cudaStream_t stream, hetc_product_call *c)
+static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_product_call *c)
 {
+    const cudaStream_t stream = hetc_queue_of(device, queue)->stream;
     hetc_product *p = nullptr;
+    HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     c->key.align_a = hetc_alignment(c->a);
     c->key.align_b = hetc_alignment(c->b);
     c->key.align_d = hetc_alignment(c->d);
@@ -673,7 +683,7 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
         c.key.m = c.key.ldd = part->out;
         c.bias = part->bias;
         c.d = part->y;
-        HETC_TRY(hetc_multiply(device, hetc_stream(self, queue), &c));
+        HETC_TRY(hetc_multiply(device, queue, &c));
     }
     return HET_OK;
 }
@@ -702,7 +712,7 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
         HETC_TRY(hetc_operand(device, queue, bf16, part->dy, a->rows, part->out, dy, &c.b, &c.key.ldb));
         c.key.k = part->out;
         c.beta = p > 0 ? 1.0f : 0.0f;
-        HETC_TRY(hetc_multiply(device, hetc_stream(self, queue), &c));
+        HETC_TRY(hetc_multiply(device, queue, &c));
     }
     return HET_OK;
 }
@@ -733,7 +743,7 @@ static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t
     c->d = to;
     c->beta = beta;
     c->scratch = scratch;
-    return hetc_multiply(job->device, hetc_stream(job->device, job->queue), c);
+    return hetc_multiply(job->device, job->queue, c);
 }
 
 /* One part's dW and db over rows [row, row + rows), one term. */
@@ -828,7 +838,7 @@ static void hetc_destroy(void *self)
 {
     hetc_device *device = hetc_self(self);
     const het_allocator allocator = device->allocator;
-    (void)cudaSetDevice(device->ordinal);
+    if (device->queue != nullptr) (void)cudaSetDevice(device->ordinal);
     if (device->queue != nullptr) hetc_close_queue(device->queue);
     hetc_close_products(device);
     if (device->begin != nullptr) (void)cudaEventDestroy(device->begin);

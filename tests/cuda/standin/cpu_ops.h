@@ -2,6 +2,8 @@
 #include <memory>
 #include <vector>
 
+#define HETC_TRY(call) do { const het_result hetc_tried = (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
+
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t code, const char *what, const char *file, int line);
 

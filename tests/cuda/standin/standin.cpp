@@ -32,6 +32,7 @@ struct machine {
     std::recursive_mutex lock;
     std::vector<region> memory;
     std::vector<region> pinned;
+    std::vector<CUstream_st *> streams;
     standin_count count;
     int64_t fail_at = -1, next = 0;
     int devices = 1, skip = 0, stall = 0, open = 0;
@@ -208,6 +209,11 @@ cudaError_t cudaFree(void *pointer)
 {
     guard g(gpu.lock);
     const int fails = told_to_fail(__func__);
+    for (CUstream_st *stream : gpu.streams) { /* it waits for all the card does */
+        if (stream->device != current_device) continue;
+        CHECK(!gpu.stall || stream->done == stream->issued, "cudaFree that would wait for ever");
+        advance(stream, stream->issued, UINT64_MAX);
+    }
     CHECK(give_back(gpu.memory, pointer, 1), "cudaFree of what cudaMalloc did not give");
     return fails ? failed(cudaErrorUnknown) : cudaSuccess;
 }
@@ -261,6 +267,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     CALL(cudaErrorMemoryAllocation);
     *stream = new CUstream_st();
     (*stream)->device = current_device;
+    gpu.streams.push_back(*stream);
     gpu.count.live++;
     return cudaSuccess;
 }
@@ -271,6 +278,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     const int fails = told_to_fail(__func__);
     CHECK(stream != nullptr, "cudaStreamDestroy of NULL");
     advance(stream, stream->issued, UINT64_MAX); /* what was given to it still runs */
+    for (size_t i = 0; i < gpu.streams.size(); i++)
+        if (gpu.streams[i] == stream) { gpu.streams.erase(gpu.streams.begin() + static_cast<long>(i)); break; }
     delete stream;
     gpu.count.live--;
     return fails ? failed(cudaErrorUnknown) : cudaSuccess;
