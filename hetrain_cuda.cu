@@ -624,6 +624,21 @@ static size_t hetc_elements(int64_t rows, int64_t columns) { return static_cast<
 static int64_t hetc_pitch(int64_t columns) { return (columns + 7) / 8 * 8; }
 static size_t hetc_rounded_bytes(int64_t rows, int64_t columns) { return hetc_round_up(2 * hetc_elements(rows, hetc_pitch(columns))); }
 
+HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t pitch, int64_t count)
+{
+    const int64_t i = hetc_index(), column = i % pitch;
+    if (i < count) to[i] = hetc_bf16(column < columns ? from[i / pitch * columns + column] : 0.0f);
+}
+
+/* to [rows][pitch] = bf16(from [rows][columns]), 0 from `columns` on. */
+static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *to, const float *from, int64_t rows, int64_t columns, int64_t pitch)
+{
+    const int64_t count = rows * pitch;
+    if (pitch == columns) return hetc_to_bf16(device, queue, to, from, count);
+    return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), HETC_THREADS, 0,
+                       static_cast<uint16_t *>(to), from, columns, pitch, count);
+}
+
 /* A row-major matrix as an operand: itself, or rounded to bf16 into `to`. *pitch gets the elements from row to row. */
 static het_result hetc_operand(hetc_device *device, het_queue *queue, int bf16, const float *from, int64_t rows, int64_t columns, void *to,
                                const void **operand, int64_t *pitch)
@@ -746,41 +761,22 @@ static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t
     return hetc_multiply(job->device, job->queue, c);
 }
 
-/* One part's dW and db over rows [row, row + rows), one term. */
-static het_result hetc_weight_term(hetc_weight_job *job, const het_linear_part *part, int64_t row, int64_t rows, float *term, void *sums)
-{
-    const int64_t elements = part->out * job->args->in;
-    het_accumulate_args add;
-    memset(&add, 0, sizeof add);
-    if (part->dw != nullptr && part->dw->sum != nullptr) {
-        if (part->dw->exact) {
-            HETC_TRY(hetc_weight_product(job, part->out, row, rows, term, 0.0f, nullptr));
-            add.gradient = part->dw;
-            add.count = elements;
-            add.term = term;
-            HETC_TRY(hetc_accumulate(job->device, job->queue, &add));
-        } else {
-            HETC_TRY(hetc_weight_product(job, part->out, row, rows, static_cast<float *>(part->dw->sum), 1.0f, term));
-        }
-    }
-    if (part->dbias == nullptr || part->dbias->sum == nullptr) return HET_OK;
-    HETC_TRY(hetc_column_sums(job->device, job->queue, part->dy + row * part->out, rows, part->out, term, sums));
-    add.gradient = part->dbias;
-    add.count = part->out;
-    add.term = term;
-    return hetc_accumulate(job->device, job->queue, &add);
-}
-
-/* Exact sums take the granules one by one, fast ones all rows at once. */
-static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term, void *sums)
+/* One part's dW: exact sums take the granules one by one, fast ones all rows at once. term: [out][in]. */
+static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term)
 {
     const het_view *view = job->args->view;
-    const het_gradient *either = part->dw != nullptr && part->dw->sum != nullptr ? part->dw : part->dbias;
-    if (either == nullptr || either->sum == nullptr) return HET_OK;
-    if (!either->exact) return hetc_weight_term(job, part, 0, job->args->rows, term, sums);
+    het_accumulate_args add;
+    if (part->dw == nullptr || part->dw->sum == nullptr) return HET_OK;
+    if (!part->dw->exact) return hetc_weight_product(job, part->out, 0, job->args->rows, static_cast<float *>(part->dw->sum), 1.0f, term);
+    memset(&add, 0, sizeof add);
+    add.gradient = part->dw;
+    add.count = part->out * job->args->in;
+    add.term = term;
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
         const int64_t row = view->host_granule_start[g] - view->row_begin, rows = view->host_granule_start[g + 1] - view->row_begin - row;
-        if (rows > 0) HETC_TRY(hetc_weight_term(job, part, row, rows, term, sums));
+        if (rows == 0) continue;
+        HETC_TRY(hetc_weight_product(job, part->out, row, rows, term, 0.0f, nullptr));
+        HETC_TRY(hetc_accumulate(job->device, job->queue, &add));
     }
     return HET_OK;
 }
@@ -804,13 +800,14 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     job.call.key.bf16 = bf16;
     job.call.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
     term = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(widest, a->in)));
-    sums = hetc_take(&space, hetc_column_sums_workspace(a->rows, widest));
+    sums = hetc_take(&space, hetc_columns_workspace(a->rows, widest));
     x = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, a->in)) : nullptr;
     dy = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, widest)) : nullptr;
     HETC_TRY(hetc_operand(device, queue, bf16, a->x, a->rows, a->in, x, &job.x, &job.x_pitch));
     for (int64_t p = 0; p < a->parts; p++) {
         HETC_TRY(hetc_operand(device, queue, bf16, a->part[p].dy, a->rows, a->part[p].out, dy, &job.dy, &job.dy_pitch));
-        HETC_TRY(hetc_weight_part(&job, &a->part[p], term, sums));
+        HETC_TRY(hetc_weight_part(&job, &a->part[p], term));
+        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, a->part[p].out, a->part[p].dy, a->part[p].dbias, sums));
     }
     return HET_OK;
 }
@@ -822,7 +819,7 @@ static size_t hetc_linear_workspace(hetc_device *device, het_op op, const het_li
     size_t bytes = 256 + hetc_round_up(HETC_BLAS_WORKSPACE);
     if (op == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0) bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
     if (op == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_column_sums_workspace(a->rows, widest));
+        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows, widest));
     if (a->compute != HET_BF16) return bytes;
     if (op != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
     if (op != HET_OP_LINEAR_BACKWARD_INPUT) bytes += hetc_rounded_bytes(a->rows, a->in);
