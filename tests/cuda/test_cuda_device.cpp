@@ -117,6 +117,7 @@ static void stand_down(void)
     const standin_count count = standin_counted();
     if (count.misuse != 0) fail_msg("%d wrong calls, the first: %s", static_cast<int>(count.misuse), count.misused);
     assert_int_equal(count.live, 0);
+    if (emulator_error()[0] != 0) fail_msg("a kernel: %s", emulator_error());
 }
 
 #define BLOCKS "17|5,0,9|24|1"
