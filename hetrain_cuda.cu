@@ -107,18 +107,6 @@ static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows
     return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, line);
 }
 
-#include <cublasLt.h>
-#include <cuda_runtime.h>
-
-#include <chrono>
-#include <stdio.h>
-#include <string.h>
-#include <thread>
-
-#ifdef HETC_TEST_OPS
-#include HETC_TEST_OPS
-#endif
-
 /* ---------------------------------------------------------------------------------------------------------------------
    >>cu_primitives  Sums over warps and blocks, tensor core and copy instructions.
 
@@ -147,7 +135,7 @@ enum { HETC_WARP = 32, HETC_THREADS = 256, HETC_WARPS = HETC_THREADS / HETC_WARP
 #define HETC_LOG2_E 1.44269504f
 
 /* V neighbouring elements, one load or store. */
-template <class T, int V> struct alignas(sizeof(T) * V) hetc_pack { T v[V]; };
+template <class T, int V> struct alignas(sizeof(T) * (size_t)V) hetc_pack { T v[(size_t)V]; };
 template <int V> HETC_DEVICE hetc_pack<float, V> hetc_get(const float *from) { return *reinterpret_cast<const hetc_pack<float, V> *>(from); }
 template <class T, int V> HETC_DEVICE void hetc_put(T *to, const hetc_pack<T, V> &x) { *reinterpret_cast<hetc_pack<T, V> *>(to) = x; }
 
@@ -764,8 +752,8 @@ static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, c
     return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position);
 }
 
-/* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word c mod 4 of Philox(key; position 2^32 + c / 4, site)
-   decides column c ---- */
+/* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word c mod 4 of
+   Philox(key; position 2^32 + c / 4, site) decides column c ---- */
 
 HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, const int32_t *sequence_of, const int64_t *sample_id)
 {
@@ -976,7 +964,8 @@ static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const flo
     return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<1>, one, HETC_THREADS, 0, bits, from, count);
 }
 
-/* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term of the sum. Terms meet in shared limbs first ---- */
+/* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term of the sum.
+   Terms meet in shared limbs first ---- */
 
 enum { HETC_SQUARES = 1024, HETC_LIMBS = 20 };
 #define HETC_SQUARE_BLOCKS INT64_C(1024) /* of a launch */
@@ -1205,11 +1194,14 @@ template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, co
 
 /* ---- products of a warp ---- */
 
+/* 16 rows by N columns, as a warp holds them */
+template <int N> using hetc_accumulator = float[(size_t)N / 8][4];
+
 /* Rows [row, row + 16) of a tile as the left operand. */
 template <class E, int P> struct hetc_left;
 
 template <int P> struct hetc_left<uint16_t, P> {
-    uint32_t a[P / 16][4];
+    uint32_t a[(size_t)P / 16][4];
     __device__ __forceinline__ void load(uint16_t *tile, int row)
     {
         const int lane = hetc_lane();
@@ -1224,7 +1216,7 @@ template <int P> struct hetc_left<float, P> {
 };
 
 /* s = left right^T: 16 rows by N rows of the tile `right`. */
-template <int P, int N> HETC_DEVICE void hetc_scores(float (&s)[N / 8][4], const hetc_left<uint16_t, P> &left, uint16_t *right)
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<uint16_t, P> &left, uint16_t *right)
 {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2;
     HETC_UNROLL
@@ -1242,7 +1234,10 @@ template <int P, int N> HETC_DEVICE void hetc_scores(float (&s)[N / 8][4], const
         }
 }
 
-template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk) { return hetc_get<4>(hetc_chunk<float, P>(tile, row, chunk)); }
+template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk)
+{
+    return hetc_get<4>(hetc_chunk<float, P>(tile, row, chunk));
+}
 HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pack<float, 4> &b)
 {
     HETC_UNROLL
@@ -1250,7 +1245,7 @@ HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pac
     return s;
 }
 
-template <int P, int N> HETC_DEVICE void hetc_scores(float (&s)[N / 8][4], const hetc_left<float, P> &left, float *right)
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<float, P> &left, float *right)
 {
     const int column = hetc_lane() % 4 * 2;
     HETC_UNROLL
@@ -1280,7 +1275,7 @@ HETC_DEVICE void hetc_keep_order()
 }
 
 /* x += w right: 16 rows by P columns, w 16 x N, right N rows of a tile. bf16: w is rounded to it. */
-template <int P, int N> HETC_DEVICE void hetc_mix(float (&x)[P / 8][4], const float (&w)[N / 8][4], uint16_t *right)
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, uint16_t *right)
 {
     const int lane = hetc_lane();
     HETC_UNROLL
@@ -1297,7 +1292,7 @@ template <int P, int N> HETC_DEVICE void hetc_mix(float (&x)[P / 8][4], const fl
     }
 }
 
-template <int P, int N> HETC_DEVICE void hetc_mix(float (&x)[P / 8][4], const float (&w)[N / 8][4], float *right)
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right)
 {
     const int lane = hetc_lane(), column = lane % 4 * 2;
     HETC_UNROLL
@@ -1325,12 +1320,22 @@ template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift)
 }
 
 /* Two rows of a lane's accumulators into memory: columns of a head of `size`, times `scale`. add: on what is there. */
-template <int P> HETC_DEVICE void hetc_rows_put(float *to, const float (&x)[P / 8][4], int half, int size, float scale, bool add)
+template <int P> HETC_DEVICE void hetc_rows_put(float *to, const hetc_accumulator<P> &x, int half, int size, float scale, bool add)
 {
     const int column = hetc_lane() % 4 * 2;
+    const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
     HETC_UNROLL
     for (int n = 0; n < P / 8; n++) {
         const int c = 8 * n + column;
+        if (pairs && c < size) {
+            hetc_pack<float, 2> pair = { { x[n][2 * half] * scale, x[n][2 * half + 1] * scale } };
+            if (add) {
+                const hetc_pack<float, 2> old = hetc_get<2>(to + c);
+                pair = { { old.v[0] + pair.v[0], old.v[1] + pair.v[1] } };
+            }
+            hetc_put(to + c, pair);
+            continue;
+        }
         if (c < size) to[c] = (add ? to[c] : 0.0f) + x[n][2 * half] * scale;
         if (c + 1 < size) to[c + 1] = (add ? to[c + 1] : 0.0f) + x[n][2 * half + 1] * scale;
     }
@@ -1352,7 +1357,7 @@ HETC_DEVICE float hetc_row_max(float x)
 
 /* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the lane's two rows. */
 template <class E, int P, int N>
-HETC_DEVICE void hetc_softmax_step(float (&s)[N / 8][4], int from, const hetc_run (&seen)[2], float (&m)[2], float (&l)[2], float (&o)[P / 8][4])
+HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_run (&seen)[2], float (&m)[2], float (&l)[2], hetc_accumulator<P> &o)
 {
     const int column = from + hetc_lane() % 4 * 2;
     HETC_UNROLL
@@ -1397,7 +1402,8 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
     const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
     const E *k = t.k + head / group * P, *v = t.v + head / group * P;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
-    float o[P / 8][4] = {}, m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
+    hetc_accumulator<P> o = {};
+    float m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
     hetc_run seen[2];
     hetc_left<E, P> left;
     HETC_UNROLL
@@ -1419,7 +1425,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
             hetc_tile_fetch<E, P>(values + (buffer ^ STEP * PITCH), STEP, v, stride, from + STEP, t.keys);
             hetc_copy_commit();
         }
-        float s[STEP / 8][4];
+        hetc_accumulator<STEP> s;
         hetc_scores<P, STEP>(s, left, keys + buffer);
         hetc_softmax_step<E, P, STEP>(s, from, seen, m, l, o);
         hetc_mix<P, STEP>(o, s, values + buffer);
@@ -1463,7 +1469,8 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
     const E *k = t.k + head / group * P, *v = t.v + head / group * P;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
-    float dq[P / 8][4] = {}, shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
+    hetc_accumulator<P> dq = {};
+    float shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
     hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
@@ -1481,7 +1488,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     hetc_tile_fetch<E, P>(values, STEP, v, stride, first, t.keys);
     hetc_copy_commit();
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
-        float s[STEP / 8][4], dp[STEP / 8][4];
+        hetc_accumulator<STEP> s, dp;
         hetc_left<E, P> left;
         hetc_copy_wait();
         __syncthreads();
@@ -1537,7 +1544,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(he
     const int64_t stride = t.a.heads * P;
     const int first = hetc_queries_of(t, begin).first, last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     const int steps = last > first ? (last - first + STEP - 1) / STEP : 0;
-    float dk[P / 8][4] = {}, dv[P / 8][4] = {};
+    hetc_accumulator<P> dk = {}, dv = {};
     hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
     if (steps == 0) return;
     HETC_UNROLL
@@ -1562,7 +1569,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(he
         if (i < 0) continue;
         E *const q = queries + i % 2 * STEP * PITCH, *const d_o = outputs + i % 2 * STEP * PITCH;
         const float *const statistic = statistics + i % 2 * 3 * STEP;
-        float p[STEP / 8][4], ds[STEP / 8][4];
+        hetc_accumulator<STEP> p, ds;
         hetc_left<E, P> left;
         left.load(keys, own);
         hetc_scores<P, STEP>(p, left, q);
@@ -1688,7 +1695,8 @@ static int64_t hetc_padded_head(het_dtype compute, int64_t size) { return size <
 
 static size_t hetc_attention_workspace(const het_attention_args *a, int backward)
 {
-    const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float), size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
+    const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
     const size_t rows = (size_t)(a->view->row_end - a->view->row_begin), keys = (size_t)a->view->row_end;
     const size_t queries = rows * (size_t)a->heads;
     return (queries + 2 * keys * (size_t)a->kv_heads) * size + (backward ? queries * (size + sizeof(float)) : 0);
