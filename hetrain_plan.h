@@ -4929,9 +4929,12 @@ static void heti_p_device_name(const heti_p_measure *m, int64_t i, het_device_pr
 {
     const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
+    int64_t number;
     heti_p_out out;
     heti_p_out_start(&out, NULL);
-    heti_p_out_format(&out, "%s:%d", iface->name, HETI_P_CAST(int64_t, desc != NULL && desc->threads > 0 ? desc->threads : 1));
+    if (iface->host_memory) number = desc != NULL && desc->threads > 0 ? desc->threads : 1;
+    else number = desc->ordinal; /* of several such devices each has a name */
+    heti_p_out_format(&out, "%s:%d", iface->name, number);
     if (out.length > sizeof device->name - 1) out.length = sizeof device->name - 1;
     memcpy(device->name, out.text, out.length);
     device->name[out.length] = 0;

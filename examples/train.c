@@ -56,7 +56,7 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast]; default: one cpu, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
@@ -129,6 +129,7 @@ typedef struct job {
     int64_t processes, process;     /* only process 0 prints and writes */
     int64_t first_rank;             /* of this process */
     int threads;                    /* of all devices of this process */
+    int cards;                      /* devices with memory of their own */
     source training, validation;
     step_feed feed;
     auto_planner *planner;              /* for --plan auto and --adapt */
@@ -152,7 +153,11 @@ static int configure_devices(job *j) {
     int status = layout_devices(&j->ranks, j->set.devices);
     if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes, &j->first_rank);
     if (status == 0) status = layout_links(&j->ranks, j->set.links);
-    for (i = 0; i < j->ranks.devices; i++) j->threads += (int)j->ranks.device[i].threads;
+    for (i = 0; i < j->ranks.devices; i++) {
+        const het_device_iface *iface = j->ranks.device[i].iface;
+        if (iface == NULL || iface->host_memory) j->threads += (int)j->ranks.device[i].threads;
+        else j->cards++;
+    }
     return status;
 }
 
@@ -872,18 +877,23 @@ static void count_text(char *to, size_t capacity, double value) {
 }
 
 static void show_devices(const job *j) {
+    char name[64];
     int64_t i;
     het_memory memory;
     if (j->ranks.world == 1) {
-        printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", j->threads, 1e-6 * (double)j->memory.device, j->peak);
+        printf("device   %s, %.1f MB", layout_name(&j->ranks.device[0], name, sizeof name), 1e-6 * (double)j->memory.device);
+        if (j->peak > 0) printf("; product peak %.0f GFLOP/s, measured", j->peak);
+        putchar('\n');
         return;
     }
-    printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of this process's %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
-           j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule, j->peak, j->threads);
+    printf("plan     %s, schedule %s", j->set.plan != NULL ? j->set.plan : "dp",
+           j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule);
+    if (j->peak > 0) printf("; product peak %.0f GFLOP/s of this process's %d threads, measured", j->peak, j->threads);
+    putchar('\n');
     for (i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
         het_get_memory(j->ctx, i, &memory);
-        printf("rank %-3lld cpu:%d", (long long)i, (int)d->threads);
+        printf("rank %-3lld %s", (long long)i, layout_name(d, name, sizeof name));
         if (d->speed > 0) printf("@%g", d->speed);
         printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
     }
@@ -1354,7 +1364,7 @@ static int run(job *j, int argc, char **argv) {
     }
     if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
+    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
