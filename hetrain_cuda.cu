@@ -107,18 +107,6 @@ static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows
     return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, line);
 }
 
-#include <cublasLt.h>
-#include <cuda_runtime.h>
-
-#include <chrono>
-#include <stdio.h>
-#include <string.h>
-#include <thread>
-
-#ifdef HETC_TEST_OPS
-#include HETC_TEST_OPS
-#endif
-
 /* ---------------------------------------------------------------------------------------------------------------------
    >>cu_primitives  Sums over warps and blocks, tensor core and copy instructions.
 
@@ -147,7 +135,7 @@ enum { HETC_WARP = 32, HETC_THREADS = 256, HETC_WARPS = HETC_THREADS / HETC_WARP
 #define HETC_LOG2_E 1.44269504f
 
 /* V neighbouring elements, one load or store. */
-template <class T, int V> struct alignas(sizeof(T) * V) hetc_pack { T v[V]; };
+template <class T, int V> struct alignas(sizeof(T) * (size_t)V) hetc_pack { T v[(size_t)V]; };
 template <int V> HETC_DEVICE hetc_pack<float, V> hetc_get(const float *from) { return *reinterpret_cast<const hetc_pack<float, V> *>(from); }
 template <class T, int V> HETC_DEVICE void hetc_put(T *to, const hetc_pack<T, V> &x) { *reinterpret_cast<hetc_pack<T, V> *>(to) = x; }
 
@@ -248,9 +236,9 @@ HETC_DEVICE hetc_words hetc_philox(uint64_t key, uint64_t low, uint64_t high)
 HETC_DEVICE uint32_t hetc_bf16_pair(float low, float high)
 {
 #ifdef HETC_EMULATED
-    uint32_t half[2] = { __float_as_uint(low), __float_as_uint(high) };
-    for (uint32_t &x : half) x = (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : (x + 0x7fffu + (x >> 16 & 1u)) >> 16;
-    return half[0] | half[1] << 16;
+    uint32_t bits[2] = { __float_as_uint(low), __float_as_uint(high) };
+    for (uint32_t &x : bits) x = (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : (x + 0x7fffu + (x >> 16 & 1u)) >> 16;
+    return bits[0] | bits[1] << 16;
 #else
     uint32_t pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
@@ -564,17 +552,17 @@ static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const 
 
 HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign)
 {
-    const int64_t half = a.rotary / 2, lines = a.head_size - half, i = hetc_index();
+    const int64_t pairs = a.rotary / 2, lines = a.head_size - pairs, i = hetc_index();
     if (i >= a.rows * a.heads * lines) return;
     const int64_t at = i % lines, row = i / lines / a.heads, from = i / lines * a.head_size + at;
-    if (at >= half) { /* columns [2 half, head_size) */
-        a.y[from + half] = a.x[from + half];
+    if (at >= pairs) { /* columns [2 pairs, head_size) */
+        a.y[from + pairs] = a.x[from + pairs];
         return;
     }
-    const float c = a.cosine[position[row] * half + at], s = sign * a.sine[position[row] * half + at];
-    const float x0 = a.x[from], x1 = a.x[from + half];
+    const float c = a.cosine[position[row] * pairs + at], s = sign * a.sine[position[row] * pairs + at];
+    const float x0 = a.x[from], x1 = a.x[from + pairs];
     a.y[from] = fmaf(-x1, s, x0 * c);
-    a.y[from + half] = fmaf(x0, s, x1 * c);
+    a.y[from + pairs] = fmaf(x0, s, x1 * c);
 }
 
 static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, float sign)
@@ -764,8 +752,8 @@ static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, c
     return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position);
 }
 
-/* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word c mod 4 of Philox(key; position 2^32 + c / 4, site)
-   decides column c ---- */
+/* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word c mod 4 of
+   Philox(key; position 2^32 + c / 4, site) decides column c ---- */
 
 HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, const int32_t *sequence_of, const int64_t *sample_id)
 {
@@ -976,7 +964,8 @@ static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const flo
     return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<1>, one, HETC_THREADS, 0, bits, from, count);
 }
 
-/* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term of the sum. Terms meet in shared limbs first ---- */
+/* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term of the sum.
+   Terms meet in shared limbs first ---- */
 
 enum { HETC_SQUARES = 1024, HETC_LIMBS = 20 };
 #define HETC_SQUARE_BLOCKS INT64_C(1024) /* of a launch */
@@ -1125,16 +1114,16 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    The gradients of keys and values mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element has one owner
    and a fixed order of additions: no atomics.
 
-   First q (times scale), k, v and do are packed: bf16 (or float), head size padded to P = 64, 96 or 128 with zeros. A tile is rows of P elements in
-   shared memory, fetched by cp.async into one of two buffers while the other is used. Its rows lie 16 bytes more than P elements apart, so
-   that 16 bytes of 8 neighbouring rows lie in different banks.
+   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float), head size padded to P = 64, 96
+   or 128 with zeros. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers while the other is used. Its
+   rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
 
    A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2, which is the
    layout of mma m16n8k16; the float kind does the same sums by fma, so that both are one source.
    --------------------------------------------------------------------------------------------------------------------- */
 
 template <class E> struct hetc_attention {
-    const E *q, *d_o;      /* [rows][heads][P]: scale q, do */
+    const E *q, *d_o;      /* [rows][heads][P]: scale q, do; the backward's */
     const E *k, *v;        /* [keys][kv_heads][P] */
     const float *delta;    /* [rows][heads] rowsum(do o) */
     het_attention_args a;  /* a.o, dq: rows of the slice; a.dk, dv: key 0 */
@@ -1203,13 +1192,46 @@ template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, co
     }
 }
 
+template <class E> HETC_DEVICE E hetc_element(float x)
+{
+    if constexpr (sizeof(E) == 2) return hetc_bf16(x);
+    else return x;
+}
+
+/* The same from floats, heads of `size` columns, times `scale`, by this thread's own loads and stores. */
+template <class E, int P>
+HETC_DEVICE void hetc_tile_convert(E *tile, int rows, const float *from, int64_t stride, int first, int limit, int size, float scale)
+{
+    enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK };
+    const bool packs = size % 4 == 0 && (reinterpret_cast<uintptr_t>(from) & 15) == 0;
+    for (int i = (int)threadIdx.x; i < rows * CHUNKS; i += (int)blockDim.x) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS;
+        const float *line = from + (first + row) * stride;
+        hetc_pack<E, CHUNK> y;
+        HETC_UNROLL
+        for (int j = 0; j < CHUNK; j += 4) {
+            const int column = chunk * CHUNK + j;
+            hetc_pack<float, 4> x = { { 0.0f, 0.0f, 0.0f, 0.0f } };
+            if (first + row < limit && column < size) {
+                if (packs) x = hetc_get<4>(line + column);
+                else for (int l = 0; l < 4; l++) x.v[l] = column + l < size ? line[column + l] : 0.0f;
+            }
+            for (int l = 0; l < 4; l++) y.v[j + l] = hetc_element<E>(x.v[l] * scale);
+        }
+        hetc_put(hetc_chunk<E, P>(tile, row, chunk), y);
+    }
+}
+
 /* ---- products of a warp ---- */
+
+/* 16 rows by N columns, as a warp holds them */
+template <int N> using hetc_accumulator = float[(size_t)N / 8][4];
 
 /* Rows [row, row + 16) of a tile as the left operand. */
 template <class E, int P> struct hetc_left;
 
 template <int P> struct hetc_left<uint16_t, P> {
-    uint32_t a[P / 16][4];
+    uint32_t a[(size_t)P / 16][4];
     __device__ __forceinline__ void load(uint16_t *tile, int row)
     {
         const int lane = hetc_lane();
@@ -1224,7 +1246,7 @@ template <int P> struct hetc_left<float, P> {
 };
 
 /* s = left right^T: 16 rows by N rows of the tile `right`. */
-template <int P, int N> HETC_DEVICE void hetc_scores(float (&s)[N / 8][4], const hetc_left<uint16_t, P> &left, uint16_t *right)
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<uint16_t, P> &left, uint16_t *right)
 {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2;
     HETC_UNROLL
@@ -1242,7 +1264,10 @@ template <int P, int N> HETC_DEVICE void hetc_scores(float (&s)[N / 8][4], const
         }
 }
 
-template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk) { return hetc_get<4>(hetc_chunk<float, P>(tile, row, chunk)); }
+template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk)
+{
+    return hetc_get<4>(hetc_chunk<float, P>(tile, row, chunk));
+}
 HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pack<float, 4> &b)
 {
     HETC_UNROLL
@@ -1250,7 +1275,7 @@ HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pac
     return s;
 }
 
-template <int P, int N> HETC_DEVICE void hetc_scores(float (&s)[N / 8][4], const hetc_left<float, P> &left, float *right)
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<float, P> &left, float *right)
 {
     const int column = hetc_lane() % 4 * 2;
     HETC_UNROLL
@@ -1280,7 +1305,7 @@ HETC_DEVICE void hetc_keep_order()
 }
 
 /* x += w right: 16 rows by P columns, w 16 x N, right N rows of a tile. bf16: w is rounded to it. */
-template <int P, int N> HETC_DEVICE void hetc_mix(float (&x)[P / 8][4], const float (&w)[N / 8][4], uint16_t *right)
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, uint16_t *right)
 {
     const int lane = hetc_lane();
     HETC_UNROLL
@@ -1297,7 +1322,7 @@ template <int P, int N> HETC_DEVICE void hetc_mix(float (&x)[P / 8][4], const fl
     }
 }
 
-template <int P, int N> HETC_DEVICE void hetc_mix(float (&x)[P / 8][4], const float (&w)[N / 8][4], float *right)
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right)
 {
     const int lane = hetc_lane(), column = lane % 4 * 2;
     HETC_UNROLL
@@ -1324,15 +1349,25 @@ template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift)
     return sizeof(E) == 2 ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
 }
 
-/* Two rows of a lane's accumulators into memory: columns of a head of `size`, times `scale`. add: on what is there. */
-template <int P> HETC_DEVICE void hetc_rows_put(float *to, const float (&x)[P / 8][4], int half, int size, float scale, bool add)
+/* Row lane / 4 + 8 r of a warp's accumulators into memory: columns of a head of `size`, times `scale`. add: on what is there. */
+template <int P> HETC_DEVICE void hetc_rows_put(float *to, const hetc_accumulator<P> &x, int r, int size, float scale, bool add)
 {
     const int column = hetc_lane() % 4 * 2;
+    const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
     HETC_UNROLL
     for (int n = 0; n < P / 8; n++) {
         const int c = 8 * n + column;
-        if (c < size) to[c] = (add ? to[c] : 0.0f) + x[n][2 * half] * scale;
-        if (c + 1 < size) to[c + 1] = (add ? to[c + 1] : 0.0f) + x[n][2 * half + 1] * scale;
+        if (pairs && c < size) {
+            hetc_pack<float, 2> pair = { { x[n][2 * r] * scale, x[n][2 * r + 1] * scale } };
+            if (add) {
+                const hetc_pack<float, 2> old = hetc_get<2>(to + c);
+                pair = { { old.v[0] + pair.v[0], old.v[1] + pair.v[1] } };
+            }
+            hetc_put(to + c, pair);
+            continue;
+        }
+        if (c < size) to[c] = (add ? to[c] : 0.0f) + x[n][2 * r] * scale;
+        if (c + 1 < size) to[c + 1] = (add ? to[c + 1] : 0.0f) + x[n][2 * r + 1] * scale;
     }
 }
 
@@ -1352,7 +1387,7 @@ HETC_DEVICE float hetc_row_max(float x)
 
 /* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the lane's two rows. */
 template <class E, int P, int N>
-HETC_DEVICE void hetc_softmax_step(float (&s)[N / 8][4], int from, const hetc_run (&seen)[2], float (&m)[2], float (&l)[2], float (&o)[P / 8][4])
+HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_run (&seen)[2], float (&m)[2], float (&l)[2], hetc_accumulator<P> &o)
 {
     const int column = from + hetc_lane() % 4 * 2;
     HETC_UNROLL
@@ -1397,7 +1432,8 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
     const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
     const E *k = t.k + head / group * P, *v = t.v + head / group * P;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
-    float o[P / 8][4] = {}, m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
+    hetc_accumulator<P> o = {};
+    float m[2] = { -INFINITY, -INFINITY }, l[2] = { 0.0f, 0.0f };
     hetc_run seen[2];
     hetc_left<E, P> left;
     HETC_UNROLL
@@ -1406,10 +1442,10 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
         seen[r] = { 0, 0 };
         if (row < t.rows) seen[r] = hetc_keys_of(t, row);
     }
-    hetc_tile_fetch<E, P>(queries, ROWS, t.q + head * P, t.a.heads * P, begin, t.rows);
     hetc_tile_fetch<E, P>(keys, STEP, k, stride, first, t.keys);
     hetc_tile_fetch<E, P>(values, STEP, v, stride, first, t.keys);
     hetc_copy_commit();
+    hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows, (int)t.a.head_size, t.a.scale);
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_copy_wait();
         __syncthreads(); /* this tile is there, and nobody still reads the other buffer */
@@ -1419,7 +1455,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
             hetc_tile_fetch<E, P>(values + (buffer ^ STEP * PITCH), STEP, v, stride, from + STEP, t.keys);
             hetc_copy_commit();
         }
-        float s[STEP / 8][4];
+        hetc_accumulator<STEP> s;
         hetc_scores<P, STEP>(s, left, keys + buffer);
         hetc_softmax_step<E, P, STEP>(s, from, seen, m, l, o);
         hetc_mix<P, STEP>(o, s, values + buffer);
@@ -1463,7 +1499,8 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
     const E *k = t.k + head / group * P, *v = t.v + head / group * P;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
-    float dq[P / 8][4] = {}, shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
+    hetc_accumulator<P> dq = {};
+    float shift[2] = { 0.0f, 0.0f }, inverse[2] = { 0.0f, 0.0f }, delta[2] = { 0.0f, 0.0f };
     hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
@@ -1481,7 +1518,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     hetc_tile_fetch<E, P>(values, STEP, v, stride, first, t.keys);
     hetc_copy_commit();
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
-        float s[STEP / 8][4], dp[STEP / 8][4];
+        hetc_accumulator<STEP> s, dp;
         hetc_left<E, P> left;
         hetc_copy_wait();
         __syncthreads();
@@ -1537,7 +1574,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(he
     const int64_t stride = t.a.heads * P;
     const int first = hetc_queries_of(t, begin).first, last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     const int steps = last > first ? (last - first + STEP - 1) / STEP : 0;
-    float dk[P / 8][4] = {}, dv[P / 8][4] = {};
+    hetc_accumulator<P> dk = {}, dv = {};
     hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
     if (steps == 0) return;
     HETC_UNROLL
@@ -1562,7 +1599,7 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(he
         if (i < 0) continue;
         E *const q = queries + i % 2 * STEP * PITCH, *const d_o = outputs + i % 2 * STEP * PITCH;
         const float *const statistic = statistics + i % 2 * 3 * STEP;
-        float p[STEP / 8][4], ds[STEP / 8][4];
+        hetc_accumulator<STEP> p, ds;
         hetc_left<E, P> left;
         left.load(keys, own);
         hetc_scores<P, STEP>(p, left, q);
@@ -1602,10 +1639,7 @@ template <class E, int P, int V> HETC_KERNEL hetc_heads_pack_kernel(E *to, const
     if (line >= lines) return;
     for (int j = 0; j < V; j++) x.v[j] = 0.0f;
     if (column < size) x = hetc_get<V>(from + line * size + column);
-    for (int j = 0; j < V; j++) {
-        if (sizeof(E) == 2) y.v[j] = (E)hetc_bf16(x.v[j] * scale);
-        else y.v[j] = (E)(x.v[j] * scale);
-    }
+    for (int j = 0; j < V; j++) y.v[j] = hetc_element<E>(x.v[j] * scale);
     hetc_put(to + line * P + column, y);
 }
 
@@ -1647,8 +1681,8 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     typedef hetc_tiles<E, P> tiles;
     const size_t pitch = hetc_tile<E, P>::PITCH;
     const int64_t rows = a->view->row_end - a->view->row_begin, key_begin = hetc_first_key(a), keys = a->view->row_end - key_begin;
-    E *const q = static_cast<E *>(a->workspace), *const k = q + rows * a->heads * P, *const v = k + keys * a->kv_heads * P;
-    E *const d_o = v + keys * a->kv_heads * P;
+    E *const k = static_cast<E *>(a->workspace), *const v = k + keys * a->kv_heads * P, *const q = v + keys * a->kv_heads * P;
+    E *const d_o = q + rows * a->heads * P;
     float *const delta = reinterpret_cast<float *>(d_o + rows * a->heads * P);
     const int64_t offset = key_begin * a->kv_heads * a->head_size, lines = keys * a->kv_heads;
     hetc_attention<E> t;
@@ -1665,13 +1699,13 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.row_begin = (int)a->view->row_begin;
     t.row_end = (int)a->view->row_end;
     t.key_begin = (int)key_begin;
-    HETC_TRY((hetc_heads_pack<E, P>(self, queue, q, a->q, rows * a->heads, a->head_size, a->scale)));
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, k, a->k + offset, lines, a->head_size, 1.0f)));
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, v, a->v + offset, lines, a->head_size, 1.0f)));
     if (!backward)
         return HETC_LAUNCH(self, queue, (hetc_attention_forward_kernel<E, P, tiles::FORWARD_ROWS, tiles::FORWARD_STEP>),
                            hetc_grid(hetc_ceil_div(rows, tiles::FORWARD_ROWS), a->heads), 2 * tiles::FORWARD_ROWS,
                            (tiles::FORWARD_ROWS + 4 * tiles::FORWARD_STEP) * pitch * sizeof(E), t);
+    HETC_TRY((hetc_heads_pack<E, P>(self, queue, q, a->q, rows * a->heads, a->head_size, a->scale)));
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, d_o, a->d_o, rows * a->heads, a->head_size, 1.0f)));
     HETC_TRY(HETC_LAUNCH(self, queue, hetc_delta_kernel, hetc_grid(hetc_ceil_div(rows * a->heads, HETC_WARPS), 1), HETC_THREADS, 0, delta, a->o,
                          a->d_o, rows * a->heads, a->head_size));
@@ -1688,10 +1722,11 @@ static int64_t hetc_padded_head(het_dtype compute, int64_t size) { return size <
 
 static size_t hetc_attention_workspace(const het_attention_args *a, int backward)
 {
-    const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float), size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
+    const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
     const size_t rows = (size_t)(a->view->row_end - a->view->row_begin), keys = (size_t)a->view->row_end;
     const size_t queries = rows * (size_t)a->heads;
-    return (queries + 2 * keys * (size_t)a->kv_heads) * size + (backward ? queries * (size + sizeof(float)) : 0);
+    return 2 * keys * (size_t)a->kv_heads * size + (backward ? queries * (2 * size + sizeof(float)) : 0);
 }
 
 static het_result hetc_attention_either(void *self, het_queue *queue, const het_attention_args *a, int backward)

@@ -287,7 +287,10 @@ inline void emulator_pass_barrier()
     m.current = nullptr;
     for (const emulator_lane &lane : m.lanes) {
         if (lane.state == EMULATOR_ENDED) { ended++; continue; }
-        if (lane.state == EMULATOR_AT_WARP) { emulator_fail("thread %d waits for its warp at a collective that others do not reach", lane.number); return; }
+        if (lane.state == EMULATOR_AT_WARP) {
+            emulator_fail("thread %d waits for its warp at a collective that others do not reach", lane.number);
+            return;
+        }
         if (waits != nullptr && waits->place != lane.place) {
             emulator_fail("threads at different barriers, lines %d and %d", waits->place, lane.place);
             return;
@@ -457,7 +460,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu)
     emulator_converge(EMULATOR_SYNC, [](emulator_lane *) {});
 }
 
-inline int __ffs(unsigned bits) { return __builtin_ffs(int(bits)); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline uint32_t __float_as_uint(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }
 inline float __uint_as_float(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
 inline long long __double_as_longlong(double x) { long long bits; memcpy(&bits, &x, sizeof bits); return bits; }
