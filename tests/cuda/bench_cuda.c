@@ -1,5 +1,4 @@
-/* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name,
-    milliseconds of one call (the median of
+/* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda [all|ops|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */

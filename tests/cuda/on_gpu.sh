@@ -1,5 +1,5 @@
 #!/bin/bash
-# Everything that wants a GPU, in one go: builds, tests, the sanitizers of CUDA on small shapes, a mixed training run, benchmarks and PyTorch beside them.
+# Everything that wants a GPU, in one go: builds, tests, CUDA's sanitizers on small shapes, mixed training runs, benchmarks and PyTorch beside them.
 # Prints a table last; all of it goes to a folder. Under nine minutes: what does not fit is cut off and said to be.
 # usage: tests/cuda/on_gpu.sh [FOLDER]     STANDIN=1: the same on the stand-in, with tiny shapes: says that this script works, and nothing of a GPU.
 #        LIMIT=SECONDS for all of it (530); PROGRAMS_BUILT=1: uses what is in build/
@@ -99,7 +99,8 @@ echo
 {
     cat "$folder/machine.txt"
     printf '%-52s %12s %-9s %7s %12s %7s\n' measurement rate unit share PyTorch ratio
-    sed -n 's/.*"name":"\([^"]*\)".*"rate":\([^,]*\),"unit":"\([^"]*\)".*/\1 \2 \3/p' "$folder"/bench_ops.jsonl "$folder"/bench_steps.jsonl 2> /dev/null |
+    cat "$folder"/bench_ops.jsonl "$folder"/bench_steps.jsonl 2> /dev/null |
+    sed -n 's/.*"name":"\([^"]*\)".*"rate":\([^,]*\),"unit":"\([^"]*\)".*/\1 \2 \3/p' |
     while read -r name rate unit; do
         other=$(value "$name" rate torch)
         awk -v name="$name" -v rate="$rate" -v unit="$unit" -v peak="${peak:-0}" -v copy="${copy:-0}" -v other="${other:-0}" 'BEGIN {
