@@ -12253,7 +12253,9 @@ static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t
     return HET_OK;
 }
 
-/* Waits until everything given to the device has run. */
+/* Waits until everything given to the device has run. In a step that is: at its end, where the verdict and the loss come home; before a micro-batch
+   is loaded, for the one before it to have left the host (heti_await_loaded, which does not wait for what is computed on it); and for what leaves
+   or enters host memory between ranks: messages of stages, chunks of reductions and gathers, the scalars of the verdict. */
 static het_result heti_sync(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;
