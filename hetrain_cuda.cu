@@ -1115,8 +1115,8 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    and a fixed order of additions: no atomics.
 
    What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float), head size padded to P = 64, 96
-   or 128 with zeros. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers while the other is used. Its
-   rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
+   or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers while
+   the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
 
    A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2, which is the
    layout of mma m16n8k16; the float kind does the same sums by fma, so that both are one source.
