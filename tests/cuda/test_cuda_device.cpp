@@ -433,6 +433,89 @@ static void queues_wait_for_events(void **)
     stand_down();
 }
 
+/* Three parts of no round size, with exactly the workspace the device asks for, which ends where nobody may write. Products of small integers are
+   exact in every dtype. */
+static void products_stay_in_their_workspace(void **)
+{
+    const int64_t rows = 13, in = 10, out[3] = { 7, 9, 24 };
+    for (int dtype = HET_F32; dtype <= HET_BF16; dtype++) {
+        const het_op ops[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
+        const int64_t granule_start[3] = { 0, 5, 13 };
+        const double grid = 1.5 * 4503599627370496.0 * 1e-6; /* a step far below 1: what is added keeps its value to 1e-6 */
+        std::vector<float> host(static_cast<size_t>(rows * in));
+        het_view view;
+        het_linear_args a;
+        het_gradient dw;
+        rig r;
+        stand_in(1);
+        rig_start(&r, 0);
+        memset(&view, 0, sizeof view);
+        memset(&a, 0, sizeof a);
+        view.tokens = view.row_end = rows;
+        view.granules = view.granule_end = 2;
+        view.host_granule_start = granule_start;
+        a.view = &view;
+        a.compute = static_cast<het_dtype>(dtype);
+        a.rows = rows;
+        a.in = in;
+        a.parts = 3;
+        for (size_t i = 0; i < host.size(); i++) host[i] = static_cast<float>(i % 5);
+        float *x = static_cast<float *>(r.d->alloc(r.self, host.size() * 4)), *y = static_cast<float *>(r.d->alloc(r.self, 4 * 13 * 40));
+        double *sum = static_cast<double *>(r.d->alloc(r.self, 8 * 10 * 24)), *step = static_cast<double *>(r.d->alloc(r.self, 8));
+        uint32_t *maximum = static_cast<uint32_t *>(r.d->alloc(r.self, 4));
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, x, host.data(), host.size() * 4));
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, step, &grid, 8));
+        EXPECT_OK(r.d->clear(r.self, r.queue, sum, 8 * 10 * 24));
+        EXPECT_OK(r.d->clear(r.self, r.queue, maximum, 4));
+        EXPECT_OK(r.d->clear(r.self, r.queue, y, 4 * 13 * 40));
+        dw.sum = sum;
+        dw.exact = 1;
+        dw.grid = step;
+        dw.maximum = maximum;
+        a.x = x;
+        a.dx = y;
+        for (int p = 0; p < 3; p++) {
+            a.part[p].out = out[p];
+            a.part[p].w = x;
+            a.part[p].dy = y;
+            a.part[p].y = y + (p == 0 ? 0 : p == 1 ? rows * 7 : rows * 16);
+            a.part[p].dw = &dw;
+        }
+        float *w = static_cast<float *>(r.d->alloc(r.self, 4 * 24 * 10));
+        EXPECT_OK(r.d->clear(r.self, r.queue, w, 4 * 24 * 10));
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, w, host.data(), host.size() * 4));
+        a.part[2].w = w;
+        for (int i = 0; i < 3; i++) {
+            const size_t bytes = r.d->workspace_bytes(r.self, ops[i], &a);
+            a.workspace = r.d->alloc(r.self, bytes);
+            if (i == 0) EXPECT_OK(r.d->linear_forward(r.self, r.queue, &a));
+            if (i == 1) { a.dx = w; EXPECT_OK(r.d->linear_backward_input(r.self, r.queue, &a)); }
+            if (i == 2) EXPECT_OK(r.d->linear_backward_weight(r.self, r.queue, &a));
+            if (i == 0) {
+                std::vector<float> got(static_cast<size_t>(rows * 7));
+                EXPECT_OK(r.d->copy_out(r.self, r.queue, got.data(), y, got.size() * 4));
+                rig_wait(&r);
+                for (int64_t row = 0; row < rows; row++)
+                    for (int64_t o = 0; o < 7; o++) {
+                        float expected = 0.0f;
+                        for (int64_t k = 0; k < in; k++) expected += host[static_cast<size_t>(row * in + k)] * host[static_cast<size_t>(o * in + k)];
+                        assert_true(fabsf(expected - got[static_cast<size_t>(row * 7 + o)]) == 0.0f);
+                    }
+            }
+            rig_wait(&r);
+            r.d->free(r.self, a.workspace, bytes);
+        }
+        r.d->free(r.self, x, 0);
+        r.d->free(r.self, y, 0);
+        r.d->free(r.self, w, 0);
+        r.d->free(r.self, sum, 0);
+        r.d->free(r.self, step, 0);
+        r.d->free(r.self, maximum, 0);
+        rig_end(&r);
+        stand_down();
+    }
+}
+
 /* A thousand shapes: the table of products is emptied on the way, and nothing of it is lost. */
 static void more_shapes_than_places(void **)
 {
@@ -606,7 +689,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(queues_wait_for_events),
-        cmocka_unit_test(more_shapes_than_places), cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
+        cmocka_unit_test(products_stay_in_their_workspace), cmocka_unit_test(more_shapes_than_places),
+        cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
         cmocka_unit_test(qwen3_trains_as_on_the_cpu), cmocka_unit_test(neox_trains_as_on_the_cpu), cmocka_unit_test(gpt2_trains_in_bf16),
         cmocka_unit_test(llama_trains_in_bf16), cmocka_unit_test(tf32_and_timed_algorithms), cmocka_unit_test(two_cards_share_the_batch),
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
