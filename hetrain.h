@@ -3469,6 +3469,26 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
+#if HETI_ISA_PASS == 4
+/* Rows 2 i and 2 i + 1 of floats become row i of pairs of bf16, the even k in the high halves. Reads up to 15 floats beyond a row. The instruction
+   rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
+HETI_IN void HETI_K(pair)(int64_t tile, int64_t pairs, const float *from, float *to)
+{
+    for (int64_t i = 0; i < pairs; i++, from += 2 * tile, to += tile)
+        for (int64_t l = 0; l < tile; l += 16) {
+            const __m256bh even = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + l)), odd = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + tile + l));
+            __m256i high, low;
+            HETI_V pair;
+            memcpy(&high, &even, sizeof high);
+            memcpy(&low, &odd, sizeof low);
+            pair.c[0] = _mm512_castsi512_ps(_mm512_or_si512(_mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, low),
+                                                            _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, high), 16)));
+            if (tile - l >= 16) HETI_STORE(to + l, pair);
+            else HETI_STORE_PART(to + l, pair, tile - l);
+        }
+}
+#endif
+
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[17 * HETI_TILE_COLUMNS + 16]; /* one more row for pairs, and what gather writes beyond */
@@ -3483,17 +3503,14 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
                 continue;
             }
             HETI_K(gather)(tile, count, depth, &part, block);
-            if (bf16) HETI_K(round_bf16)(depth * tile, block);
 #if HETI_ISA_PASS == 4
             if (bf16) {
                 for (int64_t i = 0; i < tile; i++) block[depth * tile + i] = 0.0f; /* joins an odd last k */
-                for (int64_t i = 0; i < (depth + 1) / 2 * tile; i++) {
-                    int64_t even = i / tile * 2 * tile + i % tile;
-                    to[j / 2 * tile + i] = heti_bits_float(heti_float_bits(block[even]) | heti_float_bits(block[even + tile]) >> 16);
-                }
+                HETI_K(pair)(tile, (depth + 1) / 2, block, to + j / 2 * tile);
                 continue;
             }
 #endif
+            if (bf16) HETI_K(round_bf16)(depth * tile, block);
             memcpy(to + j * tile, block, HETI_CAST(size_t, depth * tile) * sizeof(float));
         }
     }
