@@ -19,6 +19,7 @@
 #include "hetrain_cuda.cu"
 extern "C" {
 #include "support.h"
+#include "hetrain_files.h"
 }
 
 /* What a run leaves behind: the loss of each step and all parameters, their gradients and moments. */
