@@ -9,7 +9,7 @@ BUILD ?= build
 LIBS = -lm -lpthread
 
 .PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda test-cuda bench-cuda
-.PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs FORCE
+.PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
 	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
@@ -71,12 +71,13 @@ build/hetrain_mpi.o: hetrain_mpi.c hetrain.h | build
 # memory is an error.
 
 NVCC ?= nvcc
+CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
 NVCC_FOUND = $(shell command -v $(NVCC) 2> /dev/null)
 CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
 CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCC_FLAGS = -std=c++17 -O3 -I. $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
 CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ -lcublasLt -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
-HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make $@: $(NVCC) is missing (the CUDA toolkit, version 12 or newer; or NVCC=...)' >&2; exit 2; }
+HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12 or newer; or NVCC=...)' >&2; exit 2; }
 
 cuda: build/train_cuda
 
@@ -94,14 +95,19 @@ build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o
 	$(HAS_NVCC)
 	$(CUDA_LINK)
 
-# The tests on a real card: one program with kernels, device and test.
-build/test_cuda_device: tests/cuda/test_cuda_device.cpp hetrain_cuda.cu $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
-	$(HAS_NVCC)
-	$(NVCC) $(filter-out -Werror all-warnings -Xcompiler -Wall%,$(NVCC_FLAGS)) -Itests -x cu -c $< -o $@.o
-	$(NVCC) $(CUDA_CODE) $@.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o -o $@ -lcublasLt -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+# The tests on a real card: programs with kernels, device and test in one.
+ON_CUDA = $(CUDA_SUITES:%=build/on_cuda/%)
 
-test-cuda: build/test_cuda_device
-	build/test_cuda_device
+$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp hetrain_cuda.cu hetrain.h build/tests/support.o build/tests/implementation.o
+	$(HAS_NVCC)
+	@mkdir -p build/on_cuda
+	$(NVCC) -std=c++17 -O2 -I. -Itests $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+
+cuda-tests: $(ON_CUDA)
+
+test-cuda: cuda-tests
+	@for suite in $(ON_CUDA); do $$suite || exit 1; done
 
 bench-cuda:
 	bash tests/cuda/on_gpu.sh build/on_gpu
@@ -168,7 +174,6 @@ $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c
 	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) -I. -Itests/mpi/fake $< -o $@ $(LIBS)
 
 # The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in.
-CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
 STANDIN = tests/cuda/standin
 STANDIN_FILES = hetrain_cuda.cu tests/cuda/emulator.h $(wildcard $(STANDIN)/*)
 STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) -I. -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion

@@ -129,7 +129,8 @@ int main(int argc, char **argv) {
 
    BACKENDS
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
-   is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c).
+   is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
+   several cards het_device_desc.ordinal says which.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
    links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
@@ -624,7 +625,7 @@ typedef struct het_device_iface {
     het_result (*copy_out)(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size);
     het_result (*copy)(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size);
     het_result (*clear)(void *self, het_queue *queue, void *device_to, size_t size);
-    /* queues and events: optional, all seven or none; without them every op has run when it returns */
+    /* queues and events: optional, all seven or none; without them every op has run when it returns. An event that was never recorded has happened */
     het_result (*queue_create)(void *self, het_queue **queue);
     void (*queue_destroy)(void *self, het_queue *queue);
     het_result (*event_create)(void *self, het_event **event);
@@ -1012,7 +1013,7 @@ typedef struct het_device_desc {
     const het_device_iface *iface;    /* CPU */
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
-    int32_t ordinal;                  /* which one of its kind: 0 */
+    int32_t ordinal;                  /* which one of its kind: 0; the CPU refuses others */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create refuses what does not fit */
     double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time of its rank's
                                          thread; meant for one thread a device */
@@ -12252,7 +12253,9 @@ static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t
     return HET_OK;
 }
 
-/* Waits until everything given to the device has run. */
+/* Waits until everything given to the device has run. In a step that is: at its end, where the verdict and the loss come home; before a micro-batch
+   is loaded, for the one before it to have left the host (heti_await_loaded, which does not wait for what is computed on it); and for what leaves
+   or enters host memory between ranks: messages of stages, chunks of reductions and gathers, the scalars of the verdict. */
 static het_result heti_sync(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;

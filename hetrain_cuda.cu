@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-/* Products of f32 by tf32 operands (10 bits of fraction); the fastest algorithms by timing, which may differ from run to run, and the bits with them. */
+/* Products of f32 by tf32 operands (10 bits of fraction); the fastest algorithms by timing, which may be others in the next run, with other bits. */
 enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2 };
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card. Threads: any. */
@@ -2113,7 +2113,8 @@ static het_result hetc_await_event(hetc_device *device, cudaEvent_t event, doubl
     while ((code = cudaEventQuery(event)) == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* "not ready" is an answer */
         if (hetc_seconds() - start > deadline_seconds) {
-            snprintf(device->text, sizeof device->text, "cuda:%d has not finished after %g seconds", static_cast<int>(device->ordinal), deadline_seconds);
+            snprintf(device->text, sizeof device->text, "cuda:%d has not finished after %g seconds", static_cast<int>(device->ordinal),
+                     deadline_seconds);
             hetc_stop_copies(device);
             return HET_ERR_DEVICE;
         }
@@ -2561,7 +2562,8 @@ static het_result hetc_check_card(hetc_device *device)
     HETC_CUDA(device, cudaDeviceGetAttribute, (&major, cudaDevAttrComputeCapabilityMajor, device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&minor, cudaDevAttrComputeCapabilityMinor, device->ordinal));
     if (major >= 8) return HET_OK;
-    snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed", static_cast<int>(device->ordinal), major, minor);
+    snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed", static_cast<int>(device->ordinal), major,
+             minor);
     return HET_ERR_UNSUPPORTED;
 }
 

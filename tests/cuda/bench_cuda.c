@@ -1,4 +1,4 @@
-/* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of one call (the median of
+/* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
    five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
      build/bench_cuda [all|ops|steps] [--small] [--fast] [--steps N]
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
@@ -117,7 +117,8 @@ static void rows_start(bench *b, bench_rows *r, int64_t sequences, int64_t lengt
     r->token = (int32_t *)calloc((size_t)n, 4), r->position = (int32_t *)calloc((size_t)n, 4), r->sequence_of = (int32_t *)calloc((size_t)n, 4);
     r->weight = (float *)calloc((size_t)n, 4), r->sample_id = (int64_t *)calloc((size_t)sequences, 8);
     r->sequence_start = (int64_t *)calloc((size_t)sequences + 1, 8), r->granule_start = (int64_t *)calloc((size_t)granules + 1, 8);
-    for (i = 0; i < n; i++) r->token[i] = (int32_t)(i * 7919 % 50257), r->position[i] = (int32_t)(i % length), r->sequence_of[i] = (int32_t)(i / length);
+    for (i = 0; i < n; i++) r->token[i] = (int32_t)(i * 7919 % 50257), r->position[i] = (int32_t)(i % length),
+        r->sequence_of[i] = (int32_t)(i / length);
     for (i = 0; i < n; i++) r->weight[i] = 1;
     for (i = 0; i <= sequences; i++) r->sequence_start[i] = i * length;
     for (i = 0; i <= granules; i++) r->granule_start[i] = i * granule;
@@ -180,7 +181,8 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
     a.view = &r.view, a.compute = dtype, a.rows = rows, a.in = in, a.parts = 1, a.part[0].out = out;
     dw.sum = bench_floats(b, in * out, 1);
-    float *x = bench_floats(b, rows * in, 1), *w = bench_floats(b, in * out, 0.02f), *y = bench_floats(b, rows * out, 1), *bias = bench_floats(b, out, 1);
+    float *x = bench_floats(b, rows * in, 1), *w = bench_floats(b, in * out, 0.02f), *y = bench_floats(b, rows * out, 1),
+        *bias = bench_floats(b, out, 1);
     float *dx = bench_floats(b, rows * in, 1);
     a.x = x, a.dx = dx, a.part[0].w = w, a.part[0].y = y, a.part[0].dy = y, a.part[0].bias = bias, a.part[0].dw = &dw;
     bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_FORWARD, &a);
@@ -194,12 +196,15 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     bench_measure(b, name, call_input, &a, work, "TFLOP/s");
     snprintf(name, sizeof name, "linear_backward_weight_%s_%s", what, type);
     bench_measure(b, name, call_weight, &a, work, "TFLOP/s");
-    bench_free(b, x), bench_free(b, w), bench_free(b, y), bench_free(b, bias), bench_free(b, dx), bench_free(b, dw.sum), bench_free(b, a.workspace);
+    bench_free(b, x), bench_free(b, w), bench_free(b, y), bench_free(b, bias), bench_free(b, dx), bench_free(b, dw.sum),
+        bench_free(b, a.workspace);
     rows_end(b, &r);
 }
 
 static het_result call_attention(bench *b, void *arg) { return b->iface->attention_forward(b->self, b->queue, (const het_attention_args *)arg); }
-static het_result call_attention_back(bench *b, void *arg) { return b->iface->attention_backward(b->self, b->queue, (const het_attention_args *)arg); }
+static het_result call_attention_back(bench *b, void *arg) {
+    return b->iface->attention_backward(b->self, b->queue, (const het_attention_args *)arg);
+}
 
 /* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
 static void bench_attention(bench *b, int64_t sequences, int64_t length, int64_t heads, int64_t size) {
@@ -212,19 +217,24 @@ static void bench_attention(bench *b, int64_t sequences, int64_t length, int64_t
     if (b->failed) return;
     rows_start(b, &r, sequences, length);
     memset(&a, 0, sizeof a);
-    a.view = &r.view, a.compute = HET_BF16, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1, a.scale = 1.0f / (float)sqrt((double)size);
-    float *q = bench_floats(b, n * width, 1), *k = bench_floats(b, n * width, 1), *v = bench_floats(b, n * width, 1), *o = bench_floats(b, n * width, 1);
-    float *dq = bench_floats(b, n * width, 1), *dk = bench_floats(b, n * width, 1), *dv = bench_floats(b, n * width, 1), *d_o = bench_floats(b, n * width, 1);
+    a.view = &r.view, a.compute = HET_BF16, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1,
+        a.scale = 1.0f / (float)sqrt((double)size);
+    float *q = bench_floats(b, n * width, 1), *k = bench_floats(b, n * width, 1), *v = bench_floats(b, n * width, 1),
+        *o = bench_floats(b, n * width, 1);
+    float *dq = bench_floats(b, n * width, 1), *dk = bench_floats(b, n * width, 1), *dv = bench_floats(b, n * width, 1),
+        *d_o = bench_floats(b, n * width, 1);
     a.q = q, a.k = k, a.v = v, a.o = o, a.dq = dq, a.dk = dk, a.dv = dv, a.d_o = d_o;
     a.maximum = bench_floats(b, n * heads, 1), a.sum = bench_floats(b, n * heads, 1);
-    forward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a), backward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
+    forward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a),
+        backward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
     a.workspace_size = forward > backward ? forward : backward;
     a.workspace = bench_bytes(b, NULL, a.workspace_size + 64);
     snprintf(name, sizeof name, "attention_forward_head%d_T%d", (int)size, (int)length);
     bench_measure(b, name, call_attention, &a, work, "TFLOP/s");
     snprintf(name, sizeof name, "attention_backward_head%d_T%d", (int)size, (int)length);
     bench_measure(b, name, call_attention_back, &a, 2.5 * work, "TFLOP/s");
-    bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv), bench_free(b, d_o);
+    bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv),
+        bench_free(b, d_o);
     bench_free(b, a.maximum), bench_free(b, a.sum), bench_free(b, a.workspace);
     rows_end(b, &r);
 }
@@ -245,9 +255,11 @@ static void bench_norm(bench *b, int64_t rows, int64_t width) {
     memset(&a, 0, sizeof a), memset(&dgain, 0, sizeof dgain), memset(&dbias, 0, sizeof dbias);
     a.view = &r.view, a.kind = HET_LAYERNORM, a.rows = rows, a.width = width, a.rows_per_token = 1, a.epsilon = 1e-5f;
     float *x = bench_floats(b, rows * width, 1), *dy = bench_floats(b, rows * width, 1), *gain = bench_floats(b, width, 1);
-    a.x = x, a.dy = dy, a.gain = gain, a.dx = bench_floats(b, rows * width, 1), a.mean = bench_floats(b, rows, 0.01f), a.rstd = bench_floats(b, rows, 1);
+    a.x = x, a.dy = dy, a.gain = gain, a.dx = bench_floats(b, rows * width, 1), a.mean = bench_floats(b, rows, 0.01f),
+        a.rstd = bench_floats(b, rows, 1);
     dgain.sum = bench_floats(b, width, 1), dbias.sum = bench_floats(b, width, 1), a.dgain = &dgain, a.dbias = &dbias;
-    bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_INPUT, &a), bytes[1] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_WEIGHT, &a);
+    bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_INPUT, &a),
+        bytes[1] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_WEIGHT, &a);
     a.workspace = bench_bytes(b, NULL, (bytes[0] > bytes[1] ? bytes[0] : bytes[1]) + 64);
     bench_measure(b, "norm_backward", call_norm_back, &a, 12e-9 * (double)rows * (double)width, "GB/s"); /* x, dy read, dx written once */
     bench_free(b, x), bench_free(b, dy), bench_free(b, gain), bench_free(b, a.dx), bench_free(b, a.mean), bench_free(b, a.rstd);
@@ -285,7 +297,8 @@ static void bench_adamw(bench *b, int64_t count) {
     het_step_scalars scalars;
     if (b->failed) return;
     memset(&a, 0, sizeof a), memset(&g, 0, sizeof g), memset(&scalars, 0, sizeof scalars);
-    scalars.learning_rate = 1e-4f, scalars.bias_correction1 = scalars.bias_correction2 = scalars.clip_scale = 1, scalars.verdict = HET_VERDICT_ACCEPT;
+    scalars.learning_rate = 1e-4f, scalars.bias_correction1 = scalars.bias_correction2 = scalars.clip_scale = 1,
+        scalars.verdict = HET_VERDICT_ACCEPT;
     void *device_scalars = bench_bytes(b, &scalars, sizeof scalars);
     g.sum = bench_floats(b, count, 1);
     a.scalars = (const het_step_scalars *)device_scalars, a.gradient = &g, a.count = count;
@@ -297,7 +310,8 @@ static void bench_adamw(bench *b, int64_t count) {
 
 /* ---- whole steps ---- */
 
-static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce reduce, int64_t micro_batches, int64_t sequences, int64_t length) {
+static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce reduce, int64_t micro_batches, int64_t sequences,
+    int64_t length) {
     het_device_desc device;
     het_desc desc;
     het_error error;
@@ -330,8 +344,10 @@ static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce 
         (void)fail(FAILED, "step of %s: %s", model, ctx != NULL ? het_last_error(ctx) : error.text);
     } else {
         het_get_memory(ctx, 0, &memory);
-        qsort(seconds + 1, (size_t)b->steps - 1, sizeof *seconds, compare_seconds); /* the first step loads kernels and is repeated for its exponents */
-        printf("{\"name\":\"step_%s_%s_%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu}\n", model, dtype == HET_BF16 ? "bf16" : "f32",
+        qsort(seconds + 1, (size_t)b->steps - 1, sizeof *seconds,
+            compare_seconds); /* the first step loads kernels and is repeated for its exponents */
+        printf("{\"name\":\"step_%s_%s_%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu}\n", model,
+            dtype == HET_BF16 ? "bf16" : "f32",
                reduce == HET_REDUCE_FAST ? "fast" : "exact", 1e3 * seconds[b->steps / 2], (double)(n * micro_batches) / seconds[b->steps / 2],
                (unsigned long long)memory.device);
         fflush(stdout);
@@ -398,7 +414,8 @@ int main(int argc, char **argv) {
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
     if (b.iface->create(&config, &b.self) != HET_OK) return fail(FAILED, "%s", error.text);
-    if (!bench_check(&b, b.iface->queue_create(b.self, &b.queue), "queue_create") || !bench_check(&b, b.iface->event_create(b.self, &b.event), "event_create"))
+    if (!bench_check(&b, b.iface->queue_create(b.self, &b.queue), "queue_create") || !bench_check(&b, b.iface->event_create(b.self,
+        &b.event), "event_create"))
         return FAILED;
     if (ops) bench_ops(&b);
     b.iface->event_destroy(b.self, b.event);

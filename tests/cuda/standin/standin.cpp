@@ -612,7 +612,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout)) && on_device(d, layout_bytes(d_layout)),
                "cublasLtMatmul: an operand is not in device memory");
     BLAS_CHECK(bias == nullptr || on_device(bias, static_cast<size_t>(m) * sizeof *bias), "cublasLtMatmul: bias is not in device memory");
-    BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))), "cublasLtMatmul: workspace");
+    BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
+               "cublasLtMatmul: workspace");
     BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
                "cublasLtMatmul: alignment");
     gpu.count.products++;
