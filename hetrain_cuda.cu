@@ -1692,6 +1692,7 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.d_o = d_o;
     t.delta = delta;
     t.a = *a;
+    if (a->window > 2 * a->view->tokens + 2) t.a.window = 2 * a->view->tokens + 2; /* sees the same, and counts as an int */
     t.sequence_of = a->view->sequence_of;
     t.sequence_start = a->view->sequence_start;
     t.rows = (int)rows;
@@ -1734,7 +1735,7 @@ static het_result hetc_attention_either(void *self, het_queue *queue, const het_
     const int64_t rows = a->view->row_end - a->view->row_begin, size = a->head_size;
     char text[128];
     HETC_TRY(hetc_shape(self, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0 && a->window >= 0
-                        && a->window <= INT32_MAX / 4 && a->view->tokens <= INT32_MAX / 4
+                        && a->view->tokens <= INT32_MAX / 8
                         && (a->causal || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens)), rows, a->heads * size, __LINE__));
     if (size > 128) {
         snprintf(text, sizeof text, "attention: head size %lld, the limit is 128", (long long)size);
