@@ -362,7 +362,7 @@ typedef struct het_model_desc {
     int64_t lora_rank;        /* r, 0: none. y = x W^T + b + (alpha / r) (x A^T) B^T, A [r][in], B [out][r] (LoRA, arXiv 2106.09685): only A and B
                                  are trained, all else is frozen, without gradients or optimizer state */
     float lora_alpha;         /* r */
-    int64_t lora_targets;     /* sum of het_lora: HET_LORA_Q + HET_LORA_V */
+    int64_t lora_targets;     /* sum of het_lora: q and v; gpt2, neox, whose files hold q, k, v as one matrix: all three */
     uint32_t end_canary;      /* must be 0 */
 } het_model_desc;
 
@@ -6352,7 +6352,7 @@ static void heti_model_defaults(het_model_desc *m)
     m->init_std = heti_float_or(m->init_std, 0.02f);
     if (m->lora_rank == 0) return;
     m->lora_alpha = heti_float_or(m->lora_alpha, HETI_CAST(float, m->lora_rank));
-    m->lora_targets = heti_or(m->lora_targets, HET_LORA_Q + HET_LORA_V);
+    m->lora_targets = heti_or(m->lora_targets, HET_LORA_Q + HET_LORA_V + (gpt2 || neox ? HET_LORA_K : 0));
     if (m->activation != HET_SWIGLU) m->lora_targets &= ~HETI_CAST(int64_t, HET_LORA_GATE);
 }
 
@@ -6401,13 +6401,17 @@ static int heti_model_fits(const het_model_desc *m)
 /* What ties settings to each other. Every one is in its own range. */
 static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error)
 {
-    const int64_t rotary = heti_rotary_size(m);
+    const int64_t rotary = heti_rotary_size(m), heti_qkv = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     if (m->heads % m->kv_heads) return heti_fail(error, HET_ERR_INVALID, "%s: heads %d is not a multiple of kv_heads %d", where, m->heads,
                                                  m->kv_heads);
     if (!head_size_given && m->width % m->heads) {
         return heti_fail(error, HET_ERR_INVALID, "%s: width %d is not a multiple of heads %d, and head_size is not given", where, m->width, m->heads);
     }
     if (m->lora_rank > 0 && m->lora_targets == 0) return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets names no matrix of this model", where);
+    if (m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) && (m->lora_targets & heti_qkv) != 0 &&
+        (m->lora_targets & heti_qkv) != heti_qkv)
+        return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets is %d: this family's q, k and v are one matrix, all three have factors or none",
+                         where, m->lora_targets);
     if (m->heads > INT32_MAX / m->head_size) {
         return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %d", where, m->heads, m->head_size,
                          HETI_CAST(int64_t, INT32_MAX));

@@ -142,7 +142,8 @@ static void formula(het_family family, int64_t rank, float alpha, int64_t target
 static void factors_are_a_change_of_the_matrix(void **state)
 {
     (void)state;
-    formula(HET_GPT2, 4, 0.0f, 0, 4);
+    formula(HET_GPT2, 4, 0.0f, 0, 6);
+    formula(HET_LLAMA, 4, 0.0f, 0, 4);
     formula(HET_GPT2, 3, 7.0f, HET_LORA_ALL, 12);
     formula(HET_LLAMA, 5, 16.0f, HET_LORA_ALL, 14);
     formula(HET_QWEN2, 1, 2.0f, HET_LORA_O + HET_LORA_UP, 4);
@@ -201,8 +202,6 @@ static void the_rest_is_frozen(void **state)
     int64_t p, trained = 0;
     int i;
     (void)state;
-    memset(&counted, 0, sizeof counted);
-    counted.fail_at = -1;
     support_run_start(&run, &model, 2, BLOCKS);
     EXPECT_OK(het_memory_estimate(&run.desc, 0, &full, NULL));
     run.desc.model.lora_rank = 2;
@@ -235,10 +234,13 @@ static void descriptions(void **state)
     het_error error;
     (void)state;
     EXPECT_OK(het_model_parse("gpt2:layers=2,lora_rank=4", &model, &error));
-    assert_int_equal(model.lora_targets, HET_LORA_Q + HET_LORA_V);
+    assert_int_equal(model.lora_targets, HET_LORA_Q + HET_LORA_K + HET_LORA_V);
     assert_true(model.lora_alpha >= 4.0f && model.lora_alpha <= 4.0f);
     EXPECT_OK(het_model_parse("gpt2:layers=2,lora_rank=4,lora_targets=127", &model, &error));
     assert_int_equal(model.lora_targets, HET_LORA_ALL - HET_LORA_GATE);
+    EXPECT_ERROR(het_model_parse("neox:lora_rank=4,lora_targets=5", &model, &error), HET_ERR_INVALID, error.text, "lora_targets is 5|q, k and v");
+    EXPECT_OK(het_model_parse("llama:layers=2,lora_rank=4", &model, &error));
+    assert_int_equal(model.lora_targets, HET_LORA_Q + HET_LORA_V);
     EXPECT_ERROR(het_model_parse("gpt2:layers=2,lora_rank=4,lora_targets=16", &model, &error), HET_ERR_INVALID, error.text, "lora_targets");
     EXPECT_ERROR(het_model_parse("gpt2:lora_rank=4,lora_targets=128", &model, &error), HET_ERR_INVALID, error.text, "lora_targets|128|127");
     EXPECT_ERROR(het_model_parse("gpt2:lora_rank=-1", &model, &error), HET_ERR_INVALID, error.text, "lora_rank|-1");

@@ -321,6 +321,8 @@ static void random_layout(uint64_t seed, int round)
     is_long = support_below(&seed, 12) == 0;
     if (is_long) make_long(&model);
     if (round % 3 == 1) model.lora_rank = 1 + round % 5, model.lora_targets = 1 + round * 37 % HET_LORA_ALL;
+    if (model.lora_rank > 0 && (model.lora_targets & 7) != 0 && (model.family == HET_GPT2 || model.family == HET_NEOX)) model.lora_targets |= 7;
+    if (model.lora_targets == HET_LORA_GATE) model.lora_targets = HET_LORA_UP;
     start(&run, &model, is_long ? SUPPORT_LONG : SUPPORT_SHORT);
     run.desc.seed = seed;
     run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
