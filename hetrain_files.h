@@ -8,6 +8,10 @@
    The two implementations may stand in one file or in two. Needs libc; no libm, no threads, no stdio.
 
    WHAT IT DOES
+   A safetensors file is a table of named tensors and their data. Reading proves every rule of the format before it gives out anything.
+
+       het_safetensors_read(&reader, 0, NULL, &file, &error)                                          the table of a file
+       het_safetensors_get(file, &reader, het_safetensors_find(file, name, length), 0, count, to, &error)
    A tokenizer is Hugging Face's tokenizer.json of the byte-level BPE family: GPT-2, Llama 3, Qwen 2 to 3, GPT-NeoX and what was made like them.
    It is read, or trained from text, and gives the ids that Hugging Face's `tokenizers` gives.
 
@@ -38,12 +42,15 @@
    A function's output depends on its arguments alone; training's too, ties included.
 
    FUNCTIONS
+       >>safetensors_api het_element_name het_element_bits het_safetensors_read het_safetensors_make het_safetensors_write
+                         het_safetensors_free het_safetensors_find het_safetensors_value het_safetensors_get het_safetensors_put
        >>tokenizer_api   het_tokenizer_read het_tokenizer_write het_tokenizer_free het_tokenizer_get_info het_tokenizer_get_token
                          het_tokenizer_spell het_tokenizer_get_merge het_tokenizer_find het_tokenizer_encode het_tokenizer_decode
                          het_tokenizer_train
 
    CONTENTS   (tags to search for)
    public API:
+       >>safetensors_api tables of tensors in a file: reading, making, writing
        >>tokenizer_api   tokenizer.json: reading, training, encoding, decoding
    implementation:
        >>config          includes and compiler differences
@@ -56,6 +63,7 @@
        >>encode          text to ids
        >>decode          ids to text, questions about tokens
        >>learn           training
+       >>safetensors     tables of tensors
 */
 
 #ifndef HETRAIN_FILES_H
@@ -68,6 +76,77 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- >>safetensors_api: tables of tensors in a file -----------------------------------------------------------------
+   A safetensors file is a u64 N, N bytes of JSON and the data, little-endian (github.com/huggingface/safetensors). The JSON gives every tensor a
+   type, a shape and its bytes within the data, and "__metadata__" pairs of text. het_safetensors_read proves the whole table first:
+   N is at most 100,000,000 and inside the file; the JSON is strict (RFC 8259, UTF-8, no deeper than 32) with nothing behind it but white space; a
+   tensor has dtype, shape and data_offsets exactly once (other keys are stepped over), at most 8 dimensions below 2^48, a product that does not
+   overflow, and as many bytes as type and shape need; the tensors fill the data from the first byte to the last without gap or overlap; no name
+   comes twice or has more than 255 bytes. Stricter than the reference are depth, dimensions and names. Tensors without elements are legal.
+   Time n log n in the tensors; memory at most 7 times the JSON beside the JSON itself. */
+
+/* Types in the order of the reference, which is how its writer sorts. (name in the file, bits of an element) */
+#define HETRAIN_ELEMENTS(X)                                                                                                                  \
+    X(BOOL, 8) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6) X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8)            \
+    X(F8_E5M2FNUZ, 8) X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) X(F64, 64) X(I64, 64) X(U64, 64)
+#define HETRAIN_ELEMENT_ENUM(name, bits) HET_ELEMENT_##name,
+typedef enum het_element { HETRAIN_ELEMENTS(HETRAIN_ELEMENT_ENUM) HET_ELEMENTS } het_element;
+#undef HETRAIN_ELEMENT_ENUM
+
+#define HETRAIN_FILE_DIMENSIONS 8
+typedef struct het_safetensor {
+    const char *name;                 /* followed by a 0, and may hold others */
+    size_t name_length;               /* 0 .. 255 */
+    het_element element;
+    int32_t rank;                     /* 0: a scalar */
+    int64_t shape[HETRAIN_FILE_DIMENSIONS];
+    uint64_t begin, end;              /* its bytes, counted from the first of the data */
+    uint64_t at;                      /* byte of the file where its description stands; 0 where the table was made */
+    int64_t number;                   /* of its description, in the file or in the list that the table was made from */
+} het_safetensor;
+
+typedef struct het_pair {             /* of the metadata; both are followed by a 0, and may hold others */
+    const char *key, *value;
+    size_t key_length, value_length;
+} het_pair;
+
+typedef struct het_safetensors {
+    int64_t tensors, pairs;
+    const het_safetensor *tensor;     /* [tensors] in the order of their data */
+    const int64_t *by_name;           /* [tensors] numbers in tensor[], in the order of names' bytes */
+    const het_pair *pair;             /* [pairs] as they stand in the file. Where a key comes twice the last counts */
+    uint64_t data;                    /* first byte of the data in the file: 8 + N */
+    uint64_t size;                    /* bytes of the file */
+    het_allocator allocator;          /* of this struct, its arrays and texts: one block of `block` bytes */
+    size_t block;
+} het_safetensors;
+
+HETRAIN_API const char *het_element_name(het_element element);        /* as in the file; NULL: no such type. Threads: any. */
+HETRAIN_API int64_t het_element_bits(het_element element);            /* 0: no such type. Threads: any. */
+
+/* Reads and checks the table of a file, not its data; from->size is believed. most: tensors accepted, 0: 65,536. allocator NULL: malloc.
+   HET_ERR_FORMAT: the error names the byte of the file, the tensor and the rule. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_read(const het_reader *from, int64_t most, const het_allocator *allocator,
+                                                               het_safetensors **file, het_error *error);
+/* The table of a file to be written: of tensor[tensors] the names, types and shapes count. They are put in order as the reference does, by type, the
+   last in the list above first, then by name, and get their places. The texts are copied. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_make(const het_safetensor *tensor, int64_t tensors, const het_pair *pair, int64_t pairs,
+                                                               const het_allocator *allocator, het_safetensors **file, het_error *error);
+/* Writes what comes before the data: 8 + N bytes, a multiple of 8, as the reference writes them. The data of all tensors, in the order of the table,
+   make the rest of the file. Only for tables from het_safetensors_make. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_write(const het_safetensors *file, const het_writer *to, het_error *error);
+HETRAIN_API void het_safetensors_free(het_safetensors *file);         /* NULL is fine. Threads: any. */
+/* The tensor of this name, or NULL. log n. Threads: any. */
+HETRAIN_API const het_safetensor *het_safetensors_find(const het_safetensors *file, const char *name, size_t length);
+/* The value of a key of the metadata and its length (which may be NULL); NULL: there is none. Threads: any. */
+HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const char *key, size_t *length);
+/* Elements [first, first + count) of a tensor of type F32, F16 or BF16 as floats, which is exact. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_get(const het_safetensors *file, const het_reader *from, const het_safetensor *tensor,
+                                                              int64_t first, int64_t count, float *to, het_error *error);
+/* Writes floats as elements of type F32, F16 or BF16, rounded to nearest even (F16: beyond 65,504 to infinity, as torch does). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count,
+                                                              het_error *error);
 
 /* ---- >>tokenizer_api: tokenizer.json --------------------------------------------------------------------------------
    Text becomes ids in five steps. 1: texts of added tokens are cut out (the leftmost, of those the longest). 2: what lies between is normalized,
@@ -232,18 +311,31 @@ static void heti_f_text_unsigned(heti_f_text *text, uint64_t value)
     while (n > 0) heti_f_text_char(text, digit[--n]);
 }
 
-/* Parts of a line: %s text, %d int64_t, %q const char * and size_t. Arguments must have exactly these types. */
+static void heti_f_text_put(heti_f_text *text, const char *from)
+{
+    for (; *from != 0; from++) heti_f_text_char(text, *from);
+}
+
+/* A text from a file, for a message. */
+static void heti_f_text_quoted(heti_f_text *text, const char *from, size_t length)
+{
+    size_t i;
+    heti_f_text_char(text, '"');
+    for (i = 0; i < length && i < 60; i++) heti_f_text_char(text, HETI_F_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?'));
+    if (length > 60) heti_f_text_char(text, '~');
+    heti_f_text_char(text, '"');
+}
+
+/* Parts of a line: %s text, %d int64_t, %u uint64_t, %q const char * and size_t. Arguments must have exactly these types. */
 static void heti_f_text_list(heti_f_text *text, const char *format, va_list arguments)
 {
     const char *from;
     int64_t number;
-    size_t i, length;
     for (; *format != 0; format++) {
         if (*format != '%') { heti_f_text_char(text, *format); continue; }
         switch (*++format) {
-        case 's':
-            for (from = va_arg(arguments, const char *); *from != 0; from++) heti_f_text_char(text, *from);
-            break;
+        case 's': heti_f_text_put(text, va_arg(arguments, const char *)); break;
+        case 'u': heti_f_text_unsigned(text, va_arg(arguments, uint64_t)); break;
         case 'd':
             number = va_arg(arguments, int64_t);
             if (number < 0) heti_f_text_char(text, '-');
@@ -251,11 +343,7 @@ static void heti_f_text_list(heti_f_text *text, const char *format, va_list argu
             break;
         case 'q':
             from = va_arg(arguments, const char *);
-            length = va_arg(arguments, size_t);
-            heti_f_text_char(text, '"');
-            for (i = 0; i < length && i < 60; i++) heti_f_text_char(text, HETI_F_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?'));
-            if (length > 60) heti_f_text_char(text, '~');
-            heti_f_text_char(text, '"');
+            heti_f_text_quoted(text, from, va_arg(arguments, size_t));
             break;
         default: heti_f_text_char(text, *format); break;
         }
@@ -3283,6 +3371,784 @@ HETRAIN_API het_result het_choices_read(const het_reader *from, int64_t vocab, c
 HETRAIN_API void het_choices_free(het_choices *choices)
 {
     if (choices != NULL) choices->allocator.free(choices->allocator.user, choices, choices->block);
+   >>safetensors  Tables of tensors: proving, making and writing them, elements to floats and back.
+
+   The header is walked twice: the first walk checks its grammar and counts, so that everything fits into one block; the second fills it. Then
+   the tensors are sorted by place, where each must begin at the byte at which the one before ended. Nothing is believed before it is proven.
+   ================================================================================================================ */
+
+#define HETI_F_HEADER_LIMIT 100000000
+#define HETI_F_TENSOR_LIMIT 65536
+#define HETI_F_DIMENSION_LIMIT (INT64_C(1) << 48)
+
+typedef struct heti_f_element { const char *name; int64_t bits; } heti_f_element;
+#define HETI_F_ELEMENT(name, bits) { #name, bits },
+static const heti_f_element heti_f_elements[HET_ELEMENTS] = { HETRAIN_ELEMENTS(HETI_F_ELEMENT) };
+#undef HETI_F_ELEMENT
+
+HETRAIN_API const char *het_element_name(het_element element)
+{
+    const int64_t index = HETI_F_CAST(int64_t, element);
+    return index >= 0 && index < HET_ELEMENTS ? heti_f_elements[index].name : NULL;
+}
+
+HETRAIN_API int64_t het_element_bits(het_element element)
+{
+    const int64_t index = HETI_F_CAST(int64_t, element);
+    return index >= 0 && index < HET_ELEMENTS ? heti_f_elements[index].bits : 0;
+}
+
+/* ---- bytes ---- */
+
+static const char *heti_f_reader_name(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
+static const char *heti_f_writer_name(const het_writer *to) { return to->name != NULL ? to->name : "(memory)"; }
+
+/* All `size` bytes at `offset`. */
+static het_result heti_f_read(const het_reader *from, uint64_t offset, void *to, size_t size, het_error *error)
+{
+    char *at = HETI_F_CAST(char *, to);
+    while (size > 0) {
+        const int64_t got = from->read(from->user, offset, at, size);
+        if (got <= 0 || HETI_F_CAST(uint64_t, got) > size)
+            return heti_f_fail(error, HET_ERR_IO, "%s: reading %u bytes at offset %u failed (%d)", heti_f_reader_name(from),
+                               HETI_F_CAST(uint64_t, size), offset, got);
+        at += got;
+        offset += HETI_F_CAST(uint64_t, got);
+        size -= HETI_F_CAST(size_t, got);
+    }
+    return HET_OK;
+}
+
+static het_result heti_f_write(const het_writer *to, const void *from, size_t size, het_error *error)
+{
+    if (size == 0 || to->write(to->user, from, size) == 0) return HET_OK;
+    return heti_f_fail(error, HET_ERR_IO, "%s: writing %u bytes failed", heti_f_writer_name(to), HETI_F_CAST(uint64_t, size));
+}
+
+/* Little-endian numbers of 1 to 8 bytes. */
+static uint64_t heti_f_load(const unsigned char *from, int bytes)
+{
+    uint64_t value = 0;
+    while (bytes > 0) value = value << 8 | from[--bytes];
+    return value;
+}
+
+static void heti_f_store(unsigned char *to, uint64_t value, int bytes)
+{
+    int i;
+    for (i = 0; i < bytes; i++, value >>= 8) to[i] = HETI_F_CAST(unsigned char, value & 255u);
+}
+
+/* ---- a table in one block ---- */
+
+static int heti_f_name_order(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    const int order = memcmp(a, b, a_length < b_length ? a_length : b_length);
+    return order != 0 ? order : a_length < b_length ? -1 : a_length > b_length;
+}
+
+typedef enum heti_f_sorting { HETI_F_BY_PLACE, HETI_F_BY_NAME, HETI_F_BY_TYPE } heti_f_sorting;
+
+static int heti_f_before(const het_safetensor *tensor, int64_t a, int64_t b, heti_f_sorting by)
+{
+    const het_safetensor *s = &tensor[a], *t = &tensor[b];
+    int order;
+    if (by == HETI_F_BY_PLACE) {
+        if (s->begin != t->begin) return s->begin < t->begin;
+        return s->end != t->end ? s->end < t->end : a < b;
+    }
+    if (by == HETI_F_BY_TYPE && s->element != t->element) return s->element > t->element;
+    order = heti_f_name_order(s->name, s->name_length, t->name, t->name_length);
+    return order != 0 ? order < 0 : a < b;
+}
+
+/* Numbers of tensors in order: heap sort (J. W. J. Williams 1964), n log n on every input; linear where they are in order, as they mostly are. */
+static void heti_f_order(const het_safetensor *tensor, int64_t *order, int64_t count, heti_f_sorting by)
+{
+    int64_t start = count / 2, end = count, i;
+    for (i = 0; i < count; i++) order[i] = i;
+    for (i = 1; i < count && heti_f_before(tensor, i - 1, i, by); i++) {}
+    if (i >= count) return;
+    while (end > 1) {
+        int64_t root, child, moved;
+        if (start > 0) {
+            moved = order[--start];
+        } else {
+            moved = order[--end];
+            order[end] = order[0];
+        }
+        for (root = start; (child = 2 * root + 1) < end; root = child) {
+            if (child + 1 < end && heti_f_before(tensor, order[child], order[child + 1], by)) child++;
+            if (!heti_f_before(tensor, moved, order[child], by)) break;
+            order[root] = order[child];
+        }
+        order[root] = moved;
+    }
+}
+
+/* The block while it is filled. */
+typedef struct heti_f_table {
+    het_safetensors *file;
+    het_safetensor *tensor;
+    int64_t *by_name;
+    het_pair *pair;
+    char *text;                       /* where the next text goes */
+    size_t left;
+} heti_f_table;
+
+static void heti_f_table_cut(heti_f_table *t, heti_f_arena *arena, int64_t tensors, int64_t pairs, size_t text)
+{
+    t->file = HETI_F_CAST(het_safetensors *, heti_f_take(arena, 1, sizeof *t->file));
+    t->tensor = HETI_F_CAST(het_safetensor *, heti_f_take(arena, HETI_F_CAST(size_t, tensors), sizeof *t->tensor));
+    t->by_name = HETI_F_CAST(int64_t *, heti_f_take(arena, HETI_F_CAST(size_t, tensors), sizeof *t->by_name));
+    t->pair = HETI_F_CAST(het_pair *, heti_f_take(arena, HETI_F_CAST(size_t, pairs), sizeof *t->pair));
+    t->text = HETI_F_CAST(char *, heti_f_take(arena, text, 1));
+    t->left = text;
+}
+
+static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t pairs, size_t text, const het_allocator *allocator, het_error *error)
+{
+    heti_f_arena arena = { NULL, 0 };
+    size_t block;
+    heti_f_table_cut(t, &arena, tensors, pairs, text);
+    block = arena.used;
+    if (block != SIZE_MAX) arena.base = HETI_F_CAST(char *, allocator->alloc(allocator->user, block, 16));
+    if (arena.base == NULL) return heti_f_fail(error, HET_ERR_OOM, "%u bytes for a table of %d tensors: out of memory", HETI_F_CAST(uint64_t, block),
+                                               tensors);
+    arena.used = 0;
+    heti_f_table_cut(t, &arena, tensors, pairs, text);
+    memset(t->file, 0, sizeof *t->file);
+    t->file->tensors = tensors;
+    t->file->pairs = pairs;
+    t->file->tensor = t->tensor;
+    t->file->by_name = t->by_name;
+    t->file->pair = t->pair;
+    t->file->allocator = *allocator;
+    t->file->block = block;
+    return HET_OK;
+}
+
+/* Copies a text into the block, a 0 behind it. */
+static const char *heti_f_table_text(heti_f_table *t, const char *from, size_t length)
+{
+    char *to = t->text;
+    if (length > 0) memcpy(to, from, length);
+    to[length] = 0;
+    t->text += length + 1;
+    t->left -= length + 1;
+    return to;
+}
+
+HETRAIN_API void het_safetensors_free(het_safetensors *file)
+{
+    het_allocator allocator;
+    if (file == NULL) return;
+    allocator = file->allocator;
+    allocator.free(allocator.user, file, file->block);
+}
+
+/* Sorts by name; *twice: the number of a tensor whose name came before, or -1. */
+static void heti_f_table_names(heti_f_table *t, int64_t *twice)
+{
+    int64_t i;
+    *twice = -1;
+    heti_f_order(t->tensor, t->by_name, t->file->tensors, HETI_F_BY_NAME);
+    for (i = 1; i < t->file->tensors; i++) {
+        const het_safetensor *a = &t->tensor[t->by_name[i - 1]], *b = &t->tensor[t->by_name[i]];
+        if (heti_f_name_order(a->name, a->name_length, b->name, b->name_length) != 0) continue;
+        *twice = a->at > b->at ? t->by_name[i - 1] : t->by_name[i];
+        return;
+    }
+}
+
+/* Bytes that type and shape need; the text of the rule they break, or NULL. An empty tensor is one with an empty dimension, and its
+   others are checked all the same. */
+static const char *heti_f_tensor_bytes(const het_safetensor *t, uint64_t *bytes)
+{
+    uint64_t elements = 1;
+    const uint64_t bits = HETI_F_CAST(uint64_t, heti_f_elements[t->element].bits);
+    int i;
+    for (i = 0; i < t->rank; i++) {
+        const uint64_t dimension = HETI_F_CAST(uint64_t, t->shape[i]);
+        if (dimension != 0 && elements > HETI_F_CAST(uint64_t, INT64_MAX) / dimension) return "the product of the dimensions overflows";
+        elements *= dimension;
+    }
+    if (elements > HETI_F_CAST(uint64_t, INT64_MAX) / bits) return "the size in bits overflows";
+    if (elements * bits % 8 != 0) return "type and shape give no whole number of bytes";
+    *bytes = elements * bits / 8;
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+typedef struct heti_f_header {
+    const het_reader *from;
+    het_error *error;
+    char *text;                       /* [size] */
+    size_t size;
+    int64_t tensors, pairs;
+    size_t names;                     /* bytes of all texts, decoded, with a 0 behind each */
+} heti_f_header;
+
+/* file: byte n: "tensor": what. `at` counts from the start of the JSON; t NULL: no tensor. */
+static het_result heti_f_header_bad(const heti_f_header *h, uint64_t at, const het_safetensor *t, const char *format, ...)
+{
+    heti_f_text text;
+    va_list arguments;
+    if (h->error == NULL) return HET_ERR_FORMAT;
+    (void)heti_f_fail(h->error, HET_ERR_FORMAT, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
+    text.to = h->error->text;
+    text.capacity = sizeof h->error->text;
+    text.length = strlen(text.to);
+    if (t != NULL) {
+        heti_f_text_quoted(&text, t->name, t->name_length);
+        heti_f_text_char(&text, ':');
+        heti_f_text_char(&text, ' ');
+    }
+    va_start(arguments, format);
+    heti_f_text_list(&text, format, arguments);
+    va_end(arguments);
+    text.to[text.length < text.capacity ? text.length : text.capacity - 1] = 0;
+    return HET_ERR_FORMAT;
+}
+
+static het_result heti_f_header_json(const heti_f_header *h, const het_json *j, const het_safetensor *t)
+{
+    return j->rule == NULL ? HET_OK : heti_f_header_bad(h, j->rule_at, t, "%s", j->rule);
+}
+
+/* "shape" at the cursor. */
+static het_result heti_f_header_shape(const heti_f_header *h, het_json *j, het_safetensor *t)
+{
+    int64_t value = 0;
+    het_json_enter(j, HET_JSON_ARRAY);
+    while (het_json_next(j, NULL, 0, NULL)) {
+        const size_t at = j->at;
+        if (!het_json_integer(j, &value)) break;
+        if (value < 0 || value >= HETI_F_DIMENSION_LIMIT)
+            return heti_f_header_bad(h, at, t, "dimension %d is %d, must be 0 .. 2^48 - 1", HETI_F_CAST(int64_t, t->rank), value);
+        if (t->rank == HETRAIN_FILE_DIMENSIONS) return heti_f_header_bad(h, at, t, "more than 8 dimensions");
+        t->shape[t->rank++] = value;
+    }
+    return heti_f_header_json(h, j, t);
+}
+
+/* "data_offsets" at the cursor. */
+static het_result heti_f_header_offsets(const heti_f_header *h, het_json *j, het_safetensor *t)
+{
+    const size_t at = j->at;
+    int64_t value = 0;
+    int count = 0;
+    het_json_enter(j, HET_JSON_ARRAY);
+    while (het_json_next(j, NULL, 0, NULL)) {
+        if (!het_json_integer(j, &value)) break;
+        if (count == 2 || value < 0)
+            return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
+        if (count++ == 0) t->begin = HETI_F_CAST(uint64_t, value);
+        else t->end = HETI_F_CAST(uint64_t, value);
+    }
+    if (j->rule == NULL && count != 2) return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
+    return heti_f_header_json(h, j, t);
+}
+
+static het_result heti_f_header_type(const heti_f_header *h, het_json *j, het_safetensor *t)
+{
+    const size_t at = j->at;
+    char type[24];
+    size_t length = 0;
+    int i;
+    if (!het_json_string(j, type, sizeof type, &length)) return heti_f_header_json(h, j, t);
+    for (i = 0; i < HET_ELEMENTS; i++) {
+        if (!heti_f_is(type, length, heti_f_elements[i].name)) continue;
+        t->element = HETI_F_CAST(het_element, i);
+        return HET_OK;
+    }
+    return heti_f_header_bad(h, at, t, "unknown dtype %q", type, heti_f_shown(length, sizeof type));
+}
+
+/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} at the cursor. */
+static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_safetensor *t)
+{
+    static const char *const heti_f_keys[] = { "dtype", "shape", "data_offsets" };
+    const char *rule;
+    char key[24];
+    size_t length = 0;
+    uint64_t bytes = 0;
+    int seen = 0, i;
+    t->at = j->at;
+    het_json_enter(j, HET_JSON_OBJECT);
+    while (het_json_next(j, key, sizeof key, &length)) {
+        for (i = 0; i < 3 && !heti_f_is(key, length, heti_f_keys[i]); i++) {}
+        if (i < 3 && ((seen >> i) & 1) != 0) return heti_f_header_bad(h, j->at, t, "%s occurs twice", heti_f_keys[i]);
+        seen |= 1 << i;
+        if (i == 0) HETI_F_TRY(heti_f_header_type(h, j, t));
+        else if (i == 1) HETI_F_TRY(heti_f_header_shape(h, j, t));
+        else if (i == 2) HETI_F_TRY(heti_f_header_offsets(h, j, t));
+        else het_json_skip(j);
+    }
+    HETI_F_TRY(heti_f_header_json(h, j, t));
+    for (i = 0; i < 3; i++)
+        if (((seen >> i) & 1) == 0) return heti_f_header_bad(h, t->at, t, "lacks \"%s\"", heti_f_keys[i]);
+    rule = heti_f_tensor_bytes(t, &bytes);
+    if (rule != NULL) return heti_f_header_bad(h, t->at, t, "%s", rule);
+    if (t->begin > t->end || t->end - t->begin != bytes)
+        return heti_f_header_bad(h, t->at, t, "dtype and shape need %u bytes, data_offsets are [%u, %u]", bytes, t->begin, t->end);
+    return HET_OK;
+}
+
+/* First walk: grammar, and how much there is of everything. */
+static het_result heti_f_header_count(heti_f_header *h, int64_t most)
+{
+    het_json j = het_json_start(h->text, h->size);
+    char key[16];
+    size_t length = 0, value = 0;
+    int metadata = 0;
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &length)) {
+        if (!heti_f_is(key, length, "__metadata__")) {
+            if (length > 255) return heti_f_header_bad(h, j.at, NULL, "the name %q~ has %d bytes, the limit is 255", key, sizeof key - 1,
+                                                       HETI_F_CAST(int64_t, length));
+            if (h->tensors++ == most) return heti_f_header_bad(h, j.at, NULL, "more than %d tensors", most);
+            h->names += length + 1;
+            het_json_skip(&j);
+            continue;
+        }
+        if (metadata++) return heti_f_header_bad(h, j.at, NULL, "__metadata__ occurs twice");
+        if (het_json_peek(&j) == HET_JSON_NULL) {
+            het_json_null(&j);
+            continue;
+        }
+        het_json_enter(&j, HET_JSON_OBJECT);
+        while (het_json_next(&j, NULL, 0, &length)) {
+            if (!het_json_string(&j, NULL, 0, &value)) break;
+            h->pairs++;
+            h->names += length + value + 2;
+        }
+    }
+    het_json_end(&j);
+    return heti_f_header_json(h, &j, NULL);
+}
+
+/* Second walk: texts go into the block, descriptions into `list`, in the order of the header. */
+static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, het_safetensor *list)
+{
+    het_json j = het_json_start(h->text, h->size);
+    char *key = t->text;
+    size_t length = 0, value = 0;
+    int64_t tensor = 0, pair = 0;
+    het_json_enter(&j, HET_JSON_OBJECT);
+    for (; het_json_next(&j, key, t->left, &length); key = t->text) {
+        if (heti_f_is(key, length < t->left ? length : 0, "__metadata__")) { /* overwritten by the next text */
+            if (het_json_peek(&j) == HET_JSON_NULL) {
+                het_json_null(&j);
+                continue;
+            }
+            het_json_enter(&j, HET_JSON_OBJECT);
+            for (; het_json_next(&j, t->text, t->left, &length); pair++) {
+                t->pair[pair].key = t->text;
+                t->pair[pair].key_length = length;
+                t->text += length + 1;
+                t->left -= length + 1;
+                het_json_string(&j, t->text, t->left, &value);
+                t->pair[pair].value = t->text;
+                t->pair[pair].value_length = value;
+                t->text += value + 1;
+                t->left -= value + 1;
+            }
+            continue;
+        }
+        memset(&list[tensor], 0, sizeof *list);
+        list[tensor].number = tensor;
+        list[tensor].name = key;
+        list[tensor].name_length = length;
+        t->text += length + 1;
+        t->left -= length + 1;
+        HETI_F_TRY(heti_f_header_tensor(h, &j, &list[tensor++]));
+    }
+    return HET_OK;
+}
+
+/* Puts the descriptions into the order of their data, which must be without gap or overlap and end where the file ends. */
+static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, const het_safetensor *list)
+{
+    const uint64_t data = h->from->size - 8 - HETI_F_CAST(uint64_t, h->size);
+    uint64_t end = 0;
+    int64_t i, twice;
+    heti_f_order(list, t->by_name, h->tensors, HETI_F_BY_PLACE);
+    for (i = 0; i < h->tensors; i++) {
+        const het_safetensor *s = &list[t->by_name[i]];
+        if (s->begin != end)
+            return heti_f_header_bad(h, s->at, s, "its data start at byte %u, those before them end at %u", s->begin, end);
+        if (s->end > data)
+            return heti_f_header_bad(h, s->at, s, "its data end at byte %u, the file holds %u bytes of data", s->end, data);
+        end = s->end;
+        t->tensor[i] = *s;
+        t->tensor[i].at += 8;
+    }
+    if (end != data) return heti_f_header_bad(h, h->size + end, NULL, "%u bytes follow the data of the last tensor", data - end);
+    heti_f_table_names(t, &twice);
+    if (twice >= 0) return heti_f_header_bad(h, t->tensor[twice].at - 8, &t->tensor[twice], "the name occurs twice");
+    return HET_OK;
+}
+
+/* From the text of the header to the table. */
+static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_allocator *allocator, het_safetensors **file)
+{
+    heti_f_table t;
+    het_safetensor *list = NULL;
+    size_t bytes;
+    het_result result;
+    HETI_F_TRY(heti_f_header_count(h, most));
+    HETI_F_TRY(heti_f_table_start(&t, h->tensors, h->pairs, h->names + 16, allocator, h->error)); /* 16: "__metadata__" as a key passes through */
+    bytes = HETI_F_CAST(size_t, h->tensors) * sizeof *list; /* at most 3 times the header */
+    if (bytes > 0) list = HETI_F_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
+    if (bytes > 0 && list == NULL) result = heti_f_fail(h->error, HET_ERR_OOM, "%u bytes for descriptions of %d tensors: out of memory",
+                                                        HETI_F_CAST(uint64_t, bytes), h->tensors);
+    else result = heti_f_header_fill(h, &t, list);
+    if (result == HET_OK) result = heti_f_header_place(h, &t, list);
+    if (list != NULL) allocator->free(allocator->user, list, bytes);
+    if (result != HET_OK) {
+        het_safetensors_free(t.file);
+        return result;
+    }
+    t.file->data = 8 + HETI_F_CAST(uint64_t, h->size);
+    t.file->size = h->from->size;
+    *file = t.file;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most, const het_allocator *allocator, het_safetensors **file,
+                                            het_error *error)
+{
+    heti_f_header h;
+    het_allocator own;
+    unsigned char bytes[8];
+    uint64_t size;
+    het_result result;
+    if (from == NULL || from->read == NULL || file == NULL || most < 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_read: the reader, its read or file is NULL, or most is negative");
+    HETI_F_TRY(heti_f_allocator(allocator, &own, error, "het_safetensors_read"));
+    memset(&h, 0, sizeof h);
+    h.from = from;
+    h.error = error;
+    if (from->size < 8)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file", heti_f_reader_name(from), from->size);
+    HETI_F_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
+    size = heti_f_load(bytes, 8);
+    if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u", heti_f_reader_name(from), size,
+                           from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 : HETI_F_CAST(uint64_t, HETI_F_HEADER_LIMIT));
+    h.size = HETI_F_CAST(size_t, size);
+    h.text = HETI_F_CAST(char *, own.alloc(own.user, h.size + 1, 16));
+    if (h.text == NULL) return heti_f_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
+    result = heti_f_read(from, 8, h.text, h.size, error);
+    if (result == HET_OK) result = heti_f_header_table(&h, most > 0 ? most : HETI_F_TENSOR_LIMIT, &own, file);
+    own.free(own.user, h.text, h.size + 1);
+    return result;
+}
+
+HETRAIN_API const het_safetensor *het_safetensors_find(const het_safetensors *file, const char *name, size_t length)
+{
+    int64_t low = 0, high = file->tensors;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const het_safetensor *t = &file->tensor[file->by_name[middle]];
+        const int order = heti_f_name_order(t->name, t->name_length, name, length);
+        if (order == 0) return t;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return NULL;
+}
+
+HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const char *key, size_t *length)
+{
+    int64_t i;
+    for (i = file->pairs; i-- > 0;) {
+        if (!heti_f_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
+        if (length != NULL) *length = file->pair[i].value_length;
+        return file->pair[i].value;
+    }
+    return NULL;
+}
+
+/* ---- making and writing ---- */
+
+static int heti_f_is_utf8(const char *text, size_t length)
+{
+    const unsigned char *bytes = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, text));
+    size_t at, size;
+    for (at = 0; at < length; at += size)
+        if (heti_f_point(bytes, length, at, &size) == HETI_F_INVALID) return 0;
+    return 1;
+}
+
+/* A JSON string with the escapes that the reference's serialiser uses. */
+static void heti_f_text_json(heti_f_text *text, const char *from, size_t length)
+{
+    static const char heti_f_from[] = "\"\\\b\f\n\r\t", heti_f_into[] = "\"\\bfnrt";
+    size_t i;
+    heti_f_text_char(text, '"');
+    for (i = 0; i < length; i++) {
+        const unsigned byte = HETI_F_CAST(unsigned char, from[i]);
+        const char *found = byte != 0 ? strchr(heti_f_from, from[i]) : NULL;
+        if (found != NULL) {
+            heti_f_text_char(text, '\\');
+            heti_f_text_char(text, heti_f_into[found - heti_f_from]);
+        } else if (byte < 0x20) {
+            heti_f_text_put(text, "\\u00");
+            heti_f_text_char(text, "0123456789abcdef"[byte >> 4]);
+            heti_f_text_char(text, "0123456789abcdef"[byte & 15]);
+        } else {
+            heti_f_text_char(text, from[i]);
+        }
+    }
+    heti_f_text_char(text, '"');
+}
+
+static void heti_f_text_header(heti_f_text *text, const het_safetensors *file)
+{
+    int64_t i;
+    int k;
+    heti_f_text_char(text, '{');
+    if (file->pairs > 0) {
+        heti_f_text_put(text, "\"__metadata__\":");
+        for (i = 0; i < file->pairs; i++) {
+            heti_f_text_char(text, i == 0 ? '{' : ',');
+            heti_f_text_json(text, file->pair[i].key, file->pair[i].key_length);
+            heti_f_text_char(text, ':');
+            heti_f_text_json(text, file->pair[i].value, file->pair[i].value_length);
+        }
+        heti_f_text_char(text, '}');
+    }
+    for (i = 0; i < file->tensors; i++) {
+        const het_safetensor *t = &file->tensor[i];
+        if (i > 0 || file->pairs > 0) heti_f_text_char(text, ',');
+        heti_f_text_json(text, t->name, t->name_length);
+        heti_f_text_put(text, ":{\"dtype\":\"");
+        heti_f_text_put(text, heti_f_elements[t->element].name);
+        heti_f_text_put(text, "\",\"shape\":[");
+        for (k = 0; k < t->rank; k++) {
+            if (k > 0) heti_f_text_char(text, ',');
+            heti_f_text_unsigned(text, HETI_F_CAST(uint64_t, t->shape[k]));
+        }
+        heti_f_text_put(text, "],\"data_offsets\":[");
+        heti_f_text_unsigned(text, t->begin);
+        heti_f_text_char(text, ',');
+        heti_f_text_unsigned(text, t->end);
+        heti_f_text_put(text, "]}");
+    }
+    heti_f_text_char(text, '}');
+    while (text->length % 8 != 0) heti_f_text_char(text, ' ');
+}
+
+/* One tensor of the list that a table is made from. */
+static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het_error *error)
+{
+    static const char heti_f_who[] = "het_safetensors_make";
+    const char *rule;
+    uint64_t bytes = 0;
+    int i;
+    if (t->name == NULL || t->name_length > 255 || !heti_f_is_utf8(t->name, t->name_length) || heti_f_is(t->name, t->name_length, "__metadata__"))
+        return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %d: its name must be 0 .. 255 bytes of UTF-8, and not __metadata__", heti_f_who,
+                           number);
+    if (het_element_bits(t->element) == 0 || t->rank < 0 || t->rank > HETRAIN_FILE_DIMENSIONS)
+        return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %q: type %d, rank %d", heti_f_who, t->name, t->name_length,
+                           HETI_F_CAST(int64_t, t->element), HETI_F_CAST(int64_t, t->rank));
+    for (i = 0; i < t->rank; i++)
+        if (t->shape[i] < 0 || t->shape[i] >= HETI_F_DIMENSION_LIMIT)
+            return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1", heti_f_who, t->name,
+                               t->name_length, HETI_F_CAST(int64_t, i), t->shape[i]);
+    rule = heti_f_tensor_bytes(t, &bytes);
+    return rule == NULL ? HET_OK : heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %q: %s", heti_f_who, t->name, t->name_length, rule);
+}
+
+/* Copies the list in its order and gives every tensor its place. */
+static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor, const het_pair *pair, het_error *error)
+{
+    het_safetensors *file = t->file;
+    heti_f_text text = { NULL, 0, 0 };
+    uint64_t end = 0;
+    int64_t i, twice;
+    heti_f_order(tensor, t->by_name, file->tensors, HETI_F_BY_TYPE);
+    for (i = 0; i < file->tensors; i++) {
+        het_safetensor *own = &t->tensor[i];
+        uint64_t bytes = 0;
+        *own = tensor[t->by_name[i]];
+        (void)heti_f_tensor_bytes(own, &bytes);
+        own->name = heti_f_table_text(t, own->name, own->name_length);
+        own->number = t->by_name[i];
+        own->at = 0;
+        own->begin = end;
+        if (bytes > HETI_F_CAST(uint64_t, INT64_MAX) / 2 - end)
+            return heti_f_fail(error, HET_ERR_LIMIT, "het_safetensors_make: 2^62 bytes of data or more");
+        own->end = end += bytes;
+    }
+    for (i = 0; i < file->pairs; i++) {
+        t->pair[i] = pair[i];
+        t->pair[i].key = heti_f_table_text(t, pair[i].key, pair[i].key_length);
+        t->pair[i].value = heti_f_table_text(t, pair[i].value, pair[i].value_length);
+    }
+    heti_f_table_names(t, &twice);
+    if (twice >= 0) return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_make: tensor %q occurs twice", t->tensor[twice].name,
+                                       t->tensor[twice].name_length);
+    heti_f_text_header(&text, file);
+    if (text.length > HETI_F_HEADER_LIMIT)
+        return heti_f_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %u bytes is over 100000000", HETI_F_CAST(uint64_t, text.length));
+    file->data = 8 + HETI_F_CAST(uint64_t, text.length);
+    file->size = file->data + end;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_t tensors, const het_pair *pair, int64_t pairs,
+                                            const het_allocator *allocator, het_safetensors **file, het_error *error)
+{
+    static const char heti_f_who[] = "het_safetensors_make";
+    heti_f_table t;
+    het_allocator own;
+    het_result result;
+    size_t text = 0;
+    int64_t i;
+    if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
+        return heti_f_fail(error, HET_ERR_INVALID, "%s: a pointer is NULL, or a count is negative", heti_f_who);
+    HETI_F_TRY(heti_f_allocator(allocator, &own, error, heti_f_who));
+    for (i = 0; i < tensors; i++) {
+        HETI_F_TRY(heti_f_made_check(&tensor[i], i, error));
+        text += tensor[i].name_length + 1;
+    }
+    for (i = 0; i < pairs; i++) {
+        const het_pair *p = &pair[i];
+        if (p->key == NULL || p->value == NULL || !heti_f_is_utf8(p->key, p->key_length) || !heti_f_is_utf8(p->value, p->value_length))
+            return heti_f_fail(error, HET_ERR_INVALID, "%s: pair %d of the metadata is NULL or not UTF-8", heti_f_who, i);
+        text += p->key_length + p->value_length + 2;
+    }
+    HETI_F_TRY(heti_f_table_start(&t, tensors, pairs, text, &own, error));
+    result = heti_f_made_fill(&t, tensor, pair, error);
+    if (result == HET_OK) *file = t.file;
+    else het_safetensors_free(t.file);
+    return result;
+}
+
+HETRAIN_API het_result het_safetensors_write(const het_safetensors *file, const het_writer *to, het_error *error)
+{
+    heti_f_text text;
+    char *bytes;
+    size_t size;
+    het_result result;
+    if (file == NULL || to == NULL || to->write == NULL)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_write: the table, the writer or its write is NULL");
+    size = HETI_F_CAST(size_t, file->data);
+    bytes = HETI_F_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
+    if (bytes == NULL) return heti_f_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", file->data);
+    text.to = bytes + 8;
+    text.capacity = size - 7; /* one more than is written: a text keeps room for a 0 */
+    text.length = 0;
+    heti_f_text_header(&text, file);
+    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, bytes)), file->data - 8, 8);
+    result = heti_f_write(to, bytes, size, error);
+    file->allocator.free(file->allocator.user, bytes, size + 1);
+    return result;
+}
+
+/* ---- elements ---- */
+
+/* IEEE half to float, exact; subnormals are mantissa 2^-24. */
+static uint32_t heti_f_bits_of_half(uint32_t half)
+{
+    const uint32_t sign = (half & 0x8000u) << 16;
+    uint32_t exponent = (half >> 10) & 31u, mantissa = half & 1023u;
+    if (exponent == 31) return sign | 0x7F800000u | mantissa << 13;
+    if (exponent == 0) {
+        if (mantissa == 0) return sign;
+        for (exponent = 1; (mantissa & 1024u) == 0; exponent--) mantissa <<= 1; /* wraps below 0; 112 is added */
+        mantissa &= 1023u;
+    }
+    return sign | (exponent + 112u) << 23 | mantissa << 13;
+}
+
+/* The upper bits of `bits` without the lowest `drop`, to nearest even. A carry runs into the exponent, as it should. */
+static uint32_t heti_f_round_bits(uint32_t bits, int drop)
+{
+    return (bits + (UINT32_C(1) << (drop - 1)) - 1 + ((bits >> drop) & 1u)) >> drop;
+}
+
+static uint32_t heti_f_half_of_bits(uint32_t bits)
+{
+    const uint32_t sign = (bits >> 16) & 0x8000u, size = bits & 0x7FFFFFFFu;
+    uint32_t exponent;
+    if (size > 0x7F800000u) return sign | 0x7E00u; /* not a number */
+    if (size >= 0x477FF000u) return sign | 0x7C00u; /* 65520 and more */
+    if (size >= 0x38800000u) return sign | heti_f_round_bits(size - 0x38000000u, 13); /* 2^-14 and more: normal */
+    exponent = size >> 23;
+    if (exponent < 102) return sign; /* below 2^-25 */
+    return sign | heti_f_round_bits((size & 0x7FFFFFu) | 0x800000u, HETI_F_CAST(int, 126 - exponent));
+}
+
+static uint32_t heti_f_bf16_of_bits(uint32_t bits)
+{
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u; /* stays not a number */
+    return heti_f_round_bits(bits, 16) & 0xFFFFu;
+}
+
+static int heti_f_is_float(het_element element)
+{
+    return element == HET_ELEMENT_F32 || element == HET_ELEMENT_F16 || element == HET_ELEMENT_BF16;
+}
+
+/* Elements of the file, at the end of to's memory, become floats from its start: what is written never passes what is still to be read. */
+static void heti_f_floats(het_element element, float *to, int64_t count)
+{
+    const int size = element == HET_ELEMENT_F32 ? 4 : 2;
+    const unsigned char *from = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, to)) + count * (4 - size);
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        uint32_t bits = HETI_F_CAST(uint32_t, heti_f_load(from + i * size, size));
+        if (element == HET_ELEMENT_F16) bits = heti_f_bits_of_half(bits);
+        else if (element == HET_ELEMENT_BF16) bits <<= 16;
+        memcpy(to + i, &bits, sizeof bits);
+    }
+}
+
+HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const het_reader *from, const het_safetensor *tensor, int64_t first,
+                                           int64_t count, float *to, het_error *error)
+{
+    uint64_t size, elements;
+    if (file == NULL || from == NULL || from->read == NULL || tensor == NULL || to == NULL || first < 0 || count < 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_get: a pointer is NULL, or first or count is negative");
+    if (!heti_f_is_float(tensor->element))
+        return heti_f_fail(error, HET_ERR_UNSUPPORTED, "%s: tensor %q has dtype %s, must be F32, F16 or BF16", heti_f_reader_name(from), tensor->name,
+                           tensor->name_length, heti_f_elements[tensor->element].name);
+    size = HETI_F_CAST(uint64_t, heti_f_elements[tensor->element].bits / 8);
+    elements = (tensor->end - tensor->begin) / size;
+    if (HETI_F_CAST(uint64_t, first) > elements || HETI_F_CAST(uint64_t, count) > elements - HETI_F_CAST(uint64_t, first))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor %q, which has %u", count, first, tensor->name,
+                           tensor->name_length, elements);
+    HETI_F_TRY(heti_f_read(from, file->data + tensor->begin + HETI_F_CAST(uint64_t, first) * size,
+                           HETI_F_CAST(char *, HETI_F_CAST(void *, to)) + HETI_F_CAST(size_t, count) * HETI_F_CAST(size_t, 4 - size),
+                           HETI_F_CAST(size_t, count) * HETI_F_CAST(size_t, size), error));
+    heti_f_floats(tensor->element, to, count);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count, het_error *error)
+{
+    unsigned char bytes[4096];
+    int64_t done, i, n;
+    const int size = element == HET_ELEMENT_F32 ? 4 : 2;
+    if (to == NULL || to->write == NULL || (from == NULL && count > 0) || count < 0 || !heti_f_is_float(element))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_put: a pointer is NULL, count is negative, or the type is not F32, F16 or BF16");
+    for (done = 0; done < count; done += n) {
+        n = count - done < 1024 ? count - done : 1024;
+        for (i = 0; i < n; i++) {
+            uint32_t bits;
+            memcpy(&bits, from + done + i, sizeof bits);
+            if (element == HET_ELEMENT_F16) bits = heti_f_half_of_bits(bits);
+            else if (element == HET_ELEMENT_BF16) bits = heti_f_bf16_of_bits(bits);
+            heti_f_store(bytes + i * size, bits, size);
+        }
+        HETI_F_TRY(heti_f_write(to, bytes, HETI_F_CAST(size_t, n * size), error));
+    }
+    return HET_OK;
 }
 
 #ifdef __cplusplus
@@ -3292,7 +4158,7 @@ HETRAIN_API void het_choices_free(het_choices *choices)
 #endif /* HETRAIN_FILES_IMPLEMENTATION */
 
 /* ---- changes -----------------------------------------------------------------------------------------------------
-   0.1.0  The first version: tokenizers.
+   0.1.0  The first version: safetensors, tokenizers.
 
    ---- licence: MIT-0 ----------------------------------------------------------------------------------------------
    MIT No Attribution
