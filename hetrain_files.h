@@ -3176,201 +3176,6 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
 }
 
 /* ================================================================================================================
-   >>choices  Multiple-choice questions. The words of the file are walked twice: once to prove and count them, once to copy them.
-   ================================================================================================================ */
-
-typedef struct heti_f_quiz {
-    const het_reader *from;
-    const unsigned char *data;        /* the whole file */
-    uint64_t words, at;               /* uint16 of the file; the next one, both counted from its first byte */
-    int64_t vocab, question, questions;
-    int64_t tokens, answers;          /* of all questions */
-    het_choices *to;                  /* NULL: the first walk */
-    het_question *list;
-    int32_t *token;
-    int64_t *start;
-    het_error *error;
-} heti_f_quiz;
-
-static const char *heti_f_quiz_in(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
-
-static uint32_t heti_f_quiz_u16(const unsigned char *at) { return HETI_F_CAST(uint32_t, at[0]) | HETI_F_CAST(uint32_t, at[1]) << 8; }
-
-static uint32_t heti_f_quiz_u32(const unsigned char *at) { return heti_f_quiz_u16(at) | heti_f_quiz_u16(at + 2) << 16; }
-
-/* The next word; `rule` is what the file breaks where it ends too early. */
-static het_result heti_f_quiz_word(heti_f_quiz *q, const char *what, int64_t *value)
-{
-    if (q->at >= q->words)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: the file ends before %s", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, 2 * q->at), q->question, what);
-    *value = HETI_F_CAST(int64_t, heti_f_quiz_u16(q->data + 2 * q->at));
-    q->at++;
-    return HET_OK;
-}
-
-/* The next word must be this. */
-static het_result heti_f_quiz_is(heti_f_quiz *q, const char *what, int64_t wanted)
-{
-    int64_t value = 0;
-    HETI_F_TRY(heti_f_quiz_word(q, what, &value));
-    if (value == wanted) return HET_OK;
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s is %d, not %d", heti_f_quiz_in(q->from),
-                       HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what, value, wanted);
-}
-
-/* A length and so many tokens. */
-static het_result heti_f_quiz_tokens(heti_f_quiz *q, const char *what, int64_t *length)
-{
-    int64_t i, token = 0;
-    HETI_F_TRY(heti_f_quiz_word(q, what, length));
-    if (*length < 1)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s has no tokens", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what);
-    for (i = 0; i < *length; i++) {
-        HETI_F_TRY(heti_f_quiz_word(q, what, &token));
-        if (q->vocab > 0 && token >= q->vocab)
-            return heti_f_fail(q->error, HET_ERR_DATA, "%s: byte %d, question %d: token %d of %s; the vocabulary has %d", heti_f_quiz_in(q->from),
-                               HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, token, what, q->vocab);
-        if (q->to == NULL) continue;
-        q->token[q->tokens + i] = HETI_F_CAST(int32_t, token);
-        if (q->token[q->tokens + i] > q->to->largest_token) q->to->largest_token = q->token[q->tokens + i];
-    }
-    q->tokens += *length;
-    return HET_OK;
-}
-
-static het_result heti_f_quiz_question(heti_f_quiz *q)
-{
-    const uint64_t begin = q->at;
-    const int64_t first = q->tokens;
-    int64_t bytes = 0, right = 0, answers = 0, length = 0, context, i;
-    HETI_F_TRY(heti_f_quiz_is(q, "the mark", 65535));
-    HETI_F_TRY(heti_f_quiz_word(q, "its bytes", &bytes));
-    HETI_F_TRY(heti_f_quiz_is(q, "its number", q->question));
-    HETI_F_TRY(heti_f_quiz_word(q, "the right answer", &right));
-    HETI_F_TRY(heti_f_quiz_word(q, "the number of answers", &answers));
-    if (answers < 1 || right >= answers)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: answer %d is right, of %d", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, 2 * q->at - 4), q->question, right, answers);
-    HETI_F_TRY(heti_f_quiz_tokens(q, "the context", &context));
-    if (q->to != NULL) {
-        q->list[q->question].answers = answers;
-        q->list[q->question].right = right;
-        q->list[q->question].token = q->token + first;
-        q->list[q->question].start = q->start + q->answers;
-        q->start[q->answers] = context;
-        if (answers > q->to->most_answers) q->to->most_answers = answers;
-    }
-    for (i = 0; i < answers; i++) {
-        HETI_F_TRY(heti_f_quiz_tokens(q, "an answer", &length));
-        if (q->to == NULL) continue;
-        q->start[q->answers + i + 1] = q->tokens - first;
-        if (context + length > q->to->longest) q->to->longest = context + length;
-    }
-    q->answers += answers + 1;
-    if (HETI_F_CAST(uint64_t, bytes) == 2 * (q->at - begin)) return HET_OK;
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: it has %d bytes and says %d", heti_f_quiz_in(q->from),
-                       HETI_F_CAST(int64_t, 2 * begin), q->question, HETI_F_CAST(int64_t, 2 * (q->at - begin)), bytes);
-}
-
-static het_result heti_f_quiz_walk(heti_f_quiz *q)
-{
-    uint64_t longest = 0;
-    q->at = 512;
-    q->tokens = q->answers = 0;
-    for (q->question = 0; q->question < q->questions; q->question++) {
-        const uint64_t begin = q->at;
-        HETI_F_TRY(heti_f_quiz_question(q));
-        if (q->at - begin > longest) longest = q->at - begin;
-    }
-    if (q->at != q->words)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d: %d bytes behind the last of %d questions", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, 2 * q->at), HETI_F_CAST(int64_t, 2 * (q->words - q->at)), q->questions);
-    if (2 * longest == heti_f_quiz_u32(q->data + 12)) return HET_OK;
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 12: the longest question has %d bytes, the header says %d", heti_f_quiz_in(q->from),
-                       HETI_F_CAST(int64_t, 2 * longest), HETI_F_CAST(int64_t, heti_f_quiz_u32(q->data + 12)));
-}
-
-/* The second walk, into a block that the first one measured. */
-static het_result heti_f_quiz_take(heti_f_quiz *q, const het_allocator *allocator, het_choices **choices)
-{
-    const int64_t tokens = q->tokens, answers = q->answers;
-    heti_f_arena arena;
-    size_t size = 0;
-    int pass;
-    memset(&arena, 0, sizeof arena);
-    for (pass = 0; pass < 2; pass++) {
-        q->to = HETI_F_CAST(het_choices *, heti_f_take(&arena, 1, sizeof *q->to));
-        q->list = HETI_F_CAST(het_question *, heti_f_take(&arena, HETI_F_CAST(size_t, q->questions), sizeof *q->list));
-        q->start = HETI_F_CAST(int64_t *, heti_f_take(&arena, HETI_F_CAST(size_t, answers), sizeof *q->start));
-        q->token = HETI_F_CAST(int32_t *, heti_f_take(&arena, HETI_F_CAST(size_t, tokens), sizeof *q->token));
-        if (pass == 1) break;
-        size = arena.used;
-        arena.used = 0;
-        arena.base = HETI_F_CAST(char *, size != SIZE_MAX ? allocator->alloc(allocator->user, size, 16) : NULL);
-        if (arena.base == NULL)
-            return heti_f_fail(q->error, HET_ERR_OOM, "%s: no memory for %d tokens", heti_f_quiz_in(q->from), tokens);
-    }
-    memset(q->to, 0, sizeof *q->to);
-    q->to->questions = q->questions;
-    q->to->question = q->list;
-    q->to->allocator = *allocator;
-    q->to->block = size;
-    (void)heti_f_quiz_walk(q); /* as before */
-    *choices = q->to;
-    return HET_OK;
-}
-
-static het_result heti_f_quiz_header(heti_f_quiz *q, const unsigned char *header)
-{
-    const uint32_t magic = heti_f_quiz_u32(header), version = heti_f_quiz_u32(header + 4);
-    if (magic != 20240522)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 0: the number is %d; an evaluation file begins with 20240522", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, magic));
-    if (version != 1)
-        return heti_f_fail(q->error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %d, known is 1", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, version));
-    q->questions = HETI_F_CAST(int64_t, heti_f_quiz_u32(header + 8));
-    if (q->questions >= 1 && q->questions <= 65536) return HET_OK; /* a question's number is a uint16 */
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 8: %d questions; there must be 1 to 65536", heti_f_quiz_in(q->from), q->questions);
-}
-
-HETRAIN_API het_result het_choices_read(const het_reader *from, int64_t vocab, const het_allocator *allocator, het_choices **choices,
-                                        het_error *error)
-{
-    het_allocator a;
-    heti_f_quiz q;
-    het_result result;
-    unsigned char *data;
-    size_t size;
-    if (from == NULL || from->read == NULL || choices == NULL || vocab < 0)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_choices_read: a pointer is NULL, or vocab %d is below 0", vocab);
-    HETI_F_TRY(heti_f_allocator(allocator, &a, error, "het_choices_read"));
-    memset(&q, 0, sizeof q);
-    q.from = from;
-    q.vocab = vocab;
-    q.error = error;
-    if (from->size < 1024 || from->size % 2 != 0 || from->size > SIZE_MAX / 2)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %d bytes are no evaluation file: 1,024 bytes and 16-bit numbers", heti_f_quiz_in(from),
-                           HETI_F_CAST(int64_t, from->size));
-    size = HETI_F_CAST(size_t, from->size);
-    data = HETI_F_CAST(unsigned char *, a.alloc(a.user, size, 16));
-    if (data == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %d bytes", heti_f_quiz_in(from), HETI_F_CAST(int64_t, size));
-    q.data = data;
-    q.words = from->size / 2;
-    result = from->read(from->user, 0, data, size) == HETI_F_CAST(int64_t, size)
-                 ? heti_f_quiz_header(&q, data)
-                 : heti_f_fail(error, HET_ERR_IO, "%s: %d bytes could not be read", heti_f_quiz_in(from), HETI_F_CAST(int64_t, size));
-    if (result == HET_OK) result = heti_f_quiz_walk(&q);
-    if (result == HET_OK) result = heti_f_quiz_take(&q, &a, choices);
-    a.free(a.user, data, size);
-    return result;
-}
-
-HETRAIN_API void het_choices_free(het_choices *choices)
-{
-    if (choices != NULL) choices->allocator.free(choices->allocator.user, choices, choices->block);
    >>safetensors  Tables of tensors: proving, making and writing them, elements to floats and back.
 
    The header is walked twice: the first walk checks its grammar and counts, so that everything fits into one block; the second fills it. Then
@@ -4149,6 +3954,204 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
         HETI_F_TRY(heti_f_write(to, bytes, HETI_F_CAST(size_t, n * size), error));
     }
     return HET_OK;
+}
+
+/* ================================================================================================================
+   >>choices  Multiple-choice questions. The words of the file are walked twice: once to prove and count them, once to copy them.
+   ================================================================================================================ */
+
+typedef struct heti_f_quiz {
+    const het_reader *from;
+    const unsigned char *data;        /* the whole file */
+    uint64_t words, at;               /* uint16 of the file; the next one, both counted from its first byte */
+    int64_t vocab, question, questions;
+    int64_t tokens, answers;          /* of all questions */
+    het_choices *to;                  /* NULL: the first walk */
+    het_question *list;
+    int32_t *token;
+    int64_t *start;
+    het_error *error;
+} heti_f_quiz;
+
+static const char *heti_f_quiz_in(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
+
+static uint32_t heti_f_quiz_u16(const unsigned char *at) { return HETI_F_CAST(uint32_t, at[0]) | HETI_F_CAST(uint32_t, at[1]) << 8; }
+
+static uint32_t heti_f_quiz_u32(const unsigned char *at) { return heti_f_quiz_u16(at) | heti_f_quiz_u16(at + 2) << 16; }
+
+/* The next word; `rule` is what the file breaks where it ends too early. */
+static het_result heti_f_quiz_word(heti_f_quiz *q, const char *what, int64_t *value)
+{
+    if (q->at >= q->words)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: the file ends before %s", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at), q->question, what);
+    *value = HETI_F_CAST(int64_t, heti_f_quiz_u16(q->data + 2 * q->at));
+    q->at++;
+    return HET_OK;
+}
+
+/* The next word must be this. */
+static het_result heti_f_quiz_is(heti_f_quiz *q, const char *what, int64_t wanted)
+{
+    int64_t value = 0;
+    HETI_F_TRY(heti_f_quiz_word(q, what, &value));
+    if (value == wanted) return HET_OK;
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s is %d, not %d", heti_f_quiz_in(q->from),
+                       HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what, value, wanted);
+}
+
+/* A length and so many tokens. */
+static het_result heti_f_quiz_tokens(heti_f_quiz *q, const char *what, int64_t *length)
+{
+    int64_t i, token = 0;
+    HETI_F_TRY(heti_f_quiz_word(q, what, length));
+    if (*length < 1)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s has no tokens", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what);
+    for (i = 0; i < *length; i++) {
+        HETI_F_TRY(heti_f_quiz_word(q, what, &token));
+        if (q->vocab > 0 && token >= q->vocab)
+            return heti_f_fail(q->error, HET_ERR_DATA, "%s: byte %d, question %d: token %d of %s; the vocabulary has %d", heti_f_quiz_in(q->from),
+                               HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, token, what, q->vocab);
+        if (q->to == NULL) continue;
+        q->token[q->tokens + i] = HETI_F_CAST(int32_t, token);
+        if (q->token[q->tokens + i] > q->to->largest_token) q->to->largest_token = q->token[q->tokens + i];
+    }
+    q->tokens += *length;
+    return HET_OK;
+}
+
+static het_result heti_f_quiz_question(heti_f_quiz *q)
+{
+    const uint64_t begin = q->at;
+    const int64_t first = q->tokens;
+    int64_t bytes = 0, right = 0, answers = 0, length = 0, context, i;
+    HETI_F_TRY(heti_f_quiz_is(q, "the mark", 65535));
+    HETI_F_TRY(heti_f_quiz_word(q, "its bytes", &bytes));
+    HETI_F_TRY(heti_f_quiz_is(q, "its number", q->question));
+    HETI_F_TRY(heti_f_quiz_word(q, "the right answer", &right));
+    HETI_F_TRY(heti_f_quiz_word(q, "the number of answers", &answers));
+    if (answers < 1 || right >= answers)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: answer %d is right, of %d", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at - 4), q->question, right, answers);
+    HETI_F_TRY(heti_f_quiz_tokens(q, "the context", &context));
+    if (q->to != NULL) {
+        q->list[q->question].answers = answers;
+        q->list[q->question].right = right;
+        q->list[q->question].token = q->token + first;
+        q->list[q->question].start = q->start + q->answers;
+        q->start[q->answers] = context;
+        if (answers > q->to->most_answers) q->to->most_answers = answers;
+    }
+    for (i = 0; i < answers; i++) {
+        HETI_F_TRY(heti_f_quiz_tokens(q, "an answer", &length));
+        if (q->to == NULL) continue;
+        q->start[q->answers + i + 1] = q->tokens - first;
+        if (context + length > q->to->longest) q->to->longest = context + length;
+    }
+    q->answers += answers + 1;
+    if (HETI_F_CAST(uint64_t, bytes) == 2 * (q->at - begin)) return HET_OK;
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: it has %d bytes and says %d", heti_f_quiz_in(q->from),
+                       HETI_F_CAST(int64_t, 2 * begin), q->question, HETI_F_CAST(int64_t, 2 * (q->at - begin)), bytes);
+}
+
+static het_result heti_f_quiz_walk(heti_f_quiz *q)
+{
+    uint64_t longest = 0;
+    q->at = 512;
+    q->tokens = q->answers = 0;
+    for (q->question = 0; q->question < q->questions; q->question++) {
+        const uint64_t begin = q->at;
+        HETI_F_TRY(heti_f_quiz_question(q));
+        if (q->at - begin > longest) longest = q->at - begin;
+    }
+    if (q->at != q->words)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d: %d bytes behind the last of %d questions", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at), HETI_F_CAST(int64_t, 2 * (q->words - q->at)), q->questions);
+    if (2 * longest == heti_f_quiz_u32(q->data + 12)) return HET_OK;
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 12: the longest question has %d bytes, the header says %d", heti_f_quiz_in(q->from),
+                       HETI_F_CAST(int64_t, 2 * longest), HETI_F_CAST(int64_t, heti_f_quiz_u32(q->data + 12)));
+}
+
+/* The second walk, into a block that the first one measured. */
+static het_result heti_f_quiz_take(heti_f_quiz *q, const het_allocator *allocator, het_choices **choices)
+{
+    const int64_t tokens = q->tokens, answers = q->answers;
+    heti_f_arena arena;
+    size_t size = 0;
+    int pass;
+    memset(&arena, 0, sizeof arena);
+    for (pass = 0; pass < 2; pass++) {
+        q->to = HETI_F_CAST(het_choices *, heti_f_take(&arena, 1, sizeof *q->to));
+        q->list = HETI_F_CAST(het_question *, heti_f_take(&arena, HETI_F_CAST(size_t, q->questions), sizeof *q->list));
+        q->start = HETI_F_CAST(int64_t *, heti_f_take(&arena, HETI_F_CAST(size_t, answers), sizeof *q->start));
+        q->token = HETI_F_CAST(int32_t *, heti_f_take(&arena, HETI_F_CAST(size_t, tokens), sizeof *q->token));
+        if (pass == 1) break;
+        size = arena.used;
+        arena.used = 0;
+        arena.base = HETI_F_CAST(char *, size != SIZE_MAX ? allocator->alloc(allocator->user, size, 16) : NULL);
+        if (arena.base == NULL)
+            return heti_f_fail(q->error, HET_ERR_OOM, "%s: no memory for %d tokens", heti_f_quiz_in(q->from), tokens);
+    }
+    memset(q->to, 0, sizeof *q->to);
+    q->to->questions = q->questions;
+    q->to->question = q->list;
+    q->to->allocator = *allocator;
+    q->to->block = size;
+    (void)heti_f_quiz_walk(q); /* as before */
+    *choices = q->to;
+    return HET_OK;
+}
+
+static het_result heti_f_quiz_header(heti_f_quiz *q, const unsigned char *header)
+{
+    const uint32_t magic = heti_f_quiz_u32(header), version = heti_f_quiz_u32(header + 4);
+    if (magic != 20240522)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 0: the number is %d; an evaluation file begins with 20240522", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, magic));
+    if (version != 1)
+        return heti_f_fail(q->error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %d, known is 1", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, version));
+    q->questions = HETI_F_CAST(int64_t, heti_f_quiz_u32(header + 8));
+    if (q->questions >= 1 && q->questions <= 65536) return HET_OK; /* a question's number is a uint16 */
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 8: %d questions; there must be 1 to 65536", heti_f_quiz_in(q->from), q->questions);
+}
+
+HETRAIN_API het_result het_choices_read(const het_reader *from, int64_t vocab, const het_allocator *allocator, het_choices **choices,
+                                        het_error *error)
+{
+    het_allocator a;
+    heti_f_quiz q;
+    het_result result;
+    unsigned char *data;
+    size_t size;
+    if (from == NULL || from->read == NULL || choices == NULL || vocab < 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_choices_read: a pointer is NULL, or vocab %d is below 0", vocab);
+    HETI_F_TRY(heti_f_allocator(allocator, &a, error, "het_choices_read"));
+    memset(&q, 0, sizeof q);
+    q.from = from;
+    q.vocab = vocab;
+    q.error = error;
+    if (from->size < 1024 || from->size % 2 != 0 || from->size > SIZE_MAX / 2)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %d bytes are no evaluation file: 1,024 bytes and 16-bit numbers", heti_f_quiz_in(from),
+                           HETI_F_CAST(int64_t, from->size));
+    size = HETI_F_CAST(size_t, from->size);
+    data = HETI_F_CAST(unsigned char *, a.alloc(a.user, size, 16));
+    if (data == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %d bytes", heti_f_quiz_in(from), HETI_F_CAST(int64_t, size));
+    q.data = data;
+    q.words = from->size / 2;
+    result = from->read(from->user, 0, data, size) == HETI_F_CAST(int64_t, size)
+                 ? heti_f_quiz_header(&q, data)
+                 : heti_f_fail(error, HET_ERR_IO, "%s: %d bytes could not be read", heti_f_quiz_in(from), HETI_F_CAST(int64_t, size));
+    if (result == HET_OK) result = heti_f_quiz_walk(&q);
+    if (result == HET_OK) result = heti_f_quiz_take(&q, &a, choices);
+    a.free(a.user, data, size);
+    return result;
+}
+
+HETRAIN_API void het_choices_free(het_choices *choices)
+{
+    if (choices != NULL) choices->allocator.free(choices->allocator.user, choices, choices->block);
 }
 
 #ifdef __cplusplus
