@@ -3,6 +3,7 @@
 #define EXAMPLES_LOADED_H
 
 #include "common.h"
+#include "adapter.h"
 #include "layout.h"
 #include "text.h"
 
@@ -36,7 +37,7 @@ static inline int loaded_open(loaded *l, const loaded_options *o) {
     int status;
     if (o->init == NULL) return fail(BAD_INPUT, "--init: missing; --help lists the options");
     if ((status = model_from_init(o->init, o->model, &l->desc.model, l->weights, sizeof l->weights)) != 0) return status;
-    if (o->adapter != NULL && (status = adapter_model("--adapter", o->adapter, &l->desc.model)) != 0) return status;
+    if (o->adapter != NULL && (status = adapter_model("--adapter", o->adapter, &l->desc.model, NULL, 0)) != 0) return status;
     if (o->tokenizer != NULL) status = tokenizer_open("--tokenizer", o->tokenizer, &l->tokenizer);
     else if (beside_weights(o->init, "tokenizer.json", path, sizeof path)) status = tokenizer_open("--init", path, &l->tokenizer);
     if (status != 0 || l->tokenizer == NULL) return status;

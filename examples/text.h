@@ -11,7 +11,7 @@ static inline int tokenizer_open(const char *option_name, const char *path, het_
     het_error error = { HET_OK, "" };
     het_result result;
     char *json = NULL;
-    size_t size;
+    size_t size = 0;
     int status = read_file(option_name, path, &json, &size);
     if (status != 0) return status;
     result = het_tokenizer_read(json, size, NULL, tokenizer, &error);
