@@ -15,7 +15,7 @@ typedef struct loaded_options { const char *init, *model, *adapter, *tokenizer, 
 #define LOADED_ROWS(field) \
     { "--init", "FILE|DIR", OPTION_TEXT, LOADED_AT(field, init), 0, 0, "weights (safetensors)" }, \
     { "--model", "SPEC", OPTION_TEXT, LOADED_AT(field, model), 0, 0, "by default the config.json beside the weights" }, \
-    { "--adapter", "DIR", OPTION_TEXT, LOADED_AT(field, adapter), 0, 0, "low-rank factors on top (adapter_config.json, adapter_model.safetensors)" }, \
+    { "--adapter", "DIR", OPTION_TEXT, LOADED_AT(field, adapter), 0, 0, "low-rank factors on top of the weights (PEFT's two files)" }, \
     { "--tokenizer", "FILE", OPTION_TEXT, LOADED_AT(field, tokenizer), 0, 0, "by default the tokenizer.json beside the weights, else bytes" }, \
     { "--devices", "LIST", OPTION_TEXT, LOADED_AT(field, devices), 0, 0, "a rank each: cpu:N,...: threads; default: one, all processors" }, \
     { "--links", "LIST", OPTION_TEXT, LOADED_AT(field, links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks" }, \

@@ -93,7 +93,7 @@ typedef struct text_out {
 /* Bytes of the character that begins here (RFC 3629): 0: it is not all there yet; -1: it is none. */
 static inline int utf8_length(const unsigned char *at, size_t left) {
     const unsigned first = at[0];
-    const int length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : -1;
+    const int length = first < 0x80 ? 1 : first < 0xC2 || first > 0xF4 ? -1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     int i;
     for (i = 1; i < length && (size_t)i < left; i++) {
         const unsigned low = i > 1 ? 0x80 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;

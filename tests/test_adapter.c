@@ -314,8 +314,16 @@ static void inference(void **state)
 /* ---- files ---- */
 
 /* A directory of tests/oracle/data/adapter: what PEFT wrote, and what PyTorch computed with it. */
-typedef struct oracle { char path[128]; het_model_desc model; het_ctx *ctx; het_safetensors *expected; het_reader reader; het_batch batch; int32_t token[64];
-                        int32_t target[64]; int64_t start[2]; } oracle;
+typedef struct oracle {
+    char path[128];
+    het_model_desc model;
+    het_ctx *ctx;
+    het_safetensors *expected;
+    het_reader reader;
+    het_batch batch;
+    int32_t token[64], target[64];
+    int64_t start[2];
+} oracle;
 
 static void open_file(const oracle *o, const char *name, het_reader *reader)
 {
@@ -353,7 +361,8 @@ static void oracle_start(oracle *o, const char *name, int with_adapter)
     support_expect(het_model_from_json(text, length, &o->model, &error), HET_OK, error.text, "", name, __LINE__);
     free(text);
     text = read_text(o, "adapter_config.json", &length);
-    if (with_adapter) support_expect(het_adapter_from_json(text, length, &o->model, base, sizeof base, &error), HET_OK, error.text, "", name, __LINE__);
+    if (with_adapter)
+        support_expect(het_adapter_from_json(text, length, &o->model, base, sizeof base, &error), HET_OK, error.text, "", name, __LINE__);
     free(text);
     desc.model = o->model;
     o->ctx = support_create(&desc);
@@ -516,6 +525,7 @@ static void there_and_back(void **state)
 
 static void bad_descriptions(void **state)
 {
+#define PLAIN "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"]"
     static const struct { const char *text; het_result code; const char *words; } cases[] = {
         { "[]", HET_ERR_FORMAT, "byte 0" },
         { "{}", HET_ERR_FORMAT, "r is 0" },
@@ -526,16 +536,16 @@ static void bad_descriptions(void **state)
         { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"w_proj\"]}", HET_ERR_UNSUPPORTED, "target_modules|w_proj" },
         { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"lm_head\"]}", HET_ERR_UNSUPPORTED, "lm_head" },
         { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":\".*proj\"}", HET_ERR_UNSUPPORTED, "pattern" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"use_dora\":true}", HET_ERR_UNSUPPORTED, "use_dora" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"use_rslora\":true}", HET_ERR_UNSUPPORTED, "use_rslora" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"bias\":\"all\"}", HET_ERR_UNSUPPORTED, "bias" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"modules_to_save\":[\"lm_head\"]}", HET_ERR_UNSUPPORTED, "modules_to_save" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"layers_to_transform\":[0,1]}", HET_ERR_UNSUPPORTED, "layers_to_transform" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"rank_pattern\":{\"q_proj\":5}}", HET_ERR_UNSUPPORTED, "rank_pattern" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"],\"alpha_pattern\":{\"q_proj\":5}}", HET_ERR_UNSUPPORTED, "alpha_pattern" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"model.layers.1.self_attn.q_proj\"]}", HET_ERR_UNSUPPORTED, "self_attn.q_proj in 1 layers of 2" },
+        { PLAIN ",\"use_dora\":true}", HET_ERR_UNSUPPORTED, "use_dora" },
+        { PLAIN ",\"use_rslora\":true}", HET_ERR_UNSUPPORTED, "use_rslora" },
+        { PLAIN ",\"bias\":\"all\"}", HET_ERR_UNSUPPORTED, "bias" },
+        { PLAIN ",\"modules_to_save\":[\"lm_head\"]}", HET_ERR_UNSUPPORTED, "modules_to_save" },
+        { PLAIN ",\"layers_to_transform\":[0,1]}", HET_ERR_UNSUPPORTED, "layers_to_transform" },
+        { PLAIN ",\"rank_pattern\":{\"q_proj\":5}}", HET_ERR_UNSUPPORTED, "rank_pattern" },
+        { PLAIN ",\"alpha_pattern\":{\"q_proj\":5}}", HET_ERR_UNSUPPORTED, "alpha_pattern" },
+        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"model.layers.1.self_attn.q_proj\"]}", HET_ERR_UNSUPPORTED, "q_proj in 1 layers of 2" },
         { "{\"peft_type\":\"IA3\",\"r\":4}", HET_ERR_UNSUPPORTED, "peft_type|IA3" },
-        { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"]} x", HET_ERR_FORMAT, "byte" },
+        { PLAIN "} x", HET_ERR_FORMAT, "byte" },
         { "{\"r\":4,\"lora_alpha\":8,\"target_modules\":[\"q_proj\"", HET_ERR_FORMAT, "byte" }
     };
     size_t i;
@@ -570,7 +580,8 @@ static void bad_files(void **state)
     EXPECT_OK(het_adapter_save(ctx, &writer, &error));
     size = file.size;
     for (n = 0; n < 5; n++) {
-        static const char *const words[] = { "lora_rank is 0", "rank 6; here it is 3", "c_proj.lora_A.weight is missing", "72|no such factor", "base_model" };
+        static const char *const words[] = { "lora_rank is 0", "rank 6; here it is 3", "c_proj.lora_A.weight is missing", "no such factor",
+                                              "base_model" };
         static const het_result codes[] = { HET_ERR_STATE, HET_ERR_FORMAT, HET_ERR_FORMAT, HET_ERR_FORMAT, HET_ERR_FORMAT };
         run.desc.model = support_model(n == 4 ? HET_LLAMA : HET_GPT2);
         run.desc.model.lora_rank = n == 0 ? 0 : n == 1 ? 3 : 2;
@@ -579,7 +590,7 @@ static void bad_files(void **state)
         other = support_create(&run.desc);
         hash = support_hash(other);
         reader = support_reader(&file);
-        EXPECT_ERROR(het_adapter_load(other, &reader, &error), codes[n], error.text, n == 3 ? "no such factor" : words[n]);
+        EXPECT_ERROR(het_adapter_load(other, &reader, &error), codes[n], error.text, words[n]);
         now = support_hash(other);
         assert_int_equal(now, hash);
         het_destroy(other);
