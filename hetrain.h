@@ -62,6 +62,8 @@ int main(int argc, char **argv) {
      Pipelines share the micro-batches of a step among them by their shares. A micro-batch may be cut into slices that follow each other.
    * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs and W for weights) of a stage, messages,
      then REDUCE, VERDICT, STEP, GATHER. It is made for max_micro_batches; a step with fewer leaves out the actions of those that are not there.
+   * A model with low-rank factors (het_model_desc.lora_rank) trains these alone: small matrices beside frozen ones, which have neither gradients nor
+     optimizer state. The frozen matrices are the model's tensors in files, the factors a file of their own (hetrain_files.h).
    * A block is the parameters that the same units use. Its holders are the ranks with one of those units. REDUCE sums its gradient, each holder
      owning a part by the plan's state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
    * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls (het_unit_iface), an optimizer is a const

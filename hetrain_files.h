@@ -19,6 +19,12 @@
        het_tokenizer_encode(tokenizer, NULL, text, length, token, capacity, &count, &error)           text -> ids
        het_tokenizer_decode(tokenizer, token, count, HET_NO, to, size, &length, &error)               ids -> bytes
    examples/tokenize.c is the same as a program.
+   An adapter is what het_model_desc.lora_rank adds to a model, in the two files of PEFT. Questions are those of llm.c's evaluation files.
+
+       het_adapter_from_json(json, size, &desc.model, base, sizeof base, &error)                      then het_create, het_load_weights,
+       het_adapter_load(ctx, &reader, &error)                                                         factors on top of weights
+       het_choices_read(&reader, vocab, NULL, &choices, &error)                                       questions and answers
+   examples/generate.c, evaluate.c and merge.c use them.
 
    WHAT IT DOES NOT DO
    Of tokenizers: no WordPiece, no Unigram, no BPE over characters (SentencePiece's); of ways to cut a text into words those of GPT-2, Llama 3 and
@@ -47,11 +53,15 @@
        >>tokenizer_api   het_tokenizer_read het_tokenizer_write het_tokenizer_free het_tokenizer_get_info het_tokenizer_get_token
                          het_tokenizer_spell het_tokenizer_get_merge het_tokenizer_find het_tokenizer_encode het_tokenizer_decode
                          het_tokenizer_train
+       >>adapter_api     het_adapter_from_json het_adapter_to_json het_adapter_load het_adapter_save het_adapter_merge
+       >>choices_api     het_choices_read het_choices_free
 
    CONTENTS   (tags to search for)
    public API:
        >>safetensors_api tables of tensors in a file: reading, making, writing
        >>tokenizer_api   tokenizer.json: reading, training, encoding, decoding
+       >>adapter_api     low-rank factors: PEFT's files, merging
+       >>choices_api     multiple-choice questions
    implementation:
        >>config          includes and compiler differences
        >>out             text on its way to a writer, messages
@@ -64,6 +74,8 @@
        >>decode          ids to text, questions about tokens
        >>learn           training
        >>safetensors     tables of tensors
+       >>choices         multiple-choice questions
+       >>adapter         low-rank factors
 */
 
 #ifndef HETRAIN_FILES_H

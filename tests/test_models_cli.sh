@@ -164,7 +164,7 @@ refuses '--lora|q, k and v' train --data text --model gpt2:layers=1,width=32 --l
 refuses '--init-adapter|--init' train --data text --init-adapter l "${run[@]}"
 refuses '--init-adapter|--lora' train --data text --init t --init-adapter l --lora 3 "${run[@]}"
 refuses '--adapter|adapter_config.json' generate --init t --adapter t
-refuses '--adapter|gpt2|self_attn' generate --init "$oracle/gpt2" --adapter l --tokenizer tok.json
+refuses '--adapter|self_attn.q_proj|family' generate --init "$oracle/gpt2" --adapter l --tokenizer tok.json
 refuses '--adapter' merge --init t --out m
 cp -r l cut && head -c 2000 l/adapter_model.safetensors > cut/adapter_model.safetensors
 refuses '--adapter|cut/adapter_model.safetensors' generate --init t --adapter cut
