@@ -196,7 +196,7 @@ static int evaluate_choices(evaluation *e) {
         double best[2] = { 0, 0 };
         int64_t chosen[2] = { -1, -1 };
         for (i = 0; i < q->answers; i++) {
-            double score[2];
+            double score[2] = { 0, 0 };
             int k, status = answer_score(e, q, i, &score[0]);
             if (status != 0) return status;
             score[1] = score[0] / (double)(q->start[i + 1] - q->start[i]);
