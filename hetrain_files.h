@@ -54,7 +54,7 @@
        >>folder_api      het_folder_is_name het_folder_open het_folder_close
        >>weights_api     het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_save_weights het_save_state
                          het_load_weights het_load_state het_model_from_json het_model_to_json het_save_folder het_load_folder
-                         het_model_from_folder
+                         het_model_from_folder het_load_llmc het_model_from_llmc
        >>tokenizer_api   het_tokenizer_read het_tokenizer_write het_tokenizer_free het_tokenizer_get_info het_tokenizer_get_token
                          het_tokenizer_spell het_tokenizer_get_merge het_tokenizer_find het_tokenizer_encode het_tokenizer_decode
                          het_tokenizer_train
@@ -85,6 +85,7 @@
        >>folder          directories by way of the C library
        >>weights         weights and state of a context
        >>directory       directories of Hugging Face, shards
+       >>llmc            GPT-2 weights of llm.c
        >>choices         multiple-choice questions
        >>adapter         low-rank factors
 */
@@ -237,6 +238,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_folder(het_ctx *ctx, const he
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_folder(het_ctx *ctx, const het_folder *folder);
 /* The settings in its config.json. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error);
+/* GPT-2 weights as llm.c has them: number 20240326, version 3 or 5. Nothing is changed unless the file fits. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_llmc(het_ctx *ctx, const het_reader *from);
+/* The settings in its header. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_llmc(const het_reader *from, het_model_desc *model, het_error *error);
 
 /* ---- >>tokenizer_api: tokenizer.json --------------------------------------------------------------------------------
    Text becomes ids in five steps. 1: texts of added tokens are cut out (the leftmost, of those the longest). 2: what lies between is normalized,
@@ -4028,6 +4033,16 @@ static void heti_f_floats(het_element element, float *to, int64_t count)
     }
 }
 
+/* `count` elements from a byte of a file on, as floats. */
+static het_result heti_f_read_floats(const het_reader *from, uint64_t offset, het_element element, float *to, int64_t count, het_error *error)
+{
+    const int64_t size = heti_f_elements[element].bits / 8;
+    char *end = HETI_F_CAST(char *, HETI_F_CAST(void *, to)) + count * (4 - size); /* so that what is read ends where the floats do */
+    HETI_F_TRY(heti_f_read(from, offset, end, HETI_F_CAST(size_t, count * size), error));
+    heti_f_floats(element, to, count);
+    return HET_OK;
+}
+
 HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const het_reader *from, const het_safetensor *tensor, int64_t first,
                                            int64_t count, float *to, het_error *error)
 {
@@ -4042,11 +4057,7 @@ HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const he
     if (HETI_F_CAST(uint64_t, first) > elements || HETI_F_CAST(uint64_t, count) > elements - HETI_F_CAST(uint64_t, first))
         return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor %q, which has %u", count, first, tensor->name,
                            tensor->name_length, elements);
-    HETI_F_TRY(heti_f_read(from, file->data + tensor->begin + HETI_F_CAST(uint64_t, first) * size,
-                           HETI_F_CAST(char *, HETI_F_CAST(void *, to)) + HETI_F_CAST(size_t, count) * HETI_F_CAST(size_t, 4 - size),
-                           HETI_F_CAST(size_t, count) * HETI_F_CAST(size_t, size), error));
-    heti_f_floats(tensor->element, to, count);
-    return HET_OK;
+    return heti_f_read_floats(from, file->data + tensor->begin + HETI_F_CAST(uint64_t, first) * size, tensor->element, to, count, error);
 }
 
 HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count, het_error *error)
@@ -5674,9 +5685,8 @@ static int heti_f_is_tied_head(const het_model_desc *model, const het_safetensor
 
 static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located *head)
 {
-    enum { PIECE = 1024 };
     const het_family family = het_get_desc(f->ctx)->model.family;
-    float a[PIECE], b[PIECE];
+    float a[1024], b[1024];
     heti_f_located embedding;
     int64_t first, count, elements = 1;
     int i;
@@ -5686,7 +5696,7 @@ static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located 
     HETI_F_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
     for (i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
     for (first = 0; first < elements; first += count) {
-        count = elements - first < PIECE ? elements - first : PIECE;
+        count = elements - first < 1024 ? elements - first : 1024;
         HETI_F_TRY(het_safetensors_get(embedding.part->file, &embedding.part->from, embedding.tensor, first, count, a, f->error));
         HETI_F_TRY(het_safetensors_get(head->part->file, &head->part->from, head->tensor, first, count, b, f->error));
         if (memcmp(a, b, HETI_F_CAST(size_t, count) * sizeof a[0]) == 0) continue;
@@ -5724,6 +5734,17 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
     return HET_OK;
 }
 
+/* Loading failed midway: the context refuses to compute, and the error says so. */
+static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_contents contents, het_error *error)
+{
+    char why[sizeof error->text];
+    const char *text;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return result;
+    text = error->text[0] != 0 ? error->text : het_last_error(ctx);
+    heti_f_copy(why, sizeof why, text, strlen(text));
+    return heti_f_fail(error, result, "%s are partly overwritten, load them again: %s", contents == HETI_F_WEIGHTS ? "weights" : "states", why);
+}
+
 /* The file fits: from here on only reading can fail, and then the context says that it is torn. */
 static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents)
 {
@@ -5738,13 +5759,7 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
         result = het_safetensors_get(at.part->file, &at.part->from, at.tensor, 0, s->count, all->values, f->error);
         if (result == HET_OK) result = heti_f_stored_write(f->ctx, s, s->what, all->values, all->values + s->count);
     }
-    if (result != HET_OK && (het_get_condition(f->ctx) & HET_FAILED) == 0) {
-        char why[sizeof f->error->text];
-        heti_f_copy(why, sizeof why, f->error->text[0] != 0 ? f->error->text : het_last_error(f->ctx), sizeof why - 1);
-        return heti_f_fail(f->error, result, "%s are partly overwritten, load them again: %s", contents == HETI_F_WEIGHTS ? "weights" : "states",
-                           why);
-    }
-    return result;
+    return result == HET_OK ? HET_OK : heti_f_torn(f->ctx, result, contents, f->error);
 }
 
 /* ---- loading: state's metadata ---- */
@@ -6278,6 +6293,187 @@ HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, c
     if (ctx == NULL) return HET_ERR_INVALID;
     if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
     return heti_f_report(ctx, heti_f_save_folder(ctx, folder, desc, &error), &error);
+}
+
+/* ================================================================================================================
+   >>llmc  GPT-2 weights as llm.c's train_gpt2.py writes them (github.com/karpathy/llm.c).
+
+   256 int32: 20240326, version 3 (float) or 5 (bfloat16), T, V, L, H, C, Vp; then the parameters kind by kind, each over all layers, matrices
+   as [out][in], wte with Vp >= V rows of which the last are padding.
+   ================================================================================================================ */
+
+#define HETI_F_LLMC_HEADER 1024
+
+typedef struct heti_f_llmc { int64_t context, vocab, layers, heads, width, rows; het_element element; } heti_f_llmc;
+
+/* Kinds in the order of the file; # is the layer. The three of c_attn are one tensor there, q above k above v. */
+typedef struct heti_f_llmc_kind { const char *name[3]; } heti_f_llmc_kind;
+static const heti_f_llmc_kind heti_f_llmc_kinds[] = {
+    { { "transformer.wte.weight", NULL, NULL } }, { { "transformer.wpe.weight", NULL, NULL } },
+    { { "transformer.h.#.ln_1.weight", NULL, NULL } }, { { "transformer.h.#.ln_1.bias", NULL, NULL } },
+    { { "transformer.h.#.attn.c_attn.q.weight", "transformer.h.#.attn.c_attn.k.weight", "transformer.h.#.attn.c_attn.v.weight" } },
+    { { "transformer.h.#.attn.c_attn.q.bias", "transformer.h.#.attn.c_attn.k.bias", "transformer.h.#.attn.c_attn.v.bias" } },
+    { { "transformer.h.#.attn.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.attn.c_proj.bias", NULL, NULL } },
+    { { "transformer.h.#.ln_2.weight", NULL, NULL } }, { { "transformer.h.#.ln_2.bias", NULL, NULL } },
+    { { "transformer.h.#.mlp.c_fc.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_fc.bias", NULL, NULL } },
+    { { "transformer.h.#.mlp.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_proj.bias", NULL, NULL } },
+    { { "transformer.ln_f.weight", NULL, NULL } }, { { "transformer.ln_f.bias", NULL, NULL } }
+};
+#define HETI_F_LLMC_KINDS HETI_F_CAST(int, sizeof heti_f_llmc_kinds / sizeof heti_f_llmc_kinds[0])
+
+/* Reads the header and proves that the file has the size that it says. */
+static het_result heti_f_llmc_open(const het_reader *from, heti_f_llmc *file, het_error *error)
+{
+    static const char *const heti_f_names[] = { "context", "vocabulary", "layers", "heads", "width", "padded vocabulary" };
+    static const int64_t heti_f_most[] = { 1 << 24, 1 << 24, 65536, 65536, 65536, 1 << 24 };
+    unsigned char header[HETI_F_LLMC_HEADER];
+    const char *name = heti_f_reader_name(from);
+    uint64_t number[8], elements, width, wanted;
+    int i;
+    if (from->size < sizeof header) return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, a header of llm.c has 1024", name, from->size);
+    HETI_F_TRY(heti_f_read(from, 0, header, sizeof header, error));
+    for (i = 0; i < 8; i++) number[i] = heti_f_little(header + 4 * i, 4);
+    if (number[0] != 20240326)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 0: %u is not 20240326, the number of llm.c's GPT-2 weights", name, number[0]);
+    if (number[1] != 3 && number[1] != 5)
+        return heti_f_fail(error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %u, must be 3 (float) or 5 (bfloat16)", name, number[1]);
+    for (i = 0; i < 6; i++)
+        if (number[2 + i] < 1 || number[2 + i] > HETI_F_CAST(uint64_t, heti_f_most[i]))
+            return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte %d: %s %u, must be 1 .. %d", name, HETI_F_CAST(int64_t, 8 + 4 * i), heti_f_names[i],
+                               number[2 + i], heti_f_most[i]);
+    if (number[7] < number[3])
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 28: padded vocabulary %u is below the vocabulary %u", name, number[7], number[3]);
+    width = number[6];
+    elements = (number[7] + number[2] + number[4] * (12 * width + 13) + 2) * width; /* below 2^61 */
+    wanted = HETI_F_LLMC_HEADER + elements * (number[1] == 3 ? 4 : 2);
+    if (from->size != wanted) return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, its header asks for %u", name, from->size, wanted);
+    file->context = HETI_F_CAST(int64_t, number[2]);
+    file->vocab = HETI_F_CAST(int64_t, number[3]);
+    file->layers = HETI_F_CAST(int64_t, number[4]);
+    file->heads = HETI_F_CAST(int64_t, number[5]);
+    file->width = HETI_F_CAST(int64_t, number[6]);
+    file->rows = HETI_F_CAST(int64_t, number[7]);
+    file->element = number[1] == 3 ? HET_ELEMENT_F32 : HET_ELEMENT_BF16;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_model_from_llmc(const het_reader *from, het_model_desc *model, het_error *error)
+{
+    heti_f_llmc file;
+    het_model_desc m;
+    het_error why = { HET_OK, "" };
+    if (from == NULL || from->read == NULL || model == NULL)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_model_from_llmc: the reader, its read or model is NULL");
+    HETI_F_TRY(heti_f_llmc_open(from, &file, error));
+    memset(&m, 0, sizeof m);
+    m.family = HET_GPT2;
+    m.layers = file.layers;
+    m.width = file.width;
+    m.heads = file.heads;
+    m.vocab = file.vocab;
+    m.context = file.context;
+    if (het_model_complete(&m, &why) != HET_OK) return heti_f_fail(error, HET_ERR_FORMAT, "%s: %s", heti_f_reader_name(from), why.text);
+    *model = m;
+    return HET_OK;
+}
+
+/* The settings must be the file's; dropout and the spread of initial weights are the context's own business. */
+static het_result heti_f_llmc_fits(const het_ctx *ctx, const het_reader *from, het_error *error)
+{
+    const het_model_desc *own = &het_get_desc(ctx)->model;
+    het_model_desc model;
+    heti_f_settings a, b;
+    int i;
+    HETI_F_TRY(het_model_from_llmc(from, &model, error));
+    model.dropout = own->dropout;
+    model.init_std = own->init_std;
+    if (own->family != HET_GPT2) return heti_f_fail(error, HET_ERR_FORMAT, "%s: the file is a GPT-2, the context is not", heti_f_reader_name(from));
+    if (heti_f_settings_of(&a, &model) != HET_OK || heti_f_settings_of(&b, own) != HET_OK) return HET_ERR_LIMIT;
+    for (i = 0; i < a.count; i++) {
+        const char *value = heti_f_setting_of(&b, a.item[i].name);
+        if (value == NULL || strcmp(value, a.item[i].value) == 0) continue;
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %s is %s in the file and %s in the context", heti_f_reader_name(from), a.item[i].name,
+                           a.item[i].value, value);
+    }
+    return HET_OK;
+}
+
+/* The parameter of a kind and layer, or -1. */
+static int64_t heti_f_llmc_parameter(const het_ctx *ctx, const char *pattern, int64_t layer)
+{
+    const char *mark = strchr(pattern, '#');
+    char name[96];
+    heti_f_text t;
+    int64_t p;
+    t.to = name;
+    t.capacity = sizeof name;
+    t.length = 0;
+    for (; *pattern != 0; pattern++) {
+        if (pattern == mark) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, layer));
+        else heti_f_text_char(&t, *pattern);
+    }
+    name[t.length] = 0;
+    for (p = het_parameter_count(ctx) - 1; p >= 0 && strcmp(heti_f_parameter(ctx, p).name, name) != 0; p--) {}
+    return p;
+}
+
+/* Walks the file. values NULL: only asks whether the context has everything. *largest: elements of the largest parameter. */
+static het_result heti_f_llmc_walk(het_ctx *ctx, const het_reader *from, const heti_f_llmc *file, float *values, int64_t *largest, het_error *error)
+{
+    const uint64_t size = HETI_F_CAST(uint64_t, heti_f_elements[file->element].bits / 8);
+    uint64_t offset = HETI_F_LLMC_HEADER;
+    int64_t layer;
+    int kind, part;
+    for (kind = 0; kind < HETI_F_LLMC_KINDS; kind++) {
+        const char *const *name = heti_f_llmc_kinds[kind].name;
+        const int64_t layers = strchr(name[0], '#') != NULL ? file->layers : 1;
+        for (layer = 0; layer < layers; layer++) {
+            for (part = 0; part < 3 && name[part] != NULL; part++) {
+                const int64_t p = heti_f_llmc_parameter(ctx, name[part], layer);
+                const het_parameter_info own = heti_f_parameter(ctx, p);
+                if (p < 0) return heti_f_fail(error, HET_ERR_FORMAT, "%s: the context has no parameter %s of layer %d", heti_f_reader_name(from),
+                                              name[part], layer);
+                if (values == NULL) *largest = own.count > *largest ? own.count : *largest;
+                else {
+                    HETI_F_TRY(heti_f_read_floats(from, offset, file->element, values, own.count, error));
+                    HETI_F_TRY(het_parameter_write(ctx, p, HET_WEIGHT, values));
+                }
+                offset += HETI_F_CAST(uint64_t, own.count) * size;
+            }
+        }
+        if (kind == 0) offset += HETI_F_CAST(uint64_t, (file->rows - file->vocab) * file->width) * size;
+    }
+    if (offset == from->size) return HET_OK;
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the context's parameters end at %u", heti_f_reader_name(from), from->size, offset);
+}
+
+static het_result heti_f_load_llmc(het_ctx *ctx, const het_reader *from, het_error *error)
+{
+    heti_f_llmc file;
+    float *values = NULL;
+    int64_t largest = 0;
+    het_result result;
+    if (from == NULL || from->read == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_load_llmc: the reader or its read is NULL");
+    HETI_F_TRY(heti_f_llmc_open(from, &file, error));
+    HETI_F_TRY(heti_f_llmc_fits(ctx, from, error));
+    HETI_F_TRY(heti_f_llmc_walk(ctx, from, &file, NULL, &largest, error));
+    HETI_F_TRY(heti_f_floats_of(ctx, largest, &values, error));
+    result = het_restore_begin(ctx, HET_WEIGHTS_INCOMPLETE);
+    if (result == HET_OK) {
+        result = heti_f_llmc_walk(ctx, from, &file, values, &largest, error);
+        if (result != HET_OK) result = heti_f_torn(ctx, result, HETI_F_WEIGHTS, error);
+        else result = het_restore_end(ctx, HET_WEIGHTS_INCOMPLETE, 0, NULL);
+    }
+    heti_f_floats_free(ctx, values, largest);
+    return result;
+}
+
+HETRAIN_API het_result het_load_llmc(het_ctx *ctx, const het_reader *from)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_load_llmc(ctx, from, &error), &error);
 }
 
 /* ================================================================================================================

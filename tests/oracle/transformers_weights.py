@@ -62,7 +62,7 @@ def models():
     yield "qwen3", transformers.Qwen3Config(num_key_value_heads=2, head_dim=20, **small)
     yield "qwen3 tied", transformers.Qwen3Config(num_key_value_heads=4, head_dim=16, tie_word_embeddings=True, **small)
     yield "neox", transformers.GPTNeoXConfig(rotary_pct=0.5, **small)
-    yield "neox sequential", transformers.GPTNeoXConfig(use_parallel_residual=False, hidden_act="gelu_new", **small)
+    yield "neox sequential", transformers.GPTNeoXConfig(use_parallel_residual=False, hidden_act="gelu_new", rotary_pct=1.0, **small)
 
 
 def main():
