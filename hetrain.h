@@ -64,6 +64,8 @@ int main(int argc, char **argv) {
      Pipelines share the micro-batches of a step among them by their shares. A micro-batch may be cut into slices that follow each other.
    * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs and W for weights) of a stage, messages,
      then REDUCE, VERDICT, STEP, GATHER. It is made for max_micro_batches; a step with fewer leaves out the actions of those that are not there.
+   * A model with low-rank factors (het_model_desc.lora_rank) trains these alone: small matrices beside frozen ones, which have neither gradients nor
+     optimizer state. The frozen matrices are the model's tensors in files, the factors a file of their own (hetrain_files.h).
    * A block is the parameters that the same units use. Its holders are the ranks with one of those units. REDUCE sums its gradient, each holder
      owning a part by the plan's state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
    * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls (het_unit_iface), an optimizer is a const
@@ -354,8 +356,18 @@ typedef struct het_model_desc {
     int64_t rotary_original;  /* 8192 */
     float init_std;           /* 0.02. gpt2: residual projections 0.02 / sqrt(2 L) */
     float dropout;            /* 0: none. After the embedding and each residual projection (attention weights are not dropped) */
+    int64_t lora_rank;        /* r, 0: none. y = x W^T + b + (alpha / r) (x A^T) B^T, A [r][in], B [out][r] (LoRA, arXiv 2106.09685): only A and B
+                                 are trained, all else is frozen, without gradients or optimizer state */
+    float lora_alpha;         /* r */
+    int64_t lora_targets;     /* sum of het_lora: q and v; gpt2, neox, whose files hold q, k, v as one matrix: all three */
     uint32_t end_canary;      /* must be 0 */
 } het_model_desc;
+
+/* Matrices of a layer that get factors; a gate only where there is one. */
+typedef enum het_lora {
+    HET_LORA_Q = 1, HET_LORA_K = 2, HET_LORA_V = 4, HET_LORA_O = 8 /* attention's output */, HET_LORA_GATE = 16, HET_LORA_UP = 32, HET_LORA_DOWN = 64,
+    HET_LORA_ALL = 127
+} het_lora;
 
 /* ---- >>batch_api: packed micro-batches --------------------------------------------------------------------------
    n tokens of s sequences, one behind the other. A target of -1 is ignored. The loss is the weighted sum over targets divided by
@@ -652,6 +664,8 @@ typedef struct het_device_iface {
     het_result (*sum_squares)(void *self, het_queue *queue, const het_sum_squares_args *a);
     het_result (*verdict)(void *self, het_queue *queue, const het_verdict_args *a);
     het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
+    /* y *= factor. Optional: without it models with het_model_desc.lora_rank are refused */
+    het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -667,17 +681,18 @@ HETRAIN_API const het_device_iface *het_null_device(void);
    backward_input adds to a gradient is lost (a loss unit's excepted). */
 
 #define HETRAIN_MAX_STREAMS 4
-#define HETRAIN_MAX_UNIT_PARAMETERS 16
-#define HETRAIN_MAX_UNIT_TENSORS 24
+#define HETRAIN_MAX_UNIT_PARAMETERS 24
+#define HETRAIN_MAX_UNIT_TENSORS 28
 
-typedef enum het_init { HET_INIT_ZERO = 0, HET_INIT_ONE = 1, HET_INIT_NORMAL = 2 } het_init;
+typedef enum het_init { HET_INIT_ZERO = 0, HET_INIT_ONE = 1, HET_INIT_NORMAL = 2, HET_INIT_UNIFORM = 3 } het_init;
 
 typedef struct het_parameter_desc {
     char name[64];          /* unique in the model, or equal to an earlier one of the same shape: then it is the same (tied) */
     int64_t rows, columns;  /* columns 1: a vector */
     het_init init;
-    float init_std;         /* HET_INIT_NORMAL */
+    float init_std;         /* HET_INIT_NORMAL; of HET_INIT_UNIFORM the bound: values from -init_std to init_std */
     int32_t decay;          /* weight decay applies */
+    int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -1159,6 +1174,7 @@ typedef struct het_parameter_info {
     int32_t decay, frozen;
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
+    int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
@@ -5453,6 +5469,26 @@ static het_result heti_cpu_add(void *self, het_queue *queue, float *y, const flo
     return HET_OK;
 }
 
+typedef struct heti_scale_args { float *y; float factor; } heti_scale_args;
+
+static void heti_scale_range(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const heti_scale_args *a = HETI_CAST(const heti_scale_args *, args);
+    int64_t i;
+    (void)partial;
+    for (i = begin; i < end; i++) a->y[i] = a->y[i] * a->factor;
+}
+
+static het_result heti_cpu_scale(void *self, het_queue *queue, float *y, float factor, int64_t count)
+{
+    heti_scale_args args;
+    (void)queue;
+    args.y = y;
+    args.factor = factor;
+    (void)heti_range_run(HETI_CAST(heti_cpu *, self), heti_scale_range, &args, count, 16, 1, NULL);
+    return HET_OK;
+}
+
 static het_result heti_cpu_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
@@ -5582,7 +5618,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -5607,6 +5643,15 @@ HETI_NULL_OP(sum_squares, het_sum_squares_args)
 HETI_NULL_OP(adamw, het_adamw_args)
 #undef HETI_NULL_OP
 
+static het_result heti_null_scale(void *self, het_queue *queue, float *y, float factor, int64_t count)
+{
+    (void)self;
+    (void)queue;
+    (void)y;
+    (void)factor;
+    (void)count;
+    return HET_OK;
+}
 static het_result heti_null_add(void *self, het_queue *queue, float *y, const float *x, int64_t count)
 {
     (void)self;
@@ -5643,7 +5688,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -6116,7 +6161,9 @@ static const heti_field heti_fields[] = {
     { "window", HETI_INTEGER, offsetof(het_model_desc, window), 0.0, HETI_MODEL_LARGEST, 1 },
     HETI_REAL(norm_epsilon, 1e-30, 1.0, 0), HETI_REAL(rotary_theta, 1.0, 1e30, 0), HETI_REAL(rotary_fraction, 1e-6, 1.0, 0),
     HETI_REAL(rotary_factor, 1.0, 1e9, 1), HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0), HETI_SIZE(rotary_original),
-    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1)
+    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1),
+    { "lora_rank", HETI_INTEGER, offsetof(het_model_desc, lora_rank), 0.0, 65536.0, 1 }, HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
+    { "lora_targets", HETI_INTEGER, offsetof(het_model_desc, lora_targets), 0.0, HETI_CAST(double, HET_LORA_ALL), 1 }
 };
 #undef HETI_SIZE
 #undef HETI_REAL
@@ -6276,6 +6323,10 @@ static void heti_model_defaults(het_model_desc *m)
     m->rotary_high = heti_float_or(m->rotary_high, 4.0f);
     m->rotary_original = heti_or(m->rotary_original, 8192);
     m->init_std = heti_float_or(m->init_std, 0.02f);
+    if (m->lora_rank == 0) return;
+    m->lora_alpha = heti_float_or(m->lora_alpha, HETI_CAST(float, m->lora_rank));
+    m->lora_targets = heti_or(m->lora_targets, HET_LORA_Q + HET_LORA_V + (gpt2 || neox ? HET_LORA_K : 0));
+    if (m->activation != HET_SWIGLU) m->lora_targets &= ~HETI_CAST(int64_t, HET_LORA_GATE);
 }
 
 /* Columns of a head that rotate: int(E fraction) as transformers has it (the small term undoes fraction's rounding to float). */
@@ -6323,12 +6374,17 @@ static int heti_model_fits(const het_model_desc *m)
 /* What ties settings to each other. Every one is in its own range. */
 static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error)
 {
-    const int64_t rotary = heti_rotary_size(m);
+    const int64_t rotary = heti_rotary_size(m), heti_qkv = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     if (m->heads % m->kv_heads) return heti_fail(error, HET_ERR_INVALID, "%s: heads %d is not a multiple of kv_heads %d", where, m->heads,
                                                  m->kv_heads);
     if (!head_size_given && m->width % m->heads) {
         return heti_fail(error, HET_ERR_INVALID, "%s: width %d is not a multiple of heads %d, and head_size is not given", where, m->width, m->heads);
     }
+    if (m->lora_rank > 0 && m->lora_targets == 0) return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets names no matrix of this model", where);
+    if (m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) && (m->lora_targets & heti_qkv) != 0 &&
+        (m->lora_targets & heti_qkv) != heti_qkv)
+        return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets is %d: this family's q, k and v are one matrix, all three have factors or none",
+                         where, m->lora_targets);
     if (m->heads > INT32_MAX / m->head_size) {
         return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %d", where, m->heads, m->head_size,
                          HETI_CAST(int64_t, INT32_MAX));
@@ -6381,6 +6437,7 @@ HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *erro
 enum { HETI_ROLE_EMBED, HETI_ROLE_POSITIONS, HETI_ROLE_ATTENTION_NORM, HETI_ROLE_Q, HETI_ROLE_K, HETI_ROLE_V, HETI_ROLE_Q_NORM, HETI_ROLE_K_NORM,
        HETI_ROLE_ATTENTION_OUT, HETI_ROLE_MLP_NORM, HETI_ROLE_GATE, HETI_ROLE_UP, HETI_ROLE_DOWN, HETI_ROLE_FINAL_NORM, HETI_ROLE_HEAD,
            HETI_ROLE_COUNT };
+enum { HETI_WEIGHT, HETI_BIAS, HETI_LORA_A, HETI_LORA_B }; /* what of the role; a parameter's bias is 1 */
 
 /* Hugging Face's names by (GPT-2, Llama and Qwen, NeoX) and role, '#' the layer; where a family has no such tensor the name is ours.
    .q .k .v are parts of one tensor in files. */
@@ -6399,8 +6456,9 @@ static const char *const heti_role_names[3][HETI_ROLE_COUNT] = {
       "gpt_neox.final_layer_norm", "embed_out" }
 };
 
-HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int role, int64_t layer, int is_bias, char name[64])
+HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int role, int64_t layer, int what, char name[64])
 {
+    static const char *const heti_ends[] = { ".weight", ".bias", ".lora_A.weight", ".lora_B.weight" };
     const int group = model->family == HET_NEOX ? 2 : model->family == HET_GPT2 || model->family == HET_FAMILY_DEFAULT ? 0 : 1;
     const char *pattern = heti_role_names[group][role == HETI_ROLE_HEAD && model->tied == HET_YES ? HETI_ROLE_EMBED : role];
     const char *mark = strchr(pattern, '#');
@@ -6410,7 +6468,7 @@ HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int rol
         heti_text_integer(&t, layer);
         heti_text_add(&t, mark + 1);
     }
-    heti_text_add(&t, is_bias ? ".bias" : ".weight");
+    heti_text_add(&t, heti_ends[what]);
 }
 
 /* ---- "FAMILY:preset" and "FAMILY:key=value,..." ---- */
@@ -6594,27 +6652,29 @@ HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text,
 static int heti_yes(het_choice choice) { return choice == HET_YES; }
 
 /* Appends a parameter to a unit's list. columns 1: a vector, which starts at one (norm gains) or zero (biases) and does not decay. */
-static void heti_unit_parameter(const het_unit *unit, het_unit_info *info, int role, int is_bias, int64_t rows, int64_t columns, double std)
+static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_info *info, int role, int what, int64_t rows, int64_t columns,
+                                               double std)
 {
     het_parameter_desc *p = &info->parameter[info->parameters++];
-    heti_parameter_name(unit->model, role, unit->layer, is_bias, p->name);
+    heti_parameter_name(unit->model, role, unit->layer, what, p->name);
     p->rows = rows;
     p->columns = columns;
     p->decay = columns > 1;
     p->init_std = HETI_CAST(float, std);
-    p->init = columns > 1 ? HET_INIT_NORMAL : is_bias ? HET_INIT_ZERO : HET_INIT_ONE;
+    p->init = columns > 1 ? HET_INIT_NORMAL : what == HETI_BIAS ? HET_INIT_ZERO : HET_INIT_ONE;
+    return p;
 }
 
 static void heti_unit_matrix(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns, int has_bias, double std)
 {
-    heti_unit_parameter(unit, info, role, 0, rows, columns, std);
-    if (has_bias) heti_unit_parameter(unit, info, role, 1, rows, 1, 0.0);
+    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std);
+    if (has_bias) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, rows, 1, 0.0);
 }
 
 static void heti_unit_norm(const het_unit *unit, het_unit_info *info, int role)
 {
-    heti_unit_parameter(unit, info, role, 0, unit->model->width, 1, 0.0);
-    if (unit->model->norm == HET_LAYERNORM) heti_unit_parameter(unit, info, role, 1, unit->model->width, 1, 0.0);
+    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, unit->model->width, 1, 0.0);
+    if (unit->model->norm == HET_LAYERNORM) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, unit->model->width, 1, 0.0);
 }
 
 static void heti_unit_tensor(het_unit_info *info, int index, const char *name, int64_t width, het_keep keep)
@@ -6756,6 +6816,182 @@ static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows
     heti_unit_workspace(info, HET_OP_NORM_BACKWARD_WEIGHT, &a);
 }
 
+/* dW and db, unless all of them are frozen. */
+static het_result heti_linear_weight(const het_unit_call *c, const het_linear_args *a)
+{
+    int64_t p;
+    for (p = 0; p < a->parts; p++)
+        if (a->part[p].dw->sum || (a->part[p].dbias && a->part[p].dbias->sum)) return HETI_OP(c, linear_backward_weight, a);
+    return HET_OK;
+}
+
+/* ---- low-rank factors (LoRA, arXiv 2106.09685) ----
+   y = x W^T + b + u B^T with u = s x A^T, s = alpha / r; A [r][in], B [out][r]. So du = s dy B, dx += du A, dB += dy^T u, dA += du^T x.
+   Factors stand behind the unit's other parameters, A B A B ..., in the order of the matrices; u and du of all of them lie one behind the other. */
+
+#define HETI_ADAPTERS 4
+typedef struct heti_adapter {
+    int parameter[HETI_ADAPTERS]; /* of A, by matrix of the unit; B is the next; -1: this matrix has none */
+    int first, count, tensor;     /* parameter; matrices with factors; tensors: u, du, and rows of the widest input or output */
+} heti_adapter;
+
+/* One matrix that may have factors: who it is, and its shape. */
+typedef struct heti_adapted { int role; int64_t in, out; } heti_adapted;
+
+static void heti_adapted_set(heti_adapted *matrix, int role, int64_t in, int64_t out)
+{
+    matrix->role = role;
+    matrix->in = in;
+    matrix->out = out;
+}
+
+static heti_adapter heti_adapter_at(const het_model_desc *m, const int64_t *target, int matrices, int first_parameter, int first_tensor)
+{
+    heti_adapter x;
+    int i;
+    x.first = first_parameter;
+    x.count = 0;
+    x.tensor = first_tensor;
+    for (i = 0; i < HETI_ADAPTERS; i++) {
+        const int has = i < matrices && m->lora_rank > 0 && (m->lora_targets & target[i]) != 0;
+        x.parameter[i] = has ? first_parameter + 2 * x.count++ : -1;
+    }
+    return x;
+}
+
+/* A starts uniform within 1 / sqrt(in) as in PEFT (Kaiming with a = sqrt(5)), B at 0, so that the sum starts as the model without factors. */
+static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, const heti_adapter *x, const heti_adapted *matrix)
+{
+    const int64_t r = unit->model->lora_rank;
+    int64_t widest = 0;
+    int i;
+    if (x->count == 0) return;
+    for (i = 0; i < HETI_ADAPTERS; i++) {
+        const heti_adapted *m = &matrix[i];
+        het_parameter_desc *a, *b;
+        if (x->parameter[i] < 0) continue;
+        a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
+        b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
+        a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->init = HET_INIT_UNIFORM;
+        b->init = HET_INIT_ZERO;
+        widest = heti_max(widest, heti_max(m->in, m->out));
+        heti_linear_workspace(info, info->max_tokens, r, 1, &m->out);
+    }
+    for (i = 0; i < HETI_ADAPTERS; i++) { /* at most three matrices read the same input */
+        const int64_t out[3] = { r, r, r };
+        if (x->parameter[i] >= 0) heti_linear_workspace(info, info->max_tokens, matrix[i].in, 3, out);
+    }
+    heti_unit_tensor(info, x->tensor, "lora_u", x->count * r, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, x->tensor + 1, "lora_du", x->count * r, HET_KEEP_GRADIENT);
+    heti_unit_tensor(info, x->tensor + 2, "lora_wide", widest, HET_KEEP_CALL);
+}
+
+/* Rows of u (which = 0) or du (1) of matrix number i. Without gradients there is no du. */
+static float *heti_adapter_rows(const het_unit_call *c, const heti_adapter *x, int i, int which)
+{
+    if (!c->tensor[x->tensor + which]) return NULL;
+    return c->tensor[x->tensor + which] + (x->parameter[i] - x->first) / 2 * (c->rows * c->unit->model->lora_rank);
+}
+
+static het_result heti_adapter_scale(const het_unit_call *c, float *rows)
+{
+    const het_model_desc *m = c->unit->model;
+    const double factor = HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank);
+    return c->device->iface->scale(c->device->self, c->queue, rows, HETI_CAST(float, factor), c->rows * m->lora_rank);
+}
+
+/* The products with A of the matrices first, first + 1, ... of a layer: u = x A^T forward, dx = sum of du A and dA += du^T x backward. */
+static het_linear_args heti_adapter_inner(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    het_linear_args inner = heti_linear_args(c, base->in, base->x);
+    int p;
+    for (p = 0; p < HETI_CAST(int, base->parts); p++)
+        if (x->parameter[first + p] >= 0)
+            heti_linear_part(&inner, c, x->parameter[first + p], -1, c->unit->model->lora_rank, heti_adapter_rows(c, x, first + p, 0),
+                             heti_adapter_rows(c, x, first + p, 1));
+    return inner;
+}
+
+/* The product with B of one matrix: y = u B^T, du = dy B, dB += dy^T u. */
+static het_linear_args heti_adapter_outer(const het_unit_call *c, const heti_adapter *x, int i, const het_linear_part *base)
+{
+    het_linear_args outer = heti_linear_args(c, c->unit->model->lora_rank, heti_adapter_rows(c, x, i, 0));
+    heti_linear_part(&outer, c, x->parameter[i] + 1, -1, base->out, c->tensor[x->tensor + 2], base->dy);
+    outer.dx = heti_adapter_rows(c, x, i, 1);
+    return outer;
+}
+
+/* Adds what the factors give to y of the layer's matrices, which are number first, first + 1, ... of the unit. */
+static het_result heti_adapter_forward(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    const het_linear_args inner = heti_adapter_inner(c, x, first, base);
+    int p;
+    if (inner.parts == 0) return HET_OK;
+    HETI_TRY(HETI_OP(c, linear_forward, &inner));
+    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
+        const het_linear_part *part = &base->part[p];
+        het_linear_args outer;
+        if (x->parameter[first + p] < 0) continue;
+        outer = heti_adapter_outer(c, x, first + p, part);
+        HETI_TRY(heti_adapter_scale(c, heti_adapter_rows(c, x, first + p, 0)));
+        HETI_TRY(HETI_OP(c, linear_forward, &outer));
+        HETI_TRY(c->device->iface->add(c->device->self, c->queue, part->y, outer.part[0].y, c->rows * part->out));
+    }
+    return HET_OK;
+}
+
+/* Adds to dx of the layer. */
+static het_result heti_adapter_backward_input(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    het_linear_args inner = heti_adapter_inner(c, x, first, base);
+    int p;
+    if (inner.parts == 0) return HET_OK;
+    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
+        het_linear_args outer;
+        if (x->parameter[first + p] < 0) continue;
+        outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
+        HETI_TRY(HETI_OP(c, linear_backward_input, &outer));
+        HETI_TRY(heti_adapter_scale(c, outer.dx));
+    }
+    inner.dx = c->tensor[x->tensor + 2];
+    HETI_TRY(HETI_OP(c, linear_backward_input, &inner));
+    return c->device->iface->add(c->device->self, c->queue, base->dx, inner.dx, c->rows * base->in);
+}
+
+static het_result heti_adapter_backward_weight(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    const het_linear_args inner = heti_adapter_inner(c, x, first, base);
+    int p;
+    if (inner.parts == 0) return HET_OK;
+    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
+        het_linear_args outer;
+        if (x->parameter[first + p] < 0) continue;
+        outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
+        HETI_TRY(heti_linear_weight(c, &outer));
+    }
+    return heti_linear_weight(c, &inner);
+}
+
+/* y, dx, and dW with db of a layer with the matrices first, first + 1, ... of the unit, factors included. */
+static het_result heti_layer_forward(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
+{
+    HETI_TRY(HETI_OP(c, linear_forward, a));
+    return heti_adapter_forward(c, x, first, a);
+}
+
+static het_result heti_layer_backward_input(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
+{
+    HETI_TRY(HETI_OP(c, linear_backward_input, a));
+    return heti_adapter_backward_input(c, x, first, a);
+}
+
+static het_result heti_layer_backward_weight(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
+{
+    HETI_TRY(heti_linear_weight(c, a));
+    return heti_adapter_backward_weight(c, x, first, a);
+}
+
 /* ---- embed: tokens (and learned positions) to the residual stream ---- */
 
 enum { HETI_EMBED_DY };
@@ -6831,10 +7067,14 @@ enum {
 };
 
 /* Where each parameter stands in the unit's list: gain [bias] Wq [bq] Wk [bk] Wv [bv] [q gain] [k gain] Wo [bo]; -1: not there. */
-typedef struct heti_attention_index { int gain, bias, w[3], b[3], norm_q, norm_k, out, out_bias; } heti_attention_index;
+typedef struct heti_attention_index {
+    int gain, bias, w[3], b[3], norm_q, norm_k, out, out_bias;
+    heti_adapter adapter; /* of Wq, Wk, Wv, Wo */
+} heti_attention_index;
 
 static heti_attention_index heti_attention_parameters(const het_model_desc *m)
 {
+    static const int64_t heti_targets[] = { HET_LORA_Q, HET_LORA_K, HET_LORA_V, HET_LORA_O };
     heti_attention_index x;
     int next = 0, p;
     x.gain = next++;
@@ -6847,6 +7087,7 @@ static heti_attention_index heti_attention_parameters(const het_model_desc *m)
     x.norm_k = heti_yes(m->qk_norm) ? next++ : -1;
     x.out = next++;
     x.out_bias = heti_yes(m->linear_bias) ? next++ : -1;
+    x.adapter = heti_adapter_at(m, heti_targets, 4, next, heti_yes(m->qk_norm) ? HETI_ATTENTION_NORM_DK + 1 : HETI_ATTENTION_DH + 1);
     return x;
 }
 
@@ -6907,6 +7148,19 @@ static void heti_attention_tensors(const het_model_desc *m, het_unit_info *info)
     }
 }
 
+static void heti_attention_adapters(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
+    const heti_attention_index x = heti_attention_parameters(m);
+    heti_adapted matrix[4];
+    heti_adapted_set(&matrix[0], HETI_ROLE_Q, d, q);
+    heti_adapted_set(&matrix[1], HETI_ROLE_K, d, k);
+    heti_adapted_set(&matrix[2], HETI_ROLE_V, d, k);
+    heti_adapted_set(&matrix[3], HETI_ROLE_ATTENTION_OUT, q, d);
+    heti_adapter_describe(unit, info, &x.adapter, matrix);
+}
+
 static het_result heti_attention_describe(const het_unit *unit, het_unit_info *info)
 {
     const het_model_desc *m = unit->model;
@@ -6921,12 +7175,13 @@ static het_result heti_attention_describe(const het_unit *unit, het_unit_info *i
     heti_unit_matrix(unit, info, HETI_ROLE_K, k, d, heti_yes(m->qkv_bias), std);
     heti_unit_matrix(unit, info, HETI_ROLE_V, k, d, heti_yes(m->qkv_bias), std);
     if (heti_yes(m->qk_norm)) {
-        heti_unit_parameter(unit, info, HETI_ROLE_Q_NORM, 0, m->head_size, 1, 0.0);
-        heti_unit_parameter(unit, info, HETI_ROLE_K_NORM, 0, m->head_size, 1, 0.0);
+        (void)heti_unit_parameter(unit, info, HETI_ROLE_Q_NORM, HETI_WEIGHT, m->head_size, 1, 0.0);
+        (void)heti_unit_parameter(unit, info, HETI_ROLE_K_NORM, HETI_WEIGHT, m->head_size, 1, 0.0);
     }
     heti_unit_matrix(unit, info, HETI_ROLE_ATTENTION_OUT, d, q, heti_yes(m->linear_bias), heti_residual_std(m));
     heti_unit_streams(info, heti_yes(m->parallel) ? 2 : 1, d);
     heti_attention_tensors(m, info);
+    heti_attention_adapters(unit, info);
     info->input_keep = HET_KEEP_WEIGHT;
     info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, 2 * q + 2 * k);
     info->flops_input = info->flops_weight = info->flops_forward;
@@ -7011,10 +7266,10 @@ static het_result heti_attention_forward(const het_unit_call *c)
     heti_linear_part(&out, c, x.out, x.out_bias, d, c->tensor[HETI_ATTENTION_Y], NULL);
 
     HETI_TRY(HETI_OP(c, norm_forward, &norm));
-    HETI_TRY(HETI_OP(c, linear_forward, &qkv));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &qkv));
     HETI_TRY(heti_attention_positions(c, &x, q, k));
     HETI_TRY(HETI_OP(c, attention_forward, &attention));
-    HETI_TRY(HETI_OP(c, linear_forward, &out));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, 3, &out));
     HETI_TRY(HETI_OP(c, dropout_forward, &residual));
     if (!last) return HET_OK;
     return c->device->iface->copy(c->device->self, c->queue, c->out[0], c->in[0], HETI_CAST(size_t, c->rows * d) * sizeof(float));
@@ -7073,10 +7328,10 @@ static het_result heti_attention_backward_input(const het_unit_call *c)
     norm.dx = c->d_in[0];
 
     HETI_TRY(HETI_OP(c, dropout_backward, &residual));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &out));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 3, &out));
     HETI_TRY(HETI_OP(c, attention_backward, &attention));
     HETI_TRY(heti_attention_positions_backward(c, &x, dq, dk));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &qkv));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &qkv));
     if (last) HETI_TRY(c->device->iface->add(c->device->self, c->queue, c->d_out[1], c->d_out[0], c->rows * d));
     return HETI_OP(c, norm_backward_input, &norm);
 }
@@ -7097,8 +7352,8 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
 
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &out));
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &qkv));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 3, &out));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
         het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k],
@@ -7121,10 +7376,14 @@ enum {
 };
 
 /* gain [bias] [Wgate [bgate]] Wup [bup] Wdown [bdown]. Without a gate the one projection is `up`. */
-typedef struct heti_mlp_index { int gain, bias, parts, w[2], b[2], down, down_bias; } heti_mlp_index;
+typedef struct heti_mlp_index {
+    int gain, bias, parts, w[2], b[2], down, down_bias;
+    heti_adapter adapter; /* of [Wgate] Wup Wdown: Wdown is number `parts` */
+} heti_mlp_index;
 
 static heti_mlp_index heti_mlp_parameters(const het_model_desc *m)
 {
+    static const int64_t heti_targets[] = { HET_LORA_GATE, HET_LORA_UP, HET_LORA_DOWN };
     heti_mlp_index x;
     int next = 0, p;
     x.gain = next++;
@@ -7137,7 +7396,19 @@ static heti_mlp_index heti_mlp_parameters(const het_model_desc *m)
     }
     x.down = next++;
     x.down_bias = heti_yes(m->linear_bias) ? next++ : -1;
+    x.adapter = heti_adapter_at(m, heti_targets + 2 - x.parts, 1 + x.parts, next, x.parts == 2 ? HETI_MLP_DB + 1 : HETI_MLP_DH + 1);
     return x;
+}
+
+static void heti_mlp_adapters(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const heti_mlp_index x = heti_mlp_parameters(m);
+    heti_adapted matrix[HETI_ADAPTERS];
+    heti_adapted_set(&matrix[0], HETI_ROLE_GATE, m->width, m->mlp_width);
+    heti_adapted_set(&matrix[x.parts - 1], HETI_ROLE_UP, m->width, m->mlp_width);
+    heti_adapted_set(&matrix[x.parts], HETI_ROLE_DOWN, m->mlp_width, m->width);
+    heti_adapter_describe(unit, info, &x.adapter, matrix);
 }
 
 static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info)
@@ -7166,6 +7437,7 @@ static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info)
         heti_unit_tensor(info, HETI_MLP_B, "b", f, HET_KEEP_INPUT);
         heti_unit_tensor(info, HETI_MLP_DB, "db", f, HET_KEEP_GRADIENT);
     }
+    heti_mlp_adapters(unit, info);
     info->input_keep = HET_KEEP_WEIGHT;
     info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, f) * (gated ? 3.0 : 2.0);
     info->flops_input = info->flops_weight = info->flops_forward;
@@ -7218,9 +7490,9 @@ static het_result heti_mlp_forward(const het_unit_call *c)
     norm.y = c->tensor[HETI_MLP_H];
     heti_linear_part(&down, c, x.down, x.down_bias, m->width, c->tensor[HETI_MLP_Y], NULL);
     HETI_TRY(HETI_OP(c, norm_forward, &norm));
-    HETI_TRY(HETI_OP(c, linear_forward, &first));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &first));
     HETI_TRY(HETI_OP(c, activation_forward, &activation));
-    HETI_TRY(HETI_OP(c, linear_forward, &down));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, x.parts, &down));
     return HETI_OP(c, dropout_forward, &residual);
 }
 
@@ -7238,9 +7510,9 @@ static het_result heti_mlp_backward_input(const het_unit_call *c)
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dx = c->d_in[0];
     HETI_TRY(HETI_OP(c, dropout_backward, &residual));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &down));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, x.parts, &down));
     HETI_TRY(HETI_OP(c, activation_backward, &activation));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &first));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &first));
     if (heti_yes(m->parallel)) { /* stream 0 is only normed here; stream 1 carries the residual */
         const size_t bytes = HETI_CAST(size_t, c->rows * m->width) * sizeof(float);
         HETI_TRY(c->device->iface->copy(c->device->self, c->queue, c->d_in[1], c->d_out[0], bytes));
@@ -7261,8 +7533,8 @@ static het_result heti_mlp_backward_weight(const het_unit_call *c)
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &down));
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &first));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, x.parts, &down));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &first));
     return HETI_OP(c, norm_backward_weight, &norm);
 }
 
@@ -7371,7 +7643,7 @@ static het_result heti_head_granule(const het_unit_call *c, const heti_head_work
     norm.dgain = &c->gradient[0];
     norm.dbias = m->norm == HET_LAYERNORM ? &c->gradient[1] : NULL;
     HETI_TRY(HETI_OP(c, linear_backward_input, &linear));
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &linear));
+    HETI_TRY(heti_linear_weight(c, &linear));
     HETI_TRY(HETI_OP(c, norm_backward_weight, &norm));
     return HETI_OP(c, norm_backward_input, &norm);
 }
@@ -10539,7 +10811,7 @@ typedef struct heti_parameter {
     int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses;
+    int32_t decay, frozen, uses, adapter;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -11027,7 +11299,9 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].decay = p->decay;
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
-    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].adapter = p->adapter;
+    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
+                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
     return HET_OK;
 }
 
@@ -12204,7 +12478,7 @@ static het_result heti_agree(het_ctx *ctx)
                               m->norm, m->activation, m->position, m->parallel, m->causal, m->window, m->rotary_original, o->warmup_steps,
                               o->total_steps, HETI_CAST(int64_t, o->schedule) };
     const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, m->norm_epsilon,
-                           m->rotary_theta, m->rotary_fraction, m->rotary_factor, m->rotary_low, m->rotary_high, m->dropout };
+                           m->rotary_theta, m->rotary_fraction, m->rotary_factor, m->rotary_low, m->rotary_high, m->dropout, m->lora_alpha };
     heti_xxh64 state;
     uint64_t own, other;
     int64_t i;
@@ -14008,6 +14282,9 @@ static het_result heti_open_device(heti_rank *r)
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, r->desc.iface->version),
                          HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`", ctx->desc.model.lora_rank,
+                         r->desc.iface->name);
     if (ctx->desc.parallel.run) {
         r->parallel = ctx->desc.parallel;
     } else {
@@ -14407,6 +14684,17 @@ typedef struct heti_init_task {
     float *to;
 } heti_init_task;
 
+/* 32 values (2 u - 1) bound, u in [0, 1): elements of group number `group`. */
+static void heti_init_uniform(uint64_t seed, uint64_t stream, uint64_t group, float bound, float value[32])
+{
+    uint32_t bits[4];
+    uint64_t i, j;
+    for (i = 0; i < 8; i++) {
+        heti_philox(seed, 8 * group + i, stream, bits);
+        for (j = 0; j < 4; j++) value[4 * i + j] = (2.0f * heti_uniform(bits[j]) - 1.0f) * bound;
+    }
+}
+
 static void heti_init_part(void *arg, int64_t index)
 {
     const heti_init_task *t = HETI_CAST(const heti_init_task *, arg);
@@ -14418,6 +14706,8 @@ static void heti_init_part(void *arg, int64_t index)
         for (i = 0; i < 32; i++) value[i] = t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
         if (t->parameter->init == HET_INIT_NORMAL)
             t->kernels->normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std, value);
+        else if (t->parameter->init == HET_INIT_UNIFORM)
+            heti_init_uniform(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std, value);
         memcpy(t->to + 32 * group, value, HETI_CAST(size_t, n) * sizeof *value);
     }
 }
@@ -14427,16 +14717,17 @@ static het_result heti_init_weights(heti_rank *r)
     het_ctx *ctx = r->ctx;
     heti_init_task task;
     heti_cpu host;
-    int64_t p;
+    int64_t p, number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
     memset(&host, 0, sizeof host);
     if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
     task.kernels = host.rows;
     for (p = 0; p < ctx->parameter_count; p++) {
         const heti_parameter *parameter = &ctx->parameter[p];
+        const int factor = parameter->adapter != 0;
+        task.stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
         if (r->weight_at[parameter->block] < 0) continue;
         task.parameter = parameter;
         task.seed = ctx->desc.seed;
-        task.stream = HETI_CAST(uint64_t, p);
         task.to = HETI_CAST(float *, HETI_CAST(void *, r->staging));
         task.parts = r->desc.threads;
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
@@ -14659,6 +14950,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->frozen = p->frozen;
     info->uses = p->uses;
     info->exponent = p->exponent;
+    info->adapter = p->adapter;
     return HET_OK;
 }
 

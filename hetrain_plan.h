@@ -2617,7 +2617,8 @@ static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, cons
         memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
         d->parameter[i].name[sizeof d->parameter[i].name - 1] = 0;
         d->parameter[i].count = p->rows * p->columns;
-        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
+        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.model.lora_rank > 0 && !p->adapter) ||
+                                 (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
         d->parameters++;
     }
     if (d->parameter[i].count != p->rows * p->columns)

@@ -5,16 +5,19 @@
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_plan.h"
 #ifdef HETRAIN_MPI /* make mpi: a process of several; see tests/test_mpi.sh for how to start them */
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"
 #endif
+#include "adapter.h"
 #include "auto.h"
 #include "curve.h"
 #include "feed.h"
 #include "launch.h"
+#include "text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,23 +27,28 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *export_to;
+    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to;
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, hash, quiet;
-    double lr, min_lr, weight_decay, clip, dropout;
+    int64_t lora;
+    double lr, min_lr, weight_decay, clip, dropout, lora_alpha;
     uint64_t seed;
 } settings;
 
 #define MODEL_DEFAULT "llama:layers=4,width=192,heads=6,context=128"
 #define AT(field) offsetof(settings, field)
-#define LATER(name, value) { name, value, OPTION_LATER, 0, 0, 0, "later" }
 static const option options[] = {
     { "--data", "FILE", OPTION_TEXT, AT(data), 0, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
     { "--val", "FILE", OPTION_TEXT, AT(val), 0, 0, "validation data; default: the last 5 % of the windows of --data" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
     { "--init", "FILE|DIR", OPTION_TEXT, AT(init), 0, 0, "start from these weights (safetensors)" },
+    { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), 0, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
+    { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
+    { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
+    { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
+    { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), 0, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
@@ -81,7 +89,7 @@ static const option options[] = {
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
-    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes model.safetensors, config.json, state.*, log.jsonl, loss.svg" },
+    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes model.safetensors (--lora: adapter_*), config.json, tokenizer.json, state.*, ..." },
     { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0, "writes config.json and the weights alone, for transformers, into a directory that exists" },
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
@@ -90,7 +98,6 @@ static const option options[] = {
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
     { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
-    LATER("--tokenizer", "FILE"),
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
 
@@ -108,8 +115,8 @@ static void settings_default(settings *s) {
 static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
                                         "--devices", "--save-plan", "--save-profile", "--trace",
-                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--export",
-                                         "--save-dtype" };
+                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--tokenizer",
+                                         "--init-adapter", "--export", "--save-dtype" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -119,7 +126,14 @@ static int option_is_saved(const option *o) {
 /* What happens before a step: a rank's new speed, or another plan. */
 typedef struct planned_change { int64_t step, rank, granules; double speed; char plan[PATH_SIZE]; } planned_change;
 
-typedef struct source { het_reader reader; het_data *data; het_data_info info; int open; } source;
+typedef struct source {
+    het_reader reader;
+    het_data *data;
+    het_data_info info;
+    int open;
+    unsigned char *tokens; /* a text's, as a token file in memory */
+    size_t size;
+} source;
 
 typedef struct job {
     settings set;
@@ -129,6 +143,8 @@ typedef struct job {
     int64_t resumed_step;
     het_desc desc;
     layout ranks;
+    het_tokenizer *tokenizer;       /* NULL: text is bytes */
+    char targets[32];               /* of the adapter: --lora-target's text */
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
     int64_t first_rank;             /* of this process */
@@ -189,6 +205,63 @@ static int write_text(const char *path, const char *option_name, write_function 
     return (fclose(file) == 0 && result == HET_OK) ? 0 : fail(FAILED, "%s %s: cannot be written: %s", option_name, path, het_result_text(result));
 }
 
+/* --tokenizer, or the one beside the weights. A model that is described here, without saying its vocabulary, gets the tokenizer's. */
+static int configure_tokenizer(job *j) {
+    const settings *s = &j->set;
+    het_model_desc *m = &j->desc.model;
+    const char *beside = s->resume != NULL ? j->from : s->init;
+    char path[PATH_SIZE];
+    het_tokenizer_info info;
+    int status = 0;
+    if (s->tokenizer != NULL) status = tokenizer_open("--tokenizer", s->tokenizer, &j->tokenizer);
+    else if (beside != NULL && beside_weights(beside, "tokenizer.json", path, sizeof path))
+        status = tokenizer_open(s->resume != NULL ? "--resume" : "--init", path, &j->tokenizer);
+    if (status != 0 || j->tokenizer == NULL) return status;
+    het_tokenizer_get_info(j->tokenizer, &info);
+    if (beside == NULL && m->vocab == 256 && (s->model == NULL || strstr(s->model, "vocab=") == NULL)) m->vocab = info.vocab;
+    if (info.vocab <= m->vocab) return 0;
+    return fail(BAD_INPUT, "--tokenizer: %lld ids, the model's vocabulary is %lld", (long long)info.vocab, (long long)m->vocab);
+}
+
+/* A checkpoint may be resumed from another directory than the run was started in. */
+static int weights_from_root(job *j) {
+    char here[PATH_SIZE], path[PATH_SIZE];
+    if (j->weights[0] == 0 || j->weights[0] == '/') return 0;
+    if (getcwd(here, sizeof here) == NULL || !path_join(path, sizeof path, here, j->weights)) return fail(BAD_INPUT, "--init: path too long");
+    memcpy(j->weights, path, sizeof path);
+    return 0;
+}
+
+/* --lora, or what --init-adapter has. */
+static int configure_adapter(job *j) {
+    static const char *const names[] = { "q", "k", "v", "o", "gate", "up", "down" };
+    settings *s = &j->set;
+    het_model_desc *m = &j->desc.model;
+    het_error error = { HET_OK, "" };
+    int i, status;
+    if (s->init_adapter != NULL) {
+        if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --init-adapter; build/merge makes whole weights");
+        if (s->resume != NULL || s->init == NULL) return fail(BAD_INPUT, "--init-adapter: needs --init, and not together with --resume");
+        if (s->lora != 0 || s->lora_alpha > 0 || s->lora_target != NULL) return fail(BAD_INPUT, "--init-adapter: not together with --lora...");
+        if ((status = adapter_model("--init-adapter", s->init_adapter, m, NULL, 0)) != 0) return status;
+        s->lora = m->lora_rank, s->lora_alpha = (double)m->lora_alpha, s->lora_target = j->targets;
+        for (i = 0; i < 7; i++)
+            if (m->lora_targets >> i & 1)
+                snprintf(j->targets + strlen(j->targets), sizeof j->targets - strlen(j->targets), "%s%s", j->targets[0] != 0 ? "," : "", names[i]);
+        return weights_from_root(j);
+    }
+    if (s->lora == 0) {
+        if (s->lora_target != NULL) return fail(BAD_INPUT, "--lora-target: needs --lora");
+        return s->lora_alpha > 0 ? fail(BAD_INPUT, "--lora-alpha: needs --lora") : 0;
+    }
+    if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --lora; build/merge makes whole weights");
+    m->lora_rank = s->lora, m->lora_alpha = (float)s->lora_alpha;
+    m->lora_targets = s->lora_target != NULL ? adapter_targets(s->lora_target) : 0;
+    if (s->lora_target != NULL && m->lora_targets == 0)
+        return fail(BAD_INPUT, "--lora-target %s: a list of q, k, v, o, gate, up, down, or all", s->lora_target);
+    return het_model_complete(m, &error) == HET_OK ? weights_from_root(j) : fail(BAD_INPUT, "--lora: %s", error.text);
+}
+
 static int configure_model(job *j) {
     settings *s = &j->set;
     char path[PATH_SIZE];
@@ -198,6 +271,8 @@ static int configure_model(job *j) {
         status = model_from_spec("--resume", path, &j->desc.model);
     } else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
+    if (status == 0) status = configure_tokenizer(j);
+    if (status == 0) status = configure_adapter(j);
     if (status != 0) return status;
     if (s->length == 0) s->length = j->desc.model.context;
     if (s->length > j->desc.model.context)
@@ -206,12 +281,57 @@ static int configure_model(job *j) {
     return 0;
 }
 
+static int64_t memory_read(void *user, uint64_t offset, void *to, size_t size) {
+    const source *from = (const source *)user;
+    if (offset > from->size) return -1;
+    if (size > from->size - offset) size = from->size - (size_t)offset;
+    memcpy(to, from->tokens + offset, size);
+    return (int64_t)size;
+}
+
+static void put_little(unsigned char *to, uint32_t value) {
+    int i;
+    for (i = 0; i < 4; i++) to[i] = (unsigned char)(value >> (8 * i) & 255u);
+}
+
+/* A text becomes a file of 32-bit tokens in memory, with llm.c's header. */
+static int encode_source(job *j, source *to, const char *option_name, const char *path) {
+    enum { HEADER = 1024 };
+    char *text = NULL;
+    int32_t *token = NULL;
+    size_t size = 0;
+    int64_t count = 0, i;
+    int status = read_file(option_name, path, &text, &size);
+    if (status == 0) status = text_encode(option_name, j->tokenizer, 0, text, size, &token, &count);
+    free(text);
+    if (status == 0 && count > INT32_MAX) status = fail(BAD_INPUT, "%s %s: %lld tokens; at most 2147483647", option_name, path, (long long)count);
+    to->size = HEADER + 4 * (size_t)count;
+    if (status == 0 && (to->tokens = (unsigned char *)calloc(to->size, 1)) == NULL) status = fail(FAILED, "out of memory");
+    if (status == 0) {
+        put_little(to->tokens, 20240801);
+        put_little(to->tokens + 4, 7);
+        put_little(to->tokens + 8, (uint32_t)count);
+        for (i = 0; i < count; i++) put_little(to->tokens + HEADER + 4 * i, (uint32_t)token[i]);
+        to->reader.read = memory_read, to->reader.user = to, to->reader.size = to->size, to->reader.name = path;
+    }
+    free(token);
+    return status;
+}
+
+static void close_source(source *s) {
+    het_data_close(s->data);
+    if (s->open) het_reader_close(&s->reader);
+    free(s->tokens);
+}
+
 /* A *.bin file without one of llm.c's headers (which begin with a date) holds nanoGPT's uint16 tokens; het_data_open finds out the rest. */
 static int open_source(job *j, source *to, const char *option_name, const char *path, float held_out) {
     het_data_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
     unsigned char head[4] = { 0, 0, 0, 0 };
+    uint32_t magic = 0;
+    int status, text;
     size_t length = strlen(path);
     if (is_directory(path)) return fail(BAD_INPUT, "%s %s: is a directory", option_name, path);
     if (access(path, R_OK) != 0) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
@@ -219,9 +339,14 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     if (result != HET_OK) return fail(status_of(result), "%s %s: %s", option_name, path, error.text);
     to->open = 1;
     memset(&desc, 0, sizeof desc);
-    if (length > 4 && strcmp(path + length - 4, ".bin") == 0 && to->reader.read(to->reader.user, 0, head, 4) >= 0) {
-        uint32_t magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
-        if (magic < 20240000 || magic >= 20300000) desc.format = HET_DATA_UINT16;
+    if (to->reader.read(to->reader.user, 0, head, 4) >= 0)
+        magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
+    text = magic < 20240000 || magic >= 20300000;
+    if (text && length > 4 && strcmp(path + length - 4, ".bin") == 0) desc.format = HET_DATA_UINT16, text = 0;
+    if (text && j->tokenizer != NULL) {
+        het_reader_close(&to->reader);
+        to->open = 0;
+        if ((status = encode_source(j, to, option_name, path)) != 0) return status;
     }
     desc.reader = to->reader;
     desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
@@ -439,16 +564,24 @@ static int configure_context(job *j) {
     het_get_memory(j->ctx, 0, &j->memory);
     if ((status = start_adapting(j)) != 0) return status;
     if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
-    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
+    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, s->resume != NULL ? "--resume" : "--init", j->weights);
+    if (status == 0 && s->init_adapter != NULL) status = adapter_load("--init-adapter", s->init_adapter, j->ctx);
     return status;
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------------
    A saved directory holds model.safetensors, config.json, state.safetensors and, written last, state.json: step, options and checksums. It is
-   written to OUT/saving.tmp and renamed, so that a directory with a state.json is whole. */
+   written to OUT/saving.tmp and renamed, so that a directory with a state.json is whole. With --lora the factors alone are saved, in PEFT's
+   two files, and state.json says where the frozen weights are. */
 
-static const char *const saved_files[] = { "model.safetensors", "config.json", "state.safetensors", "state.json" };
-enum { SAVED_FILES = 4, BLOCK = 1 << 16 };
+enum { SAVED_WEIGHTS, SAVED_CONFIG, SAVED_STATE, SAVED_ADAPTER, SAVED_MARK, SAVED_FILES, BLOCK = 1 << 16 };
+
+/* NULL: this run has no such file. */
+static const char *saved_file(const job *j, int which) {
+    static const char *const names[] = { "model.safetensors", "config.json", "state.safetensors", "adapter_config.json", "state.json" };
+    if (which == SAVED_WEIGHTS && j->set.lora > 0) return "adapter_model.safetensors";
+    return which != SAVED_ADAPTER || j->set.lora > 0 ? names[which] : NULL;
+}
 
 /* Checksum of a file: XXH64 of its blocks of 64 KiB, each seeded with the hash of the one before. */
 typedef struct output { FILE *file; uint64_t hash; size_t used; unsigned char block[BLOCK]; } output;
@@ -495,12 +628,14 @@ static void write_options(FILE *file, const job *j, int all, const char *separat
     }
 }
 
-/* The model as JSON, to be freed; NULL: out of memory. */
+/* The model as JSON, without an adapter, to be freed; NULL: out of memory. */
 static char *model_json(const job *j, size_t *length) {
+    het_model_desc model = het_get_desc(j->ctx)->model;
     char *text = NULL;
-    if (het_model_to_json(&het_get_desc(j->ctx)->model, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
+    model.lora_rank = model.lora_targets = 0, model.lora_alpha = 0;
+    if (het_model_to_json(&model, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
     text = (char *)malloc(*length + 1);
-    if (text != NULL && het_model_to_json(&het_get_desc(j->ctx)->model, text, *length + 1, length) != HET_OK) {
+    if (text != NULL && het_model_to_json(&model, text, *length + 1, length) != HET_OK) {
         free(text);
         text = NULL;
     }
@@ -513,14 +648,33 @@ static int write_state_json(job *j, FILE *file, const uint64_t *checksum) {
     fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH,
             (long long)het_get_step(j->ctx));
     fprintf(file, "\"weights\":\"%016llx\",\n\"data_tokens\":%lld,\n", (unsigned long long)hash, (long long)j->training.info.tokens);
-    fprintf(file, "\"checksum\":{\"model.safetensors\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n",
-            (unsigned long long)checksum[0], (unsigned long long)checksum[2]);
+    if (j->set.lora > 0 && j->weights[0] != 0) {
+        fprintf(file, "\"base\":");
+        write_json_string(file, j->weights);
+        fprintf(file, ",\n");
+    }
+    fprintf(file, "\"checksum\":{\"%s\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n", saved_file(j, SAVED_WEIGHTS),
+            (unsigned long long)checksum[SAVED_WEIGHTS], (unsigned long long)checksum[SAVED_STATE]);
     write_options(file, j, 0, ",\n");
     fprintf(file, "}}\n");
     return ferror(file) != 0;
 }
 
-/* One file of the four, synced. */
+static int save_weights(job *j, const het_writer *to) {
+    return (j->set.lora > 0 ? het_adapter_save(j->ctx, to, NULL) : het_save_weights(j->ctx, to)) != HET_OK;
+}
+
+/* The frozen weights' directory, or file where that has another name, is what PEFT calls the base. */
+static char *saved_adapter_json(const job *j, size_t *length) {
+    char base[PATH_SIZE];
+    char *slash;
+    snprintf(base, sizeof base, "%s", j->weights);
+    slash = strrchr(base, '/');
+    if (slash != NULL && strcmp(slash, "/model.safetensors") == 0) *slash = 0;
+    return adapter_json(&het_get_desc(j->ctx)->model, base[0] != 0 ? base : NULL, length);
+}
+
+/* One of the files, synced. */
 static int write_saved_file(job *j, int which, const char *path, output *o, uint64_t *checksum) {
     het_writer writer;
     size_t length;
@@ -531,10 +685,13 @@ static int write_saved_file(job *j, int which, const char *path, output *o, uint
     if (o->file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
     writer.write = output_write, writer.user = o, writer.name = path;
     errno = 0;
-    if (which == 0) bad = het_save_weights(j->ctx, &writer) != HET_OK || output_flush(o);
-    else if (which == 2) bad = het_save_state(j->ctx, &writer) != HET_OK || output_flush(o);
-    else if (which == 3) bad = write_state_json(j, o->file, checksum);
-    else bad = (text = model_json(j, &length)) == NULL || fwrite(text, 1, length, o->file) != length;
+    if (which == SAVED_WEIGHTS) bad = save_weights(j, &writer) || output_flush(o);
+    else if (which == SAVED_STATE) bad = het_save_state(j->ctx, &writer) != HET_OK || output_flush(o);
+    else if (which == SAVED_MARK) bad = write_state_json(j, o->file, checksum);
+    else {
+        text = which == SAVED_CONFIG ? model_json(j, &length) : saved_adapter_json(j, &length);
+        bad = text == NULL || fwrite(text, 1, length, o->file) != length;
+    }
     free(text);
     checksum[which] = o->hash;
     bad = fflush(o->file) != 0 || fsync(fileno(o->file)) != 0 || bad;
@@ -560,14 +717,14 @@ static int nothing_write(void *user, const void *from, size_t size) {
 static int help_save(job *j) {
     het_writer nowhere = { nothing_write, NULL, "nowhere" };
     uint64_t hash;
-    if (het_save_weights(j->ctx, &nowhere) == HET_OK && het_save_state(j->ctx, &nowhere) == HET_OK && het_hash(j->ctx, &hash) == HET_OK) return 0;
+    if (!save_weights(j, &nowhere) && het_save_state(j->ctx, &nowhere) == HET_OK && het_hash(j->ctx, &hash) == HET_OK) return 0;
     return fail(FAILED, "saving: %s", het_last_error(j->ctx));
 }
 
 /* name NULL: into OUT itself; else as the new directory OUT/name. */
 static int save(job *j, const char *name) {
     char temporary[PATH_SIZE], target[PATH_SIZE], path[PATH_SIZE], old[PATH_SIZE];
-    uint64_t checksum[SAVED_FILES] = { 0, 0, 0, 0 };
+    uint64_t checksum[SAVED_FILES] = { 0, 0, 0, 0, 0 };
     output *o = (output *)malloc(sizeof *o);
     int i, status = o == NULL ? fail(FAILED, "out of memory") : 0;
     if (j->process > 0) {
@@ -578,21 +735,22 @@ static int save(job *j, const char *name) {
         status = fail(BAD_INPUT, "--out: path too long");
     if (status == 0 && mkdir(temporary, 0777) != 0 && errno != EEXIST) status = fail(FAILED, "cannot make %s: %s", temporary, strerror(errno));
     for (i = 0; i < SAVED_FILES && status == 0; i++) {
-        if (!path_join(path, sizeof path, temporary, saved_files[i])) status = fail(BAD_INPUT, "--out: path too long");
+        if (saved_file(j, i) == NULL) continue;
+        if (!path_join(path, sizeof path, temporary, saved_file(j, i))) status = fail(BAD_INPUT, "--out: path too long");
         else status = write_saved_file(j, i, path, o, checksum);
     }
     free(o);
     if (status != 0) return status;
     sync_directory(temporary);
     for (i = SAVED_FILES - 1; i >= 0; i--) /* the old state.json goes first: without it the directory does not count as saved */
-        if (path_join(old, sizeof old, target, saved_files[i]) && (i == SAVED_FILES - 1 || name != NULL)) remove(old);
+        if (saved_file(j, i) != NULL && path_join(old, sizeof old, target, saved_file(j, i)) && (i == SAVED_MARK || name != NULL)) remove(old);
     if (name != NULL) {
         remove(target);
         if (rename(temporary, target) != 0) return fail(FAILED, "cannot rename %s to %s: %s", temporary, target, strerror(errno));
     } else {
         for (i = 0; i < SAVED_FILES; i++)
-            if (!path_join(path, sizeof path, temporary, saved_files[i]) || !path_join(old, sizeof old, target, saved_files[i]) ||
-                rename(path, old) != 0)
+            if (saved_file(j, i) != NULL && (!path_join(path, sizeof path, temporary, saved_file(j, i)) ||
+                                             !path_join(old, sizeof old, target, saved_file(j, i)) || rename(path, old) != 0))
                 return fail(FAILED, "cannot rename %s: %s", path, strerror(errno));
         remove(temporary);
     }
@@ -706,7 +864,9 @@ static int read_checkpoint(job *j) {
         } else if (strcmp(key, "data_tokens") == 0) {
             if (!parse_integer(value, 0, 1e18, &tokens)) return fail(BAD_INPUT, "--resume %s: data_tokens %s", path, value);
             j->training.info.tokens = tokens;
-        } else if (strcmp(key, "model.safetensors") == 0 || strcmp(key, "state.safetensors") == 0) {
+        } else if (strcmp(key, "base") == 0) {
+            if ((size_t)snprintf(j->weights, sizeof j->weights, "%s", value) >= sizeof j->weights) return fail(BAD_INPUT, "--resume: path too long");
+        } else if (strcmp(key, "model.safetensors") == 0 || strcmp(key, "state.safetensors") == 0 || strcmp(key, "adapter_model.safetensors") == 0) {
             if ((status = check_file(j->from, key, value)) != 0) return status;
             checked++;
         } else if (i >= 0 && option_is_saved(&options[i])) {
@@ -754,7 +914,8 @@ static int resume(job *j) {
     het_result result;
     int status;
     if (!path_join(path, sizeof path, j->from, "model.safetensors")) return fail(BAD_INPUT, "--resume: path too long");
-    if ((status = load_weights(j->ctx, "--resume", path)) != 0) return status;
+    status = j->set.lora > 0 ? adapter_load("--resume", j->from, j->ctx) : load_weights(j->ctx, "--resume", path);
+    if (status != 0) return status;
     if (!path_join(path, sizeof path, j->from, "state.safetensors")) return fail(BAD_INPUT, "--resume: path too long");
     result = het_reader_open(path, &reader, &error);
     if (result != HET_OK) return fail(BAD_INPUT, "--resume %s: %s", path, error.text);
@@ -914,6 +1075,15 @@ static void show_configuration(const job *j) {
     count_text(tokens, sizeof tokens, (double)j->training.info.tokens);
     printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family],
            (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
+    if (s->lora > 0) {
+        het_parameter_info info;
+        double trained = 0;
+        int64_t p;
+        for (p = 0; het_parameter_get_info(j->ctx, p, &info) == HET_OK; p++) trained += info.frozen ? 0 : (double)info.count;
+        count_text(parameters, sizeof parameters, trained);
+        printf("adapter  rank %lld, alpha %g: %s parameters are trained, all others are frozen\n", (long long)m->lora_rank, (double)m->lora_alpha,
+               parameters);
+    }
     printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows,
            (long long)j->validation.info.windows);
     printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
@@ -1330,7 +1500,9 @@ static int finish(job *j) {
         if (done < j->set.steps)
             printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train",
                    j->out);
-        else if (!j->set.quiet) printf("wrote    %s: model.safetensors config.json state.safetensors state.json log.jsonl loss.svg\n", j->out);
+        else if (!j->set.quiet)
+            printf("wrote    %s: %s config.json state.safetensors state.json log.jsonl loss.svg\n", j->out,
+                   j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
     } else if (done < j->set.steps) {
         return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
     }
@@ -1347,10 +1519,42 @@ static int can_write(const char *path) {
     return path == NULL || file != NULL;
 }
 
+/* The tokenizer and what transformers keeps beside it go into OUT, so that it can be used by itself. */
+static int copy_tokenizer(const job *j) {
+    static const char *const names[] = { "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+                                         "generation_config.json", "chat_template.jinja" };
+    const char *beside = j->set.tokenizer != NULL ? j->set.tokenizer : j->set.resume != NULL ? j->from : j->set.init;
+    char from[PATH_SIZE], to[PATH_SIZE], temporary[PATH_SIZE + 8];
+    het_writer writer = { file_write, NULL, NULL };
+    het_result result;
+    size_t i, size;
+    int status = 0;
+    if (j->tokenizer == NULL) return 0;
+    if (!path_join(to, sizeof to, j->out, "tokenizer.json")) return fail(BAD_INPUT, "--out: path too long");
+    if ((writer.user = open_file(to, temporary, sizeof temporary)) == NULL) return fail(BAD_INPUT, "--out %s: %s", to, strerror(errno));
+    result = het_tokenizer_write(j->tokenizer, &writer);
+    if ((status = close_file((FILE *)writer.user, temporary, to)) != 0) return status;
+    if (result != HET_OK) return fail(FAILED, "cannot write %s: %s", to, het_result_text(result));
+    for (i = 0; i < sizeof names / sizeof names[0] && status == 0; i++) {
+        char *data = NULL;
+        FILE *file;
+        if (!beside_weights(beside, names[i], from, sizeof from) || !path_join(to, sizeof to, j->out, names[i]) || strcmp(from, to) == 0) continue;
+        if ((status = read_file("--init", from, &data, &size)) != 0) break;
+        file = open_file(to, temporary, sizeof temporary);
+        if (file != NULL) {
+            fwrite(data, 1, size, file);
+            status = close_file(file, temporary, to);
+        } else status = fail(BAD_INPUT, "--out %s: %s", to, strerror(errno));
+        free(data);
+    }
+    return status;
+}
+
 /* mkdir -p, then drops the state.json of an earlier run: what it stood for is about to be overwritten. */
 static int prepare_out(job *j) {
     char path[PATH_SIZE];
     size_t i;
+    int status;
     if (j->process > 0) return 0;
     if (!can_write(j->set.trace)) return fail(BAD_INPUT, "--trace %s: %s", j->set.trace, strerror(errno));
     if (!can_write(j->set.timeline)) return fail(BAD_INPUT, "--timeline %s: %s", j->set.timeline, strerror(errno));
@@ -1361,6 +1565,7 @@ static int prepare_out(job *j) {
         if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(BAD_INPUT, "--out %s: cannot make %s: %s", j->out, path, strerror(errno));
     }
     if (!is_directory(j->out)) return fail(BAD_INPUT, "--out %s: not a directory", j->out);
+    if ((status = copy_tokenizer(j)) != 0) return status;
     if (j->set.resume == NULL && path_join(path, sizeof path, j->out, "state.json")) remove(path);
     return 0;
 }
@@ -1445,10 +1650,10 @@ int main(int argc, char **argv) {
     if (j == NULL) return status;
     het_destroy(j->ctx);
     status = close_transport(j, status);
-    if (j->validation.data != j->training.data) het_data_close(j->validation.data);
-    het_data_close(j->training.data);
-    if (j->validation.open) het_reader_close(&j->validation.reader);
-    if (j->training.open) het_reader_close(&j->training.reader);
+    if (j->validation.data == j->training.data) j->validation.data = NULL;
+    close_source(&j->validation);
+    close_source(&j->training);
+    het_tokenizer_free(j->tokenizer);
     if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);

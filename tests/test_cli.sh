@@ -85,9 +85,8 @@ refuses '--schedule|none.csv|No such file' train --data text --schedule none.csv
 refuses '--save-plan|nowhere/plan' train --data text --save-plan nowhere/plan "${tiny[@]}"
 refuses '--trace|nowhere/t.json' train --data text --trace nowhere/t.json "${tiny[@]}"
 refuses '--timeline|nowhere/t.svg' train --data text --timeline nowhere/t.svg "${tiny[@]}"
-for later in --tokenizer; do
-    refuses "$later|not yet" train --data text $later x
-done
+refuses '--tokenizer x' train --data text --tokenizer x
+refuses '--tokenizer text|byte 0' train --data text --tokenizer text
 
 # ---- models ----
 refuses '--model|gpt5' train --data text --model gpt5:small
