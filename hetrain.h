@@ -941,8 +941,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
    F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, before what that rank is
-   working on, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
-   number, STEP and, with more than one holder, GATHER. Threads: any. */
+   working on, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT
+   on every rank; then, by block number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
                                                                 const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
@@ -3477,12 +3477,14 @@ HETI_IN void HETI_K(pair)(int64_t tile, int64_t pairs, const float *from, float 
     for (int64_t i = 0; i < pairs; i++, from += 2 * tile, to += tile)
         for (int64_t l = 0; l < tile; l += 16) {
             const __m256bh even = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + l)), odd = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + tile + l));
-            __m256i high, low;
+            __m256i half[2];
+            __m512i high, low;
             HETI_V pair;
-            memcpy(&high, &even, sizeof high);
-            memcpy(&low, &odd, sizeof low);
-            pair.c[0] = _mm512_castsi512_ps(_mm512_or_si512(_mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, low),
-                                                            _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, high), 16)));
+            memcpy(&half[0], &even, sizeof half[0]);
+            memcpy(&half[1], &odd, sizeof half[1]);
+            high = _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, half[0]), 16);
+            low = _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, half[1]);
+            pair.c[0] = _mm512_castsi512_ps(_mm512_or_si512(high, low));
             if (tile - l >= 16) HETI_STORE(to + l, pair);
             else HETI_STORE_PART(to + l, pair, tile - l);
         }
@@ -15100,8 +15102,8 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step, exponents ? "given" : "NULL");
         for (p = 0; p < ctx->parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
-                return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200", ctx->parameter[p].name,
-                                 HETI_CAST(int64_t, exponents[p]));
+                return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
+                                 ctx->parameter[p].name, HETI_CAST(int64_t, exponents[p]));
         for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
         ctx->step = step;
     }

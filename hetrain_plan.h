@@ -4149,7 +4149,8 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
    Units are timed where they work: a context is made whose units are probes, tables that call the real ones and look at the clock. So memory,
    threads, sums and order of calls are those of a real step. Every rank holds a short form of the chain (all kinds of units; of a repeated run
    of units only as many repetitions as fit into HETI_P_MEASURED elements) as a pipeline of its own, so that all are at work at once and none waits
-   for another before the end of the step. A step has one micro-batch of each shape a rank; a shape's cost is the mean over the faster half of steps, and
+   for another before the end of the step. A step has one micro-batch of each shape a rank; a shape's cost is the mean over the faster half of
+   steps, and
        cost = base + token tokens + pair pairs
    is fitted to the shapes, by least squares of relative errors with non-negative terms. Whole steps run twice: with backwards in one piece, and
    in two with recomputation. The rest comes from timelines: of the same steps, and of two ranks with units that do nothing.

@@ -5,8 +5,8 @@
 #     examples/finetune.sh gpt2 book.txt build/book                      all weights
 #     examples/finetune.sh gpt2 book.txt build/book --lora 8             low-rank factors: OUT has them in PEFT's layout, OUT/merged is a whole model
 #
-# MODEL holds config.json, model.safetensors and tokenizer.json. The text becomes tokens with that tokenizer; its last 5 % are for validation. The result
-# loads with transformers, with build/generate --init and with build/evaluate --init. Programs are taken from $BUILD, by default build.
+# MODEL holds config.json, model.safetensors and tokenizer.json. The text becomes tokens with that tokenizer; its last 5 % are for validation. The
+# result loads with transformers, with build/generate --init and with build/evaluate --init. Programs are taken from $BUILD, by default build.
 set -e
 build=${BUILD:-build}
 if [ $# -lt 3 ]; then

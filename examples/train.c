@@ -90,7 +90,7 @@ static const option options[] = {
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
     { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes model.safetensors (--lora: adapter_*), config.json, tokenizer.json, state.*, ..." },
-    { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0, "writes config.json and the weights alone, for transformers, into a directory that exists" },
+    { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0, "writes config.json and the weights alone, for transformers, into this directory" },
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
     { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options" },
