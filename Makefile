@@ -184,7 +184,14 @@ soak: sanitize faults
 	HETRAIN_TEST_KILLS=50 HETRAIN_TEST_DRAWN=100 bash tests/test_mpi_train.sh
 
 bench: build/het_bench
-	build/het_bench
+	build/het_bench --what machine
+	build/het_bench --what products --model gpt2:124m
+	build/het_bench --what products --model llama:tiny
+	build/het_bench --what attention --sequences 1 --length 1024
+	build/het_bench --what parts
+	@command -v python3 > /dev/null && python3 tests/bench/compare.py || echo 'bench: no python3, so no comparison with other engines'
+	build/het_bench --what ranks
+	build/het_bench --what predict
 
 oracle:
 	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }

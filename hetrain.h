@@ -937,8 +937,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan
                                                             het_schedule **schedule, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
-   F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, behind what that rank is
-   working on. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
+   F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, before what that rank is
+   working on, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
    number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
                                                                 const het_allocator *allocator, het_schedule **schedule, het_error *error);
@@ -3465,6 +3465,26 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
+#if HETI_ISA_PASS == 4
+/* Rows 2 i and 2 i + 1 of floats become row i of pairs of bf16, the even k in the high halves. Reads up to 15 floats beyond a row. The instruction
+   rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
+HETI_IN void HETI_K(pair)(int64_t tile, int64_t pairs, const float *from, float *to)
+{
+    for (int64_t i = 0; i < pairs; i++, from += 2 * tile, to += tile)
+        for (int64_t l = 0; l < tile; l += 16) {
+            const __m256bh even = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + l)), odd = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + tile + l));
+            __m256i high, low;
+            HETI_V pair;
+            memcpy(&high, &even, sizeof high);
+            memcpy(&low, &odd, sizeof low);
+            pair.c[0] = _mm512_castsi512_ps(_mm512_or_si512(_mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, low),
+                                                            _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, high), 16)));
+            if (tile - l >= 16) HETI_STORE(to + l, pair);
+            else HETI_STORE_PART(to + l, pair, tile - l);
+        }
+}
+#endif
+
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[17 * HETI_TILE_COLUMNS + 16]; /* one more row for pairs, and what gather writes beyond */
@@ -3479,17 +3499,14 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
                 continue;
             }
             HETI_K(gather)(tile, count, depth, &part, block);
-            if (bf16) HETI_K(round_bf16)(depth * tile, block);
 #if HETI_ISA_PASS == 4
             if (bf16) {
                 for (int64_t i = 0; i < tile; i++) block[depth * tile + i] = 0.0f; /* joins an odd last k */
-                for (int64_t i = 0; i < (depth + 1) / 2 * tile; i++) {
-                    int64_t even = i / tile * 2 * tile + i % tile;
-                    to[j / 2 * tile + i] = heti_bits_float(heti_float_bits(block[even]) | heti_float_bits(block[even + tile]) >> 16);
-                }
+                HETI_K(pair)(tile, (depth + 1) / 2, block, to + j / 2 * tile);
                 continue;
             }
 #endif
+            if (bf16) HETI_K(round_bf16)(depth * tile, block);
             memcpy(to + j * tile, block, HETI_CAST(size_t, depth * tile) * sizeof(float));
         }
     }
@@ -10513,8 +10530,8 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
 /* ---- complete ----
    The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its rank's list when it starts, a SEND enters the
    sender's and its RECV the receiver's when the producer ends, so all lists are parts of one global order, which even sends that wait for their
-   receives can follow. A receive that arrives while its rank computes comes behind that action. Of ranks that end at the same time the last goes
-   first: activations, which wait in line before a stage, then come behind what the stage starts at that moment. */
+   receives can follow: a receive that comes while its rank computes stands before that action, so that the message travels meanwhile; what the
+   producer made does not depend on that action, which ends later. Of ranks that end at the same time the last goes first. */
 
 typedef struct heti_completion {
     heti_lists *l;
@@ -10553,6 +10570,18 @@ static void heti_complete_try(heti_completion *c, int64_t rank)
     heti_heap_push(c->busy, &c->running, c->now + cost, -rank);
 }
 
+/* A receive comes before what the rank is working on, so that the message travels meanwhile. */
+static void heti_complete_receive(heti_completion *c, int64_t rank, const het_action *receive)
+{
+    const het_action *head = heti_play_head(c->l, rank);
+    const int64_t behind = c->l->flag[rank] ? 1 + (head->overlap != 0) : 0;
+    het_action *end;
+    heti_complete_add(c, rank, receive);
+    end = c->to->action + c->to->start[rank] + c->l->length[rank];
+    memmove(end - behind, end - behind - 1, HETI_CAST(size_t, behind) * sizeof *end);
+    end[-behind - 1] = *receive;
+}
+
 /* The rank whose stage takes what the action made, or -1. */
 static int64_t heti_complete_taker(const heti_lists *l, const het_action *a)
 {
@@ -10577,7 +10606,7 @@ static void heti_complete_finish(heti_completion *c, int64_t rank)
         taker = heti_complete_taker(l, &a[i]);
         if (taker < 0 || taker == rank) continue;
         heti_complete_add(c, rank, &send);
-        heti_complete_add(c, taker, &receive);
+        heti_complete_receive(c, taker, &receive);
     }
     for (i = 0; i < width; i++) {
         const int64_t g = heti_lists_stage(l, &a[i]);
@@ -10872,17 +10901,21 @@ typedef struct heti_message {
 /* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are holders, -1: nobody. */
 typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
 
+#define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
+#define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a turn */
+
 /* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
 typedef struct heti_ring {
     heti_ring_job *job;       /* [2 blocks] */
     int64_t jobs, done;
-    int64_t number, chunk;    /* of the turn of the job at `done` */
+    int64_t number, chunk;    /* of the turn of the job at `done`: the chunk that is taken next */
+    int64_t posted;           /* chunks of the turn */
     heti_turn turn;
     int32_t running;
-    heti_post send, receive;
-    char *incoming;           /* a chunk on the host */
-    char *outgoing;           /* another, for devices whose memory the host does not see */
+    heti_post send[HETI_RING_WINDOW], receive[HETI_RING_WINDOW]; /* of chunk c at c mod HETI_RING_WINDOW */
+    char *incoming;           /* HETI_RING_WINDOW chunks on the host */
+    char *outgoing;           /* as many, for devices whose memory the host does not see */
 } heti_ring;
 
 /* Where a rank is in what it sends to another during a step, when gradients are sharded: elements [first, first + count) of a block, as far as
@@ -11645,7 +11678,7 @@ static het_result heti_layout(heti_rank *r, char *base)
 
 /* ---- a rank's host memory ---- */
 
-#define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
+#define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
 #define HETI_SHARD_CHUNK 16384 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
@@ -11689,8 +11722,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
         if (arena->base && i < r->message_count) r->message[i].data = data;
         else if (arena->base) r->outgoing[i - r->message_count].data = data;
     }
-    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
-    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
+    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (i = 0; i < r->shard.peers; i++) {
         char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
         char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 : HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
@@ -12294,7 +12327,8 @@ static void heti_forget_mail(het_ctx *ctx)
             r->outgoing[m].post.state = HETI_POST_IDLE;
             r->outgoing[m].action.kind = -1;
         }
-        r->ring.send.state = r->ring.receive.state = r->join_post.state = HETI_POST_IDLE;
+        for (m = 0; m < HETI_RING_WINDOW; m++) r->ring.send[m].state = r->ring.receive[m].state = HETI_POST_IDLE;
+        r->join_post.state = HETI_POST_IDLE;
         for (m = 0; m < r->shard.peers; m++) {
             heti_shard_peer *peer = &r->shard.peer[m];
             peer->send.state = peer->receive.state = HETI_POST_IDLE;
@@ -12570,27 +12604,36 @@ static int64_t heti_ring_chunk(int64_t begin, int64_t end, int64_t chunk, int64_
     return heti_max(0, heti_min(HETI_RING_CHUNK, end - *first));
 }
 
-/* Posts one chunk of the present turn in both directions, those that there are. */
+/* Chunks of the present turn. */
+static int64_t heti_ring_chunks(const heti_turn *t)
+{
+    const int64_t most = heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin);
+    return (most + HETI_RING_CHUNK - 1) / HETI_RING_CHUNK;
+}
+
+/* Posts the next chunk of the present turn in both directions, those that there are. */
 static het_result heti_ring_post(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
+    const int64_t slot = ring->posted % HETI_RING_WINDOW, at = slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
-    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->chunk, &first);
+    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->posted, &first);
     void *address = heti_ring_address(r, job, first);
     if (count > 0) {
         if (!r->device.iface->host_memory) {
-            HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
-            address = ring->outgoing;
+            HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
+            address = ring->outgoing + at;
         }
-        HETI_TRY(heti_start_post(r, &ring->send, 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
     }
-    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
-    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming;
+    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->posted, &first);
+    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
+    ring->posted++;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive, 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
 
@@ -12601,12 +12644,14 @@ static het_result heti_ring_take(heti_rank *r)
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
+    const int64_t at = ring->chunk % HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     int64_t first;
-    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
+    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk++, &first);
     if (count == 0) return HET_OK;
-    if (t->add) return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming, ring->outgoing, count, element);
+    if (t->add) /* what was sent from this chunk's place has gone */
+        return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming + at, ring->outgoing + at, count, element);
     if (r->device.iface->host_memory) return HET_OK;
-    HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming, count, element));
+    HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming + at, count, element));
     return heti_sync(r);
 }
 
@@ -12617,7 +12662,7 @@ static int heti_ring_seek(heti_rank *r, int64_t number)
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
     const int64_t i = heti_holder_of(block, r->rank);
-    ring->chunk = 0;
+    ring->chunk = ring->posted = 0;
     for (ring->number = number; heti_ring_turn(block, i, job->gather, ring->number, &ring->turn); ring->number++)
         if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
     return 0;
@@ -12628,22 +12673,22 @@ static het_result heti_advance_ring(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     while (ring->done < ring->jobs) {
-        const heti_turn *t = &ring->turn;
-        int sent, received, more;
+        const int64_t slot = ring->chunk % HETI_RING_WINDOW;
+        int sent, received, more = 1;
         if (!ring->running) {
             r->record[ring->job[ring->done].record].start = heti_now() - r->began;
             more = heti_ring_seek(r, 0);
             ring->running = 1;
         } else {
-            HETI_TRY(heti_test_post(r, &ring->send, &sent));
-            HETI_TRY(heti_test_post(r, &ring->receive, &received));
+            HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
+            HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
             if (!sent || !received) return HET_OK;
             HETI_TRY(heti_ring_take(r));
-            more = ++ring->chunk * HETI_RING_CHUNK < heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin) ||
-                   heti_ring_seek(r, ring->number + 1);
+            if (ring->chunk == heti_ring_chunks(&ring->turn)) more = heti_ring_seek(r, ring->number + 1);
         }
         if (more) {
-            HETI_TRY(heti_ring_post(r));
+            const int64_t end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
+            while (ring->posted < end) HETI_TRY(heti_ring_post(r));
             continue;
         }
         r->record[ring->job[ring->done].record].end = heti_now() - r->began;
@@ -13901,8 +13946,10 @@ static void heti_drain_rank(heti_rank *r)
     int64_t m;
     for (m = 0; m < r->message_count; m++) heti_drain_post(r->ctx, &r->message[m].post);
     for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &r->outgoing[m].post);
-    heti_drain_post(r->ctx, &r->ring.send);
-    heti_drain_post(r->ctx, &r->ring.receive);
+    for (m = 0; m < HETI_RING_WINDOW; m++) {
+        heti_drain_post(r->ctx, &r->ring.send[m]);
+        heti_drain_post(r->ctx, &r->ring.receive[m]);
+    }
     heti_drain_post(r->ctx, &r->join_post);
     for (m = 0; m < r->shard.peers; m++) {
         heti_drain_post(r->ctx, &r->shard.peer[m].send);
