@@ -918,6 +918,23 @@ static het_result hetc_add(void *self, het_queue *queue, float *y, const float *
     return HETC_LAUNCH(self, queue, hetc_add_kernel<1>, one, HETC_THREADS, 0, y, x, count);
 }
 
+template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count)
+{
+    const int64_t i = hetc_index() * V;
+    if (i >= count) return;
+    hetc_pack<float, V> scaled = hetc_get<V>(y + i);
+    for (int j = 0; j < V; j++) scaled.v[j] *= factor;
+    hetc_put(y + i, scaled);
+}
+
+static het_result hetc_scale(void *self, het_queue *queue, float *y, float factor, int64_t count)
+{
+    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
+    if (count <= 0) return HET_OK;
+    if (hetc_packs(count, y, y)) return HETC_LAUNCH(self, queue, hetc_scale_kernel<4>, four, HETC_THREADS, 0, y, factor, count);
+    return HETC_LAUNCH(self, queue, hetc_scale_kernel<1>, one, HETC_THREADS, 0, y, factor, count);
+}
+
 /* gradient[offset ...] += term, one granule's; a thread 4 elements that lie a block apart. */
 HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_t count, const float *term)
 {
@@ -2633,7 +2650,7 @@ static het_result hetc_create_3(const het_device_config *config, void **self) { 
     hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw }
+    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale }
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 {

@@ -105,6 +105,13 @@ static het_result parts_add_op(void *self, het_queue *queue, float *y, const flo
     return result;
 }
 
+static het_result parts_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
+    const double start = seconds_now();
+    const het_result result = parts.cpu->scale(self, queue, y, factor, count);
+    parts_add("scale", start, 0, 8 * (double)count);
+    return result;
+}
+
 static het_result parts_copy(void *self, het_queue *queue, void *to, const void *from, size_t size) {
     const double start = seconds_now();
     const het_result result = parts.cpu->copy(self, queue, to, from, size);
@@ -128,7 +135,7 @@ static het_device_iface parts_table(const het_device_iface *cpu) {
     PARTS_USE(rotary_forward), PARTS_USE(rotary_backward), PARTS_USE(attention_forward), PARTS_USE(attention_backward);
     PARTS_USE(activation_forward), PARTS_USE(activation_backward), PARTS_USE(embedding_forward), PARTS_USE(embedding_backward_weight);
     PARTS_USE(dropout_forward), PARTS_USE(dropout_backward), PARTS_USE(cross_entropy), PARTS_USE(accumulate), PARTS_USE(sum_squares);
-    PARTS_USE(verdict), PARTS_USE(adamw), PARTS_USE(copy), PARTS_USE(clear);
+    PARTS_USE(verdict), PARTS_USE(adamw), PARTS_USE(scale), PARTS_USE(copy), PARTS_USE(clear);
 #undef PARTS_USE
     t.add = parts_add_op;
     return t;

@@ -663,6 +663,9 @@ static void elementwise(void **)
         RUN(cpu_op->add(cpu, nullptr, y.data, x.data, count));
         RUN(hetc_add(nullptr, nullptr, y2.data, x.data, count));
         same_bits("add", y2.data, y.data, count);
+        RUN(cpu_op->scale(cpu, nullptr, y.data, 0.3f, count));
+        RUN(hetc_scale(nullptr, nullptr, y2.data, 0.3f, count));
+        same_bits("scale", y2.data, y.data, count);
         array<uint16_t> bits(count);
         RUN(hetc_to_bf16(nullptr, nullptr, bits.data, x.data, count));
         for (int64_t i = 0; i < count; i++) {
