@@ -941,8 +941,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
    F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, before what that rank is
-   working on or has worked on last, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT
-   on every rank; then, by block number, STEP and, with more than one holder, GATHER. Threads: any. */
+   working on or has worked on last, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on
+   all ranks; then VERDICT on every rank; then, by block number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
                                                                 const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and

@@ -590,7 +590,7 @@ static void check_errors(void **state)
         { "pp", NULL, 1, R0 "0SEND_B0\n" R1 "\n", "rank 0, position 4 (0SEND_B0)|no stage on the other side" },
         { "pp", NULL, 1, R0 "\n" R1 "1SEND_F0\n", "rank 1, position 4 (1SEND_F0)|no stage on the other side" },
         { "pp", NULL, 1, "0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n",
-          "deadlock|rank 0, position 2 (0SEND_F0)|waits for 1RECV_F0 of rank 1|behind 1RECV_F1|rank 1, position 2 (1F0)|waits for 0SEND_F0 of rank 0" },
+          "deadlock|rank 0, position 2 (0SEND_F0)|waits for 1RECV_F0 of rank 1|behind 1RECV_F1|position 2 (1F0)|waits for 0SEND_F0 of rank 0" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n",
           "deadlock: rank 0, position 3 (0SEND_F1)" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1\n", NULL },

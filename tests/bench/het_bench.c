@@ -1,6 +1,6 @@
 /* het_bench: prints one JSON object a line and measurement. Times are medians over --repetitions, with the fastest and slowest beside them.
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
-     build/het_bench --what parts            the same step op by op, each beside its floor: multiply-adds over the machine's peak, bytes over its bandwidth
+     build/het_bench --what parts            the same step op by op, each beside its floor: multiply-adds over the peak, bytes over the bandwidth
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
      build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
