@@ -7,7 +7,11 @@
 #define _POSIX_C_SOURCE 200809L /* fsync, isatty, clock_gettime, sigaction under -std=c99 */
 #endif
 
+#if defined(HETRAIN_IMPLEMENTATION) && !defined(HETRAIN_FILES_IMPLEMENTATION)
+#define HETRAIN_FILES_IMPLEMENTATION
+#endif
 #include "hetrain.h"
+#include "hetrain_files.h"
 
 #include <errno.h>
 #include <math.h>
