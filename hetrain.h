@@ -9,11 +9,13 @@
        #include "hetrain.h"
    Link with -lm -lpthread. Inner loops for AVX2, AVX-512 and NEON are part of any build, cc -O2 included, and chosen at run time.
 
-   A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes model.safetensors. (examples/minimal.c)
+   A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes model.safetensors by hetrain_files.h. (examples/minimal.c)
    ---- begin program ----
 // Trains a small GPT on a text file, by default on this one, and saves it.    cc -O2 -I. examples/minimal.c -lm -lpthread
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
 #include "hetrain.h"
+#include "hetrain_files.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -133,13 +135,9 @@ int main(int argc, char **argv) {
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
    links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
-   CHECKPOINTS
-   Both files are safetensors: u64 header length, JSON header, tensors, little-endian.
-   Weights (het_save_weights): the tensors of the Hugging Face files of the family, by name, shape and layout, in f32; with the
-   config.json of het_model_to_json beside it, transformers loads them. F32, F16 and BF16 files are read.
-   State (het_save_state): "<parameter>/<slot>" in f32; in the metadata step, seed, granule, exponents of the exact sums and options. Weights and
-   state loaded into a context of the same description continue bit for bit. Readers treat every byte as hostile and change nothing unless all of
-   it fits.
+   FILES
+   hetrain_files.h, a companion, reads and writes them: weights as Hugging Face has them, state of the optimizer, config.json, tokenizers. A program
+   that saves copies two headers. het_parameter_read, het_parameter_write, het_restore_begin and het_restore_end are what it needs of this one.
 
    FUNCTIONS
        >>device_api      het_cpu_device het_null_device
@@ -148,13 +146,12 @@ int main(int argc, char **argv) {
        >>plan_api        het_plan_read het_plan_write het_plan_free
        >>schedule_api    het_plan_divide het_schedule_make het_schedule_read het_schedule_write het_schedule_complete
                          het_schedule_check het_schedule_free
-       >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_from_json
-                         het_model_to_json het_model_complete het_granules het_memory_estimate het_create het_destroy
+       >>context_api     het_version het_result_text het_desc_defaults het_model_parse het_model_format
+                         het_model_complete het_granules het_memory_estimate het_create het_destroy
                          het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_replan
                          het_set_speed het_spread het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
-                         het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_hash het_xxh64
-       >>files_api       het_save_weights het_save_state het_load_weights het_load_state
+                         het_get_condition het_restore_begin het_restore_end het_fail het_hash het_xxh64
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
                          het_json_real het_json_boolean het_json_null het_json_skip het_json_end het_json_fail
@@ -174,7 +171,6 @@ int main(int argc, char **argv) {
        >>transport_api   het_transport_iface: other processes
        >>timeline_api    het_timeline: what happened when, what was sent
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
-       >>files_api       saving and loading weights and state
        >>data_api        token files, windows, batches
        >>json_api        reading JSON
        >>high_api        het_train, het_sample, file callbacks
@@ -198,7 +194,7 @@ int main(int argc, char **argv) {
        >>cpu_rows        the CPU device: all other ops, its table
        >>null            the null device
        >>json            a strict JSON reader
-       >>model           model settings, presets, config.json
+       >>model           model settings, presets
        >>units           embed, attention, mlp, head
        >>generate        plans and schedules as blocks, shares of micro-batches, schedules by name
        >>plans           plans as text, what makes a plan valid
@@ -212,8 +208,6 @@ int main(int argc, char **argv) {
        >>shard           gradients of which a rank keeps only its part
        >>exec            micro-batches into places, units into calls, actions into work
        >>context         the public calls of the step loop
-       >>tensors         parameters as Hugging Face tensors
-       >>safetensors     saving and loading
        >>data            token files, windows, order of samples
        >>high            het_train, het_sample, file callbacks
 */
@@ -1105,10 +1099,9 @@ HETRAIN_API void het_desc_defaults(het_desc *desc);
 /* Model settings: `name` is FAMILY:preset ("gpt2:124m", "llama3:8b", "qwen3:0.6b", ...) or FAMILY:key=value,... ("llama:layers=4,width=128").
    Fills *model, completed. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_parse(const char *name, het_model_desc *model, het_error *error);
-/* A Hugging Face config.json. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error);
-/* Writes a config.json; *length gets the bytes needed (without the final 0), also when capacity is too small (HET_ERR_LIMIT). Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_json(const het_model_desc *model, char *text, size_t capacity, size_t *length);
+/* The inverse: "FAMILY:key=value,..." with every setting, which het_model_parse reads to the same model. *length gets the bytes needed (without
+   the final 0), also when capacity is too small (HET_ERR_LIMIT). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_format(const het_model_desc *model, char *text, size_t capacity, size_t *length);
 /* Fills defaults by family and checks every field. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_complete(het_model_desc *model, het_error *error);
 
@@ -1169,31 +1162,18 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what what, const float *from);
 
-/* The same values under the names, shapes and layouts of Hugging Face files (GPT-2's transposed Conv1D, NeoX's interleaved QKV). */
-typedef struct het_tensor_info {
-    char name[96];
-    int32_t rank;
-    int64_t shape[4];
-    int64_t count;
-} het_tensor_info;
-HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx);                                                                 /* Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info); /* Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to);        /* Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what, const float *from); /* Threads: owner. */
+/* For those who load: hetrain_files.h does. From het_restore_begin on the parts (bits of het_condition) count as incomplete: what computes or
+   re-plans is refused, until het_restore_end says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done and the
+   exponents [parameters] too. het_fail makes an error of the caller's the context's own, as if a call had failed. Threads: owner. */
+typedef enum het_condition { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_condition;
+HETRAIN_API int32_t het_get_condition(const het_ctx *ctx);             /* bits; HET_FAILED: it answers only queries. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_begin(het_ctx *ctx, int32_t parts);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents);
+HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* returns code */
 
 /* XXH64 (seed 0) of the list of XXH64 of each parameter's f32 values, both in table order and little-endian. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash);
 HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
-
-/* ---- >>files_api: weights and checkpoints ------------------------------------------------------------------------
-   Both are safetensors files. Weights hold the tensors above in f32. State holds the optimizer's slots ("<parameter>/<slot>") and, in the
-   metadata, step, seed, granule, exponents and options. A context made from the same description continues bit for bit. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to);   /* Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);     /* Threads: owner. */
-/* F32, F16 and BF16 tensors are read. Where a tied model's file holds a head as well, it must be the embedding once more. Nothing is changed
-   unless the whole file fits the model. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);   /* Threads: owner. */
 
 /* ---- >>data_api: token sources and sampling ---------------------------------------------------------------------- */
 typedef enum het_data_format { HET_DATA_AUTO = 0 /* by the header; else bytes */, HET_DATA_BYTES = 1, HET_DATA_UINT16 = 2 /* nanoGPT */,
@@ -6068,29 +6048,6 @@ HETRAIN_API int het_json_end(het_json *j)
     return j->at == j->length ? 1 : het_json_fail(j, "something follows the JSON value");
 }
 
-/* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and objects are an error. */
-static het_json_kind heti_json_scalar(het_json *j, char *to, size_t capacity)
-{
-    const het_json_kind kind = het_json_peek(j);
-    heti_text t = heti_text_in(to, capacity);
-    size_t start, length = 0;
-    int truth;
-    if (kind == HET_JSON_STRING) {
-        het_json_string(j, to, capacity, &length);
-        if (length != strlen(to)) het_json_fail(j, "a string is too long here");
-    } else if (kind == HET_JSON_NUMBER) {
-        if (heti_json_number_text(j, &start)) heti_text_put(&t, j->text + start, j->at - start);
-        if (t.length >= capacity) het_json_fail(j, "a number is too long here");
-    } else if (kind == HET_JSON_BOOL) {
-        if (het_json_boolean(j, &truth)) heti_text_add(&t, truth ? "true" : "false");
-    } else if (kind == HET_JSON_NULL) {
-        het_json_null(j);
-    } else {
-        het_json_fail(j, "a plain value was expected");
-    }
-    return j->rule ? HET_JSON_ERROR : kind;
-}
-
 /* The fewest digits that read back as the same finite float, always with a point or an exponent so that it is no integer. */
 static void heti_text_float(heti_text *t, float x)
 {
@@ -6109,10 +6066,10 @@ static void heti_text_float(heti_text *t, float x)
 }
 
 /* ================================================================================================================
-   >>model  Descriptions of models: defaults, checks, names, presets, and Hugging Face's config.json.
+   >>model  Descriptions of models: defaults, checks, names, presets.
 
    One table, heti_field, knows every setting of het_model_desc: its name, kind and range. Defaults, checks, "key=value" text and JSON go
-   through it. A second table says which key of config.json is which setting in which family; a preset is a line of "key=value" text.
+   through it; a preset is a line of "key=value" text.
    ================================================================================================================ */
 
 typedef enum heti_kind { HETI_INTEGER, HETI_FLOAT, HETI_CHOICE, HETI_NORM, HETI_ACTIVATION, HETI_POSITION } heti_kind;
@@ -6183,12 +6140,6 @@ static void heti_field_set(het_model_desc *m, const heti_field *f, int64_t integ
     if (f->kind == HETI_INTEGER) memcpy(at, &integer, sizeof integer);
     else if (f->kind == HETI_FLOAT) memcpy(at, &real, sizeof real);
     else memcpy(at, &word, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word);
-}
-
-static int heti_field_equal(const het_model_desc *a, const het_model_desc *b, const heti_field *f)
-{
-    if (f->kind != HETI_FLOAT) return heti_field_integer(a, f) == heti_field_integer(b, f);
-    return heti_field_float(a, f) >= heti_field_float(b, f) && heti_field_float(a, f) <= heti_field_float(b, f);
 }
 
 static int heti_field_find(const char *name)
@@ -6447,15 +6398,14 @@ typedef struct heti_family {
     const char *name;      /* in het_model_parse */
     het_family family;
     const char *settings;  /* that the name implies */
-    const char *type, *architecture; /* in config.json */
 } heti_family;
 static const heti_family heti_families[] = {
-    { "gpt2", HET_GPT2, "", "gpt2", "GPT2LMHeadModel" },
-    { "llama", HET_LLAMA, "", "llama", "LlamaForCausalLM" },
-    { "llama3", HET_LLAMA, "rotary_theta=500000", "llama", "LlamaForCausalLM" },
-    { "qwen2", HET_QWEN2, "", "qwen2", "Qwen2ForCausalLM" },
-    { "qwen3", HET_QWEN3, "", "qwen3", "Qwen3ForCausalLM" },
-    { "neox", HET_NEOX, "", "gpt_neox", "GPTNeoXForCausalLM" }
+    { "gpt2", HET_GPT2, "" },
+    { "llama", HET_LLAMA, "" },
+    { "llama3", HET_LLAMA, "rotary_theta=500000" },
+    { "qwen2", HET_QWEN2, "" },
+    { "qwen3", HET_QWEN3, "" },
+    { "neox", HET_NEOX, "" }
 };
 #define HETI_FAMILIES HETI_CAST(int, sizeof heti_families / sizeof heti_families[0])
 
@@ -6572,549 +6522,35 @@ HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, 
     return HET_OK;
 }
 
-/* ---- config.json, read ---- */
-
-/* Keys that need more than copying a value. */
-typedef enum heti_special { HETI_COPY, HETI_ACT, HETI_ROPE, HETI_ROPE_TYPE, HETI_USE_WINDOW, HETI_WINDOW, HETI_WINDOW_LAYERS, HETI_LAYER_TYPES,
-                            HETI_ATTENTION_BIAS, HETI_MLP_BIAS, HETI_ONLY_TRUE, HETI_ONLY_FALSE, HETI_TYPE, HETI_OWN } heti_special;
-
-enum { HETI_IN_GPT2 = 1, HETI_IN_LLAMA = 2, HETI_IN_QWEN2 = 4, HETI_IN_QWEN3 = 8, HETI_IN_NEOX = 16, HETI_IN_ROPE = 32,
-       HETI_IN_ROTARY = 30, HETI_IN_GATED = 14, HETI_IN_QWEN = 12, HETI_IN_ALL = 31 };
-
-typedef struct heti_config_key {
-    const char *key;
-    int families;          /* HETI_IN_ bits; HETI_IN_ROPE: inside rope_scaling and rope_parameters */
-    int written;           /* het_model_to_json writes it for these families */
-    heti_special special;
-    const char *field;     /* HETI_COPY: the setting */
-} heti_config_key;
-
-/* Where a setting has several keys, those present must agree. */
-static const heti_config_key heti_config_keys[] = {
-    { "model_type", HETI_IN_ALL, 0, HETI_TYPE, NULL },
-    { "hetrain", HETI_IN_ALL, 0, HETI_OWN, NULL },
-    { "n_layer", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "layers" },
-    { "num_hidden_layers", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "layers" },
-    { "n_embd", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "width" },
-    { "hidden_size", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "width" },
-    { "n_head", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "heads" },
-    { "num_attention_heads", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "heads" },
-    { "num_key_value_heads", HETI_IN_GATED, HETI_IN_GATED, HETI_COPY, "kv_heads" },
-    { "head_dim", HETI_IN_GATED, HETI_IN_GATED, HETI_COPY, "head_size" },
-    { "n_inner", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "mlp_width" },
-    { "intermediate_size", HETI_IN_ROTARY, HETI_IN_ROTARY, HETI_COPY, "mlp_width" },
-    { "vocab_size", HETI_IN_ALL, HETI_IN_ALL, HETI_COPY, "vocab" },
-    { "n_positions", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "context" },
-    { "n_ctx", HETI_IN_GPT2, 0, HETI_COPY, "context" },
-    { "max_position_embeddings", HETI_IN_ALL, HETI_IN_ROTARY, HETI_COPY, "context" },
-    { "layer_norm_epsilon", HETI_IN_GPT2, HETI_IN_GPT2, HETI_COPY, "norm_epsilon" },
-    { "layer_norm_eps", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "norm_epsilon" },
-    { "rms_norm_eps", HETI_IN_GATED, HETI_IN_GATED, HETI_COPY, "norm_epsilon" },
-    { "initializer_range", HETI_IN_ALL, HETI_IN_ALL, HETI_COPY, "init_std" },
-    { "tie_word_embeddings", HETI_IN_ALL, HETI_IN_ALL, HETI_COPY, "tied" },
-    { "use_parallel_residual", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "parallel" },
-    { "rotary_pct", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "rotary_fraction" },
-    { "partial_rotary_factor", HETI_IN_ROTARY | HETI_IN_ROPE, 0, HETI_COPY, "rotary_fraction" },
-    { "rotary_emb_base", HETI_IN_NEOX, HETI_IN_NEOX, HETI_COPY, "rotary_theta" },
-    { "rope_theta", HETI_IN_ROTARY | HETI_IN_ROPE, HETI_IN_GATED, HETI_COPY, "rotary_theta" },
-    { "factor", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_factor" },
-    { "low_freq_factor", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_low" },
-    { "high_freq_factor", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_high" },
-    { "original_max_position_embeddings", HETI_IN_ROPE, HETI_IN_ROPE, HETI_COPY, "rotary_original" },
-    { "rope_type", HETI_IN_ROPE, 0, HETI_ROPE_TYPE, NULL },
-    { "type", HETI_IN_ROPE, 0, HETI_ROPE_TYPE, NULL },
-    { "rope_scaling", HETI_IN_ROTARY, 0, HETI_ROPE, NULL },
-    { "rope_parameters", HETI_IN_ROTARY, 0, HETI_ROPE, NULL },
-    { "activation_function", HETI_IN_GPT2, 0, HETI_ACT, NULL },
-    { "hidden_act", HETI_IN_ROTARY, 0, HETI_ACT, NULL },
-    { "use_sliding_window", HETI_IN_QWEN, 0, HETI_USE_WINDOW, NULL },
-    { "sliding_window", HETI_IN_QWEN, 0, HETI_WINDOW, NULL },
-    { "max_window_layers", HETI_IN_QWEN, 0, HETI_WINDOW_LAYERS, NULL },
-    { "layer_types", HETI_IN_ALL, 0, HETI_LAYER_TYPES, NULL },
-    { "attention_bias", HETI_IN_ROTARY, 0, HETI_ATTENTION_BIAS, NULL },
-    { "mlp_bias", HETI_IN_LLAMA, 0, HETI_MLP_BIAS, NULL },
-    { "scale_attn_weights", HETI_IN_GPT2, 0, HETI_ONLY_TRUE, NULL },
-    { "scale_attn_by_inverse_layer_idx", HETI_IN_GPT2, 0, HETI_ONLY_FALSE, NULL },
-    { "add_cross_attention", HETI_IN_ALL, 0, HETI_ONLY_FALSE, NULL },
-    { "is_encoder_decoder", HETI_IN_ALL, 0, HETI_ONLY_FALSE, NULL }
-};
-#define HETI_CONFIG_KEYS HETI_CAST(int, sizeof heti_config_keys / sizeof heti_config_keys[0])
-
-/* Names of activations; the first of a kind is written. transformers' gelu_fast and gelu_pytorch_tanh are the same formula as gelu_new. */
-typedef struct heti_act_name { const char *name; het_activation activation; } heti_act_name;
-static const heti_act_name heti_act_names[] = {
-    { "gelu_new", HET_GELU_TANH }, { "gelu_fast", HET_GELU_TANH }, { "gelu_pytorch_tanh", HET_GELU_TANH },
-    { "gelu", HET_GELU_ERF }, { "gelu_python", HET_GELU_ERF }, { "silu", HET_SWIGLU }, { "swish", HET_SWIGLU }
-};
-#define HETI_ACT_NAMES HETI_CAST(int, sizeof heti_act_names / sizeof heti_act_names[0])
-
-typedef struct heti_config {
-    het_json json;
-    het_error *error;
-    const heti_family *family;
-    int in;                /* HETI_IN_ bit of the family */
-    het_model_desc model;
-    uint32_t set;          /* by field: some key gave it */
-    het_choice attention_bias, mlp_bias, use_window;
-    int rope_type;         /* 0 none seen, 1 default, 2 llama3 */
-    int64_t window, window_layers; /* -1: absent */
-    int layer_types;       /* 0 none seen, 1 all full, 2 all sliding */
-    size_t own;            /* offset of the value of "hetrain", 0: none */
-} heti_config;
-
-static const char heti_config_where[] = "het_model_from_json";
-
-/* Whether activation `a` is of the family's kind: gated or not. */
-static int heti_act_fits(int in, het_activation a)
-{
-    return (a == HET_SWIGLU) == ((in & HETI_IN_GATED) != 0);
-}
-
-static het_result heti_config_syntax(heti_config *c)
-{
-    if (!c->json.rule) return HET_OK;
-    return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s", heti_config_where, HETI_CAST(int64_t, c->json.rule_at), c->json.rule);
-}
-
-static het_result heti_config_unsupported(heti_config *c, const char *key, const char *value, const char *known)
-{
-    heti_printable print;
-    return heti_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %s is not supported%s%s", heti_config_where, key, heti_print(&print, value,
-        strlen(value)), known[0] ? "; supported: " : "", known);
-}
-
-/* Takes the value of a key into a setting, which no other key may have given differently. */
-static het_result heti_config_copy(heti_config *c, const heti_config_key *k)
-{
-    const int index = heti_field_find(k->field);
-    const heti_field *f = &heti_fields[index];
-    const size_t at = c->json.at;
-    het_model_desc before = c->model;
-    char value[64];
-    const het_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
-    HETI_TRY(heti_config_syntax(c));
-    if (kind == HET_JSON_NULL) return HET_OK;
-    if (kind != (f->kind == HETI_INTEGER || f->kind == HETI_FLOAT ? HET_JSON_NUMBER : HET_JSON_BOOL)) {
-        return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s has a value of the wrong type", heti_config_where, HETI_CAST(int64_t, at),
-                         k->key);
-    }
-    HETI_TRY(heti_field_parse(&c->model, f, value, heti_config_where, c->error));
-    if (((c->set >> index) & 1) && !heti_field_equal(&before, &c->model, f)) {
-        return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s %s contradicts an earlier key for %s", heti_config_where, HETI_CAST(int64_t,
-            at), k->key, value, f->name);
-    }
-    c->set |= UINT32_C(1) << index;
-    return HET_OK;
-}
-
-static het_result heti_config_choice(heti_config *c, het_choice *choice)
-{
-    int truth = 0;
-    if (het_json_peek(&c->json) == HET_JSON_NULL) {
-        het_json_null(&c->json);
-    } else if (het_json_boolean(&c->json, &truth)) {
-        *choice = truth ? HET_YES : HET_NO;
-    }
-    return heti_config_syntax(c);
-}
-
-static het_result heti_config_count(heti_config *c, int64_t *count)
-{
-    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
-    else if (het_json_integer(&c->json, count) && *count < 0) het_json_fail(&c->json, "a number that is not negative was expected");
-    return heti_config_syntax(c);
-}
-
-static het_result heti_config_activation(heti_config *c, const heti_config_key *k)
-{
-    char value[64];
-    int i;
-    const het_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
-    HETI_TRY(heti_config_syntax(c));
-    if (kind == HET_JSON_NULL) return HET_OK;
-    for (i = 0; i < HETI_ACT_NAMES; i++) {
-        if (kind == HET_JSON_STRING && heti_same(heti_act_names[i].name, value) && heti_act_fits(c->in, heti_act_names[i].activation)) {
-            c->model.activation = heti_act_names[i].activation;
-            return HET_OK;
-        }
-    }
-    return heti_config_unsupported(c, k->key, value, c->in & HETI_IN_GATED ? "silu" : "gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
-}
-
-static het_result heti_config_rope_type(heti_config *c, const heti_config_key *k)
-{
-    char value[64];
-    int type;
-    const het_json_kind kind = heti_json_scalar(&c->json, value, sizeof value);
-    HETI_TRY(heti_config_syntax(c));
-    if (kind == HET_JSON_NULL) return HET_OK;
-    type = heti_same(value, "default") ? 1 : heti_same(value, "llama3") ? 2 : 0;
-    if (!type || kind != HET_JSON_STRING) return heti_config_unsupported(c, k->key, value, "default, llama3");
-    if (c->rope_type && c->rope_type != type) return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one",
-                                                               heti_config_where, k->key, value);
-    c->rope_type = type;
-    return HET_OK;
-}
-
-static het_result heti_config_layer_types(heti_config *c)
-{
-    if (het_json_peek(&c->json) == HET_JSON_NULL) {
-        het_json_null(&c->json);
-        return heti_config_syntax(c);
-    }
-    if (!het_json_enter(&c->json, HET_JSON_ARRAY)) return heti_config_syntax(c);
-    while (het_json_next(&c->json, NULL, 0, NULL)) {
-        char value[64];
-        int type;
-        if (heti_json_scalar(&c->json, value, sizeof value) == HET_JSON_ERROR) break;
-        type = heti_same(value, "full_attention") ? 1 : heti_same(value, "sliding_attention") ? 2 : 0;
-        if (!type) return heti_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
-        if (c->layer_types && c->layer_types != type) return heti_config_unsupported(c, "layer_types", "that differ between layers", "");
-        c->layer_types = type;
-    }
-    return heti_config_syntax(c);
-}
-
-static het_result heti_config_object(heti_config *c, int in);
-
-static het_result heti_config_take(heti_config *c, const heti_config_key *k)
-{
-    het_choice choice = HET_DEFAULT;
-    switch (k->special) {
-    case HETI_COPY: return heti_config_copy(c, k);
-    case HETI_ACT: return heti_config_activation(c, k);
-    case HETI_ROPE_TYPE: return heti_config_rope_type(c, k);
-    case HETI_LAYER_TYPES: return heti_config_layer_types(c);
-    case HETI_USE_WINDOW: return heti_config_choice(c, &c->use_window);
-    case HETI_WINDOW: return heti_config_count(c, &c->window);
-    case HETI_WINDOW_LAYERS: return heti_config_count(c, &c->window_layers);
-    case HETI_ATTENTION_BIAS: return heti_config_choice(c, &c->attention_bias);
-    case HETI_MLP_BIAS: return heti_config_choice(c, &c->mlp_bias);
-    case HETI_ROPE:
-        if (het_json_peek(&c->json) == HET_JSON_OBJECT) return heti_config_object(c, HETI_IN_ROPE);
-        het_json_null(&c->json);
-        return heti_config_syntax(c);
-    case HETI_ONLY_TRUE:
-    case HETI_ONLY_FALSE:
-        HETI_TRY(heti_config_choice(c, &choice));
-        if (choice != (k->special == HETI_ONLY_TRUE ? HET_NO : HET_YES)) return HET_OK;
-        return heti_config_unsupported(c, k->key, choice == HET_YES ? "true" : "false", "");
-    case HETI_OWN: c->own = c->json.at; break;
-    case HETI_TYPE: break; /* read before everything else */
-    }
-    het_json_skip(&c->json);
-    return heti_config_syntax(c);
-}
-
-/* The object at the cursor: top level (in: the family) or the rope settings. Unknown keys are stepped over. */
-static het_result heti_config_object(heti_config *c, int in)
-{
-    uint64_t seen = 0;
-    char key[64];
-    size_t length = 0;
-    het_json_enter(&c->json, HET_JSON_OBJECT);
-    while (het_json_next(&c->json, key, sizeof key, &length)) {
-        int i;
-        for (i = 0; i < HETI_CONFIG_KEYS; i++) {
-            if ((heti_config_keys[i].families & in) && heti_is_key(key, length, heti_config_keys[i].key)) break;
-        }
-        if (i == HETI_CONFIG_KEYS) {
-            if (in == HETI_IN_ROPE && het_json_peek(&c->json) == HET_JSON_OBJECT) {
-                return heti_config_unsupported(c, "rope settings by layer type:", key, "");
-            }
-            het_json_skip(&c->json);
-            continue;
-        }
-        if ((seen >> i) & 1) {
-            return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s occurs twice", heti_config_where, HETI_CAST(int64_t, c->json.at), key);
-        }
-        seen |= UINT64_C(1) << i;
-        HETI_TRY(heti_config_take(c, &heti_config_keys[i]));
-    }
-    return heti_config_syntax(c);
-}
-
-/* First pass: the family, which says what the other keys mean, and the syntax of the whole text. */
-static het_result heti_config_family(heti_config *c)
-{
-    char key[64], type[64] = "";
-    const char *base = type;
-    size_t length = 0;
-    int i, count = 0;
-    het_json_enter(&c->json, HET_JSON_OBJECT);
-    while (het_json_next(&c->json, key, sizeof key, &length)) {
-        if (heti_is_key(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
-            heti_json_scalar(&c->json, type, sizeof type);
-            count++;
-        } else {
-            het_json_skip(&c->json);
-        }
-    }
-    het_json_end(&c->json);
-    HETI_TRY(heti_config_syntax(c));
-    if (count != 1) return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_config_where,
-                                     count ? "model_type occurs twice" : "model_type is missing");
-    if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
-    for (i = HETI_FAMILIES - 1; i >= 0; i--) {
-        if (heti_same(heti_families[i].type, base)) c->family = &heti_families[i];
-    }
-    if (!c->family) return heti_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
-    c->in = 1 << (c->family->family - HET_GPT2);
-    c->model.family = c->family->family;
-    return HET_OK;
-}
-
-/* What several keys decide together. */
-static het_result heti_config_window(heti_config *c)
-{
-    const int64_t layers_full = c->window_layers < 0 ? 28 : c->window_layers; /* transformers' default */
-    int sliding = c->use_window == HET_YES && c->window != 0;
-    if (c->layer_types == 2 && !sliding) return heti_fail(c->error, HET_ERR_FORMAT,
-                                                          "%s: layer_types says sliding_attention, use_sliding_window does not", heti_config_where);
-    if (c->layer_types == 1) sliding = 0;
-    if (!sliding || (!c->layer_types && layers_full >= c->model.layers)) return HET_OK;
-    if (!c->layer_types && layers_full > 0) return heti_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
-    c->model.window = c->window < 0 ? 4096 : c->window; /* likewise */
-    return HET_OK;
-}
-
-static het_result heti_config_biases(heti_config *c)
-{
-    const int attention = c->attention_bias == HET_YES, mlp = c->mlp_bias == HET_YES;
-    if (c->in == HETI_IN_NEOX && c->attention_bias == HET_NO) return heti_config_unsupported(c, "attention_bias", "false", "true");
-    if (c->in == HETI_IN_QWEN3 && attention) return heti_config_unsupported(c, "attention_bias", "true", "false");
-    if (c->in != HETI_IN_LLAMA) return HET_OK;
-    if (attention != mlp) return heti_config_unsupported(c, "attention_bias unlike", "mlp_bias", "both true, both false");
-    c->model.qkv_bias = c->model.linear_bias = attention ? HET_YES : HET_NO;
-    return HET_OK;
-}
-
-static het_result heti_config_rope(heti_config *c)
-{
-    if (c->rope_type != 2) {
-        c->model.rotary_factor = c->model.rotary_low = c->model.rotary_high = 0.0f;
-        c->model.rotary_original = 0;
-        return HET_OK;
-    }
-    if (heti_float_or(c->model.rotary_factor, -1.0f) < 0.0f || heti_float_or(c->model.rotary_low, -1.0f) < 0.0f ||
-        heti_float_or(c->model.rotary_high, -1.0f) < 0.0f) {
-        return heti_fail(c->error, HET_ERR_FORMAT, "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor", heti_config_where);
-    }
-    c->model.rotary_original = heti_or(c->model.rotary_original, c->model.context);
-    return HET_OK;
-}
-
-/* Absent keys mean what transformers' configuration classes mean, which is not always this library's default. */
-static het_result heti_config_finish(heti_config *c)
-{
-    static const char *const heti_needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
-    het_model_desc *m = &c->model;
-    int i, k;
-    for (i = 0; i < (c->in == HETI_IN_GPT2 ? 5 : 6); i++) {
-        if ((c->set >> heti_field_find(heti_needed[i])) & 1) continue;
-        for (k = 0; !(heti_config_keys[k].written & c->in) || !heti_same(heti_config_keys[k].field, heti_needed[i]); k++) {}
-        return heti_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_config_where, heti_config_keys[k].key);
-    }
-    if (c->in & HETI_IN_QWEN) m->kv_heads = heti_or(m->kv_heads, 32);
-    if (c->in == HETI_IN_QWEN3) m->head_size = heti_or(m->head_size, 128);
-    m->norm_epsilon = heti_float_or(m->norm_epsilon, c->in & HETI_IN_GATED ? 1e-6f : 1e-5f);
-    m->rotary_theta = heti_float_or(m->rotary_theta, 1e4f);
-    HETI_TRY(heti_config_window(c));
-    HETI_TRY(heti_config_biases(c));
-    return heti_config_rope(c);
-}
-
-/* "hetrain": {setting: value}, what het_model_to_json adds where Hugging Face has no key. It overrides. */
-static het_result heti_config_own(heti_config *c)
-{
-    heti_printable print;
-    char key[64], value[64];
-    size_t length = 0;
-    uint32_t seen = 0;
-    c->json.at = c->own;
-    c->json.depth = 0;
-    het_json_enter(&c->json, HET_JSON_OBJECT);
-    while (het_json_next(&c->json, key, sizeof key, &length)) {
-        const int f = heti_field_find(key);
-        if (f == HETI_FIELDS || length != strlen(key) || ((seen >> f) & 1)) {
-            return heti_fail(c->error, HET_ERR_FORMAT, "%s: byte %d: %s key '%s' in \"hetrain\"", heti_config_where, HETI_CAST(int64_t, c->json.at),
-                             f == HETI_FIELDS ? "unknown" : "repeated", heti_print(&print, key, strlen(key)));
-        }
-        seen |= UINT32_C(1) << f;
-        heti_json_scalar(&c->json, value, sizeof value);
-        HETI_TRY(heti_config_syntax(c));
-        HETI_TRY(heti_field_parse(&c->model, &heti_fields[f], value, heti_config_where, c->error));
-    }
-    return heti_config_syntax(c);
-}
-
-/* Everything but defaults and checks. */
-static het_result heti_config_parse(const char *text, size_t length, het_model_desc *model, het_error *error)
-{
-    heti_config c;
-    memset(&c, 0, sizeof c);
-    c.json = het_json_start(text, length);
-    c.error = error;
-    c.window = c.window_layers = -1;
-    HETI_TRY(heti_config_family(&c));
-    c.json = het_json_start(text, length);
-    HETI_TRY(heti_config_object(&c, c.in));
-    HETI_TRY(heti_config_finish(&c));
-    if (c.own) HETI_TRY(heti_config_own(&c));
-    *model = c.model;
-    return HET_OK;
-}
-
-HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error)
-{
-    het_model_desc m;
-    if (!text || !model) return heti_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_config_where, text ? "model" : "text");
-    HETI_TRY(heti_config_parse(text, length, &m, error));
-    HETI_TRY(heti_model_complete(&m, heti_config_where, error));
-    *model = m;
-    return HET_OK;
-}
-
-/* ---- config.json, written ---- */
-
-static void heti_text_field(heti_text *t, const het_model_desc *m, const heti_field *f, int json)
+/* Writes the value of a setting as het_model_parse reads it. */
+static void heti_text_field(heti_text *t, const het_model_desc *m, const heti_field *f)
 {
     const int64_t value = f->kind == HETI_FLOAT ? 0 : heti_field_integer(m, f);
     int i;
     if (f->kind == HETI_FLOAT) heti_text_float(t, heti_field_float(m, f));
     else if (f->kind == HETI_INTEGER) heti_text_integer(t, value);
-    else if (f->kind == HETI_CHOICE && json) heti_text_add(t, value == HET_YES ? "true" : "false");
     else {
         for (i = 0; i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != value); i++) {}
-        heti_text_add(t, "\"");
         heti_text_add(t, i < HETI_WORDS ? heti_words[i].name : "?");
-        heti_text_add(t, "\"");
     }
 }
 
-static void heti_text_key(heti_text *t, const char *key)
+HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text, size_t capacity, size_t *length)
 {
-    heti_text_add(t, ",\n  \"");
-    heti_text_add(t, key);
-    heti_text_add(t, "\": ");
-}
-
-static void heti_text_pair(heti_text *t, const char *key, const char *value)
-{
-    heti_text_key(t, key);
-    heti_text_add(t, value);
-}
-
-/* The keys of heti_config_keys that are written in `in`, as ",\n  key: value". */
-static void heti_text_fields(heti_text *t, const het_model_desc *m, int in)
-{
+    heti_text t = heti_text_in(text, capacity);
+    het_model_desc m;
     int i;
-    for (i = 0; i < HETI_CONFIG_KEYS; i++) {
-        if (!(heti_config_keys[i].written & in)) continue;
-        heti_text_key(t, heti_config_keys[i].key);
-        heti_text_field(t, m, &heti_fields[heti_field_find(heti_config_keys[i].field)], 1);
-    }
-}
-
-/* Keys that are no plain copy of a setting. */
-static void heti_text_specials(heti_text *t, const het_model_desc *m, int in)
-{
-    const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false";
-    int i;
-    for (i = 0; i < HETI_ACT_NAMES && (heti_act_names[i].activation != m->activation || !heti_act_fits(in, m->activation)); i++) {}
-    if (i < HETI_ACT_NAMES) {
-        heti_text_key(t, in == HETI_IN_GPT2 ? "activation_function" : "hidden_act");
-        heti_text_add(t, "\"");
-        heti_text_add(t, heti_act_names[i].name);
-        heti_text_add(t, "\"");
-    }
-    if (in & HETI_IN_ROTARY) heti_text_key(t, "rope_scaling");
-    if ((in & HETI_IN_ROTARY) && m->rotary_factor > 0.0f) {
-        heti_text_add(t, "{\n  \"rope_type\": \"llama3\"");
-        heti_text_fields(t, m, HETI_IN_ROPE);
-        heti_text_add(t, "}");
-    } else if (in & HETI_IN_ROTARY) {
-        heti_text_add(t, "null");
-    }
-    if (in & HETI_IN_QWEN) {
-        heti_text_pair(t, "use_sliding_window", m->window ? "true" : "false");
-        heti_text_key(t, "sliding_window");
-        if (m->window) heti_text_integer(t, m->window);
-        else heti_text_add(t, "null");
-        heti_text_pair(t, "max_window_layers", "0");
-    }
-    if (in == HETI_IN_LLAMA) {
-        heti_text_pair(t, "attention_bias", bias);
-        heti_text_pair(t, "mlp_bias", bias);
-    }
-}
-
-/* Where transformers has places for dropout like ours. Reading ignores it: it is a setting of training. */
-static void heti_text_dropout(heti_text *t, const het_model_desc *m, int in)
-{
-    static const char *const heti_gpt2[] = { "resid_pdrop", "embd_pdrop" }, *const heti_neox[] = { "hidden_dropout" };
-    const char *const *keys = in == HETI_IN_GPT2 ? heti_gpt2 : heti_neox;
-    const int count = in == HETI_IN_GPT2 ? 2 : in == HETI_IN_NEOX;
-    int i;
-    for (i = 0; i < count; i++) {
-        heti_text_key(t, keys[i]);
-        heti_text_float(t, m->dropout);
-    }
-    heti_text_pair(t, in == HETI_IN_GPT2 ? "attn_pdrop" : "attention_dropout", "0.0");
-}
-
-/* The whole text up to the closing brace. */
-static void heti_text_config(heti_text *t, const het_model_desc *m, const char *prefix)
-{
-    const int in = 1 << (m->family - HET_GPT2);
-    int i;
-    for (i = 0; heti_families[i].family != m->family; i++) {}
-    heti_text_add(t, "{\n  \"architectures\": [\"");
-    heti_text_add(t, heti_families[i].architecture);
-    heti_text_add(t, "\"],\n  \"model_type\": \"");
-    heti_text_add(t, prefix);
-    heti_text_add(t, heti_families[i].type);
-    heti_text_add(t, "\"");
-    heti_text_fields(t, m, in);
-    heti_text_specials(t, m, in);
-    heti_text_dropout(t, m, in);
-    if (in != HETI_IN_GPT2 || m->vocab <= 50256) { /* GPT-2's own end of text is transformers' default */
-        heti_text_pair(t, "bos_token_id", "null");
-        heti_text_pair(t, "eos_token_id", "null");
-    }
-    heti_text_pair(t, "use_cache", "true");
-    heti_text_pair(t, "torch_dtype", "\"float32\"");
-}
-
-/* Writes the text as transformers would, reads it back, and puts every setting that did not survive into "hetrain". If one of them changes
-   what the model computes, model_type becomes "hetrain_...", which transformers refuses rather than compute something else. */
-HETRAIN_API het_result het_model_to_json(const het_model_desc *model, char *text, size_t capacity, size_t *length)
-{
-    char plain[4096];
-    heti_text t = heti_text_in(plain, sizeof plain);
-    het_model_desc m, back;
-    int i, own = 0, foreign = 0;
     if (!model || !length || (!text && capacity)) return HET_ERR_INVALID;
     m = *model;
     HETI_TRY(het_model_complete(&m, NULL));
-    heti_text_config(&t, &m, "");
-    heti_text_add(&t, "\n}\n");
-    if (t.length >= sizeof plain) return HET_ERR_LIMIT;
-    HETI_TRY(heti_config_parse(plain, t.length, &back, NULL));
-    heti_model_defaults(&back);
-    for (i = 0; i < HETI_FIELDS; i++) foreign |= !heti_same(heti_fields[i].name, "dropout") && !heti_field_equal(&m, &back, &heti_fields[i]);
-    t = heti_text_in(text, capacity);
-    heti_text_config(&t, &m, foreign ? "hetrain_" : "");
+    for (i = 0; heti_families[i].family != m.family; i++) {}
+    heti_text_add(&t, heti_families[i].name);
     for (i = 0; i < HETI_FIELDS; i++) {
-        if (heti_field_equal(&m, &back, &heti_fields[i])) continue;
-        if (!own) heti_text_add(&t, ",\n  \"hetrain\": {\"");
-        else heti_text_add(&t, ", \"");
+        heti_text_add(&t, i == 0 ? ":" : ",");
         heti_text_add(&t, heti_fields[i].name);
-        heti_text_add(&t, "\": ");
-        heti_text_field(&t, &m, &heti_fields[i], 0);
-        own = 1;
+        heti_text_add(&t, "=");
+        heti_text_field(&t, &m, &heti_fields[i]);
     }
-    heti_text_add(&t, own ? "}\n}\n" : "\n}\n");
     *length = t.length;
     return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
 }
@@ -15246,6 +14682,63 @@ HETRAIN_API het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what
     return heti_leave(ctx, &fp, result);
 }
 
+HETRAIN_API int32_t het_get_condition(const het_ctx *ctx)
+{
+    return ctx ? ctx->torn | (ctx->failed ? HET_FAILED : 0) : HET_FAILED;
+}
+
+static het_result heti_check_parts(het_ctx *ctx, const char *function, int32_t parts)
+{
+    if (parts < 1 || parts > (HET_WEIGHTS_INCOMPLETE | HET_STATE_INCOMPLETE))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: parts %d, must be 1 .. 3", function, HETI_CAST(int64_t, parts));
+    if ((parts & HET_STATE_INCOMPLETE) && ctx->desc.inference == HET_YES)
+        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: an inference context has no state", function);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts)
+{
+    heti_fp fp;
+    het_result result;
+    HETI_TRY(heti_enter(ctx, &fp));
+    result = heti_check_parts(ctx, "het_restore_begin", parts);
+    if (result == HET_OK) ctx->torn |= parts;
+    return heti_leave(ctx, &fp, result);
+}
+
+static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents)
+{
+    int64_t p;
+    HETI_TRY(heti_check_parts(ctx, "het_restore_end", parts));
+    if (parts & HET_STATE_INCOMPLETE) {
+        if (step < 0 || !exponents)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step, exponents ? "given" : "NULL");
+        for (p = 0; p < ctx->parameter_count; p++)
+            if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
+                return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200", ctx->parameter[p].name,
+                                 HETI_CAST(int64_t, exponents[p]));
+        for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
+        ctx->step = step;
+    }
+    ctx->torn &= ~parts;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents)
+{
+    heti_fp fp;
+    HETI_TRY(heti_enter(ctx, &fp));
+    return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents));
+}
+
+HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
+{
+    heti_fp fp;
+    HETI_TRY(heti_enter(ctx, &fp));
+    if (code == HET_OK || !text) return heti_leave(ctx, &fp, heti_fail(&ctx->error, HET_ERR_INVALID, "het_fail: no code, or no text"));
+    return heti_leave(ctx, &fp, heti_fail(&ctx->error, code, "%s", text));
+}
+
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash)
 {
     float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
@@ -15576,1160 +15069,6 @@ HETRAIN_API het_result het_spread(het_ctx *ctx, int64_t process, void *data, siz
                            HETI_CAST(uint64_t, size), data ? "an address" : "NULL");
     else result = size > 0 ? heti_spread(ctx, process, data, size) : HET_OK;
     return heti_leave(ctx, &fp, result);
-}
-
-/* ================================================================================================================
-   >>tensors  Parameters as Hugging Face files have them.
-
-   The context keeps every matrix as [out][in] and q, k, v apart. Files differ in two families: GPT-2 stores its matrices [in][out] (Conv1D)
-   and q, k, v side by side in c_attn; NeoX stores query_key_value as [H][3][E][D]. A file tensor therefore is one parameter, or three. The
-   parameter table is walked and names are recognised, so parameters of a user's own units appear under their own names.
-   ================================================================================================================ */
-
-typedef enum heti_order { HETI_PLAIN, HETI_TRANSPOSED, HETI_INTERLEAVED } heti_order;
-
-/* A tensor of a file and the parameters that hold its values. */
-typedef struct heti_stored {
-    char name[192];
-    int32_t rank;
-    int64_t shape[4];
-    int64_t count;
-    heti_order layout;
-    int parts;                /* 1, or 3: q, k, v */
-    int64_t part[3];          /* indexes of parameters */
-    het_what what;
-} heti_stored;
-
-static int heti_ends_with(const char *text, size_t length, const char *end)
-{
-    const size_t tail = strlen(end);
-    return length >= tail && memcmp(text + length - tail, end, tail) == 0;
-}
-
-/* The parameter called `name` in the same unit as parameter p, or -1. */
-static int64_t heti_neighbour(const het_ctx *ctx, int64_t p, const char *name)
-{
-    const int64_t last = heti_min(ctx->parameter_count, p + HETRAIN_MAX_UNIT_PARAMETERS);
-    int64_t i;
-    for (i = heti_max(0, p - HETRAIN_MAX_UNIT_PARAMETERS); i < last; i++) {
-        if (heti_same(ctx->parameter[i].name, name)) return i;
-    }
-    return -1;
-}
-
-/* Which third (0 q, 1 k, 2 v) of a joint tensor parameter p is, with all three in part[]; -1: none. */
-static int heti_third(const het_ctx *ctx, int64_t p, int64_t part[3])
-{
-    static const char heti_letters[] = "qkv";
-    const int neox = ctx->desc.model.family == HET_NEOX, gpt2 = ctx->desc.model.family == HET_GPT2;
-    const heti_parameter *own = &ctx->parameter[p];
-    const char *end = strrchr(own->name, '.');
-    const char *letter = end && end - own->name >= 2 && end[-2] == '.' ? strchr(heti_letters, end[-1]) : NULL;
-    char name[sizeof own->name];
-    int i;
-    if ((!neox && !gpt2) || !letter) return -1;
-    if (!heti_ends_with(own->name, HETI_CAST(size_t, end - own->name) - 2, neox ? ".attention.query_key_value" : ".attn.c_attn")) return -1;
-    for (i = 0; i < 3; i++) {
-        const heti_parameter *other;
-        memcpy(name, own->name, sizeof name);
-        name[end - own->name - 1] = heti_letters[i];
-        part[i] = heti_neighbour(ctx, p, name);
-        if (part[i] < 0) return -1;
-        other = &ctx->parameter[part[i]];
-        if (other->columns != own->columns || (neox && (other->rows != own->rows || own->rows % ctx->desc.model.head_size))) return -1;
-    }
-    return HETI_CAST(int, letter - heti_letters);
-}
-
-/* GPT-2's matrices are stored [in][out], the embeddings are not. */
-static int heti_is_conv1d(const het_ctx *ctx, const heti_parameter *p)
-{
-    const size_t length = strlen(p->name);
-    if (ctx->desc.model.family != HET_GPT2 || p->columns == 1 || strncmp(p->name, "transformer.h.", 14) != 0) return 0;
-    return heti_ends_with(p->name, length, ".attn.c_proj.weight") || heti_ends_with(p->name, length, ".mlp.c_fc.weight") ||
-           heti_ends_with(p->name, length, ".mlp.c_gate.weight") || heti_ends_with(p->name, length, ".mlp.c_proj.weight");
-}
-
-static void heti_stored_plain(const het_ctx *ctx, int64_t p, heti_stored *s)
-{
-    const heti_parameter *own = &ctx->parameter[p];
-    memset(s, 0, sizeof *s);
-    memcpy(s->name, own->name, sizeof own->name);
-    s->parts = 1;
-    s->part[0] = p;
-    s->rank = own->columns == 1 ? 1 : 2;
-    s->shape[0] = own->rows;
-    if (s->rank == 2) s->shape[1] = own->columns;
-    s->count = own->count;
-}
-
-/* Fills *s with the tensor that starts at parameter p; 0: p is the k or v of an earlier one. */
-static int heti_stored_at(const het_ctx *ctx, int64_t p, heti_stored *s)
-{
-    int64_t part[3];
-    const int third = heti_third(ctx, p, part);
-    int i;
-    if (third > 0) return 0;
-    heti_stored_plain(ctx, p, s);
-    if (third == 0) {
-        char *letter = strrchr(s->name, '.') - 2;
-        memmove(letter, letter + 2, strlen(letter + 2) + 1);
-        s->parts = 3;
-        s->shape[0] = s->count = 0;
-        for (i = 0; i < 3; i++) {
-            s->part[i] = part[i];
-            s->shape[0] += ctx->parameter[part[i]].rows;
-            s->count += ctx->parameter[part[i]].count;
-        }
-        s->layout = ctx->desc.model.family == HET_GPT2 ? HETI_TRANSPOSED : HETI_INTERLEAVED;
-    } else if (heti_is_conv1d(ctx, &ctx->parameter[p])) {
-        s->layout = HETI_TRANSPOSED;
-    }
-    if (s->layout == HETI_TRANSPOSED && s->rank == 2) {
-        const int64_t rows = s->shape[0];
-        s->shape[0] = s->shape[1];
-        s->shape[1] = rows;
-    }
-    return 1;
-}
-
-/* Copies one part, [rows][columns], into its place in the file's layout or (to_file 0) out of it. Transposed: parts side by side,
-   [columns][all rows]; interleaved: row h E + e of part j is row (h 3 + j) E + e. */
-static void heti_stored_move(const het_ctx *ctx, const heti_stored *s, int part, float *values, float *file, int to_file)
-{
-    const heti_parameter *p = &ctx->parameter[s->part[part]];
-    const int64_t size = ctx->desc.model.head_size, all_rows = s->count / p->columns;
-    int64_t row, column, before = 0;
-    int i;
-    for (i = 0; i < part; i++) before += ctx->parameter[s->part[i]].rows;
-    for (row = 0; row < p->rows; row++) {
-        const int64_t step = s->layout == HETI_TRANSPOSED ? all_rows : 1;
-        float *at = file + (s->layout == HETI_TRANSPOSED ? before + row : ((row / size * 3 + part) * size + row % size) * p->columns);
-        float *own = values + row * p->columns;
-        for (column = 0; column < p->columns; column++) {
-            if (to_file) at[column * step] = own[column];
-            else own[column] = at[column * step];
-        }
-    }
-}
-
-/* Tensor number `index` in table order. */
-static het_result heti_stored_find(const het_ctx *ctx, int64_t index, heti_stored *s)
-{
-    int64_t p, seen = 0;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        if (heti_stored_at(ctx, p, s) && seen++ == index) return HET_OK;
-    }
-    return HET_ERR_INVALID;
-}
-
-/* Elements of the largest part of a tensor. */
-static int64_t heti_stored_largest(const het_ctx *ctx, const heti_stored *s)
-{
-    int64_t most = 0;
-    int i;
-    for (i = 0; i < s->parts; i++) most = heti_max(most, ctx->parameter[s->part[i]].count);
-    return most;
-}
-
-static het_result heti_scratch(het_ctx *ctx, int64_t count, float **to)
-{
-    size_t bytes;
-    *to = NULL;
-    if (heti_mul(HETI_CAST(size_t, count), sizeof **to, &bytes)) *to = HETI_CAST(float *, heti_alloc(&ctx->allocator, bytes));
-    return *to ? HET_OK : heti_fail(&ctx->error, HET_ERR_OOM, "%d floats to rearrange a tensor: out of memory", count);
-}
-
-HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx)
-{
-    heti_stored s;
-    int64_t p, count = 0;
-    for (p = 0; ctx && p < ctx->parameter_count; p++) count += heti_stored_at(ctx, p, &s);
-    return count;
-}
-
-HETRAIN_API het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info)
-{
-    heti_stored s;
-    if (!ctx || !info || index < 0) return HET_ERR_INVALID;
-    HETI_TRY(heti_stored_find(ctx, index, &s));
-    memcpy(info->name, s.name, sizeof info->name);
-    info->rank = s.rank;
-    memcpy(info->shape, s.shape, sizeof info->shape);
-    info->count = s.count;
-    return HET_OK;
-}
-
-static het_result heti_tensor_check(het_ctx *ctx, const char *function, int64_t index, const void *buffer, heti_stored *s)
-{
-    if (buffer && index >= 0 && heti_stored_find(ctx, index, s) == HET_OK) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx),
-                     buffer ? "given" : "NULL");
-}
-
-HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to)
-{
-    heti_stored s;
-    het_result result = HET_OK;
-    float *values;
-    int64_t count;
-    int i;
-    if (!ctx) return HET_ERR_INVALID;
-    HETI_TRY(heti_tensor_check(ctx, "het_tensor_read", index, to, &s));
-    if (s.layout == HETI_PLAIN) return het_parameter_read(ctx, s.part[0], what, to);
-    count = heti_stored_largest(ctx, &s);
-    HETI_TRY(heti_scratch(ctx, count, &values));
-    for (i = 0; i < s.parts && result == HET_OK; i++) {
-        result = het_parameter_read(ctx, s.part[i], what, values);
-        if (result == HET_OK) heti_stored_move(ctx, &s, i, values, to, 1);
-    }
-    heti_free(&ctx->allocator, values, HETI_CAST(size_t, count) * sizeof *values);
-    return result;
-}
-
-HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what, const float *from)
-{
-    heti_stored s;
-    het_result result = HET_OK;
-    float *values, *file;
-    int64_t count;
-    int i;
-    if (!ctx) return HET_ERR_INVALID;
-    HETI_TRY(heti_tensor_check(ctx, "het_tensor_write", index, from, &s));
-    if (s.layout == HETI_PLAIN) return het_parameter_write(ctx, s.part[0], what, from);
-    count = heti_stored_largest(ctx, &s);
-    HETI_TRY(heti_scratch(ctx, s.count + count, &file));
-    values = file + s.count;
-    memcpy(file, from, HETI_CAST(size_t, s.count) * sizeof *file);
-    for (i = 0; i < s.parts && result == HET_OK; i++) {
-        heti_stored_move(ctx, &s, i, values, file, 0);
-        result = het_parameter_write(ctx, s.part[i], what, values);
-    }
-    heti_free(&ctx->allocator, file, HETI_CAST(size_t, s.count + count) * sizeof *file);
-    return result;
-}
-
-/* ================================================================================================================
-   >>safetensors  Weights and state in files (github.com/huggingface/safetensors: u64 N, N bytes of JSON, data).
-
-   Both kinds of file are a list of heti_stored: weights the tensors above, state every optimizer slot of every trained parameter.
-   Writing streams one tensor after the other. Reading first proves the whole header against the context (each rule has its own message)
-   and only then touches it. Every byte of a file is hostile until proven.
-   ================================================================================================================ */
-
-#define HETI_HEADER_LIMIT 100000000
-#define HETI_TENSOR_LIMIT 65536
-#define HETI_RANK_LIMIT 8
-#define HETI_STATE_VERSION "1"
-
-typedef enum heti_contents { HETI_WEIGHTS = 1, HETI_STATE = 2 } heti_contents; /* also the bits of ctx->torn */
-
-/* The next tensor of a file. *cursor starts at 0. */
-static int heti_stored_next(const het_ctx *ctx, heti_contents contents, int64_t *cursor, heti_stored *s)
-{
-    const int64_t slots = contents == HETI_STATE ? ctx->slots : 1;
-    while (slots > 0 && *cursor < ctx->parameter_count * slots) {
-        const int64_t p = *cursor / slots, slot = *cursor % slots;
-        heti_text t;
-        ++*cursor;
-        if (contents == HETI_WEIGHTS) {
-            if (heti_stored_at(ctx, p, s)) return 1;
-            continue;
-        }
-        if (ctx->parameter[p].frozen) continue;
-        heti_stored_plain(ctx, p, s);
-        t = heti_text_in(s->name, sizeof s->name);
-        heti_text_add(&t, ctx->parameter[p].name);
-        heti_text_add(&t, "/");
-        heti_text_add(&t, ctx->desc.optimizer.iface->slot_name[slot]);
-        s->what = HETI_CAST(het_what, HET_STATE0 + slot);
-        return 1;
-    }
-    return 0;
-}
-
-/* ---- options in the metadata of state ---- */
-
-typedef struct heti_option {
-    const char *group, *name;
-    char value[64];
-    int is_float;             /* value is the bit pattern, in hexadecimal */
-} heti_option;
-
-static void heti_option_float(heti_option *o, const char *name, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    o->name = name;
-    o->is_float = 1;
-    heti_format(o->value, sizeof o->value, "%x", HETI_CAST(uint64_t, bits));
-}
-
-/* A hash of names and shapes in table order, the order of the exponents. */
-static uint64_t heti_table_hash(const het_ctx *ctx)
-{
-    char line[112];
-    heti_xxh64 hash;
-    int64_t p;
-    heti_xxh64_start(&hash, 0);
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const size_t length = heti_format(line, sizeof line, "%s %d %d\n", ctx->parameter[p].name, ctx->parameter[p].rows, ctx->parameter[p].columns);
-        heti_xxh64_add(&hash, line, length < sizeof line ? length : sizeof line - 1);
-    }
-    return heti_xxh64_end(&hash);
-}
-
-/* Option number `index` of the context; 0: there are no more. Everything that decides the bits of the next step and that shapes of
-   tensors do not show. */
-static int heti_option_at(const het_ctx *ctx, int index, heti_option *o)
-{
-    static const char *const heti_dtypes[] = { "default", "f32", "bf16" }, *const heti_reduces[] = { "default", "exact", "fast" };
-    static const char *const heti_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
-    static const char *const heti_family_names[] = { "default", "gpt2", "llama", "qwen2", "qwen3", "neox" };
-    static const char *const heti_names[] = { "seed", "granule", "units", "warmup_steps", "total_steps", "dtype", "reduce", "schedule", "optimizer",
-                                         "parameters", "model.family" };
-    static const char *const heti_floats[] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
-    const het_desc *d = &ctx->desc;
-    const het_optimizer_desc *a = &d->optimizer;
-    const float values[] = { a->learning_rate, a->minimum_rate, a->beta1, a->beta2, a->epsilon, a->weight_decay, a->clip };
-    heti_text t = heti_text_in(o->value, sizeof o->value);
-    o->group = "";
-    o->is_float = 0;
-    if (index < 11) o->name = heti_names[index];
-    switch (index) {
-    case 0: heti_format(o->value, sizeof o->value, "%u", d->seed); return 1;
-    case 1: heti_text_integer(&t, d->granule); return 1;
-    case 2: heti_text_integer(&t, ctx->unit_count); return 1;
-    case 3: heti_text_integer(&t, a->warmup_steps); return 1;
-    case 4: heti_text_integer(&t, a->total_steps); return 1;
-    case 5: heti_text_add(&t, heti_dtypes[d->dtype]); return 1;
-    case 6: heti_text_add(&t, heti_reduces[d->reduce]); return 1;
-    case 7: heti_text_add(&t, heti_schedules[a->schedule]); return 1;
-    case 8: heti_text_string(&t, a->iface->name); heti_text_put(&t, "", 0); return 1;
-    case 9: heti_format(o->value, sizeof o->value, "%x", heti_table_hash(ctx)); return 1;
-    case 10: heti_text_add(&t, heti_family_names[d->model.family]); return 1;
-    default: break;
-    }
-    index -= 11;
-    if (index < 7) {
-        heti_option_float(o, heti_floats[index], values[index]);
-        return 1;
-    }
-    index -= 7;
-    if (index >= HETI_FIELDS) return 0;
-    o->group = "model.";
-    o->name = heti_fields[index].name;
-    if (heti_fields[index].kind == HETI_FLOAT) heti_option_float(o, o->name, heti_field_float(&d->model, &heti_fields[index]));
-    else heti_text_integer(&t, heti_field_integer(&d->model, &heti_fields[index]));
-    return 1;
-}
-
-/* ---- writing ---- */
-
-static het_result heti_saved_write(het_ctx *ctx, const het_writer *to, const void *from, size_t size)
-{
-    if (to->write(to->user, from, size) == 0) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_IO, "%s: writing %u bytes failed", to->name ? to->name : "(memory)", HETI_CAST(uint64_t, size));
-}
-
-static void heti_store_u64(unsigned char to[8], uint64_t value)
-{
-    int i;
-    for (i = 0; i < 8; i++) to[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
-}
-
-/* A JSON string; what is not UTF-8 or not printable becomes an escape or '?', so the text is always valid. */
-static void heti_text_quoted(heti_text *t, const char *s)
-{
-    size_t left = strlen(s);
-    heti_text_add(t, "\"");
-    while (left > 0) {
-        const size_t count = heti_utf8(s, left);
-        if (count == 0 || HETI_CAST(unsigned char, *s) < 0x20) heti_text_add(t, "?");
-        if (*s == '"' || *s == '\\') heti_text_add(t, "\\");
-        if (count > 0 && HETI_CAST(unsigned char, *s) >= 0x20) heti_text_put(t, s, count);
-        s += count > 0 ? count : 1;
-        left -= count > 0 ? count : 1;
-    }
-    heti_text_add(t, "\"");
-}
-
-static void heti_text_metadata(heti_text *t, const char *group, const char *key, const char *value)
-{
-    heti_text_add(t, ",\"");
-    heti_text_add(t, group);
-    heti_text_add(t, key);
-    heti_text_add(t, "\":");
-    heti_text_quoted(t, value);
-}
-
-static void heti_text_state(heti_text *t, const het_ctx *ctx)
-{
-    heti_option o;
-    char number[32];
-    int64_t p;
-    int i;
-    heti_text_metadata(t, "", "hetrain_state", HETI_STATE_VERSION);
-    heti_format(number, sizeof number, "%d.%d.%d", HETI_CAST(int64_t, HETRAIN_VERSION_MAJOR), HETI_CAST(int64_t, HETRAIN_VERSION_MINOR),
-                HETI_CAST(int64_t, HETRAIN_VERSION_PATCH));
-    heti_text_metadata(t, "", "hetrain_version", number);
-    heti_format(number, sizeof number, "%d", ctx->step);
-    heti_text_metadata(t, "", "step", number);
-    for (i = 0; heti_option_at(ctx, i, &o); i++) heti_text_metadata(t, o.group, o.name, o.value);
-    heti_text_add(t, ",\"exponents\":\"");
-    for (p = 0; p < ctx->parameter_count; p++) {
-        if (p) heti_text_add(t, ",");
-        if (ctx->parameter[p].exponent == HETRAIN_NO_EXPONENT) heti_text_add(t, "n");
-        else heti_text_integer(t, ctx->parameter[p].exponent);
-    }
-    heti_text_add(t, "\"");
-}
-
-/* The header of a file, padded with spaces to a multiple of 8. */
-static void heti_text_header(heti_text *t, const het_ctx *ctx, heti_contents contents)
-{
-    heti_stored s;
-    int64_t cursor = 0, offset = 0;
-    int i;
-    heti_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"");
-    if (contents == HETI_STATE) heti_text_state(t, ctx);
-    heti_text_add(t, "}");
-    while (heti_stored_next(ctx, contents, &cursor, &s)) {
-        heti_text_add(t, ",");
-        heti_text_quoted(t, s.name);
-        heti_text_add(t, ":{\"dtype\":\"F32\",\"shape\":[");
-        for (i = 0; i < s.rank; i++) {
-            if (i) heti_text_add(t, ",");
-            heti_text_integer(t, s.shape[i]);
-        }
-        heti_text_add(t, "],\"data_offsets\":[");
-        heti_text_integer(t, offset);
-        offset += s.count * 4;
-        heti_text_add(t, ",");
-        heti_text_integer(t, offset);
-        heti_text_add(t, "]}");
-    }
-    heti_text_add(t, "}");
-    while (t->length % 8) heti_text_add(t, " ");
-}
-
-static het_result heti_write_header(het_ctx *ctx, heti_contents contents, const het_writer *to)
-{
-    unsigned char length[8];
-    heti_text t = heti_text_in(NULL, 0);
-    het_result result;
-    char *header;
-    size_t size;
-    heti_text_header(&t, ctx, contents);
-    size = t.length;
-    if (size > HETI_HEADER_LIMIT) return heti_fail(&ctx->error, HET_ERR_LIMIT, "the header has %u bytes, safetensors allows 100000000",
-                                                   HETI_CAST(uint64_t, size));
-    header = HETI_CAST(char *, heti_alloc(&ctx->allocator, size + 1));
-    if (!header) return heti_fail(&ctx->error, HET_ERR_OOM, "%u bytes for the header: out of memory", HETI_CAST(uint64_t, size));
-    t = heti_text_in(header, size + 1);
-    heti_text_header(&t, ctx, contents);
-    heti_store_u64(length, HETI_CAST(uint64_t, size));
-    result = heti_saved_write(ctx, to, length, sizeof length);
-    if (result == HET_OK) result = heti_saved_write(ctx, to, header, size);
-    heti_free(&ctx->allocator, header, size + 1);
-    return result;
-}
-
-/* The staging buffer as floats and, behind them, as many elements of a file. */
-typedef struct heti_chunk { float *values; unsigned char *bytes; int64_t capacity; } heti_chunk;
-static heti_chunk heti_chunk_of(const het_ctx *ctx)
-{
-    heti_chunk c;
-    c.values = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
-    c.bytes = HETI_CAST(unsigned char *, HETI_CAST(void *, c.values + HETI_STAGING));
-    c.capacity = HETI_STAGING;
-    return c;
-}
-
-static het_result heti_write_floats(het_ctx *ctx, const het_writer *to, const float *from, int64_t count)
-{
-    const heti_chunk c = heti_chunk_of(ctx);
-    int64_t i;
-    for (i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, from + i, sizeof bits);
-        c.bytes[4 * i] = HETI_CAST(unsigned char, bits & 255u);
-        c.bytes[4 * i + 1] = HETI_CAST(unsigned char, (bits >> 8) & 255u);
-        c.bytes[4 * i + 2] = HETI_CAST(unsigned char, (bits >> 16) & 255u);
-        c.bytes[4 * i + 3] = HETI_CAST(unsigned char, bits >> 24);
-    }
-    return heti_saved_write(ctx, to, c.bytes, HETI_CAST(size_t, count) * 4);
-}
-
-/* scratch: room for a rearranged tensor and its largest part; plain tensors go through the staging buffer in pieces. */
-static het_result heti_write_stored(het_ctx *ctx, const heti_stored *s, const het_writer *to, float *scratch)
-{
-    const heti_chunk c = heti_chunk_of(ctx);
-    int64_t first, count;
-    int i;
-    for (i = 0; i < s->parts && s->layout != HETI_PLAIN; i++) {
-        HETI_TRY(heti_read_values(ctx, s->part[i], s->what, 0, ctx->parameter[s->part[i]].count, scratch + s->count));
-        heti_stored_move(ctx, s, i, scratch + s->count, scratch, 1);
-    }
-    for (first = 0; first < s->count; first += count) {
-        count = heti_min(c.capacity, s->count - first);
-        if (s->layout == HETI_PLAIN) HETI_TRY(heti_read_values(ctx, s->part[0], s->what, first, count, c.values));
-        HETI_TRY(heti_write_floats(ctx, to, s->layout == HETI_PLAIN ? c.values : scratch + first, count));
-    }
-    return HET_OK;
-}
-
-/* Scratch that is enough for every tensor of the file; *to stays NULL where none is rearranged. */
-static het_result heti_saved_scratch(het_ctx *ctx, heti_contents contents, int64_t *count, float **to)
-{
-    heti_stored s;
-    int64_t cursor = 0;
-    *count = 0;
-    *to = NULL;
-    while (heti_stored_next(ctx, contents, &cursor, &s)) {
-        if (s.layout != HETI_PLAIN) *count = heti_max(*count, s.count + heti_stored_largest(ctx, &s));
-    }
-    return *count ? heti_scratch(ctx, *count, to) : HET_OK;
-}
-
-static het_result heti_save(het_ctx *ctx, const char *function, heti_contents contents, const het_writer *to)
-{
-    heti_stored s;
-    het_result result;
-    float *scratch = NULL;
-    int64_t cursor = 0, count;
-    if (!to || !to->write) return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
-    if (ctx->torn) return heti_fail(&ctx->error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
-                                    ctx->torn & HETI_WEIGHTS ? "weights" : "states");
-    if (contents == HETI_STATE && ctx->desc.inference == HET_YES) {
-        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: an inference context has no state", function);
-    }
-    HETI_TRY(heti_saved_scratch(ctx, contents, &count, &scratch));
-    result = heti_write_header(ctx, contents, to);
-    while (result == HET_OK && heti_stored_next(ctx, contents, &cursor, &s)) result = heti_write_stored(ctx, &s, to, scratch);
-    heti_free(&ctx->allocator, scratch, HETI_CAST(size_t, count) * sizeof *scratch);
-    return result;
-}
-
-HETRAIN_API het_result het_save_weights(het_ctx *ctx, const het_writer *to)
-{
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp));
-    return heti_leave(ctx, &fp, heti_save(ctx, "het_save_weights", HETI_WEIGHTS, to));
-}
-
-HETRAIN_API het_result het_save_state(het_ctx *ctx, const het_writer *to)
-{
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp));
-    return heti_leave(ctx, &fp, heti_save(ctx, "het_save_state", HETI_STATE, to));
-}
-
-/* ---- reading: the header ---- */
-
-typedef struct heti_saved_type { const char *name; uint64_t bits; } heti_saved_type;
-static const heti_saved_type heti_saved_types[] = {
-    { "F32", 32 }, { "F16", 16 }, { "BF16", 16 }, /* these three can be loaded */
-    { "BOOL", 8 }, { "F4", 4 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "U8", 8 }, { "I8", 8 }, { "F8_E5M2", 8 }, { "F8_E4M3", 8 }, { "F8_E8M0", 8 },
-    { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 }, { "U16", 16 }, { "I32", 32 }, { "U32", 32 }, { "C64", 64 }, { "F64", 64 },
-    { "I64", 64 }, { "U64", 64 }
-};
-#define HETI_SAVED_TYPES HETI_CAST(int, sizeof heti_saved_types / sizeof heti_saved_types[0])
-enum { HETI_SAVED_F32 = 0, HETI_SAVED_F16 = 1, HETI_SAVED_BF16 = 2 };
-
-typedef struct heti_saved_tensor {
-    const char *name;         /* in the header buffer, not terminated */
-    size_t name_length;
-    size_t at;                /* of its description in the header */
-    uint64_t begin, end;
-    int32_t type, rank, used;
-    int64_t shape[HETI_RANK_LIMIT];
-} heti_saved_tensor;
-
-typedef struct heti_saved {
-    const het_reader *from;
-    const het_allocator *allocator;
-    het_error *error;
-    char *header;
-    size_t header_size;
-    size_t metadata;          /* where the metadata object starts, 0: none */
-    heti_saved_tensor *tensor;
-    int64_t tensors, capacity;
-} heti_saved;
-
-/* Errors name the file, the byte in it and the rule. */
-static het_result heti_saved_fail(const heti_saved *f, size_t at, const char *tensor, size_t length, const char *rule)
-{
-    heti_printable print;
-    return heti_fail(f->error, HET_ERR_FORMAT, "%s: byte %u: %s%s%s", heti_reader_name(f->from), HETI_CAST(uint64_t, at) + 8,
-                     heti_print(&print, tensor, length), length ? ": " : "", rule);
-}
-
-static het_result heti_saved_syntax(const heti_saved *f, const het_json *j)
-{
-    return j->rule ? heti_saved_fail(f, j->rule_at, "", 0, j->rule) : HET_OK;
-}
-
-static void heti_saved_close(heti_saved *f)
-{
-    heti_free(f->allocator, f->tensor, HETI_CAST(size_t, f->capacity) * sizeof *f->tensor);
-    heti_free(f->allocator, f->header, f->header_size);
-}
-
-/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; unknown keys are stepped over, known ones come exactly once. */
-static int heti_saved_describe(het_json *j, heti_saved_tensor *t)
-{
-    char key[16], type[16];
-    size_t length = 0;
-    int64_t value = 0, offset[2] = { 0, 0 };
-    int seen = 0, count = 0;
-    het_json_enter(j, HET_JSON_OBJECT);
-    while (het_json_next(j, key, sizeof key, &length)) {
-        const int which = heti_is_key(key, length, "dtype") ? 1 : heti_is_key(key, length, "shape") ? 2 :
-                          heti_is_key(key, length, "data_offsets") ? 4 : 0;
-        if (seen & which) return het_json_fail(j, "a key of the tensor occurs twice");
-        seen |= which;
-        if (which == 1) {
-            if (!het_json_string(j, type, sizeof type, &length)) return 0;
-            for (t->type = 0; t->type < HETI_SAVED_TYPES && !heti_is_key(type, length, heti_saved_types[t->type].name); t->type++) {}
-            if (t->type == HETI_SAVED_TYPES) return het_json_fail(j, "unknown dtype");
-        } else if (which == 2) {
-            het_json_enter(j, HET_JSON_ARRAY);
-            while (het_json_next(j, NULL, 0, NULL)) {
-                if (!het_json_integer(j, &value)) return 0;
-                if (value < 0 || value >= INT64_C(1) << 48) return het_json_fail(j, "a dimension is not in 0 .. 2^48 - 1");
-                if (t->rank == HETI_RANK_LIMIT) return het_json_fail(j, "more than 8 dimensions");
-                t->shape[t->rank++] = value;
-            }
-        } else if (which == 4) {
-            het_json_enter(j, HET_JSON_ARRAY);
-            while (het_json_next(j, NULL, 0, NULL)) {
-                if (!het_json_integer(j, &value)) return 0;
-                if (count == 2 || value < 0) return het_json_fail(j, "data_offsets must be two integers that are not negative");
-                offset[count++] = value;
-            }
-        } else {
-            het_json_skip(j);
-        }
-    }
-    if (!j->rule && (seen != 7 || count != 2)) return het_json_fail(j, "a tensor needs dtype, shape and two data_offsets");
-    t->begin = HETI_CAST(uint64_t, offset[0]);
-    t->end = HETI_CAST(uint64_t, offset[1]);
-    return !j->rule;
-}
-
-/* Bytes from shape and dtype: the product in order, checked at every step, must be what the offsets say. */
-static const char *heti_saved_check_size(const heti_saved_tensor *t)
-{
-    uint64_t elements = 1;
-    int i;
-    for (i = 0; i < t->rank; i++) {
-        const uint64_t dimension = HETI_CAST(uint64_t, t->shape[i]);
-        if (dimension && elements > UINT64_MAX / dimension) return "the product of the dimensions overflows";
-        elements *= dimension;
-    }
-    if (elements > UINT64_MAX / heti_saved_types[t->type].bits) return "the size in bits overflows";
-    elements *= heti_saved_types[t->type].bits;
-    if (elements % 8) return "the size is no whole number of bytes";
-    if (t->begin > t->end || elements / 8 != t->end - t->begin) return "shape and dtype do not give the size between data_offsets";
-    return NULL;
-}
-
-/* Order of names: by length, then by bytes. */
-static int heti_name_order(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    if (a_length != b_length) return a_length < b_length ? -1 : 1;
-    return memcmp(a, b, a_length);
-}
-
-static int heti_tensor_before(const heti_saved_tensor *a, const heti_saved_tensor *b, int by_name)
-{
-    if (by_name) return heti_name_order(a->name, a->name_length, b->name, b->name_length) < 0;
-    return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
-}
-
-/* Heap sort (J. W. J. Williams 1964): n log n on every input, in place. */
-static void heti_tensor_sort(heti_saved_tensor *t, int64_t count, int by_name)
-{
-    int64_t start = count / 2, end = count;
-    while (end > 1) {
-        int64_t root, child;
-        heti_saved_tensor moved;
-        if (start > 0) {
-            moved = t[--start];
-        } else {
-            moved = t[--end];
-            t[end] = t[0];
-        }
-        for (root = start; (child = 2 * root + 1) < end; root = child) {
-            if (child + 1 < end && heti_tensor_before(&t[child], &t[child + 1], by_name)) child++;
-            if (!heti_tensor_before(&moved, &t[child], by_name)) break;
-            t[root] = t[child];
-        }
-        t[root] = moved;
-    }
-}
-
-static heti_saved_tensor *heti_saved_find(const heti_saved *f, const char *name)
-{
-    const size_t length = strlen(name);
-    int64_t low = 0, high = f->tensors;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = heti_name_order(f->tensor[middle].name, f->tensor[middle].name_length, name, length);
-        if (order == 0) return &f->tensor[middle];
-        if (order < 0) low = middle + 1;
-        else high = middle;
-    }
-    return NULL;
-}
-
-/* First walk: syntax, the number of tensors, where the metadata is (strings only). */
-static het_result heti_saved_count(heti_saved *f)
-{
-    het_json j = het_json_start(f->header, f->header_size);
-    char key[16];
-    size_t length = 0;
-    int metadata = 0;
-    het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &length)) {
-        if (heti_is_key(key, length, "__metadata__")) {
-            if (metadata++) return heti_saved_fail(f, j.at, "", 0, "__metadata__ occurs twice");
-            if (het_json_peek(&j) == HET_JSON_NULL) {
-                het_json_null(&j);
-                continue;
-            }
-            f->metadata = j.at;
-            het_json_enter(&j, HET_JSON_OBJECT);
-            while (het_json_next(&j, NULL, 0, NULL)) het_json_string(&j, NULL, 0, NULL);
-        } else {
-            het_json_skip(&j);
-            if (++f->capacity > HETI_TENSOR_LIMIT) return heti_saved_fail(f, j.at, "", 0, "more than 65536 tensors");
-        }
-    }
-    het_json_end(&j);
-    return heti_saved_syntax(f, &j);
-}
-
-/* Second walk: the descriptions. A decoded name is never longer than its text, so it is kept in place of what has been read. */
-static het_result heti_saved_list(heti_saved *f)
-{
-    het_json j = het_json_start(f->header, f->header_size);
-    char key[256];
-    size_t length = 0, before;
-    het_json_enter(&j, HET_JSON_OBJECT);
-    for (before = j.at; het_json_next(&j, key, sizeof key, &length); before = j.at) {
-        heti_saved_tensor *t = &f->tensor[f->tensors];
-        const char *rule;
-        if (heti_is_key(key, length, "__metadata__")) {
-            het_json_skip(&j);
-            continue;
-        }
-        if (length >= sizeof key) return heti_saved_fail(f, before, key, sizeof key - 1, "the name is longer than 255 bytes");
-        memset(t, 0, sizeof *t);
-        t->at = j.at;
-        t->name = f->header + before;
-        t->name_length = length;
-        memcpy(f->header + before, key, length);
-        f->tensors++;
-        if (!heti_saved_describe(&j, t)) return heti_saved_fail(f, j.rule_at, key, length, j.rule);
-        rule = heti_saved_check_size(t);
-        if (rule) return heti_saved_fail(f, t->at, key, length, rule);
-    }
-    return heti_saved_syntax(f, &j);
-}
-
-/* The data are the tensors without holes, overlaps or anything behind them; afterwards the list is in the order of names. */
-static het_result heti_saved_check_list(heti_saved *f)
-{
-    const uint64_t data = f->from->size - 8 - HETI_CAST(uint64_t, f->header_size);
-    uint64_t end = 0;
-    int64_t i;
-    heti_tensor_sort(f->tensor, f->tensors, 0);
-    for (i = 0; i < f->tensors; i++) {
-        const heti_saved_tensor *t = &f->tensor[i];
-        if (t->begin != end) return heti_saved_fail(f, t->at, t->name, t->name_length, "its data do not start where the data before them end");
-        if (t->end > data) return heti_saved_fail(f, t->at, t->name, t->name_length, "its data end behind the end of the file");
-        end = t->end;
-    }
-    if (end != data) return heti_saved_fail(f, f->header_size + HETI_CAST(size_t, end), "", 0, "bytes follow the data of the last tensor");
-    heti_tensor_sort(f->tensor, f->tensors, 1);
-    for (i = 1; i < f->tensors; i++) {
-        const heti_saved_tensor *t = &f->tensor[i];
-        if (heti_name_order(t->name, t->name_length, t[-1].name, t[-1].name_length) != 0) continue;
-        return heti_saved_fail(f, t->at, t->name, t->name_length, "the name occurs twice");
-    }
-    return HET_OK;
-}
-
-static het_result heti_saved_header(heti_saved *f)
-{
-    unsigned char bytes[8];
-    uint64_t size;
-    if (f->from->size < 8) return heti_fail(f->error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file",
-                                            heti_reader_name(f->from), f->from->size);
-    HETI_TRY(heti_read(f->from, 0, bytes, sizeof bytes, f->error));
-    size = heti_load_u64(bytes);
-    if (size > HETI_HEADER_LIMIT || size > f->from->size - 8) {
-        return heti_fail(f->error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u", heti_reader_name(f->from), size,
-                         f->from->size - 8 < HETI_HEADER_LIMIT ? f->from->size - 8 : HETI_CAST(uint64_t, HETI_HEADER_LIMIT));
-    }
-    f->header = HETI_CAST(char *, heti_alloc(f->allocator, HETI_CAST(size_t, size)));
-    if (!f->header) return heti_fail(f->error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
-    f->header_size = HETI_CAST(size_t, size);
-    HETI_TRY(heti_read(f->from, 8, f->header, f->header_size, f->error));
-    HETI_TRY(heti_saved_count(f));
-    f->tensor = HETI_CAST(heti_saved_tensor *, heti_alloc(f->allocator, HETI_CAST(size_t, f->capacity) * sizeof *f->tensor));
-    if (!f->tensor) return heti_fail(f->error, HET_ERR_OOM, "%d descriptions of tensors: out of memory", f->capacity);
-    HETI_TRY(heti_saved_list(f));
-    return heti_saved_check_list(f);
-}
-
-/* ---- reading: state's metadata ---- */
-
-/* The text of a metadata entry as it stands in the header (ours need no escapes), NULL: none, or the same key twice. */
-static const char *heti_saved_metadata(const heti_saved *f, const char *group, const char *name, size_t *length)
-{
-    het_json j = het_json_start(f->header, f->header_size);
-    const char *found = NULL;
-    char key[64], wanted[64];
-    size_t key_length = 0;
-    if (!f->metadata) return NULL;
-    heti_format(wanted, sizeof wanted, "%s%s", group, name);
-    j.at = f->metadata;
-    het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) {
-        const size_t start = j.at + 1;
-        het_json_string(&j, NULL, 0, NULL);
-        if (!heti_is_key(key, key_length, wanted)) continue;
-        if (found) return NULL;
-        found = f->header + start;
-        *length = j.at - 1 - start;
-    }
-    return found;
-}
-
-static het_result heti_saved_text(const heti_saved *f, const char *group, const char *name, char *to, size_t capacity)
-{
-    heti_text t = heti_text_in(to, capacity);
-    size_t length = 0;
-    const char *value = heti_saved_metadata(f, group, name, &length);
-    if (!value) return heti_fail(f->error, HET_ERR_FORMAT, "%s: metadata has no %s%s, or has it twice: is it a state of hetrain?",
-                                 heti_reader_name(f->from), group, name);
-    heti_text_put(&t, value, length);
-    return t.length < capacity ? HET_OK : heti_fail(f->error, HET_ERR_FORMAT, "%s: the metadata %s%s is too long", heti_reader_name(f->from),
-                                                    group, name);
-}
-
-/* A hexadecimal bit pattern as the float it stands for. */
-static double heti_float_of_hex(const char *text)
-{
-    uint32_t bits = 0;
-    float value;
-    for (; (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'f'); text++) {
-        bits = bits << 4 | HETI_CAST(uint32_t, *text <= '9' ? *text - '0' : *text - 'a' + 10);
-    }
-    memcpy(&value, &bits, sizeof value);
-    return HETI_CAST(double, value);
-}
-
-/* Every option of the context must be the file's. */
-static het_result heti_saved_options(const het_ctx *ctx, const heti_saved *f)
-{
-    heti_option o;
-    char value[64];
-    int i;
-    HETI_TRY(heti_saved_text(f, "", "hetrain_state", value, sizeof value));
-    if (!heti_same(value, HETI_STATE_VERSION)) {
-        return heti_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %s, this build reads " HETI_STATE_VERSION,
-                         heti_reader_name(f->from), value);
-    }
-    for (i = 0; heti_option_at(ctx, i, &o); i++) {
-        HETI_TRY(heti_saved_text(f, o.group, o.name, value, sizeof value));
-        if (heti_same(value, o.value)) continue;
-        if (o.is_float) {
-            return heti_fail(f->error, HET_ERR_INVALID, "%s: %s%s is %G in the file and %G in the context", heti_reader_name(f->from), o.group,
-                             o.name, heti_float_of_hex(value), heti_float_of_hex(o.value));
-        }
-        return heti_fail(f->error, HET_ERR_INVALID, "%s: %s%s is %s in the file and %s in the context", heti_reader_name(f->from), o.group,
-                         o.name, value, o.value);
-    }
-    return HET_OK;
-}
-
-/* "n,-3,12": one exponent a parameter, n where there is none yet. Checks them, and with `apply` sets them. */
-static het_result heti_saved_exponents(het_ctx *ctx, const heti_saved *f, int apply)
-{
-    size_t left = 0, digits;
-    const char *text = heti_saved_metadata(f, "", "exponents", &left);
-    int64_t p, value;
-    for (p = 0; text && p < ctx->parameter_count; p++) {
-        for (digits = 0; digits < left && text[digits] != ','; digits++) {}
-        value = HETRAIN_NO_EXPONENT;
-        if (!(digits == 1 && *text == 'n') && (!heti_integer_of(text, digits, &value) || value < -200 || value > 200)) break;
-        if (apply) ctx->parameter[p].exponent = HETI_CAST(int32_t, value);
-        text += digits;
-        left -= digits;
-        if (p + 1 == ctx->parameter_count) break;
-        if (!left) break;
-        text++;
-        left--;
-    }
-    if (text && !left && p + 1 >= ctx->parameter_count) return HET_OK;
-    return heti_fail(f->error, HET_ERR_FORMAT, "%s: the metadata exponents are not %d numbers, or number %d is wrong", heti_reader_name(f->from),
-                     ctx->parameter_count, p);
-}
-
-static het_result heti_saved_step(const heti_saved *f, int64_t *step)
-{
-    char value[32];
-    HETI_TRY(heti_saved_text(f, "", "step", value, sizeof value));
-    if (heti_integer_of(value, strlen(value), step) && *step >= 0) return HET_OK;
-    return heti_fail(f->error, HET_ERR_FORMAT, "%s: step is '%s', must be an integer that is not negative", heti_reader_name(f->from), value);
-}
-
-/* ---- reading: tensors into the context ---- */
-
-/* The file's tensor for *s: GPT-2 files of the hub have no "transformer." before their names. */
-static heti_saved_tensor *heti_saved_match(const het_ctx *ctx, const heti_saved *f, const heti_stored *s)
-{
-    heti_saved_tensor *t = heti_saved_find(f, s->name);
-    if (!t && ctx->desc.model.family == HET_GPT2 && strncmp(s->name, "transformer.", 12) == 0) t = heti_saved_find(f, s->name + 12);
-    return t;
-}
-
-static void heti_text_shape(heti_text *t, const int64_t *shape, int32_t rank)
-{
-    int i;
-    heti_text_add(t, "[");
-    for (i = 0; i < rank; i++) {
-        if (i) heti_text_add(t, ", ");
-        heti_text_integer(t, shape[i]);
-    }
-    heti_text_add(t, "]");
-}
-
-static het_result heti_saved_fits(const heti_saved *f, const heti_stored *s, const heti_saved_tensor *t, heti_contents contents)
-{
-    char in_file[96], wanted[96];
-    heti_text a = heti_text_in(in_file, sizeof in_file), b = heti_text_in(wanted, sizeof wanted);
-    if (t->type > (contents == HETI_STATE ? HETI_SAVED_F32 : HETI_SAVED_BF16)) {
-        return heti_fail(f->error, HET_ERR_UNSUPPORTED, "%s: tensor %s has dtype %s, must be F32%s", heti_reader_name(f->from), s->name,
-                         heti_saved_types[t->type].name,
-                         contents == HETI_STATE ? "" : ", F16 or BF16");
-    }
-    if (t->rank == s->rank && memcmp(t->shape, s->shape, HETI_CAST(size_t, s->rank) * sizeof *s->shape) == 0) return HET_OK;
-    heti_text_shape(&a, t->shape, t->rank);
-    heti_text_shape(&b, s->shape, s->rank);
-    return heti_fail(f->error, HET_ERR_FORMAT, "%s: byte %u: tensor %s has shape %s, the model has %s", heti_reader_name(f->from),
-                     HETI_CAST(uint64_t, t->at) + 8, s->name, in_file, wanted);
-}
-
-/* Buffers that older transformers saved. */
-static int heti_saved_may_ignore(const heti_saved_tensor *t)
-{
-    static const char *const heti_buffers[] = {
-        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
-    };
-    size_t i;
-    for (i = 0; i < sizeof heti_buffers / sizeof heti_buffers[0]; i++) {
-        if (heti_ends_with(t->name, t->name_length, heti_buffers[i])) return 1;
-    }
-    return 0;
-}
-
-/* IEEE half to float, exact: subnormals (exponent 0) are mantissa 2^-24. */
-static float heti_half(uint32_t h)
-{
-    const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 1023u;
-    uint32_t bits = sign | (exponent == 31u ? 0x7F800000u : (exponent + 112u) << 23) | mantissa << 13;
-    float value;
-    if (exponent == 0) {
-        value = HETI_CAST(float, mantissa) * 5.9604644775390625e-8f;
-        memcpy(&bits, &value, sizeof bits);
-        bits |= sign;
-    }
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* `count` elements of a tensor from element `first` on. */
-static het_result heti_saved_floats(const het_ctx *ctx, const heti_saved *f, const heti_saved_tensor *t, int64_t first, int64_t count, float *to)
-{
-    const heti_chunk c = heti_chunk_of(ctx);
-    const size_t size = t->type == HETI_SAVED_F32 ? 4 : 2;
-    const uint64_t offset = 8 + HETI_CAST(uint64_t, f->header_size) + t->begin + HETI_CAST(uint64_t, first) * size;
-    int64_t i;
-    HETI_TRY(heti_read(f->from, offset, c.bytes, HETI_CAST(size_t, count) * size, f->error));
-    for (i = 0; i < count; i++) {
-        if (t->type == HETI_SAVED_F16) {
-            to[i] = heti_half(heti_load_u16(c.bytes + 2 * i));
-        } else {
-            const uint32_t bits = t->type == HETI_SAVED_F32 ? heti_load_u32(c.bytes + 4 * i) : heti_load_u16(c.bytes + 2 * i) << 16;
-            memcpy(to + i, &bits, sizeof bits);
-        }
-    }
-    return HET_OK;
-}
-
-/* The head's own tensor in a file for a model whose head is the embedding. */
-static int heti_saved_is_tied_head(const het_ctx *ctx, const heti_saved_tensor *t)
-{
-    return ctx->desc.model.tied == HET_YES && (heti_name_order(t->name, t->name_length, "lm_head.weight", 14) == 0 ||
-                                               heti_name_order(t->name, t->name_length, "embed_out.weight", 16) == 0);
-}
-
-/* It must be the embedding [V][D] once more, else it is the file of another model: compared bit by bit after conversion to float, in
-   pieces through the two halves of the staging buffer. */
-static het_result heti_saved_check_head(const het_ctx *ctx, const heti_saved *f, const heti_saved_tensor *head)
-{
-    const heti_chunk c = heti_chunk_of(ctx);
-    const int64_t most = c.capacity / 2;
-    const heti_saved_tensor *embedding;
-    heti_stored s;
-    int64_t first, count, i;
-    memset(&s, 0, sizeof s);
-    heti_parameter_name(&ctx->desc.model, HETI_ROLE_EMBED, 0, 0, s.name);
-    embedding = heti_saved_match(ctx, f, &s);
-    if (!embedding || !embedding->used) return heti_saved_fail(f, head->at, head->name, head->name_length, "the model has no such tensor");
-    s.rank = embedding->rank;
-    for (i = 0, s.count = 1; i < s.rank; i++) {
-        s.shape[i] = embedding->shape[i];
-        s.count *= s.shape[i];
-    }
-    memcpy(s.name, head->name, head->name_length);
-    s.name[head->name_length] = 0;
-    HETI_TRY(heti_saved_fits(f, &s, head, HETI_WEIGHTS));
-    for (first = 0; first < s.count; first += count) {
-        count = heti_min(most, s.count - first);
-        HETI_TRY(heti_saved_floats(ctx, f, embedding, first, count, c.values));
-        HETI_TRY(heti_saved_floats(ctx, f, head, first, count, c.values + most));
-        if (memcmp(c.values, c.values + most, HETI_CAST(size_t, count) * sizeof *c.values) == 0) continue;
-        return heti_saved_fail(f, head->at, head->name, head->name_length,
-                               "differs from the embedding, but the model is tied: its head is its embedding");
-    }
-    return HET_OK;
-}
-
-/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
-static het_result heti_saved_check(const het_ctx *ctx, heti_saved *f, heti_contents contents)
-{
-    heti_stored s;
-    int64_t cursor = 0, i;
-    while (heti_stored_next(ctx, contents, &cursor, &s)) {
-        heti_saved_tensor *t = heti_saved_match(ctx, f, &s);
-        if (!t) {
-            char shape[96];
-            heti_text text = heti_text_in(shape, sizeof shape);
-            heti_text_shape(&text, s.shape, s.rank);
-            return heti_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s is missing", heti_reader_name(f->from), s.name, shape);
-        }
-        HETI_TRY(heti_saved_fits(f, &s, t, contents));
-        t->used = 1;
-    }
-    for (i = 0; i < f->tensors; i++) {
-        const heti_saved_tensor *t = &f->tensor[i];
-        char text[160];
-        heti_text n = heti_text_in(text, sizeof text);
-        if (t->used || (contents == HETI_WEIGHTS && heti_saved_may_ignore(t))) continue;
-        if (contents == HETI_WEIGHTS && heti_saved_is_tied_head(ctx, t)) {
-            HETI_TRY(heti_saved_check_head(ctx, f, t));
-            continue;
-        }
-        heti_text_add(&n, "the model has no such tensor (shape ");
-        heti_text_shape(&n, t->shape, t->rank);
-        heti_text_add(&n, ")");
-        return heti_saved_fail(f, t->at, t->name, t->name_length, text);
-    }
-    return HET_OK;
-}
-
-static het_result heti_saved_load(het_ctx *ctx, const heti_saved *f, const heti_stored *s, float *scratch)
-{
-    const heti_saved_tensor *t = heti_saved_match(ctx, f, s);
-    const heti_chunk c = heti_chunk_of(ctx);
-    int64_t first, count;
-    int i;
-    for (first = 0; first < s->count; first += count) {
-        count = heti_min(c.capacity, s->count - first);
-        HETI_TRY(heti_saved_floats(ctx, f, t, first, count, s->layout == HETI_PLAIN ? c.values : scratch + first));
-        if (s->layout != HETI_PLAIN) continue;
-        HETI_TRY(heti_write_values(ctx, s->part[0], s->what, first, count, c.values));
-    }
-    for (i = 0; i < s->parts && s->layout != HETI_PLAIN; i++) {
-        heti_stored_move(ctx, s, i, scratch + s->count, scratch, 0);
-        HETI_TRY(heti_write_values(ctx, s->part[i], s->what, 0, ctx->parameter[s->part[i]].count, scratch + s->count));
-    }
-    return HET_OK;
-}
-
-/* The file fits: from here on only reading can fail, and then the context says that it is torn. */
-static het_result heti_load_all(het_ctx *ctx, const heti_saved *f, heti_contents contents)
-{
-    heti_stored s;
-    het_result result = HET_OK;
-    float *scratch = NULL;
-    int64_t cursor = 0, count;
-    HETI_TRY(heti_saved_scratch(ctx, contents, &count, &scratch));
-    ctx->torn |= HETI_CAST(int32_t, contents);
-    while (result == HET_OK && heti_stored_next(ctx, contents, &cursor, &s)) result = heti_saved_load(ctx, f, &s, scratch);
-    heti_free(&ctx->allocator, scratch, HETI_CAST(size_t, count) * sizeof *scratch);
-    if (result == HET_OK) {
-        ctx->torn &= ~HETI_CAST(int32_t, contents);
-    } else if (!ctx->failed) {
-        char why[sizeof ctx->error.text];
-        memcpy(why, ctx->error.text, sizeof why);
-        result = heti_fail(&ctx->error, result, "%s are partly overwritten, load them again: %s", contents == HETI_WEIGHTS ? "weights" : "states",
-                           why);
-    }
-    return result;
-}
-
-static het_result heti_load_checked(het_ctx *ctx, heti_saved *f, heti_contents contents)
-{
-    int64_t step = 0;
-    HETI_TRY(heti_saved_header(f));
-    if (contents == HETI_STATE) {
-        HETI_TRY(heti_saved_options(ctx, f));
-        HETI_TRY(heti_saved_step(f, &step));
-        HETI_TRY(heti_saved_exponents(ctx, f, 0));
-    }
-    HETI_TRY(heti_saved_check(ctx, f, contents));
-    HETI_TRY(heti_load_all(ctx, f, contents));
-    if (contents == HETI_WEIGHTS) return HET_OK;
-    ctx->step = step;
-    return heti_saved_exponents(ctx, f, 1);
-}
-
-static het_result heti_load(het_ctx *ctx, const char *function, heti_contents contents, const het_reader *from)
-{
-    heti_saved f;
-    het_result result;
-    if (!from || !from->read) return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
-    if (contents == HETI_STATE && ctx->desc.inference == HET_YES) {
-        return heti_fail(&ctx->error, HET_ERR_STATE, "%s: an inference context has no state", function);
-    }
-    memset(&f, 0, sizeof f);
-    f.from = from;
-    f.allocator = &ctx->allocator;
-    f.error = &ctx->error;
-    result = heti_load_checked(ctx, &f, contents);
-    heti_saved_close(&f);
-    return result;
-}
-
-HETRAIN_API het_result het_load_weights(het_ctx *ctx, const het_reader *from)
-{
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp));
-    return heti_leave(ctx, &fp, heti_load(ctx, "het_load_weights", HETI_WEIGHTS, from));
-}
-
-HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from)
-{
-    heti_fp fp;
-    HETI_TRY(heti_enter(ctx, &fp));
-    return heti_leave(ctx, &fp, heti_load(ctx, "het_load_state", HETI_STATE, from));
 }
 
 /* ================================================================================================================

@@ -5,7 +5,7 @@
        #define HETRAIN_FILES_IMPLEMENTATION
        #include "hetrain.h"
        #include "hetrain_files.h"
-   The two implementations may stand in one file or in two. Needs libc; no libm, no threads, no stdio.
+   The two implementations may stand in one file or in two. Needs libc; no libm, no threads. A program that saves what it trained copies these two.
 
    WHAT IT DOES
    A safetensors file is a table of named tensors and their data. Reading proves every rule of the format before it gives out anything.
@@ -29,6 +29,7 @@
        macro                          default                     needed where, effect
        HETRAIN_FILES_IMPLEMENTATION   not defined                 implementation: one file has it and gets the code
        HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy (hetrain.h defines what it means)
+       HETRAIN_NO_STDIO               not defined                 everywhere: no stdio.h; no het_folder_open
        HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; calls that allocate must get an allocator
 
    MEMORY, ERRORS, THREADS
@@ -44,6 +45,10 @@
    FUNCTIONS
        >>safetensors_api het_element_name het_element_bits het_safetensors_read het_safetensors_make het_safetensors_write
                          het_safetensors_free het_safetensors_find het_safetensors_value het_safetensors_get het_safetensors_put
+       >>folder_api      het_folder_is_name het_folder_open het_folder_close
+       >>weights_api     het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_save_weights het_save_state
+                         het_load_weights het_load_state het_model_from_json het_model_to_json het_save_folder het_load_folder
+                         het_model_from_folder
        >>tokenizer_api   het_tokenizer_read het_tokenizer_write het_tokenizer_free het_tokenizer_get_info het_tokenizer_get_token
                          het_tokenizer_spell het_tokenizer_get_merge het_tokenizer_find het_tokenizer_encode het_tokenizer_decode
                          het_tokenizer_train
@@ -53,6 +58,8 @@
    CONTENTS   (tags to search for)
    public API:
        >>safetensors_api tables of tensors in a file: reading, making, writing
+       >>folder_api      files beside each other
+       >>weights_api     weights, state, config.json, directories of Hugging Face
        >>tokenizer_api   tokenizer.json: reading, training, encoding, decoding
        >>checkpoint_api  runs that survive: checkpoints on disk
    implementation:
@@ -67,6 +74,10 @@
        >>decode          ids to text, questions about tokens
        >>learn           training
        >>safetensors     tables of tensors
+       >>config_json     settings of a model in config.json
+       >>folder          directories by way of the C library
+       >>weights         weights and state of a context
+       >>directory       directories of Hugging Face, shards
        >>checkpoint      writing, finding and loading checkpoints
 */
 
@@ -151,6 +162,73 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_get(const het_safetens
 /* Writes floats as elements of type F32, F16 or BF16, rounded to nearest even (F16: beyond 65,504 to infinity, as torch does). Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count,
                                                               het_error *error);
+
+/* ---- >>folder_api: files beside each other --------------------------------------------------------------------------
+   What reads or writes several files does it through a table of four calls; het_folder_open fills one for a directory. */
+typedef struct het_folder {
+    /* A file of the folder for reading. HET_ERR_IO: it cannot be opened. close takes what open gave. */
+    het_result (*open)(void *user, const char *name, het_reader *reader, het_error *error);
+    void (*close)(void *user, het_reader *reader);
+    /* A new file. finish takes what create gave: keep 1 puts it in place of one of that name, 0 removes it. */
+    het_result (*create)(void *user, const char *name, het_writer *writer, het_error *error);
+    het_result (*finish)(void *user, het_writer *writer, int keep, het_error *error);
+    void *user;
+} het_folder;
+
+/* 1: a name that a file of another may have in a folder: 1 to 255 bytes, printable, no / \ or :, and it does not begin with a dot. Threads: any. */
+HETRAIN_API int het_folder_is_name(const char *name, size_t length);
+#ifndef HETRAIN_NO_STDIO
+/* The directory `path`, which must exist and is copied. New files are written as NAME.tmp and renamed. allocator NULL: malloc. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_folder_open(const char *path, const het_allocator *allocator, het_folder *folder, het_error *error);
+HETRAIN_API void het_folder_close(het_folder *folder);                /* Threads: any. */
+#endif
+
+/* ---- >>weights_api: weights and state of a context ------------------------------------------------------------------
+   Weights lie in files under the names, shapes and layouts of Hugging Face: GPT-2's matrices transposed (Conv1D) with q, k and v side by side,
+   NeoX's q, k and v head by head; Llama's and Qwen's as they are, q and k in the order of transformers' rotary positions. State holds the optimizer's
+   slots, "<parameter>/<slot>", and in the metadata step, seed, granule, exponents of the exact sums and options: what decides the bits of the next
+   step. Weights and state loaded into a context of the same description continue bit for bit, on any plan. Errors are the context's:
+   het_last_error. With several processes all make the same calls; a writer that keeps nothing will do on all but one. */
+
+typedef struct het_tensor_info {
+    char name[96];
+    int32_t rank;
+    int64_t shape[4];
+    int64_t count;
+} het_tensor_info;
+HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx);                                                                 /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info); /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to);        /* Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what, const float *from); /* Threads: owner. */
+
+/* One safetensors file each. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_weights(het_ctx *ctx, const het_writer *to); /* f32 */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_state(het_ctx *ctx, const het_writer *to);
+/* F32, F16 and BF16 tensors are read. Buffers that older versions of transformers saved are stepped over. Where a tied model's file holds a head as
+   well, it must be the embedding once more. Nothing is changed unless the whole file fits the model; if reading then fails midway, the context
+   refuses to compute until a load has succeeded. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_weights(het_ctx *ctx, const het_reader *from);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_state(het_ctx *ctx, const het_reader *from);
+
+/* Settings of a model from a Hugging Face config.json. HET_ERR_UNSUPPORTED: the model needs something that is not done here. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error);
+/* Writes a config.json; *length gets the bytes needed (without the final 0), also when capacity is too small (HET_ERR_LIMIT). A model that
+   transformers has no class for gets a model_type that it refuses ("hetrain_gpt2"). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_to_json(const het_model_desc *model, char *text, size_t capacity, size_t *length);
+
+typedef struct het_save_desc {
+    uint32_t start_canary;
+    het_element element;              /* F32 (0), F16 or BF16. A value that F16 cannot hold is an error */
+    uint64_t shard_bytes;             /* of tensors in a file at most, if one tensor is not larger; 0: one file */
+    uint32_t end_canary;
+} het_save_desc;
+/* A directory as transformers has it: config.json and model.safetensors, or shards and model.safetensors.index.json. The weights are left in place
+   until the new ones are written. folder NULL: this process takes part and writes nothing. desc NULL: defaults. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc);
+/* Weights from such a directory. Every tensor of every shard must be in the index under the name of its file. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_folder(het_ctx *ctx, const het_folder *folder);
+/* The settings in its config.json. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error);
 
 /* ---- >>tokenizer_api: tokenizer.json --------------------------------------------------------------------------------
    Text becomes ids in five steps. 1: texts of added tokens are cut out (the leftmost, of those the longest). 2: what lies between is normalized,
@@ -319,10 +397,10 @@ HETRAIN_API void het_checkpoint_free(het_saved *saved);               /* NULL is
 HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char *key);
 /* The text of config.json, capacity bytes at most; *length: how many it has. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_config(const het_saved *saved, char *to, size_t capacity, size_t *length, het_error *error);
-/* Weights, state and step into a context of the same model, on any plan; every byte is proven once more as it is read. Training goes on
-   bit for bit if the context's options are those of the context that was saved, which is checked. With several processes all make this call.
-   Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_error *error);
+/* Weights, state and step into a context of the same model, on any plan; every byte is proven once more as it is read. Training goes on bit for bit:
+   options of the context that decide what is trained must be what they were when it was saved, or HET_ERR_INVALID names one, its value then and
+   now; other_options HET_YES (default: no) takes them as they are. With several processes all make this call. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options, het_error *error);
 
 #ifdef __cplusplus
 }
@@ -337,6 +415,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_load(const het_saved *s
 #include <string.h>
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
 #include <stdlib.h>
+#endif
+#ifndef HETRAIN_NO_STDIO
+#include <stdio.h>
 #endif
 
 #ifdef __cplusplus
@@ -494,12 +575,12 @@ static het_result heti_f_list_room(heti_f_list *list, size_t more, const het_all
     char *data;
     size_t size = list->size;
     if (list->size - list->used >= more) return HET_OK;
-    if (more > SIZE_MAX / 4 || list->used > SIZE_MAX / 4) return heti_f_fail(error, HET_ERR_OOM, "tokenizer: too much memory is needed");
+    if (more > SIZE_MAX / 4 || list->used > SIZE_MAX / 4) return heti_f_fail(error, HET_ERR_OOM, "too much memory is needed");
     if (size < 1024) size = 1024;
     while (size - list->used < more) size *= 2;
     if (list->used == 0) heti_f_list_free(list, allocator);
     data = HETI_F_CAST(char *, allocator->alloc(allocator->user, size, 16));
-    if (data == NULL) return heti_f_fail(error, HET_ERR_OOM, "tokenizer: the allocator gave no %d bytes", HETI_F_CAST(int64_t, size));
+    if (data == NULL) return heti_f_fail(error, HET_ERR_OOM, "the allocator gave no %d bytes", HETI_F_CAST(int64_t, size));
     if (list->used > 0) memcpy(data, list->data, list->used);
     if (list->data != NULL) allocator->free(allocator->user, list->data, list->size);
     list->data = data;
@@ -2388,7 +2469,7 @@ HETRAIN_API het_result het_tokenizer_read(const char *text, size_t length, const
     heti_f_cut(&sizes, &parts, &arena);
     sizes.size = arena.used;
     arena.base = arena.used == SIZE_MAX ? NULL : HETI_F_CAST(char *, sizes.allocator.alloc(sizes.allocator.user, sizes.size, 16));
-    if (arena.base == NULL) return heti_f_fail(error, HET_ERR_OOM, "tokenizer: the allocator gave no %d bytes", HETI_F_CAST(int64_t, sizes.size));
+    if (arena.base == NULL) return heti_f_fail(error, HET_ERR_OOM, "the allocator gave no %d bytes", HETI_F_CAST(int64_t, sizes.size));
     memset(arena.base, 0, sizes.size);
     arena.used = 0;
     t = HETI_F_CAST(het_tokenizer *, heti_f_take(&arena, 1, sizeof sizes));
@@ -3295,7 +3376,7 @@ static het_result heti_f_write(const het_writer *to, const void *from, size_t si
 }
 
 /* Little-endian numbers of 1 to 8 bytes. */
-static uint64_t heti_f_load(const unsigned char *from, int bytes)
+static uint64_t heti_f_little(const unsigned char *from, int bytes)
 {
     uint64_t value = 0;
     while (bytes > 0) value = value << 8 | from[--bytes];
@@ -3703,7 +3784,7 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     if (from->size < 8)
         return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file", heti_f_reader_name(from), from->size);
     HETI_F_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
-    size = heti_f_load(bytes, 8);
+    size = heti_f_little(bytes, 8);
     if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
         return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u", heti_f_reader_name(from), size,
                            from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 : HETI_F_CAST(uint64_t, HETI_F_HEADER_LIMIT));
@@ -3971,7 +4052,7 @@ static void heti_f_floats(het_element element, float *to, int64_t count)
     const unsigned char *from = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, to)) + count * (4 - size);
     int64_t i;
     for (i = 0; i < count; i++) {
-        uint32_t bits = HETI_F_CAST(uint32_t, heti_f_load(from + i * size, size));
+        uint32_t bits = HETI_F_CAST(uint32_t, heti_f_little(from + i * size, size));
         if (element == HET_ELEMENT_F16) bits = heti_f_bits_of_half(bits);
         else if (element == HET_ELEMENT_BF16) bits <<= 16;
         memcpy(to + i, &bits, sizeof bits);
@@ -4018,6 +4099,2220 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
         HETI_F_TRY(heti_f_write(to, bytes, HETI_F_CAST(size_t, n * size), error));
     }
     return HET_OK;
+}
+
+/* ================================================================================================================
+   >>config_json  Settings of a model as Hugging Face's config.json has them.
+
+   A list of settings, name and value as het_model_parse reads them, stands between: reading fills it from the file's keys and has
+   het_model_parse check it; writing takes it from het_model_format. One table says which key is which setting in which family.
+   ================================================================================================================ */
+
+typedef enum heti_f_special {
+    HETI_F_COPY, HETI_F_ACT, HETI_F_ROPE, HETI_F_ROPE_TYPE, HETI_F_USE_WINDOW, HETI_F_WINDOW, HETI_F_WINDOW_LAYERS, HETI_F_LAYER_TYPES,
+    HETI_F_ATTENTION_BIAS, HETI_F_MLP_BIAS, HETI_F_ONLY_TRUE, HETI_F_ONLY_FALSE, HETI_F_MODEL_TYPE, HETI_F_OWN /* keys that need more than copying */
+} heti_f_special;
+
+enum {
+    HETI_F_IN_GPT2 = 1, HETI_F_IN_LLAMA = 2, HETI_F_IN_QWEN2 = 4, HETI_F_IN_QWEN3 = 8, HETI_F_IN_NEOX = 16, HETI_F_IN_ROPE = 32,
+    HETI_F_IN_ROTARY = 30, HETI_F_IN_GATED = 14, HETI_F_IN_QWEN = 12, HETI_F_IN_ALL = 31
+};
+
+typedef struct heti_f_config_key {
+    const char *key;
+    int families;                     /* HETI_F_IN_ bits; HETI_F_IN_ROPE: inside rope_scaling and rope_parameters */
+    int written;                      /* for these families */
+    heti_f_special special;
+    const char *setting;              /* HETI_F_COPY */
+    het_json_kind kind;
+} heti_f_config_key;
+
+/* Where a setting has several keys, those present must agree. */
+static const heti_f_config_key heti_f_config_keys[] = {
+    { "model_type", HETI_F_IN_ALL, 0, HETI_F_MODEL_TYPE, NULL, HET_JSON_STRING },
+    { "hetrain", HETI_F_IN_ALL, 0, HETI_F_OWN, NULL, HET_JSON_OBJECT },
+    { "n_layer", HETI_F_IN_GPT2, HETI_F_IN_GPT2, HETI_F_COPY, "layers", HET_JSON_NUMBER },
+    { "num_hidden_layers", HETI_F_IN_ALL, HETI_F_IN_ROTARY, HETI_F_COPY, "layers", HET_JSON_NUMBER },
+    { "n_embd", HETI_F_IN_GPT2, HETI_F_IN_GPT2, HETI_F_COPY, "width", HET_JSON_NUMBER },
+    { "hidden_size", HETI_F_IN_ALL, HETI_F_IN_ROTARY, HETI_F_COPY, "width", HET_JSON_NUMBER },
+    { "n_head", HETI_F_IN_GPT2, HETI_F_IN_GPT2, HETI_F_COPY, "heads", HET_JSON_NUMBER },
+    { "num_attention_heads", HETI_F_IN_ALL, HETI_F_IN_ROTARY, HETI_F_COPY, "heads", HET_JSON_NUMBER },
+    { "num_key_value_heads", HETI_F_IN_GATED, HETI_F_IN_GATED, HETI_F_COPY, "kv_heads", HET_JSON_NUMBER },
+    { "head_dim", HETI_F_IN_GATED, HETI_F_IN_GATED, HETI_F_COPY, "head_size", HET_JSON_NUMBER },
+    { "n_inner", HETI_F_IN_GPT2, HETI_F_IN_GPT2, HETI_F_COPY, "mlp_width", HET_JSON_NUMBER },
+    { "intermediate_size", HETI_F_IN_ROTARY, HETI_F_IN_ROTARY, HETI_F_COPY, "mlp_width", HET_JSON_NUMBER },
+    { "vocab_size", HETI_F_IN_ALL, HETI_F_IN_ALL, HETI_F_COPY, "vocab", HET_JSON_NUMBER },
+    { "n_positions", HETI_F_IN_GPT2, HETI_F_IN_GPT2, HETI_F_COPY, "context", HET_JSON_NUMBER },
+    { "n_ctx", HETI_F_IN_GPT2, 0, HETI_F_COPY, "context", HET_JSON_NUMBER },
+    { "max_position_embeddings", HETI_F_IN_ALL, HETI_F_IN_ROTARY, HETI_F_COPY, "context", HET_JSON_NUMBER },
+    { "layer_norm_epsilon", HETI_F_IN_GPT2, HETI_F_IN_GPT2, HETI_F_COPY, "norm_epsilon", HET_JSON_NUMBER },
+    { "layer_norm_eps", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "norm_epsilon", HET_JSON_NUMBER },
+    { "rms_norm_eps", HETI_F_IN_GATED, HETI_F_IN_GATED, HETI_F_COPY, "norm_epsilon", HET_JSON_NUMBER },
+    { "initializer_range", HETI_F_IN_ALL, HETI_F_IN_ALL, HETI_F_COPY, "init_std", HET_JSON_NUMBER },
+    { "tie_word_embeddings", HETI_F_IN_ALL, HETI_F_IN_ALL, HETI_F_COPY, "tied", HET_JSON_BOOL },
+    { "use_parallel_residual", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "parallel", HET_JSON_BOOL },
+    { "rotary_pct", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
+    { "partial_rotary_factor", HETI_F_IN_ROTARY | HETI_F_IN_ROPE, 0, HETI_F_COPY, "rotary_fraction", HET_JSON_NUMBER },
+    { "rotary_emb_base", HETI_F_IN_NEOX, HETI_F_IN_NEOX, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
+    { "rope_theta", HETI_F_IN_ROTARY | HETI_F_IN_ROPE, HETI_F_IN_GATED, HETI_F_COPY, "rotary_theta", HET_JSON_NUMBER },
+    { "factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_factor", HET_JSON_NUMBER },
+    { "low_freq_factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_low", HET_JSON_NUMBER },
+    { "high_freq_factor", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_high", HET_JSON_NUMBER },
+    { "original_max_position_embeddings", HETI_F_IN_ROPE, HETI_F_IN_ROPE, HETI_F_COPY, "rotary_original", HET_JSON_NUMBER },
+    { "rope_type", HETI_F_IN_ROPE, 0, HETI_F_ROPE_TYPE, NULL, HET_JSON_STRING },
+    { "type", HETI_F_IN_ROPE, 0, HETI_F_ROPE_TYPE, NULL, HET_JSON_STRING },
+    { "rope_scaling", HETI_F_IN_ROTARY, 0, HETI_F_ROPE, NULL, HET_JSON_OBJECT },
+    { "rope_parameters", HETI_F_IN_ROTARY, 0, HETI_F_ROPE, NULL, HET_JSON_OBJECT },
+    { "activation_function", HETI_F_IN_GPT2, 0, HETI_F_ACT, NULL, HET_JSON_STRING },
+    { "hidden_act", HETI_F_IN_ROTARY, 0, HETI_F_ACT, NULL, HET_JSON_STRING },
+    { "use_sliding_window", HETI_F_IN_QWEN, 0, HETI_F_USE_WINDOW, NULL, HET_JSON_BOOL },
+    { "sliding_window", HETI_F_IN_QWEN, 0, HETI_F_WINDOW, NULL, HET_JSON_NUMBER },
+    { "max_window_layers", HETI_F_IN_QWEN, 0, HETI_F_WINDOW_LAYERS, NULL, HET_JSON_NUMBER },
+    { "layer_types", HETI_F_IN_ALL, 0, HETI_F_LAYER_TYPES, NULL, HET_JSON_ARRAY },
+    { "attention_bias", HETI_F_IN_ROTARY, 0, HETI_F_ATTENTION_BIAS, NULL, HET_JSON_BOOL },
+    { "mlp_bias", HETI_F_IN_LLAMA, 0, HETI_F_MLP_BIAS, NULL, HET_JSON_BOOL },
+    { "scale_attn_weights", HETI_F_IN_GPT2, 0, HETI_F_ONLY_TRUE, NULL, HET_JSON_BOOL },
+    { "scale_attn_by_inverse_layer_idx", HETI_F_IN_GPT2, 0, HETI_F_ONLY_FALSE, NULL, HET_JSON_BOOL },
+    { "add_cross_attention", HETI_F_IN_ALL, 0, HETI_F_ONLY_FALSE, NULL, HET_JSON_BOOL },
+    { "is_encoder_decoder", HETI_F_IN_ALL, 0, HETI_F_ONLY_FALSE, NULL, HET_JSON_BOOL }
+};
+#define HETI_F_CONFIG_KEYS HETI_F_CAST(int, sizeof heti_f_config_keys / sizeof heti_f_config_keys[0])
+
+/* Names of activations; the first of a kind is written. transformers' gelu_fast and gelu_pytorch_tanh are the same formula as gelu_new. */
+typedef struct heti_f_act { const char *name, *setting; int families; } heti_f_act;
+static const heti_f_act heti_f_acts[] = {
+    { "gelu_new", "gelu_tanh", HETI_F_IN_GPT2 | HETI_F_IN_NEOX }, { "gelu_fast", "gelu_tanh", HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "gelu_pytorch_tanh", "gelu_tanh", HETI_F_IN_GPT2 | HETI_F_IN_NEOX }, { "gelu", "gelu_erf", HETI_F_IN_GPT2 | HETI_F_IN_NEOX },
+    { "gelu_python", "gelu_erf", HETI_F_IN_GPT2 | HETI_F_IN_NEOX }, { "silu", "swiglu", HETI_F_IN_GATED }, { "swish", "swiglu", HETI_F_IN_GATED }
+};
+#define HETI_F_ACTS HETI_F_CAST(int, sizeof heti_f_acts / sizeof heti_f_acts[0])
+
+typedef struct heti_f_family { const char *type, *parse, *architecture; het_family family; } heti_f_family;
+static const heti_f_family heti_f_families[] = {
+    { "gpt2", "gpt2", "GPT2LMHeadModel", HET_GPT2 }, { "llama", "llama", "LlamaForCausalLM", HET_LLAMA },
+    { "qwen2", "qwen2", "Qwen2ForCausalLM", HET_QWEN2 }, { "qwen3", "qwen3", "Qwen3ForCausalLM", HET_QWEN3 },
+    { "gpt_neox", "neox", "GPTNeoXForCausalLM", HET_NEOX }
+};
+#define HETI_F_FAMILIES HETI_F_CAST(int, sizeof heti_f_families / sizeof heti_f_families[0])
+
+/* ---- a list of settings ---- */
+
+#define HETI_F_SETTINGS 40
+#define HETI_F_MODEL_TEXT 4096
+typedef struct heti_f_setting { char name[32], value[64]; } heti_f_setting;
+typedef struct heti_f_settings { heti_f_setting item[HETI_F_SETTINGS]; int count; } heti_f_settings;
+
+/* The value of a setting; NULL: it is not in the list. */
+static const char *heti_f_setting_of(const heti_f_settings *s, const char *name)
+{
+    int i;
+    for (i = 0; i < s->count; i++)
+        if (strcmp(s->item[i].name, name) == 0) return s->item[i].value;
+    return NULL;
+}
+
+static void heti_f_setting_drop(heti_f_settings *s, const char *name)
+{
+    int i;
+    for (i = 0; i < s->count && strcmp(s->item[i].name, name) != 0; i++) {}
+    if (i < s->count) s->item[i] = s->item[--s->count];
+}
+
+/* Texts here are shorter than the room there is. */
+static void heti_f_copy(char *to, size_t capacity, const char *from, size_t length)
+{
+    if (length > capacity - 1) length = capacity - 1;
+    memcpy(to, from, length);
+    to[length] = 0;
+}
+
+static void heti_f_setting_put(heti_f_settings *s, const char *name, const char *value)
+{
+    heti_f_setting_drop(s, name);
+    if (s->count == HETI_F_SETTINGS) return;
+    heti_f_copy(s->item[s->count].name, sizeof s->item[0].name, name, strlen(name));
+    heti_f_copy(s->item[s->count++].value, sizeof s->item[0].value, value, strlen(value));
+}
+
+static void heti_f_setting_or(heti_f_settings *s, const char *name, const char *value)
+{
+    if (heti_f_setting_of(s, name) == NULL) heti_f_setting_put(s, name, value);
+}
+
+/* Every setting of a model, as het_model_format writes them. */
+static het_result heti_f_settings_of(heti_f_settings *s, const het_model_desc *model)
+{
+    char text[HETI_F_MODEL_TEXT];
+    const char *at;
+    size_t length;
+    s->count = 0;
+    HETI_F_TRY(het_model_format(model, text, sizeof text, &length));
+    for (at = text + strcspn(text, ":"); *at != 0;) {
+        const size_t name = strcspn(++at, "="), value = strcspn(at + name + 1, ",");
+        heti_f_setting *item = &s->item[s->count];
+        if (s->count++ == HETI_F_SETTINGS) return HET_ERR_LIMIT;
+        heti_f_copy(item->name, sizeof item->name, at, name);
+        heti_f_copy(item->value, sizeof item->value, at + name + 1, value);
+        at += name + 1 + value;
+    }
+    return HET_OK;
+}
+
+/* ---- read ---- */
+
+typedef struct heti_f_config {
+    het_json json;
+    het_error *error;
+    const heti_f_family *family;
+    int in;                           /* HETI_F_IN_ bit of the family */
+    heti_f_settings set;
+    het_choice attention_bias, mlp_bias, use_window;
+    int rope_type;                    /* 0 none seen, 1 default, 2 llama3 */
+    int64_t window, window_layers;    /* -1: absent */
+    int layer_types;                  /* 0 none seen, 1 all full, 2 all sliding */
+    size_t own;                       /* offset of the value of "hetrain", 0: none */
+} heti_f_config;
+
+static const char heti_f_config_where[] = "het_model_from_json";
+
+static het_result heti_f_config_syntax(heti_f_config *c)
+{
+    if (c->json.rule == NULL) return HET_OK;
+    return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_config_where, HETI_F_CAST(uint64_t, c->json.rule_at), c->json.rule);
+}
+
+static het_result heti_f_config_unsupported(heti_f_config *c, const char *key, const char *value, const char *known)
+{
+    return heti_f_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value, strlen(value),
+                       known[0] != 0 ? "; supported: " : "", known);
+}
+
+/* Takes a number, string, true, false or null as text of at most capacity - 1 bytes; arrays and objects are an error. */
+static het_json_kind heti_f_scalar(het_json *j, char *to, size_t capacity)
+{
+    const het_json_kind kind = het_json_peek(j);
+    const size_t start = j->at;
+    size_t length = 0;
+    to[0] = 0;
+    if (kind == HET_JSON_STRING) {
+        het_json_string(j, to, capacity, &length);
+        if (length != strlen(to)) het_json_fail(j, "a string is too long here");
+    } else if (kind == HET_JSON_ARRAY || kind == HET_JSON_OBJECT) {
+        het_json_fail(j, "a plain value was expected");
+    } else if (het_json_skip(j)) {
+        heti_f_copy(to, capacity, j->text + start, j->at - start);
+        if (j->at - start >= capacity) het_json_fail(j, "a number is too long here");
+    }
+    return j->rule != NULL ? HET_JSON_ERROR : kind;
+}
+
+/* Two values of a setting are the same: as numbers, or else letter by letter. */
+static int heti_f_same_value(const char *a, const char *b)
+{
+    het_json j = het_json_start(a, strlen(a)), k = het_json_start(b, strlen(b));
+    double x = 0.0, y = 0.0;
+    if (strcmp(a, b) == 0) return 1;
+    return het_json_real(&j, &x) && het_json_end(&j) && het_json_real(&k, &y) && het_json_end(&k) && x >= y && x <= y;
+}
+
+/* Takes the value of a key into its setting. */
+static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *k)
+{
+    char value[64];
+    const char *before = heti_f_setting_of(&c->set, k->setting);
+    het_json_kind kind;
+    size_t at;
+    (void)het_json_peek(&c->json);
+    at = c->json.at;
+    kind = heti_f_scalar(&c->json, value, sizeof value);
+    HETI_F_TRY(heti_f_config_syntax(c));
+    if (kind == HET_JSON_NULL) return HET_OK;
+    if (kind != k->kind)
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s has a value of the wrong type", heti_f_config_where,
+                           HETI_F_CAST(uint64_t, at), k->key);
+    if (before != NULL && !heti_f_same_value(before, value))
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s %s contradicts an earlier key, which gave %s", heti_f_config_where,
+                           HETI_F_CAST(uint64_t, at), k->key, value, before);
+    heti_f_setting_or(&c->set, k->setting, value);
+    return HET_OK;
+}
+
+static het_result heti_f_config_choice(heti_f_config *c, het_choice *choice)
+{
+    int truth = 0;
+    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
+    else if (het_json_boolean(&c->json, &truth)) *choice = truth ? HET_YES : HET_NO;
+    return heti_f_config_syntax(c);
+}
+
+static het_result heti_f_config_count(heti_f_config *c, int64_t *count)
+{
+    if (het_json_peek(&c->json) == HET_JSON_NULL) het_json_null(&c->json);
+    else if (het_json_integer(&c->json, count) && *count < 0) het_json_fail(&c->json, "a number that is not negative was expected");
+    return heti_f_config_syntax(c);
+}
+
+static het_result heti_f_config_activation(heti_f_config *c, const heti_f_config_key *k)
+{
+    char value[64];
+    int i;
+    const het_json_kind kind = heti_f_scalar(&c->json, value, sizeof value);
+    HETI_F_TRY(heti_f_config_syntax(c));
+    if (kind == HET_JSON_NULL) return HET_OK;
+    for (i = 0; i < HETI_F_ACTS; i++) {
+        if (kind != HET_JSON_STRING || strcmp(heti_f_acts[i].name, value) != 0 || (heti_f_acts[i].families & c->in) == 0) continue;
+        heti_f_setting_put(&c->set, "activation", heti_f_acts[i].setting);
+        return HET_OK;
+    }
+    return heti_f_config_unsupported(c, k->key, value, (c->in & HETI_F_IN_GATED) != 0 ? "silu" : "gelu_new, gelu_fast, gelu_pytorch_tanh, gelu");
+}
+
+static het_result heti_f_config_rope_type(heti_f_config *c, const heti_f_config_key *k)
+{
+    char value[64];
+    int type;
+    const het_json_kind kind = heti_f_scalar(&c->json, value, sizeof value);
+    HETI_F_TRY(heti_f_config_syntax(c));
+    if (kind == HET_JSON_NULL) return HET_OK;
+    type = strcmp(value, "default") == 0 ? 1 : strcmp(value, "llama3") == 0 ? 2 : 0;
+    if (type == 0 || kind != HET_JSON_STRING) return heti_f_config_unsupported(c, k->key, value, "default, llama3");
+    if (c->rope_type != 0 && c->rope_type != type)
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where, k->key, value);
+    c->rope_type = type;
+    return HET_OK;
+}
+
+static het_result heti_f_config_layer_types(heti_f_config *c)
+{
+    if (het_json_peek(&c->json) == HET_JSON_NULL) {
+        het_json_null(&c->json);
+        return heti_f_config_syntax(c);
+    }
+    if (!het_json_enter(&c->json, HET_JSON_ARRAY)) return heti_f_config_syntax(c);
+    while (het_json_next(&c->json, NULL, 0, NULL)) {
+        char value[64];
+        int type;
+        if (heti_f_scalar(&c->json, value, sizeof value) == HET_JSON_ERROR) break;
+        type = strcmp(value, "full_attention") == 0 ? 1 : strcmp(value, "sliding_attention") == 0 ? 2 : 0;
+        if (type == 0) return heti_f_config_unsupported(c, "layer_types", value, "full_attention, sliding_attention");
+        if (c->layer_types != 0 && c->layer_types != type) return heti_f_config_unsupported(c, "layer_types", "that differ between layers", "");
+        c->layer_types = type;
+    }
+    return heti_f_config_syntax(c);
+}
+
+static het_result heti_f_config_object(heti_f_config *c, int in);
+
+static het_result heti_f_config_take(heti_f_config *c, const heti_f_config_key *k)
+{
+    het_choice choice = HET_DEFAULT;
+    switch (k->special) {
+    case HETI_F_COPY: return heti_f_config_copy(c, k);
+    case HETI_F_ACT: return heti_f_config_activation(c, k);
+    case HETI_F_ROPE_TYPE: return heti_f_config_rope_type(c, k);
+    case HETI_F_LAYER_TYPES: return heti_f_config_layer_types(c);
+    case HETI_F_USE_WINDOW: return heti_f_config_choice(c, &c->use_window);
+    case HETI_F_WINDOW: return heti_f_config_count(c, &c->window);
+    case HETI_F_WINDOW_LAYERS: return heti_f_config_count(c, &c->window_layers);
+    case HETI_F_ATTENTION_BIAS: return heti_f_config_choice(c, &c->attention_bias);
+    case HETI_F_MLP_BIAS: return heti_f_config_choice(c, &c->mlp_bias);
+    case HETI_F_ROPE:
+        if (het_json_peek(&c->json) == HET_JSON_OBJECT) return heti_f_config_object(c, HETI_F_IN_ROPE);
+        het_json_null(&c->json);
+        return heti_f_config_syntax(c);
+    case HETI_F_ONLY_TRUE:
+    case HETI_F_ONLY_FALSE:
+        HETI_F_TRY(heti_f_config_choice(c, &choice));
+        if (choice != (k->special == HETI_F_ONLY_TRUE ? HET_NO : HET_YES)) return HET_OK;
+        return heti_f_config_unsupported(c, k->key, choice == HET_YES ? "true" : "false", "");
+    case HETI_F_OWN:
+        (void)het_json_peek(&c->json);
+        c->own = c->json.at;
+        break;
+    case HETI_F_MODEL_TYPE: break; /* read before everything else */
+    default: break;
+    }
+    het_json_skip(&c->json);
+    return heti_f_config_syntax(c);
+}
+
+/* The object at the cursor: top level (in: the family) or the rope settings. Unknown keys are stepped over. */
+static het_result heti_f_config_object(heti_f_config *c, int in)
+{
+    uint64_t seen = 0;
+    char key[64];
+    size_t length = 0;
+    het_json_enter(&c->json, HET_JSON_OBJECT);
+    while (het_json_next(&c->json, key, sizeof key, &length)) {
+        int i;
+        for (i = 0; i < HETI_F_CONFIG_KEYS; i++)
+            if ((heti_f_config_keys[i].families & in) != 0 && heti_f_is(key, length, heti_f_config_keys[i].key)) break;
+        if (i == HETI_F_CONFIG_KEYS) {
+            if (in == HETI_F_IN_ROPE && het_json_peek(&c->json) == HET_JSON_OBJECT)
+                return heti_f_config_unsupported(c, "rope settings by layer type:", key, "");
+            het_json_skip(&c->json);
+            continue;
+        }
+        if (((seen >> i) & 1) != 0)
+            return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s occurs twice", heti_f_config_where, HETI_F_CAST(uint64_t, c->json.at), key);
+        seen |= UINT64_C(1) << i;
+        HETI_F_TRY(heti_f_config_take(c, &heti_f_config_keys[i]));
+    }
+    return heti_f_config_syntax(c);
+}
+
+/* First pass: the family, which says what the other keys mean, and the syntax of the whole text. */
+static het_result heti_f_config_family(heti_f_config *c)
+{
+    char key[64], type[64] = "";
+    const char *base = type;
+    size_t length = 0;
+    int i, count = 0;
+    het_json_enter(&c->json, HET_JSON_OBJECT);
+    while (het_json_next(&c->json, key, sizeof key, &length)) {
+        if (heti_f_is(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
+            (void)heti_f_scalar(&c->json, type, sizeof type);
+            count++;
+        } else {
+            het_json_skip(&c->json);
+        }
+    }
+    het_json_end(&c->json);
+    HETI_F_TRY(heti_f_config_syntax(c));
+    if (count != 1)
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_f_config_where, count > 0 ? "model_type occurs twice" : "model_type is missing");
+    if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
+    for (i = 0; i < HETI_F_FAMILIES; i++)
+        if (strcmp(heti_f_families[i].type, base) == 0) c->family = &heti_f_families[i];
+    if (c->family == NULL) return heti_f_config_unsupported(c, "model_type", type, "gpt2, llama, qwen2, qwen3, gpt_neox");
+    c->in = 1 << (c->family->family - HET_GPT2);
+    return HET_OK;
+}
+
+/* What several keys decide together. */
+static het_result heti_f_config_window(heti_f_config *c)
+{
+    const char *text = heti_f_setting_of(&c->set, "layers");
+    const int64_t layers_full = c->window_layers < 0 ? 28 : c->window_layers; /* transformers' default */
+    int sliding = c->use_window == HET_YES && c->window != 0;
+    het_json j = het_json_start(text, strlen(text));
+    int64_t layers = 0;
+    char number[24];
+    heti_f_text t;
+    (void)het_json_integer(&j, &layers); /* what is no integer is refused later */
+    if (c->layer_types == 2 && !sliding)
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: layer_types says sliding_attention, use_sliding_window does not", heti_f_config_where);
+    if (c->layer_types == 1) sliding = 0;
+    if (!sliding || (c->layer_types == 0 && layers_full >= layers)) return HET_OK;
+    if (c->layer_types == 0 && layers_full > 0)
+        return heti_f_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
+    t.to = number;
+    t.capacity = sizeof number;
+    t.length = 0;
+    heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, c->window < 0 ? 4096 : c->window)); /* likewise */
+    number[t.length] = 0;
+    heti_f_setting_put(&c->set, "window", number);
+    return HET_OK;
+}
+
+static het_result heti_f_config_biases(heti_f_config *c)
+{
+    const int attention = c->attention_bias == HET_YES, mlp = c->mlp_bias == HET_YES;
+    if (c->in == HETI_F_IN_NEOX && c->attention_bias == HET_NO) return heti_f_config_unsupported(c, "attention_bias", "false", "true");
+    if (c->in == HETI_F_IN_QWEN3 && attention) return heti_f_config_unsupported(c, "attention_bias", "true", "false");
+    if (c->in != HETI_F_IN_LLAMA) return HET_OK;
+    if (attention != mlp) return heti_f_config_unsupported(c, "attention_bias unlike", "mlp_bias", "both true, both false");
+    heti_f_setting_put(&c->set, "qkv_bias", attention ? "yes" : "no");
+    heti_f_setting_put(&c->set, "linear_bias", attention ? "yes" : "no");
+    return HET_OK;
+}
+
+static het_result heti_f_config_rope(heti_f_config *c)
+{
+    if (c->rope_type != 2) {
+        heti_f_setting_drop(&c->set, "rotary_factor");
+        heti_f_setting_drop(&c->set, "rotary_low");
+        heti_f_setting_drop(&c->set, "rotary_high");
+        heti_f_setting_drop(&c->set, "rotary_original");
+        return HET_OK;
+    }
+    if (heti_f_setting_of(&c->set, "rotary_factor") == NULL || heti_f_setting_of(&c->set, "rotary_low") == NULL ||
+        heti_f_setting_of(&c->set, "rotary_high") == NULL)
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor", heti_f_config_where);
+    heti_f_setting_or(&c->set, "rotary_original", heti_f_setting_of(&c->set, "context"));
+    return HET_OK;
+}
+
+/* Absent keys mean what transformers' configuration classes mean, which is not always this library's default. */
+static het_result heti_f_config_finish(heti_f_config *c)
+{
+    static const char *const heti_f_needed[] = { "layers", "width", "heads", "vocab", "context", "mlp_width" };
+    int i, k;
+    for (i = 0; i < (c->in == HETI_F_IN_GPT2 ? 5 : 6); i++) {
+        if (heti_f_setting_of(&c->set, heti_f_needed[i]) != NULL) continue;
+        for (k = 0; (heti_f_config_keys[k].written & c->in) == 0 || strcmp(heti_f_config_keys[k].setting, heti_f_needed[i]) != 0; k++) {}
+        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where, heti_f_config_keys[k].key);
+    }
+    if ((c->in & HETI_F_IN_QWEN) != 0) heti_f_setting_or(&c->set, "kv_heads", "32");
+    if (c->in == HETI_F_IN_QWEN3) heti_f_setting_or(&c->set, "head_size", "128");
+    heti_f_setting_or(&c->set, "norm_epsilon", (c->in & HETI_F_IN_GATED) != 0 ? "1e-6" : "1e-5");
+    heti_f_setting_or(&c->set, "rotary_theta", "10000");
+    HETI_F_TRY(heti_f_config_window(c));
+    HETI_F_TRY(heti_f_config_biases(c));
+    return heti_f_config_rope(c);
+}
+
+/* "hetrain": {setting: value}, what het_model_to_json adds where Hugging Face has no key. It overrides. */
+static het_result heti_f_config_own(heti_f_config *c)
+{
+    heti_f_settings known, given;
+    het_model_desc none;
+    char key[32], value[64];
+    size_t length = 0;
+    memset(&none, 0, sizeof none);
+    HETI_F_TRY(heti_f_settings_of(&known, &none));
+    given.count = 0;
+    c->json.at = c->own;
+    c->json.depth = 0;
+    het_json_enter(&c->json, HET_JSON_OBJECT);
+    while (het_json_next(&c->json, key, sizeof key, &length)) {
+        const int unknown = length >= sizeof key || heti_f_setting_of(&known, key) == NULL;
+        if (unknown || heti_f_setting_of(&given, key) != NULL)
+            return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s key %q in \"hetrain\"", heti_f_config_where,
+                               HETI_F_CAST(uint64_t, c->json.at), unknown ? "unknown" : "repeated", key, heti_f_shown(length, sizeof key));
+        (void)heti_f_scalar(&c->json, value, sizeof value);
+        HETI_F_TRY(heti_f_config_syntax(c));
+        heti_f_setting_put(&given, key, value);
+        heti_f_setting_put(&c->set, key, value);
+    }
+    return heti_f_config_syntax(c);
+}
+
+/* The list of settings to a model; errors of het_model_parse are told as this function's. */
+static het_result heti_f_config_model(heti_f_config *c, het_model_desc *model)
+{
+    char text[HETI_F_MODEL_TEXT];
+    heti_f_text t;
+    het_error error;
+    const char *why;
+    het_result result;
+    int i;
+    t.to = text;
+    t.capacity = sizeof text;
+    t.length = 0;
+    heti_f_text_put(&t, c->family->parse);
+    for (i = 0; i < c->set.count; i++) {
+        const char *value = c->set.item[i].value;
+        heti_f_text_char(&t, i == 0 ? ':' : ',');
+        heti_f_text_put(&t, c->set.item[i].name);
+        heti_f_text_char(&t, '=');
+        for (; *value != 0; value++) heti_f_text_char(&t, HETI_F_CAST(char, *value == ',' ? '?' : *value));
+    }
+    text[t.length < sizeof text ? t.length : sizeof text - 1] = 0;
+    error.text[0] = 0;
+    result = het_model_parse(text, model, &error);
+    if (result == HET_OK) return HET_OK;
+    why = strstr(error.text, ": ");
+    return heti_f_fail(c->error, result, "%s: %s", heti_f_config_where, why != NULL ? why + 2 : error.text);
+}
+
+HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_model_desc *model, het_error *error)
+{
+    heti_f_config c;
+    if (text == NULL || model == NULL)
+        return heti_f_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where, text == NULL ? "text" : "model");
+    memset(&c, 0, sizeof c);
+    c.json = het_json_start(text, length);
+    c.error = error;
+    c.window = c.window_layers = -1;
+    HETI_F_TRY(heti_f_config_family(&c));
+    c.json = het_json_start(text, length);
+    HETI_F_TRY(heti_f_config_object(&c, c.in));
+    HETI_F_TRY(heti_f_config_finish(&c));
+    if (c.own != 0) HETI_F_TRY(heti_f_config_own(&c));
+    return heti_f_config_model(&c, model);
+}
+
+/* ---- written ---- */
+
+/* A value as JSON: numbers as they are, choices as true and false, other words as strings. */
+static void heti_f_text_value(heti_f_text *t, const char *value, int choices)
+{
+    const int number = (value[0] >= '0' && value[0] <= '9') || value[0] == '-';
+    if (choices && strcmp(value, "yes") == 0) heti_f_text_put(t, "true");
+    else if (choices && strcmp(value, "no") == 0) heti_f_text_put(t, "false");
+    else if (number) heti_f_text_put(t, value);
+    else heti_f_text_json(t, value, strlen(value));
+}
+
+static void heti_f_text_pair(heti_f_text *t, const char *key, const char *value)
+{
+    heti_f_text_put(t, ",\n  \"");
+    heti_f_text_put(t, key);
+    heti_f_text_put(t, "\": ");
+    heti_f_text_put(t, value);
+}
+
+/* The keys that are written in `in`, as ",\n  key: value". */
+static void heti_f_text_keys(heti_f_text *t, const heti_f_settings *s, int in)
+{
+    int i;
+    for (i = 0; i < HETI_F_CONFIG_KEYS; i++) {
+        if ((heti_f_config_keys[i].written & in) == 0) continue;
+        heti_f_text_pair(t, heti_f_config_keys[i].key, "");
+        heti_f_text_value(t, heti_f_setting_of(s, heti_f_config_keys[i].setting), 1);
+    }
+}
+
+/* Keys that are no plain copy of a setting. */
+static void heti_f_text_specials(heti_f_text *t, const heti_f_settings *s, const het_model_desc *m, int in)
+{
+    const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false", *act = heti_f_setting_of(s, "activation");
+    int i;
+    for (i = 0; i < HETI_F_ACTS && (strcmp(heti_f_acts[i].setting, act) != 0 || (heti_f_acts[i].families & in) == 0); i++) {}
+    if (i < HETI_F_ACTS) {
+        heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "activation_function" : "hidden_act", "");
+        heti_f_text_json(t, heti_f_acts[i].name, strlen(heti_f_acts[i].name));
+    }
+    if ((in & HETI_F_IN_ROTARY) != 0 && m->rotary_factor > 0.0f) {
+        heti_f_text_pair(t, "rope_scaling", "{\n  \"rope_type\": \"llama3\"");
+        heti_f_text_keys(t, s, HETI_F_IN_ROPE);
+        heti_f_text_char(t, '}');
+    } else if ((in & HETI_F_IN_ROTARY) != 0) {
+        heti_f_text_pair(t, "rope_scaling", "null");
+    }
+    if ((in & HETI_F_IN_QWEN) != 0) {
+        heti_f_text_pair(t, "use_sliding_window", m->window > 0 ? "true" : "false");
+        heti_f_text_pair(t, "sliding_window", m->window > 0 ? heti_f_setting_of(s, "window") : "null");
+        heti_f_text_pair(t, "max_window_layers", "0");
+    }
+    if (in == HETI_F_IN_LLAMA) {
+        heti_f_text_pair(t, "attention_bias", bias);
+        heti_f_text_pair(t, "mlp_bias", bias);
+    }
+}
+
+/* Where transformers has places for dropout like ours. Reading ignores it: it is a setting of training. */
+static void heti_f_text_dropout(heti_f_text *t, const heti_f_settings *s, int in)
+{
+    static const char *const heti_f_gpt2[] = { "resid_pdrop", "embd_pdrop" }, *const heti_f_neox[] = { "hidden_dropout" };
+    const char *const *keys = in == HETI_F_IN_GPT2 ? heti_f_gpt2 : heti_f_neox;
+    const int count = in == HETI_F_IN_GPT2 ? 2 : in == HETI_F_IN_NEOX;
+    int i;
+    for (i = 0; i < count; i++) heti_f_text_pair(t, keys[i], heti_f_setting_of(s, "dropout"));
+    heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "attn_pdrop" : "attention_dropout", "0.0");
+}
+
+/* The whole text up to the closing brace. */
+static void heti_f_text_config(heti_f_text *t, const heti_f_settings *s, const het_model_desc *m, const char *prefix, het_element element)
+{
+    const int in = 1 << (m->family - HET_GPT2);
+    int i;
+    for (i = 0; heti_f_families[i].family != m->family; i++) {}
+    heti_f_text_put(t, "{\n  \"architectures\": [\"");
+    heti_f_text_put(t, heti_f_families[i].architecture);
+    heti_f_text_put(t, "\"],\n  \"model_type\": \"");
+    heti_f_text_put(t, prefix);
+    heti_f_text_put(t, heti_f_families[i].type);
+    heti_f_text_char(t, '"');
+    heti_f_text_keys(t, s, in);
+    heti_f_text_specials(t, s, m, in);
+    heti_f_text_dropout(t, s, in);
+    if (in != HETI_F_IN_GPT2 || m->vocab <= 50256) { /* GPT-2's own end of text is transformers' default */
+        heti_f_text_pair(t, "bos_token_id", "null");
+        heti_f_text_pair(t, "eos_token_id", "null");
+    }
+    heti_f_text_pair(t, "use_cache", "true");
+    heti_f_text_pair(t, "torch_dtype", element == HET_ELEMENT_BF16 ? "\"bfloat16\"" : element == HET_ELEMENT_F16 ? "\"float16\"" : "\"float32\"");
+}
+
+static int heti_f_setting_lost(const heti_f_setting *item, const heti_f_settings *back)
+{
+    const char *value = heti_f_setting_of(back, item->name);
+    return value == NULL || strcmp(item->value, value) != 0;
+}
+
+/* Writes the text as transformers would, reads it back, and puts every setting that did not survive into "hetrain". If one of them changes
+   what the model computes, model_type becomes "hetrain_...", which transformers refuses rather than compute something else. */
+static het_result heti_f_model_json(const het_model_desc *model, het_element element, char *text, size_t capacity, size_t *length)
+{
+    char plain[HETI_F_MODEL_TEXT];
+    heti_f_settings set, back_set;
+    heti_f_text t = { NULL, 0, 0 };
+    het_model_desc m, back;
+    int i, own = 0, foreign = 0;
+    m = *model;
+    HETI_F_TRY(het_model_complete(&m, NULL));
+    HETI_F_TRY(heti_f_settings_of(&set, &m));
+    t.to = plain;
+    t.capacity = sizeof plain;
+    heti_f_text_config(&t, &set, &m, "", element);
+    heti_f_text_put(&t, "\n}\n");
+    if (t.length >= sizeof plain) return HET_ERR_LIMIT;
+    back_set.count = 0; /* what cannot be read back at all did not survive */
+    if (het_model_from_json(plain, t.length, &back, NULL) == HET_OK) HETI_F_TRY(heti_f_settings_of(&back_set, &back));
+    for (i = 0; i < set.count; i++) foreign |= strcmp(set.item[i].name, "dropout") != 0 && heti_f_setting_lost(&set.item[i], &back_set);
+    t.to = text;
+    t.capacity = capacity;
+    t.length = 0;
+    heti_f_text_config(&t, &set, &m, foreign ? "hetrain_" : "", element);
+    for (i = 0; i < set.count; i++) {
+        if (!heti_f_setting_lost(&set.item[i], &back_set)) continue;
+        heti_f_text_put(&t, own++ == 0 ? ",\n  \"hetrain\": {\"" : ", \"");
+        heti_f_text_put(&t, set.item[i].name);
+        heti_f_text_put(&t, "\": ");
+        heti_f_text_value(&t, set.item[i].value, 0);
+    }
+    heti_f_text_put(&t, own > 0 ? "}\n}\n" : "\n}\n");
+    if (capacity > 0) text[t.length < capacity ? t.length : capacity - 1] = 0;
+    *length = t.length;
+    return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
+}
+
+HETRAIN_API het_result het_model_to_json(const het_model_desc *model, char *text, size_t capacity, size_t *length)
+{
+    if (model == NULL || length == NULL || (text == NULL && capacity > 0)) return HET_ERR_INVALID;
+    return heti_f_model_json(model, HET_ELEMENT_F32, text, capacity, length);
+}
+
+/* ================================================================================================================
+   >>folder  Directories by way of the C library.
+   ================================================================================================================ */
+
+HETRAIN_API int het_folder_is_name(const char *name, size_t length)
+{
+    size_t i;
+    if (length < 1 || length > 255 || name[0] == '.') return 0;
+    for (i = 0; i < length; i++)
+        if (name[i] < ' ' || name[i] > '~' || name[i] == '/' || name[i] == '\\' || name[i] == ':') return 0;
+    return 1;
+}
+
+#ifndef HETRAIN_NO_STDIO
+
+typedef struct heti_f_directory {
+    het_allocator allocator;
+    size_t size;                      /* of this struct and what follows it */
+    char path[1];                     /* ended by a 0 */
+} heti_f_directory;
+
+/* What a reader or writer of a directory points to. */
+typedef struct heti_f_stream {
+    het_reader inner;                 /* of the file, while it is read */
+    FILE *file;                       /* while it is written */
+    size_t size, length;              /* of this struct with its paths; of the path */
+    char path[1];                     /* ended by a 0; behind it, while it is written, the same with .tmp */
+} heti_f_stream;
+
+static het_result heti_f_stream_make(const heti_f_directory *d, const char *name, heti_f_stream **made, het_error *error)
+{
+    const size_t folder = strlen(d->path), length = strlen(name), size = sizeof(heti_f_stream) + 2 * (folder + length + 2) + 4;
+    heti_f_stream *s;
+    *made = NULL;
+    if (!het_folder_is_name(name, length)) return heti_f_fail(error, HET_ERR_INVALID, "%s: %q is no name for a file in it", d->path, name, length);
+    s = HETI_F_CAST(heti_f_stream *, d->allocator.alloc(d->allocator.user, size, 16));
+    if (s == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
+    memset(s, 0, size);
+    s->size = size;
+    memcpy(s->path, d->path, folder);
+    s->path[folder] = '/';
+    memcpy(s->path + folder + 1, name, length);
+    s->length = folder + 1 + length;
+    *made = s;
+    return HET_OK;
+}
+
+static void heti_f_stream_free(const heti_f_directory *d, heti_f_stream *s) { d->allocator.free(d->allocator.user, s, s->size); }
+
+static int64_t heti_f_stream_read(void *user, uint64_t offset, void *to, size_t size)
+{
+    const heti_f_stream *s = HETI_F_CAST(const heti_f_stream *, user);
+    return s->inner.read(s->inner.user, offset, to, size);
+}
+
+static het_result heti_f_directory_open(void *user, const char *name, het_reader *reader, het_error *error)
+{
+    const heti_f_directory *d = HETI_F_CAST(const heti_f_directory *, user);
+    heti_f_stream *s;
+    het_result result;
+    HETI_F_TRY(heti_f_stream_make(d, name, &s, error));
+    result = het_reader_open(s->path, &s->inner, error);
+    if (result != HET_OK) {
+        heti_f_stream_free(d, s);
+        return result;
+    }
+    *reader = s->inner;
+    reader->read = heti_f_stream_read;
+    reader->user = s;
+    return HET_OK;
+}
+
+static void heti_f_directory_close(void *user, het_reader *reader)
+{
+    heti_f_stream *s = HETI_F_CAST(heti_f_stream *, reader->user);
+    het_reader_close(&s->inner);
+    heti_f_stream_free(HETI_F_CAST(const heti_f_directory *, user), s);
+    memset(reader, 0, sizeof *reader);
+}
+
+static int heti_f_stream_write(void *user, const void *from, size_t size)
+{
+    return fwrite(from, 1, size, HETI_F_CAST(heti_f_stream *, user)->file) != size;
+}
+
+static het_result heti_f_directory_create(void *user, const char *name, het_writer *writer, het_error *error)
+{
+    const heti_f_directory *d = HETI_F_CAST(const heti_f_directory *, user);
+    heti_f_stream *s;
+    char *temporary;
+    HETI_F_TRY(heti_f_stream_make(d, name, &s, error));
+    temporary = s->path + s->length + 1;
+    memcpy(temporary, s->path, s->length);
+    memcpy(temporary + s->length, ".tmp", sizeof ".tmp");
+    s->file = fopen(temporary, "wb");
+    if (s->file == NULL) {
+        (void)heti_f_fail(error, HET_ERR_IO, "%s: cannot be opened for writing", temporary);
+        heti_f_stream_free(d, s);
+        return HET_ERR_IO;
+    }
+    writer->write = heti_f_stream_write;
+    writer->user = s;
+    writer->name = temporary;
+    return HET_OK;
+}
+
+static het_result heti_f_directory_finish(void *user, het_writer *writer, int keep, het_error *error)
+{
+    heti_f_stream *s = HETI_F_CAST(heti_f_stream *, writer->user);
+    const char *temporary = s->path + s->length + 1;
+    het_result result = HET_OK;
+    int good = fflush(s->file) == 0 && !ferror(s->file);
+    good &= fclose(s->file) == 0;
+    if (keep && !good) result = heti_f_fail(error, HET_ERR_IO, "%s: cannot be written", temporary);
+#ifdef _WIN32
+    if (keep && good) (void)remove(s->path); /* rename does not replace there */
+#endif
+    if (keep && good && rename(temporary, s->path) != 0) result = heti_f_fail(error, HET_ERR_IO, "%s: cannot be renamed to it", s->path);
+    if (!keep || result != HET_OK) (void)remove(temporary);
+    heti_f_stream_free(HETI_F_CAST(const heti_f_directory *, user), s);
+    memset(writer, 0, sizeof *writer);
+    return result;
+}
+
+HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *allocator, het_folder *folder, het_error *error)
+{
+    het_allocator own;
+    heti_f_directory *d;
+    size_t length, size;
+    if (path == NULL || folder == NULL || path[0] == 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_folder_open: path or folder is NULL, or path is empty");
+    HETI_F_TRY(heti_f_allocator(allocator, &own, error, "het_folder_open"));
+    length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    size = sizeof *d + length;
+    d = HETI_F_CAST(heti_f_directory *, own.alloc(own.user, size, 16));
+    if (d == NULL) return heti_f_fail(error, HET_ERR_OOM, "het_folder_open: %s: out of memory", path);
+    d->allocator = own;
+    d->size = size;
+    memcpy(d->path, path, length);
+    d->path[length] = 0;
+    folder->open = heti_f_directory_open;
+    folder->close = heti_f_directory_close;
+    folder->create = heti_f_directory_create;
+    folder->finish = heti_f_directory_finish;
+    folder->user = d;
+    return HET_OK;
+}
+
+HETRAIN_API void het_folder_close(het_folder *folder)
+{
+    heti_f_directory *d;
+    het_allocator allocator;
+    if (folder == NULL || folder->user == NULL) return;
+    d = HETI_F_CAST(heti_f_directory *, folder->user);
+    allocator = d->allocator;
+    allocator.free(allocator.user, d, d->size);
+    memset(folder, 0, sizeof *folder);
+}
+
+#endif /* HETRAIN_NO_STDIO */
+
+/* ================================================================================================================
+   >>weights  Parameters as tensors of Hugging Face files; weights and state, one file or many.
+
+   The context keeps every matrix as [out][in] and q, k, v apart. Files differ in two families: GPT-2 stores its matrices [in][out] (Conv1D)
+   and q, k, v side by side in c_attn; NeoX stores query_key_value as [H][3][E][D]. A tensor of a file therefore is one parameter, or three. The
+   parameter table is walked and names are recognised, so parameters of a user's own units appear under their own names.
+   ================================================================================================================ */
+
+#define HETI_F_STATE_VERSION "2"
+
+typedef enum heti_f_layout { HETI_F_PLAIN, HETI_F_TRANSPOSED, HETI_F_INTERLEAVED } heti_f_layout;
+
+/* A tensor of a file and the parameters that hold its values. */
+typedef struct heti_f_stored {
+    char name[96];
+    int32_t rank;
+    int64_t shape[4];
+    int64_t count;
+    heti_f_layout layout;
+    int parts;                        /* 1, or 3: q, k, v */
+    int64_t part[3], rows[3];         /* indexes of parameters, and their rows */
+    int64_t columns;
+    het_what what;
+} heti_f_stored;
+
+static int heti_f_ends_with(const char *text, size_t length, const char *end)
+{
+    const size_t tail = strlen(end);
+    return length >= tail && memcmp(text + length - tail, end, tail) == 0;
+}
+
+/* The parameter at `index`, or with rows 0 where there is none. */
+static het_parameter_info heti_f_parameter(const het_ctx *ctx, int64_t index)
+{
+    het_parameter_info info;
+    memset(&info, 0, sizeof info);
+    if (index < 0 || index >= het_parameter_count(ctx) || het_parameter_get_info(ctx, index, &info) != HET_OK) info.rows = 0;
+    return info;
+}
+
+/* The parameter called `name` in the same unit as parameter p, or -1. */
+static int64_t heti_f_neighbour(const het_ctx *ctx, int64_t p, const char *name)
+{
+    int64_t i;
+    for (i = p - HETRAIN_MAX_UNIT_PARAMETERS; i < p + HETRAIN_MAX_UNIT_PARAMETERS; i++) {
+        const het_parameter_info info = heti_f_parameter(ctx, i);
+        if (info.rows > 0 && strcmp(info.name, name) == 0) return i;
+    }
+    return -1;
+}
+
+/* Which third (0 q, 1 k, 2 v) of a joint tensor parameter p is, with all three in s->part and s->rows; -1: none. */
+static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s)
+{
+    static const char heti_f_letters[] = "qkv";
+    const het_model_desc *model = &het_get_desc(ctx)->model;
+    const int neox = model->family == HET_NEOX, gpt2 = model->family == HET_GPT2;
+    const het_parameter_info own = heti_f_parameter(ctx, p);
+    const char *end = strrchr(own.name, '.');
+    const char *letter = end != NULL && end - own.name >= 2 && end[-2] == '.' ? strchr(heti_f_letters, end[-1]) : NULL;
+    char name[64];
+    int i;
+    if ((!neox && !gpt2) || letter == NULL || strlen(own.name) >= sizeof name) return -1;
+    if (!heti_f_ends_with(own.name, HETI_F_CAST(size_t, end - own.name) - 2, neox ? ".attention.query_key_value" : ".attn.c_attn")) return -1;
+    for (i = 0; i < 3; i++) {
+        het_parameter_info other;
+        memcpy(name, own.name, strlen(own.name) + 1);
+        name[end - own.name - 1] = heti_f_letters[i];
+        s->part[i] = heti_f_neighbour(ctx, p, name);
+        other = heti_f_parameter(ctx, s->part[i]);
+        s->rows[i] = other.rows;
+        if (other.rows == 0 || other.columns != own.columns) return -1;
+        if (neox && (other.rows != own.rows || own.rows % model->head_size != 0)) return -1;
+    }
+    return HETI_F_CAST(int, letter - heti_f_letters);
+}
+
+/* GPT-2's matrices are stored [in][out], the embeddings are not. */
+static int heti_f_is_conv1d(const het_ctx *ctx, const het_parameter_info *p)
+{
+    const size_t length = strlen(p->name);
+    if (het_get_desc(ctx)->model.family != HET_GPT2 || p->columns == 1 || strncmp(p->name, "transformer.h.", 14) != 0) return 0;
+    return heti_f_ends_with(p->name, length, ".attn.c_proj.weight") || heti_f_ends_with(p->name, length, ".mlp.c_fc.weight") ||
+           heti_f_ends_with(p->name, length, ".mlp.c_gate.weight") || heti_f_ends_with(p->name, length, ".mlp.c_proj.weight");
+}
+
+static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f_stored *s)
+{
+    memset(s, 0, sizeof *s);
+    heti_f_copy(s->name, sizeof s->name, own->name, strlen(own->name));
+    s->parts = 1;
+    s->part[0] = p;
+    s->rows[0] = own->rows;
+    s->columns = own->columns;
+    s->rank = own->columns == 1 ? 1 : 2;
+    s->shape[0] = own->rows;
+    if (s->rank == 2) s->shape[1] = own->columns;
+    s->count = own->count;
+}
+
+/* Fills *s with the tensor that starts at parameter p; 0: p is the k or v of an earlier one. */
+static int heti_f_stored_at(const het_ctx *ctx, int64_t p, heti_f_stored *s)
+{
+    const het_parameter_info own = heti_f_parameter(ctx, p);
+    heti_f_stored joint;
+    const int third = heti_f_third(ctx, p, &joint);
+    if (third > 0) return 0;
+    heti_f_stored_plain(&own, p, s);
+    if (third == 0) {
+        char *letter = strrchr(s->name, '.') - 2;
+        memmove(letter, letter + 2, strlen(letter + 2) + 1);
+        s->parts = 3;
+        memcpy(s->part, joint.part, sizeof s->part);
+        memcpy(s->rows, joint.rows, sizeof s->rows);
+        s->shape[0] = s->rows[0] + s->rows[1] + s->rows[2];
+        s->count = s->shape[0] * s->columns;
+        s->layout = het_get_desc(ctx)->model.family == HET_GPT2 ? HETI_F_TRANSPOSED : HETI_F_INTERLEAVED;
+    } else if (heti_f_is_conv1d(ctx, &own)) {
+        s->layout = HETI_F_TRANSPOSED;
+    }
+    if (s->layout == HETI_F_TRANSPOSED && s->rank == 2) {
+        s->shape[1] = s->shape[0];
+        s->shape[0] = s->columns;
+    }
+    return 1;
+}
+
+/* Copies one part, [rows][columns], into its place in the file's layout or (to_file 0) out of it. Transposed: parts side by side,
+   [columns][all rows]; interleaved: row h E + e of part j is row (h 3 + j) E + e. */
+static void heti_f_stored_move(const het_ctx *ctx, const heti_f_stored *s, int part, float *values, float *file, int to_file)
+{
+    const int64_t size = het_get_desc(ctx)->model.head_size, all_rows = s->count / s->columns;
+    int64_t row, column, before = 0;
+    int i;
+    for (i = 0; i < part; i++) before += s->rows[i];
+    for (row = 0; row < s->rows[part]; row++) {
+        const int64_t step = s->layout == HETI_F_TRANSPOSED ? all_rows : 1;
+        float *at = file + (s->layout == HETI_F_TRANSPOSED ? before + row : ((row / size * 3 + part) * size + row % size) * s->columns);
+        float *own = values + row * s->columns;
+        for (column = 0; column < s->columns; column++) {
+            if (to_file) at[column * step] = own[column];
+            else own[column] = at[column * step];
+        }
+    }
+}
+
+/* Floats that one part may need beside the tensor itself. */
+static int64_t heti_f_stored_largest(const heti_f_stored *s)
+{
+    int64_t most = 0;
+    int i;
+    for (i = 0; i < s->parts && s->layout != HETI_F_PLAIN; i++) most = s->rows[i] > most ? s->rows[i] : most;
+    return most * s->columns;
+}
+
+/* The tensor from the context into `values` as the file has it; scratch: heti_f_stored_largest floats. */
+static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_what what, float *values, float *scratch)
+{
+    int i;
+    if (s->layout == HETI_F_PLAIN) return het_parameter_read(ctx, s->part[0], what, values);
+    for (i = 0; i < s->parts; i++) {
+        HETI_F_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
+        heti_f_stored_move(ctx, s, i, scratch, values, 1);
+    }
+    return HET_OK;
+}
+
+static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_what what, float *values, float *scratch)
+{
+    int i;
+    if (s->layout == HETI_F_PLAIN) return het_parameter_write(ctx, s->part[0], what, values);
+    for (i = 0; i < s->parts; i++) {
+        heti_f_stored_move(ctx, s, i, scratch, values, 0);
+        HETI_F_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
+    }
+    return HET_OK;
+}
+
+/* ---- tensors one by one ---- */
+
+/* An error of ours becomes the context's; one that it reported itself left no text in *error. */
+static het_result heti_f_report(het_ctx *ctx, het_result result, const het_error *error)
+{
+    if (result == HET_OK || error->text[0] == 0) return result;
+    return het_fail(ctx, result, error->text);
+}
+
+/* Memory from the context's allocator. */
+static het_result heti_f_memory(const het_ctx *ctx, size_t count, size_t size, const char *what, void **to, het_error *error)
+{
+    const het_allocator *a = &het_get_desc(ctx)->allocator;
+    *to = count <= SIZE_MAX / size - 1 ? a->alloc(a->user, count * size + 1, 64) : NULL;
+    if (*to != NULL) return HET_OK;
+    return heti_f_fail(error, HET_ERR_OOM, "%u %s: out of memory", HETI_F_CAST(uint64_t, count), what);
+}
+
+static void heti_f_memory_free(const het_ctx *ctx, void *pointer, size_t count, size_t size)
+{
+    const het_allocator *a = &het_get_desc(ctx)->allocator;
+    if (pointer != NULL) a->free(a->user, pointer, count * size + 1);
+}
+
+static het_result heti_f_floats_of(const het_ctx *ctx, int64_t count, float **to, het_error *error)
+{
+    void *memory;
+    HETI_F_TRY(heti_f_memory(ctx, HETI_F_CAST(size_t, count), sizeof **to, "floats for a tensor", &memory, error));
+    *to = HETI_F_CAST(float *, memory);
+    return HET_OK;
+}
+
+static void heti_f_floats_free(const het_ctx *ctx, float *pointer, int64_t count)
+{
+    heti_f_memory_free(ctx, pointer, HETI_F_CAST(size_t, count), sizeof *pointer);
+}
+
+/* Tensor number `index` in table order; 0: there is none. */
+static int heti_f_stored_find(const het_ctx *ctx, int64_t index, heti_f_stored *s)
+{
+    int64_t p, seen = 0;
+    for (p = 0; p < het_parameter_count(ctx); p++)
+        if (heti_f_stored_at(ctx, p, s) && seen++ == index) return 1;
+    return 0;
+}
+
+HETRAIN_API int64_t het_tensor_count(const het_ctx *ctx)
+{
+    heti_f_stored s;
+    int64_t p, count = 0;
+    for (p = 0; ctx != NULL && p < het_parameter_count(ctx); p++) count += heti_f_stored_at(ctx, p, &s);
+    return count;
+}
+
+HETRAIN_API het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, het_tensor_info *info)
+{
+    heti_f_stored s;
+    if (ctx == NULL || info == NULL || index < 0 || !heti_f_stored_find(ctx, index, &s)) return HET_ERR_INVALID;
+    memcpy(info->name, s.name, sizeof info->name);
+    info->rank = s.rank;
+    memcpy(info->shape, s.shape, sizeof info->shape);
+    info->count = s.count;
+    return HET_OK;
+}
+
+static het_result heti_f_tensor_check(const het_ctx *ctx, const char *function, int64_t index, const void *buffer, heti_f_stored *s, het_error *error)
+{
+    if (buffer != NULL && index >= 0 && heti_f_stored_find(ctx, index, s)) return HET_OK;
+    return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx),
+                       buffer != NULL ? "given" : "NULL");
+}
+
+HETRAIN_API het_result het_tensor_read(het_ctx *ctx, int64_t index, het_what what, float *to)
+{
+    heti_f_stored s;
+    het_error error = { HET_OK, "" };
+    float *scratch = NULL;
+    het_result result;
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    result = heti_f_tensor_check(ctx, "het_tensor_read", index, to, &s, &error);
+    if (result == HET_OK) result = heti_f_floats_of(ctx, heti_f_stored_largest(&s), &scratch, &error);
+    if (result == HET_OK) result = heti_f_stored_read(ctx, &s, what, to, scratch);
+    if (scratch != NULL) heti_f_floats_free(ctx, scratch, heti_f_stored_largest(&s));
+    return heti_f_report(ctx, result, &error);
+}
+
+HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what what, const float *from)
+{
+    heti_f_stored s;
+    het_error error = { HET_OK, "" };
+    float *values = NULL;
+    int64_t count = 0;
+    het_result result;
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    result = heti_f_tensor_check(ctx, "het_tensor_write", index, from, &s, &error);
+    if (result == HET_OK && s.layout == HETI_F_PLAIN) return het_parameter_write(ctx, s.part[0], what, from);
+    if (result == HET_OK) {
+        count = s.count + heti_f_stored_largest(&s);
+        result = heti_f_floats_of(ctx, count, &values, &error);
+    }
+    if (result == HET_OK) {
+        memcpy(values, from, HETI_F_CAST(size_t, s.count) * sizeof *values);
+        result = heti_f_stored_write(ctx, &s, what, values, values + s.count);
+    }
+    if (values != NULL) heti_f_floats_free(ctx, values, count);
+    return heti_f_report(ctx, result, &error);
+}
+
+/* ---- the list of a file's tensors ---- */
+
+typedef enum heti_f_contents { HETI_F_WEIGHTS = HET_WEIGHTS_INCOMPLETE, HETI_F_STATE = HET_STATE_INCOMPLETE } heti_f_contents;
+
+typedef struct heti_f_inventory {
+    heti_f_stored *stored;            /* [count] in table order */
+    size_t count, capacity;
+    float *values;                    /* [floats] the largest tensor and behind it its largest part */
+    int64_t floats;
+} heti_f_inventory;
+
+static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all, het_error *error)
+{
+    const het_optimizer_iface *optimizer = het_get_desc(ctx)->optimizer.iface;
+    int64_t p;
+    int slot;
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        const het_parameter_info own = heti_f_parameter(ctx, p);
+        if (contents == HETI_F_WEIGHTS) {
+            all->count += HETI_F_CAST(size_t, heti_f_stored_at(ctx, p, &all->stored[all->count]));
+            continue;
+        }
+        for (slot = 0; slot < optimizer->slots && !own.frozen; slot++) {
+            heti_f_stored *s = &all->stored[all->count++];
+            const size_t length = strlen(own.name);
+            heti_f_stored_plain(&own, p, s);
+            s->name[length] = '/';
+            heti_f_copy(s->name + length + 1, sizeof s->name - length - 1, optimizer->slot_name[slot], strlen(optimizer->slot_name[slot]));
+            s->what = HETI_F_CAST(het_what, HET_STATE0 + slot);
+            if (length + 1 + strlen(optimizer->slot_name[slot]) >= sizeof s->name)
+                return heti_f_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name, optimizer->slot_name[slot]);
+        }
+    }
+    return HET_OK;
+}
+
+static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents contents, heti_f_inventory *all, het_error *error)
+{
+    const int slots = contents == HETI_F_STATE ? het_get_desc(ctx)->optimizer.iface->slots : 1;
+    void *memory;
+    size_t i;
+    memset(all, 0, sizeof *all);
+    all->capacity = HETI_F_CAST(size_t, het_parameter_count(ctx)) * HETI_F_CAST(size_t, slots);
+    HETI_F_TRY(heti_f_memory(ctx, all->capacity, sizeof *all->stored, "descriptions of tensors", &memory, error));
+    all->stored = HETI_F_CAST(heti_f_stored *, memory);
+    HETI_F_TRY(heti_f_inventory_fill(ctx, contents, all, error));
+    for (i = 0; i < all->count; i++) {
+        const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
+        if (floats > all->floats) all->floats = floats;
+    }
+    return heti_f_floats_of(ctx, all->floats, &all->values, error);
+}
+
+static void heti_f_inventory_close(const het_ctx *ctx, heti_f_inventory *all)
+{
+    heti_f_memory_free(ctx, all->stored, all->capacity, sizeof *all->stored);
+    if (all->values != NULL) heti_f_floats_free(ctx, all->values, all->floats);
+}
+
+/* ---- state's metadata ---- */
+
+/* The fewest digits that read back as the same float. */
+static void heti_f_text_float(heti_f_text *t, float value)
+{
+    double x = HETI_F_CAST(double, value), back = 0.0, scaled;
+    int exponent = 0, digits, i;
+    uint64_t number = 0;
+    if (!(x >= -3.5e38 && x <= 3.5e38)) {
+        heti_f_text_put(t, x > 0.0 ? "inf" : x < 0.0 ? "-inf" : "nan");
+        return;
+    }
+    if (x < 0.0) heti_f_text_char(t, '-');
+    if (x < 0.0) x = -x;
+    for (scaled = x; scaled >= 10.0; exponent++) scaled /= 10.0;
+    for (; scaled > 0.0 && scaled < 1.0; exponent--) scaled *= 10.0;
+    for (digits = 1; digits <= 9; digits++, scaled *= 10.0) {
+        char text[40];
+        heti_f_text own;
+        het_json j;
+        own.to = text;
+        own.capacity = sizeof text;
+        own.length = 0;
+        number = HETI_F_CAST(uint64_t, scaled + 0.5);
+        heti_f_text_unsigned(&own, number);
+        heti_f_text_char(&own, 'e');
+        if (exponent - digits + 1 < 0) heti_f_text_char(&own, '-');
+        heti_f_text_unsigned(&own, HETI_F_CAST(uint64_t, exponent - digits + 1 < 0 ? digits - 1 - exponent : exponent - digits + 1));
+        j = het_json_start(text, own.length);
+        if (het_json_real(&j, &back) && HETI_F_CAST(float, back) >= HETI_F_CAST(float, x) && HETI_F_CAST(float, back) <= HETI_F_CAST(float, x)) break;
+    }
+    exponent -= digits < 9 ? digits - 1 : 8; /* value = number 10^exponent */
+    if (exponent < 0 && exponent >= -12) {
+        uint64_t unit = 1;
+        for (i = exponent; i < 0; i++) unit *= 10;
+        heti_f_text_unsigned(t, number / unit);
+        heti_f_text_char(t, '.');
+        for (unit /= 10; unit > 0; unit /= 10) heti_f_text_char(t, "0123456789"[number / unit % 10]);
+        return;
+    }
+    heti_f_text_unsigned(t, number);
+    if (exponent == 0) return;
+    heti_f_text_char(t, 'e');
+    if (exponent < 0) heti_f_text_char(t, '-');
+    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, exponent < 0 ? -exponent : exponent));
+}
+
+/* Pairs under construction: keys and values one behind the other, each ended by a 0. */
+typedef struct heti_f_pairs {
+    het_allocator allocator;
+    het_error *error;
+    heti_f_list text, list;           /* the second: het_pair[], once all is there */
+    het_result result;
+} heti_f_pairs;
+
+static void heti_f_pairs_add(heti_f_pairs *p, const char *key, const char *value)
+{
+    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, key, strlen(key) + 1, &p->allocator, p->error);
+    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, value, strlen(value) + 1, &p->allocator, p->error);
+}
+
+static void heti_f_pairs_integer(heti_f_pairs *p, const char *key, int64_t value, int is_unsigned)
+{
+    char text[24];
+    heti_f_text t;
+    t.to = text;
+    t.capacity = sizeof text;
+    t.length = 0;
+    if (value < 0 && !is_unsigned) heti_f_text_char(&t, '-');
+    heti_f_text_unsigned(&t, value < 0 && !is_unsigned ? 0 - HETI_F_CAST(uint64_t, value) : HETI_F_CAST(uint64_t, value));
+    text[t.length] = 0;
+    heti_f_pairs_add(p, key, text);
+}
+
+static void heti_f_pairs_float(heti_f_pairs *p, const char *key, float value)
+{
+    char text[48];
+    heti_f_text t;
+    t.to = text;
+    t.capacity = sizeof text;
+    t.length = 0;
+    heti_f_text_float(&t, value);
+    text[t.length] = 0;
+    heti_f_pairs_add(p, key, text);
+}
+
+/* A hash of names and shapes in table order, the order of the exponents. */
+static void heti_f_pairs_table(heti_f_pairs *p, const het_ctx *ctx)
+{
+    char line[160];
+    heti_f_text t;
+    uint64_t hash = 0;
+    int64_t i;
+    t.to = line;
+    t.capacity = sizeof line;
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        const het_parameter_info own = heti_f_parameter(ctx, i);
+        t.length = 0;
+        heti_f_text_put(&t, own.name);
+        heti_f_text_char(&t, ' ');
+        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, own.rows));
+        heti_f_text_char(&t, ' ');
+        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, own.columns));
+        hash = het_xxh64(line, t.length < sizeof line ? t.length : sizeof line, hash);
+    }
+    heti_f_pairs_integer(p, "parameters", HETI_F_CAST(int64_t, hash & HETI_F_CAST(uint64_t, INT64_MAX)), 0);
+}
+
+/* Everything that decides the bits of the next step and that shapes of tensors do not show. */
+static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx)
+{
+    static const char *const heti_f_dtypes[] = { "default", "f32", "bf16" }, *const heti_f_reduces[] = { "default", "exact", "fast" };
+    static const char *const heti_f_schedules[] = { "default", "cosine", "linear", "constant", "wsd" };
+    const het_desc *d = het_get_desc(ctx);
+    const het_optimizer_desc *a = &d->optimizer;
+    heti_f_settings settings;
+    char key[48] = "model.";
+    int i;
+    heti_f_pairs_integer(p, "seed", HETI_F_CAST(int64_t, d->seed), 1);
+    heti_f_pairs_integer(p, "granule", d->granule, 0);
+    heti_f_pairs_integer(p, "units", d->unit_count, 0);
+    heti_f_pairs_integer(p, "warmup_steps", a->warmup_steps, 0);
+    heti_f_pairs_integer(p, "total_steps", a->total_steps, 0);
+    heti_f_pairs_add(p, "dtype", heti_f_dtypes[d->dtype]);
+    heti_f_pairs_add(p, "reduce", heti_f_reduces[d->reduce]);
+    heti_f_pairs_add(p, "schedule", heti_f_schedules[a->schedule]);
+    heti_f_pairs_add(p, "optimizer", a->iface->name);
+    heti_f_pairs_table(p, ctx);
+    heti_f_pairs_float(p, "learning_rate", a->learning_rate);
+    heti_f_pairs_float(p, "minimum_rate", a->minimum_rate);
+    heti_f_pairs_float(p, "beta1", a->beta1);
+    heti_f_pairs_float(p, "beta2", a->beta2);
+    heti_f_pairs_float(p, "epsilon", a->epsilon);
+    heti_f_pairs_float(p, "weight_decay", a->weight_decay);
+    heti_f_pairs_float(p, "clip", a->clip);
+    if (p->result == HET_OK && heti_f_settings_of(&settings, &d->model) != HET_OK)
+        p->result = heti_f_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
+    if (p->result != HET_OK) return;
+    heti_f_pairs_add(p, "model.family", heti_f_families[d->model.family - HET_GPT2].parse);
+    for (i = 0; i < settings.count; i++) {
+        heti_f_copy(key + 6, sizeof key - 6, settings.item[i].name, strlen(settings.item[i].name));
+        heti_f_pairs_add(p, key, settings.item[i].value);
+    }
+}
+
+/* "n,-3,12": one exponent a parameter, n where there is none yet. */
+static void heti_f_pairs_exponents(heti_f_pairs *p, const het_ctx *ctx)
+{
+    char number[16];
+    heti_f_text t;
+    int64_t i;
+    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, "exponents", sizeof "exponents", &p->allocator, p->error);
+    t.to = number;
+    t.capacity = sizeof number;
+    for (i = 0; i < het_parameter_count(ctx) && p->result == HET_OK; i++) {
+        const int32_t x = heti_f_parameter(ctx, i).exponent;
+        t.length = 0;
+        if (i > 0) heti_f_text_char(&t, ',');
+        if (x == HETRAIN_NO_EXPONENT) heti_f_text_char(&t, 'n');
+        else if (x < 0) heti_f_text_char(&t, '-');
+        if (x != HETRAIN_NO_EXPONENT) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, x < 0 ? -x : x));
+        p->result = heti_f_list_add(&p->text, number, t.length, &p->allocator, p->error);
+    }
+    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, "", 1, &p->allocator, p->error);
+}
+
+/* Makes the list; the texts do not move any more. */
+static het_result heti_f_pairs_finish(heti_f_pairs *p)
+{
+    size_t at = 0;
+    while (p->result == HET_OK && at < p->text.used) {
+        het_pair pair;
+        pair.key = p->text.data + at;
+        pair.key_length = strlen(pair.key);
+        pair.value = pair.key + pair.key_length + 1;
+        pair.value_length = strlen(pair.value);
+        at += pair.key_length + pair.value_length + 2;
+        p->result = heti_f_list_add(&p->list, &pair, sizeof pair, &p->allocator, p->error);
+    }
+    return p->result;
+}
+
+static void heti_f_pairs_start(heti_f_pairs *p, const het_ctx *ctx, het_error *error)
+{
+    memset(p, 0, sizeof *p);
+    p->allocator = het_get_desc(ctx)->allocator;
+    p->error = error;
+}
+
+static void heti_f_pairs_free(heti_f_pairs *p)
+{
+    heti_f_list_free(&p->text, &p->allocator);
+    heti_f_list_free(&p->list, &p->allocator);
+}
+
+/* ---- saving ---- */
+
+static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, const heti_f_stored *s, het_element element, const het_writer *to,
+                                     het_error *error)
+{
+    int64_t i;
+    HETI_F_TRY(heti_f_stored_read(ctx, s, s->what, all->values, all->values + s->count));
+    for (i = 0; i < s->count && element == HET_ELEMENT_F16; i++) {
+        const float x = all->values[i];
+        if ((x >= 65520.0f || x <= -65520.0f) && x - x >= 0.0f)
+            return heti_f_fail(error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", s->name, i);
+    }
+    return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, error);
+}
+
+/* Tensors [first, last) of the list as a file. to NULL: nothing is written. */
+static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, size_t first, size_t last, const heti_f_pairs *pairs,
+                                   het_element element, const het_writer *to, het_error *error)
+{
+    const het_allocator *allocator = &het_get_desc(ctx)->allocator;
+    const het_pair *pair = HETI_F_CAST(const het_pair *, HETI_F_CAST(const void *, pairs->list.data));
+    het_safetensors *file = NULL;
+    het_safetensor *list;
+    void *memory;
+    size_t i;
+    het_result result;
+    HETI_F_TRY(heti_f_memory(ctx, last - first, sizeof *list, "descriptions of tensors", &memory, error));
+    list = HETI_F_CAST(het_safetensor *, memory);
+    memset(list, 0, (last - first) * sizeof *list);
+    for (i = first; i < last; i++) {
+        het_safetensor *t = &list[i - first];
+        t->name = all->stored[i].name;
+        t->name_length = strlen(t->name);
+        t->element = element;
+        t->rank = all->stored[i].rank;
+        memcpy(t->shape, all->stored[i].shape, sizeof all->stored[i].shape);
+    }
+    result = het_safetensors_make(list, HETI_F_CAST(int64_t, last - first), pair, HETI_F_CAST(int64_t, pairs->list.used / sizeof *pair), allocator,
+                                  &file, error);
+    if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, error);
+    for (i = 0; result == HET_OK && i < last - first; i++)
+        result = heti_f_save_tensor(ctx, all, &all->stored[first + HETI_F_CAST(size_t, file->tensor[i].number)], element, to, error);
+    het_safetensors_free(file);
+    heti_f_memory_free(ctx, list, last - first, sizeof *list);
+    return result;
+}
+
+/* A context whose `contents` can be saved or loaded. */
+static het_result heti_f_context_check(const het_ctx *ctx, const char *function, heti_f_contents contents, int saving, het_error *error)
+{
+    const int32_t condition = het_get_condition(ctx);
+    if (saving && condition != 0)
+        return heti_f_fail(error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
+                           (condition & HET_WEIGHTS_INCOMPLETE) != 0 ? "weights" : "states");
+    if (contents == HETI_F_STATE && het_get_desc(ctx)->inference == HET_YES)
+        return heti_f_fail(error, HET_ERR_STATE, "%s: an inference context has no state", function);
+    return HET_OK;
+}
+
+static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_contents contents, const het_writer *to, het_error *error)
+{
+    heti_f_inventory all;
+    heti_f_pairs pairs;
+    het_result result;
+    if (to == NULL || to->write == NULL) return heti_f_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
+    HETI_F_TRY(heti_f_context_check(ctx, function, contents, 1, error));
+    heti_f_pairs_start(&pairs, ctx, error);
+    heti_f_pairs_add(&pairs, "format", "pt");
+    if (contents == HETI_F_STATE) {
+        heti_f_pairs_add(&pairs, "hetrain_state", HETI_F_STATE_VERSION);
+        heti_f_pairs_integer(&pairs, "hetrain_version", het_version(), 0);
+        heti_f_pairs_integer(&pairs, "step", het_get_step(ctx), 0);
+        heti_f_pairs_options(&pairs, ctx);
+        heti_f_pairs_exponents(&pairs, ctx);
+    }
+    result = heti_f_pairs_finish(&pairs);
+    if (result == HET_OK) {
+        result = heti_f_inventory_open(ctx, contents, &all, error);
+        if (result == HET_OK) result = heti_f_save_some(ctx, &all, 0, all.count, &pairs, HET_ELEMENT_F32, to, error);
+        heti_f_inventory_close(ctx, &all);
+    }
+    heti_f_pairs_free(&pairs);
+    return result;
+}
+
+HETRAIN_API het_result het_save_weights(het_ctx *ctx, const het_writer *to)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_save(ctx, "het_save_weights", HETI_F_WEIGHTS, to, &error), &error);
+}
+
+HETRAIN_API het_result het_save_state(het_ctx *ctx, const het_writer *to)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_save(ctx, "het_save_state", HETI_F_STATE, to, &error), &error);
+}
+
+/* ---- loading: one file or several, as one table ---- */
+
+typedef struct heti_f_part {
+    het_reader from;
+    het_safetensors *file;
+    unsigned char *used;              /* [tensors + 1] of the file: the model or the index has it */
+} heti_f_part;
+
+typedef struct heti_f_saved {
+    het_ctx *ctx;
+    het_error *error;
+    heti_f_part *part;
+    size_t parts;
+    int other_options;                /* 1: a state of other options may be loaded */
+} heti_f_saved;
+
+typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *tensor; } heti_f_located;
+
+/* Reads the table of a file into *part, whose reader is set. */
+static het_result heti_f_part_open(const het_ctx *ctx, heti_f_part *part, het_error *error)
+{
+    void *memory;
+    HETI_F_TRY(het_safetensors_read(&part->from, 0, &het_get_desc(ctx)->allocator, &part->file, error));
+    HETI_F_TRY(heti_f_memory(ctx, HETI_F_CAST(size_t, part->file->tensors) + 1, 1, "flags", &memory, error));
+    part->used = HETI_F_CAST(unsigned char *, memory);
+    memset(part->used, 0, HETI_F_CAST(size_t, part->file->tensors) + 1);
+    return HET_OK;
+}
+
+static void heti_f_part_close(const het_ctx *ctx, heti_f_part *part)
+{
+    if (part->used != NULL) heti_f_memory_free(ctx, part->used, HETI_F_CAST(size_t, part->file->tensors) + 1, 1);
+    het_safetensors_free(part->file);
+}
+
+/* file: byte n: "tensor": what */
+static het_result heti_f_located_fail(const heti_f_saved *f, const heti_f_located *at, het_result code, const char *what)
+{
+    return heti_f_fail(f->error, code, "%s: byte %u: %q: %s", heti_f_reader_name(&at->part->from), at->tensor->at, at->tensor->name,
+                       at->tensor->name_length, what);
+}
+
+static void heti_f_use(const heti_f_located *at)
+{
+    at->part->used[at->tensor - at->part->file->tensor] = 1;
+}
+
+/* The tensor called `name`: GPT-2 files of the hub have no "transformer." before their names. */
+static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *found)
+{
+    size_t i;
+    for (i = 0; i < f->parts; i++) {
+        found->part = &f->part[i];
+        found->tensor = het_safetensors_find(f->part[i].file, name, strlen(name));
+        if (found->tensor == NULL && het_get_desc(f->ctx)->model.family == HET_GPT2 && strncmp(name, "transformer.", 12) == 0)
+            found->tensor = het_safetensors_find(f->part[i].file, name + 12, strlen(name) - 12);
+        if (found->tensor != NULL) return 1;
+    }
+    return 0;
+}
+
+static void heti_f_text_shape(heti_f_text *t, const int64_t *shape, int32_t rank)
+{
+    int i;
+    heti_f_text_char(t, '[');
+    for (i = 0; i < rank; i++) {
+        if (i > 0) heti_f_text_put(t, ", ");
+        heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, shape[i]));
+    }
+    heti_f_text_char(t, ']');
+}
+
+/* `before`, a shape, and `behind` as one text; to: [capacity]. */
+static const char *heti_f_shape(char *to, size_t capacity, const char *before, const int64_t *shape, int32_t rank, const char *behind)
+{
+    heti_f_text t;
+    t.to = to;
+    t.capacity = capacity;
+    t.length = 0;
+    heti_f_text_put(&t, before);
+    heti_f_text_shape(&t, shape, rank);
+    heti_f_text_put(&t, behind);
+    to[t.length < capacity ? t.length : capacity - 1] = 0;
+    return to;
+}
+
+static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, const int64_t *shape, int32_t rank, heti_f_contents contents)
+{
+    const het_safetensor *t = at->tensor;
+    char in_file[96], wanted[96];
+    heti_f_text both;
+    char text[240];
+    if (!heti_f_is_float(t->element) || (contents == HETI_F_STATE && t->element != HET_ELEMENT_F32))
+        return heti_f_fail(f->error, HET_ERR_UNSUPPORTED, "%s: byte %u: %q: dtype %s, must be F32%s", heti_f_reader_name(&at->part->from), t->at,
+                           t->name, t->name_length, heti_f_elements[t->element].name, contents == HETI_F_STATE ? "" : ", F16 or BF16");
+    if (t->rank == rank && memcmp(t->shape, shape, HETI_F_CAST(size_t, rank) * sizeof *shape) == 0) return HET_OK;
+    both.to = text;
+    both.capacity = sizeof text;
+    both.length = 0;
+    heti_f_text_put(&both, heti_f_shape(in_file, sizeof in_file, "has shape ", t->shape, t->rank, ", "));
+    heti_f_text_put(&both, heti_f_shape(wanted, sizeof wanted, "the model has ", shape, rank, ""));
+    text[both.length < sizeof text ? both.length : sizeof text - 1] = 0;
+    return heti_f_located_fail(f, at, HET_ERR_FORMAT, text);
+}
+
+/* Buffers that older transformers saved. */
+static int heti_f_may_ignore(const het_safetensor *t)
+{
+    static const char *const heti_f_buffers[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"
+    };
+    size_t i;
+    for (i = 0; i < sizeof heti_f_buffers / sizeof heti_f_buffers[0]; i++)
+        if (heti_f_ends_with(t->name, t->name_length, heti_f_buffers[i])) return 1;
+    return 0;
+}
+
+/* The head's own tensor in a file for a model whose head is the embedding must be the embedding [V][D] once more, else it is the file of
+   another model: compared bit by bit after conversion to float. 1: *at is such a tensor. */
+static int heti_f_is_tied_head(const het_model_desc *model, const het_safetensor *t)
+{
+    return model->tied == HET_YES && (heti_f_is(t->name, t->name_length, "lm_head.weight") || heti_f_is(t->name, t->name_length, "embed_out.weight"));
+}
+
+static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located *head)
+{
+    enum { PIECE = 1024 };
+    const het_family family = het_get_desc(f->ctx)->model.family;
+    float a[PIECE], b[PIECE];
+    heti_f_located embedding;
+    int64_t first, count, elements = 1;
+    int i;
+    if (!heti_f_find(f, family == HET_GPT2 ? "transformer.wte.weight" : family == HET_NEOX ? "gpt_neox.embed_in.weight" : "model.embed_tokens.weight",
+                     &embedding))
+        return heti_f_located_fail(f, head, HET_ERR_FORMAT, "the model has no such tensor");
+    HETI_F_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
+    for (i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
+    for (first = 0; first < elements; first += count) {
+        count = elements - first < PIECE ? elements - first : PIECE;
+        HETI_F_TRY(het_safetensors_get(embedding.part->file, &embedding.part->from, embedding.tensor, first, count, a, f->error));
+        HETI_F_TRY(het_safetensors_get(head->part->file, &head->part->from, head->tensor, first, count, b, f->error));
+        if (memcmp(a, b, HETI_F_CAST(size_t, count) * sizeof a[0]) == 0) continue;
+        return heti_f_located_fail(f, head, HET_ERR_FORMAT, "differs from the embedding, but the model is tied: its head is its embedding");
+    }
+    return HET_OK;
+}
+
+/* Everything the context has must be in the file, once, in the right shape, and nothing else. */
+static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents)
+{
+    const het_model_desc *model = &het_get_desc(f->ctx)->model;
+    heti_f_located at;
+    char text[128];
+    size_t i;
+    int64_t k;
+    for (i = 0; i < all->count; i++) {
+        const heti_f_stored *s = &all->stored[i];
+        if (!heti_f_find(f, s->name, &at))
+            return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from), s->name,
+                               heti_f_shape(text, sizeof text, "", s->shape, s->rank, " is missing"));
+        HETI_F_TRY(heti_f_fits(f, &at, s->shape, s->rank, contents));
+        heti_f_use(&at);
+    }
+    for (i = 0; i < f->parts; i++) {
+        at.part = &f->part[i];
+        for (k = 0; k < at.part->file->tensors; k++) {
+            at.tensor = &at.part->file->tensor[k];
+            if (at.part->used[k] != 0 || (contents == HETI_F_WEIGHTS && heti_f_may_ignore(at.tensor))) continue;
+            if (contents == HETI_F_WEIGHTS && heti_f_is_tied_head(model, at.tensor)) HETI_F_TRY(heti_f_check_head(f, &at));
+            else return heti_f_located_fail(f, &at, HET_ERR_FORMAT, heti_f_shape(text, sizeof text, "the model has no such tensor (shape ",
+                                                                               at.tensor->shape, at.tensor->rank, ")"));
+        }
+    }
+    return HET_OK;
+}
+
+/* The file fits: from here on only reading can fail, and then the context says that it is torn. */
+static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents)
+{
+    het_result result;
+    heti_f_located at;
+    size_t i;
+    HETI_F_TRY(het_restore_begin(f->ctx, HETI_F_CAST(int32_t, contents)));
+    result = HET_OK;
+    for (i = 0; i < all->count && result == HET_OK; i++) {
+        const heti_f_stored *s = &all->stored[i];
+        if (!heti_f_find(f, s->name, &at)) return HET_ERR_STATE;
+        result = het_safetensors_get(at.part->file, &at.part->from, at.tensor, 0, s->count, all->values, f->error);
+        if (result == HET_OK) result = heti_f_stored_write(f->ctx, s, s->what, all->values, all->values + s->count);
+    }
+    if (result != HET_OK && (het_get_condition(f->ctx) & HET_FAILED) == 0) {
+        char why[sizeof f->error->text];
+        heti_f_copy(why, sizeof why, f->error->text[0] != 0 ? f->error->text : het_last_error(f->ctx), sizeof why - 1);
+        return heti_f_fail(f->error, result, "%s are partly overwritten, load them again: %s", contents == HETI_F_WEIGHTS ? "weights" : "states",
+                           why);
+    }
+    return result;
+}
+
+/* ---- loading: state's metadata ---- */
+
+static het_result heti_f_state_value(const heti_f_saved *f, const char *key, const char **value)
+{
+    const het_safetensors *file = f->part[0].file;
+    int64_t i;
+    *value = NULL;
+    for (i = 0; i < file->pairs; i++) {
+        if (!heti_f_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
+        if (*value != NULL || strlen(file->pair[i].value) != file->pair[i].value_length) {
+            *value = NULL;
+            break;
+        }
+        *value = file->pair[i].value;
+    }
+    if (*value != NULL) return HET_OK;
+    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: metadata has no %s, or has it twice: is it a state of hetrain?",
+                       heti_f_reader_name(&f->part[0].from), key);
+}
+
+/* Every option of the context must be the file's. */
+static het_result heti_f_state_options(const heti_f_saved *f)
+{
+    const char *value;
+    heti_f_pairs pairs;
+    het_result result;
+    size_t i;
+    HETI_F_TRY(heti_f_state_value(f, "hetrain_state", &value));
+    if (strcmp(value, HETI_F_STATE_VERSION) != 0)
+        return heti_f_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, this build reads " HETI_F_STATE_VERSION,
+                           heti_f_reader_name(&f->part[0].from), value, strlen(value));
+    if (f->other_options) return HET_OK;
+    heti_f_pairs_start(&pairs, f->ctx, f->error);
+    heti_f_pairs_options(&pairs, f->ctx);
+    result = heti_f_pairs_finish(&pairs);
+    for (i = 0; result == HET_OK && i < pairs.list.used; i += sizeof(het_pair)) {
+        het_pair own;
+        memcpy(&own, pairs.list.data + i, sizeof own);
+        result = heti_f_state_value(f, own.key, &value);
+        if (result == HET_OK && strcmp(value, own.value) != 0)
+            result = heti_f_fail(f->error, HET_ERR_INVALID, "%s: %s is %q in the file and %s in the context",
+                                 heti_f_reader_name(&f->part[0].from), own.key, value, strlen(value), own.value);
+    }
+    heti_f_pairs_free(&pairs);
+    return result;
+}
+
+/* A decimal integer that ends at one of `ends` or with the text; 0: it does not. */
+static int heti_f_decimal(const char *text, const char *ends, int64_t *value)
+{
+    const size_t length = strcspn(text, ends);
+    het_json j = het_json_start(text, length);
+    return length > 0 && text[0] != ' ' && het_json_integer(&j, value) && j.at == length;
+}
+
+static het_result heti_f_state_exponents(const heti_f_saved *f, int32_t *to)
+{
+    const int64_t parameters = het_parameter_count(f->ctx);
+    const char *text;
+    int64_t p, value;
+    HETI_F_TRY(heti_f_state_value(f, "exponents", &text));
+    for (p = 0; p < parameters; p++) {
+        value = HETRAIN_NO_EXPONENT;
+        if (!(text[0] == 'n' && (text[1] == ',' || text[1] == 0)) && (!heti_f_decimal(text, ",", &value) || value < -200 || value > 200)) break;
+        to[p] = HETI_F_CAST(int32_t, value);
+        text += strcspn(text, ",");
+        if (text[0] == 0) break;
+        text++;
+    }
+    if (p == parameters - 1 && text[0] == 0) return HET_OK;
+    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: the metadata exponents are not %d numbers, or number %d is wrong",
+                       heti_f_reader_name(&f->part[0].from), parameters, p);
+}
+
+static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step)
+{
+    const char *value;
+    HETI_F_TRY(heti_f_state_value(f, "step", &value));
+    if (heti_f_decimal(value, "", step) && *step >= 0) return HET_OK;
+    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer that is not negative",
+                       heti_f_reader_name(&f->part[0].from), value, strlen(value));
+}
+
+/* Everything but the tables, which are open. */
+static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents contents, const heti_f_inventory *all, int32_t *exponents)
+{
+    int64_t step = 0;
+    if (contents == HETI_F_STATE) {
+        HETI_F_TRY(heti_f_state_options(f));
+        HETI_F_TRY(heti_f_state_step(f, &step));
+        HETI_F_TRY(heti_f_state_exponents(f, exponents));
+    }
+    HETI_F_TRY(heti_f_check(f, all, contents));
+    HETI_F_TRY(heti_f_load_all(f, all, contents));
+    return het_restore_end(f->ctx, HETI_F_CAST(int32_t, contents), step, exponents);
+}
+
+static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents contents)
+{
+    const size_t parameters = HETI_F_CAST(size_t, het_parameter_count(f->ctx));
+    heti_f_inventory all;
+    void *memory = NULL;
+    het_result result = heti_f_inventory_open(f->ctx, contents, &all, f->error);
+    if (result == HET_OK) result = heti_f_memory(f->ctx, parameters, sizeof(int32_t), "exponents", &memory, f->error);
+    if (result == HET_OK) result = heti_f_load_open(f, contents, &all, HETI_F_CAST(int32_t *, memory));
+    heti_f_memory_free(f->ctx, memory, parameters, sizeof(int32_t));
+    heti_f_inventory_close(f->ctx, &all);
+    return result;
+}
+
+static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from, int other_options,
+                              het_error *error)
+{
+    heti_f_saved f;
+    heti_f_part part;
+    het_result result;
+    if (from == NULL || from->read == NULL) return heti_f_fail(error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
+    HETI_F_TRY(heti_f_context_check(ctx, function, contents, 0, error));
+    memset(&part, 0, sizeof part);
+    part.from = *from;
+    f.ctx = ctx;
+    f.error = error;
+    f.part = &part;
+    f.parts = 1;
+    f.other_options = other_options;
+    result = heti_f_part_open(ctx, &part, error);
+    if (result == HET_OK) result = heti_f_load_tables(&f, contents);
+    heti_f_part_close(ctx, &part);
+    return result;
+}
+
+HETRAIN_API het_result het_load_weights(het_ctx *ctx, const het_reader *from)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_load(ctx, "het_load_weights", HETI_F_WEIGHTS, from, 0, &error), &error);
+}
+
+HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_load(ctx, "het_load_state", HETI_F_STATE, from, 0, &error), &error);
+}
+
+/* ================================================================================================================
+   >>directory  Directories as transformers has them: config.json, one safetensors file or shards with an index.
+
+   model.safetensors.index.json is {"metadata": {"total_size": bytes}, "weight_map": {tensor: file}}. Names of files in it come from somebody
+   else, so they may not lead out of the directory.
+   ================================================================================================================ */
+
+#define HETI_F_TEXT_LIMIT 100000000
+#define HETI_F_SHARD_LIMIT 10000
+static const char heti_f_one_file[] = "model.safetensors", heti_f_index_file[] = "model.safetensors.index.json", heti_f_config_file[] = "config.json";
+
+typedef struct heti_f_whole { het_allocator allocator; char *text; size_t size; } heti_f_whole;
+
+/* The text of a file. */
+static het_result heti_f_whole_open(const het_folder *folder, const char *name, const het_allocator *allocator, heti_f_whole *whole, het_error *error)
+{
+    het_reader from;
+    het_result result;
+    memset(whole, 0, sizeof *whole);
+    HETI_F_TRY(heti_f_allocator(allocator, &whole->allocator, error, name));
+    HETI_F_TRY(folder->open(folder->user, name, &from, error));
+    if (from.size > HETI_F_TEXT_LIMIT) {
+        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the limit is 100000000", heti_f_reader_name(&from), from.size);
+    } else {
+        whole->size = HETI_F_CAST(size_t, from.size);
+        whole->text = HETI_F_CAST(char *, whole->allocator.alloc(whole->allocator.user, whole->size + 1, 16));
+        result = whole->text != NULL ? heti_f_read(&from, 0, whole->text, whole->size, error)
+                                     : heti_f_fail(error, HET_ERR_OOM, "%s: %u bytes: out of memory", heti_f_reader_name(&from), from.size);
+    }
+    folder->close(folder->user, &from);
+    return result;
+}
+
+static void heti_f_whole_close(heti_f_whole *whole)
+{
+    if (whole->text != NULL) whole->allocator.free(whole->allocator.user, whole->text, whole->size + 1);
+    whole->text = NULL;
+}
+
+static het_result heti_f_folder_check(const het_folder *folder, const char *function, het_error *error)
+{
+    if (folder != NULL && folder->open != NULL && folder->close != NULL && folder->create != NULL && folder->finish != NULL) return HET_OK;
+    return heti_f_fail(error, HET_ERR_INVALID, "%s: the folder or one of its calls is NULL", function);
+}
+
+HETRAIN_API het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error)
+{
+    heti_f_whole whole;
+    het_result result;
+    HETI_F_TRY(heti_f_folder_check(folder, "het_model_from_folder", error));
+    result = heti_f_whole_open(folder, heti_f_config_file, NULL, &whole, error);
+    if (result == HET_OK) result = het_model_from_json(whole.text, whole.size, model, error);
+    heti_f_whole_close(&whole);
+    return result;
+}
+
+/* ---- shards in ---- */
+
+typedef struct heti_f_shard_name { char text[256]; } heti_f_shard_name;
+
+typedef struct heti_f_index {
+    const het_folder *folder;
+    heti_f_saved saved;
+    heti_f_whole whole;
+    heti_f_list names;                /* heti_f_shard_name[] */
+    het_allocator allocator;
+    size_t last;                      /* the shard found last: neighbours in the index mostly share one */
+} heti_f_index;
+
+static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char *name, size_t length, const char *what)
+{
+    return heti_f_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %q: %s", heti_f_index_file, HETI_F_CAST(uint64_t, at), name, length, what);
+}
+
+/* The number of the shard called `name`, or how many there are. */
+static size_t heti_f_index_shard(heti_f_index *x, const char *name)
+{
+    const heti_f_shard_name *names = HETI_F_CAST(const heti_f_shard_name *, HETI_F_CAST(const void *, x->names.data));
+    const size_t count = x->names.used / sizeof *names;
+    size_t i;
+    if (x->last < count && strcmp(names[x->last].text, name) == 0) return x->last;
+    for (i = 0; i < count && strcmp(names[i].text, name) != 0; i++) {}
+    if (i < count) x->last = i;
+    return i;
+}
+
+/* One tensor of the map. check 0: its file is entered into the list; 1: all files are open, and the tensor must be in its file. */
+static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *tensor, size_t tensor_length, int check)
+{
+    heti_f_shard_name name;
+    heti_f_located found;
+    size_t length = 0, shard, at;
+    (void)het_json_peek(j);
+    at = j->at;
+    memset(&name, 0, sizeof name);
+    if (!het_json_string(j, name.text, sizeof name.text, &length)) return HET_OK; /* told at the end */
+    if (!het_folder_is_name(name.text, length)) return heti_f_index_fail(x, at, name.text, heti_f_shown(length, sizeof name.text),
+                                                                         "is no name of a file in this directory");
+    shard = heti_f_index_shard(x, name.text);
+    if (!check) {
+        if (shard < x->names.used / sizeof name) return HET_OK;
+        if (shard == HETI_F_SHARD_LIMIT) return heti_f_index_fail(x, at, name.text, length, "more than 10000 files");
+        return heti_f_list_add(&x->names, &name, sizeof name, &x->allocator, x->saved.error);
+    }
+    found.part = &x->saved.part[shard];
+    found.tensor = tensor_length < 256 ? het_safetensors_find(found.part->file, tensor, tensor_length) : NULL;
+    if (found.tensor == NULL) return heti_f_index_fail(x, at, tensor, heti_f_shown(tensor_length, 256), "is not in the file that the index names");
+    if (found.part->used[found.tensor - found.part->file->tensor] != 0) return heti_f_index_fail(x, at, tensor, tensor_length, "occurs twice");
+    heti_f_use(&found);
+    return HET_OK;
+}
+
+/* Walks "weight_map". */
+static het_result heti_f_index_walk(heti_f_index *x, int check)
+{
+    het_json j = het_json_start(x->whole.text, x->whole.size);
+    char key[256];
+    size_t length = 0;
+    int maps = 0;
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &length)) {
+        if (!heti_f_is(key, length, "weight_map")) {
+            het_json_skip(&j);
+            continue;
+        }
+        if (maps++ > 0) het_json_fail(&j, "weight_map occurs twice");
+        het_json_enter(&j, HET_JSON_OBJECT);
+        while (het_json_next(&j, key, sizeof key, &length)) HETI_F_TRY(heti_f_index_entry(x, &j, key, length, check));
+    }
+    het_json_end(&j);
+    if (j.rule != NULL)
+        return heti_f_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_index_file, HETI_F_CAST(uint64_t, j.rule_at), j.rule);
+    if (x->names.used > 0) return HET_OK;
+    return heti_f_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
+}
+
+/* Opens the files of the list. What is open is counted in saved.parts. */
+static het_result heti_f_index_open(heti_f_index *x)
+{
+    size_t i, shards = x->names.used / sizeof(heti_f_shard_name);
+    void *memory;
+    het_result result;
+    HETI_F_TRY(heti_f_memory(x->saved.ctx, shards, sizeof(heti_f_part), "files", &memory, x->saved.error));
+    x->saved.part = HETI_F_CAST(heti_f_part *, memory);
+    memset(x->saved.part, 0, shards * sizeof(heti_f_part));
+    for (i = 0; i < shards; i++) {
+        const heti_f_shard_name *names = HETI_F_CAST(const heti_f_shard_name *, HETI_F_CAST(const void *, x->names.data));
+        HETI_F_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
+        x->saved.parts++;
+        result = heti_f_part_open(x->saved.ctx, &x->saved.part[i], x->saved.error);
+        if (result != HET_OK) return result;
+    }
+    return HET_OK;
+}
+
+/* Every tensor of every file must have been in the map. The flags are then cleared for the model. */
+static het_result heti_f_index_complete(heti_f_index *x)
+{
+    heti_f_located at;
+    size_t i;
+    int64_t k;
+    for (i = 0; i < x->saved.parts; i++) {
+        at.part = &x->saved.part[i];
+        for (k = 0; k < at.part->file->tensors; k++) {
+            at.tensor = &at.part->file->tensor[k];
+            if (at.part->used[k] == 0) return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
+        }
+        memset(at.part->used, 0, HETI_F_CAST(size_t, at.part->file->tensors) + 1);
+    }
+    return HET_OK;
+}
+
+static het_result heti_f_load_index(heti_f_index *x)
+{
+    HETI_F_TRY(heti_f_index_walk(x, 0));
+    HETI_F_TRY(heti_f_index_open(x));
+    HETI_F_TRY(heti_f_index_walk(x, 1));
+    HETI_F_TRY(heti_f_index_complete(x));
+    return heti_f_load_tables(&x->saved, HETI_F_WEIGHTS);
+}
+
+static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het_error *error)
+{
+    heti_f_index x;
+    het_result result;
+    size_t i;
+    memset(&x, 0, sizeof x);
+    x.folder = folder;
+    x.allocator = het_get_desc(ctx)->allocator;
+    x.saved.ctx = ctx;
+    x.saved.error = error;
+    result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, error);
+    if (result == HET_OK) result = heti_f_load_index(&x);
+    for (i = 0; i < x.saved.parts; i++) {
+        heti_f_part_close(ctx, &x.saved.part[i]);
+        folder->close(folder->user, &x.saved.part[i].from);
+    }
+    heti_f_memory_free(ctx, x.saved.part, x.names.used / sizeof(heti_f_shard_name), sizeof(heti_f_part));
+    heti_f_list_free(&x.names, &x.allocator);
+    heti_f_whole_close(&x.whole);
+    return result;
+}
+
+static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het_error *error)
+{
+    het_reader from;
+    het_error first = { HET_OK, "" };
+    het_result result;
+    HETI_F_TRY(heti_f_folder_check(folder, "het_load_folder", error));
+    result = folder->open(folder->user, heti_f_one_file, &from, &first);
+    if (result == HET_OK) {
+        result = heti_f_load(ctx, "het_load_folder", HETI_F_WEIGHTS, &from, 0, error);
+        folder->close(folder->user, &from);
+        return result;
+    }
+    if (result == HET_ERR_IO && folder->open(folder->user, heti_f_index_file, &from, error) == HET_OK) {
+        folder->close(folder->user, &from);
+        return heti_f_load_shards(ctx, folder, error);
+    }
+    return heti_f_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ? "; nor is there an index of shards" : "");
+}
+
+HETRAIN_API het_result het_load_folder(het_ctx *ctx, const het_folder *folder)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_load_folder(ctx, folder, &error), &error);
+}
+
+/* ---- shards out ---- */
+
+typedef struct heti_f_export {
+    het_ctx *ctx;
+    const het_folder *folder;         /* NULL: nothing is written */
+    het_element element;
+    uint64_t shard_bytes;
+    heti_f_inventory all;
+    heti_f_pairs pairs;
+    int64_t shards;
+    het_error *error;
+} heti_f_export;
+
+/* The first tensor behind the shard that begins at `first`. */
+static size_t heti_f_export_end(const heti_f_export *e, size_t first)
+{
+    const uint64_t size = HETI_F_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
+    uint64_t bytes = 0;
+    size_t i;
+    for (i = first; i < e->all.count; i++) {
+        bytes += HETI_F_CAST(uint64_t, e->all.stored[i].count) * size;
+        if (i > first && e->shard_bytes > 0 && bytes > e->shard_bytes) break;
+    }
+    return i;
+}
+
+/* model-00001-of-00002.safetensors, or model.safetensors where there is one. */
+static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[64])
+{
+    heti_f_text t;
+    int64_t unit;
+    int i;
+    t.to = name;
+    t.capacity = 64;
+    t.length = 0;
+    heti_f_text_put(&t, "model");
+    for (i = 0; i < 2 && e->shards > 1; i++) {
+        heti_f_text_put(&t, i == 0 ? "-" : "-of-");
+        for (unit = 10000; unit > 0; unit /= 10) heti_f_text_char(&t, "0123456789"[(i == 0 ? shard + 1 : e->shards) / unit % 10]);
+    }
+    heti_f_text_put(&t, ".safetensors");
+    name[t.length] = 0;
+}
+
+/* Creates a file, has it written and keeps it if that went well. */
+static het_result heti_f_export_text(const heti_f_export *e, const char *name, const char *text, size_t size)
+{
+    het_writer to;
+    het_result result, finished;
+    if (e->folder == NULL) return HET_OK;
+    HETI_F_TRY(e->folder->create(e->folder->user, name, &to, e->error));
+    result = heti_f_write(&to, text, size, e->error);
+    finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
+    return result != HET_OK ? result : finished;
+}
+
+static het_result heti_f_export_shard(heti_f_export *e, int64_t shard, size_t first, size_t last)
+{
+    het_writer to;
+    het_result result, finished;
+    char name[64];
+    if (e->folder == NULL) return heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, NULL, e->error);
+    heti_f_export_name(e, shard, name);
+    HETI_F_TRY(e->folder->create(e->folder->user, name, &to, e->error));
+    result = heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, &to, e->error);
+    finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
+    return result != HET_OK ? result : finished;
+}
+
+/* The text of the index. */
+static void heti_f_export_index(const heti_f_export *e, heti_f_text *t)
+{
+    char name[64];
+    uint64_t bytes = 0;
+    size_t i, first, last;
+    int64_t shard = 0;
+    for (i = 0; i < e->all.count; i++)
+        bytes += HETI_F_CAST(uint64_t, e->all.stored[i].count) * HETI_F_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
+    heti_f_text_put(t, "{\n  \"metadata\": {\n    \"total_size\": ");
+    heti_f_text_unsigned(t, bytes);
+    heti_f_text_put(t, "\n  },\n  \"weight_map\": {");
+    for (first = 0; first < e->all.count; first = last, shard++) {
+        last = heti_f_export_end(e, first);
+        heti_f_export_name(e, shard, name);
+        for (i = first; i < last; i++) {
+            heti_f_text_put(t, i == 0 ? "\n    " : ",\n    ");
+            heti_f_text_json(t, e->all.stored[i].name, strlen(e->all.stored[i].name));
+            heti_f_text_put(t, ": ");
+            heti_f_text_json(t, name, strlen(name));
+        }
+    }
+    heti_f_text_put(t, "\n  }\n}\n");
+}
+
+static het_result heti_f_export_weights(heti_f_export *e)
+{
+    heti_f_text t = { NULL, 0, 0 };
+    size_t first, last, size;
+    int64_t shard = 0;
+    void *memory;
+    het_result result;
+    for (first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
+    if (e->shards > 99999) return heti_f_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 99999", e->shards);
+    for (first = 0; first < e->all.count; first = last, shard++) {
+        last = heti_f_export_end(e, first);
+        HETI_F_TRY(heti_f_export_shard(e, shard, first, last));
+    }
+    if (e->shards < 2) return HET_OK;
+    heti_f_export_index(e, &t);
+    size = t.length;
+    HETI_F_TRY(heti_f_memory(e->ctx, size, 1, "bytes for an index", &memory, e->error));
+    t.to = HETI_F_CAST(char *, memory);
+    t.capacity = size + 1;
+    t.length = 0;
+    heti_f_export_index(e, &t);
+    result = heti_f_export_text(e, heti_f_index_file, t.to, size);
+    heti_f_memory_free(e->ctx, memory, size, 1);
+    return result;
+}
+
+static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc, het_error *error)
+{
+    heti_f_export e;
+    char config[2 * HETI_F_MODEL_TEXT];
+    size_t length;
+    het_result result;
+    memset(&e, 0, sizeof e);
+    e.ctx = ctx;
+    e.folder = folder;
+    e.error = error;
+    if (folder != NULL) HETI_F_TRY(heti_f_folder_check(folder, "het_save_folder", error));
+    if (desc != NULL && (desc->start_canary != 0 || desc->end_canary != 0))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
+    HETI_F_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
+    e.element = desc == NULL || HETI_F_CAST(int64_t, desc->element) == 0 ? HET_ELEMENT_F32 : desc->element;
+    e.shard_bytes = desc == NULL ? 0 : desc->shard_bytes;
+    if (!heti_f_is_float(e.element)) return heti_f_fail(error, HET_ERR_INVALID, "het_save_folder: element %d must be F32, F16 or BF16",
+                                                        HETI_F_CAST(int64_t, e.element));
+    if (heti_f_model_json(&het_get_desc(ctx)->model, e.element, config, sizeof config, &length) != HET_OK)
+        return heti_f_fail(error, HET_ERR_LIMIT, "het_save_folder: config.json would be longer than %d bytes", HETI_F_CAST(int64_t, sizeof config));
+    heti_f_pairs_start(&e.pairs, ctx, error);
+    heti_f_pairs_add(&e.pairs, "format", "pt");
+    result = heti_f_pairs_finish(&e.pairs);
+    if (result == HET_OK) result = heti_f_inventory_open(ctx, HETI_F_WEIGHTS, &e.all, error);
+    if (result == HET_OK) result = heti_f_export_weights(&e);
+    if (result == HET_OK) result = heti_f_export_text(&e, heti_f_config_file, config, length);
+    heti_f_inventory_close(ctx, &e.all);
+    heti_f_pairs_free(&e.pairs);
+    return result;
+}
+
+HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, const het_save_desc *desc)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_save_folder(ctx, folder, desc, &error), &error);
 }
 
 /* ================================================================================================================
@@ -4290,7 +6585,7 @@ static void heti_f_text_hex(heti_f_text *t, uint64_t value)
     for (shift = 60; shift >= 0; shift -= 4) heti_f_text_char(t, "0123456789abcdef"[value >> shift & 15u]);
 }
 
-static void heti_f_text_value(heti_f_text *t, const char *value, size_t length)
+static void heti_f_text_option(heti_f_text *t, const char *value, size_t length)
 {
     size_t i;
     if (heti_f_is_utf8(value, length)) {
@@ -4335,9 +6630,9 @@ static void heti_f_text_head(heti_f_text *t, const het_ctx *ctx, const het_pair 
     heti_f_text_put(t, "},\n\"options\":{");
     for (i = 0; i < options; i++) {
         heti_f_text_put(t, i > 0 ? ",\n" : "\n");
-        heti_f_text_value(t, option[i].key, option[i].key_length);
+        heti_f_text_option(t, option[i].key, option[i].key_length);
         heti_f_text_char(t, ':');
-        heti_f_text_value(t, option[i].value, option[i].value_length);
+        heti_f_text_option(t, option[i].value, option[i].value_length);
     }
     heti_f_text_char(t, '}');
 }
@@ -5073,19 +7368,22 @@ HETRAIN_API het_result het_checkpoint_config(const het_saved *saved, char *to, s
     return result;
 }
 
-HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_error *error)
+HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options, het_error *error)
 {
+    static const heti_f_contents heti_f_both[] = { HETI_F_WEIGHTS, HETI_F_STATE };
     het_result result = HET_OK;
     int which;
     if (saved == NULL || ctx == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return heti_f_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
     for (which = 0; which < 2 && result == HET_OK; which++) {
         heti_f_proven p;
         het_reader reader;
+        het_error own = { HET_OK, "" };
         HETI_F_TRY(heti_f_proven_open(saved, which, &p, &reader, error));
-        result = which == 0 ? het_load_weights(ctx, &reader) : het_load_state(ctx, &reader);
+        result = heti_f_load(ctx, "het_checkpoint_load", heti_f_both[which], &reader, other_options == HET_YES, &own);
         if (result != HET_OK) {
-            if (p.error.text[0] != 0) result = heti_f_fail(error, p.error.code, "%s", p.error.text);
-            else result = heti_f_context_error(ctx, result, error);
+            if (p.error.text[0] != 0) own = p.error;
+            result = heti_f_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
         }
         heti_f_proven_close(&p);
     }

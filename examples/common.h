@@ -311,14 +311,21 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
     return 0;
 }
 
-/* --init FILE|DIR: the weights' path, and the model beside them unless --model says otherwise. */
+/* --init FILE|DIR: the weights' path (the directory itself if they are in shards), and the model beside them unless --model says otherwise. */
 static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, char *weights, size_t capacity) {
     char config[1024];
     char *slash;
     int fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
                                   : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
     if (!fits || (size_t)snprintf(config, sizeof config, "%s", weights) >= sizeof config - 16) return fail(BAD_INPUT, "--init: path too long");
+    if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, sizeof config, init, "model.safetensors.index.json") &&
+        access(config, R_OK) == 0) { /* shards: the directory stands for them */
+        snprintf(weights, capacity, "%s", init);
+        if (!path_join(config, sizeof config, init, "config.json")) return fail(BAD_INPUT, "--init: path too long");
+        return model_from_spec(spec != NULL ? "--model" : "--init", spec != NULL ? spec : config, model);
+    }
     if (access(weights, R_OK) != 0) return fail(BAD_INPUT, "--init %s: %s", weights, strerror(errno));
+    snprintf(config, sizeof config, "%s", weights);
     if (spec != NULL) return model_from_spec("--model", spec, model);
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
@@ -328,11 +335,13 @@ static inline int model_from_init(const char *init, const char *spec, het_model_
 
 static inline int load_weights(het_ctx *ctx, const char *option_name, const char *path) {
     het_reader reader;
+    het_folder folder;
     het_error error = { HET_OK, "" };
-    het_result result = het_reader_open(path, &reader, &error);
+    het_result result = is_directory(path) ? het_folder_open(path, NULL, &folder, &error) : het_reader_open(path, &reader, &error);
     if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
-    result = het_load_weights(ctx, &reader);
-    het_reader_close(&reader);
+    result = is_directory(path) ? het_load_folder(ctx, &folder) : het_load_weights(ctx, &reader);
+    if (is_directory(path)) het_folder_close(&folder);
+    else het_reader_close(&reader);
     return result == HET_OK ? 0 : fail(status_of(result), "%s: %s", option_name, het_last_error(ctx)); /* names the file */
 }
 

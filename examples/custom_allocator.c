@@ -4,7 +4,9 @@
 #define HETRAIN_NO_STDIO
 #define HETRAIN_NO_DEFAULT_ALLOCATOR
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
 #include "hetrain.h"
+#include "hetrain_files.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,9 @@
    Each micro-batch holds as many whole lines as fit, one behind the other, with no padding. The loss is the mean over target bytes of the
    whole step, however they are spread over the micro-batches. */
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
 #include "hetrain.h"
+#include "hetrain_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,7 +21,8 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile;
+    const char *replan, *slow, *profile, *export_to;
+    int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet;
@@ -78,6 +79,9 @@ static const option options[] = {
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
     { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes checkpoints (step-...), model.safetensors, config.json, log.jsonl, loss.svg" },
+    { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0,
+      "writes config.json and the weights alone, for transformers, into a directory that exists" },
+    { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
     { "--keep", "K", OPTION_INTEGER, AT(keep), 1, 1e6, "checkpoints kept" },
     { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options, on any devices and plan" },
@@ -97,14 +101,15 @@ static void settings_default(settings *s) {
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
     s->plan_seconds = 5, s->keep = 2;
     s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
-    s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
+    s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
 
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--force-resume", "--hash", "--quiet", "--plan", "--schedule",
                                         "--links", "--devices", "--save-plan", "--save-profile", "--trace",
-                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt" };
+                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--export",
+                                         "--save-dtype" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -592,6 +597,7 @@ static int configure_options(job *j, int argc, char **argv) {
     } else if (s->force_resume) return fail(BAD_INPUT, "--force-resume: only with --resume");
     if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");
     if (s->out != NULL && (size_t)snprintf(j->out, sizeof j->out, "%s", s->out) >= sizeof j->out - 64) return fail(BAD_INPUT, "--out: path too long");
+    if (s->export_to != NULL && !is_directory(s->export_to)) return fail(BAD_INPUT, "--export %s: is no directory", s->export_to);
     if (s->steps == 0 && s->save_profile == NULL) return fail(BAD_INPUT, "--steps 0: only with --save-profile");
     if (s->checkpoint_every > 0 && j->out[0] == 0) return fail(BAD_INPUT, "--checkpoint-every: needs --out DIR");
     return -1;
@@ -615,7 +621,7 @@ static int check_data(const job *j) {
 static int resume(job *j) {
     het_error error = { HET_OK, "" };
     int64_t step;
-    const het_result result = het_checkpoint_load(j->saved, j->ctx, &error);
+    const het_result result = het_checkpoint_load(j->saved, j->ctx, j->set.force_resume ? HET_YES : HET_NO, &error);
     if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
     step = j->resumed_step; /* processes read for themselves, perhaps from copies that differ */
     if (het_spread(j->ctx, 0, &step, sizeof step) != HET_OK) return fail(FAILED, "--resume: %s", het_last_error(j->ctx));
@@ -1147,10 +1153,27 @@ static int write_timelines(const job *j) {
     return status;
 }
 
+/* --export: what process 0 writes, every process helps to read. */
+static int export_weights(job *j) {
+    static const het_element elements[] = { HET_ELEMENT_F32, HET_ELEMENT_F16, HET_ELEMENT_BF16 };
+    het_folder folder;
+    het_save_desc desc;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    memset(&desc, 0, sizeof desc);
+    memset(&folder, 0, sizeof folder);
+    desc.element = elements[j->set.save_dtype - 1];
+    if (j->process == 0 && het_folder_open(j->set.export_to, NULL, &folder, &error) != HET_OK) return fail(FAILED, "--export %s", error.text);
+    result = het_save_folder(j->ctx, j->process == 0 ? &folder : NULL, &desc);
+    het_folder_close(&folder);
+    return result == HET_OK ? 0 : fail(FAILED, "--export: %s", het_last_error(j->ctx));
+}
+
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
     int status = write_timelines(j);
+    if (status == 0 && j->set.export_to != NULL) status = export_weights(j);
     if (status != 0) return status;
     if (j->out[0] != 0) {
         if ((status = save(j)) != 0 || (j->process == 0 && ((status = saver_export(&j->save)) != 0 || (status = write_curve(j)) != 0))) return status;

@@ -1,6 +1,8 @@
 /* Memory: every allocation may fail, everything is freed with its size, nothing is allocated in a step, and the estimate is exact. */
 #include "support.h"
 
+#include "hetrain_files.h"
+
 typedef struct fixture {
     support_memory memory;
     support_batch batch[2];

@@ -1,6 +1,8 @@
 /* Every public function with null, zero, huge and contradictory arguments: the documented code, and a message that names the value. */
 #include "support.h"
 
+#include "hetrain_files.h"
+
 typedef struct small {
     het_desc desc;
     het_ctx *ctx;
@@ -172,7 +174,8 @@ static void config_json(void **state)
         { "{\"model_type\": \"t5\"}", HET_ERR_UNSUPPORTED, "model_type|t5" },
         { "{\"model_type\": \"llama\"}", HET_ERR_FORMAT, "missing" },
         { "{\"model_type\": \"llama\", \"hidden_size\": \"wide\"}", HET_ERR_FORMAT, "hidden_size" },
-        { "{\"model_type\": \"llama\", \"hidden_size\": 1.5}", HET_ERR_INVALID, "width|1.5" },
+        { "{\"model_type\": \"llama\", \"hidden_size\": 1.5, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": 9,"
+          "\"intermediate_size\": 64, \"max_position_embeddings\": 64}", HET_ERR_INVALID, "width|1.5" },
         { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 5, \"n_positions\": 64, \"vocab_size\": 100}",
           HET_ERR_INVALID, "64|5" },
         { "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_embd\": 64}", HET_ERR_FORMAT, "n_embd" },

@@ -2,6 +2,8 @@
    inference, and saving in the middle of a run. */
 #include "support.h"
 
+#include "hetrain_files.h"
+
 static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
 
 static het_desc describe(het_family family)

@@ -9,6 +9,8 @@
    Usage: test_oracle [folder], the folder is tests/oracle/data unless given. */
 #include "oracle/oracle_file.h"
 
+#include "hetrain_files.h"
+
 #include <dirent.h>
 
 #define MAX_FILES 64

@@ -2,6 +2,8 @@
    say; ranks that fail or fall silent are named by the others, in time, and nothing is lost but the context. */
 #include "support.h"
 
+#include "hetrain_files.h"
+
 #define STEPS 3
 
 /* Under no plan but the default one. */

@@ -1,0 +1,198 @@
+/* What weight files hold: names, types, shapes, places and metadata of every tensor, after proving that the file is one.
+     build/inspect model.safetensors          one file
+     build/inspect build/run                  a directory: its config.json and every safetensors file in it
+     build/inspect --json DIR                 the same as one JSON object
+   Exit status: 0 the files are good, 2 bad usage or a bad file (one line names the file, the byte and the rule), 1 anything else. */
+#define PROGRAM "inspect"
+#define HETRAIN_IMPLEMENTATION
+#include "common.h"
+
+#include <dirent.h>
+
+enum { PATHS = 10000, MOST_TENSORS = 1000000 };
+
+typedef struct settings {
+    const char *path;
+    int64_t json;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const option options[] = {
+    { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "prints one JSON object" },
+    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" }
+};
+enum { OPTIONS = sizeof options / sizeof options[0] };
+
+/* ---- text ---- */
+
+/* A name or value from a file: what is not printable ASCII is shown as \xNN, so that nothing reaches the terminal but text. */
+static void print_plain(const char *text, size_t length) {
+    size_t i;
+    for (i = 0; i < length; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        if (c >= ' ' && c <= '~' && c != '\\') putchar(c);
+        else printf("\\x%02x", c);
+    }
+}
+
+/* A JSON string; bytes beyond ASCII are valid UTF-8 in a table that was read, and pass. */
+static void print_quoted(const char *text, size_t length) {
+    size_t i;
+    putchar('"');
+    for (i = 0; i < length; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\') printf("\\%c", c);
+        else if (c < ' ' || c == 127) printf("\\u%04x", c);
+        else putchar(c);
+    }
+    putchar('"');
+}
+
+static void print_shape(const het_safetensor *t, const char *between) {
+    int i;
+    putchar('[');
+    for (i = 0; i < t->rank; i++) printf("%s%lld", i > 0 ? between : "", (long long)t->shape[i]);
+    putchar(']');
+}
+
+/* ---- one file ---- */
+
+static void table_as_text(const char *path, const het_safetensors *file) {
+    int64_t i;
+    size_t widest = 4;
+    printf("%s: %llu bytes, header %llu, %lld tensors\n", path, (unsigned long long)file->size, (unsigned long long)file->data,
+           (long long)file->tensors);
+    for (i = 0; i < file->pairs; i++) {
+        printf("  ");
+        print_plain(file->pair[i].key, file->pair[i].key_length);
+        printf(" = ");
+        print_plain(file->pair[i].value, file->pair[i].value_length);
+        putchar('\n');
+    }
+    for (i = 0; i < file->tensors; i++)
+        if (file->tensor[i].name_length > widest && file->tensor[i].name_length < 80) widest = file->tensor[i].name_length;
+    for (i = 0; i < file->tensors; i++) {
+        const het_safetensor *t = &file->tensor[i];
+        printf("  ");
+        print_plain(t->name, t->name_length);
+        printf("%*s %-8s %12llu .. %-12llu ", (int)(t->name_length < widest ? widest - t->name_length : 0), "", het_element_name(t->element),
+               (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
+        print_shape(t, ", ");
+        putchar('\n');
+    }
+}
+
+static void table_as_json(const char *path, const het_safetensors *file) {
+    int64_t i;
+    printf("{\"file\":");
+    print_quoted(path, strlen(path));
+    printf(",\"bytes\":%llu,\"data\":%llu,\"metadata\":{", (unsigned long long)file->size, (unsigned long long)file->data);
+    for (i = 0; i < file->pairs; i++) {
+        if (i > 0) putchar(',');
+        print_quoted(file->pair[i].key, file->pair[i].key_length);
+        putchar(':');
+        print_quoted(file->pair[i].value, file->pair[i].value_length);
+    }
+    printf("},\"tensors\":[");
+    for (i = 0; i < file->tensors; i++) {
+        const het_safetensor *t = &file->tensor[i];
+        printf("%s\n{\"name\":", i > 0 ? "," : "");
+        print_quoted(t->name, t->name_length);
+        printf(",\"dtype\":\"%s\",\"shape\":", het_element_name(t->element));
+        print_shape(t, ",");
+        printf(",\"offsets\":[%llu,%llu]}", (unsigned long long)(file->data + t->begin), (unsigned long long)(file->data + t->end));
+    }
+    printf("]}");
+}
+
+static int inspect_file(const settings *s, const char *path, int first) {
+    het_reader reader;
+    het_safetensors *file = NULL;
+    het_error error = { HET_OK, "" };
+    het_result result = het_reader_open(path, &reader, &error);
+    if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+    result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &file, &error);
+    if (result == HET_OK) {
+        if (s->json) printf("%s\n", first ? "" : ",");
+        if (s->json) table_as_json(path, file);
+        else table_as_text(path, file);
+    }
+    het_safetensors_free(file);
+    het_reader_close(&reader);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s", error.text); /* names the file */
+}
+
+/* ---- a directory ---- */
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* The names of its safetensors files, in order. */
+static int list_files(const char *path, char **name, int *count) {
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    if (folder == NULL) return fail(BAD_INPUT, "%s: %s", path, strerror(errno));
+    while ((entry = readdir(folder)) != NULL && *count < PATHS) {
+        const size_t length = strlen(entry->d_name);
+        if (length <= 12 || strcmp(entry->d_name + length - 12, ".safetensors") != 0) continue;
+        name[*count] = (char *)malloc(length + 1);
+        if (name[*count] == NULL) break;
+        memcpy(name[(*count)++], entry->d_name, length + 1);
+    }
+    closedir(folder);
+    qsort(name, (size_t)*count, sizeof *name, by_name);
+    return *count > 0 ? 0 : fail(BAD_INPUT, "%s: holds no safetensors file", path);
+}
+
+/* The model in config.json, where there is one. */
+static int inspect_config(const settings *s) {
+    char path[1200], text[2048];
+    het_model_desc model;
+    size_t length;
+    int status;
+    if (!path_join(path, sizeof path, s->path, "config.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
+    if (access(path, F_OK) != 0) return 0;
+    status = model_from_spec("config.json", path, &model);
+    if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
+    if (s->json) printf("\"model\":\"%s\",", text);
+    else printf("model %s\n", text);
+    return 0;
+}
+
+static int inspect_directory(const settings *s) {
+    char **name = (char **)calloc(PATHS, sizeof *name), path[1200];
+    int count = 0, i, status = name != NULL ? inspect_config(s) : fail(FAILED, "no memory");
+    if (status == 0) status = list_files(s->path, name, &count);
+    if (s->json) printf("\"files\":[");
+    for (i = 0; i < count && status == 0; i++) {
+        if (!path_join(path, sizeof path, s->path, name[i])) status = fail(BAD_INPUT, "%s: path too long", s->path);
+        else status = inspect_file(s, path, i == 0);
+    }
+    for (i = 0; i < count; i++) free(name[i]);
+    free(name);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static const char summary[] = "inspect FILE|DIR: lists what weight files hold, after proving them.";
+    settings s;
+    unsigned char given[OPTIONS] = { 0 };
+    int status, i, kept = 1;
+    memset(&s, 0, sizeof s);
+    for (i = 1; i < argc; i++) { /* what is no option is the path */
+        if (argv[i][0] == '-') argv[kept++] = argv[i];
+        else if (s.path == NULL) s.path = argv[i];
+        else return fail(BAD_INPUT, "%s: one FILE or DIR is enough, and %s came before it", argv[i], s.path);
+    }
+    status = options_parse(summary, options, OPTIONS, &s, given, kept, argv);
+    if (status >= 0) return status;
+    if (s.path == NULL) return fail(BAD_INPUT, "FILE or DIR is missing; --help lists the options");
+    if (s.json) printf("{");
+    if (is_directory(s.path)) {
+        status = inspect_directory(&s);
+    } else {
+        if (s.json) printf("\"files\":[");
+        status = inspect_file(&s, s.path, 1);
+    }
+    if (s.json && status == 0) printf("]}\n");
+    return status != 0 || fflush(stdout) == 0 ? status : fail(FAILED, "standard output: %s", strerror(errno));
+}

@@ -1,0 +1,65 @@
+#!/bin/bash
+# build/inspect as a user meets it: files and directories as text and as JSON, and bad ones, which give exit status 2 and one line that names the
+# file, the byte and the rule. Prints TAP.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
+root=$PWD
+inspect=$PWD/${BUILD:-build}/checked/inspect
+data=$root/tests/oracle/data/files
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+
+shows() { # shows NAME WORDS ARGUMENTS...   WORDS separated by |
+    local name=$1 words=$2 word missing=
+    shift 2
+    "$inspect" "$@" > out 2> err < /dev/null
+    local status=$?
+    while IFS= read -r word; do grep -qF -- "$word" out || missing="$missing [$word]"; done < <(tr '|' '\n' <<< "$words")
+    [ $status = 0 ] && [ -z "$missing" ] && [ ! -s err ]
+    report $? "$name" "status $status, missing:$missing" "$(cat err)"
+}
+refuses() { # refuses WORDS ARGUMENTS...
+    local words=$1
+    shift
+    refusal "$words" "$inspect" "$@"
+    report "$([ -z "$bad" ]; echo $?)" "refuses $words" "$*" "$bad" "$line"
+}
+
+shows 'a file' 'reference.safetensors: 1720 bytes, header 1464, |U64|F8_E5M2|[0, 4]|\x' "$data/reference.safetensors"
+shows 'a directory' 'model qwen3:layers=2,width=24|model-00001-of-00002.safetensors: |model.layers.1.self_attn.q_norm.weight|format = pt' "$data/qwen3"
+shows 'JSON' '"dtype":"BF16"|"metadata":{"for\"mat":' --json "$data/reference.safetensors"
+for what in reference.safetensors qwen3; do
+    "$inspect" --json "$data/$what" > out.json && python3 - "$data" "$what" > log 2>&1 <<'END'
+import glob, json, os, struct, sys
+folder, what = sys.argv[1:]
+told = json.load(open("out.json", encoding="utf-8"))["files"]
+paths = sorted(glob.glob(os.path.join(folder, what, "*.safetensors"))) or [os.path.join(folder, what)]
+assert [t["file"] for t in told] == paths
+for table, path in zip(told, paths):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    assert table["metadata"] == header.pop("__metadata__") and table["bytes"] == len(data)
+    assert {t["name"]: (t["dtype"], t["shape"], [o - 8 - n for o in t["offsets"]]) for t in table["tensors"]} == \
+           {name: (t["dtype"], t["shape"], t["data_offsets"]) for name, t in header.items()}
+END
+    report $? "JSON of $what says what Python reads" "$(tail -n 1 log)"
+done
+
+head -c 1000 "$data/reference.safetensors" > cut.safetensors
+printf 'abc' > short.safetensors
+mkdir -p empty broken
+cp cut.safetensors broken/model.safetensors
+printf '{"model_type": "t5"}' > broken/config.json
+refuses 'cut.safetensors: byte 0: |header of 1456 bytes is over 992' cut.safetensors
+refuses 'short.safetensors: 3 bytes are too few' short.safetensors
+refuses 'nothing.safetensors' nothing.safetensors
+refuses 'empty: holds no safetensors file' empty
+refuses 'model_type "t5" is not supported' broken
+rm broken/config.json
+refuses 'broken/model.safetensors: byte 0: ' broken
+refuses 'FILE or DIR is missing'
+refuses '--what: no such option' --what
+refuses 'one FILE or DIR is enough' a b
+finish

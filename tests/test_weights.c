@@ -1,0 +1,408 @@
+/* Directories of Hugging Face: written and read by every family, in every type, in one file or in shards; a directory that transformers wrote
+   (tests/oracle/files.py) with its logits; indexes that are bad in one place; failing memory and files. Directories are in memory here. */
+#include "support.h"
+
+#include "hetrain_files.h"
+
+/* ---- a folder in memory ---- */
+
+enum { FILES = 40 };
+typedef struct folder {
+    struct { char name[64], temporary; support_buffer data; int used; } file[FILES];
+    int64_t calls, fail_at, open; /* this call of open, create, finish (from 0) fails */
+} folder;
+
+static int folder_find(folder *f, const char *name)
+{
+    int i;
+    for (i = 0; i < FILES && !(f->file[i].used && strcmp(f->file[i].name, name) == 0); i++) {}
+    return i;
+}
+
+static int folder_fails(folder *f) { return f->calls++ == f->fail_at; }
+
+static het_result folder_error(het_error *error, const char *name, const char *what)
+{
+    if (error) snprintf(error->text, sizeof error->text, "%s: %s", name, what);
+    return HET_ERR_IO;
+}
+
+static het_result folder_open(void *user, const char *name, het_reader *reader, het_error *error)
+{
+    folder *f = (folder *)user;
+    const int i = folder_find(f, name);
+    if (i == FILES || folder_fails(f)) return folder_error(error, name, "cannot be opened");
+    *reader = support_reader(&f->file[i].data);
+    reader->name = f->file[i].name;
+    f->open++;
+    return HET_OK;
+}
+
+static void folder_close(void *user, het_reader *reader)
+{
+    (void)reader;
+    ((folder *)user)->open--;
+}
+
+static het_result folder_create(void *user, const char *name, het_writer *writer, het_error *error)
+{
+    folder *f = (folder *)user;
+    int i = 0;
+    if (folder_fails(f)) return folder_error(error, name, "cannot be created");
+    while (f->file[i].used) i++;
+    assert_true(i < FILES);
+    f->file[i].used = 1;
+    snprintf(f->file[i].name, sizeof f->file[i].name, "%s.tmp", name);
+    support_buffer_start(&f->file[i].data);
+    *writer = support_writer(&f->file[i].data);
+    writer->name = f->file[i].name;
+    f->open++;
+    return HET_OK;
+}
+
+static het_result folder_finish(void *user, het_writer *writer, int keep, het_error *error)
+{
+    folder *f = (folder *)user;
+    char name[64];
+    const int i = folder_find(f, writer->name);
+    int old;
+    assert_true(i < FILES);
+    f->open--;
+    snprintf(name, sizeof name, "%.*s", (int)strlen(f->file[i].name) - 4, f->file[i].name);
+    if (!keep || folder_fails(f)) {
+        support_buffer_end(&f->file[i].data);
+        f->file[i].used = 0;
+        return keep ? folder_error(error, name, "cannot be finished") : HET_OK;
+    }
+    old = folder_find(f, name);
+    if (old < FILES) {
+        support_buffer_end(&f->file[old].data);
+        f->file[old].used = 0;
+    }
+    snprintf(f->file[i].name, sizeof f->file[i].name, "%s", name);
+    return HET_OK;
+}
+
+static het_folder folder_start(folder *f)
+{
+    het_folder table;
+    memset(f, 0, sizeof *f);
+    f->fail_at = -1;
+    table.open = folder_open;
+    table.close = folder_close;
+    table.create = folder_create;
+    table.finish = folder_finish;
+    table.user = f;
+    return table;
+}
+
+static int folder_count(const folder *f)
+{
+    int i, count = 0;
+    for (i = 0; i < FILES; i++) count += f->file[i].used;
+    return count;
+}
+
+static void folder_end(folder *f)
+{
+    int i;
+    assert_int_equal(f->open, 0);
+    for (i = 0; i < FILES; i++)
+        if (f->file[i].used) support_buffer_end(&f->file[i].data);
+}
+
+/* Puts a text in place of a file. */
+static void folder_put(folder *f, const char *name, const char *text)
+{
+    int i = folder_find(f, name);
+    if (i == FILES) {
+        for (i = 0; f->file[i].used; i++) {}
+        f->file[i].used = 1;
+        snprintf(f->file[i].name, sizeof f->file[i].name, "%s", name);
+        support_buffer_start(&f->file[i].data);
+    }
+    f->file[i].data.size = 0;
+    support_buffer_append(&f->file[i].data, text, strlen(text));
+}
+
+/* ---- there and back ---- */
+
+static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN2, HET_QWEN3, HET_NEOX };
+static const char *const types[] = { "\"float32\"", "\"float16\"", "\"bfloat16\"" };
+
+static het_ctx *context(het_family family, uint64_t seed)
+{
+    het_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(family);
+    desc.max_tokens = 20;
+    desc.seed = seed;
+    return support_create(&desc);
+}
+
+static void every_family_and_type(void **state)
+{
+    static const het_element elements[] = { HET_ELEMENT_F32, HET_ELEMENT_F16, HET_ELEMENT_BF16 };
+    size_t f, e, shards;
+    (void)state;
+    for (f = 0; f < 5; f++) {
+        het_ctx *ctx = context(families[f], 1);
+        for (e = 0; e < 3; e++) {
+            for (shards = 0; shards < 2; shards++) {
+                het_ctx *other = context(families[f], 2);
+                het_save_desc desc;
+                het_model_desc model;
+                het_error error;
+                folder files;
+                het_folder table = folder_start(&files);
+                char *config, was[2][4000], now[4000];
+                size_t length;
+                int64_t i, k;
+                memset(&desc, 0, sizeof desc);
+                desc.element = elements[e];
+                desc.shard_bytes = shards ? 9000 : 0;
+                support_expect(het_save_folder(ctx, &table, &desc), HET_OK, het_last_error(ctx), "", "save", __LINE__);
+                assert_true(shards ? folder_count(&files) > 5 : folder_count(&files) == 2);
+                assert_int_equal(folder_find(&files, "model.safetensors.index.json") < FILES, shards);
+                support_expect(het_load_folder(other, &table), HET_OK, het_last_error(other), "", "load", __LINE__);
+                if (e == 0) assert_true(support_hash(ctx) == support_hash(other));
+                for (i = 0; i < het_tensor_count(ctx); i++) {
+                    het_tensor_info t;
+                    float *a, *b;
+                    EXPECT_OK(het_tensor_get_info(ctx, i, &t));
+                    a = support_alloc((size_t)t.count, sizeof *a);
+                    b = support_alloc((size_t)t.count, sizeof *b);
+                    EXPECT_OK(het_tensor_read(ctx, i, HET_WEIGHT, a));
+                    EXPECT_OK(het_tensor_read(other, i, HET_WEIGHT, b));
+                    for (k = 0; k < t.count; k++) /* half a unit in the last place; halves below 2^-14 have steps of 2^-24 */
+                        if (fabsf(a[k] - b[k]) > (e == 0 ? 0.0f : fabsf(a[k]) * (e == 1 ? 0x1p-11f : 0x1p-8f) + 0x1p-25f))
+                            fail_msg("%s: %g became %g", t.name, (double)a[k], (double)b[k]);
+                    free(a);
+                    free(b);
+                }
+                EXPECT_OK(het_model_from_folder(&table, &model, &error));
+                EXPECT_OK(het_model_format(&model, was[0], sizeof was[0], &length));
+                EXPECT_OK(het_model_format(&het_get_desc(ctx)->model, was[1], sizeof was[1], &length));
+                assert_string_equal(was[0], was[1]);
+                config = (char *)files.file[folder_find(&files, "config.json")].data.data;
+                length = files.file[folder_find(&files, "config.json")].data.size;
+                assert_true(length < sizeof now);
+                memcpy(now, config, length);
+                now[length] = 0;
+                assert_non_null(strstr(now, types[e]));
+                folder_end(&files);
+                het_destroy(other);
+            }
+        }
+        EXPECT_OK(het_save_folder(ctx, NULL, NULL)); /* a process that only takes part */
+        het_destroy(ctx);
+    }
+}
+
+/* het_model_format gives what het_model_parse reads. */
+static void settings_as_text(void **state)
+{
+    static const char *const names[] = {
+        "gpt2:124m", "llama:tinyllama-1.1b", "llama3:3.2-1b", "qwen2:1.5b", "qwen3:0.6b", "neox:20b", "llama:window=7,norm_epsilon=3e-7,dropout=0.125",
+        "gpt2:position=none,causal=no,activation=gelu_erf,tied=no,init_std=0.0123456789"
+    };
+    size_t i, length;
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        het_model_desc model, back;
+        het_error error;
+        char text[2048], again[2048], json[8192];
+        EXPECT_OK(het_model_parse(names[i], &model, &error));
+        EXPECT_OK(het_model_format(&model, text, sizeof text, &length));
+        assert_int_equal(length, strlen(text));
+        support_expect(het_model_parse(text, &back, &error), HET_OK, error.text, "", text, __LINE__);
+        EXPECT_OK(het_model_format(&back, again, sizeof again, &length));
+        assert_string_equal(text, again);
+        assert_int_equal(het_model_format(&model, again, length, &length), HET_ERR_LIMIT);
+        EXPECT_OK(het_model_to_json(&model, json, sizeof json, &length));
+        EXPECT_OK(het_model_from_json(json, length, &back, &error));
+        EXPECT_OK(het_model_format(&back, again, sizeof again, &length));
+        assert_string_equal(text, again);
+    }
+}
+
+/* ---- transformers ---- */
+
+/* A directory of transformers in two shards, and the logits that it computes for the tokens 3, 1, 4, 1, 5 after each of them. */
+static void a_directory_of_transformers(void **state)
+{
+    static const int32_t tokens[] = { 3, 1, 4, 1, 5 };
+    het_folder table;
+    het_error error;
+    het_desc desc;
+    het_ctx *ctx;
+    float logits[64], wanted[5 * 61], apart = 0.0f;
+    FILE *file;
+    int64_t i, k;
+    (void)state;
+    EXPECT_OK(het_folder_open("tests/oracle/data/files/qwen3", NULL, &table, &error));
+    memset(&desc, 0, sizeof desc);
+    support_expect(het_model_from_folder(&table, &desc.model, &error), HET_OK, error.text, "", "config.json", __LINE__);
+    assert_int_equal(desc.model.vocab, 61);
+    desc.inference = HET_YES;
+    ctx = support_create(&desc);
+    support_expect(het_load_folder(ctx, &table), HET_OK, het_last_error(ctx), "", "load", __LINE__);
+    file = fopen("tests/oracle/data/files/qwen3/logits.f32", "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(wanted, sizeof wanted[0], 5 * 61, file), 5 * 61);
+    fclose(file);
+    for (i = 0; i < 5; i++) {
+        EXPECT_OK(het_infer(ctx, &tokens[i], 1, i, logits));
+        for (k = 0; k < 61; k++) apart = fabsf(logits[k] - wanted[i * 61 + k]) > apart ? fabsf(logits[k] - wanted[i * 61 + k]) : apart;
+    }
+    print_message("logits differ by %.2g at most\n", (double)apart);
+    assert_true(apart < 1e-5f);
+    het_destroy(ctx);
+    het_folder_close(&table);
+}
+
+/* ---- what is refused ---- */
+
+/* The index with `from` replaced by `to`, once. */
+static void change(folder *f, const char *index, const char *from, const char *to)
+{
+    char text[20000];
+    const char *at = strstr(index, from);
+    if (at == NULL) fail_msg("the index has no %s", from);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - index), index, to, at + strlen(from));
+    folder_put(f, "model.safetensors.index.json", text);
+}
+
+static void bad_indexes_are_refused(void **state)
+{
+    static const struct { const char *from, *to, *words; } bad[] = {
+        { "model-00001", "../model-00001", "../model-00001-of-|no name of a file in this directory" },
+        { "model-00001", "/etc/model-00001", "/etc/model|no name of a file" },
+        { "model-00001", "sub/model-00001", "sub/model|no name of a file" },
+        { "model-00001", "sub\\\\model-00001", "sub\\model|no name of a file" },
+        { "model-00001", "C:model-00001", "C:model|no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "\"..\"", "\"..\"|no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "\".\"", "\".\"|no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "\"\"", "\"\"|no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "\".hidden\"", "no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "\"model\\u0000.safetensors\"", "no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "\"model\\n.safetensors\"", "no name of a file" },
+        { "\"model-00001-of-00002.safetensors\"", "7", "string was expected" },
+        { "\"model-00001-of-00002.safetensors\"", "null", "string was expected" },
+        { "\"model-00001-of-00002.safetensors\"", "[\"a\"]", "string was expected" },
+        { "\"model-00001-of-00002.safetensors\"", "\"model-00003-of-00002.safetensors\"", "model-00003-of-00002.safetensors|cannot be opened" },
+        { "model-00001", "model-00002", "is not in the file that the index names" },
+        { "\"weight_map\"", "\"weights\"", "weight_map is missing or empty" },
+        { "{\n  \"metadata\"", "{\n  \"weight_map\": {},\n  \"metadata\"", "weight_map occurs twice" },
+        { "\"transformer.wte.weight\"", "\"transformer.wte.weigh\"", "\"transformer.wte.weigh\"|is not in the file" },
+        { "\"weight_map\": {", "\"weight_map\": {\"transformer.wpe.weight\": \"model-00001-of-00002.safetensors\",", "wpe.weight|occurs twice" },
+        { "  }\n}", "  }\n", "',' or '}'" },
+        { "  }\n}", "  }\n}{", "something follows" },
+    };
+    static const char line[] = "\"transformer.wpe.weight\": \"model-00001-of-00002.safetensors\",";
+    het_ctx *ctx = context(HET_GPT2, 1), *other = context(HET_GPT2, 2);
+    const uint64_t hash = support_hash(other);
+    char index[20000];
+    het_save_desc desc;
+    folder files;
+    het_folder table = folder_start(&files);
+    support_buffer *text;
+    size_t i;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.shard_bytes = 100000;
+    EXPECT_OK(het_save_folder(ctx, &table, &desc));
+    assert_int_equal(folder_count(&files), 4);
+    text = &files.file[folder_find(&files, "model.safetensors.index.json")].data;
+    snprintf(index, sizeof index, "%.*s", (int)text->size, (char *)text->data);
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        change(&files, index, bad[i].from, bad[i].to);
+        support_expect(het_load_folder(other, &table), strstr(bad[i].words, "cannot be opened") ? HET_ERR_IO : HET_ERR_FORMAT, het_last_error(other),
+                       bad[i].words, bad[i].to, __LINE__);
+        assert_true(support_hash(other) == hash);
+    }
+    change(&files, index, line, "");
+    EXPECT_ERROR(het_load_folder(other, &table), HET_ERR_FORMAT, het_last_error(other), "wpe.weight|is not in model.safetensors.index.json");
+    folder_put(&files, "model.safetensors.index.json", index);
+    EXPECT_OK(het_load_folder(other, &table));
+    assert_true(support_hash(other) == support_hash(ctx));
+    folder_end(&files);
+    het_destroy(ctx);
+    het_destroy(other);
+}
+
+static void misuse(void **state)
+{
+    het_ctx *ctx = context(HET_LLAMA, 1);
+    folder files;
+    het_folder table = folder_start(&files), broken = table;
+    het_save_desc desc;
+    het_model_desc model;
+    het_error error;
+    int64_t k;
+    float *values;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    EXPECT_ERROR(het_load_folder(ctx, &table), HET_ERR_IO, het_last_error(ctx), "model.safetensors|nor is there an index");
+    EXPECT_ERROR(het_load_folder(ctx, NULL), HET_ERR_INVALID, het_last_error(ctx), "NULL");
+    EXPECT_ERROR(het_model_from_folder(&table, &model, &error), HET_ERR_IO, error.text, "config.json");
+    broken.close = NULL;
+    EXPECT_ERROR(het_save_folder(ctx, &broken, NULL), HET_ERR_INVALID, het_last_error(ctx), "NULL");
+    desc.end_canary = 1;
+    EXPECT_ERROR(het_save_folder(ctx, &table, &desc), HET_ERR_INVALID, het_last_error(ctx), "canary");
+    desc.end_canary = 0;
+    desc.element = HET_ELEMENT_I8;
+    EXPECT_ERROR(het_save_folder(ctx, &table, &desc), HET_ERR_INVALID, het_last_error(ctx), "F32, F16 or BF16");
+    assert_int_equal(het_save_folder(NULL, &table, NULL), HET_ERR_INVALID);
+    assert_int_equal(het_load_folder(NULL, &table), HET_ERR_INVALID);
+    /* every call of the folder fails once; what was there stays */
+    desc.element = HET_ELEMENT_F32;
+    desc.shard_bytes = 20000;
+    EXPECT_OK(het_save_folder(ctx, &table, &desc));
+    for (k = 0;; k++) {
+        het_result result;
+        const int count = folder_count(&files);
+        files.calls = 0;
+        files.fail_at = k;
+        result = het_save_folder(ctx, &table, &desc);
+        assert_int_equal(folder_count(&files), count);
+        if (result == HET_OK) break;
+        EXPECT_ERROR(result, HET_ERR_IO, het_last_error(ctx), "cannot be");
+    }
+    assert_true(k > 6);
+    for (k = 0;; k++) {
+        files.calls = 0;
+        files.fail_at = k;
+        if (het_load_folder(ctx, &table) == HET_OK) break;
+        assert_int_equal(files.open, 0);
+        assert_non_null(strstr(het_last_error(ctx), "cannot be"));
+    }
+    assert_true(k > 4);
+    files.fail_at = -1;
+    /* half has no room for this */
+    values = support_alloc(40000, sizeof *values);
+    EXPECT_OK(het_tensor_read(ctx, 0, HET_WEIGHT, values));
+    values[3] = 70000.0f;
+    EXPECT_OK(het_tensor_write(ctx, 0, HET_WEIGHT, values));
+    desc.element = HET_ELEMENT_F16;
+    EXPECT_ERROR(het_save_folder(ctx, &table, &desc), HET_ERR_DATA, het_last_error(ctx), "embed_tokens.weight|element 3|F16");
+    free(values);
+    folder_end(&files);
+    het_destroy(ctx);
+    assert_int_equal(het_folder_is_name("model.safetensors", 17), 1);
+    assert_int_equal(het_folder_is_name("a b", 3), 1);
+    assert_int_equal(het_folder_is_name("\xC3\xA9", 2), 0);
+    assert_int_equal(het_folder_is_name("", 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_and_type),
+        cmocka_unit_test(settings_as_text),
+        cmocka_unit_test(a_directory_of_transformers),
+        cmocka_unit_test(bad_indexes_are_refused),
+        cmocka_unit_test(misuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
