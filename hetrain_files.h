@@ -6964,7 +6964,7 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error)
         return heti_f_list_add(&s->found, &one, sizeof one, s->allocator, error);
     }
     HETI_F_DISK(s->disk, number, (s->found.used = 0, s->disk->list(s->disk->user, s->directory, heti_f_seek_name, s)));
-    if (s->failed != HET_OK) return heti_f_fail(error, s->failed, "het_checkpoint_find: out of memory");
+    if (s->failed != HET_OK) return heti_f_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
     if (number != 0) return heti_f_disk_fail(s->disk, "list", s->directory, number, error);
     if (heti_f_disk_get(s->disk, marker.text, 64, 0, s->allocator, &text, &size, error) == HET_OK) {
         s->latest = heti_f_step_of(text, &old);
