@@ -1,5 +1,5 @@
 # make            this menu
-# Variables: CC, CXX, CFLAGS, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak)
+# Variables: CC, CXX, CFLAGS, NVCC, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak)
 
 CC ?= cc
 CXX ?= c++
@@ -9,7 +9,7 @@ BUILD ?= build
 LIBS = -lm -lpthread
 
 .PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda test-cuda bench-cuda
-.PHONY: programs test-programs thread-test-programs mpi-test-programs FORCE
+.PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
 	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
@@ -22,9 +22,12 @@ menu:
 	@echo 'make soak          sanitize, faults, and many random layouts: about an hour'
 	@echo 'make bench         build/het_bench: speed of products and of whole steps'
 	@echo 'make mpi           build/train_mpi: the same program for several processes, mpirun -n N build/train_mpi ...'
+	@echo 'make cuda          build/train_cuda: the same program with a CUDA device, build/train_cuda --devices cuda:0 ...'
+	@echo 'make test-cuda     the CUDA device against the CPU device, on a GPU'
+	@echo 'make bench-cuda    everything that wants a GPU, benchmarks beside PyTorch included: tests/cuda/on_gpu.sh, results in build/on_gpu'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
 	@echo 'make clean         removes build/'
-	@echo 'not yet: fuzz cuda test-cuda bench-cuda'
+	@echo 'not yet: fuzz'
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
@@ -63,6 +66,52 @@ build/hetrain_mpi.o: hetrain_mpi.c hetrain.h | build
 	@[ -n "$(MPI_SHOW)" ] || { echo 'make mpi: $(MPICC) is missing (Debian: libopenmpi-dev; or MPICC=...)' >&2; exit 2; }
 	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(MPI_INCLUDES) -c $< -o $@
 
+# ---- CUDA -------------------------------------------------------------------------------------------------------------
+# Machine code for compute capability 8.0 and 9.0, and 9.0's PTX, which drivers of newer cards translate. A kernel that spills registers or uses local
+# memory is an error.
+
+NVCC ?= nvcc
+CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
+NVCC_FOUND = $(shell command -v $(NVCC) 2> /dev/null)
+CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
+CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+NVCC_FLAGS = -std=c++17 -O3 -I. $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
+CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ -lcublasLt -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12 or newer; or NVCC=...)' >&2; exit 2; }
+
+cuda: build/train_cuda
+
+build/hetrain_cuda.o: hetrain_cuda.cu hetrain.h | build
+	$(HAS_NVCC)
+	$(NVCC) $(NVCC_FLAGS) -c $< -o $@
+
+build/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | build
+	$(CC) $(CFLAGS) -DHETRAIN_CUDA=1 -I. -c $< -o $@
+
+build/bench_cuda.o: tests/cuda/bench_cuda.c $(HEADERS) hetrain_cuda.cu | build
+	$(CC) $(CFLAGS) -I. -c $< -o $@
+
+build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o
+	$(HAS_NVCC)
+	$(CUDA_LINK)
+
+# The tests on a real card: programs with kernels, device and test in one.
+ON_CUDA = $(CUDA_SUITES:%=build/on_cuda/%)
+
+$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp hetrain_cuda.cu hetrain.h build/tests/support.o build/tests/implementation.o
+	$(HAS_NVCC)
+	@mkdir -p build/on_cuda
+	$(NVCC) -std=c++17 -O2 -I. -Itests $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+
+cuda-tests: $(ON_CUDA)
+
+test-cuda: cuda-tests
+	@for suite in $(ON_CUDA); do $$suite || exit 1; done
+
+bench-cuda:
+	bash tests/cuda/on_gpu.sh build/on_gpu
+
 # ---- the main job -----------------------------------------------------------------------------------------------------
 
 DATA ?= build/run/text.txt
@@ -98,9 +147,9 @@ CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 test:
 	@bash tests/tools/install.sh
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
-	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
+	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
 
-test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
+test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
 
 # Where there is no MPI the shell suite says so.
 mpi-test-programs:
@@ -124,6 +173,37 @@ $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c
 	@echo "  compile $@"
 	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) -I. -Itests/mpi/fake $< -o $@ $(LIBS)
 
+# The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in.
+STANDIN = tests/cuda/standin
+STANDIN_FILES = hetrain_cuda.cu tests/cuda/emulator.h $(wildcard $(STANDIN)/*)
+STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) -I. -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
+
+$(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(BUILD)/tests/standin.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
+	@echo "  compile $<"
+	@$(STANDIN_CXX) $< $(filter %.o,$^) -o $@ -lcmocka $(LIBS)
+
+$(BUILD)/tests/standin.o: $(STANDIN)/standin.cpp $(STANDIN_FILES) | $(BUILD)/tests
+	@echo "  compile $<"
+	@$(STANDIN_CXX) -c $< -o $@
+
+# Whole programs on the stand-in, for tests/cuda/on_gpu.sh with STANDIN=1.
+standin-programs: $(BUILD)/standin/train_cuda $(BUILD)/standin/bench_cuda
+
+$(BUILD)/standin/%_cuda: $(BUILD)/standin/%_cuda.o $(BUILD)/standin/hetrain_cuda.o $(BUILD)/tests/standin.o
+	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
+
+$(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
+	@echo "  compile $<"
+	@$(STANDIN_CXX) -DHETC_EMULATED=1 -x c++ -c $< -o $@
+
+$(BUILD)/standin/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
+	@echo "  compile $<"
+	@$(TEST_CC) $(C_WARNINGS) -DHETRAIN_CUDA=1 -c $< -o $@
+
+$(BUILD)/standin/bench_cuda.o: tests/cuda/bench_cuda.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
+	@echo "  compile $<"
+	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
+
 $(LINKED_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
 	@$(TEST_CC) $^ -o $@ -lcmocka $(LIBS)
 
@@ -146,7 +226,7 @@ $(BUILD)/checked/%: examples/%.cpp $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
 	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) -I. $(WARNINGS) $< -o $@ $(LIBS)
 
-$(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi:
+$(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi $(BUILD)/standin:
 	@mkdir -p $@
 
 .SECONDARY:
@@ -164,7 +244,7 @@ sanitize:
 	@bash tests/tools/install.sh
 	@echo 'Address and undefined behaviour sanitizers'
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/asan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' test-programs || true
-	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(SHELL_SUITES)
+	@bash tests/tools/run_tests.sh build/asan $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES)
 	@echo 'Thread sanitizer'
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
 	@bash tests/tools/run_tests.sh build/tsan $(THREAD_SUITES)
@@ -186,13 +266,20 @@ soak: sanitize faults
 	HETRAIN_TEST_KILLS=2000 HETRAIN_TEST_LINKS=20 bash tests/test_survive.sh
 
 bench: build/het_bench
-	build/het_bench
+	build/het_bench --what machine
+	build/het_bench --what products --model gpt2:124m
+	build/het_bench --what products --model llama:tiny
+	build/het_bench --what attention --sequences 1 --length 1024
+	build/het_bench --what parts
+	@command -v python3 > /dev/null && python3 tests/bench/compare.py || echo 'bench: no python3, so no comparison with other engines'
+	build/het_bench --what ranks
+	build/het_bench --what predict
 
 oracle:
 	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }
 	python3 tests/oracle/generate.py
 
-fuzz cuda test-cuda bench-cuda:
+fuzz:
 	@echo 'make $@: not yet' >&2; exit 2
 
 clean:

@@ -64,6 +64,8 @@ int main(int argc, char **argv) {
      Pipelines share the micro-batches of a step among them by their shares. A micro-batch may be cut into slices that follow each other.
    * A schedule (>>schedule_api) is one list of actions a rank: forward (F) and backward (B, or I for inputs and W for weights) of a stage, messages,
      then REDUCE, VERDICT, STEP, GATHER. It is made for max_micro_batches; a step with fewer leaves out the actions of those that are not there.
+   * A model with low-rank factors (het_model_desc.lora_rank) trains these alone: small matrices beside frozen ones, which have neither gradients nor
+     optimizer state. The frozen matrices are the model's tensors in files, the factors a file of their own (hetrain_files.h).
    * A block is the parameters that the same units use. Its holders are the ranks with one of those units. REDUCE sums its gradient, each holder
      owning a part by the plan's state_share; STEP updates the own part; GATHER brings the new weights back to all holders.
    * A device is a const table of ops (het_device_iface), a unit kind is a const table of four calls (het_unit_iface), an optimizer is a const
@@ -131,7 +133,8 @@ int main(int argc, char **argv) {
 
    BACKENDS
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
-   is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c).
+   is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
+   several cards het_device_desc.ordinal says which.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
    links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
@@ -353,8 +356,18 @@ typedef struct het_model_desc {
     int64_t rotary_original;  /* 8192 */
     float init_std;           /* 0.02. gpt2: residual projections 0.02 / sqrt(2 L) */
     float dropout;            /* 0: none. After the embedding and each residual projection (attention weights are not dropped) */
+    int64_t lora_rank;        /* r, 0: none. y = x W^T + b + (alpha / r) (x A^T) B^T, A [r][in], B [out][r] (LoRA, arXiv 2106.09685): only A and B
+                                 are trained, all else is frozen, without gradients or optimizer state */
+    float lora_alpha;         /* r */
+    int64_t lora_targets;     /* sum of het_lora: q and v; gpt2, neox, whose files hold q, k, v as one matrix: all three */
     uint32_t end_canary;      /* must be 0 */
 } het_model_desc;
+
+/* Matrices of a layer that get factors; a gate only where there is one. */
+typedef enum het_lora {
+    HET_LORA_Q = 1, HET_LORA_K = 2, HET_LORA_V = 4, HET_LORA_O = 8 /* attention's output */, HET_LORA_GATE = 16, HET_LORA_UP = 32, HET_LORA_DOWN = 64,
+    HET_LORA_ALL = 127
+} het_lora;
 
 /* ---- >>batch_api: packed micro-batches --------------------------------------------------------------------------
    n tokens of s sequences, one behind the other. A target of -1 is ignored. The loss is the weighted sum over targets divided by
@@ -597,6 +610,8 @@ typedef struct het_device_config {
     const het_parallel *parallel;    /* never NULL */
     int32_t threads;                 /* >= 1 */
     het_isa isa;
+    int32_t ordinal;                 /* which one of its kind; the CPU refuses all but 0 */
+    het_error *error;                /* create writes here why it failed, if it can say more than its result; may be NULL */
 } het_device_config;
 
 #define HETRAIN_DEVICE_VERSION 1
@@ -616,7 +631,7 @@ typedef struct het_device_iface {
     het_result (*copy_out)(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size);
     het_result (*copy)(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size);
     het_result (*clear)(void *self, het_queue *queue, void *device_to, size_t size);
-    /* queues and events: optional, all seven or none; without them every op has run when it returns */
+    /* queues and events: optional, all seven or none; without them every op has run when it returns. An event that was never recorded has happened */
     het_result (*queue_create)(void *self, het_queue **queue);
     void (*queue_destroy)(void *self, het_queue *queue);
     het_result (*event_create)(void *self, het_event **event);
@@ -649,6 +664,8 @@ typedef struct het_device_iface {
     het_result (*sum_squares)(void *self, het_queue *queue, const het_sum_squares_args *a);
     het_result (*verdict)(void *self, het_queue *queue, const het_verdict_args *a);
     het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
+    /* y *= factor. Optional: without it models with het_model_desc.lora_rank are refused */
+    het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -664,17 +681,18 @@ HETRAIN_API const het_device_iface *het_null_device(void);
    backward_input adds to a gradient is lost (a loss unit's excepted). */
 
 #define HETRAIN_MAX_STREAMS 4
-#define HETRAIN_MAX_UNIT_PARAMETERS 16
-#define HETRAIN_MAX_UNIT_TENSORS 24
+#define HETRAIN_MAX_UNIT_PARAMETERS 24
+#define HETRAIN_MAX_UNIT_TENSORS 28
 
-typedef enum het_init { HET_INIT_ZERO = 0, HET_INIT_ONE = 1, HET_INIT_NORMAL = 2 } het_init;
+typedef enum het_init { HET_INIT_ZERO = 0, HET_INIT_ONE = 1, HET_INIT_NORMAL = 2, HET_INIT_UNIFORM = 3 } het_init;
 
 typedef struct het_parameter_desc {
     char name[64];          /* unique in the model, or equal to an earlier one of the same shape: then it is the same (tied) */
     int64_t rows, columns;  /* columns 1: a vector */
     het_init init;
-    float init_std;         /* HET_INIT_NORMAL */
+    float init_std;         /* HET_INIT_NORMAL; of HET_INIT_UNIFORM the bound: values from -init_std to init_std */
     int32_t decay;          /* weight decay applies */
+    int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -922,9 +940,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan
                                                             het_schedule **schedule, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
-   F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, behind what that rank is
-   working on. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT on every rank; then, by block
-   number, STEP and, with more than one holder, GATHER. Threads: any. */
+   F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, before what that rank is
+   working on, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT
+   on every rank; then, by block number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
                                                                 const het_allocator *allocator, het_schedule **schedule, het_error *error);
 /* Proves: every (stage, micro-batch, slice) has its F and its B or I and W exactly once, on the right rank, after what it needs; sends and
@@ -1004,6 +1022,7 @@ typedef struct het_device_desc {
     const het_device_iface *iface;    /* CPU */
     int32_t threads;                  /* 1 */
     het_isa isa;                      /* auto */
+    int32_t ordinal;                  /* which one of its kind: 0; the CPU refuses others */
     size_t memory_limit;              /* bytes, message buffers included; 0: none. het_create refuses what does not fit */
     double speed;                     /* 1; below 1 the device is slowed down by sleeping (1 / speed - 1) times the processor time of its rank's
                                          thread; meant for one thread a device */
@@ -1155,6 +1174,7 @@ typedef struct het_parameter_info {
     int32_t decay, frozen;
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
+    int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
@@ -3449,6 +3469,28 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
+#if HETI_ISA_PASS == 4
+/* Rows 2 i and 2 i + 1 of floats become row i of pairs of bf16, the even k in the high halves. Reads up to 15 floats beyond a row. The instruction
+   rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
+HETI_IN void HETI_K(pair)(int64_t tile, int64_t pairs, const float *from, float *to)
+{
+    for (int64_t i = 0; i < pairs; i++, from += 2 * tile, to += tile)
+        for (int64_t l = 0; l < tile; l += 16) {
+            const __m256bh even = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + l)), odd = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + tile + l));
+            __m256i half[2];
+            __m512i high, low;
+            HETI_V pair;
+            memcpy(&half[0], &even, sizeof half[0]);
+            memcpy(&half[1], &odd, sizeof half[1]);
+            high = _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, half[0]), 16);
+            low = _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, half[1]);
+            pair.c[0] = _mm512_castsi512_ps(_mm512_or_si512(high, low));
+            if (tile - l >= 16) HETI_STORE(to + l, pair);
+            else HETI_STORE_PART(to + l, pair, tile - l);
+        }
+}
+#endif
+
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[17 * HETI_TILE_COLUMNS + 16]; /* one more row for pairs, and what gather writes beyond */
@@ -3463,17 +3505,14 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
                 continue;
             }
             HETI_K(gather)(tile, count, depth, &part, block);
-            if (bf16) HETI_K(round_bf16)(depth * tile, block);
 #if HETI_ISA_PASS == 4
             if (bf16) {
                 for (int64_t i = 0; i < tile; i++) block[depth * tile + i] = 0.0f; /* joins an odd last k */
-                for (int64_t i = 0; i < (depth + 1) / 2 * tile; i++) {
-                    int64_t even = i / tile * 2 * tile + i % tile;
-                    to[j / 2 * tile + i] = heti_bits_float(heti_float_bits(block[even]) | heti_float_bits(block[even + tile]) >> 16);
-                }
+                HETI_K(pair)(tile, (depth + 1) / 2, block, to + j / 2 * tile);
                 continue;
             }
 #endif
+            if (bf16) HETI_K(round_bf16)(depth * tile, block);
             memcpy(to + j * tile, block, HETI_CAST(size_t, depth * tile) * sizeof(float));
         }
     }
@@ -4658,7 +4697,7 @@ static int heti_cpu_choose(het_isa isa, heti_cpu *cpu)
 static het_result heti_cpu_create(const het_device_config *config, void **self)
 {
     heti_cpu kernels, *cpu;
-    if (config->threads < 1) return HET_ERR_INVALID;
+    if (config->threads < 1 || config->ordinal != 0) return HET_ERR_INVALID;
     memset(&kernels, 0, sizeof kernels);
     kernels.config = *config;
     if (!heti_cpu_choose(config->isa, &kernels)) return HET_ERR_UNSUPPORTED;
@@ -5432,6 +5471,26 @@ static het_result heti_cpu_add(void *self, het_queue *queue, float *y, const flo
     return HET_OK;
 }
 
+typedef struct heti_scale_args { float *y; float factor; } heti_scale_args;
+
+static void heti_scale_range(const void *args, int64_t begin, int64_t end, void *partial)
+{
+    const heti_scale_args *a = HETI_CAST(const heti_scale_args *, args);
+    int64_t i;
+    (void)partial;
+    for (i = begin; i < end; i++) a->y[i] = a->y[i] * a->factor;
+}
+
+static het_result heti_cpu_scale(void *self, het_queue *queue, float *y, float factor, int64_t count)
+{
+    heti_scale_args args;
+    (void)queue;
+    args.y = y;
+    args.factor = factor;
+    (void)heti_range_run(HETI_CAST(heti_cpu *, self), heti_scale_range, &args, count, 16, 1, NULL);
+    return HET_OK;
+}
+
 static het_result heti_cpu_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
@@ -5561,7 +5620,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -5586,6 +5645,15 @@ HETI_NULL_OP(sum_squares, het_sum_squares_args)
 HETI_NULL_OP(adamw, het_adamw_args)
 #undef HETI_NULL_OP
 
+static het_result heti_null_scale(void *self, het_queue *queue, float *y, float factor, int64_t count)
+{
+    (void)self;
+    (void)queue;
+    (void)y;
+    (void)factor;
+    (void)count;
+    return HET_OK;
+}
 static het_result heti_null_add(void *self, het_queue *queue, float *y, const float *x, int64_t count)
 {
     (void)self;
@@ -5622,7 +5690,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -6095,7 +6163,9 @@ static const heti_field heti_fields[] = {
     { "window", HETI_INTEGER, offsetof(het_model_desc, window), 0.0, HETI_MODEL_LARGEST, 1 },
     HETI_REAL(norm_epsilon, 1e-30, 1.0, 0), HETI_REAL(rotary_theta, 1.0, 1e30, 0), HETI_REAL(rotary_fraction, 1e-6, 1.0, 0),
     HETI_REAL(rotary_factor, 1.0, 1e9, 1), HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0), HETI_SIZE(rotary_original),
-    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1)
+    HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1),
+    { "lora_rank", HETI_INTEGER, offsetof(het_model_desc, lora_rank), 0.0, 65536.0, 1 }, HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
+    { "lora_targets", HETI_INTEGER, offsetof(het_model_desc, lora_targets), 0.0, HETI_CAST(double, HET_LORA_ALL), 1 }
 };
 #undef HETI_SIZE
 #undef HETI_REAL
@@ -6255,6 +6325,10 @@ static void heti_model_defaults(het_model_desc *m)
     m->rotary_high = heti_float_or(m->rotary_high, 4.0f);
     m->rotary_original = heti_or(m->rotary_original, 8192);
     m->init_std = heti_float_or(m->init_std, 0.02f);
+    if (m->lora_rank == 0) return;
+    m->lora_alpha = heti_float_or(m->lora_alpha, HETI_CAST(float, m->lora_rank));
+    m->lora_targets = heti_or(m->lora_targets, HET_LORA_Q + HET_LORA_V + (gpt2 || neox ? HET_LORA_K : 0));
+    if (m->activation != HET_SWIGLU) m->lora_targets &= ~HETI_CAST(int64_t, HET_LORA_GATE);
 }
 
 /* Columns of a head that rotate: int(E fraction) as transformers has it (the small term undoes fraction's rounding to float). */
@@ -6302,12 +6376,17 @@ static int heti_model_fits(const het_model_desc *m)
 /* What ties settings to each other. Every one is in its own range. */
 static het_result heti_model_agree(const het_model_desc *m, int head_size_given, const char *where, het_error *error)
 {
-    const int64_t rotary = heti_rotary_size(m);
+    const int64_t rotary = heti_rotary_size(m), heti_qkv = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     if (m->heads % m->kv_heads) return heti_fail(error, HET_ERR_INVALID, "%s: heads %d is not a multiple of kv_heads %d", where, m->heads,
                                                  m->kv_heads);
     if (!head_size_given && m->width % m->heads) {
         return heti_fail(error, HET_ERR_INVALID, "%s: width %d is not a multiple of heads %d, and head_size is not given", where, m->width, m->heads);
     }
+    if (m->lora_rank > 0 && m->lora_targets == 0) return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets names no matrix of this model", where);
+    if (m->lora_rank > 0 && (m->family == HET_GPT2 || m->family == HET_NEOX) && (m->lora_targets & heti_qkv) != 0 &&
+        (m->lora_targets & heti_qkv) != heti_qkv)
+        return heti_fail(error, HET_ERR_INVALID, "%s: lora_targets is %d: this family's q, k and v are one matrix, all three have factors or none",
+                         where, m->lora_targets);
     if (m->heads > INT32_MAX / m->head_size) {
         return heti_fail(error, HET_ERR_INVALID, "%s: heads %d times head_size %d is over %d", where, m->heads, m->head_size,
                          HETI_CAST(int64_t, INT32_MAX));
@@ -6360,6 +6439,7 @@ HETRAIN_API het_result het_model_complete(het_model_desc *model, het_error *erro
 enum { HETI_ROLE_EMBED, HETI_ROLE_POSITIONS, HETI_ROLE_ATTENTION_NORM, HETI_ROLE_Q, HETI_ROLE_K, HETI_ROLE_V, HETI_ROLE_Q_NORM, HETI_ROLE_K_NORM,
        HETI_ROLE_ATTENTION_OUT, HETI_ROLE_MLP_NORM, HETI_ROLE_GATE, HETI_ROLE_UP, HETI_ROLE_DOWN, HETI_ROLE_FINAL_NORM, HETI_ROLE_HEAD,
            HETI_ROLE_COUNT };
+enum { HETI_WEIGHT, HETI_BIAS, HETI_LORA_A, HETI_LORA_B }; /* what of the role; a parameter's bias is 1 */
 
 /* Hugging Face's names by (GPT-2, Llama and Qwen, NeoX) and role, '#' the layer; where a family has no such tensor the name is ours.
    .q .k .v are parts of one tensor in files. */
@@ -6378,8 +6458,9 @@ static const char *const heti_role_names[3][HETI_ROLE_COUNT] = {
       "gpt_neox.final_layer_norm", "embed_out" }
 };
 
-HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int role, int64_t layer, int is_bias, char name[64])
+HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int role, int64_t layer, int what, char name[64])
 {
+    static const char *const heti_ends[] = { ".weight", ".bias", ".lora_A.weight", ".lora_B.weight" };
     const int group = model->family == HET_NEOX ? 2 : model->family == HET_GPT2 || model->family == HET_FAMILY_DEFAULT ? 0 : 1;
     const char *pattern = heti_role_names[group][role == HETI_ROLE_HEAD && model->tied == HET_YES ? HETI_ROLE_EMBED : role];
     const char *mark = strchr(pattern, '#');
@@ -6389,7 +6470,7 @@ HETI_UNUSED static void heti_parameter_name(const het_model_desc *model, int rol
         heti_text_integer(&t, layer);
         heti_text_add(&t, mark + 1);
     }
-    heti_text_add(&t, is_bias ? ".bias" : ".weight");
+    heti_text_add(&t, heti_ends[what]);
 }
 
 /* ---- "FAMILY:preset" and "FAMILY:key=value,..." ---- */
@@ -6573,27 +6654,29 @@ HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text,
 static int heti_yes(het_choice choice) { return choice == HET_YES; }
 
 /* Appends a parameter to a unit's list. columns 1: a vector, which starts at one (norm gains) or zero (biases) and does not decay. */
-static void heti_unit_parameter(const het_unit *unit, het_unit_info *info, int role, int is_bias, int64_t rows, int64_t columns, double std)
+static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_info *info, int role, int what, int64_t rows, int64_t columns,
+                                               double std)
 {
     het_parameter_desc *p = &info->parameter[info->parameters++];
-    heti_parameter_name(unit->model, role, unit->layer, is_bias, p->name);
+    heti_parameter_name(unit->model, role, unit->layer, what, p->name);
     p->rows = rows;
     p->columns = columns;
     p->decay = columns > 1;
     p->init_std = HETI_CAST(float, std);
-    p->init = columns > 1 ? HET_INIT_NORMAL : is_bias ? HET_INIT_ZERO : HET_INIT_ONE;
+    p->init = columns > 1 ? HET_INIT_NORMAL : what == HETI_BIAS ? HET_INIT_ZERO : HET_INIT_ONE;
+    return p;
 }
 
 static void heti_unit_matrix(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns, int has_bias, double std)
 {
-    heti_unit_parameter(unit, info, role, 0, rows, columns, std);
-    if (has_bias) heti_unit_parameter(unit, info, role, 1, rows, 1, 0.0);
+    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std);
+    if (has_bias) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, rows, 1, 0.0);
 }
 
 static void heti_unit_norm(const het_unit *unit, het_unit_info *info, int role)
 {
-    heti_unit_parameter(unit, info, role, 0, unit->model->width, 1, 0.0);
-    if (unit->model->norm == HET_LAYERNORM) heti_unit_parameter(unit, info, role, 1, unit->model->width, 1, 0.0);
+    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, unit->model->width, 1, 0.0);
+    if (unit->model->norm == HET_LAYERNORM) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, unit->model->width, 1, 0.0);
 }
 
 static void heti_unit_tensor(het_unit_info *info, int index, const char *name, int64_t width, het_keep keep)
@@ -6735,6 +6818,182 @@ static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows
     heti_unit_workspace(info, HET_OP_NORM_BACKWARD_WEIGHT, &a);
 }
 
+/* dW and db, unless all of them are frozen. */
+static het_result heti_linear_weight(const het_unit_call *c, const het_linear_args *a)
+{
+    int64_t p;
+    for (p = 0; p < a->parts; p++)
+        if (a->part[p].dw->sum || (a->part[p].dbias && a->part[p].dbias->sum)) return HETI_OP(c, linear_backward_weight, a);
+    return HET_OK;
+}
+
+/* ---- low-rank factors (LoRA, arXiv 2106.09685) ----
+   y = x W^T + b + u B^T with u = s x A^T, s = alpha / r; A [r][in], B [out][r]. So du = s dy B, dx += du A, dB += dy^T u, dA += du^T x.
+   Factors stand behind the unit's other parameters, A B A B ..., in the order of the matrices; u and du of all of them lie one behind the other. */
+
+#define HETI_ADAPTERS 4
+typedef struct heti_adapter {
+    int parameter[HETI_ADAPTERS]; /* of A, by matrix of the unit; B is the next; -1: this matrix has none */
+    int first, count, tensor;     /* parameter; matrices with factors; tensors: u, du, and rows of the widest input or output */
+} heti_adapter;
+
+/* One matrix that may have factors: who it is, and its shape. */
+typedef struct heti_adapted { int role; int64_t in, out; } heti_adapted;
+
+static void heti_adapted_set(heti_adapted *matrix, int role, int64_t in, int64_t out)
+{
+    matrix->role = role;
+    matrix->in = in;
+    matrix->out = out;
+}
+
+static heti_adapter heti_adapter_at(const het_model_desc *m, const int64_t *target, int matrices, int first_parameter, int first_tensor)
+{
+    heti_adapter x;
+    int i;
+    x.first = first_parameter;
+    x.count = 0;
+    x.tensor = first_tensor;
+    for (i = 0; i < HETI_ADAPTERS; i++) {
+        const int has = i < matrices && m->lora_rank > 0 && (m->lora_targets & target[i]) != 0;
+        x.parameter[i] = has ? first_parameter + 2 * x.count++ : -1;
+    }
+    return x;
+}
+
+/* A starts uniform within 1 / sqrt(in) as in PEFT (Kaiming with a = sqrt(5)), B at 0, so that the sum starts as the model without factors. */
+static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, const heti_adapter *x, const heti_adapted *matrix)
+{
+    const int64_t r = unit->model->lora_rank;
+    int64_t widest = 0;
+    int i;
+    if (x->count == 0) return;
+    for (i = 0; i < HETI_ADAPTERS; i++) {
+        const heti_adapted *m = &matrix[i];
+        het_parameter_desc *a, *b;
+        if (x->parameter[i] < 0) continue;
+        a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
+        b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
+        a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->init = HET_INIT_UNIFORM;
+        b->init = HET_INIT_ZERO;
+        widest = heti_max(widest, heti_max(m->in, m->out));
+        heti_linear_workspace(info, info->max_tokens, r, 1, &m->out);
+    }
+    for (i = 0; i < HETI_ADAPTERS; i++) { /* at most three matrices read the same input */
+        const int64_t out[3] = { r, r, r };
+        if (x->parameter[i] >= 0) heti_linear_workspace(info, info->max_tokens, matrix[i].in, 3, out);
+    }
+    heti_unit_tensor(info, x->tensor, "lora_u", x->count * r, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, x->tensor + 1, "lora_du", x->count * r, HET_KEEP_GRADIENT);
+    heti_unit_tensor(info, x->tensor + 2, "lora_wide", widest, HET_KEEP_CALL);
+}
+
+/* Rows of u (which = 0) or du (1) of matrix number i. Without gradients there is no du. */
+static float *heti_adapter_rows(const het_unit_call *c, const heti_adapter *x, int i, int which)
+{
+    if (!c->tensor[x->tensor + which]) return NULL;
+    return c->tensor[x->tensor + which] + (x->parameter[i] - x->first) / 2 * (c->rows * c->unit->model->lora_rank);
+}
+
+static het_result heti_adapter_scale(const het_unit_call *c, float *rows)
+{
+    const het_model_desc *m = c->unit->model;
+    const double factor = HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank);
+    return c->device->iface->scale(c->device->self, c->queue, rows, HETI_CAST(float, factor), c->rows * m->lora_rank);
+}
+
+/* The products with A of the matrices first, first + 1, ... of a layer: u = x A^T forward, dx = sum of du A and dA += du^T x backward. */
+static het_linear_args heti_adapter_inner(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    het_linear_args inner = heti_linear_args(c, base->in, base->x);
+    int p;
+    for (p = 0; p < HETI_CAST(int, base->parts); p++)
+        if (x->parameter[first + p] >= 0)
+            heti_linear_part(&inner, c, x->parameter[first + p], -1, c->unit->model->lora_rank, heti_adapter_rows(c, x, first + p, 0),
+                             heti_adapter_rows(c, x, first + p, 1));
+    return inner;
+}
+
+/* The product with B of one matrix: y = u B^T, du = dy B, dB += dy^T u. */
+static het_linear_args heti_adapter_outer(const het_unit_call *c, const heti_adapter *x, int i, const het_linear_part *base)
+{
+    het_linear_args outer = heti_linear_args(c, c->unit->model->lora_rank, heti_adapter_rows(c, x, i, 0));
+    heti_linear_part(&outer, c, x->parameter[i] + 1, -1, base->out, c->tensor[x->tensor + 2], base->dy);
+    outer.dx = heti_adapter_rows(c, x, i, 1);
+    return outer;
+}
+
+/* Adds what the factors give to y of the layer's matrices, which are number first, first + 1, ... of the unit. */
+static het_result heti_adapter_forward(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    const het_linear_args inner = heti_adapter_inner(c, x, first, base);
+    int p;
+    if (inner.parts == 0) return HET_OK;
+    HETI_TRY(HETI_OP(c, linear_forward, &inner));
+    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
+        const het_linear_part *part = &base->part[p];
+        het_linear_args outer;
+        if (x->parameter[first + p] < 0) continue;
+        outer = heti_adapter_outer(c, x, first + p, part);
+        HETI_TRY(heti_adapter_scale(c, heti_adapter_rows(c, x, first + p, 0)));
+        HETI_TRY(HETI_OP(c, linear_forward, &outer));
+        HETI_TRY(c->device->iface->add(c->device->self, c->queue, part->y, outer.part[0].y, c->rows * part->out));
+    }
+    return HET_OK;
+}
+
+/* Adds to dx of the layer. */
+static het_result heti_adapter_backward_input(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    het_linear_args inner = heti_adapter_inner(c, x, first, base);
+    int p;
+    if (inner.parts == 0) return HET_OK;
+    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
+        het_linear_args outer;
+        if (x->parameter[first + p] < 0) continue;
+        outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
+        HETI_TRY(HETI_OP(c, linear_backward_input, &outer));
+        HETI_TRY(heti_adapter_scale(c, outer.dx));
+    }
+    inner.dx = c->tensor[x->tensor + 2];
+    HETI_TRY(HETI_OP(c, linear_backward_input, &inner));
+    return c->device->iface->add(c->device->self, c->queue, base->dx, inner.dx, c->rows * base->in);
+}
+
+static het_result heti_adapter_backward_weight(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *base)
+{
+    const het_linear_args inner = heti_adapter_inner(c, x, first, base);
+    int p;
+    if (inner.parts == 0) return HET_OK;
+    for (p = 0; p < HETI_CAST(int, base->parts); p++) {
+        het_linear_args outer;
+        if (x->parameter[first + p] < 0) continue;
+        outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
+        HETI_TRY(heti_linear_weight(c, &outer));
+    }
+    return heti_linear_weight(c, &inner);
+}
+
+/* y, dx, and dW with db of a layer with the matrices first, first + 1, ... of the unit, factors included. */
+static het_result heti_layer_forward(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
+{
+    HETI_TRY(HETI_OP(c, linear_forward, a));
+    return heti_adapter_forward(c, x, first, a);
+}
+
+static het_result heti_layer_backward_input(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
+{
+    HETI_TRY(HETI_OP(c, linear_backward_input, a));
+    return heti_adapter_backward_input(c, x, first, a);
+}
+
+static het_result heti_layer_backward_weight(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
+{
+    HETI_TRY(heti_linear_weight(c, a));
+    return heti_adapter_backward_weight(c, x, first, a);
+}
+
 /* ---- embed: tokens (and learned positions) to the residual stream ---- */
 
 enum { HETI_EMBED_DY };
@@ -6810,10 +7069,14 @@ enum {
 };
 
 /* Where each parameter stands in the unit's list: gain [bias] Wq [bq] Wk [bk] Wv [bv] [q gain] [k gain] Wo [bo]; -1: not there. */
-typedef struct heti_attention_index { int gain, bias, w[3], b[3], norm_q, norm_k, out, out_bias; } heti_attention_index;
+typedef struct heti_attention_index {
+    int gain, bias, w[3], b[3], norm_q, norm_k, out, out_bias;
+    heti_adapter adapter; /* of Wq, Wk, Wv, Wo */
+} heti_attention_index;
 
 static heti_attention_index heti_attention_parameters(const het_model_desc *m)
 {
+    static const int64_t heti_targets[] = { HET_LORA_Q, HET_LORA_K, HET_LORA_V, HET_LORA_O };
     heti_attention_index x;
     int next = 0, p;
     x.gain = next++;
@@ -6826,6 +7089,7 @@ static heti_attention_index heti_attention_parameters(const het_model_desc *m)
     x.norm_k = heti_yes(m->qk_norm) ? next++ : -1;
     x.out = next++;
     x.out_bias = heti_yes(m->linear_bias) ? next++ : -1;
+    x.adapter = heti_adapter_at(m, heti_targets, 4, next, heti_yes(m->qk_norm) ? HETI_ATTENTION_NORM_DK + 1 : HETI_ATTENTION_DH + 1);
     return x;
 }
 
@@ -6886,6 +7150,19 @@ static void heti_attention_tensors(const het_model_desc *m, het_unit_info *info)
     }
 }
 
+static void heti_attention_adapters(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
+    const heti_attention_index x = heti_attention_parameters(m);
+    heti_adapted matrix[4];
+    heti_adapted_set(&matrix[0], HETI_ROLE_Q, d, q);
+    heti_adapted_set(&matrix[1], HETI_ROLE_K, d, k);
+    heti_adapted_set(&matrix[2], HETI_ROLE_V, d, k);
+    heti_adapted_set(&matrix[3], HETI_ROLE_ATTENTION_OUT, q, d);
+    heti_adapter_describe(unit, info, &x.adapter, matrix);
+}
+
 static het_result heti_attention_describe(const het_unit *unit, het_unit_info *info)
 {
     const het_model_desc *m = unit->model;
@@ -6900,12 +7177,13 @@ static het_result heti_attention_describe(const het_unit *unit, het_unit_info *i
     heti_unit_matrix(unit, info, HETI_ROLE_K, k, d, heti_yes(m->qkv_bias), std);
     heti_unit_matrix(unit, info, HETI_ROLE_V, k, d, heti_yes(m->qkv_bias), std);
     if (heti_yes(m->qk_norm)) {
-        heti_unit_parameter(unit, info, HETI_ROLE_Q_NORM, 0, m->head_size, 1, 0.0);
-        heti_unit_parameter(unit, info, HETI_ROLE_K_NORM, 0, m->head_size, 1, 0.0);
+        (void)heti_unit_parameter(unit, info, HETI_ROLE_Q_NORM, HETI_WEIGHT, m->head_size, 1, 0.0);
+        (void)heti_unit_parameter(unit, info, HETI_ROLE_K_NORM, HETI_WEIGHT, m->head_size, 1, 0.0);
     }
     heti_unit_matrix(unit, info, HETI_ROLE_ATTENTION_OUT, d, q, heti_yes(m->linear_bias), heti_residual_std(m));
     heti_unit_streams(info, heti_yes(m->parallel) ? 2 : 1, d);
     heti_attention_tensors(m, info);
+    heti_attention_adapters(unit, info);
     info->input_keep = HET_KEEP_WEIGHT;
     info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, 2 * q + 2 * k);
     info->flops_input = info->flops_weight = info->flops_forward;
@@ -6990,10 +7268,10 @@ static het_result heti_attention_forward(const het_unit_call *c)
     heti_linear_part(&out, c, x.out, x.out_bias, d, c->tensor[HETI_ATTENTION_Y], NULL);
 
     HETI_TRY(HETI_OP(c, norm_forward, &norm));
-    HETI_TRY(HETI_OP(c, linear_forward, &qkv));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &qkv));
     HETI_TRY(heti_attention_positions(c, &x, q, k));
     HETI_TRY(HETI_OP(c, attention_forward, &attention));
-    HETI_TRY(HETI_OP(c, linear_forward, &out));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, 3, &out));
     HETI_TRY(HETI_OP(c, dropout_forward, &residual));
     if (!last) return HET_OK;
     return c->device->iface->copy(c->device->self, c->queue, c->out[0], c->in[0], HETI_CAST(size_t, c->rows * d) * sizeof(float));
@@ -7052,10 +7330,10 @@ static het_result heti_attention_backward_input(const het_unit_call *c)
     norm.dx = c->d_in[0];
 
     HETI_TRY(HETI_OP(c, dropout_backward, &residual));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &out));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 3, &out));
     HETI_TRY(HETI_OP(c, attention_backward, &attention));
     HETI_TRY(heti_attention_positions_backward(c, &x, dq, dk));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &qkv));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &qkv));
     if (last) HETI_TRY(c->device->iface->add(c->device->self, c->queue, c->d_out[1], c->d_out[0], c->rows * d));
     return HETI_OP(c, norm_backward_input, &norm);
 }
@@ -7076,8 +7354,8 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
 
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &out));
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &qkv));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 3, &out));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
         het_norm_args nk = heti_head_norm_args(c, m->kv_heads, c->tensor[HETI_ATTENTION_RAW_K], c->weight[x.norm_k],
@@ -7100,10 +7378,14 @@ enum {
 };
 
 /* gain [bias] [Wgate [bgate]] Wup [bup] Wdown [bdown]. Without a gate the one projection is `up`. */
-typedef struct heti_mlp_index { int gain, bias, parts, w[2], b[2], down, down_bias; } heti_mlp_index;
+typedef struct heti_mlp_index {
+    int gain, bias, parts, w[2], b[2], down, down_bias;
+    heti_adapter adapter; /* of [Wgate] Wup Wdown: Wdown is number `parts` */
+} heti_mlp_index;
 
 static heti_mlp_index heti_mlp_parameters(const het_model_desc *m)
 {
+    static const int64_t heti_targets[] = { HET_LORA_GATE, HET_LORA_UP, HET_LORA_DOWN };
     heti_mlp_index x;
     int next = 0, p;
     x.gain = next++;
@@ -7116,7 +7398,19 @@ static heti_mlp_index heti_mlp_parameters(const het_model_desc *m)
     }
     x.down = next++;
     x.down_bias = heti_yes(m->linear_bias) ? next++ : -1;
+    x.adapter = heti_adapter_at(m, heti_targets + 2 - x.parts, 1 + x.parts, next, x.parts == 2 ? HETI_MLP_DB + 1 : HETI_MLP_DH + 1);
     return x;
+}
+
+static void heti_mlp_adapters(const het_unit *unit, het_unit_info *info)
+{
+    const het_model_desc *m = unit->model;
+    const heti_mlp_index x = heti_mlp_parameters(m);
+    heti_adapted matrix[HETI_ADAPTERS];
+    heti_adapted_set(&matrix[0], HETI_ROLE_GATE, m->width, m->mlp_width);
+    heti_adapted_set(&matrix[x.parts - 1], HETI_ROLE_UP, m->width, m->mlp_width);
+    heti_adapted_set(&matrix[x.parts], HETI_ROLE_DOWN, m->mlp_width, m->width);
+    heti_adapter_describe(unit, info, &x.adapter, matrix);
 }
 
 static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info)
@@ -7145,6 +7439,7 @@ static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info)
         heti_unit_tensor(info, HETI_MLP_B, "b", f, HET_KEEP_INPUT);
         heti_unit_tensor(info, HETI_MLP_DB, "db", f, HET_KEEP_GRADIENT);
     }
+    heti_mlp_adapters(unit, info);
     info->input_keep = HET_KEEP_WEIGHT;
     info->flops_forward = 2.0 * HETI_CAST(double, d) * HETI_CAST(double, f) * (gated ? 3.0 : 2.0);
     info->flops_input = info->flops_weight = info->flops_forward;
@@ -7197,9 +7492,9 @@ static het_result heti_mlp_forward(const het_unit_call *c)
     norm.y = c->tensor[HETI_MLP_H];
     heti_linear_part(&down, c, x.down, x.down_bias, m->width, c->tensor[HETI_MLP_Y], NULL);
     HETI_TRY(HETI_OP(c, norm_forward, &norm));
-    HETI_TRY(HETI_OP(c, linear_forward, &first));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &first));
     HETI_TRY(HETI_OP(c, activation_forward, &activation));
-    HETI_TRY(HETI_OP(c, linear_forward, &down));
+    HETI_TRY(heti_layer_forward(c, &x.adapter, x.parts, &down));
     return HETI_OP(c, dropout_forward, &residual);
 }
 
@@ -7217,9 +7512,9 @@ static het_result heti_mlp_backward_input(const het_unit_call *c)
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dx = c->d_in[0];
     HETI_TRY(HETI_OP(c, dropout_backward, &residual));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &down));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, x.parts, &down));
     HETI_TRY(HETI_OP(c, activation_backward, &activation));
-    HETI_TRY(HETI_OP(c, linear_backward_input, &first));
+    HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &first));
     if (heti_yes(m->parallel)) { /* stream 0 is only normed here; stream 1 carries the residual */
         const size_t bytes = HETI_CAST(size_t, c->rows * m->width) * sizeof(float);
         HETI_TRY(c->device->iface->copy(c->device->self, c->queue, c->d_in[1], c->d_out[0], bytes));
@@ -7240,8 +7535,8 @@ static het_result heti_mlp_backward_weight(const het_unit_call *c)
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &down));
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &first));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, x.parts, &down));
+    HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &first));
     return HETI_OP(c, norm_backward_weight, &norm);
 }
 
@@ -7350,7 +7645,7 @@ static het_result heti_head_granule(const het_unit_call *c, const heti_head_work
     norm.dgain = &c->gradient[0];
     norm.dbias = m->norm == HET_LAYERNORM ? &c->gradient[1] : NULL;
     HETI_TRY(HETI_OP(c, linear_backward_input, &linear));
-    HETI_TRY(HETI_OP(c, linear_backward_weight, &linear));
+    HETI_TRY(heti_linear_weight(c, &linear));
     HETI_TRY(HETI_OP(c, norm_backward_weight, &norm));
     return HETI_OP(c, norm_backward_input, &norm);
 }
@@ -10241,8 +10536,8 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
 /* ---- complete ----
    The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its rank's list when it starts, a SEND enters the
    sender's and its RECV the receiver's when the producer ends, so all lists are parts of one global order, which even sends that wait for their
-   receives can follow. A receive that arrives while its rank computes comes behind that action. Of ranks that end at the same time the last goes
-   first: activations, which wait in line before a stage, then come behind what the stage starts at that moment. */
+   receives can follow: a receive that comes while its rank computes stands before that action, so that the message travels meanwhile; what the
+   producer made does not depend on that action, which ends later. Of ranks that end at the same time the last goes first. */
 
 typedef struct heti_completion {
     heti_lists *l;
@@ -10281,6 +10576,18 @@ static void heti_complete_try(heti_completion *c, int64_t rank)
     heti_heap_push(c->busy, &c->running, c->now + cost, -rank);
 }
 
+/* A receive comes before what the rank is working on, so that the message travels meanwhile. */
+static void heti_complete_receive(heti_completion *c, int64_t rank, const het_action *receive)
+{
+    const het_action *head = heti_play_head(c->l, rank);
+    const int64_t behind = c->l->flag[rank] ? 1 + (head->overlap != 0) : 0;
+    het_action *end;
+    heti_complete_add(c, rank, receive);
+    end = c->to->action + c->to->start[rank] + c->l->length[rank];
+    memmove(end - behind, end - behind - 1, HETI_CAST(size_t, behind) * sizeof *end);
+    end[-behind - 1] = *receive;
+}
+
 /* The rank whose stage takes what the action made, or -1. */
 static int64_t heti_complete_taker(const heti_lists *l, const het_action *a)
 {
@@ -10305,7 +10612,7 @@ static void heti_complete_finish(heti_completion *c, int64_t rank)
         taker = heti_complete_taker(l, &a[i]);
         if (taker < 0 || taker == rank) continue;
         heti_complete_add(c, rank, &send);
-        heti_complete_add(c, taker, &receive);
+        heti_complete_receive(c, taker, &receive);
     }
     for (i = 0; i < width; i++) {
         const int64_t g = heti_lists_stage(l, &a[i]);
@@ -10506,7 +10813,7 @@ typedef struct heti_parameter {
     int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses;
+    int32_t decay, frozen, uses, adapter;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -10600,17 +10907,21 @@ typedef struct heti_message {
 /* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are holders, -1: nobody. */
 typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
 
+#define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
+#define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a turn */
+
 /* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
 typedef struct heti_ring {
     heti_ring_job *job;       /* [2 blocks] */
     int64_t jobs, done;
-    int64_t number, chunk;    /* of the turn of the job at `done` */
+    int64_t number, chunk;    /* of the turn of the job at `done`: the chunk that is taken next */
+    int64_t posted;           /* chunks of the turn */
     heti_turn turn;
     int32_t running;
-    heti_post send, receive;
-    char *incoming;           /* a chunk on the host */
-    char *outgoing;           /* another, for devices whose memory the host does not see */
+    heti_post send[HETI_RING_WINDOW], receive[HETI_RING_WINDOW]; /* of chunk c at c mod HETI_RING_WINDOW */
+    char *incoming;           /* HETI_RING_WINDOW chunks on the host */
+    char *outgoing;           /* as many, for devices whose memory the host does not see */
 } heti_ring;
 
 /* Where a rank is in what it sends to another during a step, when gradients are sharded: elements [first, first + count) of a block, as far as
@@ -10646,6 +10957,7 @@ typedef struct heti_rank {
     het_device device;
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
+    het_event *loaded;                   /* what the host arrays of a micro-batch were copied from is free again; awaited before they are filled */
     het_error error;                     /* of the present job */
     size_t opened;                       /* bytes of the host that the device and its pool took */
     /* from here to granule_start: what the plan decides; heti_exchange swaps it as a whole */
@@ -10688,6 +11000,7 @@ typedef struct heti_rank {
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
+    het_step_scalars host_scalars;       /* of the job, on their way to the device */
     int32_t *host_token, *host_target, *host_position, *host_sequence_of;
     float *host_weight;
     int64_t *host_sample_id;
@@ -10988,7 +11301,9 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].decay = p->decay;
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
-    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].adapter = p->adapter;
+    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
+                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
     return HET_OK;
 }
 
@@ -11371,7 +11686,7 @@ static het_result heti_layout(heti_rank *r, char *base)
 
 /* ---- a rank's host memory ---- */
 
-#define HETI_RING_CHUNK 131072 /* elements of a reduction that travel together */
+#define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
 #define HETI_SHARD_CHUNK 16384 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
@@ -11415,8 +11730,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
         if (arena->base && i < r->message_count) r->message[i].data = data;
         else if (arena->base) r->outgoing[i - r->message_count].data = data;
     }
-    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
-    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)) : 0);
+    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
+    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
     for (i = 0; i < r->shard.peers; i++) {
         char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
         char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 : HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
@@ -11683,7 +11998,9 @@ static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t
     return HET_OK;
 }
 
-/* Waits until everything given to the device has run. */
+/* Waits until everything given to the device has run. In a step that is: at its end, where the verdict and the loss come home; before a micro-batch
+   is loaded, for the one before it to have left the host (heti_await_loaded, which does not wait for what is computed on it); and for what leaves
+   or enters host memory between ranks: messages of stages, chunks of reductions and gathers, the scalars of the verdict. */
 static het_result heti_sync(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;
@@ -11693,10 +12010,17 @@ static het_result heti_sync(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
+/* `to` holds what is copied after the next heti_sync. */
+static het_result heti_copy_out_later(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
 {
     if (count > 0) HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size),
                                "copy from the device");
+    return HET_OK;
+}
+
+static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size)
+{
+    HETI_TRY(heti_copy_out_later(r, to, from, count, size));
     return heti_sync(r);
 }
 
@@ -12020,7 +12344,8 @@ static void heti_forget_mail(het_ctx *ctx)
             r->outgoing[m].post.state = HETI_POST_IDLE;
             r->outgoing[m].action.kind = -1;
         }
-        r->ring.send.state = r->ring.receive.state = r->join_post.state = HETI_POST_IDLE;
+        for (m = 0; m < HETI_RING_WINDOW; m++) r->ring.send[m].state = r->ring.receive[m].state = HETI_POST_IDLE;
+        r->join_post.state = HETI_POST_IDLE;
         for (m = 0; m < r->shard.peers; m++) {
             heti_shard_peer *peer = &r->shard.peer[m];
             peer->send.state = peer->receive.state = HETI_POST_IDLE;
@@ -12155,7 +12480,7 @@ static het_result heti_agree(het_ctx *ctx)
                               m->norm, m->activation, m->position, m->parallel, m->causal, m->window, m->rotary_original, o->warmup_steps,
                               o->total_steps, HETI_CAST(int64_t, o->schedule) };
     const float real[] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay, o->clip, m->norm_epsilon,
-                           m->rotary_theta, m->rotary_fraction, m->rotary_factor, m->rotary_low, m->rotary_high, m->dropout };
+                           m->rotary_theta, m->rotary_fraction, m->rotary_factor, m->rotary_low, m->rotary_high, m->dropout, m->lora_alpha };
     heti_xxh64 state;
     uint64_t own, other;
     int64_t i;
@@ -12296,27 +12621,36 @@ static int64_t heti_ring_chunk(int64_t begin, int64_t end, int64_t chunk, int64_
     return heti_max(0, heti_min(HETI_RING_CHUNK, end - *first));
 }
 
-/* Posts one chunk of the present turn in both directions, those that there are. */
+/* Chunks of the present turn. */
+static int64_t heti_ring_chunks(const heti_turn *t)
+{
+    const int64_t most = heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin);
+    return (most + HETI_RING_CHUNK - 1) / HETI_RING_CHUNK;
+}
+
+/* Posts the next chunk of the present turn in both directions, those that there are. */
 static het_result heti_ring_post(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
+    const int64_t slot = ring->posted % HETI_RING_WINDOW, at = slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
-    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->chunk, &first);
+    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->posted, &first);
     void *address = heti_ring_address(r, job, first);
     if (count > 0) {
         if (!r->device.iface->host_memory) {
-            HETI_TRY(heti_copy_out(r, ring->outgoing, address, count, element));
-            address = ring->outgoing;
+            HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
+            address = ring->outgoing + at;
         }
-        HETI_TRY(heti_start_post(r, &ring->send, 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
     }
-    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
-    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming;
+    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->posted, &first);
+    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
+    ring->posted++;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive, 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
 
@@ -12327,12 +12661,14 @@ static het_result heti_ring_take(heti_rank *r)
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
+    const int64_t at = ring->chunk % HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     int64_t first;
-    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk, &first);
+    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk++, &first);
     if (count == 0) return HET_OK;
-    if (t->add) return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming, ring->outgoing, count, element);
+    if (t->add) /* what was sent from this chunk's place has gone */
+        return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming + at, ring->outgoing + at, count, element);
     if (r->device.iface->host_memory) return HET_OK;
-    HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming, count, element));
+    HETI_TRY(heti_copy_in(r, heti_ring_address(r, job, first), ring->incoming + at, count, element));
     return heti_sync(r);
 }
 
@@ -12343,7 +12679,7 @@ static int heti_ring_seek(heti_rank *r, int64_t number)
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
     const int64_t i = heti_holder_of(block, r->rank);
-    ring->chunk = 0;
+    ring->chunk = ring->posted = 0;
     for (ring->number = number; heti_ring_turn(block, i, job->gather, ring->number, &ring->turn); ring->number++)
         if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
     return 0;
@@ -12354,22 +12690,22 @@ static het_result heti_advance_ring(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     while (ring->done < ring->jobs) {
-        const heti_turn *t = &ring->turn;
-        int sent, received, more;
+        const int64_t slot = ring->chunk % HETI_RING_WINDOW;
+        int sent, received, more = 1;
         if (!ring->running) {
             r->record[ring->job[ring->done].record].start = heti_now() - r->began;
             more = heti_ring_seek(r, 0);
             ring->running = 1;
         } else {
-            HETI_TRY(heti_test_post(r, &ring->send, &sent));
-            HETI_TRY(heti_test_post(r, &ring->receive, &received));
+            HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
+            HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
             if (!sent || !received) return HET_OK;
             HETI_TRY(heti_ring_take(r));
-            more = ++ring->chunk * HETI_RING_CHUNK < heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin) ||
-                   heti_ring_seek(r, ring->number + 1);
+            if (ring->chunk == heti_ring_chunks(&ring->turn)) more = heti_ring_seek(r, ring->number + 1);
         }
         if (more) {
-            HETI_TRY(heti_ring_post(r));
+            const int64_t end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
+            while (ring->posted < end) HETI_TRY(heti_ring_post(r));
             continue;
         }
         r->record[ring->job[ring->done].record].end = heti_now() - r->began;
@@ -12730,7 +13066,6 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
     const int64_t rows = b->tokens - first;
     het_view *v = &carry->view;
     int64_t i;
-    HETI_TRY(heti_sync(r)); /* the staging arrays may still be on their way */
     heti_fill_positions(r, carry->sequence_start, b->sequences, first);
     for (i = 0; i < rows; i++) r->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
     for (i = 0; i < b->sequences; i++) r->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
@@ -12756,11 +13091,22 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
     v->granule_start = carry->device_granule_start;
     v->host_sequence_start = carry->sequence_start;
     v->host_granule_start = carry->granule_start;
+    if (r->loaded) HETI_DEVICE(r, r->device.iface->event_record(r->device.self, r->queue, r->loaded), "event");
+    return HET_OK;
+}
+
+/* Waits until the micro-batch loaded last has left the host, so that the arrays it was copied from may be filled again. What is computed on it may
+   still run. */
+static het_result heti_await_loaded(heti_rank *r)
+{
+    if (r->loaded)
+        HETI_DEVICE(r, r->device.iface->event_sync(r->device.self, r->loaded, r->ctx->desc.stall_deadline), "waiting for the device");
     return HET_OK;
 }
 
 static het_result heti_load_batch(heti_rank *r, heti_carry *carry, const het_batch *b)
 {
+    HETI_TRY(heti_await_loaded(r));
     memcpy(carry->sequence_start, b->sequence_start, HETI_CAST(size_t, b->sequences + 1) * sizeof *carry->sequence_start);
     HETI_TRY(heti_batch_granules(r->ctx, b, carry->granule_start, &carry->view.granules));
     return heti_load_rows(r, carry, b, 0);
@@ -13075,10 +13421,10 @@ static het_result heti_pack(heti_rank *r, char *data, float *const *stream, int6
     char *at = data + HETI_ENVELOPE;
     int64_t s;
     for (s = 0; s < info->out_streams; s++) {
-        HETI_TRY(heti_copy_out(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
+        HETI_TRY(heti_copy_out_later(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
         at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
     }
-    return HET_OK;
+    return heti_sync(r);
 }
 
 static het_result heti_unpack(heti_rank *r, const char *data, float *const *stream, int64_t unit, int64_t rows)
@@ -13231,6 +13577,7 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
     b.tokens = ctx->infer_past + ctx->infer_count;
     b.sequences = 1;
     b.token = b.target = ctx->infer_token;
+    HETI_TRY(heti_await_loaded(r));
     carry->stage = stage;
     carry->sequence_start[0] = 0;
     carry->sequence_start[1] = carry->granule_start[1] = b.tokens;
@@ -13346,8 +13693,8 @@ static het_result heti_join_scalars(heti_rank *r)
     uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
     int64_t p;
     if (r->ctx->ranks == 1) return HET_OK;
-    HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
-    HETI_TRY(heti_copy_out(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out_later(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out_later(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
     for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]);
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters));
@@ -13485,17 +13832,17 @@ static het_result heti_set_scalars(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
     const het_optimizer_desc *o = &ctx->desc.optimizer;
-    het_step_scalars s;
-    memset(&s, 0, sizeof s);
-    s.seed = ctx->desc.seed;
-    s.step = HETI_CAST(uint64_t, ctx->step);
-    s.inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
-    s.learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
-    s.bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
-    s.bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
-    s.clip_scale = 1.0f;
-    s.maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
-    return heti_copy_in(r, r->scalars, &s, 1, sizeof s);
+    het_step_scalars *s = &r->host_scalars; /* the job before has waited for its copy */
+    memset(s, 0, sizeof *s);
+    s->seed = ctx->desc.seed;
+    s->step = HETI_CAST(uint64_t, ctx->step);
+    s->inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
+    s->learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
+    s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
+    s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
+    s->clip_scale = 1.0f;
+    s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
 }
 
 /* Clears the sums of a step and sets each parameter's grid. */
@@ -13521,18 +13868,18 @@ static het_result heti_run_job(heti_rank *r)
     if (trains) HETI_TRY(heti_begin_sums(r));
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
-    HETI_TRY(heti_sync(r));
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
     }
-    if (r->local > 0) return HET_OK;
-    HETI_TRY(heti_copy_out(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
-    HETI_TRY(heti_copy_out(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
-    if (trains) HETI_TRY(heti_copy_out(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
-    return HET_OK;
+    if (r->local == 0) {
+        HETI_TRY(heti_copy_out_later(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
+        HETI_TRY(heti_copy_out_later(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
+        if (trains) HETI_TRY(heti_copy_out_later(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
+    }
+    return heti_sync(r);
 }
 
 static void heti_run_rank(heti_rank *r)
@@ -13627,8 +13974,10 @@ static void heti_drain_rank(heti_rank *r)
     int64_t m;
     for (m = 0; m < r->message_count; m++) heti_drain_post(r->ctx, &r->message[m].post);
     for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &r->outgoing[m].post);
-    heti_drain_post(r->ctx, &r->ring.send);
-    heti_drain_post(r->ctx, &r->ring.receive);
+    for (m = 0; m < HETI_RING_WINDOW; m++) {
+        heti_drain_post(r->ctx, &r->ring.send[m]);
+        heti_drain_post(r->ctx, &r->ring.receive[m]);
+    }
     heti_drain_post(r->ctx, &r->join_post);
     for (m = 0; m < r->shard.peers; m++) {
         heti_drain_post(r->ctx, &r->shard.peer[m].send);
@@ -13882,6 +14231,7 @@ static void heti_release_rank(heti_rank *r)
     if (r->device.self) {
         heti_close_memory(r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
+        if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
     }
@@ -13906,10 +14256,25 @@ static void heti_release(het_ctx *ctx)
     inner.free(inner.user, ctx, sizeof *ctx);
 }
 
+static het_result heti_open_queue(heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    const char *text;
+    het_result result = HET_OK;
+    if (!iface->queue_create) return HET_OK;
+    result = iface->queue_create(r->device.self, &r->queue);
+    if (result == HET_OK) result = iface->event_create(r->device.self, &r->event);
+    if (result == HET_OK) result = iface->event_create(r->device.self, &r->loaded);
+    if (result == HET_OK) return HET_OK;
+    text = iface->last_error(r->device.self);
+    return heti_fail(&r->ctx->error, result, "device %d: %s", r->local, text && text[0] ? text : het_result_text(result));
+}
+
 static het_result heti_open_device(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
     het_device_config config;
+    het_error why;
     het_result result;
     if (!r->desc.iface) r->desc.iface = het_cpu_device();
     if (r->desc.threads == 0) r->desc.threads = 1;
@@ -13919,6 +14284,9 @@ static het_result heti_open_device(heti_rank *r)
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d", HETI_CAST(int64_t, r->desc.iface->version),
                          HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`", ctx->desc.model.lora_rank,
+                         r->desc.iface->name);
     if (ctx->desc.parallel.run) {
         r->parallel = ctx->desc.parallel;
     } else {
@@ -13926,22 +14294,23 @@ static het_result heti_open_device(heti_rank *r)
         r->parallel.run = heti_pool_run;
         r->parallel.user = r->pool;
     }
+    memset(&config, 0, sizeof config);
+    memset(&why, 0, sizeof why);
     config.allocator = &ctx->allocator;
     config.parallel = &r->parallel;
     config.threads = r->desc.threads;
     config.isa = r->desc.isa;
+    config.ordinal = r->desc.ordinal;
+    config.error = &why;
     r->device.iface = r->desc.iface;
     result = r->device.iface->create(&config, &r->device.self);
     if (result != HET_OK) {
         r->device.self = NULL;
-        return heti_fail(&ctx->error, result, "device %s with %d threads and instruction set %d could not be created", r->device.iface->name,
-                         HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
+        if (why.text[0]) return heti_fail(&ctx->error, result, "device %d could not be created: %s", r->local, why.text);
+        return heti_fail(&ctx->error, result, "device %s:%d with %d threads and instruction set %d could not be created", r->device.iface->name,
+                         HETI_CAST(int64_t, config.ordinal), HETI_CAST(int64_t, config.threads), HETI_CAST(int64_t, config.isa));
     }
-    if (r->device.iface->queue_create) {
-        HETI_TRY(r->device.iface->queue_create(r->device.self, &r->queue));
-        HETI_TRY(r->device.iface->event_create(r->device.self, &r->event));
-    }
-    return HET_OK;
+    return heti_open_queue(r);
 }
 
 /* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
@@ -14317,6 +14686,17 @@ typedef struct heti_init_task {
     float *to;
 } heti_init_task;
 
+/* 32 values (2 u - 1) bound, u in [0, 1): elements of group number `group`. */
+static void heti_init_uniform(uint64_t seed, uint64_t stream, uint64_t group, float bound, float value[32])
+{
+    uint32_t bits[4];
+    uint64_t i, j;
+    for (i = 0; i < 8; i++) {
+        heti_philox(seed, 8 * group + i, stream, bits);
+        for (j = 0; j < 4; j++) value[4 * i + j] = (2.0f * heti_uniform(bits[j]) - 1.0f) * bound;
+    }
+}
+
 static void heti_init_part(void *arg, int64_t index)
 {
     const heti_init_task *t = HETI_CAST(const heti_init_task *, arg);
@@ -14328,6 +14708,8 @@ static void heti_init_part(void *arg, int64_t index)
         for (i = 0; i < 32; i++) value[i] = t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
         if (t->parameter->init == HET_INIT_NORMAL)
             t->kernels->normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std, value);
+        else if (t->parameter->init == HET_INIT_UNIFORM)
+            heti_init_uniform(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std, value);
         memcpy(t->to + 32 * group, value, HETI_CAST(size_t, n) * sizeof *value);
     }
 }
@@ -14337,16 +14719,17 @@ static het_result heti_init_weights(heti_rank *r)
     het_ctx *ctx = r->ctx;
     heti_init_task task;
     heti_cpu host;
-    int64_t p;
+    int64_t p, number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
     memset(&host, 0, sizeof host);
     if (!heti_cpu_choose(HET_ISA_AUTO, &host)) return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
     task.kernels = host.rows;
     for (p = 0; p < ctx->parameter_count; p++) {
         const heti_parameter *parameter = &ctx->parameter[p];
+        const int factor = parameter->adapter != 0;
+        task.stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
         if (r->weight_at[parameter->block] < 0) continue;
         task.parameter = parameter;
         task.seed = ctx->desc.seed;
-        task.stream = HETI_CAST(uint64_t, p);
         task.to = HETI_CAST(float *, HETI_CAST(void *, r->staging));
         task.parts = r->desc.threads;
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
@@ -14390,8 +14773,11 @@ static het_result heti_open_memory(heti_rank *r)
     const size_t element = r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t s;
     r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
-    if (!r->memory)
-        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes", r->device.iface->name, HETI_CAST(uint64_t, r->sizes.device));
+    if (!r->memory) {
+        const char *text = r->device.iface->last_error(r->device.self);
+        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %u bytes%s%s", r->device.iface->name,
+                         HETI_CAST(uint64_t, r->sizes.device), text && text[0] ? ": " : "", text ? text : "");
+    }
     HETI_TRY(heti_layout(r, r->memory));
     for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
     HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
@@ -14566,6 +14952,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->frozen = p->frozen;
     info->uses = p->uses;
     info->exponent = p->exponent;
+    info->adapter = p->adapter;
     return HET_OK;
 }
 
@@ -14715,8 +15102,8 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step, exponents ? "given" : "NULL");
         for (p = 0; p < ctx->parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
-                return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200", ctx->parameter[p].name,
-                                 HETI_CAST(int64_t, exponents[p]));
+                return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
+                                 ctx->parameter[p].name, HETI_CAST(int64_t, exponents[p]));
         for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
         ctx->step = step;
     }

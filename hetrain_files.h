@@ -19,6 +19,12 @@
        het_tokenizer_encode(tokenizer, NULL, text, length, token, capacity, &count, &error)           text -> ids
        het_tokenizer_decode(tokenizer, token, count, HET_NO, to, size, &length, &error)               ids -> bytes
    examples/tokenize.c is the same as a program.
+   An adapter is what het_model_desc.lora_rank adds to a model, in the two files of PEFT. Questions are those of llm.c's evaluation files.
+
+       het_adapter_from_json(json, size, &desc.model, base, sizeof base, &error)                      then het_create, het_load_weights,
+       het_adapter_load(ctx, &reader, &error)                                                         factors on top of weights
+       het_choices_read(&reader, vocab, NULL, &choices, &error)                                       questions and answers
+   examples/generate.c, evaluate.c and merge.c use them.
 
    WHAT IT DOES NOT DO
    Of tokenizers: no WordPiece, no Unigram, no BPE over characters (SentencePiece's); of ways to cut a text into words those of GPT-2, Llama 3 and
@@ -48,12 +54,14 @@
        >>folder_api      het_folder_is_name het_folder_open het_folder_close
        >>weights_api     het_tensor_count het_tensor_get_info het_tensor_read het_tensor_write het_save_weights het_save_state
                          het_load_weights het_load_state het_model_from_json het_model_to_json het_save_folder het_load_folder
-                         het_model_from_folder
+                         het_model_from_folder het_load_llmc het_model_from_llmc
        >>tokenizer_api   het_tokenizer_read het_tokenizer_write het_tokenizer_free het_tokenizer_get_info het_tokenizer_get_token
                          het_tokenizer_spell het_tokenizer_get_merge het_tokenizer_find het_tokenizer_encode het_tokenizer_decode
                          het_tokenizer_train
+       >>adapter_api     het_adapter_from_json het_adapter_to_json het_adapter_load het_adapter_save het_adapter_merge
+       >>choices_api     het_choices_read het_choices_free
        >>checkpoint_api  het_checkpoint_create het_checkpoint_destroy het_checkpoint_take het_checkpoint_write het_checkpoint_export
-                         het_checkpoint_find het_checkpoint_free het_checkpoint_option het_checkpoint_config het_checkpoint_load
+                         het_checkpoint_find het_checkpoint_free het_checkpoint_option het_checkpoint_file het_checkpoint_load
 
    CONTENTS   (tags to search for)
    public API:
@@ -62,6 +70,8 @@
        >>weights_api     weights, state, config.json, directories of Hugging Face
        >>tokenizer_api   tokenizer.json: reading, training, encoding, decoding
        >>checkpoint_api  runs that survive: checkpoints on disk
+       >>adapter_api     low-rank factors: PEFT's files, merging
+       >>choices_api     multiple-choice questions
    implementation:
        >>config          includes and compiler differences
        >>out             text on its way to a writer, messages
@@ -78,6 +88,9 @@
        >>folder          directories by way of the C library
        >>weights         weights and state of a context
        >>directory       directories of Hugging Face, shards
+       >>llmc            GPT-2 weights of llm.c
+       >>choices         multiple-choice questions
+       >>adapter         low-rank factors
        >>checkpoint      writing, finding and loading checkpoints
 */
 
@@ -229,6 +242,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_folder(het_ctx *ctx, const he
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_folder(het_ctx *ctx, const het_folder *folder);
 /* The settings in its config.json. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error);
+/* GPT-2 weights as llm.c has them: number 20240326, version 3 or 5. Nothing is changed unless the file fits. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_llmc(het_ctx *ctx, const het_reader *from);
+/* The settings in its header. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_llmc(const het_reader *from, het_model_desc *model, het_error *error);
 
 /* ---- >>tokenizer_api: tokenizer.json --------------------------------------------------------------------------------
    Text becomes ids in five steps. 1: texts of added tokens are cut out (the leftmost, of those the longest). 2: what lies between is normalized,
@@ -316,10 +333,58 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_decode(const het_tokeniz
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_tokenizer_train(const het_tokenizer_desc *desc, const char *text, size_t length,
                                                               het_tokenizer **tokenizer, het_error *error);
 
+/* ---- >>adapter_api: low-rank adapters in PEFT's layout ---------------------------------------------------------------
+   The factors of het_model_desc.lora_rank as two files: adapter_config.json, and adapter_model.safetensors with the tensors
+   base_model.model.MODULE.lora_A.weight [r][in] and .lora_B.weight [out][r]. GPT-2 and NeoX have q, k and v in one module; a context has factors for
+   each, so that module is written with rank 3 r and 3 alpha: the three A below each other, the three B as blocks along the diagonal. A file where
+   the module has rank r, one A for all three, is read too: each of the three begins with it. */
+
+/* Sets lora_rank, lora_alpha and lora_targets of a completed model. base: gets base_model_name_or_path with a 0 behind, cut to capacity; may be
+   NULL. HET_ERR_UNSUPPORTED: another method than plain LoRA, ranks that differ, single layers, other modules than those of the layers' matrices.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_from_json(const char *text, size_t length, het_model_desc *model, char *base,
+                                                                size_t capacity, het_error *error);
+/* The adapter_config.json of a completed model; base: name or path of the model it belongs to. *length: the bytes needed, without the final 0, also
+   when capacity is too small (HET_ERR_LIMIT). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_to_json(const het_model_desc *model, const char *base, char *text, size_t capacity,
+                                                              size_t *length);
+/* F32, F16 and BF16 tensors. Nothing is changed unless the whole file fits the context's model. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_load(het_ctx *ctx, const het_reader *from, het_error *error);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error); /* In f32. Threads: owner. */
+/* W becomes W + (alpha / r) B A, rounded once, and B becomes 0: the model stays what it was, and its own weights say it all. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_merge(het_ctx *ctx, het_error *error);
+
+/* ---- >>choices_api: multiple-choice questions ------------------------------------------------------------------------
+   llm.c's evaluation file (HellaSwag, MMLU): 256 int32, of which [0] is 20240522, [1] 1, [2] the number of questions, [3] the bytes of the longest;
+   then uint16 for every question: 65535, its bytes, its number from 0, the right answer, the number of answers, the context's length, the context,
+   and for each answer its length and tokens. Little-endian. */
+typedef struct het_question {
+    int64_t answers, right;           /* right < answers */
+    const int32_t *token;             /* the context, then the answers one behind the other */
+    const int64_t *start;             /* [answers + 1] into token: answer i is [start[i], start[i + 1]); the context is [0, start[0]) */
+} het_question;
+
+typedef struct het_choices {
+    int64_t questions;
+    const het_question *question;     /* [questions] */
+    int64_t most_answers, longest;    /* longest: tokens of a context with one of its answers */
+    int32_t largest_token;
+    het_allocator allocator;          /* of this struct and its arrays: one block of `block` bytes */
+    size_t block;
+} het_choices;
+
+/* Reads a whole file and proves every number of it: a context and an answer have at least one token, every question ends where its bytes and the file
+   say, and tokens are below vocab (0: not checked). The error names the question and the byte of the file. While the call runs the file's bytes
+   are kept besides. allocator NULL: malloc. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_choices_read(const het_reader *from, int64_t vocab, const het_allocator *allocator,
+                                                           het_choices **choices, het_error *error);
+HETRAIN_API void het_choices_free(het_choices *choices);              /* NULL is fine. Threads: any. */
+
 /* ---- >>checkpoint_api: runs that survive ----------------------------------------------------------------------------
-   A checkpoint is a directory step-00000123 with model.safetensors and config.json, which transformers reads, optimizer.safetensors, and state.json:
-   step, seed, granule, exponents of the exact sums, the caller's options, and the XXH64 (seed 0) of every MiB of the three files; its own last line
-   is the XXH64 of what stands before. None of it depends on plan, schedule, ranks or processes. A new one is written as saving.tmp, synced, renamed,
+   A checkpoint is a directory step-00000123 with model.safetensors (of a model with low-rank factors adapter_model.safetensors instead, which goes on
+   top of weights loaded before) and config.json, as transformers and PEFT read them, optimizer.safetensors, and state.json: step, seed, granule,
+   exponents of the exact sums, the caller's options, and the XXH64 (seed 0) of every MiB of the other files; its own last line is the XXH64 of what
+   stands before. None of it depends on plan, schedule, ranks or processes. A new one is written as saving.tmp, synced, renamed,
    and then named in the file `latest`; older ones go afterwards. So a directory called step-... is whole whatever happens while it is written, and
    one that a disk has damaged later is found out before anything is loaded.
    het_checkpoint_take copies weights and state at a step boundary; het_checkpoint_write, on any thread, brings them to disk meanwhile. */
@@ -357,18 +422,20 @@ typedef struct het_checkpoint_desc {
 /* Memory for one checkpoint is taken at the first het_checkpoint_take, weights and state as they are in files, and kept. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_create(const het_checkpoint_desc *desc, het_checkpoint **checkpoint, het_error *error);
 HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint);  /* NULL is fine. Threads: any. */
-/* Copies the context as it is. option[options]: what the caller wants to find again, each key once; a value that is not UTF-8 gets '?' for every byte
-   above 127. With several processes all make this call; process 0 alone gets the copy. Not while another thread writes. Threads: owner. */
+#define HETRAIN_CHECKPOINT_FILES 8
+typedef struct het_beside { const char *name; const void *data; size_t size; } het_beside; /* a file of the caller's own, as tokenizer.json */
+/* Copies the context as it is. option[options]: what the caller wants to find again, each key once; in a value that is not UTF-8, bytes that are not
+   plain text become '?'. beside[files]: at most 5. With several processes all make this call; process 0 alone gets the copy. Not while another
+   thread writes. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx, const het_pair *option, int64_t options,
-                                                              het_error *error);
+                                                              const het_beside *beside, int64_t files, het_error *error);
 /* Writes what was taken last; where nothing was, nothing. Touches no context and allocates nothing. Whatever it returns, earlier checkpoints are as
    they were, or, if the new one has got its place, may have gone as `keep` says. Checkpoints of later steps belong to a run that was left, and go.
    Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error);
-/* Writes model.safetensors and config.json of what was taken last into the directory itself. Threads: any. */
+/* Writes the files of what was taken last, but for optimizer.safetensors and state.json, into the directory itself. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error);
 
-#define HETRAIN_CHECKPOINT_FILES 3
 typedef struct het_saved_file {
     const char *name;
     uint64_t size;
@@ -380,7 +447,8 @@ typedef struct het_saved {            /* a checkpoint on disk */
     int64_t step;                     /* steps done */
     int64_t options;
     const het_pair *option;           /* [options] */
-    het_saved_file file[HETRAIN_CHECKPOINT_FILES]; /* model.safetensors, optimizer.safetensors, config.json */
+    int64_t files;
+    het_saved_file file[HETRAIN_CHECKPOINT_FILES]; /* [files] all but state.json */
     const char *damaged;              /* a line for each checkpoint that was preferred to this one but is not good; "": none */
     het_disk disk;
     het_allocator allocator;          /* of this struct and all above: one block of `block` bytes */
@@ -395,8 +463,9 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_find(const het_disk *di
 HETRAIN_API void het_checkpoint_free(het_saved *saved);               /* NULL is fine. Threads: any. */
 /* The value of an option, NULL: there is none. Threads: any. */
 HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char *key);
-/* The text of config.json, capacity bytes at most; *length: how many it has. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_config(const het_saved *saved, char *to, size_t capacity, size_t *length, het_error *error);
+/* The bytes of a file, as config.json; *length: how many it has, also where capacity is too small (HET_ERR_LIMIT). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_file(const het_saved *saved, const char *name, void *to, size_t capacity, size_t *length,
+                                                              het_error *error);
 /* Weights, state and step into a context of the same model, on any plan; every byte is proven once more as it is read. Training goes on bit for bit:
    options of the context that decide what is trained must be what they were when it was saved, or HET_ERR_INVALID names one, its value then and
    now; other_options HET_YES (default: no) takes them as they are. With several processes all make this call. Threads: owner. */
@@ -4059,6 +4128,16 @@ static void heti_f_floats(het_element element, float *to, int64_t count)
     }
 }
 
+/* `count` elements from a byte of a file on, as floats. */
+static het_result heti_f_read_floats(const het_reader *from, uint64_t offset, het_element element, float *to, int64_t count, het_error *error)
+{
+    const int64_t size = heti_f_elements[element].bits / 8;
+    char *end = HETI_F_CAST(char *, HETI_F_CAST(void *, to)) + count * (4 - size); /* so that what is read ends where the floats do */
+    HETI_F_TRY(heti_f_read(from, offset, end, HETI_F_CAST(size_t, count * size), error));
+    heti_f_floats(element, to, count);
+    return HET_OK;
+}
+
 HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const het_reader *from, const het_safetensor *tensor, int64_t first,
                                            int64_t count, float *to, het_error *error)
 {
@@ -4073,11 +4152,7 @@ HETRAIN_API het_result het_safetensors_get(const het_safetensors *file, const he
     if (HETI_F_CAST(uint64_t, first) > elements || HETI_F_CAST(uint64_t, count) > elements - HETI_F_CAST(uint64_t, first))
         return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor %q, which has %u", count, first, tensor->name,
                            tensor->name_length, elements);
-    HETI_F_TRY(heti_f_read(from, file->data + tensor->begin + HETI_F_CAST(uint64_t, first) * size,
-                           HETI_F_CAST(char *, HETI_F_CAST(void *, to)) + HETI_F_CAST(size_t, count) * HETI_F_CAST(size_t, 4 - size),
-                           HETI_F_CAST(size_t, count) * HETI_F_CAST(size_t, size), error));
-    heti_f_floats(tensor->element, to, count);
-    return HET_OK;
+    return heti_f_read_floats(from, file->data + tensor->begin + HETI_F_CAST(uint64_t, first) * size, tensor->element, to, count, error);
 }
 
 HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element element, const float *from, int64_t count, het_error *error)
@@ -5037,13 +5112,13 @@ static void heti_f_stored_plain(const het_parameter_info *own, int64_t p, heti_f
     s->count = own->count;
 }
 
-/* Fills *s with the tensor that starts at parameter p; 0: p is the k or v of an earlier one. */
+/* Fills *s with the tensor that starts at parameter p; 0: p is the k or v of an earlier one, or an adapter's factor. */
 static int heti_f_stored_at(const het_ctx *ctx, int64_t p, heti_f_stored *s)
 {
     const het_parameter_info own = heti_f_parameter(ctx, p);
     heti_f_stored joint;
     const int third = heti_f_third(ctx, p, &joint);
-    if (third > 0) return 0;
+    if (third > 0 || own.adapter) return 0; /* factors are no part of the model's own weights */
     heti_f_stored_plain(&own, p, s);
     if (third == 0) {
         char *letter = strrchr(s->name, '.') - 2;
@@ -5706,9 +5781,8 @@ static int heti_f_is_tied_head(const het_model_desc *model, const het_safetensor
 
 static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located *head)
 {
-    enum { PIECE = 1024 };
     const het_family family = het_get_desc(f->ctx)->model.family;
-    float a[PIECE], b[PIECE];
+    float a[1024], b[1024];
     heti_f_located embedding;
     int64_t first, count, elements = 1;
     int i;
@@ -5718,7 +5792,7 @@ static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located 
     HETI_F_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
     for (i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
     for (first = 0; first < elements; first += count) {
-        count = elements - first < PIECE ? elements - first : PIECE;
+        count = elements - first < 1024 ? elements - first : 1024;
         HETI_F_TRY(het_safetensors_get(embedding.part->file, &embedding.part->from, embedding.tensor, first, count, a, f->error));
         HETI_F_TRY(het_safetensors_get(head->part->file, &head->part->from, head->tensor, first, count, b, f->error));
         if (memcmp(a, b, HETI_F_CAST(size_t, count) * sizeof a[0]) == 0) continue;
@@ -5756,6 +5830,17 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
     return HET_OK;
 }
 
+/* Loading failed midway: the context refuses to compute, and the error says so. */
+static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_contents contents, het_error *error)
+{
+    char why[sizeof error->text];
+    const char *text;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return result;
+    text = error->text[0] != 0 ? error->text : het_last_error(ctx);
+    heti_f_copy(why, sizeof why, text, strlen(text));
+    return heti_f_fail(error, result, "%s are partly overwritten, load them again: %s", contents == HETI_F_WEIGHTS ? "weights" : "states", why);
+}
+
 /* The file fits: from here on only reading can fail, and then the context says that it is torn. */
 static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory *all, heti_f_contents contents)
 {
@@ -5770,13 +5855,7 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
         result = het_safetensors_get(at.part->file, &at.part->from, at.tensor, 0, s->count, all->values, f->error);
         if (result == HET_OK) result = heti_f_stored_write(f->ctx, s, s->what, all->values, all->values + s->count);
     }
-    if (result != HET_OK && (het_get_condition(f->ctx) & HET_FAILED) == 0) {
-        char why[sizeof f->error->text];
-        heti_f_copy(why, sizeof why, f->error->text[0] != 0 ? f->error->text : het_last_error(f->ctx), sizeof why - 1);
-        return heti_f_fail(f->error, result, "%s are partly overwritten, load them again: %s", contents == HETI_F_WEIGHTS ? "weights" : "states",
-                           why);
-    }
-    return result;
+    return result == HET_OK ? HET_OK : heti_f_torn(f->ctx, result, contents, f->error);
 }
 
 /* ---- loading: state's metadata ---- */
@@ -6316,6 +6395,1071 @@ HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, c
 }
 
 /* ================================================================================================================
+   >>llmc  GPT-2 weights as llm.c's train_gpt2.py writes them (github.com/karpathy/llm.c).
+
+   256 int32: 20240326, version 3 (float) or 5 (bfloat16), T, V, L, H, C, Vp; then the parameters kind by kind, each over all layers, matrices
+   as [out][in], wte with Vp >= V rows of which the last are padding.
+   ================================================================================================================ */
+
+#define HETI_F_LLMC_HEADER 1024
+
+typedef struct heti_f_llmc { int64_t context, vocab, layers, heads, width, rows; het_element element; } heti_f_llmc;
+
+/* Kinds in the order of the file; # is the layer. The three of c_attn are one tensor there, q above k above v. */
+typedef struct heti_f_llmc_kind { const char *name[3]; } heti_f_llmc_kind;
+static const heti_f_llmc_kind heti_f_llmc_kinds[] = {
+    { { "transformer.wte.weight", NULL, NULL } }, { { "transformer.wpe.weight", NULL, NULL } },
+    { { "transformer.h.#.ln_1.weight", NULL, NULL } }, { { "transformer.h.#.ln_1.bias", NULL, NULL } },
+    { { "transformer.h.#.attn.c_attn.q.weight", "transformer.h.#.attn.c_attn.k.weight", "transformer.h.#.attn.c_attn.v.weight" } },
+    { { "transformer.h.#.attn.c_attn.q.bias", "transformer.h.#.attn.c_attn.k.bias", "transformer.h.#.attn.c_attn.v.bias" } },
+    { { "transformer.h.#.attn.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.attn.c_proj.bias", NULL, NULL } },
+    { { "transformer.h.#.ln_2.weight", NULL, NULL } }, { { "transformer.h.#.ln_2.bias", NULL, NULL } },
+    { { "transformer.h.#.mlp.c_fc.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_fc.bias", NULL, NULL } },
+    { { "transformer.h.#.mlp.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_proj.bias", NULL, NULL } },
+    { { "transformer.ln_f.weight", NULL, NULL } }, { { "transformer.ln_f.bias", NULL, NULL } }
+};
+#define HETI_F_LLMC_KINDS HETI_F_CAST(int, sizeof heti_f_llmc_kinds / sizeof heti_f_llmc_kinds[0])
+
+/* Reads the header and proves that the file has the size that it says. */
+static het_result heti_f_llmc_open(const het_reader *from, heti_f_llmc *file, het_error *error)
+{
+    static const char *const heti_f_names[] = { "context", "vocabulary", "layers", "heads", "width", "padded vocabulary" };
+    static const int64_t heti_f_most[] = { 1 << 24, 1 << 24, 65536, 65536, 65536, 1 << 24 };
+    unsigned char header[HETI_F_LLMC_HEADER];
+    const char *name = heti_f_reader_name(from);
+    uint64_t number[8], elements, width, wanted;
+    int i;
+    if (from->size < sizeof header) return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, a header of llm.c has 1024", name, from->size);
+    HETI_F_TRY(heti_f_read(from, 0, header, sizeof header, error));
+    for (i = 0; i < 8; i++) number[i] = heti_f_little(header + 4 * i, 4);
+    if (number[0] != 20240326)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 0: %u is not 20240326, the number of llm.c's GPT-2 weights", name, number[0]);
+    if (number[1] != 3 && number[1] != 5)
+        return heti_f_fail(error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %u, must be 3 (float) or 5 (bfloat16)", name, number[1]);
+    for (i = 0; i < 6; i++)
+        if (number[2 + i] < 1 || number[2 + i] > HETI_F_CAST(uint64_t, heti_f_most[i]))
+            return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte %d: %s %u, must be 1 .. %d", name, HETI_F_CAST(int64_t, 8 + 4 * i), heti_f_names[i],
+                               number[2 + i], heti_f_most[i]);
+    if (number[7] < number[3])
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 28: padded vocabulary %u is below the vocabulary %u", name, number[7], number[3]);
+    width = number[6];
+    elements = (number[7] + number[2] + number[4] * (12 * width + 13) + 2) * width; /* below 2^61 */
+    wanted = HETI_F_LLMC_HEADER + elements * (number[1] == 3 ? 4 : 2);
+    if (from->size != wanted) return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, its header asks for %u", name, from->size, wanted);
+    file->context = HETI_F_CAST(int64_t, number[2]);
+    file->vocab = HETI_F_CAST(int64_t, number[3]);
+    file->layers = HETI_F_CAST(int64_t, number[4]);
+    file->heads = HETI_F_CAST(int64_t, number[5]);
+    file->width = HETI_F_CAST(int64_t, number[6]);
+    file->rows = HETI_F_CAST(int64_t, number[7]);
+    file->element = number[1] == 3 ? HET_ELEMENT_F32 : HET_ELEMENT_BF16;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_model_from_llmc(const het_reader *from, het_model_desc *model, het_error *error)
+{
+    heti_f_llmc file;
+    het_model_desc m;
+    het_error why = { HET_OK, "" };
+    if (from == NULL || from->read == NULL || model == NULL)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_model_from_llmc: the reader, its read or model is NULL");
+    HETI_F_TRY(heti_f_llmc_open(from, &file, error));
+    memset(&m, 0, sizeof m);
+    m.family = HET_GPT2;
+    m.layers = file.layers;
+    m.width = file.width;
+    m.heads = file.heads;
+    m.vocab = file.vocab;
+    m.context = file.context;
+    if (het_model_complete(&m, &why) != HET_OK) return heti_f_fail(error, HET_ERR_FORMAT, "%s: %s", heti_f_reader_name(from), why.text);
+    *model = m;
+    return HET_OK;
+}
+
+/* The settings must be the file's; dropout and the spread of initial weights are the context's own business. */
+static het_result heti_f_llmc_fits(const het_ctx *ctx, const het_reader *from, het_error *error)
+{
+    const het_model_desc *own = &het_get_desc(ctx)->model;
+    het_model_desc model;
+    heti_f_settings a, b;
+    int i;
+    HETI_F_TRY(het_model_from_llmc(from, &model, error));
+    model.dropout = own->dropout;
+    model.init_std = own->init_std;
+    if (own->family != HET_GPT2) return heti_f_fail(error, HET_ERR_FORMAT, "%s: the file is a GPT-2, the context is not", heti_f_reader_name(from));
+    if (heti_f_settings_of(&a, &model) != HET_OK || heti_f_settings_of(&b, own) != HET_OK) return HET_ERR_LIMIT;
+    for (i = 0; i < a.count; i++) {
+        const char *value = heti_f_setting_of(&b, a.item[i].name);
+        if (value == NULL || strcmp(value, a.item[i].value) == 0) continue;
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %s is %s in the file and %s in the context", heti_f_reader_name(from), a.item[i].name,
+                           a.item[i].value, value);
+    }
+    return HET_OK;
+}
+
+/* The parameter of a kind and layer, or -1. */
+static int64_t heti_f_llmc_parameter(const het_ctx *ctx, const char *pattern, int64_t layer)
+{
+    const char *mark = strchr(pattern, '#');
+    char name[96];
+    heti_f_text t;
+    int64_t p;
+    t.to = name;
+    t.capacity = sizeof name;
+    t.length = 0;
+    for (; *pattern != 0; pattern++) {
+        if (pattern == mark) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, layer));
+        else heti_f_text_char(&t, *pattern);
+    }
+    name[t.length] = 0;
+    for (p = het_parameter_count(ctx) - 1; p >= 0 && strcmp(heti_f_parameter(ctx, p).name, name) != 0; p--) {}
+    return p;
+}
+
+/* Walks the file. values NULL: only asks whether the context has everything. *largest: elements of the largest parameter. */
+static het_result heti_f_llmc_walk(het_ctx *ctx, const het_reader *from, const heti_f_llmc *file, float *values, int64_t *largest, het_error *error)
+{
+    const uint64_t size = HETI_F_CAST(uint64_t, heti_f_elements[file->element].bits / 8);
+    uint64_t offset = HETI_F_LLMC_HEADER;
+    int64_t layer;
+    int kind, part;
+    for (kind = 0; kind < HETI_F_LLMC_KINDS; kind++) {
+        const char *const *name = heti_f_llmc_kinds[kind].name;
+        const int64_t layers = strchr(name[0], '#') != NULL ? file->layers : 1;
+        for (layer = 0; layer < layers; layer++) {
+            for (part = 0; part < 3 && name[part] != NULL; part++) {
+                const int64_t p = heti_f_llmc_parameter(ctx, name[part], layer);
+                const het_parameter_info own = heti_f_parameter(ctx, p);
+                if (p < 0) return heti_f_fail(error, HET_ERR_FORMAT, "%s: the context has no parameter %s of layer %d", heti_f_reader_name(from),
+                                              name[part], layer);
+                if (values == NULL) *largest = own.count > *largest ? own.count : *largest;
+                else {
+                    HETI_F_TRY(heti_f_read_floats(from, offset, file->element, values, own.count, error));
+                    HETI_F_TRY(het_parameter_write(ctx, p, HET_WEIGHT, values));
+                }
+                offset += HETI_F_CAST(uint64_t, own.count) * size;
+            }
+        }
+        if (kind == 0) offset += HETI_F_CAST(uint64_t, (file->rows - file->vocab) * file->width) * size;
+    }
+    if (offset == from->size) return HET_OK;
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the context's parameters end at %u", heti_f_reader_name(from), from->size, offset);
+}
+
+static het_result heti_f_load_llmc(het_ctx *ctx, const het_reader *from, het_error *error)
+{
+    heti_f_llmc file;
+    float *values = NULL;
+    int64_t largest = 0;
+    het_result result;
+    if (from == NULL || from->read == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_load_llmc: the reader or its read is NULL");
+    HETI_F_TRY(heti_f_llmc_open(from, &file, error));
+    HETI_F_TRY(heti_f_llmc_fits(ctx, from, error));
+    HETI_F_TRY(heti_f_llmc_walk(ctx, from, &file, NULL, &largest, error));
+    HETI_F_TRY(heti_f_floats_of(ctx, largest, &values, error));
+    result = het_restore_begin(ctx, HET_WEIGHTS_INCOMPLETE);
+    if (result == HET_OK) {
+        result = heti_f_llmc_walk(ctx, from, &file, values, &largest, error);
+        if (result != HET_OK) result = heti_f_torn(ctx, result, HETI_F_WEIGHTS, error);
+        else result = het_restore_end(ctx, HET_WEIGHTS_INCOMPLETE, 0, NULL);
+    }
+    heti_f_floats_free(ctx, values, largest);
+    return result;
+}
+
+HETRAIN_API het_result het_load_llmc(het_ctx *ctx, const het_reader *from)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_load_llmc(ctx, from, &error), &error);
+}
+
+/* ================================================================================================================
+   >>choices  Multiple-choice questions. The words of the file are walked twice: once to prove and count them, once to copy them.
+   ================================================================================================================ */
+
+typedef struct heti_f_quiz {
+    const het_reader *from;
+    const unsigned char *data;        /* the whole file */
+    uint64_t words, at;               /* uint16 of the file; the next one, both counted from its first byte */
+    int64_t vocab, question, questions;
+    int64_t tokens, answers;          /* of all questions */
+    het_choices *to;                  /* NULL: the first walk */
+    het_question *list;
+    int32_t *token;
+    int64_t *start;
+    het_error *error;
+} heti_f_quiz;
+
+static const char *heti_f_quiz_in(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
+
+static uint32_t heti_f_quiz_u16(const unsigned char *at) { return HETI_F_CAST(uint32_t, at[0]) | HETI_F_CAST(uint32_t, at[1]) << 8; }
+
+static uint32_t heti_f_quiz_u32(const unsigned char *at) { return heti_f_quiz_u16(at) | heti_f_quiz_u16(at + 2) << 16; }
+
+/* The next word; `rule` is what the file breaks where it ends too early. */
+static het_result heti_f_quiz_word(heti_f_quiz *q, const char *what, int64_t *value)
+{
+    if (q->at >= q->words)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: the file ends before %s", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at), q->question, what);
+    *value = HETI_F_CAST(int64_t, heti_f_quiz_u16(q->data + 2 * q->at));
+    q->at++;
+    return HET_OK;
+}
+
+/* The next word must be this. */
+static het_result heti_f_quiz_is(heti_f_quiz *q, const char *what, int64_t wanted)
+{
+    int64_t value = 0;
+    HETI_F_TRY(heti_f_quiz_word(q, what, &value));
+    if (value == wanted) return HET_OK;
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s is %d, not %d", heti_f_quiz_in(q->from),
+                       HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what, value, wanted);
+}
+
+/* A length and so many tokens. */
+static het_result heti_f_quiz_tokens(heti_f_quiz *q, const char *what, int64_t *length)
+{
+    int64_t i, token = 0;
+    HETI_F_TRY(heti_f_quiz_word(q, what, length));
+    if (*length < 1)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s has no tokens", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what);
+    for (i = 0; i < *length; i++) {
+        HETI_F_TRY(heti_f_quiz_word(q, what, &token));
+        if (q->vocab > 0 && token >= q->vocab)
+            return heti_f_fail(q->error, HET_ERR_DATA, "%s: byte %d, question %d: token %d of %s; the vocabulary has %d", heti_f_quiz_in(q->from),
+                               HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, token, what, q->vocab);
+        if (q->to == NULL) continue;
+        q->token[q->tokens + i] = HETI_F_CAST(int32_t, token);
+        if (q->token[q->tokens + i] > q->to->largest_token) q->to->largest_token = q->token[q->tokens + i];
+    }
+    q->tokens += *length;
+    return HET_OK;
+}
+
+static het_result heti_f_quiz_question(heti_f_quiz *q)
+{
+    const uint64_t begin = q->at;
+    const int64_t first = q->tokens;
+    int64_t bytes = 0, right = 0, answers = 0, length = 0, context, i;
+    HETI_F_TRY(heti_f_quiz_is(q, "the mark", 65535));
+    HETI_F_TRY(heti_f_quiz_word(q, "its bytes", &bytes));
+    HETI_F_TRY(heti_f_quiz_is(q, "its number", q->question));
+    HETI_F_TRY(heti_f_quiz_word(q, "the right answer", &right));
+    HETI_F_TRY(heti_f_quiz_word(q, "the number of answers", &answers));
+    if (answers < 1 || right >= answers)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: answer %d is right, of %d", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at - 4), q->question, right, answers);
+    HETI_F_TRY(heti_f_quiz_tokens(q, "the context", &context));
+    if (q->to != NULL) {
+        q->list[q->question].answers = answers;
+        q->list[q->question].right = right;
+        q->list[q->question].token = q->token + first;
+        q->list[q->question].start = q->start + q->answers;
+        q->start[q->answers] = context;
+        if (answers > q->to->most_answers) q->to->most_answers = answers;
+    }
+    for (i = 0; i < answers; i++) {
+        HETI_F_TRY(heti_f_quiz_tokens(q, "an answer", &length));
+        if (q->to == NULL) continue;
+        q->start[q->answers + i + 1] = q->tokens - first;
+        if (context + length > q->to->longest) q->to->longest = context + length;
+    }
+    q->answers += answers + 1;
+    if (HETI_F_CAST(uint64_t, bytes) == 2 * (q->at - begin)) return HET_OK;
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: it has %d bytes and says %d", heti_f_quiz_in(q->from),
+                       HETI_F_CAST(int64_t, 2 * begin), q->question, HETI_F_CAST(int64_t, 2 * (q->at - begin)), bytes);
+}
+
+static het_result heti_f_quiz_walk(heti_f_quiz *q)
+{
+    uint64_t longest = 0;
+    q->at = 512;
+    q->tokens = q->answers = 0;
+    for (q->question = 0; q->question < q->questions; q->question++) {
+        const uint64_t begin = q->at;
+        HETI_F_TRY(heti_f_quiz_question(q));
+        if (q->at - begin > longest) longest = q->at - begin;
+    }
+    if (q->at != q->words)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d: %d bytes behind the last of %d questions", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, 2 * q->at), HETI_F_CAST(int64_t, 2 * (q->words - q->at)), q->questions);
+    if (2 * longest == heti_f_quiz_u32(q->data + 12)) return HET_OK;
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 12: the longest question has %d bytes, the header says %d", heti_f_quiz_in(q->from),
+                       HETI_F_CAST(int64_t, 2 * longest), HETI_F_CAST(int64_t, heti_f_quiz_u32(q->data + 12)));
+}
+
+/* The second walk, into a block that the first one measured. */
+static het_result heti_f_quiz_take(heti_f_quiz *q, const het_allocator *allocator, het_choices **choices)
+{
+    const int64_t tokens = q->tokens, answers = q->answers;
+    heti_f_arena arena;
+    size_t size = 0;
+    int pass;
+    memset(&arena, 0, sizeof arena);
+    for (pass = 0; pass < 2; pass++) {
+        q->to = HETI_F_CAST(het_choices *, heti_f_take(&arena, 1, sizeof *q->to));
+        q->list = HETI_F_CAST(het_question *, heti_f_take(&arena, HETI_F_CAST(size_t, q->questions), sizeof *q->list));
+        q->start = HETI_F_CAST(int64_t *, heti_f_take(&arena, HETI_F_CAST(size_t, answers), sizeof *q->start));
+        q->token = HETI_F_CAST(int32_t *, heti_f_take(&arena, HETI_F_CAST(size_t, tokens), sizeof *q->token));
+        if (pass == 1) break;
+        size = arena.used;
+        arena.used = 0;
+        arena.base = HETI_F_CAST(char *, size != SIZE_MAX ? allocator->alloc(allocator->user, size, 16) : NULL);
+        if (arena.base == NULL)
+            return heti_f_fail(q->error, HET_ERR_OOM, "%s: no memory for %d tokens", heti_f_quiz_in(q->from), tokens);
+    }
+    memset(q->to, 0, sizeof *q->to);
+    q->to->questions = q->questions;
+    q->to->question = q->list;
+    q->to->allocator = *allocator;
+    q->to->block = size;
+    (void)heti_f_quiz_walk(q); /* as before */
+    *choices = q->to;
+    return HET_OK;
+}
+
+static het_result heti_f_quiz_header(heti_f_quiz *q, const unsigned char *header)
+{
+    const uint32_t magic = heti_f_quiz_u32(header), version = heti_f_quiz_u32(header + 4);
+    if (magic != 20240522)
+        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 0: the number is %d; an evaluation file begins with 20240522", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, magic));
+    if (version != 1)
+        return heti_f_fail(q->error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %d, known is 1", heti_f_quiz_in(q->from),
+                           HETI_F_CAST(int64_t, version));
+    q->questions = HETI_F_CAST(int64_t, heti_f_quiz_u32(header + 8));
+    if (q->questions >= 1 && q->questions <= 65536) return HET_OK; /* a question's number is a uint16 */
+    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 8: %d questions; there must be 1 to 65536", heti_f_quiz_in(q->from), q->questions);
+}
+
+HETRAIN_API het_result het_choices_read(const het_reader *from, int64_t vocab, const het_allocator *allocator, het_choices **choices,
+                                        het_error *error)
+{
+    het_allocator a;
+    heti_f_quiz q;
+    het_result result;
+    unsigned char *data;
+    size_t size;
+    if (from == NULL || from->read == NULL || choices == NULL || vocab < 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_choices_read: a pointer is NULL, or vocab %d is below 0", vocab);
+    HETI_F_TRY(heti_f_allocator(allocator, &a, error, "het_choices_read"));
+    memset(&q, 0, sizeof q);
+    q.from = from;
+    q.vocab = vocab;
+    q.error = error;
+    if (from->size < 1024 || from->size % 2 != 0 || from->size > SIZE_MAX / 2)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %d bytes are no evaluation file: 1,024 bytes and 16-bit numbers", heti_f_quiz_in(from),
+                           HETI_F_CAST(int64_t, from->size));
+    size = HETI_F_CAST(size_t, from->size);
+    data = HETI_F_CAST(unsigned char *, a.alloc(a.user, size, 16));
+    if (data == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %d bytes", heti_f_quiz_in(from), HETI_F_CAST(int64_t, size));
+    q.data = data;
+    q.words = from->size / 2;
+    result = from->read(from->user, 0, data, size) == HETI_F_CAST(int64_t, size)
+                 ? heti_f_quiz_header(&q, data)
+                 : heti_f_fail(error, HET_ERR_IO, "%s: %d bytes could not be read", heti_f_quiz_in(from), HETI_F_CAST(int64_t, size));
+    if (result == HET_OK) result = heti_f_quiz_walk(&q);
+    if (result == HET_OK) result = heti_f_quiz_take(&q, &a, choices);
+    a.free(a.user, data, size);
+    return result;
+}
+
+HETRAIN_API void het_choices_free(het_choices *choices)
+{
+    if (choices != NULL) choices->allocator.free(choices->allocator.user, choices, choices->block);
+}
+
+/* ================================================================================================================
+   >>adapter  Low-rank adapters in PEFT's layout (github.com/huggingface/peft).
+
+   The context's parameters say what there is: every factor is marked, an A is followed by its B, and the name before ".lora_A.weight" is the
+   module's, but for q, k and v of GPT-2 and NeoX, whose module is the name without the letter.
+   ================================================================================================================ */
+
+/* Modules of a layer: Hugging Face's names within it, and which targets they are. */
+typedef struct heti_f_target { const char *name; int64_t targets; } heti_f_target;
+static const heti_f_target heti_f_targets[3][8] = {
+    { { "attn.c_attn", HET_LORA_Q + HET_LORA_K + HET_LORA_V }, { "attn.c_proj", HET_LORA_O }, { "mlp.c_gate", HET_LORA_GATE },
+      { "mlp.c_fc", HET_LORA_UP }, { "mlp.c_proj", HET_LORA_DOWN }, { NULL, 0 }, { NULL, 0 }, { NULL, 0 } },
+    { { "self_attn.q_proj", HET_LORA_Q }, { "self_attn.k_proj", HET_LORA_K }, { "self_attn.v_proj", HET_LORA_V }, { "self_attn.o_proj", HET_LORA_O },
+      { "mlp.gate_proj", HET_LORA_GATE }, { "mlp.up_proj", HET_LORA_UP }, { "mlp.down_proj", HET_LORA_DOWN }, { NULL, 0 } },
+    { { "attention.query_key_value", HET_LORA_Q + HET_LORA_K + HET_LORA_V }, { "attention.dense", HET_LORA_O },
+      { "mlp.dense_h_to_4h_gate", HET_LORA_GATE }, { "mlp.dense_h_to_4h", HET_LORA_UP }, { "mlp.dense_4h_to_h", HET_LORA_DOWN }, { NULL, 0 },
+      { NULL, 0 }, { NULL, 0 } }
+};
+
+static const char *const heti_f_layers[3] = { "transformer.h.", "model.layers.", "gpt_neox.layers." };
+
+static int heti_f_peft_family(const het_model_desc *model) { return model->family == HET_NEOX ? 2 : model->family == HET_GPT2 ? 0 : 1; }
+
+static const heti_f_target *heti_f_family_targets(const het_model_desc *model) { return heti_f_targets[heti_f_peft_family(model)]; }
+
+/* ---- adapter_config.json ---- */
+
+typedef struct heti_f_patterns { int64_t other; double joint, least, most; } heti_f_patterns; /* of q, k and v in one; of all others */
+typedef struct heti_f_peft {
+    const het_model_desc *model;
+    het_json json;
+    int64_t rank, targets;
+    int64_t named[8];                 /* of the family's targets: in how many layers they were named one by one */
+    double alpha;
+    heti_f_patterns ranks, alphas;
+    char *base;
+    size_t capacity;
+    het_error *error;
+} heti_f_peft;
+
+static const char heti_f_peft_name[] = "adapter_config.json";
+
+static het_result heti_f_peft_syntax(const heti_f_peft *p)
+{
+    if (p->json.rule == NULL) return HET_OK;
+    return heti_f_fail(p->error, HET_ERR_FORMAT, "%s: byte %d: %s", heti_f_peft_name, HETI_F_CAST(int64_t, p->json.rule_at), p->json.rule);
+}
+
+/* Whether a module of this name is meant by `target`: the name or its last parts. */
+static int heti_f_meant(const char *name, const char *target, size_t length)
+{
+    const size_t whole = strlen(name);
+    if (length > whole || memcmp(name + whole - length, target, length) != 0) return 0;
+    return length == whole || name[whole - length - 1] == '.';
+}
+
+/* What is behind "model.layers.7." and so on; NULL: it does not begin like that. */
+static const char *heti_f_in_layer(const het_model_desc *model, const char *target)
+{
+    const char *prefix = heti_f_layers[heti_f_peft_family(model)];
+    const size_t length = strlen(prefix);
+    const char *at = target + length;
+    if (strncmp(target, prefix, length) != 0 || *at < '0' || *at > '9') return NULL;
+    while (*at >= '0' && *at <= '9') at++;
+    return *at == '.' ? at + 1 : NULL;
+}
+
+/* The targets meant by one of target_modules or by a key of a pattern; 0: none. A full name means one layer alone: that is counted. */
+static int64_t heti_f_peft_targets(const het_model_desc *model, const char *target, size_t length, int64_t named[8])
+{
+    const heti_f_target *all = heti_f_family_targets(model);
+    const char *inside = heti_f_in_layer(model, target);
+    int64_t targets = 0;
+    int i;
+    for (i = 0; all[i].name != NULL; i++) {
+        if (inside != NULL ? strcmp(all[i].name, inside) != 0 : !heti_f_meant(all[i].name, target, length)) continue;
+        targets |= all[i].targets;
+        named[i] += inside != NULL;
+    }
+    return targets;
+}
+
+static het_result heti_f_peft_module(heti_f_peft *p, const char *name, size_t length, const char *where, int64_t *targets, int64_t named[8])
+{
+    *targets = length < 96 && strlen(name) == length ? heti_f_peft_targets(p->model, name, length, named) : 0;
+    if (*targets != 0) return HET_OK;
+    return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s: %q is no matrix of this family's layers", heti_f_peft_name, where, name,
+                       length < 96 ? length : HETI_F_CAST(size_t, 95));
+}
+
+/* A list of modules, or "all-linear". */
+static het_result heti_f_peft_modules(heti_f_peft *p)
+{
+    char name[96];
+    size_t length = 0;
+    int64_t targets = 0;
+    if (het_json_peek(&p->json) == HET_JSON_STRING) {
+        if (het_json_string(&p->json, name, sizeof name, &length) && length == 10 && memcmp(name, "all-linear", 10) == 0) p->targets = HET_LORA_ALL;
+        else if (p->json.rule == NULL)
+            return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules is a pattern; a list of names is needed", heti_f_peft_name);
+        return heti_f_peft_syntax(p);
+    }
+    het_json_enter(&p->json, HET_JSON_ARRAY);
+    while (het_json_next(&p->json, NULL, 0, NULL)) {
+        if (!het_json_string(&p->json, name, sizeof name, &length)) break;
+        HETI_F_TRY(heti_f_peft_module(p, name, length, "target_modules", &targets, p->named));
+        p->targets |= targets;
+    }
+    return heti_f_peft_syntax(p);
+}
+
+/* rank_pattern and alpha_pattern: numbers for some of the modules. */
+static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_patterns *found)
+{
+    const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
+    char name[96];
+    size_t length = 0;
+    int64_t targets = 0, named[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    double value = 0;
+    if (het_json_peek(&p->json) == HET_JSON_NULL) {
+        het_json_null(&p->json);
+        return heti_f_peft_syntax(p);
+    }
+    het_json_enter(&p->json, HET_JSON_OBJECT);
+    while (het_json_next(&p->json, name, sizeof name, &length)) {
+        HETI_F_TRY(heti_f_peft_module(p, name, length, where, &targets, named));
+        if (!het_json_real(&p->json, &value)) break;
+        if (targets == joint) { found->joint = value; continue; }
+        if (found->other == 0 || value < found->least) found->least = value;
+        if (found->other == 0 || value > found->most) found->most = value;
+        found->other = 1;
+    }
+    return heti_f_peft_syntax(p);
+}
+
+/* A setting that would change what is computed may be there only as null, false, "none", [] or {}. */
+static het_result heti_f_peft_unset(heti_f_peft *p, const char *key)
+{
+    char text[8];
+    size_t length = 0;
+    int truth = 0, set = 0;
+    switch (het_json_peek(&p->json)) {
+    case HET_JSON_BOOL:
+        het_json_boolean(&p->json, &truth);
+        set = truth;
+        break;
+    case HET_JSON_STRING:
+        het_json_string(&p->json, text, sizeof text, &length);
+        set = length != 4 || memcmp(text, "none", 4) != 0;
+        break;
+    case HET_JSON_ARRAY:
+    case HET_JSON_OBJECT:
+        het_json_enter(&p->json, het_json_peek(&p->json));
+        while (het_json_next(&p->json, NULL, 0, NULL)) set |= het_json_skip(&p->json);
+        break;
+    case HET_JSON_NULL: het_json_null(&p->json); break;
+    default: set = het_json_skip(&p->json); break;
+    }
+    HETI_F_TRY(heti_f_peft_syntax(p));
+    return set ? heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s is set; plain low-rank factors are read", heti_f_peft_name, key) : HET_OK;
+}
+
+static int heti_f_key_is(const char *key, size_t length, const char *name) { return strlen(name) == length && memcmp(key, name, length) == 0; }
+
+static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t length)
+{
+    static const char *const heti_f_unset[] = { "bias", "use_rslora", "use_dora", "modules_to_save", "layers_to_transform", "exclude_modules",
+        "layer_replication", "lora_bias", "use_qalora", "use_bdlora", "trainable_token_indices", "target_parameters", "alora_invocation_tokens" };
+    char text[16];
+    size_t i, size = 0;
+    if (heti_f_key_is(key, length, "peft_type")) {
+        if (het_json_string(&p->json, text, sizeof text, &size) && (size != 4 || memcmp(text, "LORA", 4) != 0))
+            return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"", heti_f_peft_name, text,
+                               size < sizeof text ? size : sizeof text - 1);
+    } else if (heti_f_key_is(key, length, "r")) {
+        het_json_integer(&p->json, &p->rank);
+    } else if (heti_f_key_is(key, length, "lora_alpha")) {
+        het_json_real(&p->json, &p->alpha);
+    } else if (heti_f_key_is(key, length, "target_modules")) {
+        return heti_f_peft_modules(p);
+    } else if (heti_f_key_is(key, length, "rank_pattern")) {
+        return heti_f_peft_pattern(p, "rank_pattern", &p->ranks);
+    } else if (heti_f_key_is(key, length, "alpha_pattern")) {
+        return heti_f_peft_pattern(p, "alpha_pattern", &p->alphas);
+    } else if (heti_f_key_is(key, length, "base_model_name_or_path") && p->base != NULL && het_json_peek(&p->json) == HET_JSON_STRING) {
+        het_json_string(&p->json, p->base, p->capacity, &size);
+    } else {
+        for (i = 0; i < sizeof heti_f_unset / sizeof heti_f_unset[0]; i++)
+            if (heti_f_key_is(key, length, heti_f_unset[i])) return heti_f_peft_unset(p, heti_f_unset[i]);
+        het_json_skip(&p->json);
+    }
+    return heti_f_peft_syntax(p);
+}
+
+static int heti_f_real_is(double a, double b) { return a >= b && a <= b; }
+static int heti_f_real_near(double a, double b) { return a >= b * (1 - 1e-6) && a <= b * (1 + 1e-6); } /* a float's digits */
+
+/* One rank and one scale for all; q, k and v in one module may have three times the rank, with three times alpha. */
+static het_result heti_f_peft_check(const heti_f_peft *p)
+{
+    const double rank = HETI_F_CAST(double, p->rank), joint = p->ranks.joint > 0 ? p->ranks.joint : rank;
+    const double joint_alpha = p->alphas.joint > 0 ? p->alphas.joint : p->alpha;
+    int i;
+    if (p->rank < 1 || !(p->alpha > 0))
+        return heti_f_fail(p->error, HET_ERR_FORMAT, "%s: r is %d; r and lora_alpha must be there and above 0", heti_f_peft_name, p->rank);
+    if (p->targets == 0) return heti_f_fail(p->error, HET_ERR_FORMAT, "%s: target_modules is missing or empty", heti_f_peft_name);
+    for (i = 0; i < 8; i++)
+        if (p->named[i] != 0 && p->named[i] != p->model->layers)
+            return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d", heti_f_peft_name,
+                               heti_f_family_targets(p->model)[i].name, p->named[i], p->model->layers);
+    if ((p->ranks.other && !(heti_f_real_is(p->ranks.least, rank) && heti_f_real_is(p->ranks.most, rank))) ||
+        (!heti_f_real_is(joint, rank) && !heti_f_real_is(joint, 3 * rank)))
+        return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: rank_pattern: not all modules have rank %d", heti_f_peft_name, p->rank);
+    if ((p->alphas.other && !(heti_f_real_is(p->alphas.least, p->alpha) && heti_f_real_is(p->alphas.most, p->alpha))) ||
+        !heti_f_real_near(joint_alpha * rank, p->alpha * joint))
+        return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: alpha_pattern: not all modules have the same alpha / r", heti_f_peft_name);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, het_model_desc *model, char *base, size_t capacity,
+                                             het_error *error)
+{
+    heti_f_peft p;
+    het_model_desc changed;
+    char key[64];
+    size_t key_length = 0;
+    if (text == NULL || model == NULL || (base == NULL && capacity > 0))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_adapter_from_json: a pointer is NULL");
+    memset(&p, 0, sizeof p);
+    p.model = model;
+    p.base = capacity > 0 ? base : NULL;
+    p.capacity = capacity;
+    p.error = error;
+    if (p.base != NULL) p.base[0] = 0;
+    p.json = het_json_start(text, length);
+    het_json_enter(&p.json, HET_JSON_OBJECT);
+    while (het_json_next(&p.json, key, sizeof key, &key_length)) {
+        if (key_length < sizeof key) HETI_F_TRY(heti_f_peft_value(&p, key, key_length));
+        else het_json_skip(&p.json);
+    }
+    het_json_end(&p.json);
+    HETI_F_TRY(heti_f_peft_syntax(&p));
+    HETI_F_TRY(heti_f_peft_check(&p));
+    changed = *model;
+    changed.lora_rank = p.rank;
+    changed.lora_alpha = HETI_F_CAST(float, p.alpha);
+    changed.lora_targets = p.targets;
+    HETI_F_TRY(het_model_complete(&changed, error));
+    *model = changed;
+    return HET_OK;
+}
+
+/* A number from 1e-6 to 1e10 with at most 15 digits behind the point, which is more than a float has. */
+static void heti_f_text_real(heti_f_text *text, double value)
+{
+    const uint64_t whole = HETI_F_CAST(uint64_t, value);
+    uint64_t rest = HETI_F_CAST(uint64_t, (value - HETI_F_CAST(double, whole)) * 1e15 + 0.5), place = UINT64_C(100000000000000);
+    heti_f_text_unsigned(text, whole + rest / UINT64_C(1000000000000000));
+    rest %= UINT64_C(1000000000000000);
+    if (rest > 0) heti_f_text_char(text, '.');
+    for (; rest > 0; place /= 10) {
+        heti_f_text_char(text, "0123456789"[rest / place]);
+        rest %= place;
+    }
+}
+
+HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const char *base, char *text, size_t capacity, size_t *length)
+{
+    const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
+    const heti_f_target *t;
+    heti_f_text to;
+    const char *three = NULL;
+    int first = 1;
+    if (model == NULL || length == NULL || (text == NULL && capacity > 0) || model->lora_rank < 1) return HET_ERR_INVALID;
+    to.to = text;
+    to.capacity = capacity;
+    to.length = 0;
+    heti_f_text_put(&to, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"base_model_name_or_path\": ");
+    if (base != NULL) heti_f_text_json(&to, base, strlen(base));
+    else heti_f_text_put(&to, "null");
+    heti_f_text_put(&to, ",\n  \"r\": ");
+    heti_f_text_unsigned(&to, HETI_F_CAST(uint64_t, model->lora_rank));
+    heti_f_text_put(&to, ",\n  \"lora_alpha\": ");
+    heti_f_text_real(&to, HETI_F_CAST(double, model->lora_alpha));
+    heti_f_text_put(&to, ",\n  \"target_modules\": [");
+    for (t = heti_f_family_targets(model); t->name != NULL; t++) {
+        if ((model->lora_targets & t->targets) == 0) continue;
+        heti_f_text_put(&to, first ? "\"" : ", \"");
+        heti_f_text_put(&to, t->name);
+        heti_f_text_put(&to, "\"");
+        if (t->targets == joint) three = t->name;
+        first = 0;
+    }
+    heti_f_text_put(&to, "],\n  \"rank_pattern\": {");
+    if (three != NULL) {
+        heti_f_text_json(&to, three, strlen(three));
+        heti_f_text_put(&to, ": ");
+        heti_f_text_unsigned(&to, 3 * HETI_F_CAST(uint64_t, model->lora_rank));
+    }
+    heti_f_text_put(&to, "},\n  \"alpha_pattern\": {");
+    if (three != NULL) {
+        heti_f_text_json(&to, three, strlen(three));
+        heti_f_text_put(&to, ": ");
+        heti_f_text_real(&to, 3 * HETI_F_CAST(double, model->lora_alpha));
+    }
+    heti_f_text_put(&to, "},\n  \"lora_dropout\": 0.0,\n  \"bias\": \"none\",\n  \"use_rslora\": false,\n  \"use_dora\": false,\n");
+    heti_f_text_put(&to, "  \"modules_to_save\": null,\n  \"layers_to_transform\": null,\n  \"inference_mode\": true,\n  \"fan_in_fan_out\": ");
+    heti_f_text_put(&to, model->family == HET_GPT2 ? "true\n}\n" : "false\n}\n");
+    *length = to.length;
+    if (to.length >= capacity) return HET_ERR_LIMIT;
+    text[to.length] = 0;
+    return HET_OK;
+}
+
+/* ---- adapter_model.safetensors ---- */
+
+/* A module of the file, and the factors of the context that it holds: one pair, or those of q, k and v. */
+typedef struct heti_f_module {
+    char name[2][192];                /* of the tensors A and B */
+    int64_t parts, factor[3];         /* A's parameters; B's follow them */
+    int64_t rank, in, out[3], all;    /* all: the sum of out */
+    int64_t head;                     /* NeoX: rows of q, k and v of a head follow each other; 0: all rows of q, then of k, then of v */
+} heti_f_module;
+
+typedef struct heti_f_adapter {
+    het_ctx *ctx;
+    const het_model_desc *model;
+    het_allocator allocator;
+    float *a, *b, *own;               /* a file's tensors and a factor */
+    size_t bytes;                     /* of the three, one block */
+    het_error *error;
+} heti_f_adapter;
+
+static het_result heti_f_adapter_failed(const heti_f_adapter *x, het_result result)
+{
+    return heti_f_fail(x->error, result, "%s", het_last_error(x->ctx));
+}
+
+static void heti_f_module_name(heti_f_module *m, const char *stem, size_t length)
+{
+    int i;
+    for (i = 0; i < 2; i++) {
+        heti_f_text text;
+        size_t c;
+        text.to = m->name[i];
+        text.capacity = sizeof m->name[i];
+        text.length = 0;
+        heti_f_text_put(&text, "base_model.model.");
+        for (c = 0; c < length; c++) heti_f_text_char(&text, stem[c]);
+        heti_f_text_put(&text, i == 0 ? ".lora_A.weight" : ".lora_B.weight");
+        m->name[i][text.length] = 0;  /* 17 + 63 + 14 fit */
+    }
+}
+
+/* The next module at parameter *cursor or behind; 0: there is none. */
+static int heti_f_module_next(const heti_f_adapter *x, int64_t *cursor, heti_f_module *m)
+{
+    static const char heti_f_end[] = ".lora_A.weight";
+    het_parameter_info info;
+    for (; het_parameter_get_info(x->ctx, *cursor, &info) == HET_OK; ++*cursor) {
+        const size_t length = strlen(info.name), tail = sizeof heti_f_end - 1, stem = length > tail ? length - tail : 0;
+        int64_t i;
+        int joint;
+        if (!info.adapter || stem == 0 || strcmp(info.name + stem, heti_f_end) != 0) continue;
+        joint = (x->model->family == HET_GPT2 && stem > 9 && memcmp(info.name + stem - 9, ".c_attn.q", 9) == 0) ||
+                (x->model->family == HET_NEOX && stem > 18 && memcmp(info.name + stem - 18, ".query_key_value.q", 18) == 0);
+        memset(m, 0, sizeof *m);
+        m->parts = joint ? 3 : 1;
+        m->rank = info.rows;
+        m->in = info.columns;
+        m->head = joint && x->model->family == HET_NEOX ? x->model->head_size : 0;
+        heti_f_module_name(m, info.name, joint ? stem - 2 : stem);
+        for (i = 0; i < m->parts; i++) {
+            het_parameter_info b;
+            m->factor[i] = *cursor + 2 * i;
+            if (het_parameter_get_info(x->ctx, m->factor[i] + 1, &b) != HET_OK) return 0;
+            m->out[i] = b.rows;
+            m->all += b.rows;
+        }
+        *cursor += 2 * m->parts;
+        return 1;
+    }
+    return 0;
+}
+
+/* Row of the file's B where row number `row` of a part stands. */
+static int64_t heti_f_module_row(const heti_f_module *m, int64_t part, int64_t row)
+{
+    int64_t before = 0, i;
+    if (m->head > 0) return (row / m->head * 3 + part) * m->head + row % m->head;
+    for (i = 0; i < part; i++) before += m->out[i];
+    return before + row;
+}
+
+/* Room for the largest tensors. */
+static het_result heti_f_adapter_start(heti_f_adapter *x, het_ctx *ctx, const char *name, het_error *error)
+{
+    heti_f_module m;
+    heti_f_arena arena;
+    int64_t cursor = 0, a = 0, b = 0;
+    int pass;
+    memset(x, 0, sizeof *x);
+    if (ctx == NULL) return heti_f_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
+    x->ctx = ctx;
+    x->model = &het_get_desc(ctx)->model;
+    x->allocator = het_get_desc(ctx)->allocator;
+    x->error = error;
+    while (heti_f_module_next(x, &cursor, &m)) {
+        if (m.parts * m.rank * m.in > a) a = m.parts * m.rank * m.in;
+        if (m.all * m.parts * m.rank > b) b = m.all * m.parts * m.rank;
+    }
+    if (a == 0) return heti_f_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name, x->model->lora_rank);
+    memset(&arena, 0, sizeof arena);
+    for (pass = 0; pass < 2; pass++) {
+        x->a = HETI_F_CAST(float *, heti_f_take(&arena, HETI_F_CAST(size_t, a), sizeof(float)));
+        x->b = HETI_F_CAST(float *, heti_f_take(&arena, HETI_F_CAST(size_t, b), sizeof(float)));
+        x->own = HETI_F_CAST(float *, heti_f_take(&arena, HETI_F_CAST(size_t, a > b ? a : b), sizeof(float)));
+        if (pass == 1) break;
+        x->bytes = arena.used;
+        arena.used = 0;
+        arena.base = HETI_F_CAST(char *, x->bytes != SIZE_MAX ? x->allocator.alloc(x->allocator.user, x->bytes, 64) : NULL);
+        if (arena.base == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s: no memory for %d numbers", name, a + b);
+    }
+    return HET_OK;
+}
+
+static void heti_f_adapter_end(heti_f_adapter *x)
+{
+    if (x->a != NULL) x->allocator.free(x->allocator.user, x->a, x->bytes);
+}
+
+/* The file's tensors of a module, and their rank R: that of the factors, or with three pairs three times that. */
+static het_result heti_f_module_find(const heti_f_adapter *x, const het_safetensors *file, const heti_f_module *m, const het_safetensor *t[2],
+                                     int64_t *rank)
+{
+    int i;
+    for (i = 0; i < 2; i++) {
+        t[i] = het_safetensors_find(file, m->name[i], strlen(m->name[i]));
+        if (t[i] == NULL) return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", m->name[i]);
+        if (t[i]->element != HET_ELEMENT_F32 && t[i]->element != HET_ELEMENT_F16 && t[i]->element != HET_ELEMENT_BF16)
+            return heti_f_fail(x->error, HET_ERR_UNSUPPORTED, "adapter: byte %d: tensor %s is of type %s; F32, F16 and BF16 are read",
+                               HETI_F_CAST(int64_t, t[i]->at), m->name[i], het_element_name(t[i]->element));
+    }
+    *rank = t[0]->rank == 2 ? t[0]->shape[0] : 0;
+    if (*rank != m->rank && (m->parts == 1 || *rank != m->parts * m->rank))
+        return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s has rank %d; here it is %d", HETI_F_CAST(int64_t, t[0]->at),
+                           m->name[0], *rank, m->rank);
+    for (i = 0; i < 2; i++) {
+        const int64_t rows = i == 0 ? *rank : m->all, columns = i == 0 ? m->in : *rank;
+        if (t[i]->rank != 2 || t[i]->shape[0] != rows || t[i]->shape[1] != columns)
+            return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s is %d x %d; it must be %d x %d",
+                               HETI_F_CAST(int64_t, t[i]->at), m->name[i], t[i]->rank > 0 ? t[i]->shape[0] : 0, t[i]->rank > 1 ? t[i]->shape[1] : 0,
+                               rows, columns);
+    }
+    return HET_OK;
+}
+
+/* Off the diagonal the blocks of B must be 0. */
+static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_module *m, int64_t rank)
+{
+    int64_t part, row, k;
+    if (rank == m->rank) return HET_OK;
+    for (part = 0; part < m->parts; part++)
+        for (row = 0; row < m->out[part]; row++)
+            for (k = 0; k < rank; k++) {
+                const float value = x->b[heti_f_module_row(m, part, row) * rank + k];
+                if (k / m->rank != part && !heti_f_real_is(HETI_F_CAST(double, value), 0))
+                    return heti_f_fail(x->error, HET_ERR_UNSUPPORTED, "adapter: tensor %s: q, k and v share factors (row %d, column %d is not 0)",
+                                       m->name[1], heti_f_module_row(m, part, row), k);
+            }
+    return HET_OK;
+}
+
+/* One module: with `write` 0 only looked at. */
+static het_result heti_f_module_load(const heti_f_adapter *x, const het_safetensors *file, const het_reader *from, const heti_f_module *m, int write)
+{
+    const het_safetensor *t[2];
+    int64_t rank = 0, part, row, k;
+    HETI_F_TRY(heti_f_module_find(x, file, m, t, &rank));
+    if (!write && m->parts == 1) return HET_OK;
+    HETI_F_TRY(het_safetensors_get(file, from, t[0], 0, rank * m->in, x->a, x->error));
+    HETI_F_TRY(het_safetensors_get(file, from, t[1], 0, m->all * rank, x->b, x->error));
+    HETI_F_TRY(heti_f_module_apart(x, m, rank));
+    for (part = 0; part < m->parts && write; part++) {
+        const int64_t shift = rank > m->rank ? part * m->rank : 0;
+        het_result result = het_parameter_write(x->ctx, m->factor[part], HET_WEIGHT, x->a + shift * m->in);
+        for (row = 0; row < m->out[part]; row++)
+            for (k = 0; k < m->rank; k++) x->own[row * m->rank + k] = x->b[heti_f_module_row(m, part, row) * rank + shift + k];
+        if (result == HET_OK) result = het_parameter_write(x->ctx, m->factor[part] + 1, HET_WEIGHT, x->own);
+        if (result != HET_OK) return heti_f_adapter_failed(x, result);
+    }
+    return HET_OK;
+}
+
+/* Every tensor of the file must be one of a module. */
+static het_result heti_f_adapter_strange(const heti_f_adapter *x, const het_safetensors *file)
+{
+    int64_t i;
+    for (i = 0; i < file->tensors; i++) {
+        const het_safetensor *t = &file->tensor[i];
+        heti_f_module m;
+        int64_t cursor = 0;
+        int known = 0;
+        while (!known && heti_f_module_next(x, &cursor, &m)) known = strcmp(t->name, m.name[0]) == 0 || strcmp(t->name, m.name[1]) == 0;
+        if (!known)
+            return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %q: the model has no such factor", HETI_F_CAST(int64_t, t->at),
+                               t->name, t->name_length);
+    }
+    return HET_OK;
+}
+
+static het_result heti_f_adapter_read(const heti_f_adapter *x, const het_safetensors *file, const het_reader *from)
+{
+    heti_f_module m;
+    int64_t cursor, modules = 0;
+    int write;
+    for (write = 0; write < 2; write++) {
+        cursor = 0;
+        while (heti_f_module_next(x, &cursor, &m)) {
+            HETI_F_TRY(heti_f_module_load(x, file, from, &m, write));
+            modules += !write;
+        }
+        if (file->tensors != 2 * modules) return heti_f_adapter_strange(x, file);
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_adapter_load(het_ctx *ctx, const het_reader *from, het_error *error)
+{
+    heti_f_adapter x;
+    het_safetensors *file = NULL;
+    het_result result;
+    if (from == NULL || from->read == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_adapter_load: the reader is NULL");
+    result = heti_f_adapter_start(&x, ctx, "het_adapter_load", error);
+    if (result == HET_OK) result = het_safetensors_read(from, 0, &x.allocator, &file, error);
+    if (result == HET_OK) result = heti_f_adapter_read(&x, file, from);
+    het_safetensors_free(file);
+    heti_f_adapter_end(&x);
+    return result;
+}
+
+/* The tensor A (which = 0) or B (1) of a module, as the file has it, into x->a or x->b. */
+static het_result heti_f_module_tensor(const heti_f_adapter *x, const heti_f_module *m, int which)
+{
+    const int64_t rank = m->parts * m->rank;
+    int64_t part, row, k;
+    if (which == 1) memset(x->b, 0, HETI_F_CAST(size_t, m->all * rank) * sizeof *x->b);
+    for (part = 0; part < m->parts; part++) {
+        float *own = which == 0 ? x->a + part * m->rank * m->in : x->own;
+        const het_result result = het_parameter_read(x->ctx, m->factor[part] + which, HET_WEIGHT, own);
+        if (result != HET_OK) return heti_f_adapter_failed(x, result);
+        for (row = 0; row < m->out[part] && which == 1; row++)
+            for (k = 0; k < m->rank; k++) x->b[heti_f_module_row(m, part, row) * rank + part * m->rank + k] = x->own[row * m->rank + k];
+    }
+    return HET_OK;
+}
+
+/* Describes the tensors of module number `number` in the list. */
+static void heti_f_module_describe(const heti_f_module *m, int64_t number, het_safetensor *list, char *names)
+{
+    int which;
+    for (which = 0; which < 2; which++) {
+        het_safetensor *t = &list[2 * number + which];
+        char *name = names + HETI_F_CAST(size_t, 2 * number + which) * sizeof m->name[0];
+        memset(t, 0, sizeof *t);
+        memcpy(name, m->name[which], sizeof m->name[0]);
+        t->name = name;
+        t->name_length = strlen(name);
+        t->element = HET_ELEMENT_F32;
+        t->rank = 2;
+        t->shape[0] = which == 0 ? m->parts * m->rank : m->all;
+        t->shape[1] = which == 0 ? m->in : m->parts * m->rank;
+    }
+}
+
+/* The module of that number. */
+static void heti_f_module_find_number(const heti_f_adapter *x, int64_t number, heti_f_module *m)
+{
+    int64_t cursor = 0;
+    while (heti_f_module_next(x, &cursor, m) && number-- > 0) {}
+}
+
+static het_result heti_f_adapter_write(const heti_f_adapter *x, const het_writer *to, int64_t modules, het_safetensor *list, char *names)
+{
+    static const het_pair heti_f_format = { "format", "pt", 6, 2 };
+    het_safetensors *file = NULL;
+    heti_f_module m;
+    int64_t i, cursor = 0, number = 0;
+    het_result result;
+    while (heti_f_module_next(x, &cursor, &m)) heti_f_module_describe(&m, number++, list, names);
+    HETI_F_TRY(het_safetensors_make(list, 2 * modules, &heti_f_format, 1, &x->allocator, &file, x->error));
+    result = het_safetensors_write(file, to, x->error);
+    for (i = 0; i < file->tensors && result == HET_OK; i++) {
+        const het_safetensor *t = &file->tensor[i];
+        const int which = t->number % 2 != 0;
+        heti_f_module_find_number(x, t->number / 2, &m);
+        result = heti_f_module_tensor(x, &m, which);
+        if (result == HET_OK) result = het_safetensors_put(to, HET_ELEMENT_F32, which ? x->b : x->a, t->shape[0] * t->shape[1], x->error);
+    }
+    het_safetensors_free(file);
+    return result;
+}
+
+HETRAIN_API het_result het_adapter_save(het_ctx *ctx, const het_writer *to, het_error *error)
+{
+    heti_f_adapter x;
+    heti_f_module m;
+    het_result result;
+    int64_t cursor = 0, modules = 0;
+    if (to == NULL || to->write == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
+    result = heti_f_adapter_start(&x, ctx, "het_adapter_save", error);
+    while (result == HET_OK && heti_f_module_next(&x, &cursor, &m)) modules++;
+    if (result == HET_OK) {
+        const size_t list = HETI_F_CAST(size_t, 2 * modules) * sizeof(het_safetensor), names = HETI_F_CAST(size_t, 2 * modules) * sizeof m.name[0];
+        char *block = HETI_F_CAST(char *, x.allocator.alloc(x.allocator.user, list + names, 16));
+        if (block == NULL) result = heti_f_fail(error, HET_ERR_OOM, "het_adapter_save: no memory for the names of %d modules", modules);
+        else {
+            result = heti_f_adapter_write(&x, to, modules, HETI_F_CAST(het_safetensor *, HETI_F_CAST(void *, block)), block + list);
+            x.allocator.free(x.allocator.user, block, list + names);
+        }
+    }
+    heti_f_adapter_end(&x);
+    return result;
+}
+
+/* ---- merging ---- */
+
+/* The parameter whose factor is called `factor`. */
+static int64_t heti_f_adapter_base(const heti_f_adapter *x, const char *factor)
+{
+    const size_t stem = strlen(factor) - 14;
+    het_parameter_info info;
+    int64_t p;
+    for (p = 0; het_parameter_get_info(x->ctx, p, &info) == HET_OK; p++)
+        if (strncmp(info.name, factor, stem) == 0 && strcmp(info.name + stem, ".weight") == 0) return p;
+    return -1;
+}
+
+/* W += float(s B A), for the A that is parameter number p; w: room for W. */
+static het_result heti_f_adapter_add(const heti_f_adapter *x, int64_t p, int64_t base, float *w)
+{
+    const double scale = HETI_F_CAST(double, x->model->lora_alpha) / HETI_F_CAST(double, x->model->lora_rank);
+    het_parameter_info a, b;
+    het_result result = het_parameter_get_info(x->ctx, p, &a);
+    int64_t i, j, k;
+    if (result == HET_OK) result = het_parameter_get_info(x->ctx, p + 1, &b);
+    if (result == HET_OK) result = het_parameter_read(x->ctx, p, HET_WEIGHT, x->a);
+    if (result == HET_OK) result = het_parameter_read(x->ctx, p + 1, HET_WEIGHT, x->b);
+    if (result == HET_OK) result = het_parameter_read(x->ctx, base, HET_WEIGHT, w);
+    if (result != HET_OK) return heti_f_adapter_failed(x, result);
+    for (i = 0; i < b.rows; i++)
+        for (j = 0; j < a.columns; j++) {
+            double sum = 0;
+            for (k = 0; k < a.rows; k++) /* exact products: whether they are fused with the sum changes nothing */
+                sum += HETI_F_CAST(double, x->b[i * a.rows + k]) * HETI_F_CAST(double, x->a[k * a.columns + j]);
+            w[i * a.columns + j] += HETI_F_CAST(float, scale * sum);
+        }
+    result = het_parameter_write(x->ctx, base, HET_WEIGHT, w);
+    memset(x->b, 0, HETI_F_CAST(size_t, b.count) * sizeof *x->b);
+    if (result == HET_OK) result = het_parameter_write(x->ctx, p + 1, HET_WEIGHT, x->b);
+    return result == HET_OK ? HET_OK : heti_f_adapter_failed(x, result);
+}
+
+HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error)
+{
+    heti_f_adapter x;
+    het_parameter_info info;
+    int64_t p, base, largest = 0;
+    float *w = NULL;
+    het_result result = heti_f_adapter_start(&x, ctx, "het_adapter_merge", error);
+    for (p = 0; result == HET_OK && het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
+        if (!info.adapter && info.count > largest) largest = info.count;
+    if (result == HET_OK && (w = HETI_F_CAST(float *, x.allocator.alloc(x.allocator.user, HETI_F_CAST(size_t, largest) * sizeof *w, 64))) == NULL)
+        result = heti_f_fail(error, HET_ERR_OOM, "het_adapter_merge: no memory for %d numbers", largest);
+    for (p = 0; result == HET_OK && het_parameter_get_info(ctx, p, &info) == HET_OK; p++) {
+        const size_t length = strlen(info.name);
+        if (!info.adapter || length < 14 || strcmp(info.name + length - 14, ".lora_A.weight") != 0) continue;
+        base = heti_f_adapter_base(&x, info.name);
+        result = base < 0 ? heti_f_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix", info.name)
+                          : heti_f_adapter_add(&x, p, base, w);
+    }
+    if (w != NULL) x.allocator.free(x.allocator.user, w, HETI_F_CAST(size_t, largest) * sizeof *w);
+    heti_f_adapter_end(&x);
+    return result;
+}
+
+/* ================================================================================================================
    >>checkpoint  Runs that survive: a context as files, written so that no moment of death leaves less than there was, and read with suspicion.
 
    Order of a write: saving.tmp is filled, each file synced, then the directory; an older directory of the same step steps aside as
@@ -6329,7 +7473,10 @@ HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, c
 #define HETI_F_STATE_LIMIT (HETI_F_CAST(size_t, 1) << 28)
 #define HETI_F_DISK_TRIES 100
 
-static const char *const heti_f_saved_names[HETRAIN_CHECKPOINT_FILES] = { "model.safetensors", "optimizer.safetensors", "config.json" };
+/* The files that every checkpoint has, in the order in which it has them; what is beside them follows. */
+enum { HETI_F_SAVED_WEIGHTS = 0, HETI_F_SAVED_OPTIMIZER = 1, HETI_F_SAVED_CONFIG = 2, HETI_F_SAVED_OWN = 3 };
+static const char heti_f_saved_model[] = "model.safetensors", heti_f_saved_adapter[] = "adapter_model.safetensors";
+static const char *const heti_f_saved_names[HETI_F_SAVED_OWN] = { heti_f_saved_model, "optimizer.safetensors", "config.json" };
 
 typedef struct heti_f_blob { unsigned char *data; size_t used, size; } heti_f_blob;
 
@@ -6338,7 +7485,9 @@ struct het_checkpoint {
     het_allocator allocator;
     int64_t keep, step;
     int taken;
+    int files;
     heti_f_blob file[HETRAIN_CHECKPOINT_FILES];
+    char name[HETRAIN_CHECKPOINT_FILES][64];
     heti_f_blob head;                 /* state.json up to the list of files */
     heti_f_blob text;                 /* room for the whole of it */
     heti_f_blob hash;                 /* room for one of each block of each file, in order */
@@ -6553,7 +7702,6 @@ static int64_t heti_f_process(const het_ctx *ctx)
 /* A file of the context in a blob. Where it does not fit yet all processes do it twice. */
 static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, int keeps, het_error *error)
 {
-    het_result (*save)(het_ctx *, const het_writer *) = which == 0 ? het_save_weights : het_save_state;
     heti_f_blob nothing, *blob = keeps ? &c->file[which] : &nothing;
     het_writer writer;
     het_result result;
@@ -6562,10 +7710,12 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
     memset(&writer, 0, sizeof writer);
     writer.write = heti_f_blob_write;
     writer.user = blob;
-    writer.name = heti_f_saved_names[which];
+    writer.name = c->name[which];
     while (more > 0) {
         blob->used = 0;
-        HETI_F_TRY(heti_f_context_error(ctx, save(ctx, &writer), error));
+        if (which == HETI_F_SAVED_OPTIMIZER) result = het_save_state(ctx, &writer);
+        else result = het_get_desc(ctx)->model.lora_rank > 0 ? het_adapter_save(ctx, &writer, NULL) : het_save_weights(ctx, &writer);
+        HETI_F_TRY(heti_f_context_error(ctx, result, error));
         more = 0;
         result = HET_OK;
         if (keeps && blob->used > blob->size) { /* numbers in the header may have more digits next time */
@@ -6658,9 +7808,9 @@ static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash)
     size_t i, k;
     for (i = 0; i < c->head.used; i++) heti_f_text_char(&t, HETI_F_CAST(char, c->head.data[i]));
     heti_f_text_put(&t, ",\n\"files\":{");
-    for (i = 0; i < HETRAIN_CHECKPOINT_FILES; i++) {
+    for (i = 0; i < HETI_F_CAST(size_t, c->files); i++) {
         heti_f_text_put(&t, i > 0 ? ",\n\"" : "\n\"");
-        heti_f_text_put(&t, heti_f_saved_names[i]);
+        heti_f_text_put(&t, c->name[i]);
         heti_f_text_put(&t, "\":{\"size\":");
         heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, c->file[i].used));
         heti_f_text_put(&t, ",\"xxh64\":[");
@@ -6686,17 +7836,40 @@ static void heti_f_state_tail(char *to, const void *text, size_t length)
     heti_f_text_put(&t, "\"}\n");
 }
 
-/* What process 0 alone does: config.json, the beginning of state.json, and room for the rest. */
+/* config.json of the model without factors, which have a file of their own. */
+static het_result heti_f_take_config(het_checkpoint *c, const het_ctx *ctx, het_error *error)
+{
+    heti_f_blob *blob = &c->file[HETI_F_SAVED_CONFIG];
+    het_model_desc model = het_get_desc(ctx)->model;
+    size_t length = 0;
+    het_result result;
+    model.lora_rank = model.lora_targets = 0;
+    model.lora_alpha = 0.0f;
+    result = het_model_to_json(&model, NULL, 0, &length);
+    if (result != HET_ERR_LIMIT) return heti_f_fail(error, result, "checkpoint: the model has no config.json");
+    HETI_F_TRY(heti_f_blob_room(blob, length + 1, &c->allocator, error));
+    result = het_model_to_json(&model, HETI_F_CAST(char *, HETI_F_CAST(void *, blob->data)), blob->size, &blob->used);
+    return result == HET_OK ? HET_OK : heti_f_fail(error, result, "checkpoint: the model has no config.json");
+}
+
+static het_result heti_f_take_beside(het_checkpoint *c, const het_beside *beside, int64_t files, het_error *error)
+{
+    int64_t i;
+    for (i = 0; i < files; i++) {
+        heti_f_blob *blob = &c->file[HETI_F_SAVED_OWN + i];
+        HETI_F_TRY(heti_f_blob_room(blob, beside[i].size + 1, &c->allocator, error));
+        if (beside[i].size > 0) memcpy(blob->data, beside[i].data, beside[i].size);
+        blob->used = beside[i].size;
+    }
+    return HET_OK;
+}
+
+/* What process 0 alone does: the beginning of state.json, and room for the rest. */
 static het_result heti_f_take_texts(het_checkpoint *c, const het_ctx *ctx, const het_pair *option, int64_t options, het_error *error)
 {
-    const het_model_desc *model = &het_get_desc(ctx)->model;
     heti_f_text t;
-    size_t blocks = 0, i, length = 0;
-    het_result result = het_model_to_json(model, NULL, 0, &length);
-    if (result != HET_ERR_LIMIT) return heti_f_fail(error, result, "checkpoint: the model has no config.json");
-    HETI_F_TRY(heti_f_blob_room(&c->file[2], length + 1, &c->allocator, error));
-    result = het_model_to_json(model, HETI_F_CAST(char *, HETI_F_CAST(void *, c->file[2].data)), c->file[2].size, &c->file[2].used);
-    if (result != HET_OK) return heti_f_fail(error, result, "checkpoint: the model has no config.json");
+    size_t blocks = 0;
+    int i;
     c->head.used = 0;
     t = heti_f_text_over(&c->head);
     t.capacity = 0;
@@ -6705,7 +7878,7 @@ static het_result heti_f_take_texts(het_checkpoint *c, const het_ctx *ctx, const
     t = heti_f_text_over(&c->head);
     heti_f_text_head(&t, ctx, option, options);
     c->head.used = t.length;
-    for (i = 0; i < HETRAIN_CHECKPOINT_FILES; i++) blocks += heti_f_blocks(c->file[i].used);
+    for (i = 0; i < c->files; i++) blocks += heti_f_blocks(c->file[i].used);
     HETI_F_TRY(heti_f_blob_room(&c->hash, blocks * sizeof(uint64_t), &c->allocator, error));
     return heti_f_blob_room(&c->text, heti_f_state_text(c, NULL) + HETI_F_STATE_TAIL + 1, &c->allocator, error);
 }
@@ -6751,16 +7924,40 @@ HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint)
     a.free(a.user, checkpoint, sizeof *checkpoint);
 }
 
-HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx, const het_pair *option, int64_t options, het_error *error)
+/* Names of files, which must be good and different. */
+static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const het_beside *beside, int64_t files, het_error *error)
+{
+    int64_t i, k;
+    for (i = 0; i < HETI_F_SAVED_OWN + files; i++) {
+        const char *name = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].name : heti_f_saved_names[i];
+        if (i == HETI_F_SAVED_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0) name = heti_f_saved_adapter;
+        if (name == NULL || !het_folder_is_name(name, strlen(name)) || strlen(name) >= sizeof c->name[0] || strcmp(name, "state.json") == 0)
+            return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_take: file %d is called %s, no name for one of at most 63 bytes",
+                               i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
+        heti_f_copy(c->name[i], sizeof c->name[0], name, strlen(name));
+        for (k = 0; k < i; k++)
+            if (strcmp(c->name[k], name) == 0) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_take: two files are called %s", name);
+    }
+    c->files = HETI_F_SAVED_OWN + HETI_F_CAST(int, files);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx, const het_pair *option, int64_t options,
+                                           const het_beside *beside, int64_t files, het_error *error)
 {
     int keeps, which;
-    if (checkpoint == NULL || ctx == NULL || options < 0 || (option == NULL && options > 0))
+    if (checkpoint == NULL || ctx == NULL || options < 0 || (option == NULL && options > 0) || (beside == NULL && files > 0))
         return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_take: %s", options < 0 ? "options is below 0" : "an argument is NULL");
-    keeps = heti_f_process(ctx) == 0;
+    if (files < 0 || files > HETRAIN_CHECKPOINT_FILES - HETI_F_SAVED_OWN)
+        return heti_f_fail(error, HET_ERR_LIMIT, "het_checkpoint_take: %d files beside, must be 0 to 5", files);
     checkpoint->taken = 0;
+    HETI_F_TRY(heti_f_take_names(checkpoint, ctx, beside, files, error));
+    keeps = heti_f_process(ctx) == 0;
     for (which = 0; which < 2; which++) HETI_F_TRY(heti_f_take_file(checkpoint, ctx, which, keeps, error));
     checkpoint->step = het_get_step(ctx);
     if (!keeps) return HET_OK;
+    HETI_F_TRY(heti_f_take_config(checkpoint, ctx, error));
+    HETI_F_TRY(heti_f_take_beside(checkpoint, beside, files, error));
     HETI_F_TRY(heti_f_take_texts(checkpoint, ctx, option, options, error));
     checkpoint->taken = 1;
     return HET_OK;
@@ -6773,8 +7970,8 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
     uint64_t *hash = HETI_F_CAST(uint64_t *, HETI_F_CAST(void *, c->hash.data)), *first = hash;
     heti_f_path path;
     int i;
-    for (i = 0; i < HETRAIN_CHECKPOINT_FILES; i++) {
-        path = heti_f_path_of(directory, heti_f_saved_names[i], "");
+    for (i = 0; i < c->files; i++) {
+        path = heti_f_path_of(directory, c->name[i], "");
         HETI_F_TRY(heti_f_disk_put(&c->disk, path.text, &c->file[i], hash, error));
         hash += heti_f_blocks(c->file[i].used);
     }
@@ -6789,7 +7986,7 @@ static het_result heti_f_write_files(het_checkpoint *c, const char *directory, h
 /* NAME.tmp with these bytes, then renamed to NAME. */
 static het_result heti_f_write_beside(const het_checkpoint *c, const char *name, const heti_f_blob *from, het_error *error)
 {
-    char temporary[40];
+    char temporary[80];
     heti_f_path a, b;
     const size_t length = strlen(name);
     memcpy(temporary, name, length);
@@ -6884,10 +8081,11 @@ HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_erro
 
 HETRAIN_API het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error)
 {
+    int i;
     if (checkpoint == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
-    HETI_F_TRY(heti_f_write_beside(checkpoint, heti_f_saved_names[2], &checkpoint->file[2], error));
-    HETI_F_TRY(heti_f_write_beside(checkpoint, heti_f_saved_names[0], &checkpoint->file[0], error));
+    for (i = 0; i < checkpoint->files; i++)
+        if (i != HETI_F_SAVED_OPTIMIZER) HETI_F_TRY(heti_f_write_beside(checkpoint, checkpoint->name[i], &checkpoint->file[i], error));
     return heti_f_disk_sync(&checkpoint->disk, checkpoint->directory, error);
 }
 
@@ -7021,8 +8219,8 @@ static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, h
 {
     const het_disk *d = s->disk;
     het_result result = HET_OK;
-    int i;
-    for (i = 0; i < HETRAIN_CHECKPOINT_FILES && result == HET_OK; i++) {
+    int64_t i;
+    for (i = 0; i < saved->files && result == HET_OK; i++) {
         const het_saved_file *f = &saved->file[i];
         const heti_f_path path = heti_f_path_of(saved->path, f->name, "");
         void *file = NULL;
@@ -7048,6 +8246,7 @@ typedef struct heti_f_state {
     char *text;                       /* decoded strings, one behind the other */
     size_t pairs, hashes, bytes;
     int64_t step, format;
+    int files;
 } heti_f_state;
 
 /* A string with a 0 behind it at s->text; returns its length. */
@@ -7098,7 +8297,7 @@ static void heti_f_state_hash(heti_f_state *s, het_json *j)
     s->hashes++;
 }
 
-static void heti_f_state_file(heti_f_state *s, het_json *j, int which)
+static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name)
 {
     char key[16];
     size_t length = 0;
@@ -7115,24 +8314,33 @@ static void heti_f_state_file(heti_f_state *s, het_json *j, int which)
     if (j->rule == NULL && (size < 0 || s->hashes - first != heti_f_blocks(HETI_F_CAST(uint64_t, size))))
         het_json_fail(j, "a file needs its size and the checksum of every MiB");
     if (s->saved == NULL) return;
-    s->saved->file[which].name = heti_f_saved_names[which];
-    s->saved->file[which].size = HETI_F_CAST(uint64_t, size);
-    s->saved->file[which].hash = s->hash + first;
+    s->saved->file[s->files].name = name;
+    s->saved->file[s->files].size = HETI_F_CAST(uint64_t, size);
+    s->saved->file[s->files].hash = s->hash + first;
 }
 
+/* Every checkpoint has weights of one kind, the optimizer's state and config.json. No name comes twice. */
 static void heti_f_state_files(heti_f_state *s, het_json *j)
 {
-    char key[32];
+    char key[64], seen[HETRAIN_CHECKPOINT_FILES][64];
     size_t length = 0;
-    int i, seen = 0;
+    int i, needed = 0;
     het_json_enter(j, HET_JSON_OBJECT);
-    while (het_json_next(j, key, sizeof key, &length)) {
-        for (i = 0; i < HETRAIN_CHECKPOINT_FILES && !heti_f_is(key, length, heti_f_saved_names[i]); i++) {}
-        if (i == HETRAIN_CHECKPOINT_FILES || ((seen >> i) & 1) != 0) het_json_fail(j, "a file that is not one of a checkpoint, or comes twice");
-        else heti_f_state_file(s, j, i);
-        seen |= 1 << i;
+    for (s->files = 0; het_json_next(j, key, sizeof key, &length); s->files++) {
+        char *name = s->text != NULL ? s->text + s->bytes : NULL;
+        if (s->files == HETRAIN_CHECKPOINT_FILES) het_json_fail(j, "more than 8 files");
+        else if (length >= sizeof key || !het_folder_is_name(key, length)) het_json_fail(j, "not a name for a file of a checkpoint");
+        for (i = 0; i < s->files && j->rule == NULL; i++)
+            if (strcmp(seen[i], key) == 0) het_json_fail(j, "a file comes twice");
+        if (j->rule != NULL) return;
+        memcpy(seen[s->files], key, length + 1);
+        if (name != NULL) memcpy(name, key, length + 1);
+        s->bytes += length + 1;
+        for (i = 0; i < HETI_F_SAVED_OWN; i++)
+            if (strcmp(key, heti_f_saved_names[i]) == 0 || (i == 0 && strcmp(key, heti_f_saved_adapter) == 0)) needed += 1 << 4 * i;
+        heti_f_state_file(s, j, name);
     }
-    if (seen != (1 << HETRAIN_CHECKPOINT_FILES) - 1) het_json_fail(j, "a file of the checkpoint is missing");
+    if (needed != 0x111) het_json_fail(j, "lacks config.json, optimizer.safetensors or weights");
 }
 
 static void heti_f_state_walk(heti_f_state *s, het_json *j)
@@ -7203,6 +8411,7 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     state.saved->path = name;
     state.saved->damaged = damaged;
     state.saved->step = state.step;
+    state.saved->files = state.files;
     state.saved->options = HETI_F_CAST(int64_t, state.pairs);
     state.saved->option = state.pair;
     state.saved->disk = *s->disk;
@@ -7325,12 +8534,15 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
     return HETI_F_CAST(int64_t, size);
 }
 
-static het_result heti_f_proven_open(const het_saved *saved, int which, heti_f_proven *p, het_reader *reader, het_error *error)
+static het_result heti_f_proven_open(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader, het_error *error)
 {
+    int64_t i;
     memset(p, 0, sizeof *p);
     memset(reader, 0, sizeof *reader);
+    for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
+    if (i == saved->files) return heti_f_fail(error, HET_ERR_INVALID, "%s: has no %s", saved->path, name);
     p->saved = saved;
-    p->file = &saved->file[which];
+    p->file = &saved->file[i];
     p->number = UINT64_MAX;
     p->path = heti_f_path_of(saved->path, p->file->name, "");
     p->block = HETI_F_CAST(unsigned char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
@@ -7350,47 +8562,52 @@ static void heti_f_proven_close(heti_f_proven *p)
     p->saved->allocator.free(p->saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
 }
 
-HETRAIN_API het_result het_checkpoint_config(const het_saved *saved, char *to, size_t capacity, size_t *length, het_error *error)
+HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *name, void *to, size_t capacity, size_t *length, het_error *error)
 {
     heti_f_proven p;
     het_reader reader;
     het_result result;
-    if (saved == NULL || length == NULL || (to == NULL && capacity > 0))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_config: an argument is NULL");
-    *length = HETI_F_CAST(size_t, saved->file[2].size);
+    if (saved == NULL || name == NULL || length == NULL || (to == NULL && capacity > 0))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_file: an argument is NULL");
+    HETI_F_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    *length = HETI_F_CAST(size_t, reader.size);
     if (capacity < *length)
-        return heti_f_fail(error, HET_ERR_LIMIT, "%s: config.json has %u bytes, there is room for %u", saved->path, saved->file[2].size,
-                           HETI_F_CAST(uint64_t, capacity));
-    HETI_F_TRY(heti_f_proven_open(saved, 2, &p, &reader, error));
-    result = heti_f_read(&reader, 0, to, *length, error);
-    if (result != HET_OK && p.error.text[0] != 0) result = heti_f_fail(error, p.error.code, "%s", p.error.text);
+        result = heti_f_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %u", p.path.text, reader.size,
+                             HETI_F_CAST(uint64_t, capacity));
+    else result = heti_f_read(&reader, 0, to, *length, error);
+    if (p.error.text[0] != 0) result = heti_f_fail(error, p.error.code, "%s", p.error.text);
+    heti_f_proven_close(&p);
+    return result;
+}
+
+/* One of the two files that make a context. */
+static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f_contents contents, int other_options, het_error *error)
+{
+    const int adapter = contents == HETI_F_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0;
+    const char *name = contents == HETI_F_STATE ? heti_f_saved_names[HETI_F_SAVED_OPTIMIZER] : adapter ? heti_f_saved_adapter : heti_f_saved_model;
+    heti_f_proven p;
+    het_reader reader;
+    het_error own = { HET_OK, "" };
+    het_result result;
+    HETI_F_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    result = adapter ? het_adapter_load(ctx, &reader, &own) : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, other_options, &own);
+    if (result != HET_OK) {
+        if (p.error.text[0] != 0) own = p.error;
+        result = heti_f_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
+    }
     heti_f_proven_close(&p);
     return result;
 }
 
 HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options, het_error *error)
 {
-    static const heti_f_contents heti_f_both[] = { HETI_F_WEIGHTS, HETI_F_STATE };
-    het_result result = HET_OK;
-    int which;
     if (saved == NULL || ctx == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
     if ((het_get_condition(ctx) & HET_FAILED) != 0) return heti_f_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
-    for (which = 0; which < 2 && result == HET_OK; which++) {
-        heti_f_proven p;
-        het_reader reader;
-        het_error own = { HET_OK, "" };
-        HETI_F_TRY(heti_f_proven_open(saved, which, &p, &reader, error));
-        result = heti_f_load(ctx, "het_checkpoint_load", heti_f_both[which], &reader, other_options == HET_YES, &own);
-        if (result != HET_OK) {
-            if (p.error.text[0] != 0) own = p.error;
-            result = heti_f_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
-        }
-        heti_f_proven_close(&p);
-    }
-    if (result == HET_OK && het_get_step(ctx) != saved->step)
-        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d", saved->path, saved->step,
-                             het_get_step(ctx));
-    return result;
+    HETI_F_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, 0, error));
+    HETI_F_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, other_options == HET_YES, error));
+    if (het_get_step(ctx) == saved->step) return HET_OK;
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d", saved->path, saved->step,
+                       het_get_step(ctx));
 }
 
 #ifdef __cplusplus

@@ -42,7 +42,7 @@
        >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage het_profile_memory het_profile_measure
                          het_profile_read het_profile_write het_profile_merge
        >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
-       >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free
+       >>simulate_api    het_simulate het_simulation_free het_profile_costs het_plan_costs_free het_simulate_costs
        >>search_api      het_plan_search het_search_free
        >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start het_adapt_observe het_adapt_advise het_advice_free
                          het_adapt_cluster
@@ -380,16 +380,22 @@ HETRAIN_API void het_simulation_free(het_simulation *simulation);      /* NULL i
 
 typedef struct het_plan_costs {
     het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and sequences are the caller's to set */
+    het_stage_cost *stage;            /* [plan->stages] those of `costs` */
+    het_stage_cost *alone, *together; /* [plan->stages] with nothing beside, with all ranks always at work */
     het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
     size_t size;
 } het_plan_costs;
 /* What the stages, blocks and ranks of a plan cost. cluster: rank r is its device r, with that device's profile and speed, and its groups are the
    links; it must outlive the costs. NULL: all ranks are the profile's first device, and every link its first link. together: units at the times
-   measured with all ranks at work: yes. A stage is the sum of its units, of one action, and of copying its messages. What B keeps is counted
-   until W. Threads: any. */
+   measured with all ranks at work: yes. A stage is the sum of its units, of one action, and of copying its messages, which move as het_step
+   moves them. What B keeps is counted until W. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
     het_choice together, const het_allocator *allocator, het_plan_costs **costs, het_error *error);
 HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
+/* het_simulate on these costs; and where the times alone and together differ once more, with each stage between the two, as far from alone as the
+   ranks were at work in the first simulation, 1 - bubble. costs->stage is left so. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule, het_plan_costs *costs,
+    het_choice timeline, const het_allocator *allocator, het_simulation **simulation, het_error *error);
 
 /* ---- >>search_api: which plan is best ------------------------------------------------------------------------------
    Looks for the plan whose simulated step is shortest and that fits into every device's memory. Rank r is device r of the cluster. A plan of the
@@ -2611,7 +2617,8 @@ static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, cons
         memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
         d->parameter[i].name[sizeof d->parameter[i].name - 1] = 0;
         d->parameter[i].count = p->rows * p->columns;
-        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
+        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.model.lora_rank > 0 && !p->adapter) ||
+                                 (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
         d->parameters++;
     }
     if (d->parameter[i].count != p->rows * p->columns)
@@ -2899,6 +2906,7 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
         if (desc->devices[0].iface != NULL) iface = desc->devices[0].iface;
         if (desc->devices[0].threads > 0) config.threads = desc->devices[0].threads;
         config.isa = desc->devices[0].isa;
+        config.ordinal = desc->devices[0].ordinal;
     }
     d->parallel.run = heti_p_serial;
     config.allocator = &d->allocator;
@@ -3250,17 +3258,19 @@ typedef struct heti_p_costing {
     const het_plan *plan;
     const het_cluster *cluster;
     het_plan_costs *to;
-    het_stage_cost *stage;            /* [stages] */
+    het_stage_cost *stage, *alone, *together; /* [stages] */
     het_rank_cost *rank;              /* [ranks] */
     het_block_cost *block;            /* [blocks] */
     int64_t *rank_group;              /* [ranks] */
-    int together;
+    int beside;                       /* times measured with all ranks at work are used */
 } heti_p_costing;
 
 static void heti_p_costs_cut(heti_p_costing *c, heti_p_arena *arena)
 {
     c->to = HETI_P_CAST(het_plan_costs *, heti_p_take(arena, 1, sizeof *c->to));
     c->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->stage));
+    c->alone = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->alone));
+    c->together = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->together));
     c->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank));
     c->block = HETI_P_CAST(het_block_cost *, heti_p_take(arena, c->profile->blocks, sizeof *c->block));
     c->rank_group = HETI_P_CAST(int64_t *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank_group));
@@ -3284,16 +3294,15 @@ static void heti_p_add_curve(het_curve *to, const het_curve *from, double factor
     to->pair += from->pair * factor;
 }
 
-/* A stage's units on a device that is `slowness` times slower than its profile. */
-static void heti_p_stage_cost(const heti_p_costing *c, int64_t g, const het_device_profile *device, double slowness)
+/* A stage's units, of these times, on a device that is `slowness` times slower than its profile. */
+static void heti_p_stage_cost(const heti_p_costing *c, int64_t g, const het_device_profile *device, const het_unit_time *times, double slowness,
+    het_stage_cost *to)
 {
     const het_profile *profile = c->profile;
     const het_stage *stage = &c->plan->stage[g];
-    const het_unit_time *times = c->together ? device->together : device->alone;
     const het_unit_kind *last = &profile->kind[profile->unit[stage->unit_end - 1]];
     const double in = profile->kind[profile->unit[stage->unit_begin]].input, copies = (in + last->output) * device->message_byte * slowness;
     const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, 0, 0, 1, 1);
-    het_stage_cost *to = &c->stage[g];
     int64_t u;
     to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
     to->forward.token = to->backward.token = to->input.token = copies;
@@ -3339,7 +3348,10 @@ static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, 
     }
     for (g = 0; g < plan->stages; g++) {
         device = heti_p_rank_device(c, plan->stage[g].rank, &slowness);
-        heti_p_stage_cost(c, g, &c->profile->device[device], slowness);
+        heti_p_stage_cost(c, g, &c->profile->device[device], c->profile->device[device].alone, slowness, &c->alone[g]);
+        heti_p_stage_cost(c, g, &c->profile->device[device], c->beside ? c->profile->device[device].together : c->profile->device[device].alone,
+            slowness, &c->together[g]);
+        c->stage[g] = c->together[g];
     }
     for (b = 0; b < c->profile->blocks; b++) {
         const double elements = c->profile->block[b].frozen ? 0 : HETI_P_CAST(double, c->profile->block[b].elements);
@@ -3347,7 +3359,10 @@ static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, 
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
         c->block[b].step = elements;
     }
-    costs->stage = c->stage;
+    costs->transfer = HET_TRANSFER_POSTED;
+    costs->stage = c->to->stage = c->stage;
+    c->to->alone = c->alone;
+    c->to->together = c->together;
     costs->rank = c->rank;
     costs->block = c->block;
     costs->blocks = c->profile->blocks;
@@ -3385,7 +3400,7 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
     c.profile = profile;
     c.plan = plan;
     c.cluster = cluster;
-    c.together = together != HET_NO;
+    c.beside = together != HET_NO;
     HETI_P_TRY(heti_p_held_start(&held, profile, plan, &own, &scratch, &size, error));
     heti_p_held_stages(&held, NULL, 1, 1, 0);
     heti_p_held_stages(&held, NULL, 1, 1, 1);
@@ -3414,6 +3429,49 @@ HETRAIN_API void het_plan_costs_free(het_plan_costs *costs)
     if (costs == NULL) return;
     allocator = costs->allocator;
     allocator.free(allocator.user, costs, costs->size);
+}
+
+static het_curve heti_p_between(const het_curve *from, const het_curve *to, double part)
+{
+    het_curve curve;
+    memset(&curve, 0, sizeof curve);
+    heti_p_add_curve(&curve, from, 1 - part);
+    heti_p_add_curve(&curve, to, part);
+    return curve;
+}
+
+/* Stages whose device shares its machine with ranks that are at work `beside` of the time. Returns whether that differs from all of the time. */
+static int heti_p_costs_beside(const het_plan *plan, het_plan_costs *costs, double beside)
+{
+    int64_t g;
+    int differs = 0;
+    for (g = 0; g < plan->stages; g++) {
+        const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
+        if (memcmp(alone, together, sizeof *alone) == 0) continue;
+        costs->stage[g].forward = heti_p_between(&alone->forward, &together->forward, beside);
+        costs->stage[g].backward = heti_p_between(&alone->backward, &together->backward, beside);
+        costs->stage[g].input = heti_p_between(&alone->input, &together->input, beside);
+        costs->stage[g].weight = heti_p_between(&alone->weight, &together->weight, beside);
+        differs = 1;
+    }
+    return differs && beside < 1;
+}
+
+HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule, het_plan_costs *costs, het_choice timeline,
+    const het_allocator *allocator, het_simulation **simulation, het_error *error)
+{
+    double beside;
+    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate_costs: simulation is NULL");
+    *simulation = NULL;
+    if (plan == NULL || costs == NULL)
+        return heti_p_fail(error, HET_ERR_INVALID, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
+    (void)heti_p_costs_beside(plan, costs, 1);
+    HETI_P_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
+    beside = 1 - (*simulation)->bubble;
+    if (!heti_p_costs_beside(plan, costs, beside)) return HET_OK;
+    het_simulation_free(*simulation);
+    *simulation = NULL;
+    return het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error);
 }
 
 /* ---- files ----
@@ -4091,7 +4149,8 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
    Units are timed where they work: a context is made whose units are probes, tables that call the real ones and look at the clock. So memory,
    threads, sums and order of calls are those of a real step. Every rank holds a short form of the chain (all kinds of units; of a repeated run
    of units only as many repetitions as fit into HETI_P_MEASURED elements) as a pipeline of its own, so that all are at work at once and none waits
-   for another before the end of the step. A step has one micro-batch of each shape a rank; a shape's cost is the median over the steps, and
+   for another before the end of the step. A step has one micro-batch of each shape a rank; a shape's cost is the mean over the faster half of
+   steps, and
        cost = base + token tokens + pair pairs
    is fitted to the shapes, by least squares of relative errors with non-negative terms. Whole steps run twice: with backwards in one piece, and
    in two with recomputation. The rest comes from timelines: of the same steps, and of two ranks with units that do nothing.
@@ -4116,6 +4175,7 @@ typedef struct heti_p_watch {
     double *round;                    /* [kinds][HETI_P_CALLS][shapes][rounds] */
     double step[HETI_P_ROUNDS], verdict[HETI_P_ROUNDS], begin[HETI_P_ROUNDS]; /* of an element owned, owned, held */
     double action[HETI_P_ROUNDS];
+    double all[HETI_P_ROUNDS];        /* seconds of all calls of a round */
 } heti_p_watch;
 
 typedef struct heti_p_measure {
@@ -4131,7 +4191,7 @@ typedef struct heti_p_measure {
     heti_p_sample sample[HETI_P_SHAPES];
     heti_p_watch *watch;              /* [devices] */
     int64_t *group;                   /* [devices] which device of the profile */
-    het_batch *batch, *warm;          /* [devices shapes]; [devices] of the smallest */
+    het_batch *batch;                 /* [devices shapes] */
     int32_t *token;                   /* [tokens + 1] */
     int64_t *bounds;                  /* [shapes][2 (tokens + 1)] */
     het_device_desc *device;          /* [devices] */
@@ -4223,7 +4283,7 @@ static const het_unit_iface *heti_p_probe_table(void)
     return &heti_p_table;
 }
 
-/* In the first step nothing is timed: each rank tells by which device its units will know it. */
+/* In the first step, which touches all memory, nothing is timed: each rank tells by which device its units will know it. */
 static het_result heti_p_learn(void *user, const het_hook_info *info)
 {
     heti_p_measure *m = HETI_P_CAST(heti_p_measure *, user);
@@ -4357,7 +4417,6 @@ static void heti_p_fill_batch(heti_p_measure *m, int64_t s)
         batch->sequence_start = sequence;
         batch->granules = count;
         batch->granule_start = granule;
-        if (s == 0 || batch->tokens < m->warm[r].tokens) m->warm[r] = *batch;
     }
 }
 
@@ -4444,25 +4503,39 @@ static void heti_p_read_step(heti_p_measure *m, const het_ctx *ctx, int64_t roun
 static void heti_p_read_cells(heti_p_measure *m, int64_t round)
 {
     int64_t r, i;
-    for (r = 0; r < m->ranks; r++)
+    for (r = 0; r < m->ranks; r++) {
+        m->watch[r].all[round] = 0;
         for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) {
             heti_p_cell_time *cell = &m->watch[r].now[i];
             if (cell->count > 0) m->watch[r].round[i * HETI_P_ROUNDS + round] = cell->sum / HETI_P_CAST(double, cell->count);
+            m->watch[r].all[round] += cell->sum;
         }
+    }
 }
 
-/* Whether the median over the rounds so far has settled: half of them lie within 2 % of it, for the largest sum there is, that of all calls. */
-static int heti_p_settled(heti_p_measure *m, int64_t rounds)
+/* Mean of value[] over the faster half of a rank's rounds by order[]: what disturbs only slows down. With `value` for `order` each value stands for
+   itself; with the sums of all calls what ranks beside each other take from one another stays in. */
+static double heti_p_typical(const double *value, const double *order, int64_t rounds)
 {
-    int64_t r, i, n, near;
+    double sum = 0;
+    int64_t i, n;
+    for (i = 0; i < rounds; i++) {
+        int64_t faster = 0;
+        for (n = 0; n < rounds; n++) faster += order[n] < order[i] || (n < i && !(order[i] < order[n]));
+        if (faster < (rounds + 1) / 2) sum += value[i];
+    }
+    return sum / HETI_P_CAST(double, (rounds + 1) / 2);
+}
+
+/* Whether there are enough rounds: of every rank, half of them and HETI_P_LEAST_ROUNDS lie within 2 % of the mean of those that count. */
+static int heti_p_settled(const heti_p_measure *m, int64_t rounds)
+{
+    int64_t r, n, near;
     for (r = 0; r < m->ranks; r++) {
-        double sum[HETI_P_ROUNDS], sorted[HETI_P_ROUNDS], middle;
-        for (n = 0; n < rounds; n++)
-            for (i = 0, sum[n] = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) sum[n] += m->watch[r].round[i * HETI_P_ROUNDS + n];
-        memcpy(sorted, sum, sizeof sorted);
-        middle = heti_p_median(sorted, rounds);
-        for (n = near = 0; n < rounds; n++) near += sum[n] >= 0.98 * middle && sum[n] <= 1.02 * middle;
-        if (2 * near < rounds + 1) return 0;
+        const heti_p_watch *watch = &m->watch[r];
+        const double mean = heti_p_typical(watch->all, watch->all, rounds);
+        for (n = near = 0; n < rounds; n++) near += watch->all[n] >= 0.98 * mean && watch->all[n] <= 1.02 * mean;
+        if (2 * near < rounds || near < HETI_P_LEAST_ROUNDS) return 0;
     }
     return 1;
 }
@@ -4475,7 +4548,7 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
     int64_t r, round;
     double start = heti_p_now(m), now;
     m->learning = 1;
-    if (het_step(ctx, m->warm, m->ranks, &info) != HET_OK)
+    if (het_step(ctx, m->batch, batches, &info) != HET_OK)
         return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
     m->learning = 0;
     for (round = 0; round < HETI_P_ROUNDS; round++) {
@@ -4490,7 +4563,7 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
         heti_p_read_step(m, ctx, round);
         now = heti_p_now(m);
         if (now > until + 2 * (until - start) || (round + 1 >= HETI_P_LEAST_ROUNDS && now > until)) break;
-        if (round > HETI_P_LEAST_ROUNDS + 1 && heti_p_settled(m, round + 1)) break;
+        if (heti_p_settled(m, round + 1)) break;
     }
     m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_P_CAST(int64_t, HETI_P_ROUNDS);
     return HET_OK;
@@ -4607,7 +4680,7 @@ static const het_curve *heti_p_call_curve(const het_unit_time *time, heti_p_call
         : what == HETI_P_WEIGHT ? &time->weight : &time->recompute;
 }
 
-/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks of the medians over rounds. A rank of speed v that is slowed
+/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks and rounds. A rank of speed v that is slowed
    down by sleeping takes what its calls take, t, and sleeps (1 / v - 1) times their time on the processor, that of `alone`: what is kept is the
    time of full speed that divided by v gives this sum. */
 static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind, heti_p_call what, const het_unit_time *alone)
@@ -4620,9 +4693,9 @@ static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind,
         double sum = 0, ranks = 0;
         for (r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
-            double *round = m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s) * HETI_P_ROUNDS;
+            const double *round = m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) * HETI_P_SHAPES + s) * HETI_P_ROUNDS;
             if (m->ranks > 1 && m->group[r] != group) continue;
-            sum += v * heti_p_median(round, m->rounds) + (1 - v) * by_itself;
+            sum += v * heti_p_typical(round, m->ranks > 1 ? m->watch[r].all : round, m->rounds) + (1 - v) * by_itself;
             ranks++;
         }
         seconds[s] = ranks > 0 ? sum / ranks : 0;
@@ -4654,10 +4727,10 @@ static void heti_p_take_rest(heti_p_measure *m, int64_t group, het_device_profil
         heti_p_watch *watch = &m->watch[r];
         double speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
         if (m->ranks > 1 && m->group[r] != group) continue;
-        step += heti_p_median(watch->step, m->rounds) * speed;
-        begin += heti_p_median(watch->begin, m->rounds);
-        verdict += heti_p_median(watch->verdict, m->rounds);
-        action += speed < 1 ? 0 : heti_p_median(watch->action, m->rounds);
+        step += heti_p_typical(watch->step, watch->step, m->rounds) * speed;
+        begin += heti_p_typical(watch->begin, watch->begin, m->rounds);
+        verdict += heti_p_typical(watch->verdict, watch->verdict, m->rounds);
+        action += speed < 1 ? 0 : heti_p_typical(watch->action, watch->action, m->rounds);
         ranks++;
     }
     if (!(ranks > 0)) return;
@@ -4892,7 +4965,6 @@ static void heti_p_measure_cut(heti_p_measure *m, heti_p_arena *arena)
     m->watch = HETI_P_CAST(heti_p_watch *, heti_p_take(arena, devices, sizeof *m->watch));
     m->group = HETI_P_CAST(int64_t *, heti_p_take(arena, devices, sizeof *m->group));
     m->batch = HETI_P_CAST(het_batch *, heti_p_take(arena, devices * HETI_P_SHAPES, sizeof *m->batch));
-    m->warm = HETI_P_CAST(het_batch *, heti_p_take(arena, devices, sizeof *m->warm));
     m->token = HETI_P_CAST(int32_t *, heti_p_take(arena, room, sizeof *m->token));
     m->bounds = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * HETI_P_SHAPES * room, sizeof *m->bounds));
     m->device = HETI_P_CAST(het_device_desc *, heti_p_take(arena, devices > 2 ? devices : 2, sizeof *m->device));
@@ -4928,9 +5000,12 @@ static void heti_p_device_name(const heti_p_measure *m, int64_t i, het_device_pr
 {
     const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
+    int64_t number;
     heti_p_out out;
     heti_p_out_start(&out, NULL);
-    heti_p_out_format(&out, "%s:%d", iface->name, HETI_P_CAST(int64_t, desc != NULL && desc->threads > 0 ? desc->threads : 1));
+    if (iface->host_memory) number = desc != NULL && desc->threads > 0 ? desc->threads : 1;
+    else number = desc->ordinal; /* of several such devices each has a name */
+    heti_p_out_format(&out, "%s:%d", iface->name, number);
     if (out.length > sizeof device->name - 1) out.length = sizeof device->name - 1;
     memcpy(device->name, out.text, out.length);
     device->name[out.length] = 0;
@@ -5968,7 +6043,7 @@ static het_result heti_p_judge(heti_p_seek *s, heti_p_choice *c, het_simulation 
             heti_p_choice_sizes(s, c);
             result = heti_p_choice_costs(s, &costs);
             if (result == HET_OK)
-                result = het_simulate(&s->plan, schedule, &costs->costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made, s->error);
+                result = het_simulate_costs(&s->plan, schedule, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made, s->error);
             if (result == HET_OK) c->seconds = made->makespan;
         }
     }
@@ -7537,10 +7612,13 @@ static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const h
     het_result result;
     heti_p_choice_sizes(s, c);
     HETI_P_TRY(heti_p_choice_costs(s, &costs));
+    result = het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error); /* for how busy the ranks are */
+    het_simulation_free(simulation);
+    simulation = NULL;
     without = costs->costs;
     without.block = NULL;
     without.blocks = 0;
-    result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+    if (result == HET_OK) result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
     if (result == HET_OK) compute = simulation->makespan;
     het_simulation_free(simulation);
     simulation = NULL;
@@ -7918,7 +7996,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
     *simulation = NULL;
     result = heti_p_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict", error);
     if (result == HET_OK) result = heti_p_predict_lists(&p, plan);
-    if (result == HET_OK) result = het_simulate(plan, p.schedule, &p.costs->costs, timeline, &p.allocator, simulation, error);
+    if (result == HET_OK) result = het_simulate_costs(plan, p.schedule, p.costs, timeline, &p.allocator, simulation, error);
     heti_p_predict_end(&p);
     return result;
 }
@@ -8065,10 +8143,14 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     heti_p_predict predict;
     heti_p_arena arena;
     het_plan *copy = NULL;
+    het_simulation *simulation = NULL;
     het_result result;
     int64_t p;
     if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
     result = heti_p_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
+    if (result == HET_OK) result = heti_p_predict_lists(&predict, plan);
+    if (result == HET_OK) result = het_simulate_costs(plan, predict.schedule, predict.costs, HET_NO, &predict.allocator, &simulation, error);
+    het_simulation_free(simulation); /* it has said how busy the ranks are: predict.costs */
     if (result == HET_OK) result = heti_p_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
     if (result != HET_OK) {
         heti_p_predict_end(&predict);

@@ -97,6 +97,7 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
     t->ranks = t->nodes = t->tops = l->world;
     for (r = 0; r < l->world; r++) {
         const het_device_desc *d = &l->all[r];
+        size_t name;
         t->top[r] = r, t->one_process[r] = 1;
         t->first_process[r] = l->process_of[r];
         for (k = 0; k < l->world; k++) {
@@ -107,8 +108,10 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
             }
         }
         memset(&p->device[r], 0, sizeof p->device[r]);
-        snprintf(p->device[r].name, sizeof p->device[r].name, d->speed > 0 && d->speed < 1 ? "cpu:%d@%g" : "cpu:%d", (int)d->threads, d->speed);
-        snprintf(p->device[r].profile, sizeof p->device[r].profile, "cpu:%d", (int)d->threads);
+        layout_name(d, p->device[r].profile, sizeof p->device[r].profile);
+        layout_name(d, p->device[r].name, sizeof p->device[r].name);
+        name = strlen(p->device[r].name);
+        if (d->speed > 0 && d->speed < 1) snprintf(p->device[r].name + name, sizeof p->device[r].name - name, "@%g", d->speed);
         p->device[r].speed = d->speed > 0 ? d->speed : 1;
         /* estimates leave out what rounding to 64 bytes adds */
         p->device[r].memory = d->memory_limit > 0 ? 0.99 * (double)d->memory_limit - 16384 : 0;

@@ -42,11 +42,11 @@ static inline int saver_wait(saver *s) {
 }
 
 /* Copies the context and lets a thread write the copy; where no thread can be had, the caller's does. All processes call it, `writes` on one. */
-static inline int saver_start(saver *s, het_ctx *ctx, const het_pair *pair, int64_t pairs, int writes) {
+static inline int saver_start(saver *s, het_ctx *ctx, const het_pair *pair, int64_t pairs, const het_beside *beside, int64_t files, int writes) {
     int status = saver_wait(s);
     sigset_t all, before;
     if (status != 0) return status;
-    if (het_checkpoint_take(s->checkpoint, ctx, pair, pairs, &s->error) != HET_OK) return fail(FAILED, "saving: %s", s->error.text);
+    if (het_checkpoint_take(s->checkpoint, ctx, pair, pairs, beside, files, &s->error) != HET_OK) return fail(FAILED, "saving: %s", s->error.text);
     s->saved_step = het_get_step(ctx);
     if (!writes) return 0;
     sigfillset(&all); /* signals are for the thread that trains */

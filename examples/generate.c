@@ -1,66 +1,76 @@
-/* generate: prints text from weights that train wrote (or a Hugging Face directory with a byte vocabulary).
+/* generate: continues a text with a trained model: weights that train wrote, or a Hugging Face directory.
      build/generate --init build/run --prompt "static int" --tokens 400 */
 #define PROGRAM "generate"
 #define HETRAIN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
+#include "loaded.h"
 
 typedef struct settings {
-    const char *init, *model, *prompt;
-    int64_t tokens, top_k, threads;
+    loaded_options from;
+    const char *prompt;
+    int64_t tokens, top_k, no_cache, no_end, ids;
     double temperature, top_p;
     uint64_t seed;
 } settings;
 
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--init", "FILE|DIR", OPTION_TEXT, AT(init), 0, 0, "weights (safetensors)" },
-    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "by default the config.json beside the weights" },
+    LOADED_ROWS(from),
     { "--prompt", "TEXT", OPTION_TEXT, AT(prompt), 0, 0, "text to continue, by default a line feed" },
     { "--tokens", "N", OPTION_INTEGER, AT(tokens), 0, 1e9, "tokens to print" },
     { "--temperature", "X", OPTION_REAL, AT(temperature), 0, 100, "0: always the likeliest token" },
     { "--top-k", "N", OPTION_INTEGER, AT(top_k), 0, 1e9, "draw from the N likeliest; 0: all" },
     { "--top-p", "P", OPTION_REAL, AT(top_p), 0, 1, "draw from the likeliest that reach P together; 0: all" },
     { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of the draws" },
-    { "--threads", "N", OPTION_INTEGER, AT(threads), 1, 256, "by default all processors" },
+    { "--ignore-end", NULL, OPTION_FLAG, AT(no_end), 0, 0, "goes on behind the token that ends a text (eos_token_id of the files)" },
+    { "--ids", NULL, OPTION_FLAG, AT(ids), 0, 0, "prints the drawn tokens' numbers, a line each, and no text" },
+    { "--no-cache", NULL, OPTION_FLAG, AT(no_cache), 0, 0, "computes the whole text anew for every token: slower, same tokens" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
-    { "--tokenizer", "FILE", OPTION_LATER, 0, 0, 0, "later" },
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 
 typedef struct generator {
     settings set;
     unsigned char given[OPTIONS];
-    het_desc desc;
-    het_device_desc device;
-    het_ctx *ctx;
+    loaded model;
     int32_t *token;         /* prompt, then what was drawn */
     float *logits, *scratch;
-    int terminal;
+    end_tokens end;
+    text_out out;
 } generator;
 
-/* Control characters could change the terminal's state. */
-static void print_byte(const generator *g, int32_t byte) {
-    int plain = byte == '\n' || byte == '\t' || (byte >= 32 && byte != 127);
-    putchar(plain || !g->terminal ? (int)byte : '?');
-    fflush(stdout);
+static void show(generator *g, int32_t token, int drawn) {
+    const char *bytes;
+    char byte;
+    size_t length;
+    if (g->set.ids && drawn) printf("%d\n", (int)token);
+    if (!g->set.ids && token_bytes(g->model.tokenizer, token, &byte, &bytes, &length)) text_print(&g->out, bytes, length, 0);
 }
 
 /* Keys and values of past tokens are kept; when the context is full, the newer half of it starts a new one. */
 static int generate(generator *g, int64_t count) {
     const settings *s = &g->set;
-    int64_t context = g->desc.model.context, first = count > context ? count - context / 2 : 0, past = 0, drawn, have = count;
+    const int64_t context = g->model.desc.max_tokens, vocab = g->model.desc.model.vocab;
+    int64_t first = count > context ? count - context / 2 : 0, past = 0, drawn, have = count;
     double start = seconds_now();
-    for (drawn = 0; drawn < s->tokens; drawn++) {
+    int ended = 0;
+    for (drawn = 0; drawn < s->tokens && !ended; drawn++) {
         het_result result;
         if (have - first > context) first = have - (context + 1) / 2, past = 0;
-        result = het_infer(g->ctx, g->token + first + past, have - first - past, past, g->logits);
-        if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(g->ctx));
+        if (s->no_cache) past = 0;
+        result = het_infer(g->model.ctx, g->token + first + past, have - first - past, past, g->logits);
+        if (result != HET_OK) return fail(status_of(result), "%s", het_last_error(g->model.ctx));
         past = have - first;
-        g->token[have] = het_sample(g->logits, g->desc.model.vocab, (float)s->temperature, s->top_k, (float)s->top_p, s->seed, (uint64_t)drawn,
-                                    g->scratch);
-        print_byte(g, g->token[have++]);
+        g->token[have] = het_sample(g->logits, vocab, (float)s->temperature, s->top_k, (float)s->top_p, s->seed, (uint64_t)drawn, g->scratch);
+        ended = !s->no_end && end_is(&g->end, g->token[have]);
+        if (!ended || s->ids) show(g, g->token[have], 1);
+        have++;
     }
-    putchar('\n');
+    if (!s->ids) {
+        text_print(&g->out, NULL, 0, 1);
+        putchar('\n');
+    }
     if (fflush(stdout) != 0) return fail(FAILED, "standard output: %s", strerror(errno)); /* the text stands before the line about its speed */
     fprintf(stderr, "%lld tokens, %.0f tokens/s\n", (long long)drawn, (double)drawn / (seconds_now() - start));
     return 0;
@@ -68,47 +78,42 @@ static int generate(generator *g, int64_t count) {
 
 static int run(generator *g, int argc, char **argv) {
     settings *s = &g->set;
-    het_error error = { HET_OK, "" };
-    het_result result;
-    char weights[1024];
-    size_t length, i;
+    het_desc *d = &g->model.desc;
+    int32_t *prompt = NULL;
+    int64_t count = 0, i;
     int status;
-    s->tokens = 400, s->temperature = 0.8, s->prompt = "\n", s->threads = processors();
+    s->tokens = 400, s->temperature = 0.8, s->prompt = "\n";
     status = options_parse("build/generate --init DIR [options]\n\nPrints text continued by a trained model.", options, OPTIONS, s, g->given, argc,
                            argv);
     if (status >= 0) return status;
-    if (s->init == NULL) return fail(BAD_INPUT, "--init: missing; --help lists the options");
-    if ((status = model_from_init(s->init, s->model, &g->desc.model, weights, sizeof weights)) != 0) return status;
-    if (g->desc.model.vocab < 256) return fail(BAD_INPUT, "--init %s: vocabulary %lld holds no bytes", s->init, (long long)g->desc.model.vocab);
-    if (g->desc.model.vocab > 256)
-        return fail(BAD_INPUT, "--init %s: vocabulary %lld needs a tokenizer: not yet in this version", s->init, (long long)g->desc.model.vocab);
-    g->device.threads = (int32_t)s->threads;
-    g->desc.devices = &g->device, g->desc.device_count = 1, g->desc.inference = HET_YES;
-    g->desc.max_tokens = g->desc.model.context, g->desc.max_sequences = 1, g->desc.max_micro_batches = 1;
-    result = het_create(&g->desc, &g->ctx, &error);
-    if (result != HET_OK) return fail(status_of(result), "%s", error.text);
-    if ((status = load_weights(g->ctx, "--init", weights)) != 0) return status;
-    length = strlen(s->prompt);
-    g->token = (int32_t *)malloc((length + (size_t)s->tokens + 1) * sizeof(int32_t));
-    g->logits = (float *)malloc((size_t)g->desc.model.vocab * sizeof(float));
-    g->scratch = (float *)malloc((size_t)g->desc.model.vocab * sizeof(float));
-    if (g->token == NULL || g->logits == NULL || g->scratch == NULL) return fail(FAILED, "out of memory");
-    g->terminal = isatty(STDOUT_FILENO);
-    for (i = 0; i < length; i++) {
-        g->token[i] = (unsigned char)s->prompt[i];
-        print_byte(g, g->token[i]);
+    if ((status = loaded_open(&g->model, &s->from)) != 0 || (status = loaded_takes_text(&g->model, &s->from)) != 0) return status;
+    if ((status = text_encode("--prompt", g->model.tokenizer, 1, s->prompt, strlen(s->prompt), &prompt, &count)) != 0) return status;
+    g->token = (int32_t *)realloc(prompt, (size_t)(count + s->tokens + 1) * sizeof *prompt);
+    if (g->token == NULL) {
+        free(prompt);
+        return fail(FAILED, "out of memory");
     }
-    return generate(g, (int64_t)length);
+    if (count == 0) return fail(BAD_INPUT, "--prompt: it gives no token to begin with");
+    d->max_tokens = count + s->tokens < d->model.context ? count + s->tokens : d->model.context; /* memory for no more than that */
+    d->max_sequences = 1, d->max_micro_batches = 1;
+    if ((status = loaded_create(&g->model, &s->from)) != 0) return status;
+    if (!s->no_end) end_find(&g->end, s->from.init, g->model.tokenizer);
+    g->logits = (float *)malloc((size_t)d->model.vocab * sizeof(float));
+    g->scratch = (float *)malloc((size_t)d->model.vocab * sizeof(float));
+    if (g->logits == NULL || g->scratch == NULL) return fail(FAILED, "out of memory");
+    g->out.terminal = isatty(STDOUT_FILENO);
+    for (i = 0; i < count; i++) show(g, g->token[i], 0);
+    return generate(g, count);
 }
 
 int main(int argc, char **argv) {
-    generator g;
-    int status;
-    memset(&g, 0, sizeof g);
-    status = run(&g, argc, argv);
-    het_destroy(g.ctx);
-    free(g.token);
-    free(g.logits);
-    free(g.scratch);
+    generator *g = (generator *)calloc(1, sizeof *g);
+    int status = g != NULL ? run(g, argc, argv) : fail(FAILED, "out of memory");
+    if (g == NULL) return status;
+    loaded_end(&g->model);
+    free(g->token);
+    free(g->logits);
+    free(g->scratch);
+    free(g);
     return status;
 }

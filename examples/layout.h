@@ -3,6 +3,10 @@
 #define LAYOUT_H
 
 #include "common.h"
+#ifdef HETRAIN_CUDA /* make cuda */
+#define HETRAIN_CUDA_DECLARATIONS
+#include "hetrain_cuda.cu"
+#endif
 
 enum { LAYOUT_RANKS = 256, LAYOUT_LINKS = 1024 };
 
@@ -44,24 +48,48 @@ static inline int parse_seconds(const char *text, size_t length, double *seconds
     return parse_with_unit(text, length, units, factors, 5, seconds);
 }
 
-/* cpu:N[@SPEED][/SIZE]: N threads, slowed down to SPEED of its own, memory capped. */
+/* N of cuda:N[:fast]: which card, with tf32 for f32 and algorithms chosen by timing. */
+static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
+#ifdef HETRAIN_CUDA
+    const size_t length = strcspn(digits, ":");
+    const int fast = strcmp(digits + length, ":fast") == 0;
+    char number[32];
+    int64_t ordinal;
+    snprintf(number, sizeof number, "%.*s", (int)length, digits);
+    if ((!fast && digits[length] != 0) || !parse_integer(number, 0, 255, &ordinal))
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N or cuda:N:fast, N from 0 to 255", list, digits);
+    d->iface = het_cuda_device_with(fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
+    d->ordinal = (int32_t)ordinal, d->threads = 1;
+    return 0;
+#else
+    (void)d;
+    return fail(BAD_INPUT, "--devices %s: cuda:%s: this program was built without CUDA (make cuda builds build/train_cuda)", list, digits);
+#endif
+}
+
+/* cpu:N[@SPEED][/SIZE]: N threads, slowed down to SPEED of its own, memory capped; cuda:N, the card of that number. */
 static inline int layout_device(layout *l, const char *list, const char *item, size_t length) {
     het_device_desc *d = &l->device[l->devices];
+    const int cuda = length >= 5 && strncmp(item, "cuda:", 5) == 0;
     size_t kind = strcspn(item, ":,"), threads, speed = 0, size = 0;
     char digits[32];
     int64_t count;
     double value;
-    if (length >= 4 && strncmp(item, "cuda", 4) == 0) return fail(BAD_INPUT, "--devices %s: cuda: not yet in this version", list);
+    int status;
     if (l->devices == LAYOUT_RANKS) return fail(BAD_INPUT, "--devices: more than %d", (int)LAYOUT_RANKS);
-    if (kind != 3 || strncmp(item, "cpu:", 4) != 0 || kind + 1 > length) return fail(BAD_INPUT, "--devices %s: %.*s: expected cpu:N", list,
-                                                                                     (int)length, item);
-    item += 4, length -= 4;
+    if (!cuda && (kind != 3 || strncmp(item, "cpu:", 4) != 0 || kind + 1 > length))
+        return fail(BAD_INPUT, "--devices %s: %.*s: expected cpu:N or cuda:N", list, (int)length, item);
+    item += kind + 1, length -= kind + 1;
     threads = strcspn(item, "@/,");
     if (threads < length && item[threads] == '@') speed = 1 + strcspn(item + threads + 1, "/,");
     if (threads + speed < length && item[threads + speed] == '/') size = length - threads - speed;
     snprintf(digits, sizeof digits, "%.*s", (int)(threads < 31 ? threads : 31), item);
-    if (!parse_integer(digits, 1, 256, &count)) return fail(BAD_INPUT, "--devices %s: %.*s: N threads, from 1 to 256", list, (int)length, item);
-    d->threads = (int32_t)count;
+    if (cuda) {
+        if ((status = layout_cuda(d, list, digits)) != 0) return status;
+    } else {
+        if (!parse_integer(digits, 1, 256, &count)) return fail(BAD_INPUT, "--devices %s: %.*s: N threads, from 1 to 256", list, (int)length, item);
+        d->threads = (int32_t)count;
+    }
     snprintf(digits, sizeof digits, "%.*s", (int)(speed > 0 && speed < 31 ? speed - 1 : 0), item + threads + 1);
     if (speed > 0 && (!parse_real(digits, 1e-3, 1, &d->speed) || d->speed <= 0))
         return fail(BAD_INPUT, "--devices %s: @%s: a speed from 0.001 to 1", list, digits);
@@ -70,6 +98,13 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     if (size > 0) d->memory_limit = (size_t)value;
     l->devices++;
     return 0;
+}
+
+/* "cpu:2": its threads; "cuda:0": which one, where the host does not see its memory. Names in profiles are the same. */
+static inline const char *layout_name(const het_device_desc *d, char *to, size_t capacity) {
+    const het_device_iface *iface = d->iface != NULL ? d->iface : het_cpu_device();
+    snprintf(to, capacity, "%s:%d", iface->name, (int)(iface->host_memory ? d->threads : d->ordinal));
+    return to;
 }
 
 static inline int layout_devices(layout *l, const char *list) {

@@ -731,7 +731,7 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
     if (result == HET_OK) {
         costs->costs.tokens = value, costs->costs.pairs = value + s->micro_batches, costs->costs.sequences = value + 2 * s->micro_batches;
-        result = het_simulate(p->plan, p->schedule, &costs->costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
+        result = het_simulate_costs(p->plan, p->schedule, costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     }
     if (status == 0 && result != HET_OK) status = fail(status_of(result), "--profile %s: %s", s->profile, error.text);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) status = write_pictures(s, p, simulation);

@@ -5,39 +5,47 @@
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_plan.h"
 #ifdef HETRAIN_MPI /* make mpi: a process of several; see tests/test_mpi.sh for how to start them */
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"
 #endif
+#include "adapter.h"
 #include "auto.h"
 #include "checkpoint.h"
 #include "curve.h"
 #include "feed.h"
 #include "launch.h"
+#include "text.h"
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *export_to;
+    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to;
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
     int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet;
-    double lr, min_lr, weight_decay, clip, dropout;
+    int64_t lora;
+    double lr, min_lr, weight_decay, clip, dropout, lora_alpha;
     uint64_t seed;
 } settings;
 
 #define MODEL_DEFAULT "llama:layers=4,width=192,heads=6,context=128"
 #define AT(field) offsetof(settings, field)
-#define LATER(name, value) { name, value, OPTION_LATER, 0, 0, 0, "later" }
 static const option options[] = {
     { "--data", "FILE", OPTION_TEXT, AT(data), 0, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
     { "--val", "FILE", OPTION_TEXT, AT(val), 0, 0, "validation data; default: the last 5 % of the windows of --data" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
     { "--init", "FILE|DIR", OPTION_TEXT, AT(init), 0, 0, "start from these weights (safetensors)" },
+    { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), 0, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
+    { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
+    { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
+    { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
+    { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), 0, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
@@ -54,7 +62,7 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; default: one, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast]; default: one cpu, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
@@ -78,9 +86,9 @@ static const option options[] = {
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
-    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes checkpoints (step-...), model.safetensors, config.json, log.jsonl, loss.svg" },
-    { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0,
-      "writes config.json and the weights alone, for transformers, into a directory that exists" },
+    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0,
+      "writes checkpoints (step-...), model.safetensors (--lora: adapter_*), config.json, tokenizer.json, log.jsonl, ..." },
+    { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0, "writes config.json and the weights alone, for transformers, into this directory" },
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
     { "--keep", "K", OPTION_INTEGER, AT(keep), 1, 1e6, "checkpoints kept" },
@@ -90,7 +98,6 @@ static const option options[] = {
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
     { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
-    LATER("--tokenizer", "FILE"),
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
 
@@ -106,10 +113,10 @@ static void settings_default(settings *s) {
 
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
-    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--force-resume", "--hash", "--quiet", "--plan", "--schedule",
-                                        "--links", "--devices", "--save-plan", "--save-profile", "--trace",
-                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--export",
-                                         "--save-dtype" };
+    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
+                                        "--devices", "--save-plan", "--save-profile", "--trace",
+                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--tokenizer",
+                                         "--init-adapter", "--export", "--save-dtype", "--force-resume" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -119,7 +126,8 @@ static int option_is_saved(const option *o) {
 /* Options that decide what is trained: a run goes on with those it was saved with. */
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
-                                         "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce" };
+                                         "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce",
+                                         "--lora", "--lora-alpha", "--lora-target" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -130,7 +138,14 @@ static int option_is_fixed(const settings *s, const option *o) {
 /* What happens before a step: a rank's new speed, or another plan. */
 typedef struct planned_change { int64_t step, rank, granules; double speed; char plan[PATH_SIZE]; } planned_change;
 
-typedef struct source { het_reader reader; het_data *data; het_data_info info; int open; } source;
+typedef struct source {
+    het_reader reader;
+    het_data *data;
+    het_data_info info;
+    int open;
+    unsigned char *tokens; /* a text's, as a token file in memory */
+    size_t size;
+} source;
 
 typedef struct job {
     settings set;
@@ -143,10 +158,13 @@ typedef struct job {
     const char *program;            /* as it was started */
     het_desc desc;
     layout ranks;
+    het_tokenizer *tokenizer;       /* NULL: text is bytes */
+    char targets[32];               /* of the adapter: --lora-target's text */
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
     int64_t first_rank;             /* of this process */
     int threads;                    /* of all devices of this process */
+    int cards;                      /* devices with memory of their own */
     source training, validation;
     step_feed feed;
     auto_planner *planner;              /* for --plan auto and --adapt */
@@ -170,7 +188,11 @@ static int configure_devices(job *j) {
     int status = layout_devices(&j->ranks, j->set.devices);
     if (status == 0) status = layout_take_part(&j->ranks, j->process, j->processes, &j->first_rank);
     if (status == 0) status = layout_links(&j->ranks, j->set.links);
-    for (i = 0; i < j->ranks.devices; i++) j->threads += (int)j->ranks.device[i].threads;
+    for (i = 0; i < j->ranks.devices; i++) {
+        const het_device_iface *iface = j->ranks.device[i].iface;
+        if (iface == NULL || iface->host_memory) j->threads += (int)j->ranks.device[i].threads;
+        else j->cards++;
+    }
     return status;
 }
 
@@ -198,13 +220,70 @@ static int write_text(const char *path, const char *option_name, write_function 
     return (fclose(file) == 0 && result == HET_OK) ? 0 : fail(FAILED, "%s %s: cannot be written: %s", option_name, path, het_result_text(result));
 }
 
+/* --tokenizer, or the one beside the weights. A model that is described here, without saying its vocabulary, gets the tokenizer's. */
+static int configure_tokenizer(job *j) {
+    const settings *s = &j->set;
+    het_model_desc *m = &j->desc.model;
+    const char *beside = j->saved != NULL ? j->saved->path : s->init;
+    char path[PATH_SIZE];
+    het_tokenizer_info info;
+    int status = 0;
+    if (s->tokenizer != NULL) status = tokenizer_open("--tokenizer", s->tokenizer, &j->tokenizer);
+    else if (beside != NULL && beside_weights(beside, "tokenizer.json", path, sizeof path))
+        status = tokenizer_open(s->resume != NULL ? "--resume" : "--init", path, &j->tokenizer);
+    if (status != 0 || j->tokenizer == NULL) return status;
+    het_tokenizer_get_info(j->tokenizer, &info);
+    if (beside == NULL && m->vocab == 256 && (s->model == NULL || strstr(s->model, "vocab=") == NULL)) m->vocab = info.vocab;
+    if (info.vocab <= m->vocab) return 0;
+    return fail(BAD_INPUT, "--tokenizer: %lld ids, the model's vocabulary is %lld", (long long)info.vocab, (long long)m->vocab);
+}
+
+/* A checkpoint may be resumed from another directory than the run was started in. */
+static int weights_from_root(job *j) {
+    char here[PATH_SIZE], path[PATH_SIZE];
+    if (j->weights[0] == 0 || j->weights[0] == '/') return 0;
+    if (getcwd(here, sizeof here) == NULL || !path_join(path, sizeof path, here, j->weights)) return fail(BAD_INPUT, "--init: path too long");
+    memcpy(j->weights, path, sizeof path);
+    return 0;
+}
+
+/* --lora, or what --init-adapter has. */
+static int configure_adapter(job *j) {
+    static const char *const names[] = { "q", "k", "v", "o", "gate", "up", "down" };
+    settings *s = &j->set;
+    het_model_desc *m = &j->desc.model;
+    het_error error = { HET_OK, "" };
+    int i, status;
+    if (s->init_adapter != NULL) {
+        if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --init-adapter; build/merge makes whole weights");
+        if (s->resume != NULL || s->init == NULL) return fail(BAD_INPUT, "--init-adapter: needs --init, and not together with --resume");
+        if (s->lora != 0 || s->lora_alpha > 0 || s->lora_target != NULL) return fail(BAD_INPUT, "--init-adapter: not together with --lora...");
+        if ((status = adapter_model("--init-adapter", s->init_adapter, m, NULL, 0)) != 0) return status;
+        s->lora = m->lora_rank, s->lora_alpha = (double)m->lora_alpha, s->lora_target = j->targets;
+        for (i = 0; i < 7; i++)
+            if (m->lora_targets >> i & 1)
+                snprintf(j->targets + strlen(j->targets), sizeof j->targets - strlen(j->targets), "%s%s", j->targets[0] != 0 ? "," : "", names[i]);
+        return weights_from_root(j);
+    }
+    if (s->lora == 0) {
+        if (s->lora_target != NULL) return fail(BAD_INPUT, "--lora-target: needs --lora");
+        return s->lora_alpha > 0 ? fail(BAD_INPUT, "--lora-alpha: needs --lora") : 0;
+    }
+    if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --lora; build/merge makes whole weights");
+    m->lora_rank = s->lora, m->lora_alpha = (float)s->lora_alpha;
+    m->lora_targets = s->lora_target != NULL ? adapter_targets(s->lora_target) : 0;
+    if (s->lora_target != NULL && m->lora_targets == 0)
+        return fail(BAD_INPUT, "--lora-target %s: a list of q, k, v, o, gate, up, down, or all", s->lora_target);
+    return het_model_complete(m, &error) == HET_OK ? weights_from_root(j) : fail(BAD_INPUT, "--lora: %s", error.text);
+}
+
 /* The model of the checkpoint. */
 static int saved_model(job *j) {
     het_error error = { HET_OK, "" };
-    char *text = (char *)malloc((size_t)j->saved->file[2].size + 1);
     size_t length = 0;
-    het_result result = text != NULL ? HET_OK : HET_ERR_OOM;
-    if (result == HET_OK) result = het_checkpoint_config(j->saved, text, (size_t)j->saved->file[2].size, &length, &error);
+    het_result result = het_checkpoint_file(j->saved, "config.json", NULL, 0, &length, &error);
+    char *text = result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL;
+    if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
     if (result == HET_OK) result = het_model_from_json(text, length, &j->desc.model, &error);
     free(text);
     return result == HET_OK ? 0 : fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
@@ -216,6 +295,8 @@ static int configure_model(job *j) {
     if (j->saved != NULL) status = saved_model(j);
     else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
+    if (status == 0) status = configure_tokenizer(j);
+    if (status == 0) status = configure_adapter(j);
     if (status != 0) return status;
     if (s->length == 0) s->length = j->desc.model.context;
     if (s->length > j->desc.model.context)
@@ -224,12 +305,57 @@ static int configure_model(job *j) {
     return 0;
 }
 
+static int64_t memory_read(void *user, uint64_t offset, void *to, size_t size) {
+    const source *from = (const source *)user;
+    if (offset > from->size) return -1;
+    if (size > from->size - offset) size = from->size - (size_t)offset;
+    memcpy(to, from->tokens + offset, size);
+    return (int64_t)size;
+}
+
+static void put_little(unsigned char *to, uint32_t value) {
+    int i;
+    for (i = 0; i < 4; i++) to[i] = (unsigned char)(value >> (8 * i) & 255u);
+}
+
+/* A text becomes a file of 32-bit tokens in memory, with llm.c's header. */
+static int encode_source(job *j, source *to, const char *option_name, const char *path) {
+    enum { HEADER = 1024 };
+    char *text = NULL;
+    int32_t *token = NULL;
+    size_t size = 0;
+    int64_t count = 0, i;
+    int status = read_file(option_name, path, &text, &size);
+    if (status == 0) status = text_encode(option_name, j->tokenizer, 0, text, size, &token, &count);
+    free(text);
+    if (status == 0 && count > INT32_MAX) status = fail(BAD_INPUT, "%s %s: %lld tokens; at most 2147483647", option_name, path, (long long)count);
+    to->size = HEADER + 4 * (size_t)count;
+    if (status == 0 && (to->tokens = (unsigned char *)calloc(to->size, 1)) == NULL) status = fail(FAILED, "out of memory");
+    if (status == 0) {
+        put_little(to->tokens, 20240801);
+        put_little(to->tokens + 4, 7);
+        put_little(to->tokens + 8, (uint32_t)count);
+        for (i = 0; i < count; i++) put_little(to->tokens + HEADER + 4 * i, (uint32_t)token[i]);
+        to->reader.read = memory_read, to->reader.user = to, to->reader.size = to->size, to->reader.name = path;
+    }
+    free(token);
+    return status;
+}
+
+static void close_source(source *s) {
+    het_data_close(s->data);
+    if (s->open) het_reader_close(&s->reader);
+    free(s->tokens);
+}
+
 /* A *.bin file without one of llm.c's headers (which begin with a date) holds nanoGPT's uint16 tokens; het_data_open finds out the rest. */
 static int open_source(job *j, source *to, const char *option_name, const char *path, float held_out) {
     het_data_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
     unsigned char head[4] = { 0, 0, 0, 0 };
+    uint32_t magic = 0;
+    int status, text;
     size_t length = strlen(path);
     if (is_directory(path)) return fail(BAD_INPUT, "%s %s: is a directory", option_name, path);
     if (access(path, R_OK) != 0) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
@@ -237,9 +363,14 @@ static int open_source(job *j, source *to, const char *option_name, const char *
     if (result != HET_OK) return fail(status_of(result), "%s %s: %s", option_name, path, error.text);
     to->open = 1;
     memset(&desc, 0, sizeof desc);
-    if (length > 4 && strcmp(path + length - 4, ".bin") == 0 && to->reader.read(to->reader.user, 0, head, 4) >= 0) {
-        uint32_t magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
-        if (magic < 20240000 || magic >= 20300000) desc.format = HET_DATA_UINT16;
+    if (to->reader.read(to->reader.user, 0, head, 4) >= 0)
+        magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
+    text = magic < 20240000 || magic >= 20300000;
+    if (text && length > 4 && strcmp(path + length - 4, ".bin") == 0) desc.format = HET_DATA_UINT16, text = 0;
+    if (text && j->tokenizer != NULL) {
+        het_reader_close(&to->reader);
+        to->open = 0;
+        if ((status = encode_source(j, to, option_name, path)) != 0) return status;
     }
     desc.reader = to->reader;
     desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
@@ -458,7 +589,8 @@ static int configure_context(job *j) {
     het_get_memory(j->ctx, 0, &j->memory);
     if ((status = start_adapting(j)) != 0) return status;
     if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
-    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, "--init", j->weights);
+    if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, s->resume != NULL ? "--resume" : "--init", j->weights);
+    if (status == 0 && s->init_adapter != NULL) status = adapter_load("--init-adapter", s->init_adapter, j->ctx);
     return status;
 }
 
@@ -486,12 +618,14 @@ static void write_options(FILE *file, const job *j, int all, const char *separat
     }
 }
 
-/* The model as JSON, to be freed; NULL: out of memory. */
+/* The model as JSON, without an adapter, to be freed; NULL: out of memory. */
 static char *model_json(const job *j, size_t *length) {
+    het_model_desc model = het_get_desc(j->ctx)->model;
     char *text = NULL;
-    if (het_model_to_json(&het_get_desc(j->ctx)->model, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
+    model.lora_rank = model.lora_targets = 0, model.lora_alpha = 0;
+    if (het_model_to_json(&model, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
     text = (char *)malloc(*length + 1);
-    if (text != NULL && het_model_to_json(&het_get_desc(j->ctx)->model, text, *length + 1, length) != HET_OK) {
+    if (text != NULL && het_model_to_json(&model, text, *length + 1, length) != HET_OK) {
         free(text);
         text = NULL;
     }
@@ -525,22 +659,58 @@ static void collect_options(const job *j, saved_options *o) {
     text = o->text[OPTIONS + 2];
     snprintf(text, sizeof o->text[0], "%lld", (long long)(step * a_step));
     saved_option(o, "data_position", text); /* windows drawn: the order is a function of seed and step */
+    if (j->set.lora > 0 && j->weights[0] != 0) saved_option(o, "base", j->weights);
+}
+
+/* The frozen weights' directory, or file where that has another name, is what PEFT calls the base. */
+static char *saved_adapter_json(const job *j, size_t *length) {
+    char base[PATH_SIZE];
+    char *slash;
+    snprintf(base, sizeof base, "%s", j->weights);
+    slash = strrchr(base, '/');
+    if (slash != NULL && strcmp(slash, "/model.safetensors") == 0) *slash = 0;
+    return adapter_json(&het_get_desc(j->ctx)->model, base[0] != 0 ? base : NULL, length);
+}
+
+/* What lies beside the weights: the adapter's settings and the tokenizer. */
+typedef struct saved_beside { het_beside file[2]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
+static int collect_beside(const job *j, saved_beside *b) {
+    het_writer writer;
+    memset(b, 0, sizeof *b);
+    writer.write = grown_write, writer.user = &b->tokenizer, writer.name = "tokenizer.json";
+    if (j->set.lora > 0) {
+        het_beside *f = &b->file[b->files++];
+        f->name = "adapter_config.json";
+        f->data = b->adapter = saved_adapter_json(j, &f->size);
+        if (b->adapter == NULL) return fail(FAILED, "out of memory");
+    }
+    if (j->tokenizer != NULL) {
+        het_beside *f = &b->file[b->files++];
+        if (het_tokenizer_write(j->tokenizer, &writer) != HET_OK) return fail(FAILED, "out of memory");
+        f->name = writer.name, f->data = b->tokenizer.text, f->size = b->tokenizer.length;
+    }
+    return 0;
 }
 
 /* Starts saving the step that is done. */
 static int save(job *j) {
     saved_options *o;
+    saved_beside b;
     int status;
     if (j->save.saved_step == het_get_step(j->ctx)) return 0;
     if ((o = (saved_options *)malloc(sizeof *o)) == NULL) return fail(FAILED, "out of memory");
     collect_options(j, o);
-    status = saver_start(&j->save, j->ctx, o->pair, o->pairs, j->process == 0);
+    status = collect_beside(j, &b);
+    if (status == 0) status = saver_start(&j->save, j->ctx, o->pair, o->pairs, b.file, b.files, j->process == 0);
+    free(b.adapter);
+    free(b.tokenizer.text);
     free(o);
     return status;
 }
 
 /* Settings from the checkpoint, in which `given` ones of the command line may stand above others. */
 static int take_saved_options(job *j) {
+    const char *base = het_checkpoint_option(j->saved, "base");
     int i, status;
     for (i = 0; i < OPTIONS; i++) {
         const char *value = option_is_saved(&options[i]) ? het_checkpoint_option(j->saved, options[i].name + 2) : NULL;
@@ -548,6 +718,8 @@ static int take_saved_options(job *j) {
         if ((status = option_set(&options[i], &j->set, value, "state.json: ")) != 0) return status;
         j->given[i] = 1;
     }
+    if (base != NULL && (size_t)snprintf(j->weights, sizeof j->weights, "%s", base) >= sizeof j->weights)
+        return fail(BAD_INPUT, "--resume: path too long");
     return 0;
 }
 
@@ -745,18 +917,23 @@ static void count_text(char *to, size_t capacity, double value) {
 }
 
 static void show_devices(const job *j) {
+    char name[64];
     int64_t i;
     het_memory memory;
     if (j->ranks.world == 1) {
-        printf("device   cpu:%d, %.1f MB; product peak %.0f GFLOP/s, measured\n", j->threads, 1e-6 * (double)j->memory.device, j->peak);
+        printf("device   %s, %.1f MB", layout_name(&j->ranks.device[0], name, sizeof name), 1e-6 * (double)j->memory.device);
+        if (j->peak > 0) printf("; product peak %.0f GFLOP/s, measured", j->peak);
+        putchar('\n');
         return;
     }
-    printf("plan     %s, schedule %s; product peak %.0f GFLOP/s of this process's %d threads, measured\n", j->set.plan != NULL ? j->set.plan : "dp",
-           j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule, j->peak, j->threads);
+    printf("plan     %s, schedule %s", j->set.plan != NULL ? j->set.plan : "dp",
+           j->set.schedule != NULL ? j->set.schedule : j->ranks.plan->schedule);
+    if (j->peak > 0) printf("; product peak %.0f GFLOP/s of this process's %d threads, measured", j->peak, j->threads);
+    putchar('\n');
     for (i = 0; i < j->ranks.devices; i++) {
         const het_device_desc *d = &j->ranks.device[i];
         het_get_memory(j->ctx, i, &memory);
-        printf("rank %-3lld cpu:%d", (long long)i, (int)d->threads);
+        printf("rank %-3lld %s", (long long)i, layout_name(d, name, sizeof name));
         if (d->speed > 0) printf("@%g", d->speed);
         printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
     }
@@ -772,6 +949,15 @@ static void show_configuration(const job *j) {
     count_text(tokens, sizeof tokens, (double)j->training.info.tokens);
     printf("model    %s: %lld layers, width %lld, %lld heads, vocabulary %lld, context %lld; %s parameters\n", families[m->family],
            (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->vocab, (long long)m->context, parameters);
+    if (s->lora > 0) {
+        het_parameter_info info;
+        double trained = 0;
+        int64_t p;
+        for (p = 0; het_parameter_get_info(j->ctx, p, &info) == HET_OK; p++) trained += info.frozen ? 0 : (double)info.count;
+        count_text(parameters, sizeof parameters, trained);
+        printf("adapter  rank %lld, alpha %g: %s parameters are trained, all others are frozen\n", (long long)m->lora_rank, (double)m->lora_alpha,
+               parameters);
+    }
     printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows,
            (long long)j->validation.info.windows);
     printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
@@ -1180,7 +1366,9 @@ static int finish(job *j) {
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
         if (done < j->set.steps)
             printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, j->program, j->out);
-        else if (!j->set.quiet) printf("wrote    %s: step-%08lld model.safetensors config.json log.jsonl loss.svg\n", j->out, (long long)done);
+        else if (!j->set.quiet)
+            printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
+                   j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
     } else if (done < j->set.steps) {
         return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
     }
@@ -1197,10 +1385,42 @@ static int can_write(const char *path) {
     return path == NULL || file != NULL;
 }
 
+/* The tokenizer and what transformers keeps beside it go into OUT, so that it can be used by itself. */
+static int copy_tokenizer(const job *j) {
+    static const char *const names[] = { "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+                                         "generation_config.json", "chat_template.jinja" };
+    const char *beside = j->set.tokenizer != NULL ? j->set.tokenizer : j->saved != NULL ? j->saved->path : j->set.init;
+    char from[PATH_SIZE], to[PATH_SIZE], temporary[PATH_SIZE + 8];
+    het_writer writer = { file_write, NULL, NULL };
+    het_result result;
+    size_t i, size;
+    int status = 0;
+    if (j->tokenizer == NULL) return 0;
+    if (!path_join(to, sizeof to, j->out, "tokenizer.json")) return fail(BAD_INPUT, "--out: path too long");
+    if ((writer.user = open_file(to, temporary, sizeof temporary)) == NULL) return fail(BAD_INPUT, "--out %s: %s", to, strerror(errno));
+    result = het_tokenizer_write(j->tokenizer, &writer);
+    if ((status = close_file((FILE *)writer.user, temporary, to)) != 0) return status;
+    if (result != HET_OK) return fail(FAILED, "cannot write %s: %s", to, het_result_text(result));
+    for (i = 0; i < sizeof names / sizeof names[0] && status == 0; i++) {
+        char *data = NULL;
+        FILE *file;
+        if (!beside_weights(beside, names[i], from, sizeof from) || !path_join(to, sizeof to, j->out, names[i]) || strcmp(from, to) == 0) continue;
+        if ((status = read_file("--init", from, &data, &size)) != 0) break;
+        file = open_file(to, temporary, sizeof temporary);
+        if (file != NULL) {
+            fwrite(data, 1, size, file);
+            status = close_file(file, temporary, to);
+        } else status = fail(BAD_INPUT, "--out %s: %s", to, strerror(errno));
+        free(data);
+    }
+    return status;
+}
+
 /* mkdir -p. */
 static int prepare_out(job *j) {
     char path[PATH_SIZE];
     size_t i;
+    int status;
     if (j->process > 0) return 0;
     if (!can_write(j->set.trace)) return fail(BAD_INPUT, "--trace %s: %s", j->set.trace, strerror(errno));
     if (!can_write(j->set.timeline)) return fail(BAD_INPUT, "--timeline %s: %s", j->set.timeline, strerror(errno));
@@ -1211,6 +1431,7 @@ static int prepare_out(job *j) {
         if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(BAD_INPUT, "--out %s: cannot make %s: %s", j->out, path, strerror(errno));
     }
     if (!is_directory(j->out)) return fail(BAD_INPUT, "--out %s: not a directory", j->out);
+    if ((status = copy_tokenizer(j)) != 0) return status;
     return 0;
 }
 
@@ -1233,7 +1454,7 @@ static int run(job *j, int argc, char **argv) {
     if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if (j->out[0] != 0 && (status = saver_open(&j->save, j->out, s->keep)) != 0) return status;
-    if (!s->quiet || j->log != NULL) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
+    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
@@ -1295,10 +1516,10 @@ int main(int argc, char **argv) {
     saver_close(&j->save);
     het_destroy(j->ctx);
     status = close_transport(j, status);
-    if (j->validation.data != j->training.data) het_data_close(j->validation.data);
-    het_data_close(j->training.data);
-    if (j->validation.open) het_reader_close(&j->validation.reader);
-    if (j->training.open) het_reader_close(&j->training.reader);
+    if (j->validation.data == j->training.data) j->validation.data = NULL;
+    close_source(&j->validation);
+    close_source(&j->training);
+    het_tokenizer_free(j->tokenizer);
     if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);

@@ -244,6 +244,7 @@ int support_isas(het_isa isa[5])
     het_parallel parallel = support_serial();
     het_device_config config;
     int i, count = 0;
+    memset(&config, 0, sizeof config);
     for (i = 0; i < 5; i++) {
         void *self = NULL;
         config.allocator = &allocator;

@@ -30,11 +30,11 @@ static support_result start_short(support_run *run, const het_model_desc *model)
     return support_train(run, SUPPORT_TOGETHER);
 }
 
-static void threads_grouping_and_backward(het_family family)
+static void threads_grouping_and_backward(het_model_desc model)
 {
     static const int32_t threads[] = { 1, 2, 3, 7 };
     static const het_backward backward[] = { HET_BACKWARD_FUSED, HET_BACKWARD_SPLIT, HET_BACKWARD_DEFERRED };
-    het_model_desc model = support_model(family);
+    const het_family family = model.family;
     support_result base;
     support_run run;
     int i;
@@ -59,11 +59,27 @@ static void threads_grouping_and_backward(het_family family)
     support_run_end(&run);
 }
 
-static void gpt2_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(HET_GPT2); }
-static void llama_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(HET_LLAMA); }
-static void qwen2_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(HET_QWEN2); }
-static void qwen3_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(HET_QWEN3); }
-static void neox_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(HET_NEOX); }
+static void gpt2_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(support_model(HET_GPT2)); }
+static void llama_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(support_model(HET_LLAMA)); }
+static void qwen2_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(support_model(HET_QWEN2)); }
+static void qwen3_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(support_model(HET_QWEN3)); }
+static void neox_in_every_layout(void **state) { (void)state; threads_grouping_and_backward(support_model(HET_NEOX)); }
+
+/* Low-rank factors: some of the matrices, all of them, and a rank that makes vectors of B's rows. */
+static void adapters_in_every_layout(void **state)
+{
+    het_model_desc llama = support_model(HET_LLAMA), gpt2 = support_model(HET_GPT2), qwen3 = support_model(HET_QWEN3);
+    (void)state;
+    llama.lora_rank = 3;
+    gpt2.lora_rank = 4;
+    gpt2.lora_alpha = 11.0f;
+    gpt2.lora_targets = HET_LORA_ALL;
+    qwen3.lora_rank = 1;
+    qwen3.lora_targets = HET_LORA_K + HET_LORA_O + HET_LORA_DOWN;
+    threads_grouping_and_backward(llama);
+    threads_grouping_and_backward(gpt2);
+    threads_grouping_and_backward(qwen3);
+}
 
 /* Slices between granules, every backward form, recomputation, groupings: short granules, and pieces of long sequences. */
 static void slices(void **state)
@@ -304,6 +320,9 @@ static void random_layout(uint64_t seed, int round)
     if (support_below(&seed, 3) == 0) model.window = 1 + support_below(&seed, 20);
     is_long = support_below(&seed, 12) == 0;
     if (is_long) make_long(&model);
+    if (round % 3 == 1) model.lora_rank = 1 + round % 5, model.lora_targets = 1 + round * 37 % HET_LORA_ALL;
+    if (model.lora_rank > 0 && (model.lora_targets & 7) != 0 && (model.family == HET_GPT2 || model.family == HET_NEOX)) model.lora_targets |= 7;
+    if (model.lora_targets == HET_LORA_GATE) model.lora_targets = HET_LORA_UP;
     start(&run, &model, is_long ? SUPPORT_LONG : SUPPORT_SHORT);
     run.desc.seed = seed;
     run.desc.dtype = support_below(&seed, 4) == 0 ? HET_BF16 : HET_F32;
@@ -374,6 +393,7 @@ int main(void)
         cmocka_unit_test(qwen2_in_every_layout),
         cmocka_unit_test(qwen3_in_every_layout),
         cmocka_unit_test(neox_in_every_layout),
+        cmocka_unit_test(adapters_in_every_layout),
         cmocka_unit_test(slices),
         cmocka_unit_test(long_sequences_in_slices),
         cmocka_unit_test(recompute_of_single_units),

@@ -367,6 +367,8 @@ static void small_run(support_run *run)
 
 static const het_pair options[] = { { "lr", "0.001", 2, 5 }, { "data", "caf\xE9 \"x\"\n", 4, 9 }, { "note", "\xC3\xA9\\", 4, 3 } };
 
+static const het_beside beside[] = { { "notes.txt", "a\0b\nc", 5 } };
+
 static het_checkpoint *checkpoint_of(disk *d, int64_t keep, const het_allocator *allocator)
 {
     const het_disk t = table(d);
@@ -391,7 +393,7 @@ static het_saved *find(disk *d, const char *path)
 
 static void take(het_checkpoint *c, het_ctx *ctx)
 {
-    EXPECT_OK(het_checkpoint_take(c, ctx, options, 3, NULL));
+    EXPECT_OK(het_checkpoint_take(c, ctx, options, 3, beside, 1, NULL));
 }
 
 /* A context trained for `steps` steps. */
@@ -437,8 +439,12 @@ static void round_trip(void **state)
     assert_string_equal(het_checkpoint_option(saved, "data"), "caf? ?x??");
     assert_string_equal(het_checkpoint_option(saved, "note"), "\xC3\xA9\\");
     assert_null(het_checkpoint_option(saved, "step"));
-    EXPECT_OK(het_checkpoint_config(saved, text, sizeof text, &length, NULL));
+    EXPECT_OK(het_checkpoint_file(saved, "config.json", text, sizeof text, &length, NULL));
     assert_true(length > 10 && text[0] == '{');
+    EXPECT_OK(het_checkpoint_file(saved, "notes.txt", text, sizeof text, &length, NULL));
+    assert_true(length == 5 && memcmp(text, "a\0b\nc", 5) == 0);
+    assert_int_equal(het_checkpoint_file(saved, "notes.txt", text, 4, &length, NULL), HET_ERR_LIMIT);
+    assert_int_equal(het_checkpoint_file(saved, "nothing", text, 4, &length, NULL), HET_ERR_INVALID);
     other = support_create(&run.desc);
     EXPECT_OK(het_checkpoint_load(saved, other, HET_DEFAULT, NULL));
     assert_int_equal(het_get_step(other), 4);
@@ -485,7 +491,7 @@ static void left_behind(void **state)
     het_checkpoint_free(saved);
     assert_int_equal(lookup(d, "run/step-00000005"), -1);
     first = directory_hash(d, "run/step-00000002");
-    EXPECT_OK(het_checkpoint_take(c, early, options, 1, NULL));
+    EXPECT_OK(het_checkpoint_take(c, early, options, 1, NULL, 0, NULL));
     EXPECT_OK(het_checkpoint_write(c, NULL));
     assert_true(first != directory_hash(d, "run/step-00000002"));
     assert_int_equal(lookup(d, "run/step-00000002.old"), -1);
@@ -501,7 +507,7 @@ static void left_behind(void **state)
 /* Whatever a checkpoint has lost or gained in a bit, it is refused, and the one before is found with a line about it. */
 static void damage(void **state)
 {
-    static const char *const files[] = { "state.json", "config.json", "model.safetensors", "optimizer.safetensors" };
+    static const char *const files[] = { "state.json", "config.json", "model.safetensors", "optimizer.safetensors", "notes.txt" };
     const int every = support_environment("HETRAIN_TEST_EVERY", 50);
     disk *d = disk_start();
     const het_disk t = table(d);
@@ -520,7 +526,7 @@ static void damage(void **state)
     support_step(ctx, &run.data, 1, SUPPORT_TOGETHER);
     take(c, ctx);
     EXPECT_OK(het_checkpoint_write(c, NULL));
-    for (which = 0; which < 4; which++) {
+    for (which = 0; which < 5; which++) {
         char path[64];
         support_buffer *b;
         size_t size, length;
@@ -593,13 +599,15 @@ static void bad_state(void **state)
     static const struct { const char *text, *words; } bad[] = {
         { "", "0 bytes|few" },
         { "{\"format\":2,\"step\":1,\"options\":{},\"files\":{}", "format|byte" },
-        { "{\"step\":1,\"options\":{},\"files\":{}", "missing" },
+        { "{\"step\":1,\"options\":{},\"files\":{}", "lacks" },
         { "{\"format\":1,\"step\":-1,\"options\":{},\"files\":{\"model.safetensors\":{\"size\":0,\"xxh64\":[]},\"optimizer.safetensors\":"
           "{\"size\":0,\"xxh64\":[]},\"config.json\":{\"size\":0,\"xxh64\":[]}}", "negative" },
         { "{\"format\":1,\"format\":1,\"step\":1", "twice" },
         { "{\"format\":1,\"step\":1,\"options\":{\"a\":1}", "string" },
         { "{\"format\":1,\"step\":1,\"options\":[]", "byte 31" },
-        { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{\"other\":{}}", "not one of" },
+        { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{\"a/b\":{}}", "not a name" },
+        { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{\"config.json\":{\"size\":0,\"xxh64\":[]},\"config.json\":{}}", "twice" },
+        { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{}", "lacks" },
         { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{\"config.json\":{\"size\":5,\"xxh64\":[]}}", "every MiB" },
         { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{\"config.json\":{\"size\":-5,\"xxh64\":[]}}", "every MiB" },
         { "{\"format\":1,\"step\":1,\"options\":{},\"files\":{\"config.json\":{\"size\":5,\"xxh64\":[\"123\"]}}", "16" },
@@ -648,7 +656,7 @@ static int64_t write_faults(int same, int64_t keep)
     take(c, ctx);
     EXPECT_OK(het_checkpoint_write(c, NULL));
     support_step(ctx, &run.data, 2, SUPPORT_TOGETHER);
-    EXPECT_OK(het_checkpoint_take(c, ctx, options, 1, NULL));
+    EXPECT_OK(het_checkpoint_take(c, ctx, options, 1, NULL, 0, NULL));
     EXPECT_OK(het_checkpoint_write(c, NULL));
     before = directory_hash(base, "run/step-00000003");
     if (!same) support_step(ctx, &run.data, 3, SUPPORT_TOGETHER);
@@ -776,7 +784,7 @@ static void faults_of_memory(void **state)
         desc.disk = &t, desc.directory = "run", desc.allocator = support_allocator(&memory);
         memory.fail_at = call;
         result = het_checkpoint_create(&desc, &c, &error);
-        if (result == HET_OK) result = het_checkpoint_take(c, ctx, options, 3, &error);
+        if (result == HET_OK) result = het_checkpoint_take(c, ctx, options, 3, beside, 1, &error);
         if (result == HET_OK) {
             const int64_t calls = memory.calls;
             result = het_checkpoint_write(c, &error);
@@ -784,7 +792,7 @@ static void faults_of_memory(void **state)
         }
         if (result == HET_OK) result = het_checkpoint_find(&t, "run", &desc.allocator, &saved, &error);
         if (result == HET_OK) result = het_checkpoint_load(saved, ctx, HET_DEFAULT, &error);
-        if (result != HET_OK) EXPECT_ERROR(result, HET_ERR_OOM, error.text, "allocator|bytes");
+        if (result != HET_OK) EXPECT_ERROR(result, HET_ERR_OOM, error.text, "allocator");
         het_checkpoint_free(saved);
         het_checkpoint_destroy(c);
         assert_int_equal(memory.live, 0);
@@ -818,7 +826,7 @@ static void power(void **state)
     for (w = 0; w < WRITES; w++) {
         char path[64];
         if (w > 0 && w != 3) support_step(ctx, &run.data, w, SUPPORT_TOGETHER);
-        EXPECT_OK(het_checkpoint_take(c, ctx, options, w % 3, NULL));
+        EXPECT_OK(het_checkpoint_take(c, ctx, options, w % 3, beside, w % 2, NULL));
         EXPECT_OK(het_checkpoint_write(c, NULL));
         snprintf(path, sizeof path, "run/step-%08d", (int)het_get_step(ctx));
         hash[w] = directory_hash(d, path);
@@ -958,11 +966,11 @@ static void misuse(void **state)
     EXPECT_ERROR(het_checkpoint_find(&t, "run", NULL, &saved, &e), HET_ERR_IO, e.text, "run|no checkpoint");
     EXPECT_ERROR(het_checkpoint_find(&t, "run/nothing", NULL, &saved, &e), HET_ERR_IO, e.text, "run/nothing|No such file");
     EXPECT_ERROR(het_checkpoint_find(NULL, "run", NULL, &saved, &e), HET_ERR_INVALID, e.text, "NULL");
-    EXPECT_ERROR(het_checkpoint_take(NULL, NULL, NULL, 0, &e), HET_ERR_INVALID, e.text, "het_checkpoint_take");
+    EXPECT_ERROR(het_checkpoint_take(NULL, NULL, NULL, 0, NULL, 0, &e), HET_ERR_INVALID, e.text, "het_checkpoint_take");
     EXPECT_ERROR(het_checkpoint_write(NULL, &e), HET_ERR_INVALID, e.text, "het_checkpoint_write");
     EXPECT_ERROR(het_checkpoint_export(NULL, &e), HET_ERR_INVALID, e.text, "het_checkpoint_export");
     EXPECT_ERROR(het_checkpoint_load(NULL, NULL, HET_DEFAULT, &e), HET_ERR_INVALID, e.text, "het_checkpoint_load");
-    EXPECT_ERROR(het_checkpoint_config(NULL, NULL, 0, &length, &e), HET_ERR_INVALID, e.text, "het_checkpoint_config");
+    EXPECT_ERROR(het_checkpoint_file(NULL, "x", NULL, 0, &length, &e), HET_ERR_INVALID, e.text, "het_checkpoint_file");
     assert_null(het_checkpoint_option(NULL, "x"));
     het_checkpoint_destroy(NULL);
     het_checkpoint_free(NULL);

@@ -63,7 +63,8 @@ refuses '--devices|cpu:1,|expected' train --data text --devices cpu:1,
 refuses '--devices|cpu:0|threads' train --data text --devices cpu:1,cpu:0
 refuses '--devices|rank 1|memory_limit is 2048' train --data text --devices cpu:1,cpu:1/2K "${tiny[@]}"
 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 refuses 'Open MPI|3 processes|train_mpi' train --data text
-refuses '--devices|cuda:0|not yet' train --data text --devices cuda:0
+refuses '--devices|cuda:0|built without CUDA|make cuda' train --data text --devices cuda:0
+refuses '--devices|cuda|expected cpu:N or cuda:N' train --data text --devices cuda
 refuses '--devices|cpu:1/1K' train --data text --devices cpu:1/1K "${tiny[@]}"
 refuses '--length|17|16' train --data text --length 17 "${tiny[@]}"
 refuses '--checkpoint-every' train --data text --checkpoint-every 5
@@ -84,9 +85,8 @@ refuses '--schedule|none.csv|No such file' train --data text --schedule none.csv
 refuses '--save-plan|nowhere/plan' train --data text --save-plan nowhere/plan "${tiny[@]}"
 refuses '--trace|nowhere/t.json' train --data text --trace nowhere/t.json "${tiny[@]}"
 refuses '--timeline|nowhere/t.svg' train --data text --timeline nowhere/t.svg "${tiny[@]}"
-for later in --tokenizer; do
-    refuses "$later|not yet" train --data text $later x
-done
+refuses '--tokenizer x' train --data text --tokenizer x
+refuses '--tokenizer text|byte 0' train --data text --tokenizer text
 
 # ---- models ----
 refuses '--model|gpt5' train --data text --model gpt5:small

@@ -20,6 +20,7 @@ static void rig_start(rig *r, het_isa isa, int32_t threads)
 {
     het_device_config config;
     memset(r, 0, sizeof *r);
+    memset(&config, 0, sizeof config);
     r->op = het_cpu_device();
     r->allocator = support_allocator(&r->memory);
     r->parallel = threads == 1 ? support_serial() : support_backwards();

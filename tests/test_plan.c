@@ -1306,7 +1306,7 @@ static void completed(void **state)
     static const struct { int64_t units, ranks; const char *schedule, *plan, *text, *expected; } cases[] = {
         { 2, 2, NULL, "pp", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
           "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,REDUCE0,VERDICT,STEP0\n"
-          "1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1,REDUCE1,VERDICT,STEP1\n" },
+          "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,REDUCE1,VERDICT,STEP1\n" },
         { 2, 3, NULL, "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,2]}]},{\"stages\":[{\"rank\":2,\"units\":[0,2]}]}]}",
           "0F0,0B0\n\n0F0@1,0I0@1,0W0@1\n",
           "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\nVERDICT\n"
@@ -1315,7 +1315,7 @@ static void completed(void **state)
           "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,REDUCE3,0RECV_B0,0B0,REDUCE0,VERDICT,STEP0,STEP3\n"
           "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,REDUCE2,1B0,1SEND_B0,REDUCE1,VERDICT,STEP1,STEP2\n" },
         { 2, 2, "bidirectional", "pp", "0F0,1F0@1,1B0@1,0B0\n0F0@1,1F0,1B0,0B0@1\n",
-          "0F0,1RECV_F0@1,0SEND_F0,1F0@1,1B0@1,0RECV_B0,1SEND_B0@1,REDUCE1,0B0,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n"
+          "1RECV_F0@1,0F0,0SEND_F0,1F0@1,0RECV_B0,1B0@1,1SEND_B0@1,REDUCE1,0B0,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n"
           "0F0@1,0SEND_F0@1,1RECV_F0,1F0,1B0,1SEND_B0,REDUCE1,0RECV_B0@1,0B0@1,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n" },
     };
     size_t i;

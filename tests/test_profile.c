@@ -722,6 +722,48 @@ static void costs_of_a_plan(void **state)
     het_profile_free(profile);
 }
 
+/* Two equal stages in gpipe with m micro-batches are at work m / (m + 1) of the time, whatever they take: so far are they from alone to together. */
+static void between_alone_and_together(void **state)
+{
+    het_profile *profile = read_text(chain_profile);
+    het_plan *plan;
+    het_plan_costs *costs = NULL;
+    het_simulation *simulation = NULL;
+    het_schedule *schedule;
+    het_error error = { HET_OK, "" };
+    shape s;
+    int64_t g, m;
+    (void)state;
+    memset(&s, 0, sizeof s);
+    s.plan = "pp:0-1|2-3", s.schedule = "gpipe", s.ranks = 2, s.slices = 1, s.recompute = HET_NO;
+    plan = read_plan(&s, 4);
+    for (m = 1; m <= 5; m += 2) {
+        const double part = (double)m / (double)(m + 1);
+        schedule = complete_lists(profile, plan, m);
+        EXPECT_OK(het_profile_costs(profile, plan, NULL, HET_YES, NULL, &costs, &error));
+        costs->costs.rank = NULL, costs->costs.block = NULL, costs->costs.blocks = 0;
+        costs->costs.every_link.latency = costs->costs.every_link.bandwidth = 0;
+        for (g = 0; g < 2; g++) {
+            memset(&costs->alone[g], 0, sizeof costs->alone[g]);
+            costs->alone[g].forward.base = 1, costs->alone[g].backward.base = 2;
+            costs->together[g] = costs->stage[g] = costs->alone[g];
+        }
+        EXPECT_OK(het_simulate_costs(plan, schedule, costs, HET_NO, NULL, &simulation, &error));
+        near(simulation->makespan, 3 * (double)(m + 1), "nothing between them");
+        het_simulation_free(simulation);
+        for (g = 0; g < 2; g++) costs->together[g].forward.base = 2, costs->together[g].backward.base = 4;
+        EXPECT_OK(het_simulate_costs(plan, schedule, costs, HET_NO, NULL, &simulation, &error));
+        near(simulation->makespan, 3 * (1 + part) * (double)(m + 1), "between");
+        near(costs->stage[1].backward.base, 2 * (1 + part), "backward.base");
+        het_simulation_free(simulation);
+        het_plan_costs_free(costs);
+        het_schedule_free(schedule);
+    }
+    EXPECT_ERROR(het_simulate_costs(plan, NULL, NULL, HET_NO, NULL, &simulation, &error), HET_ERR_INVALID, error.text, "costs is NULL");
+    het_plan_free(plan);
+    het_profile_free(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -735,6 +777,7 @@ int main(void)
         cmocka_unit_test(hostile_files),
         cmocka_unit_test(merging),
         cmocka_unit_test(costs_of_a_plan),
+        cmocka_unit_test(between_alone_and_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

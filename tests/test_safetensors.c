@@ -1,6 +1,11 @@
 /* Tables of safetensors files: against a file of the reference (tests/oracle/files.py), files that break one rule each, every cut and every
    changed byte of a small one, elements against arithmetic in double, failing memory and files. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* opendir */
+#endif
 #include "support.h"
+
+#include <dirent.h>
 
 #include "hetrain_files.h"
 
@@ -555,6 +560,30 @@ static void many_tensors(void **state)
     free(text);
 }
 
+/* ---- the fuzzer's corpus ---- */
+
+static void corpus(void **state)
+{
+    static const char folder[] = "tests/fuzz/corpus/safetensors";
+    DIR *directory = opendir(folder);
+    struct dirent *entry;
+    int files = 0;
+    (void)state;
+    if (!directory) fail_msg("%s is missing", folder);
+    while ((entry = readdir(directory)) != NULL) {
+        char path[600];
+        support_buffer file;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        load_file(&file, path);
+        assert_int_equal(LLVMFuzzerTestOneInput(file.data, file.size), 0);
+        support_buffer_end(&file);
+        files++;
+    }
+    closedir(directory);
+    assert_true(files >= 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,6 +596,7 @@ int main(void)
         cmocka_unit_test(every_allocation_and_byte_may_fail),
         cmocka_unit_test(elements_there_and_back),
         cmocka_unit_test(many_tensors),
+        cmocka_unit_test(corpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

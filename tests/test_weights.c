@@ -203,7 +203,8 @@ static void every_family_and_type(void **state)
 static void settings_as_text(void **state)
 {
     static const char *const names[] = {
-        "gpt2:124m", "llama:tinyllama-1.1b", "llama3:3.2-1b", "qwen2:1.5b", "qwen3:0.6b", "neox:20b", "llama:window=7,norm_epsilon=3e-7,dropout=0.125",
+        "gpt2:124m", "llama:tinyllama-1.1b", "llama3:3.2-1b", "qwen2:1.5b", "qwen3:0.6b", "neox:20b",
+        "llama:window=7,norm_epsilon=3e-7,dropout=0.125",
         "gpt2:position=none,causal=no,activation=gelu_erf,tied=no,init_std=0.0123456789"
     };
     size_t i, length;
@@ -395,6 +396,139 @@ static void misuse(void **state)
     assert_int_equal(het_folder_is_name("", 0), 0);
 }
 
+/* ---- llm.c ---- */
+
+static void put_number(support_buffer *file, uint32_t value, int bytes)
+{
+    int i;
+    for (i = 0; i < bytes; i++) {
+        unsigned char byte = (unsigned char)(value >> 8 * i);
+        support_buffer_append(file, &byte, 1);
+    }
+}
+
+/* The tensor of this name of every layer that has it, in table order, from Hugging Face's layout ([in][out], turned if `turn`). */
+static void put_tensors(support_buffer *file, het_ctx *ctx, const char *end, int turn, int version)
+{
+    int64_t i, r, c;
+    for (i = 0; i < het_tensor_count(ctx); i++) {
+        het_tensor_info t;
+        float *values;
+        EXPECT_OK(het_tensor_get_info(ctx, i, &t));
+        if (strlen(t.name) < strlen(end) || strcmp(t.name + strlen(t.name) - strlen(end), end) != 0) continue;
+        values = support_alloc((size_t)t.count, sizeof *values);
+        EXPECT_OK(het_tensor_read(ctx, i, HET_WEIGHT, values));
+        for (r = 0; r < (turn ? t.shape[1] : t.count); r++)
+            for (c = 0; c < (turn ? t.shape[0] : 1); c++) {
+                const float value = turn ? values[c * t.shape[1] + r] : values[r];
+                if (version == 3) put_number(file, support_bits(value), 4);
+                else put_number(file, support_bits(support_bf16(value)) >> 16, 2);
+            }
+        free(values);
+    }
+}
+
+/* What train_gpt2.py of llm.c writes for this model, the vocabulary padded by 3 rows of rubbish. */
+static void llmc_file(support_buffer *file, het_ctx *ctx, int version)
+{
+    static const struct { const char *end; int turn; } kinds[] = {
+        { "wte.weight", 0 }, { "wpe.weight", 0 }, { "ln_1.weight", 0 }, { "ln_1.bias", 0 }, { "attn.c_attn.weight", 1 }, { "attn.c_attn.bias", 0 },
+        { "attn.c_proj.weight", 1 }, { "attn.c_proj.bias", 0 }, { "ln_2.weight", 0 }, { "ln_2.bias", 0 }, { "mlp.c_fc.weight", 1 },
+        { "mlp.c_fc.bias", 0 }, { "mlp.c_proj.weight", 1 }, { "mlp.c_proj.bias", 0 }, { "ln_f.weight", 0 }, { "ln_f.bias", 0 }
+    };
+    const het_model_desc *m = &het_get_desc(ctx)->model;
+    const int64_t numbers[] = { 20240326, version, m->context, m->vocab, m->layers, m->heads, m->width, m->vocab + 3 };
+    size_t i;
+    int64_t k;
+    support_buffer_start(file);
+    for (i = 0; i < 256; i++) put_number(file, i < 8 ? (uint32_t)numbers[i] : 0, 4);
+    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        put_tensors(file, ctx, kinds[i].end, kinds[i].turn, version);
+        for (k = 0; k < 3 * m->width && i == 0; k++) put_number(file, 0x7FC1, version == 3 ? 4 : 2);
+    }
+}
+
+static void weights_of_llmc(void **state)
+{
+    static const struct { size_t at; unsigned char byte; het_result code; const char *words; } bad[] = {
+        { 0, 7, HET_ERR_FORMAT, "byte 0: |is not 20240326" }, { 4, 4, HET_ERR_UNSUPPORTED, "byte 4: version 4" },
+        { 8, 0, HET_ERR_FORMAT, "byte 8: context 0" }, { 11, 0x80, HET_ERR_FORMAT, "byte 8: context 21" },
+        { 15, 1, HET_ERR_FORMAT, "byte 12: vocab" },
+        { 19, 1, HET_ERR_FORMAT, "byte 16: layers" }, { 20, 0, HET_ERR_FORMAT, "byte 20: heads 0" }, { 26, 9, HET_ERR_FORMAT, "byte 24: width" },
+        { 28, 1, HET_ERR_FORMAT, "byte 28: padded vocabulary 1 is below" }, { 16, 9, HET_ERR_FORMAT, "bytes, its header asks for" },
+        { 20, 4, HET_ERR_FORMAT, "heads is 4 in the file and 5 in the context" }, { 20, 7, HET_ERR_FORMAT, "width 40 is not a multiple of heads 7" }
+    };
+    het_ctx *ctx, *other = context(HET_GPT2, 2), *llama = context(HET_LLAMA, 1);
+    het_desc plain;
+    het_model_desc model;
+    het_error error;
+    support_buffer file;
+    het_reader from;
+    uint64_t hash;
+    int64_t i, k;
+    size_t size;
+    int version;
+    (void)state;
+    memset(&plain, 0, sizeof plain);
+    plain.model = support_model(HET_GPT2);
+    plain.max_tokens = 20;
+    plain.model.mlp_width = 4 * plain.model.width; /* all that llm.c knows */
+    plain.seed = 1;
+    ctx = support_create(&plain);
+    het_destroy(other);
+    plain.seed = 2;
+    other = support_create(&plain);
+    hash = support_hash(other);
+    for (version = 3; version <= 5; version += 2) {
+        llmc_file(&file, ctx, version);
+        from = support_reader(&file);
+        EXPECT_OK(het_model_from_llmc(&from, &model, &error));
+        assert_int_equal(model.vocab, plain.model.vocab);
+        assert_int_equal(model.layers, plain.model.layers);
+        if (version == 3) {
+            for (i = 0; i < (int64_t)(sizeof bad / sizeof bad[0]); i++) {
+                const unsigned char was = file.data[bad[i].at];
+                file.data[bad[i].at] = bad[i].byte;
+                EXPECT_ERROR(het_load_llmc(other, &from), bad[i].code, het_last_error(other), bad[i].words);
+                file.data[bad[i].at] = was;
+            }
+            size = file.size;
+            for (file.size = 0; file.size < size; file.size += 1 + file.size / 7) {
+                from.size = file.size;
+                EXPECT_ERROR(het_load_llmc(other, &from), HET_ERR_FORMAT, het_last_error(other), "test.bin|bytes");
+            }
+            file.size = from.size = size;
+            EXPECT_ERROR(het_load_llmc(llama, &from), HET_ERR_FORMAT, het_last_error(llama), "GPT-2");
+            assert_true(support_hash(other) == hash);
+            file.fail_after = (int64_t)size / 2;
+            EXPECT_ERROR(het_load_llmc(other, &from), HET_ERR_IO, het_last_error(other), "partly overwritten|test.bin");
+            assert_int_equal(het_get_condition(other), HET_WEIGHTS_INCOMPLETE);
+            file.fail_after = -1;
+        }
+        support_expect(het_load_llmc(other, &from), HET_OK, het_last_error(other), "", "het_load_llmc", __LINE__);
+        assert_int_equal(het_get_condition(other), 0);
+        if (version == 3) assert_true(support_hash(other) == support_hash(ctx));
+        for (i = 0; i < het_parameter_count(ctx); i++) {
+            het_parameter_info p;
+            float *a, *b;
+            EXPECT_OK(het_parameter_get_info(ctx, i, &p));
+            a = support_alloc((size_t)p.count, sizeof *a);
+            b = support_alloc((size_t)p.count, sizeof *b);
+            EXPECT_OK(het_parameter_read(ctx, i, HET_WEIGHT, a));
+            EXPECT_OK(het_parameter_read(other, i, HET_WEIGHT, b));
+            for (k = 0; k < p.count; k++) assert_true(b[k] == (version == 3 ? a[k] : support_bf16(a[k])));
+            free(a);
+            free(b);
+        }
+        support_buffer_end(&file);
+    }
+    assert_int_equal(het_load_llmc(NULL, &from), HET_ERR_INVALID);
+    EXPECT_ERROR(het_load_llmc(other, NULL), HET_ERR_INVALID, het_last_error(other), "NULL");
+    het_destroy(ctx);
+    het_destroy(other);
+    het_destroy(llama);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +537,7 @@ int main(void)
         cmocka_unit_test(a_directory_of_transformers),
         cmocka_unit_test(bad_indexes_are_refused),
         cmocka_unit_test(misuse),
+        cmocka_unit_test(weights_of_llmc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

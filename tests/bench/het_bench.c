@@ -1,5 +1,6 @@
 /* het_bench: prints one JSON object a line and measurement. Times are medians over --repetitions, with the fastest and slowest beside them.
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
+     build/het_bench --what parts            the same step op by op, each beside its floor: multiply-adds over the machine's peak, bytes over its bandwidth
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
      build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
@@ -12,13 +13,13 @@
 
 typedef struct settings {
     const char *model, *svg;
-    int64_t sequences, length, threads, repetitions, dtype, isa, what;
+    int64_t sequences, length, threads, repetitions, dtype, isa, what, reduce, paced;
 } settings;
 
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
-    { "--what", "all|peak|products|attention|step|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|plan",
+    { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|plan",
      OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
@@ -27,11 +28,15 @@ static const option options[] = {
     { "--repetitions", "N", OPTION_INTEGER, AT(repetitions), 1, 1000, "after one that is not counted" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--isa", "auto|plain|avx2|avx512|avx512bf16|neon", OPTION_CHOICE, AT(isa), 0, 0, "inner loops" },
+    { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
+    { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step: each repetition waits for a line on standard input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
-enum { ALL = 1, PEAK, PRODUCTS, ATTENTION, STEP, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PLAN };
+enum { ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PLAN };
+
+#include "libraries.h"
 
 typedef struct bench {
     settings set;
@@ -43,6 +48,8 @@ typedef struct bench {
     het_view view;          /* B sequences of T tokens */
     int64_t *bounds;        /* sequence starts, then granule starts */
     double *seconds;        /* [repetitions] */
+    double flops, bandwidth; /* of the machine, a second: machine.h */
+    libraries library;
     double grid;
     uint32_t maximum;
     het_gradient gradient;
@@ -77,59 +84,119 @@ static void print_spread(spread s, double flops) {
     fflush(stdout);
 }
 
-static het_result linear_op(bench *b, int which, const het_linear_args *a) {
-    if (which == 0) return b->cpu->linear_forward(b->self, NULL, a);
-    return which == 1 ? b->cpu->linear_backward_input(b->self, NULL, a) : b->cpu->linear_backward_weight(b->self, NULL, a);
+#include "machine.h"
+#include "parts.h"
+
+enum { FORWARD, INPUT, WEIGHT };
+enum { OURS, OURS_FAST, OTHERS };   /* exact sums, float sums, then the libraries */
+enum { CONTENDERS = OTHERS + LIBRARIES };
+
+/* One matrix shape: y = x W^T, dx = dy W, dW += dy^T x. */
+typedef struct product {
+    bench *all;
+    const char *shape;
+    het_linear_args a;
+    float *x, *w, *y, *dx, *dw; /* dw: room for doubles */
+    double *seconds;            /* [CONTENDERS][repetitions] */
+} product;
+
+static het_result product_ours(product *p, int which, int exact) {
+    bench *b = p->all;
+    b->gradient.exact = exact;
+    if (which == FORWARD) return b->cpu->linear_forward(b->self, NULL, &p->a);
+    return which == INPUT ? b->cpu->linear_backward_input(b->self, NULL, &p->a) : b->cpu->linear_backward_weight(b->self, NULL, &p->a);
 }
 
-/* One matrix shape: y = x W^T, dx = dy W, dW += dy^T x. last: how many of the three. */
-static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, int64_t out, int last) {
+static void product_library(product *p, int which, int library) {
+    const int64_t rows = p->a.rows, in = p->a.in, out = p->a.part[0].out;
+    const libraries *l = &p->all->library;
+    if (which == FORWARD) library_run(l, library, 0, 1, rows, out, in, p->x, p->w, 0, p->y);
+    else if (which == INPUT) library_run(l, library, 0, 0, rows, in, out, p->y, p->w, 0, p->dx);
+    else library_run(l, library, 1, 0, out, in, rows, p->y, p->x, 1, p->dw);
+}
+
+/* Libraries are compared in f32 only; float sums differ from exact ones in dW only. */
+static int product_takes_part(const product *p, int which, int contender) {
+    if (contender == OURS) return 1;
+    if (contender == OURS_FAST) return which == WEIGHT;
+    return p->all->set.dtype == HET_F32 && library_has(&p->all->library, contender - OTHERS);
+}
+
+/* Contenders take turns, A B A B, so that a disturbance meets all. */
+static int product_race(product *p, int which) {
     static const char *const names[] = { "linear_forward", "linear_backward_input", "linear_backward_weight" };
+    const int64_t n = p->all->set.repetitions, rows = p->a.rows, in = p->a.in, out = p->a.part[0].out;
+    int64_t r;
+    int k;
+    for (r = -1; r < n; r++)
+        for (k = 0; k < CONTENDERS; k++) {
+            const double start = seconds_now();
+            if (!product_takes_part(p, which, k)) continue;
+            if (k >= OTHERS) product_library(p, which, k - OTHERS);
+            else if (product_ours(p, which, k == OURS) != HET_OK) return fail(FAILED, "%s: %s", names[which], p->all->cpu->last_error(p->all->self));
+            if (r >= 0) p->seconds[k * n + r] = seconds_now() - start;
+        }
+    for (k = 0; k < CONTENDERS; k++) {
+        const double flops = 2.0 * (double)rows * (double)in * (double)out;
+        if (!product_takes_part(p, which, k)) continue;
+        memcpy(p->all->seconds, p->seconds + k * n, (size_t)n * sizeof(double));
+        print_head(p->all, names[which]);
+        printf(",\"engine\":\"%s\",\"shape\":\"%s\",\"rows\":%lld,\"in\":%lld,\"out\":%lld,\"peak_share\":%.3f",
+               k == OURS ? "hetrain" : k == OURS_FAST ? "hetrain, float sums" : library_names[k - OTHERS], p->shape, (long long)rows, (long long)in,
+               (long long)out, flops / spread_of(p->all).median / p->all->flops);
+        print_spread(spread_of(p->all), flops);
+    }
+    return 0;
+}
+
+static float *product_room(size_t floats, int zero) {
+    float *memory = (float *)simple_alloc(NULL, floats * sizeof(float), 64);
+    size_t i;
+    for (i = 0; i < floats && memory != NULL; i++) memory[i] = zero ? 0 : (float)(i * 2654435761u % 1021) / 1021.0f - 0.5f;
+    return memory;
+}
+
+static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, int64_t out) {
     static const het_op ops[] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
-    size_t n[4], workspace = 0, bytes, i;
-    float *memory[4]; /* x and dx, w, y and dy, dW */
-    het_linear_args a;
-    int which, status = 0;
-    n[0] = (size_t)(2 * rows * in), n[1] = (size_t)(out * in), n[2] = (size_t)(rows * out), n[3] = last == 3 ? (size_t)(2 * out * in) : 16;
-    memset(&a, 0, sizeof a);
-    a.view = &b->view, a.compute = (het_dtype)b->set.dtype, a.rows = rows, a.in = in, a.parts = 1, a.part[0].out = out;
-    for (which = 0; which < last; which++) {
-        bytes = b->cpu->workspace_bytes(b->self, ops[which], &a);
+    const size_t n_in = (size_t)(rows * in), n_out = (size_t)(rows * out), n_w = (size_t)(in * out);
+    product p;
+    size_t workspace = 0, bytes;
+    int which, status = machine_measure(b);
+    if (status != 0) return status;
+    memset(&p, 0, sizeof p);
+    p.all = b, p.shape = shape;
+    p.a.view = &b->view, p.a.compute = (het_dtype)b->set.dtype, p.a.rows = rows, p.a.in = in, p.a.parts = 1, p.a.part[0].out = out;
+    p.a.part[0].dw = &b->gradient;
+    for (which = 0; which < 3; which++) {
+        bytes = b->cpu->workspace_bytes(b->self, ops[which], &p.a);
         workspace = bytes > workspace ? bytes : workspace;
     }
-    a.workspace = b->cpu->alloc(b->self, workspace + 64);
-    for (which = 0; which < 4; which++) memory[which] = (float *)b->cpu->alloc(b->self, n[which] * sizeof(float));
-    if (a.workspace == NULL || memory[0] == NULL || memory[1] == NULL || memory[2] == NULL || memory[3] == NULL) return fail(FAILED, "out of memory");
-    for (which = 0; which < 4; which++)
-        for (i = 0; i < n[which]; i++) memory[which][i] = which == 3 ? 0 : (float)(i * 2654435761u % 1021) / 1021.0f - 0.5f;
-    a.x = memory[0], a.dx = memory[0] + rows * in, a.part[0].w = memory[1], a.part[0].y = memory[2];
-    b->gradient.sum = memory[3], a.part[0].dw = &b->gradient;
-    for (which = 0; which < last && status == 0; which++) {
-        int64_t r;
-        a.part[0].dy = memory[2];
-        for (r = -1; r < b->set.repetitions && status == 0; r++) {
-            double start = seconds_now();
-            if (linear_op(b, which, &a) != HET_OK) status = fail(FAILED, "%s: %s", names[which], b->cpu->last_error(b->self));
-            if (r >= 0) b->seconds[r] = seconds_now() - start;
-        }
-        if (status != 0) break;
-        print_head(b, last == 3 ? names[which] : "product_peak");
-        printf(",\"shape\":\"%s\",\"rows\":%lld,\"in\":%lld,\"out\":%lld", shape, (long long)rows, (long long)in, (long long)out);
-        print_spread(spread_of(b), 2.0 * (double)rows * (double)in * (double)out);
+    p.a.workspace = b->cpu->alloc(b->self, workspace + 64);
+    p.x = product_room(n_in, 0), p.dx = product_room(n_in, 1), p.w = product_room(n_w, 0), p.y = product_room(n_out, 0), p.dw = product_room(2 * n_w, 1);
+    p.seconds = (double *)calloc(CONTENDERS * (size_t)b->set.repetitions, sizeof(double));
+    if (p.a.workspace == NULL || p.x == NULL || p.dx == NULL || p.w == NULL || p.y == NULL || p.dw == NULL || p.seconds == NULL)
+        return fail(FAILED, "out of memory");
+    p.a.x = p.x, p.a.dx = p.dx, p.a.part[0].w = p.w, p.a.part[0].y = p.y, p.a.part[0].dy = p.y;
+    b->gradient.sum = p.dw;
+    for (which = 0; which < 3 && status == 0; which++) {
+        if (which == WEIGHT) memset(p.dw, 0, 2 * n_w * sizeof(float));
+        status = product_race(&p, which);
     }
-    b->cpu->free(b->self, a.workspace, workspace + 64);
-    for (which = 0; which < 4; which++) b->cpu->free(b->self, memory[which], n[which] * sizeof(float));
+    b->gradient.exact = 1;
+    b->cpu->free(b->self, p.a.workspace, workspace + 64);
+    free(p.x), free(p.dx), free(p.w), free(p.y), free(p.dw);
+    free(p.seconds);
     return status;
 }
 
 static int bench_products(bench *b) {
     const het_model_desc *m = &b->model;
     int64_t rows = b->view.tokens, q = m->heads * m->head_size, kv = m->kv_heads * m->head_size;
-    int status = bench_linear(b, "qkv", rows, m->width, q + 2 * kv, 3);
-    if (status == 0) status = bench_linear(b, "attention_out", rows, q, m->width, 3);
-    if (status == 0) status = bench_linear(b, "mlp_up", rows, m->width, m->mlp_width, 3);
-    if (status == 0) status = bench_linear(b, "mlp_down", rows, m->mlp_width, m->width, 3);
-    if (status == 0) status = bench_linear(b, "head", rows, m->width, m->vocab, 3);
+    int status = bench_linear(b, "qkv", rows, m->width, q + 2 * kv);
+    if (status == 0) status = bench_linear(b, "attention_out", rows, q, m->width);
+    if (status == 0) status = bench_linear(b, "mlp_up", rows, m->width, m->mlp_width);
+    if (status == 0) status = bench_linear(b, "mlp_down", rows, m->mlp_width, m->width);
+    if (status == 0) status = bench_linear(b, "head", rows, m->width, m->vocab);
     return status;
 }
 
@@ -172,8 +239,32 @@ static int bench_attention(bench *b) {
     return status;
 }
 
-/* Forward, backward and AdamW of --model on random tokens; the first two steps are not counted. */
-static int bench_step(bench *b) {
+/* Largest resident size of the process so far, in bytes (Linux); 0: not known here. Not getrusage, which starts from the parent's. */
+static double peak_resident(void) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[200];
+    double kilobytes = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmHWM:", 6) == 0) kilobytes = strtod(line + 6, NULL);
+    if (file != NULL) fclose(file);
+    return 1024 * kilobytes;
+}
+
+/* Paced: a driver lets engines take turns. The line before the first says that all is ready. */
+static int step_pace(const bench *b, double seconds) {
+    if (!b->set.paced) return 1;
+    if (seconds > 0) printf("%.6f", seconds);
+    printf("\n");
+    fflush(stdout);
+    for (;;) {
+        const int c = getchar();
+        if (c == EOF) return 0;
+        if (c == '\n') return 1;
+    }
+}
+
+/* Forward, backward and AdamW of --model on random tokens; the first two steps are not counted. by_part: op by op. */
+static int bench_step(bench *b, int by_part) {
     int64_t n = b->view.tokens, r;
     int32_t *token = (int32_t *)malloc((size_t)(n + 1) * sizeof(int32_t));
     het_device_desc device;
@@ -184,21 +275,28 @@ static int bench_step(bench *b) {
     het_ctx *ctx = NULL;
     het_step_info info;
     het_result result;
+    het_device_iface table;
     spread s;
+    double seconds = 0;
     if (token == NULL) return fail(FAILED, "out of memory");
+    if (by_part && machine_measure(b) != 0) return FAILED;
     for (r = 0; r <= n; r++) token[r] = (int32_t)((uint64_t)r * 2654435761u % (uint64_t)b->model.vocab);
     memset(&device, 0, sizeof device);
     memset(&desc, 0, sizeof desc);
     memset(&batch, 0, sizeof batch);
     device.threads = b->threads, device.isa = (het_isa)(b->set.isa - 1);
+    if (by_part) table = parts_table(b->cpu), device.iface = &table, parts.flops = b->flops, parts.bandwidth = b->bandwidth;
+    desc.reduce = (het_reduce)b->set.reduce;
     desc.model = b->model, desc.devices = &device, desc.device_count = 1, desc.dtype = (het_dtype)b->set.dtype;
     desc.max_tokens = n, desc.max_sequences = b->set.sequences, desc.max_micro_batches = 1;
     batch.tokens = n, batch.sequences = b->set.sequences, batch.token = token, batch.target = token + 1, batch.sequence_start = b->bounds;
     result = het_create(&desc, &ctx, &error);
-    for (r = -2; result == HET_OK && r < b->set.repetitions; r++) {
-        double start = seconds_now();
+    for (r = -2; result == HET_OK && r < b->set.repetitions && (r < 0 || step_pace(b, r > 0 ? seconds : 0)); r++) {
+        const double start = seconds_now();
+        if (r == 0) parts.parts = 0;
         result = het_step(ctx, &batch, 1, &info);
-        if (r >= 0) b->seconds[r] = seconds_now() - start;
+        seconds = seconds_now() - start;
+        if (r >= 0) b->seconds[r] = seconds;
     }
     if (result != HET_OK) {
         int status = fail(status_of(result), "%s", ctx != NULL ? het_last_error(ctx) : error.text);
@@ -207,8 +305,17 @@ static int bench_step(bench *b) {
         return status;
     }
     het_get_memory(ctx, 0, &memory);
+    for (s.median = 0; by_part && r > 0; r--) s.median += b->seconds[r - 1] / (double)b->set.repetitions;
+    if (by_part) parts_print(b, s.median, b->set.repetitions);
+    if (by_part || b->set.paced) {
+        if (b->set.paced) printf("%.6f\n%.0f\n", seconds, peak_resident());
+        het_destroy(ctx);
+        free(token);
+        return 0;
+    }
     s = spread_of(b);
     print_head(b, "step");
+    printf(",\"peak_resident\":%.0f", peak_resident());
     printf(",\"model\":\"%s\",\"parameters\":%lld,\"sequences\":%lld,\"length\":%lld,\"memory_bytes\":%llu,\"tokens_per_s\":%.1f", b->set.model,
            (long long)memory.parameters,
            (long long)b->set.sequences, (long long)b->set.length, (unsigned long long)memory.device, (double)n / s.median);
@@ -766,7 +873,7 @@ static int run(bench *b, int argc, char **argv) {
     settings *s = &b->set;
     int status;
     s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7;
-    s->dtype = HET_F32, s->isa = 1, s->what = ALL;
+    s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
     b->threads = (int)s->threads;
@@ -776,10 +883,12 @@ static int run(bench *b, int argc, char **argv) {
     config.allocator = &allocator, config.parallel = &parallel, config.threads = b->threads, config.isa = (het_isa)(s->isa - 1);
     b->cpu = het_cpu_device();
     if (b->cpu->create(&config, &b->self) != HET_OK) return fail(BAD_INPUT, "--isa: this machine or build does not have it");
-    if (s->what == ALL || s->what == PEAK) status = bench_linear(b, "in_cache", 768, 768, 768, 1);
+    libraries_open(&b->library, b->threads);
+    if (s->what == ALL || s->what == MACHINE) status = bench_machine(b);
     if (status == 0 && (s->what == ALL || s->what == PRODUCTS)) status = bench_products(b);
     if (status == 0 && (s->what == ALL || s->what == ATTENTION)) status = bench_attention(b);
-    if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b);
+    if (status == 0 && (s->what == ALL || s->what == STEP)) status = bench_step(b, 0);
+    if (status == 0 && (s->what == ALL || s->what == PARTS)) status = bench_step(b, 1);
     if (status == 0 && (s->what == ALL || (s->what >= RANKS && s->what <= RANKS_LISTS))) status = bench_ranks(b);
     if (status == 0 && (s->what == ALL || s->what == PREDICT)) status = bench_predict(b);
     if (status == 0 && s->what == PLAN) status = bench_plan();

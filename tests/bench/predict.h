@@ -158,7 +158,7 @@ static int predict_profile(predictor *p, const prediction *c) {
     predict_desc(p, c, &desc);
     desc.max_sequences = most, desc.max_tokens = most * predict_models[c->model].length;
     fprintf(stderr, "profile: %s, %s\n", predict_models[c->model].name, predict_layouts[c->layout].devices);
-    status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 3, profile);
+    status = profile_measure("profile", &desc, predict_models[c->model].spec, predict_models[c->model].length, 6, profile);
     return status;
 }
 
@@ -210,7 +210,7 @@ static int predict_simulate(const predictor *p, prediction *c) {
     if (result == HET_OK) {
         costs->costs.group = NULL, costs->costs.rank_group = NULL, costs->costs.groups = 0;
         costs->costs.link = link, costs->costs.tokens = tokens, costs->costs.pairs = pairs, costs->costs.sequences = sequences;
-        result = het_simulate(c->ranks.plan, whole, &costs->costs, HET_NO, NULL, &simulation, &error);
+        result = het_simulate_costs(c->ranks.plan, whole, costs, HET_NO, NULL, &simulation, &error);
     }
     if (result == HET_OK) c->predicted = simulation->makespan;
     het_simulation_free(simulation);

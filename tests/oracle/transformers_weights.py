@@ -1,4 +1,4 @@
-"""Directories of transformers into hetrain and back, every family: the same logits (float32, 1e-5 of the largest), nothing missing, nothing left over.
+"""Directories of transformers into hetrain and back, every family: the same logits (1e-5 of the largest), no key missing or left over.
 python3 tests/oracle/transformers_weights.py     builds a library with cc; needs torch and transformers"""
 import ctypes
 import os

@@ -180,14 +180,16 @@ check_symbols() {
     local forbidden='exit|_exit|_Exit|quick_exit|atexit|abort|raise|signal|sigaction|printf|puts|putchar|vprintf|perror|getenv|setenv|setlocale|rand|srand|random|time|clock|gettimeofday|system|longjmp|__assert_fail'
     local own_math='exp|expf|log|logf|log2|log2f|pow|powf|sin|sinf|cos|cosf|tan|tanf|tanh|tanhf|erf|erff|cbrt|exp2|exp2f|log1p|expm1'
     is_main && public='HETRAIN_|HET_'
-    is_main || memory="het_[a-z_0-9]+|mem(cpy|set|move|cmp|chr)|str(len|cmp|cspn)" rounding=
+    is_main || memory="het_[a-z_0-9]+|mem(cpy|set|move|cmp|chr)|str(len|n?cmp|r?chr|str|cspn)" rounding=
+    local files=-
+    has_option HETRAIN_NO_STDIO && files='f(open|close|write|flush|error)|remove|rename'
     gcc -std=c11 -O1 $include -c whole.c -o plain.o 2> log || result 1 'object for the symbol checks' log
     nothing 'every exported symbol starts with het_' < <(nm plain.o | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }' | grep -v '^het_')
     nothing "every other symbol starts with $private" < <(nm plain.o | awk '$2 ~ /^[a-z]$/ { print $3 }' | sed 's/\.[a-z0-9.]*$//' | grep -Ev "^(het_|$private|\.|\$)" | sort -u)
     nothing 'no writable variable' < <(objdump -t plain.o | awk '($3 == "O" || $2 == "O") && /\.(data|bss|tdata|tbss)/ && !/\.data\.rel\.ro/ { print $NF }')
     nothing 'neither ends the process, nor talks, nor asks for environment, randomness or, but for clock_gettime, the time' < <(imported plain.o | grep -Ex "$forbidden")
     nothing 'no function of libm that is not correctly rounded' < <(imported plain.o | grep -Ex "$own_math")
-    is_main || nothing 'only public functions of hetrain.h, memory, strings and malloc are imported' < <(imported plain.o | grep -Evx "$memory|malloc|free|$compilers")
+    is_main || nothing 'only public functions of hetrain.h, memory, strings, malloc and files are imported' < <(imported plain.o | grep -Evx "$memory|malloc|free|$files|$compilers")
     nothing "every macro left behind starts with ${public//|/, } or $macros" < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
         /^# [0-9]+ "/ { file = $3; gsub(/"/, "", file) }
         file == header && /^#define / { split($2, parts, "("); defined[parts[1]] = 1 }

@@ -1,0 +1,63 @@
+/* adapter.h: low-rank adapters of the example programs, a directory each: adapter_config.json and adapter_model.safetensors. */
+#ifndef EXAMPLES_ADAPTER_H
+#define EXAMPLES_ADAPTER_H
+
+#include "common.h"
+#include "hetrain_files.h"
+
+/* Sets the model's low-rank settings from the directory's adapter_config.json. base: the model it belongs to, or NULL. */
+static inline int adapter_model(const char *option_name, const char *directory, het_model_desc *model, char *base, size_t capacity) {
+    char path[1024], *text;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    size_t length;
+    if (!path_join(path, sizeof path, directory, "adapter_config.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
+    text = read_small_file(path, &length);
+    if (text == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
+    result = het_adapter_from_json(text, length, model, base, capacity, &error);
+    free(text);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+}
+
+static inline int adapter_load(const char *option_name, const char *directory, het_ctx *ctx) {
+    char path[1024];
+    het_error error = { HET_OK, "" };
+    het_reader reader;
+    het_result result;
+    if (!path_join(path, sizeof path, directory, "adapter_model.safetensors")) return fail(BAD_INPUT, "%s: path too long", option_name);
+    result = het_reader_open(path, &reader, &error);
+    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
+    result = het_adapter_load(ctx, &reader, &error);
+    het_reader_close(&reader);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+}
+
+/* The adapter_config.json of a model, to be freed; NULL: out of memory. */
+static inline char *adapter_json(const het_model_desc *model, const char *base, size_t *length) {
+    char *text = NULL;
+    if (het_adapter_to_json(model, base, NULL, 0, length) != HET_ERR_LIMIT) return NULL;
+    text = (char *)malloc(*length + 1);
+    if (text != NULL && het_adapter_to_json(model, base, text, *length + 1, length) != HET_OK) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+/* "q,v", "all": names of het_lora. 0: there is an unknown one. */
+static inline int64_t adapter_targets(const char *list) {
+    static const char *const names[] = { "q", "k", "v", "o", "gate", "up", "down", "all" };
+    static const int64_t values[] = { HET_LORA_Q, HET_LORA_K, HET_LORA_V, HET_LORA_O, HET_LORA_GATE, HET_LORA_UP, HET_LORA_DOWN, HET_LORA_ALL };
+    int64_t targets = 0;
+    for (;;) {
+        const size_t length = strcspn(list, ",");
+        int i;
+        for (i = 0; i < 8 && (strlen(names[i]) != length || memcmp(names[i], list, length) != 0); i++) {}
+        if (i == 8) return 0;
+        targets |= values[i];
+        if (list[length] == 0) return targets;
+        list += length + 1;
+    }
+}
+
+#endif

@@ -1,0 +1,283 @@
+/* evaluate: how well a trained model predicts a text, or answers multiple-choice questions.
+     build/evaluate --init build/run --data text.txt                 loss, perplexity, bits per byte
+     build/evaluate --init gpt2 --choices hellaswag_val.bin          llm.c's evaluation files: share of questions answered right */
+#define PROGRAM "evaluate"
+#define HETRAIN_IMPLEMENTATION
+#define HETRAIN_FILES_IMPLEMENTATION
+#include "common.h"
+#include "loaded.h"
+
+typedef struct settings {
+    loaded_options from;
+    const char *data, *choices;
+    int64_t length, stride, sequences, questions, dtype, json;
+} settings;
+
+#define AT(field) offsetof(settings, field)
+static const option options[] = {
+    LOADED_ROWS(from),
+    { "--data", "FILE", OPTION_TEXT, AT(data), 0, 0, "text, llm.c tokens, or nanoGPT tokens (*.bin)" },
+    { "--choices", "FILE", OPTION_TEXT, AT(choices), 0, 0, "multiple-choice questions: llm.c's evaluation files (HellaSwag, MMLU)" },
+    { "--length", "T", OPTION_INTEGER, AT(length), 2, 1e9, "of --data: tokens a window; default: the model's context" },
+    { "--stride", "N", OPTION_INTEGER, AT(stride), 1, 1e9, "tokens from a window to the next; fewer than T: the first T - N are only context [T]" },
+    { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "windows at once" },
+    { "--questions", "N", OPTION_INTEGER, AT(questions), 1, 65536, "only the first N of --choices" },
+    { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
+    { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON" },
+    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+};
+enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
+
+typedef struct evaluation {
+    settings set;
+    unsigned char given[OPTIONS];
+    loaded model;
+    int32_t *token, *target;   /* target: of the windows of a call */
+    int64_t tokens;
+    int64_t *start;            /* [sequences + 1] */
+    het_choices *choices;
+    double began;
+} evaluation;
+
+/* ---- text ---------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t little(const unsigned char *at, size_t bytes) {
+    uint32_t value = 0;
+    while (bytes-- > 0) value = value << 8 | at[bytes];
+    return value;
+}
+
+/* The ids in a token file; *format 0: it is none, but text. */
+static int read_tokens(evaluation *e, const unsigned char *data, size_t size, int *format) {
+    const char *path = e->set.data;
+    const size_t name = strlen(path);
+    const uint32_t magic = size >= 4 ? little(data, 4) : 0;
+    const int llmc = magic == 20240520 || magic == 20240801;
+    const size_t bytes = magic == 20240801 ? 4 : 2, head = llmc ? 1024 : 0;
+    size_t i;
+    *format = llmc || (name > 4 && strcmp(path + name - 4, ".bin") == 0);
+    if (!*format) return 0;
+    if (size < head || (size - head) % bytes != 0) return fail(BAD_INPUT, "--data %s: %zu bytes are no file of %zu-byte tokens", path, size, bytes);
+    e->tokens = (int64_t)((size - head) / bytes);
+    if (llmc && (int64_t)little(data + 8, 4) != e->tokens)
+        return fail(BAD_INPUT, "--data %s: byte 8: the header says %lld tokens, there are %lld", path, (long long)little(data + 8, 4),
+                    (long long)e->tokens);
+    e->token = (int32_t *)malloc((size_t)(e->tokens + 1) * sizeof *e->token);
+    if (e->token == NULL) return fail(FAILED, "--data %s: no memory for %lld tokens", path, (long long)e->tokens);
+    for (i = 0; i < (size_t)e->tokens; i++) {
+        const uint32_t id = little(data + head + i * bytes, bytes);
+        if (id >= (uint64_t)e->model.desc.model.vocab)
+            return fail(BAD_INPUT, "--data %s: byte %zu: token %u; the vocabulary has %lld", path, head + i * bytes, (unsigned)id,
+                        (long long)e->model.desc.model.vocab);
+        e->token[i] = (int32_t)id;
+    }
+    return 0;
+}
+
+static int read_data(evaluation *e) {
+    char *data = NULL;
+    size_t size = 0;
+    int format = 0, status = read_file("--data", e->set.data, &data, &size);
+    if (status == 0) status = read_tokens(e, (const unsigned char *)data, size, &format);
+    if (status == 0 && !format) status = loaded_takes_text(&e->model, &e->set.from);
+    if (status == 0 && !format) status = text_encode("--data", e->model.tokenizer, 1, data, size, &e->token, &e->tokens);
+    free(data);
+    if (status == 0 && e->tokens < 2)
+        return fail(BAD_INPUT, "--data %s: %lld tokens; there must be two to predict one", e->set.data, (long long)e->tokens);
+    return status;
+}
+
+/* Bytes that the predicted tokens, all but the first, stand for; negative: nobody knows. */
+static double predicted_bytes(const evaluation *e) {
+    double bytes = 0;
+    int64_t i;
+    if (e->model.tokenizer == NULL && e->model.desc.model.vocab != 256) return -1;
+    for (i = 1; i < e->tokens; i++) {
+        const char *at;
+        char byte;
+        size_t length;
+        if (token_bytes(e->model.tokenizer, e->token[i], &byte, &at, &length)) bytes += (double)length;
+    }
+    return bytes;
+}
+
+/* Windows [first, first + count): sum of -log p of what none before them predicted, and how many tokens that is. */
+static int evaluate_windows(evaluation *e, int64_t first, int64_t count, double *loss, double *predicted) {
+    const int64_t length = e->set.length, stride = e->set.stride;
+    het_step_info info;
+    het_batch batch;
+    int64_t w, i, at = 0;
+    memset(&batch, 0, sizeof batch);
+    for (w = 0; w < count; w++) {
+        const int64_t begin = (first + w) * stride, fresh = first + w > 0 ? length - stride : 0;
+        e->start[w] = at;
+        for (i = 0; i < length && begin + i + 1 < e->tokens; i++) e->target[at++] = i >= fresh ? e->token[begin + i + 1] : -1;
+    }
+    e->start[count] = at;
+    for (w = 0; w < count; w++) { /* a call for each where windows overlap: their tokens do not follow each other */
+        const int64_t from = stride == length ? 0 : w, to = stride == length ? count : w + 1, base = e->start[from];
+        int64_t row[2];
+        row[0] = 0, row[1] = e->start[to] - base;
+        batch.tokens = e->start[to] - base, batch.sequences = to - from;
+        batch.token = e->token + (first + from) * stride, batch.target = e->target + base;
+        batch.sequence_start = stride == length ? e->start : row;
+        if (het_evaluate(e->model.ctx, &batch, 1, &info) != HET_OK) return fail(FAILED, "%s", het_last_error(e->model.ctx));
+        *loss += info.loss * info.weight, *predicted += info.weight;
+        if (stride == length) break;
+    }
+    return 0;
+}
+
+static int show_text(const evaluation *e, double loss, double predicted) {
+    const double mean = loss / predicted, bytes = predicted_bytes(e), bits = loss / log(2.0) / bytes, seconds = seconds_now() - e->began;
+    if (e->set.json) {
+        printf("{\"loss\":%.17g,\"perplexity\":%.17g,", mean, exp(mean));
+        if (bytes > 0) printf("\"bits_per_byte\":%.17g,\"bytes\":%.0f,", bits, bytes);
+        printf("\"tokens\":%.0f,\"length\":%lld,\"stride\":%lld,\"seconds\":%.3f}\n", predicted, (long long)e->set.length, (long long)e->set.stride,
+               seconds);
+    } else {
+        printf("loss           %.6f a token, over %.0f tokens in windows of %lld\n", mean, predicted, (long long)e->set.length);
+        printf("perplexity     %.4f\n", exp(mean));
+        if (bytes > 0) printf("bits per byte  %.6f, over %.0f bytes\n", bits, bytes);
+        printf("%.0f tokens/s\n", predicted / seconds);
+    }
+    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+}
+
+static int evaluate_text(evaluation *e) {
+    const settings *s = &e->set;
+    const int64_t windows = (e->tokens - 2) / s->stride + 1;
+    double loss = 0, predicted = 0;
+    int64_t first;
+    int status = 0;
+    e->target = (int32_t *)malloc((size_t)(s->sequences * s->length) * sizeof *e->target);
+    e->start = (int64_t *)malloc((size_t)(s->sequences + 1) * sizeof *e->start);
+    if (e->target == NULL || e->start == NULL) return fail(FAILED, "out of memory");
+    for (first = 0; first < windows && status == 0; first += s->sequences) {
+        int64_t count = windows - first < s->sequences ? windows - first : s->sequences;
+        /* windows that the ones before reach over have nothing of their own */
+        while (count > 0 && first + count > 1 && (first + count - 2) * s->stride + s->length + 1 >= e->tokens) count--;
+        if (count > 0) status = evaluate_windows(e, first, count, &loss, &predicted);
+    }
+    return status == 0 ? show_text(e, loss, predicted) : status;
+}
+
+/* ---- questions ------------------------------------------------------------------------------------------------------------- */
+
+/* log p of an answer: the sum over its tokens, each behind all before it. */
+static int answer_score(evaluation *e, const het_question *q, int64_t answer, double *score) {
+    const int64_t context = q->start[0], begin = q->start[answer], length = q->start[answer + 1] - begin, rows = context + length - 1;
+    het_step_info info;
+    het_batch batch;
+    int64_t i;
+    memset(&batch, 0, sizeof batch);
+    memcpy(e->token, q->token, (size_t)context * sizeof *e->token);
+    memcpy(e->token + context, q->token + begin, (size_t)length * sizeof *e->token);
+    for (i = 0; i < rows; i++) e->target[i] = i + 1 < context ? -1 : e->token[i + 1];
+    e->start[0] = 0, e->start[1] = rows;
+    batch.tokens = rows, batch.sequences = 1;
+    batch.token = e->token, batch.target = e->target, batch.sequence_start = e->start;
+    if (het_evaluate(e->model.ctx, &batch, 1, &info) != HET_OK) return fail(FAILED, "%s", het_last_error(e->model.ctx));
+    *score = -info.loss * info.weight;
+    return 0;
+}
+
+static int evaluate_choices(evaluation *e) {
+    const het_choices *c = e->choices;
+    const int64_t questions = e->set.questions > 0 && e->set.questions < c->questions ? e->set.questions : c->questions;
+    int64_t n, i, right[2] = { 0, 0 }; /* by the sum of log p, by their mean over the answer's tokens */
+    double seconds;
+    e->token = (int32_t *)malloc((size_t)c->longest * sizeof *e->token);
+    e->target = (int32_t *)malloc((size_t)c->longest * sizeof *e->target);
+    e->start = (int64_t *)malloc(2 * sizeof *e->start);
+    if (e->token == NULL || e->target == NULL || e->start == NULL) return fail(FAILED, "out of memory");
+    for (n = 0; n < questions; n++) {
+        const het_question *q = &c->question[n];
+        double best[2] = { 0, 0 };
+        int64_t chosen[2] = { -1, -1 };
+        for (i = 0; i < q->answers; i++) {
+            double score[2] = { 0, 0 };
+            int k, status = answer_score(e, q, i, &score[0]);
+            if (status != 0) return status;
+            score[1] = score[0] / (double)(q->start[i + 1] - q->start[i]);
+            for (k = 0; k < 2; k++)
+                if (chosen[k] < 0 || score[k] > best[k]) best[k] = score[k], chosen[k] = i;
+        }
+        for (i = 0; i < 2; i++) right[i] += chosen[i] == q->right;
+    }
+    seconds = seconds_now() - e->began;
+    if (e->set.json)
+        printf("{\"questions\":%lld,\"right\":%lld,\"right_normalized\":%lld,\"accuracy\":%.17g,\"accuracy_normalized\":%.17g,\"seconds\":%.3f}\n",
+               (long long)questions, (long long)right[0], (long long)right[1], (double)right[0] / (double)questions,
+               (double)right[1] / (double)questions, seconds);
+    else
+        printf("%lld questions: %.4f right by log p, %.4f by log p a token; %.1f questions/s\n", (long long)questions,
+               (double)right[0] / (double)questions, (double)right[1] / (double)questions, (double)questions / seconds);
+    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+}
+
+static int read_choices(evaluation *e) {
+    const het_model_desc *m = &e->model.desc.model;
+    het_error error = { HET_OK, "" };
+    het_reader reader;
+    het_result result;
+    if (is_directory(e->set.choices)) return fail(BAD_INPUT, "--choices %s: is a directory", e->set.choices);
+    result = het_reader_open(e->set.choices, &reader, &error);
+    if (result != HET_OK) return fail(BAD_INPUT, "--choices %s: %s", e->set.choices, error.text);
+    result = het_choices_read(&reader, m->vocab, NULL, &e->choices, &error);
+    het_reader_close(&reader);
+    if (result != HET_OK) return fail(status_of(result), "--choices: %s", error.text); /* names the file */
+    if (e->choices->longest - 1 <= m->context) return 0;
+    return fail(BAD_INPUT, "--choices %s: a question has %lld tokens, the model's context is %lld", e->set.choices,
+                (long long)e->choices->longest, (long long)m->context);
+}
+
+/* ---- the program ------------------------------------------------------------------------------------------------------------ */
+
+static int configure(evaluation *e) {
+    settings *s = &e->set;
+    het_desc *d = &e->model.desc;
+    int status;
+    if ((s->data != NULL) == (s->choices != NULL)) return fail(BAD_INPUT, "--data or --choices: one of them is needed; --help lists the options");
+    if ((status = loaded_open(&e->model, &s->from)) != 0) return status;
+    if (s->length == 0) s->length = d->model.context;
+    if (s->stride == 0) s->stride = s->length;
+    if (s->length > d->model.context)
+        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)d->model.context);
+    if (s->stride > s->length)
+        return fail(BAD_INPUT, "--stride %lld: more than the %lld tokens of a window", (long long)s->stride, (long long)s->length);
+    status = s->data != NULL ? read_data(e) : read_choices(e);
+    if (status != 0) return status;
+    if (s->data != NULL && s->length > e->tokens - 1) { /* no window is longer than the text */
+        s->length = e->tokens - 1;
+        if (s->stride > s->length) s->stride = s->length;
+    }
+    d->max_tokens = s->data != NULL ? s->length * s->sequences : e->choices->longest;
+    d->max_sequences = s->data != NULL ? s->sequences : 1, d->max_micro_batches = 1;
+    d->dtype = (het_dtype)s->dtype;
+    return loaded_create(&e->model, &s->from);
+}
+
+static int run(evaluation *e, int argc, char **argv) {
+    int status;
+    e->set.sequences = 4, e->set.dtype = HET_F32;
+    status = options_parse("build/evaluate --init DIR --data FILE | --choices FILE [options]\n\n"
+                           "How well a model predicts a text or answers questions.", options, OPTIONS, &e->set, e->given, argc, argv);
+    if (status >= 0) return status;
+    if ((status = configure(e)) != 0) return status;
+    e->began = seconds_now();
+    return e->set.data != NULL ? evaluate_text(e) : evaluate_choices(e);
+}
+
+int main(int argc, char **argv) {
+    evaluation *e = (evaluation *)calloc(1, sizeof *e);
+    int status = e != NULL ? run(e, argc, argv) : fail(FAILED, "out of memory");
+    if (e == NULL) return status;
+    loaded_end(&e->model);
+    het_choices_free(e->choices);
+    free(e->token);
+    free(e->target);
+    free(e->start);
+    free(e);
+    return status;
+}

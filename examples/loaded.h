@@ -1,0 +1,89 @@
+/* loaded.h: a trained model ready to be used: description, tokenizer, devices and plan, weights, adapter. Include it after common.h. */
+#ifndef EXAMPLES_LOADED_H
+#define EXAMPLES_LOADED_H
+
+#include "common.h"
+#include "adapter.h"
+#include "layout.h"
+#include "text.h"
+
+/* What the options of a program say; NULL or 0: not given. */
+typedef struct loaded_options { const char *init, *model, *adapter, *tokenizer, *devices, *links, *plan, *schedule; int64_t threads; } loaded_options;
+
+/* Rows for a program's table of options; `field` is the loaded_options in its settings. */
+#define LOADED_AT(field, member) (offsetof(settings, field) + offsetof(loaded_options, member))
+#define LOADED_ROWS(field) \
+    { "--init", "FILE|DIR", OPTION_TEXT, LOADED_AT(field, init), 0, 0, "weights (safetensors)" }, \
+    { "--model", "SPEC", OPTION_TEXT, LOADED_AT(field, model), 0, 0, "by default the config.json beside the weights" }, \
+    { "--adapter", "DIR", OPTION_TEXT, LOADED_AT(field, adapter), 0, 0, "low-rank factors on top of the weights (PEFT's two files)" }, \
+    { "--tokenizer", "FILE", OPTION_TEXT, LOADED_AT(field, tokenizer), 0, 0, "by default the tokenizer.json beside the weights, else bytes" }, \
+    { "--devices", "LIST", OPTION_TEXT, LOADED_AT(field, devices), 0, 0, "a rank each: cpu:N,...: threads; default: one, all processors" }, \
+    { "--links", "LIST", OPTION_TEXT, LOADED_AT(field, links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks" }, \
+    { "--plan", "SPEC", OPTION_TEXT, LOADED_AT(field, plan), 0, 0, "dp, pp, pp:0-5|6-9 (units), ..., or a file of JSON [dp]" }, \
+    { "--schedule", "NAME", OPTION_TEXT, LOADED_AT(field, schedule), 0, 0, "as for build/train" }, \
+    { "--threads", "N", OPTION_INTEGER, LOADED_AT(field, threads), 1, 256, "of the one device, by default all processors" }
+
+typedef struct loaded {
+    het_desc desc;            /* model is filled by loaded_open; the program sets limits before loaded_create */
+    layout ranks;
+    het_ctx *ctx;
+    het_tokenizer *tokenizer; /* NULL: tokens are bytes */
+    char weights[1024];
+} loaded;
+
+static inline int loaded_open(loaded *l, const loaded_options *o) {
+    het_tokenizer_info info;
+    char path[1024];
+    int status;
+    if (o->init == NULL) return fail(BAD_INPUT, "--init: missing; --help lists the options");
+    if ((status = model_from_init(o->init, o->model, &l->desc.model, l->weights, sizeof l->weights)) != 0) return status;
+    if (o->adapter != NULL && (status = adapter_model("--adapter", o->adapter, &l->desc.model, NULL, 0)) != 0) return status;
+    if (o->tokenizer != NULL) status = tokenizer_open("--tokenizer", o->tokenizer, &l->tokenizer);
+    else if (beside_weights(o->init, "tokenizer.json", path, sizeof path)) status = tokenizer_open("--init", path, &l->tokenizer);
+    if (status != 0 || l->tokenizer == NULL) return status;
+    het_tokenizer_get_info(l->tokenizer, &info);
+    if (info.vocab <= l->desc.model.vocab) return 0;
+    return fail(BAD_INPUT, "--tokenizer: %lld ids, the vocabulary of --init %s is %lld", (long long)info.vocab, o->init,
+                (long long)l->desc.model.vocab);
+}
+
+/* Of a model whose tokens are bytes, or that has a tokenizer: text goes in. */
+static inline int loaded_takes_text(const loaded *l, const loaded_options *o) {
+    if (l->tokenizer != NULL || l->desc.model.vocab == 256) return 0;
+    if (l->desc.model.vocab < 256) return fail(BAD_INPUT, "--init %s: vocabulary %lld holds no bytes", o->init, (long long)l->desc.model.vocab);
+    return fail(BAD_INPUT, "--init %s: vocabulary %lld needs a tokenizer: no tokenizer.json beside it, give --tokenizer FILE", o->init,
+                (long long)l->desc.model.vocab);
+}
+
+/* The context, without gradients, with its weights and factors. */
+static inline int loaded_create(loaded *l, const loaded_options *o) {
+    het_error error = { HET_OK, "" };
+    het_result result;
+    int64_t first;
+    int status = layout_devices(&l->ranks, o->devices);
+    if (status == 0) status = layout_take_part(&l->ranks, 0, 1, &first);
+    if (status == 0) status = layout_links(&l->ranks, o->links);
+    if (status != 0) return status;
+    if (o->threads > 0 && o->devices != NULL) return fail(BAD_INPUT, "--threads: --devices says how many");
+    if (o->threads > 0) l->ranks.device[0].threads = (int32_t)o->threads;
+    l->desc.devices = l->ranks.device, l->desc.device_count = l->ranks.devices;
+    l->desc.links = l->ranks.link, l->desc.link_count = l->ranks.links;
+    if (o->plan != NULL || o->schedule != NULL || l->ranks.world > 1) {
+        status = layout_plan(&l->ranks, o->plan, o->schedule, 2 * l->desc.model.layers + 2, l->ranks.world, 1);
+        if (status != 0) return status;
+        l->desc.plan = l->ranks.plan, l->desc.schedule = l->ranks.schedule;
+    }
+    l->desc.inference = HET_YES;
+    result = het_create(&l->desc, &l->ctx, &error);
+    if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+    if ((status = load_weights(l->ctx, "--init", l->weights)) != 0 || o->adapter == NULL) return status;
+    return adapter_load("--adapter", o->adapter, l->ctx);
+}
+
+static inline void loaded_end(loaded *l) {
+    het_destroy(l->ctx);
+    layout_free(&l->ranks);
+    het_tokenizer_free(l->tokenizer);
+}
+
+#endif

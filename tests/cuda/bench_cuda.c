@@ -1,0 +1,426 @@
+/* bench_cuda: how fast the CUDA device's ops and whole training steps are. One JSON line a measurement: name, milliseconds of a call (median of
+   five rounds), work a second and its unit; whole steps with the device memory they take. tests/cuda/torch_cuda.py measures the same beside it.
+     build/bench_cuda [all|ops|steps] [--small] [--fast] [--steps N]
+   --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
+#define PROGRAM "bench_cuda"
+#define HETRAIN_IMPLEMENTATION
+#include "../../examples/common.h"
+#define HETRAIN_CUDA_DECLARATIONS
+#include "hetrain_cuda.cu"
+
+enum { ROUNDS = 5 };
+
+typedef struct bench {
+    const het_device_iface *iface;
+    void *self;
+    het_queue *queue;
+    het_event *event;
+    int small, fast;
+    int64_t steps;
+    int failed;
+    double seconds; /* that a round lasts, at least */
+} bench;
+
+/* One call of what is measured; arg is the op's own. */
+typedef het_result (*bench_call)(bench *b, void *arg);
+
+static int bench_check(bench *b, het_result result, const char *what) {
+    if (result == HET_OK) return 1;
+    if (!b->failed) (void)fail(FAILED, "%s: %s", what, b->iface->last_error(b->self));
+    b->failed = 1;
+    return 0;
+}
+
+static int bench_wait(bench *b) {
+    return bench_check(b, b->iface->event_record(b->self, b->queue, b->event), "event_record") &&
+           bench_check(b, b->iface->event_sync(b->self, b->event, 300.0), "event_sync");
+}
+
+static double bench_round(bench *b, bench_call call, void *arg, int64_t calls) {
+    const double start = seconds_now();
+    int64_t i;
+    for (i = 0; i < calls; i++)
+        if (!bench_check(b, call(b, arg), "op")) return 0;
+    return bench_wait(b) ? (seconds_now() - start) / (double)calls : 0;
+}
+
+static int compare_seconds(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* work: what one call does, in units; printed as work a second. */
+static void bench_measure(bench *b, const char *name, bench_call call, void *arg, double work, const char *unit) {
+    double round[ROUNDS], once;
+    int64_t calls;
+    int i;
+    if (b->failed) return;
+    (void)bench_round(b, call, arg, 1);
+    once = bench_round(b, call, arg, 2);
+    calls = once > 0 ? (int64_t)(b->seconds / once) + 1 : 1;
+    for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, call, arg, calls);
+    qsort(round, ROUNDS, sizeof *round, compare_seconds);
+    if (b->failed) return;
+    printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"}\n", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
+    fflush(stdout);
+}
+
+/* ---- device memory ---- */
+
+static float *bench_floats(bench *b, int64_t count, float scale) {
+    enum { PIECE = 1 << 20 };
+    float *device = (float *)b->iface->alloc(b->self, (size_t)count * sizeof *device), *host;
+    uint64_t state = 88172645463325252u;
+    int64_t i, n;
+    if (device == NULL) { (void)bench_check(b, HET_ERR_OOM, "alloc"); return NULL; }
+    host = (float *)malloc(PIECE * sizeof *host);
+    if (host == NULL) { (void)bench_check(b, HET_ERR_OOM, "alloc"); return NULL; }
+    for (i = 0; i < PIECE; i++) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        host[i] = scale * ((float)(state >> 40) / 8388608.0f - 1.0f);
+    }
+    for (i = 0; i < count; i += n) {
+        n = count - i < PIECE ? count - i : PIECE;
+        (void)bench_check(b, b->iface->copy_in(b->self, b->queue, device + i, host, (size_t)n * sizeof *host), "copy_in");
+    }
+    (void)bench_wait(b);
+    free(host);
+    return device;
+}
+
+static void *bench_bytes(bench *b, const void *from, size_t size) {
+    void *device = b->iface->alloc(b->self, size);
+    if (device == NULL) { (void)bench_check(b, HET_ERR_OOM, "alloc"); return NULL; }
+    if (from != NULL) (void)bench_check(b, b->iface->copy_in(b->self, b->queue, device, from, size), "copy_in");
+    else (void)bench_check(b, b->iface->clear(b->self, b->queue, device, size), "clear");
+    (void)bench_wait(b);
+    return device;
+}
+
+static void bench_free(bench *b, void *pointer) {
+    if (pointer != NULL) b->iface->free(b->self, pointer, 0);
+}
+
+/* ---- a view of equal sequences, a granule each 512 tokens ---- */
+
+typedef struct bench_rows {
+    het_view view;
+    int32_t *token, *position, *sequence_of;
+    float *weight;
+    int64_t *sequence_start, *granule_start, *sample_id;
+} bench_rows;
+
+static void rows_start(bench *b, bench_rows *r, int64_t sequences, int64_t length) {
+    const int64_t n = sequences * length, granule = length < 512 ? length : 512, granules = n / granule;
+    int64_t i;
+    memset(r, 0, sizeof *r);
+    r->token = (int32_t *)calloc((size_t)n, 4), r->position = (int32_t *)calloc((size_t)n, 4), r->sequence_of = (int32_t *)calloc((size_t)n, 4);
+    r->weight = (float *)calloc((size_t)n, 4), r->sample_id = (int64_t *)calloc((size_t)sequences, 8);
+    r->sequence_start = (int64_t *)calloc((size_t)sequences + 1, 8), r->granule_start = (int64_t *)calloc((size_t)granules + 1, 8);
+    for (i = 0; i < n; i++) r->token[i] = (int32_t)(i * 7919 % 50257), r->position[i] = (int32_t)(i % length),
+        r->sequence_of[i] = (int32_t)(i / length);
+    for (i = 0; i < n; i++) r->weight[i] = 1;
+    for (i = 0; i <= sequences; i++) r->sequence_start[i] = i * length;
+    for (i = 0; i <= granules; i++) r->granule_start[i] = i * granule;
+    r->view.tokens = n, r->view.sequences = sequences, r->view.granules = granules;
+    r->view.row_end = n, r->view.granule_end = granules;
+    r->view.token = r->view.target = (const int32_t *)bench_bytes(b, r->token, (size_t)n * 4);
+    r->view.position = (const int32_t *)bench_bytes(b, r->position, (size_t)n * 4);
+    r->view.sequence_of = (const int32_t *)bench_bytes(b, r->sequence_of, (size_t)n * 4);
+    r->view.weight = (const float *)bench_bytes(b, r->weight, (size_t)n * 4);
+    r->view.sample_id = (const int64_t *)bench_bytes(b, r->sample_id, (size_t)sequences * 8);
+    r->view.sequence_start = (const int64_t *)bench_bytes(b, r->sequence_start, ((size_t)sequences + 1) * 8);
+    r->view.granule_start = (const int64_t *)bench_bytes(b, r->granule_start, ((size_t)granules + 1) * 8);
+    r->view.host_sequence_start = r->sequence_start, r->view.host_granule_start = r->granule_start;
+}
+
+static void rows_end(bench *b, bench_rows *r) {
+    const void *device[7];
+    int i;
+    device[0] = r->view.token, device[1] = r->view.position, device[2] = r->view.sequence_of, device[3] = r->view.weight;
+    device[4] = r->view.sample_id, device[5] = r->view.sequence_start, device[6] = r->view.granule_start;
+    for (i = 0; i < 7; i++) {
+        void *pointer;
+        memcpy(&pointer, &device[i], sizeof pointer);
+        bench_free(b, pointer);
+    }
+    free(r->token), free(r->position), free(r->sequence_of), free(r->weight), free(r->sequence_start), free(r->granule_start), free(r->sample_id);
+}
+
+/* ---- ops ---- */
+
+typedef struct copy_arg { char *to, *from; size_t size; } copy_arg;
+static het_result call_copy(bench *b, void *arg) {
+    const copy_arg *a = (const copy_arg *)arg;
+    return b->iface->copy(b->self, b->queue, a->to, a->from, a->size);
+}
+
+static void bench_copy(bench *b) {
+    copy_arg a;
+    a.size = b->small ? 1 << 16 : (size_t)1 << 30;
+    a.from = (char *)bench_bytes(b, NULL, a.size), a.to = (char *)bench_bytes(b, NULL, a.size);
+    bench_measure(b, "copy", call_copy, &a, 2e-9 * (double)a.size, "GB/s");
+    bench_free(b, a.from), bench_free(b, a.to);
+}
+
+static het_result call_forward(bench *b, void *arg) { return b->iface->linear_forward(b->self, b->queue, (const het_linear_args *)arg); }
+static het_result call_input(bench *b, void *arg) { return b->iface->linear_backward_input(b->self, b->queue, (const het_linear_args *)arg); }
+static het_result call_weight(bench *b, void *arg) { return b->iface->linear_backward_weight(b->self, b->queue, (const het_linear_args *)arg); }
+
+static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, int64_t out, const char *what) {
+    const double work = 2e-12 * (double)rows * (double)in * (double)out;
+    const char *type = dtype == HET_BF16 ? "bf16" : b->fast ? "tf32" : "f32";
+    bench_rows r;
+    het_linear_args a;
+    het_gradient dw;
+    char name[96];
+    size_t bytes[3], most = 0;
+    int i;
+    if (b->failed) return;
+    rows_start(b, &r, rows / 64, 64);
+    memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
+    a.view = &r.view, a.compute = dtype, a.rows = rows, a.in = in, a.parts = 1, a.part[0].out = out;
+    dw.sum = bench_floats(b, in * out, 1);
+    float *x = bench_floats(b, rows * in, 1), *w = bench_floats(b, in * out, 0.02f), *y = bench_floats(b, rows * out, 1),
+        *bias = bench_floats(b, out, 1);
+    float *dx = bench_floats(b, rows * in, 1);
+    a.x = x, a.dx = dx, a.part[0].w = w, a.part[0].y = y, a.part[0].dy = y, a.part[0].bias = bias, a.part[0].dw = &dw;
+    bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_FORWARD, &a);
+    bytes[1] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_BACKWARD_INPUT, &a);
+    bytes[2] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_BACKWARD_WEIGHT, &a);
+    for (i = 0; i < 3; i++) most = bytes[i] > most ? bytes[i] : most;
+    a.workspace = bench_bytes(b, NULL, most);
+    snprintf(name, sizeof name, "linear_forward_%s_%s", what, type);
+    bench_measure(b, name, call_forward, &a, work, "TFLOP/s");
+    snprintf(name, sizeof name, "linear_backward_input_%s_%s", what, type);
+    bench_measure(b, name, call_input, &a, work, "TFLOP/s");
+    snprintf(name, sizeof name, "linear_backward_weight_%s_%s", what, type);
+    bench_measure(b, name, call_weight, &a, work, "TFLOP/s");
+    bench_free(b, x), bench_free(b, w), bench_free(b, y), bench_free(b, bias), bench_free(b, dx), bench_free(b, dw.sum),
+        bench_free(b, a.workspace);
+    rows_end(b, &r);
+}
+
+static het_result call_attention(bench *b, void *arg) { return b->iface->attention_forward(b->self, b->queue, (const het_attention_args *)arg); }
+static het_result call_attention_back(bench *b, void *arg) {
+    return b->iface->attention_backward(b->self, b->queue, (const het_attention_args *)arg);
+}
+
+/* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
+static void bench_attention(bench *b, int64_t sequences, int64_t length, int64_t heads, int64_t size) {
+    const double work = 2e-12 * (double)sequences * (double)length * (double)length * (double)heads * (double)size;
+    const int64_t n = sequences * length, width = heads * size;
+    bench_rows r;
+    het_attention_args a;
+    char name[96];
+    size_t forward, backward;
+    if (b->failed) return;
+    rows_start(b, &r, sequences, length);
+    memset(&a, 0, sizeof a);
+    a.view = &r.view, a.compute = HET_BF16, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1,
+        a.scale = 1.0f / (float)sqrt((double)size);
+    float *q = bench_floats(b, n * width, 1), *k = bench_floats(b, n * width, 1), *v = bench_floats(b, n * width, 1),
+        *o = bench_floats(b, n * width, 1);
+    float *dq = bench_floats(b, n * width, 1), *dk = bench_floats(b, n * width, 1), *dv = bench_floats(b, n * width, 1),
+        *d_o = bench_floats(b, n * width, 1);
+    a.q = q, a.k = k, a.v = v, a.o = o, a.dq = dq, a.dk = dk, a.dv = dv, a.d_o = d_o;
+    a.maximum = bench_floats(b, n * heads, 1), a.sum = bench_floats(b, n * heads, 1);
+    forward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a),
+        backward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
+    a.workspace_size = forward > backward ? forward : backward;
+    a.workspace = bench_bytes(b, NULL, a.workspace_size + 64);
+    snprintf(name, sizeof name, "attention_forward_head%d_T%d", (int)size, (int)length);
+    bench_measure(b, name, call_attention, &a, work, "TFLOP/s");
+    snprintf(name, sizeof name, "attention_backward_head%d_T%d", (int)size, (int)length);
+    bench_measure(b, name, call_attention_back, &a, 2.5 * work, "TFLOP/s");
+    bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv),
+        bench_free(b, d_o);
+    bench_free(b, a.maximum), bench_free(b, a.sum), bench_free(b, a.workspace);
+    rows_end(b, &r);
+}
+
+static het_result call_norm_back(bench *b, void *arg) {
+    const het_norm_args *a = (const het_norm_args *)arg;
+    const het_result result = b->iface->norm_backward_input(b->self, b->queue, a);
+    return result == HET_OK ? b->iface->norm_backward_weight(b->self, b->queue, a) : result;
+}
+
+static void bench_norm(bench *b, int64_t rows, int64_t width) {
+    bench_rows r;
+    het_norm_args a;
+    het_gradient dgain, dbias;
+    size_t bytes[2];
+    if (b->failed) return;
+    rows_start(b, &r, rows / 64, 64);
+    memset(&a, 0, sizeof a), memset(&dgain, 0, sizeof dgain), memset(&dbias, 0, sizeof dbias);
+    a.view = &r.view, a.kind = HET_LAYERNORM, a.rows = rows, a.width = width, a.rows_per_token = 1, a.epsilon = 1e-5f;
+    float *x = bench_floats(b, rows * width, 1), *dy = bench_floats(b, rows * width, 1), *gain = bench_floats(b, width, 1);
+    a.x = x, a.dy = dy, a.gain = gain, a.dx = bench_floats(b, rows * width, 1), a.mean = bench_floats(b, rows, 0.01f),
+        a.rstd = bench_floats(b, rows, 1);
+    dgain.sum = bench_floats(b, width, 1), dbias.sum = bench_floats(b, width, 1), a.dgain = &dgain, a.dbias = &dbias;
+    bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_INPUT, &a),
+        bytes[1] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_WEIGHT, &a);
+    a.workspace = bench_bytes(b, NULL, (bytes[0] > bytes[1] ? bytes[0] : bytes[1]) + 64);
+    bench_measure(b, "norm_backward", call_norm_back, &a, 12e-9 * (double)rows * (double)width, "GB/s"); /* x, dy read, dx written once */
+    bench_free(b, x), bench_free(b, dy), bench_free(b, gain), bench_free(b, a.dx), bench_free(b, a.mean), bench_free(b, a.rstd);
+    bench_free(b, dgain.sum), bench_free(b, dbias.sum), bench_free(b, a.workspace);
+    rows_end(b, &r);
+}
+
+static het_result call_loss(bench *b, void *arg) { return b->iface->cross_entropy(b->self, b->queue, (const het_cross_entropy_args *)arg); }
+
+static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
+    bench_rows r;
+    het_cross_entropy_args a;
+    het_step_scalars scalars;
+    if (b->failed) return;
+    rows_start(b, &r, rows / 64, 64);
+    memset(&a, 0, sizeof a), memset(&scalars, 0, sizeof scalars);
+    scalars.inverse_weight = 1.0f / (float)rows;
+    void *device_scalars = bench_bytes(b, &scalars, sizeof scalars);
+    int32_t *target = (int32_t *)calloc((size_t)rows, sizeof *target);
+    void *device_target = bench_bytes(b, target, (size_t)rows * sizeof *target);
+    a.scalars = (const het_step_scalars *)device_scalars, a.rows = rows, a.vocab = vocab, a.logits = bench_floats(b, rows * vocab, 1);
+    a.target = (const int32_t *)device_target, a.weight = r.view.weight, a.gradient = 1, a.loss = (het_sum *)bench_bytes(b, NULL, sizeof *a.loss);
+    a.workspace = bench_bytes(b, NULL, b->iface->workspace_bytes(b->self, HET_OP_CROSS_ENTROPY, &a) + 64);
+    bench_measure(b, "cross_entropy", call_loss, &a, 8e-9 * (double)rows * (double)vocab, "GB/s");
+    bench_free(b, device_scalars), bench_free(b, device_target), bench_free(b, a.logits), bench_free(b, a.loss), bench_free(b, a.workspace);
+    free(target);
+    rows_end(b, &r);
+}
+
+static het_result call_adamw(bench *b, void *arg) { return b->iface->adamw(b->self, b->queue, (const het_adamw_args *)arg); }
+
+static void bench_adamw(bench *b, int64_t count) {
+    het_adamw_args a;
+    het_gradient g;
+    het_step_scalars scalars;
+    if (b->failed) return;
+    memset(&a, 0, sizeof a), memset(&g, 0, sizeof g), memset(&scalars, 0, sizeof scalars);
+    scalars.learning_rate = 1e-4f, scalars.bias_correction1 = scalars.bias_correction2 = scalars.clip_scale = 1,
+        scalars.verdict = HET_VERDICT_ACCEPT;
+    void *device_scalars = bench_bytes(b, &scalars, sizeof scalars);
+    g.sum = bench_floats(b, count, 1);
+    a.scalars = (const het_step_scalars *)device_scalars, a.gradient = &g, a.count = count;
+    a.w = bench_floats(b, count, 1), a.m = bench_floats(b, count, 1), a.v = (float *)bench_bytes(b, NULL, (size_t)count * 4);
+    a.beta1 = 0.9f, a.beta2 = 0.95f, a.epsilon = 1e-8f, a.decay = 0.1f;
+    bench_measure(b, "adamw", call_adamw, &a, 28e-9 * (double)count, "GB/s"); /* g, w, m, v read, three written */
+    bench_free(b, device_scalars), bench_free(b, g.sum), bench_free(b, a.w), bench_free(b, a.m), bench_free(b, a.v);
+}
+
+/* ---- whole steps ---- */
+
+static void bench_step(bench *b, const char *model, het_dtype dtype, het_reduce reduce, int64_t micro_batches, int64_t sequences,
+    int64_t length) {
+    het_device_desc device;
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx = NULL;
+    het_memory memory;
+    het_batch *batch = (het_batch *)calloc((size_t)micro_batches, sizeof *batch);
+    const int64_t n = sequences * length;
+    int32_t *token = (int32_t *)calloc((size_t)n + 1, sizeof *token);
+    int64_t *start = (int64_t *)calloc((size_t)sequences + 1, sizeof *start), i;
+    double *seconds = (double *)calloc((size_t)b->steps, sizeof *seconds), from;
+    het_result result;
+    memset(&desc, 0, sizeof desc), memset(&device, 0, sizeof device), memset(&error, 0, sizeof error);
+    device.iface = b->iface, desc.devices = &device, desc.device_count = 1;
+    result = het_model_parse(model, &desc.model, &error);
+    desc.dtype = dtype, desc.reduce = reduce, desc.max_tokens = n, desc.max_sequences = sequences, desc.max_micro_batches = micro_batches;
+    desc.optimizer.learning_rate = 1e-4f, desc.optimizer.clip = 1;
+    for (i = 0; i <= n; i++) token[i] = (int32_t)(i * 7919 % desc.model.vocab);
+    for (i = 0; i <= sequences; i++) start[i] = i * length;
+    for (i = 0; i < micro_batches; i++) {
+        batch[i].tokens = n, batch[i].sequences = sequences, batch[i].token = token, batch[i].target = token + 1, batch[i].sequence_start = start;
+    }
+    if (result == HET_OK) result = het_create(&desc, &ctx, &error);
+    for (i = 0; i < b->steps && result == HET_OK; i++) {
+        from = seconds_now();
+        result = het_step(ctx, batch, micro_batches, NULL);
+        seconds[i] = seconds_now() - from;
+    }
+    if (result != HET_OK) {
+        b->failed = 1;
+        (void)fail(FAILED, "step of %s: %s", model, ctx != NULL ? het_last_error(ctx) : error.text);
+    } else {
+        het_get_memory(ctx, 0, &memory);
+        qsort(seconds + 1, (size_t)b->steps - 1, sizeof *seconds,
+            compare_seconds); /* the first step loads kernels and is repeated for its exponents */
+        printf("{\"name\":\"step_%s_%s_%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"tokens/s\",\"bytes\":%llu}\n", model,
+            dtype == HET_BF16 ? "bf16" : "f32",
+               reduce == HET_REDUCE_FAST ? "fast" : "exact", 1e3 * seconds[b->steps / 2], (double)(n * micro_batches) / seconds[b->steps / 2],
+               (unsigned long long)memory.device);
+        fflush(stdout);
+    }
+    het_destroy(ctx);
+    free(batch), free(token), free(start), free(seconds);
+}
+
+static void bench_ops(bench *b) {
+    const int64_t rows = b->small ? 64 : 16384;
+    bench_copy(b);
+    if (b->small) {
+        bench_linear(b, HET_BF16, rows, 32, 48, "32x48");
+        bench_linear(b, HET_F32, rows, 32, 48, "32x48");
+        bench_attention(b, 1, 64, 2, 64);
+        bench_norm(b, rows, 48);
+        bench_loss(b, rows, 100);
+        bench_adamw(b, 4096);
+        return;
+    }
+    bench_linear(b, HET_BF16, 8192, 8192, 8192, "8192x8192"); /* the peak */
+    bench_linear(b, HET_BF16, rows, 768, 2304, "768x2304");
+    bench_linear(b, HET_BF16, rows, 768, 3072, "768x3072");
+    bench_linear(b, HET_BF16, rows, 3072, 768, "3072x768");
+    bench_linear(b, HET_BF16, rows, 1600, 6400, "1600x6400");
+    bench_linear(b, HET_F32, rows, 768, 3072, "768x3072");
+    bench_attention(b, 16, 1024, 12, 64);
+    bench_attention(b, 4, 4096, 12, 64);
+    bench_attention(b, 16, 1024, 12, 128);
+    bench_attention(b, 4, 4096, 12, 128);
+    bench_norm(b, 32768, 768);
+    bench_loss(b, 4096, 50304);
+    bench_adamw(b, INT64_C(124) << 20);
+}
+
+static void bench_steps(bench *b) {
+    if (b->small) {
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", HET_BF16, HET_REDUCE_FAST, 2, 2, 16);
+        bench_step(b, "gpt2:layers=1,width=16,heads=2,vocab=32,context=16", HET_F32, HET_REDUCE_EXACT, 1, 2, 16);
+        return;
+    }
+    bench_step(b, "gpt2:124m", HET_BF16, HET_REDUCE_FAST, 2, 16, 1024);
+    bench_step(b, "gpt2:124m", HET_BF16, HET_REDUCE_EXACT, 2, 16, 1024);
+    bench_step(b, "gpt2:1558m", HET_BF16, HET_REDUCE_FAST, 8, 4, 1024);
+}
+
+int main(int argc, char **argv) {
+    static const het_allocator allocator = { simple_alloc, simple_free, NULL };
+    het_parallel parallel = { NULL, NULL };
+    het_device_config config;
+    het_error error = { HET_OK, "" };
+    int ops = 1, steps = 1, i;
+    bench b;
+    memset(&b, 0, sizeof b), memset(&config, 0, sizeof config);
+    b.steps = 7, b.seconds = 0.05;
+    for (i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--small") == 0) b.small = 1, b.seconds = 0, b.steps = 2;
+        else if (strcmp(argv[i], "--fast") == 0) b.fast = 1;
+        else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc && parse_integer(argv[i + 1], 2, 1000, &b.steps)) i++;
+        else if (strcmp(argv[i], "ops") == 0) steps = 0;
+        else if (strcmp(argv[i], "steps") == 0) ops = 0;
+        else if (strcmp(argv[i], "all") != 0) return fail(BAD_INPUT, "%s: expected all, ops, steps, --small, --fast or --steps N", argv[i]);
+    }
+    b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
+    config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
+    if (b.iface->create(&config, &b.self) != HET_OK) return fail(FAILED, "%s", error.text);
+    if (!bench_check(&b, b.iface->queue_create(b.self, &b.queue), "queue_create") || !bench_check(&b, b.iface->event_create(b.self,
+        &b.event), "event_create"))
+        return FAILED;
+    if (ops) bench_ops(&b);
+    b.iface->event_destroy(b.self, b.event);
+    b.iface->queue_destroy(b.self, b.queue);
+    b.iface->destroy(b.self);
+    if (steps && !b.failed) bench_steps(&b);
+    return b.failed ? FAILED : DONE;
+}

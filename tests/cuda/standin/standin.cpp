@@ -1,0 +1,627 @@
+/* The stand-in for the CUDA runtime and cuBLASLt: see standin.h. One lock around everything; work runs on the thread that asks for progress. */
+#include "cublasLt.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+struct CUstream_st {
+    int device;
+    uint64_t issued, done;
+    std::deque<std::function<void()>> work;
+};
+struct CUevent_st {
+    CUstream_st *stream;
+    uint64_t at;       /* has happened when so much of the stream's work is done */
+    uint64_t stamp;    /* the clock of the stand-in then: products count their algorithm's cost */
+    int timed;
+};
+
+namespace {
+
+struct region { char *pages, *begin; size_t size, page_bytes; int device; };
+
+struct machine {
+    std::recursive_mutex lock;
+    std::vector<region> memory;
+    std::vector<region> pinned;
+    std::vector<CUstream_st *> streams;
+    standin_count count;
+    int64_t fail_at = -1, next = 0;
+    int devices = 1, skip = 0, stall = 0, open = 0;
+    uint64_t clock = 0;
+};
+machine gpu;
+thread_local int current_device;
+thread_local cudaError_t last_error;
+
+typedef std::lock_guard<std::recursive_mutex> guard;
+
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+
+/* Counts a call; 1: it is the one to fail. */
+int told_to_fail(const char *name)
+{
+    gpu.count.calls++;
+    if (gpu.fail_at < 0 || gpu.next++ != gpu.fail_at) return 0;
+    snprintf(gpu.count.failed, sizeof gpu.count.failed, "%s", name);
+    return 1;
+}
+
+int misuse(const char *what)
+{
+    if (gpu.count.misuse++ == 0) snprintf(gpu.count.misused, sizeof gpu.count.misused, "%s", what);
+    return 1;
+}
+
+#define CALL(error) do { if (told_to_fail(__func__)) return failed(error); } while (0)
+#define BLAS_CALL() do { if (told_to_fail(__func__)) return CUBLAS_STATUS_INTERNAL_ERROR; } while (0)
+#define CHECK(right, what) do { if (!(right) && misuse(what)) return failed(cudaErrorInvalidValue); } while (0)
+#define BLAS_CHECK(right, what) do { if (!(right) && misuse(what)) return CUBLAS_STATUS_INVALID_VALUE; } while (0)
+
+/* The allocation that holds all of [at, at + size), of the right device. */
+int inside(const std::vector<region> &regions, const void *at, size_t size, int device)
+{
+    const char *p = static_cast<const char *>(at);
+    for (const region &r : regions)
+        if (p >= r.begin && size <= r.size && p <= r.begin + (r.size - size) && (device < 0 || r.device == device)) return 1;
+    return 0;
+}
+int on_device(const void *at, size_t size) { return inside(gpu.memory, at, size, current_device); }
+int right_stream(const CUstream_st *stream) { return stream != nullptr && stream->device == current_device; }
+
+void protect(int access)
+{
+    for (const region &r : gpu.memory)
+        if (mprotect(r.pages, r.page_bytes, access) != 0) { perror("standin: mprotect"); abort(); }
+}
+
+/* Runs the stream's work up to `until`, at most `most` pieces. */
+void advance(CUstream_st *stream, uint64_t until, uint64_t most)
+{
+    if (gpu.stall || stream->done >= until) return;
+    if (gpu.open++ == 0) protect(PROT_READ | PROT_WRITE);
+    for (; most > 0 && stream->done < until; most--) {
+        const std::function<void()> work = std::move(stream->work.front());
+        stream->work.pop_front();
+        work();
+        stream->done++;
+        gpu.count.ran++;
+        gpu.clock++;
+    }
+    if (--gpu.open == 0) protect(PROT_NONE);
+}
+
+void put(CUstream_st *stream, std::function<void()> work)
+{
+    stream->work.push_back(std::move(work));
+    stream->issued++;
+}
+
+size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+} /* namespace */
+
+/* ---- steering ---- */
+
+void standin_reset(int devices)
+{
+    guard g(gpu.lock);
+    memset(&gpu.count, 0, sizeof gpu.count);
+    gpu.fail_at = -1;
+    gpu.devices = devices;
+    gpu.skip = gpu.stall = 0;
+    last_error = cudaSuccess;
+}
+
+void standin_fail(int64_t call)
+{
+    guard g(gpu.lock);
+    gpu.fail_at = call;
+    gpu.next = 0;
+    gpu.count.failed[0] = 0;
+}
+
+void standin_skip(int on) { guard g(gpu.lock); gpu.skip = on; }
+void standin_stall(int on) { guard g(gpu.lock); gpu.stall = on; }
+standin_count standin_counted(void) { guard g(gpu.lock); return gpu.count; }
+
+void standin_enqueue(CUstream_st *stream, std::function<void()> work)
+{
+    guard g(gpu.lock);
+    if (told_to_fail("kernel launch")) { failed(cudaErrorLaunchFailure); return; }
+    if (!right_stream(stream)) { misuse("launch on a stream of another device"); failed(cudaErrorInvalidResourceHandle); return; }
+    if (gpu.skip) put(stream, [] {});
+    else put(stream, std::move(work));
+}
+
+/* ---- the CUDA runtime ---- */
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorInitializationError);
+    *count = gpu.devices;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorInvalidDevice);
+    CHECK(device >= 0 && device < gpu.devices, "cudaSetDevice: no such device");
+    current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorInvalidValue);
+    CHECK(device >= 0 && device < gpu.devices, "cudaDeviceGetAttribute: no such device");
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : attribute == cudaDevAttrComputeCapabilityMinor ? 0
+           : attribute == cudaDevAttrMultiProcessorCount ? 4 : 227 * 1024;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **pointer, size_t size)
+{
+    guard g(gpu.lock);
+    region r;
+    CALL(cudaErrorMemoryAllocation);
+    r.size = size;
+    r.device = current_device;
+    r.page_bytes = (size + 256 + page() - 1) / page() * page();
+    r.pages = static_cast<char *>(mmap(nullptr, r.page_bytes + page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (r.pages == MAP_FAILED) return failed(cudaErrorMemoryAllocation);
+    memset(r.pages, 0xff, r.page_bytes);
+    r.begin = r.pages + (r.page_bytes - size) / 256 * 256; /* as close to the page behind as the alignment lets it */
+    if (!gpu.open) mprotect(r.pages, r.page_bytes, PROT_NONE);
+    mprotect(r.pages + r.page_bytes, page(), PROT_NONE);
+    gpu.memory.push_back(r);
+    gpu.count.live++;
+    *pointer = r.begin;
+    return cudaSuccess;
+}
+
+static int give_back(std::vector<region> &regions, void *pointer, int mapped)
+{
+    for (size_t i = 0; i < regions.size(); i++) {
+        if (regions[i].begin != pointer) continue;
+        if (mapped) munmap(regions[i].pages, regions[i].page_bytes + page());
+        else free(regions[i].pages);
+        regions.erase(regions.begin() + static_cast<long>(i));
+        gpu.count.live--;
+        return 1;
+    }
+    return 0;
+}
+
+/* A call that gives something back does so also when it fails: the error is an earlier one's. */
+cudaError_t cudaFree(void *pointer)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    for (CUstream_st *stream : gpu.streams) { /* it waits for all the card does */
+        if (stream->device != current_device) continue;
+        CHECK(!gpu.stall || stream->done == stream->issued, "cudaFree that would wait for ever");
+        advance(stream, stream->issued, UINT64_MAX);
+    }
+    CHECK(give_back(gpu.memory, pointer, 1), "cudaFree of what cudaMalloc did not give");
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned)
+{
+    guard g(gpu.lock);
+    region r;
+    CALL(cudaErrorMemoryAllocation);
+    r.pages = r.begin = static_cast<char *>(malloc(size));
+    if (r.pages == nullptr) return failed(cudaErrorMemoryAllocation);
+    r.size = r.page_bytes = size;
+    r.device = -1;
+    gpu.pinned.push_back(r);
+    gpu.count.live++;
+    *pointer = r.begin;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    CHECK(give_back(gpu.pinned, pointer, 0), "cudaFreeHost of what cudaHostAlloc did not give");
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(right_stream(stream), "cudaMemcpyAsync on a stream of another device");
+    CHECK(kind == cudaMemcpyDeviceToHost ? inside(gpu.pinned, to, size, -1) : on_device(to, size), "cudaMemcpyAsync to a wrong place");
+    CHECK(kind == cudaMemcpyHostToDevice ? inside(gpu.pinned, from, size, -1) : on_device(from, size), "cudaMemcpyAsync from a wrong place");
+    put(stream, [=] { memmove(to, from, size); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(right_stream(stream) && on_device(to, size), "cudaMemsetAsync of a wrong place");
+    put(stream, [=] { memset(to, value, size); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    *stream = new CUstream_st();
+    (*stream)->device = current_device;
+    gpu.streams.push_back(*stream);
+    gpu.count.live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    CHECK(stream != nullptr, "cudaStreamDestroy of NULL");
+    advance(stream, stream->issued, UINT64_MAX); /* what was given to it still runs */
+    for (size_t i = 0; i < gpu.streams.size(); i++)
+        if (gpu.streams[i] == stream) { gpu.streams.erase(gpu.streams.begin() + static_cast<long>(i)); break; }
+    delete stream;
+    gpu.count.live--;
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorLaunchFailure);
+    CHECK(stream != nullptr, "cudaStreamQuery of NULL");
+    advance(stream, stream->issued, 64);
+    return stream->done == stream->issued ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(right_stream(stream) && event != nullptr, "cudaStreamWaitEvent on a stream of another device");
+    if (event->stream != nullptr) {
+        CUstream_st *other = event->stream;
+        const uint64_t at = event->at;
+        put(stream, [=] { advance(other, at, UINT64_MAX); });
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *user)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(right_stream(stream), "cudaLaunchHostFunc on a stream of another device");
+    put(stream, [=] { function(user); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    *event = new CUevent_st();
+    (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+    gpu.count.live++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    CHECK(event != nullptr, "cudaEventDestroy of NULL");
+    delete event;
+    gpu.count.live--;
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(right_stream(stream) && event != nullptr, "cudaEventRecord on a stream of another device");
+    put(stream, [=] { event->stamp = gpu.clock; });
+    event->stream = stream;
+    event->at = stream->issued;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorLaunchFailure);
+    CHECK(event != nullptr, "cudaEventQuery of NULL");
+    if (event->stream == nullptr) return cudaSuccess;
+    advance(event->stream, event->at, 64);
+    return event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(start->timed && end->timed && end->stream != nullptr && end->stream->done >= end->at, "cudaEventElapsedTime too early");
+    *milliseconds = static_cast<float>(end->stamp - start->stamp) * 1e-3f;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInitializationError: return "cudaErrorInitializationError";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    default: return "cudaErrorUnknown";
+    }
+}
+
+const char *cudaGetErrorString(cudaError_t) { return "told by the stand-in"; }
+
+/* ---- cuBLASLt ---- */
+
+namespace {
+
+/* What the opaque structs hold. */
+enum { DESC_COMPUTE, DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS };
+enum { LAYOUT_TYPE, LAYOUT_ROWS, LAYOUT_COLUMNS, LAYOUT_LD };
+enum { ALGO_NUMBER, ALGO_WORKSPACE, ALGO_ALIGNMENT };
+
+/* A matrix as the product sees it, after op(): element (i, j) is data[i * row + j * column]. */
+struct operand { const char *data; cudaDataType_t type; int64_t rows, columns, row, column; };
+
+size_t element_bytes(uint64_t type) { return type == CUDA_R_16BF ? 2 : 4; }
+
+size_t layout_bytes(const cublasLtMatrixLayoutOpaque_t *l)
+{
+    return static_cast<size_t>(l->data[LAYOUT_LD] * (l->data[LAYOUT_COLUMNS] - 1) + l->data[LAYOUT_ROWS]) * element_bytes(l->data[LAYOUT_TYPE]);
+}
+
+operand operand_of(const void *data, const cublasLtMatrixLayoutOpaque_t *l, uint64_t op)
+{
+    operand o;
+    const int64_t ld = static_cast<int64_t>(l->data[LAYOUT_LD]);
+    o.data = static_cast<const char *>(data);
+    o.type = static_cast<cudaDataType_t>(l->data[LAYOUT_TYPE]);
+    o.rows = static_cast<int64_t>(l->data[op == CUBLAS_OP_T ? LAYOUT_COLUMNS : LAYOUT_ROWS]);
+    o.columns = static_cast<int64_t>(l->data[op == CUBLAS_OP_T ? LAYOUT_ROWS : LAYOUT_COLUMNS]);
+    o.row = op == CUBLAS_OP_T ? ld : 1;
+    o.column = op == CUBLAS_OP_T ? 1 : ld;
+    return o;
+}
+
+/* tf32 keeps 10 bits of the fraction; the hardware's conversion rounds to nearest, ties away. */
+float rounded(float x, int tf32)
+{
+    uint32_t bits;
+    if (!tf32) return x;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & ~0x1fffu;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+float element(const operand &o, int64_t i, int64_t j, int tf32)
+{
+    const char *at = o.data + (i * o.row + j * o.column) * static_cast<int64_t>(element_bytes(o.type));
+    float value;
+    uint16_t half;
+    uint32_t bits;
+    if (o.type != CUDA_R_16BF) { memcpy(&value, at, 4); return rounded(value, tf32); }
+    memcpy(&half, at, 2);
+    bits = static_cast<uint32_t>(half) << 16;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* d (m x n, columns ld apart) = a b + beta d + bias, a chain of f32 over k ascending. */
+void product(const operand &a, const operand &b, float alpha, float beta, float *d, int64_t ld, const float *bias, int tf32)
+{
+    const int64_t m = a.rows, n = b.columns, k = a.columns;
+    std::vector<float> columns(static_cast<size_t>(m * k)), sum(static_cast<size_t>(m));
+    for (int64_t p = 0; p < k; p++)
+        for (int64_t i = 0; i < m; i++) columns[static_cast<size_t>(p * m + i)] = element(a, i, p, tf32);
+    for (int64_t j = 0; j < n; j++) {
+        float *s = sum.data(), *to = d + j * ld;
+        for (int64_t i = 0; i < m; i++) s[i] = 0.0f;
+        for (int64_t p = 0; p < k; p++) {
+            const float *c = columns.data() + p * m, x = element(b, p, j, tf32);
+            for (int64_t i = 0; i < m; i++) s[i] += c[i] * x;
+        }
+        for (int64_t i = 0; i < m; i++) to[i] = alpha * s[i] + (beta != 0.0f ? beta * to[i] : 0.0f) + (bias != nullptr ? bias[i] : 0.0f);
+    }
+}
+
+template <class T> cublasStatus_t destroyed(T *object, const char *name)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(name);
+    BLAS_CHECK(object != nullptr, name);
+    delete object;
+    gpu.count.live--;
+    return fails ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
+}
+
+} /* namespace */
+
+struct cublasLtContext { int device; };
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    guard g(gpu.lock);
+    BLAS_CALL();
+    *handle = new cublasLtContext();
+    (*handle)->device = current_device;
+    gpu.count.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroyed(handle, __func__); }
+const char *cublasLtGetStatusString(cublasStatus_t) { return "told by the stand-in"; }
+
+const char *cublasLtGetStatusName(cublasStatus_t status)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default: return "CUBLAS_STATUS_INTERNAL_ERROR";
+    }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType_t scale)
+{
+    guard g(gpu.lock);
+    BLAS_CALL();
+    BLAS_CHECK(scale == CUDA_R_32F, "cublasLtMatmulDescCreate: scale type");
+    *desc = new cublasLtMatmulDescOpaque_t();
+    (*desc)->data[DESC_COMPUTE] = compute;
+    (*desc)->data[DESC_EPILOGUE] = CUBLASLT_EPILOGUE_DEFAULT;
+    gpu.count.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroyed(desc, __func__); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value, size_t size)
+{
+    guard g(gpu.lock);
+    const int field = attribute == CUBLASLT_MATMUL_DESC_TRANSA ? DESC_TRANSA : attribute == CUBLASLT_MATMUL_DESC_TRANSB ? DESC_TRANSB
+                    : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE ? DESC_EPILOGUE : DESC_BIAS;
+    BLAS_CALL();
+    BLAS_CHECK(size == (field == DESC_BIAS ? sizeof(void *) : sizeof(int32_t)), "cublasLtMatmulDescSetAttribute: size");
+    desc->data[field] = 0;
+    memcpy(&desc->data[field], value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type, uint64_t rows, uint64_t columns, int64_t ld)
+{
+    guard g(gpu.lock);
+    BLAS_CALL();
+    BLAS_CHECK(rows > 0 && columns > 0 && ld >= static_cast<int64_t>(rows), "cublasLtMatrixLayoutCreate: shape");
+    *layout = new cublasLtMatrixLayoutOpaque_t();
+    (*layout)->data[LAYOUT_TYPE] = type;
+    (*layout)->data[LAYOUT_ROWS] = rows;
+    (*layout)->data[LAYOUT_COLUMNS] = columns;
+    (*layout)->data[LAYOUT_LD] = static_cast<uint64_t>(ld);
+    gpu.count.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroyed(layout, __func__); }
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    guard g(gpu.lock);
+    BLAS_CALL();
+    *preference = new cublasLtMatmulPreferenceOpaque_t();
+    gpu.count.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) { return destroyed(preference, __func__); }
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t size)
+{
+    guard g(gpu.lock);
+    BLAS_CALL();
+    BLAS_CHECK(size == (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8u : 4u), "cublasLtMatmulPreferenceSetAttribute: size");
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) memcpy(&preference->data[0], value, 8);
+    if (attribute < CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) return CUBLAS_STATUS_SUCCESS;
+    preference->data[1 + attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES] = 0;
+    memcpy(&preference->data[1 + attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, 4);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Three algorithms of different cost and workspace; the second is the fastest. */
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t *result, int *found)
+{
+    guard g(gpu.lock);
+    BLAS_CALL();
+    BLAS_CHECK(handle->device == current_device && a->data[LAYOUT_TYPE] == b->data[LAYOUT_TYPE], "cublasLtMatmulAlgoGetHeuristic");
+    *found = 0;
+    for (uint64_t number = 1; number <= 3 && *found < wanted; number++) {
+        cublasLtMatmulHeuristicResult_t *r = &result[*found];
+        memset(r, 0, sizeof *r);
+        r->algo.data[ALGO_NUMBER] = number;
+        r->algo.data[ALGO_WORKSPACE] = r->workspaceSize = static_cast<size_t>(number - 1) * 256;
+        for (int i = 0; i < 4; i++) r->algo.data[ALGO_ALIGNMENT + i] = preference->data[1 + i];
+        if (r->workspaceSize <= preference->data[0]) (*found)++;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static int aligned(const void *pointer, uint64_t bytes) { return bytes == 0 || reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta, const void *c, cublasLtMatrixLayout_t c_layout,
+                              void *d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_size,
+                              cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    const operand x = operand_of(a, a_layout, desc->data[DESC_TRANSA]), y = operand_of(b, b_layout, desc->data[DESC_TRANSB]);
+    const int64_t m = static_cast<int64_t>(d_layout->data[LAYOUT_ROWS]), n = static_cast<int64_t>(d_layout->data[LAYOUT_COLUMNS]);
+    const int64_t ld = static_cast<int64_t>(d_layout->data[LAYOUT_LD]);
+    const int tf32 = desc->data[DESC_COMPUTE] == CUBLAS_COMPUTE_32F_FAST_TF32;
+    const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
+    const float *bias = nullptr;
+    const uint64_t cost = algo->data[ALGO_NUMBER] == 2 ? 1 : 4, used = algo->data[ALGO_WORKSPACE];
+    BLAS_CALL();
+    memcpy(&bias, &desc->data[DESC_BIAS], sizeof bias);
+    if (desc->data[DESC_EPILOGUE] != CUBLASLT_EPILOGUE_BIAS) bias = nullptr;
+    BLAS_CHECK(handle->device == current_device && right_stream(stream), "cublasLtMatmul on a stream of another device");
+    BLAS_CHECK(x.rows == m && y.columns == n && x.columns == y.rows, "cublasLtMatmul: shapes");
+    BLAS_CHECK(c == d && c_layout == d_layout && d_layout->data[LAYOUT_TYPE] == CUDA_R_32F && x.type == y.type, "cublasLtMatmul: types");
+    BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout)) && on_device(d, layout_bytes(d_layout)),
+               "cublasLtMatmul: an operand is not in device memory");
+    BLAS_CHECK(bias == nullptr || on_device(bias, static_cast<size_t>(m) * sizeof *bias), "cublasLtMatmul: bias is not in device memory");
+    BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
+               "cublasLtMatmul: workspace");
+    BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
+               "cublasLtMatmul: alignment");
+    gpu.count.products++;
+    put(stream, [=] {
+        gpu.clock += cost;
+        if (gpu.skip) return;
+        if (used > 0) memset(workspace, 0xff, workspace_size); /* all of it is the product's */
+        product(x, y, scale, keep, static_cast<float *>(d), ld, bias, tf32);
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}

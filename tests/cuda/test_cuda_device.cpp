@@ -1,0 +1,711 @@
+/* The CUDA device in whole training steps against the CPU device: products, copies, queues, workspaces, failures, alone and with other ranks.
+   make test runs it without a GPU, on the stand-in for the CUDA runtime and cuBLASLt (standin/standin.h) and the kernels' emulation; make test-cuda
+   on a real card, where nothing can be made to fail and two cards are one. */
+#ifndef __CUDACC__
+#define HETC_EMULATED 1
+#define HETC_BLAS_WORKSPACE (size_t(4096))
+#endif
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <functional>
+#include <string>
+#include <vector>
+#include "hetrain_cuda.cu"
+extern "C" {
+#include "support.h"
+#include "hetrain_files.h"
+}
+
+/* What a run leaves behind: the loss of each step and all parameters, their gradients and moments. */
+struct trained {
+    std::vector<double> loss, norm;
+    std::vector<std::vector<float>> weight, gradient, moment;
+    std::vector<std::string> name;
+};
+
+static void read_all(het_ctx *ctx, het_what what, std::vector<std::vector<float>> *to, std::vector<std::string> *name)
+{
+    for (int64_t p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        std::vector<float> values(static_cast<size_t>(info.count));
+        EXPECT_ERROR(het_parameter_read(ctx, p, what, values.data()), HET_OK, het_last_error(ctx), "");
+        to->push_back(values);
+        if (name != nullptr) name->push_back(info.name);
+    }
+}
+
+static trained train(const support_run *run, const char *layout)
+{
+    trained t;
+    het_ctx *ctx = support_create(&run->desc);
+    for (int step = 0; step < run->data.steps; step++) {
+        const het_step_info info = support_step(ctx, &run->data, step, layout);
+        t.loss.push_back(info.loss);
+        t.norm.push_back(info.gradient_norm);
+    }
+    read_all(ctx, HET_WEIGHT, &t.weight, &t.name);
+    read_all(ctx, HET_GRADIENT, &t.gradient, nullptr);
+    read_all(ctx, HET_STATE0, &t.moment, nullptr);
+    het_destroy(ctx);
+    return t;
+}
+
+static double largest_of(const std::vector<std::vector<float>> &all)
+{
+    double largest = 0.0;
+    for (const std::vector<float> &one : all)
+        for (const float x : one) largest = fmax(largest, fabs(static_cast<double>(x)));
+    return largest;
+}
+
+/* The largest difference, as a share of the largest value, or of `floor`: some gradients are 0 but for rounding (the bias of keys). */
+static double difference(const std::vector<float> &a, const std::vector<float> &b, double floor)
+{
+    double most = 0.0, largest = floor;
+    assert_int_equal(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); i++) {
+        const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+        if (!(fabs(x - y) <= most)) most = fabs(x - y);
+        if (fabs(x) > largest) largest = fabs(x);
+    }
+    return most / largest;
+}
+
+static void expect_close(const char *what, const std::vector<std::string> &name, const std::vector<std::vector<float>> &a,
+                         const std::vector<std::vector<float>> &b, double limit, double *worst)
+{
+    for (size_t p = 0; p < a.size(); p++) {
+        const double d = difference(a[p], b[p], 1e-3 * largest_of(a));
+        if (!(d <= *worst)) *worst = d;
+        if (!(d <= limit)) fail_msg("%s of %s differs by %g of its largest value; %g is allowed", what, name[p].c_str(), d, limit);
+    }
+}
+
+/* Shares of a tensor's largest value. f32: rounding of sums in another order. bf16: operands keep 8 bits, attention rounds where the CPU does not,
+   and a gradient, a sum of many terms that cancel, is off by a few 2^-9. */
+static void expect_same(const trained &cpu, const trained &cuda, double limit, const char *what)
+{
+    double loss = 0.0, gradient = 0.0, weight = 0.0;
+    for (size_t i = 0; i < cpu.loss.size(); i++) {
+        const double d = fabs(cpu.loss[i] - cuda.loss[i]) / fabs(cpu.loss[i]);
+        if (!(d <= loss)) loss = d;
+        if (!(d <= limit)) fail_msg("%s: loss of step %d is %.9g, not %.9g", what, static_cast<int>(i), cuda.loss[i], cpu.loss[i]);
+    }
+    expect_close("gradient", cpu.name, cpu.gradient, cuda.gradient, limit, &gradient);
+    expect_close("weight", cpu.name, cpu.weight, cuda.weight, limit, &weight);
+    print_message("%s: loss %.1e, gradients %.1e, weights %.1e\n", what, loss, gradient, weight);
+}
+
+static void expect_equal(const trained &a, const trained &b)
+{
+    assert_true(a.loss == b.loss && a.norm == b.norm && a.weight == b.weight && a.gradient == b.gradient && a.moment == b.moment);
+}
+
+#ifndef HETC_EMULATED
+static void stand_in(int devices) { (void)devices; }
+static void stand_down(void) {}
+static int cards(void)
+{
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+#else
+static int cards(void) { return 2; }
+
+static void stand_in(int devices)
+{
+    const standin_count count = standin_counted();
+    assert_int_equal(count.live, 0);
+    standin_reset(devices);
+}
+
+/* Everything has been given back, and no call was wrong. */
+static void stand_down(void)
+{
+    const standin_count count = standin_counted();
+    if (count.misuse != 0) fail_msg("%d wrong calls, the first: %s", static_cast<int>(count.misuse), count.misused);
+    assert_int_equal(count.live, 0);
+    if (emulator_error()[0] != 0) fail_msg("a kernel: %s", emulator_error());
+}
+#endif
+
+#define BLOCKS "17|5,0,9|24|1"
+#define LAYOUT "01|23"
+
+static void start(support_run *run, het_family family, het_dtype dtype, het_reduce reduce)
+{
+    const het_model_desc model = support_model(family);
+    support_run_start(run, &model, 3, BLOCKS);
+    run->desc.dtype = dtype;
+    run->desc.reduce = reduce;
+    run->desc.optimizer.clip = 0.5f;
+    run->desc.optimizer.weight_decay = 0.1f;
+    run->desc.optimizer.epsilon = 1e-3f; /* at the usual 1e-8 the sign of a gradient that is 0 but for rounding would decide */
+    support_run_ranks(run, 1);
+}
+
+static double limit_of(het_dtype dtype) { return dtype == HET_BF16 ? 2e-2 : 1e-5; }
+
+/* ---- alone ---- */
+
+static void compare(het_family family, het_dtype dtype, het_reduce reduce, int32_t options, const char *what)
+{
+    support_run run;
+    stand_in(1);
+    start(&run, family, dtype, reduce);
+    const trained cpu = train(&run, LAYOUT);
+    run.device[0].iface = het_cuda_device_with(options);
+    const trained cuda = train(&run, LAYOUT);
+    expect_same(cpu, cuda, (options & HET_CUDA_TF32) != 0 ? 5e-3 : limit_of(dtype), what);
+    if ((options & HET_CUDA_TIMED) == 0) {
+        const trained again = train(&run, LAYOUT);
+        expect_equal(cuda, again);
+    }
+    support_run_end(&run);
+    stand_down();
+}
+
+static void gpt2_trains_as_on_the_cpu(void **) { compare(HET_GPT2, HET_F32, HET_REDUCE_EXACT, 0, "gpt2 f32 exact"); }
+static void llama_trains_as_on_the_cpu(void **) { compare(HET_LLAMA, HET_F32, HET_REDUCE_EXACT, 0, "llama f32 exact"); }
+static void qwen3_trains_as_on_the_cpu(void **) { compare(HET_QWEN3, HET_F32, HET_REDUCE_FAST, 0, "qwen3 f32 fast"); }
+static void neox_trains_as_on_the_cpu(void **) { compare(HET_NEOX, HET_F32, HET_REDUCE_FAST, 0, "neox f32 fast"); }
+static void gpt2_trains_in_bf16(void **) { compare(HET_GPT2, HET_BF16, HET_REDUCE_EXACT, 0, "gpt2 bf16 exact"); }
+static void llama_trains_in_bf16(void **) { compare(HET_LLAMA, HET_BF16, HET_REDUCE_FAST, 0, "llama bf16 fast"); }
+static void tf32_and_timed_algorithms(void **) { compare(HET_LLAMA, HET_F32, HET_REDUCE_FAST, HET_CUDA_TF32 | HET_CUDA_TIMED, "llama tf32 timed"); }
+
+/* ---- with other ranks ---- */
+
+/* Trains on the CPU alone and in a layout of ranks; `kinds` has a letter a rank: c a CPU, 0 and 1 a card. */
+static void compare_ranks(het_family family, het_reduce reduce, const char *kinds, const char *plan, const char *schedule, int64_t slices,
+                          het_choice shard, const char *what)
+{
+    const double limit = limit_of(HET_F32);
+    support_run run;
+    stand_in(2);
+    start(&run, family, HET_F32, reduce);
+    const trained cpu = train(&run, LAYOUT);
+    support_run_ranks(&run, static_cast<int64_t>(strlen(kinds)));
+    for (size_t r = 0; kinds[r] != 0; r++) {
+        run.device[r].iface = kinds[r] == 'c' ? het_cpu_device() : het_cuda_device();
+        run.device[r].ordinal = kinds[r] == '1' && cards() > 1;
+    }
+    run.desc.shard_gradients = shard;
+    support_run_plan(&run, plan, schedule, slices);
+    const trained mixed = train(&run, LAYOUT);
+    expect_same(cpu, mixed, limit, what);
+    const trained again = train(&run, LAYOUT);
+    expect_equal(mixed, again);
+    support_run_end(&run);
+    stand_down();
+}
+
+static void two_cards_share_the_batch(void **)
+{
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "01", "dp", NULL, 1, HET_NO, "cuda:0,cuda:1 dp exact");
+    compare_ranks(HET_LLAMA, HET_REDUCE_FAST, "01", "dp", NULL, 1, HET_NO, "cuda:0,cuda:1 dp fast");
+}
+static void two_cards_share_the_layers(void **) { compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "01", "pp", "1f1b", 1, HET_NO, "cuda:0,cuda:1 pp"); }
+static void one_card_has_two_ranks(void **) { compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "00", "pp", "zb-h1", 1, HET_NO, "cuda:0,cuda:0 zb-h1"); }
+static void a_card_and_a_cpu_share_the_batch(void **)
+{
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "0c", "dp", NULL, 1, HET_NO, "cuda:0,cpu dp exact");
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "c0", "dp", NULL, 1, HET_YES, "cpu,cuda:0 dp sharded gradients");
+}
+static void a_card_and_a_cpu_share_the_layers(void **)
+{
+    compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "0c", "pp", "gpipe", 2, HET_NO, "cuda:0,cpu pp of two slices");
+    compare_ranks(HET_QWEN3, HET_REDUCE_FAST, "c0", "pp", "1f1b", 1, HET_NO, "cpu,cuda:0 pp fast");
+}
+
+/* ---- what else a context does ---- */
+
+static void slices_and_recomputation(void **)
+{
+    support_run run;
+    stand_in(1);
+    start(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT);
+    const trained cpu = train(&run, LAYOUT);
+    run.device[0].iface = het_cuda_device();
+    run.desc.max_slices = 2;
+    run.desc.recompute = HET_YES;
+    run.desc.backward = HET_BACKWARD_DEFERRED;
+    expect_same(cpu, train(&run, LAYOUT), limit_of(HET_F32), "two slices, recomputed, deferred");
+    support_run_end(&run);
+    stand_down();
+}
+
+static void infer_all(const support_run *run, std::vector<float> *logits)
+{
+    const int64_t vocab = run->desc.model.vocab, lengths[4] = { 7, 1, 1, 9 };
+    const het_batch *batch = &run->data.block[0][0].batch;
+    het_ctx *ctx = support_create(&run->desc);
+    int64_t past = 0;
+    for (int i = 0; i < 4 && past + lengths[i] <= batch->tokens; past += lengths[i++]) {
+        std::vector<float> some(static_cast<size_t>(vocab));
+        EXPECT_ERROR(het_infer(ctx, batch->token + past, lengths[i], past, some.data()), HET_OK, het_last_error(ctx), "");
+        logits->insert(logits->end(), some.begin(), some.end());
+    }
+    het_destroy(ctx);
+}
+
+static void evaluates_and_infers(void **)
+{
+    std::vector<float> cpu, cuda;
+    support_run run;
+    support_group group;
+    het_step_info a, b;
+    stand_in(1);
+    start(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT);
+    run.desc.inference = HET_YES;
+    infer_all(&run, &cpu);
+    support_group_start(&group, &run.data, 0, LAYOUT);
+    het_ctx *one = support_create(&run.desc);
+    run.device[0].iface = het_cuda_device();
+    het_ctx *other = support_create(&run.desc);
+    EXPECT_OK(het_evaluate(one, group.batch, group.count, &a));
+    EXPECT_OK(het_evaluate(other, group.batch, group.count, &b));
+    if (!(fabs(a.loss - b.loss) <= 1e-6 * a.loss)) fail_msg("evaluated loss %.9g, not %.9g", b.loss, a.loss);
+    het_destroy(one);
+    het_destroy(other);
+    infer_all(&run, &cuda);
+    if (!(difference(cpu, cuda, 0.0) <= 1e-5)) fail_msg("logits differ by %g", difference(cpu, cuda, 0.0));
+    support_group_end(&group);
+    support_run_end(&run);
+    stand_down();
+}
+
+/* A state saved on the card continues there bit for bit, and is the same on the CPU. */
+static void saves_and_loads(void **)
+{
+    support_run run;
+    support_buffer weights, state;
+    stand_in(1);
+    start(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT);
+    run.device[0].iface = het_cuda_device();
+    het_ctx *whole = support_create(&run.desc), *second = support_create(&run.desc);
+    (void)support_step(whole, &run.data, 0, LAYOUT);
+    support_buffer_start(&weights);
+    support_buffer_start(&state);
+    het_writer to_weights = support_writer(&weights), to_state = support_writer(&state);
+    EXPECT_OK(het_save_weights(whole, &to_weights));
+    EXPECT_OK(het_save_state(whole, &to_state));
+    het_reader from_weights = support_reader(&weights), from_state = support_reader(&state);
+    EXPECT_OK(het_load_weights(second, &from_weights));
+    EXPECT_OK(het_load_state(second, &from_state));
+    (void)support_step(whole, &run.data, 1, LAYOUT);
+    (void)support_step(second, &run.data, 1, LAYOUT);
+    support_same_state(whole, second, 1, "continued on the card");
+    het_destroy(second);
+    run.device[0].iface = het_cpu_device();
+    het_ctx *cpu = support_create(&run.desc);
+    EXPECT_OK(het_load_weights(cpu, &from_weights));
+    EXPECT_OK(het_load_state(cpu, &from_state));
+    const het_step_info a = support_step(cpu, &run.data, 1, LAYOUT);
+    assert_int_equal(a.step, 1);
+    het_destroy(cpu);
+    het_destroy(whole);
+    support_buffer_end(&weights);
+    support_buffer_end(&state);
+    support_run_end(&run);
+    stand_down();
+}
+
+/* ---- the table by itself ---- */
+
+typedef struct rig {
+    const het_device_iface *d;
+    void *self;
+    het_queue *queue;
+    het_event *event;
+    support_memory memory;
+    het_allocator allocator;
+    het_parallel parallel;
+} rig;
+
+static void rig_start(rig *r, int32_t options)
+{
+    het_device_config config;
+    memset(r, 0, sizeof *r);
+    memset(&config, 0, sizeof config);
+    r->d = het_cuda_device_with(options);
+    r->allocator = support_allocator(&r->memory);
+    r->parallel = support_serial();
+    config.allocator = &r->allocator;
+    config.parallel = &r->parallel;
+    config.threads = 1;
+    EXPECT_OK(r->d->create(&config, &r->self));
+    EXPECT_OK(r->d->queue_create(r->self, &r->queue));
+    EXPECT_OK(r->d->event_create(r->self, &r->event));
+}
+
+static void rig_wait(rig *r)
+{
+    EXPECT_OK(r->d->event_record(r->self, r->queue, r->event));
+    EXPECT_OK(r->d->event_sync(r->self, r->event, 60.0));
+}
+
+static void rig_end(rig *r)
+{
+    r->d->event_destroy(r->self, r->event);
+    r->d->queue_destroy(r->self, r->queue);
+    r->d->destroy(r->self);
+    assert_int_equal(r->memory.live, 0);
+    assert_int_equal(r->memory.wrong, 0);
+}
+
+/* Larger than the staging memory, of no round size, forth and back; calls without a queue come in the order of the first queue. */
+static void copies_of_any_size(void **)
+{
+    const size_t size = (size_t(9) << 20) + 12345;
+    std::vector<unsigned char> from(size), to(size), half(size);
+    uint64_t seed = 3;
+    rig r;
+    stand_in(1);
+    rig_start(&r, 0);
+    for (unsigned char &c : from) c = static_cast<unsigned char>(support_random(&seed));
+    char *device = static_cast<char *>(r.d->alloc(r.self, 2 * size));
+    assert_non_null(device);
+    EXPECT_OK(r.d->copy_in(r.self, r.queue, device, from.data(), size));
+    EXPECT_OK(r.d->copy(r.self, NULL, device + size, device, size));
+    EXPECT_OK(r.d->clear(r.self, r.queue, device, size / 2));
+    EXPECT_OK(r.d->copy_out(r.self, NULL, to.data(), device + size, size));
+    EXPECT_OK(r.d->copy_out(r.self, r.queue, half.data(), device, size));
+#ifdef HETC_EMULATED
+    assert_true(standin_counted().ran == 0); /* nothing has waited */
+#endif
+    rig_wait(&r);
+    assert_memory_equal(to.data(), from.data(), size);
+    assert_memory_equal(half.data() + size / 2, from.data() + size / 2, size - size / 2);
+    for (size_t i = 0; i < size / 2; i++) assert_int_equal(half[i], 0);
+    r.d->free(r.self, device, 2 * size);
+    rig_end(&r);
+    stand_down();
+}
+
+/* Many pieces under way at once: more than there are places for. */
+static void many_small_copies(void **)
+{
+    const int64_t count = 3000;
+    std::vector<int64_t> from(static_cast<size_t>(count)), to(static_cast<size_t>(count));
+    rig r;
+    stand_in(1);
+    rig_start(&r, 0);
+    int64_t *device = static_cast<int64_t *>(r.d->alloc(r.self, static_cast<size_t>(count) * sizeof(int64_t)));
+    for (int64_t i = 0; i < count; i++) {
+        from[static_cast<size_t>(i)] = i * i;
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, device + i, &from[static_cast<size_t>(i)], sizeof(int64_t)));
+    }
+    EXPECT_OK(r.d->copy_out(r.self, r.queue, to.data(), device, static_cast<size_t>(count) * sizeof(int64_t)));
+    rig_wait(&r);
+    assert_true(from == to);
+    r.d->free(r.self, device, static_cast<size_t>(count) * sizeof(int64_t));
+    rig_end(&r);
+    stand_down();
+}
+
+/* One queue runs behind another's event. */
+static void queues_wait_for_events(void **)
+{
+    int32_t value = 7, got = 0;
+    het_queue *other = NULL;
+    rig r;
+    stand_in(1);
+    rig_start(&r, 0);
+    EXPECT_OK(r.d->queue_create(r.self, &other));
+    assert_true(other != r.queue);
+    void *device = r.d->alloc(r.self, sizeof value);
+    EXPECT_OK(r.d->copy_in(r.self, r.queue, device, &value, sizeof value));
+    EXPECT_OK(r.d->event_record(r.self, r.queue, r.event));
+    EXPECT_OK(r.d->event_wait(r.self, other, r.event));
+    EXPECT_OK(r.d->copy_out(r.self, other, &got, device, sizeof got));
+    EXPECT_OK(r.d->event_record(r.self, other, r.event));
+    EXPECT_OK(r.d->event_sync(r.self, r.event, 60.0));
+    assert_int_equal(got, 7);
+    r.d->queue_destroy(r.self, other);
+    r.d->free(r.self, device, sizeof value);
+    rig_end(&r);
+    stand_down();
+}
+
+/* Three parts of no round size, with exactly the workspace the device asks for, which ends where nobody may write. Products of small integers are
+   exact in every dtype. */
+static void products_stay_in_their_workspace(void **)
+{
+    const int64_t rows = 13, in = 10, out[3] = { 7, 9, 24 };
+    for (int dtype = HET_F32; dtype <= HET_BF16; dtype++) {
+        const het_op ops[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
+        const int64_t granule_start[3] = { 0, 5, 13 };
+        const double grid = 1.5 * 4503599627370496.0 * 1e-6; /* a step far below 1: what is added keeps its value to 1e-6 */
+        std::vector<float> host(static_cast<size_t>(rows * in));
+        het_view view;
+        het_linear_args a;
+        het_gradient dw;
+        rig r;
+        stand_in(1);
+        rig_start(&r, 0);
+        memset(&view, 0, sizeof view);
+        memset(&a, 0, sizeof a);
+        view.tokens = view.row_end = rows;
+        view.granules = view.granule_end = 2;
+        view.host_granule_start = granule_start;
+        a.view = &view;
+        a.compute = static_cast<het_dtype>(dtype);
+        a.rows = rows;
+        a.in = in;
+        a.parts = 3;
+        for (size_t i = 0; i < host.size(); i++) host[i] = static_cast<float>(i % 5);
+        float *x = static_cast<float *>(r.d->alloc(r.self, host.size() * 4)), *y = static_cast<float *>(r.d->alloc(r.self, 4 * 13 * 40));
+        double *sum = static_cast<double *>(r.d->alloc(r.self, 8 * 10 * 24)), *step = static_cast<double *>(r.d->alloc(r.self, 8));
+        uint32_t *maximum = static_cast<uint32_t *>(r.d->alloc(r.self, 4));
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, x, host.data(), host.size() * 4));
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, step, &grid, 8));
+        EXPECT_OK(r.d->clear(r.self, r.queue, sum, 8 * 10 * 24));
+        EXPECT_OK(r.d->clear(r.self, r.queue, maximum, 4));
+        EXPECT_OK(r.d->clear(r.self, r.queue, y, 4 * 13 * 40));
+        dw.sum = sum;
+        dw.exact = 1;
+        dw.grid = step;
+        dw.maximum = maximum;
+        a.x = x;
+        a.dx = y;
+        for (int p = 0; p < 3; p++) {
+            a.part[p].out = out[p];
+            a.part[p].w = x;
+            a.part[p].dy = y;
+            a.part[p].y = y + (p == 0 ? 0 : p == 1 ? rows * 7 : rows * 16);
+            a.part[p].dw = &dw;
+        }
+        float *w = static_cast<float *>(r.d->alloc(r.self, 4 * 24 * 10));
+        EXPECT_OK(r.d->clear(r.self, r.queue, w, 4 * 24 * 10));
+        EXPECT_OK(r.d->copy_in(r.self, r.queue, w, host.data(), host.size() * 4));
+        a.part[2].w = w;
+        for (int i = 0; i < 3; i++) {
+            const size_t bytes = r.d->workspace_bytes(r.self, ops[i], &a);
+            a.workspace = r.d->alloc(r.self, bytes);
+            if (i == 0) EXPECT_OK(r.d->linear_forward(r.self, r.queue, &a));
+            if (i == 1) { a.dx = w; EXPECT_OK(r.d->linear_backward_input(r.self, r.queue, &a)); }
+            if (i == 2) EXPECT_OK(r.d->linear_backward_weight(r.self, r.queue, &a));
+            if (i == 0) {
+                std::vector<float> got(static_cast<size_t>(rows * 7));
+                EXPECT_OK(r.d->copy_out(r.self, r.queue, got.data(), y, got.size() * 4));
+                rig_wait(&r);
+                for (int64_t row = 0; row < rows; row++)
+                    for (int64_t o = 0; o < 7; o++) {
+                        float expected = 0.0f;
+                        for (int64_t k = 0; k < in; k++) expected += host[static_cast<size_t>(row * in + k)] * host[static_cast<size_t>(o * in + k)];
+                        assert_true(fabsf(expected - got[static_cast<size_t>(row * 7 + o)]) == 0.0f);
+                    }
+            }
+            rig_wait(&r);
+            r.d->free(r.self, a.workspace, bytes);
+        }
+        r.d->free(r.self, x, 0);
+        r.d->free(r.self, y, 0);
+        r.d->free(r.self, w, 0);
+        r.d->free(r.self, sum, 0);
+        r.d->free(r.self, step, 0);
+        r.d->free(r.self, maximum, 0);
+        rig_end(&r);
+        stand_down();
+    }
+}
+
+/* A thousand shapes: the table of products is emptied on the way, and nothing of it is lost. */
+static void more_shapes_than_places(void **)
+{
+    rig r;
+    stand_in(1);
+    rig_start(&r, 0);
+#ifdef HETC_EMULATED
+    standin_skip(1);
+#endif
+    for (int64_t i = 1; i <= 1000; i++) {
+        het_linear_args a;
+        memset(&a, 0, sizeof a);
+        a.compute = HET_F32;
+        a.rows = i;
+        a.in = 4;
+        a.parts = 1;
+        a.part[0].out = 4;
+        const size_t floats = static_cast<size_t>(8 * i + 16), work = r.d->workspace_bytes(r.self, HET_OP_LINEAR_FORWARD, &a);
+        float *device = static_cast<float *>(r.d->alloc(r.self, floats * 4));
+        a.workspace = r.d->alloc(r.self, work);
+        a.x = device;
+        a.part[0].w = device + 4 * i;
+        a.part[0].y = device + 4 * i + 16;
+        EXPECT_OK(r.d->linear_forward(r.self, r.queue, &a));
+        rig_wait(&r);
+        r.d->free(r.self, device, floats * 4);
+        r.d->free(r.self, a.workspace, work);
+    }
+#ifdef HETC_EMULATED
+    assert_true(standin_counted().live < 4 * 1000);
+#endif
+    rig_end(&r);
+    stand_down();
+}
+
+#ifdef HETC_EMULATED
+/* ---- failures ---- */
+
+static void tiny(support_run *run, int64_t ranks)
+{
+    het_model_desc model;
+    het_error error;
+    memset(&model, 0, sizeof model);
+    model.family = HET_GPT2;
+    model.layers = 1, model.width = 8, model.heads = 2, model.vocab = 11, model.context = 8;
+    support_expect(het_model_complete(&model, &error), HET_OK, error.text, "", "het_model_complete", __LINE__);
+    support_run_start(run, &model, 1, "4,3");
+    support_run_ranks(run, ranks);
+    for (int64_t r = 0; r < ranks; r++) run->device[r].iface = het_cuda_device();
+    run->desc.max_micro_batches = 2;
+    run->desc.deadline = run->desc.stall_deadline = 20.0;
+}
+
+/* Creates, makes a step and reads a parameter; the first error. */
+static het_result try_all(const support_run *run, const char *layout, char *text, size_t capacity)
+{
+    std::vector<float> values(4096);
+    support_group group;
+    het_error error;
+    het_ctx *ctx = NULL;
+    het_result result = het_create(&run->desc, &ctx, &error);
+    snprintf(text, capacity, "%s", error.text);
+    if (result != HET_OK) return result;
+    support_group_start(&group, &run->data, 0, layout);
+    result = het_step(ctx, group.batch, group.count, NULL);
+    if (result == HET_OK) result = het_parameter_read(ctx, 0, HET_WEIGHT, values.data());
+    snprintf(text, capacity, "%s", het_last_error(ctx));
+    support_group_end(&group);
+    het_destroy(ctx);
+    return result;
+}
+
+/* Calls whose error nobody can be told: they give something back, or stand in front of one that does. */
+static int may_be_lost(const char *call)
+{
+    static const char *const quiet[] = { "cudaFree", "cudaFreeHost", "cudaStreamDestroy", "cudaEventDestroy", "cudaStreamQuery", "cudaSetDevice",
+                                         "cublasLtDestroy", "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy",
+                                         "cublasLtMatmulPreferenceDestroy" };
+    for (const char *name : quiet)
+        if (strcmp(call, name) == 0) return 1;
+    return 0;
+}
+
+/* Every call fails in turn: an error that names the call, its code, file and line, everything given back, no hang, no crash. */
+static void fail_each(int64_t ranks, const char *plan, int64_t step, int64_t *tried)
+{
+    char text[256];
+    support_run run;
+    stand_in(1);
+    tiny(&run, ranks);
+    if (plan != NULL) support_run_plan(&run, plan, NULL, 1);
+    standin_skip(1);
+    for (int64_t n = 0;; n += step) {
+        standin_fail(n);
+        const het_result result = try_all(&run, "0", text, sizeof text);
+        const standin_count count = standin_counted();
+        if (count.failed[0] == 0) break;
+        (*tried)++;
+        if (count.live != 0)
+            fail_msg("call %d (%s) fails: %d things are not given back", static_cast<int>(n), count.failed, static_cast<int>(count.live));
+        if (result == HET_OK && may_be_lost(count.failed)) continue;
+        const int allocates = strcmp(count.failed, "cudaMalloc") == 0 || strcmp(count.failed, "cudaSetDevice") == 0;
+        if (result != HET_ERR_DEVICE && (result != HET_ERR_OOM || !allocates))
+            fail_msg("call %d (%s) fails: result %d, %s", static_cast<int>(n), count.failed, static_cast<int>(result), text);
+        if (strstr(text, ".cu:") == NULL && strstr(text, ".h:") == NULL)
+            fail_msg("call %d (%s) fails: no file and line in \"%s\"", static_cast<int>(n), count.failed, text);
+        if (strstr(text, count.failed) == NULL && strcmp(count.failed, "kernel launch") != 0 && strcmp(count.failed, "cudaSetDevice") != 0)
+            fail_msg("call %d (%s) fails: it is not named in \"%s\"", static_cast<int>(n), count.failed, text);
+    }
+    standin_fail(-1);
+    support_run_end(&run);
+    stand_down();
+}
+
+static void every_call_fails_in_turn(void **)
+{
+    int64_t tried = 0;
+    fail_each(1, NULL, 1, &tried);
+    print_message("%d calls failed in turn\n", static_cast<int>(tried));
+    assert_true(tried > 300);
+}
+
+static void calls_fail_among_two_ranks(void **)
+{
+    int64_t tried = 0;
+    fail_each(2, "pp", 23, &tried);
+    fail_each(2, "dp", 23, &tried);
+    assert_true(tried > 40);
+}
+
+/* A card that stops answers for itself: the deadline. */
+static void a_card_that_hangs(void **)
+{
+    char text[256];
+    support_run run;
+    support_group group;
+    stand_in(1);
+    tiny(&run, 1);
+    run.desc.stall_deadline = 0.1;
+    het_ctx *ctx = support_create(&run.desc);
+    support_group_start(&group, &run.data, 0, "0");
+    standin_stall(1);
+    const het_result result = het_step(ctx, group.batch, group.count, NULL);
+    snprintf(text, sizeof text, "%s", het_last_error(ctx));
+    standin_stall(0);
+    het_destroy(ctx);
+    support_expect(result, HET_ERR_DEVICE, text, "cuda:0|0.1 seconds", "het_step", __LINE__);
+    support_group_end(&group);
+    support_run_end(&run);
+    stand_down();
+}
+
+static void cards_that_are_not_there(void **)
+{
+    het_error error;
+    het_ctx *ctx = NULL;
+    support_run run;
+    stand_in(2);
+    tiny(&run, 1);
+    run.device[0].ordinal = 2;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "cuda:2|there are 2");
+    run.device[0].iface = het_cpu_device();
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "cpu:2");
+    support_run_end(&run);
+    stand_down();
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_of_any_size), cmocka_unit_test(many_small_copies), cmocka_unit_test(queues_wait_for_events),
+        cmocka_unit_test(products_stay_in_their_workspace), cmocka_unit_test(more_shapes_than_places),
+        cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
+        cmocka_unit_test(qwen3_trains_as_on_the_cpu), cmocka_unit_test(neox_trains_as_on_the_cpu), cmocka_unit_test(gpt2_trains_in_bf16),
+        cmocka_unit_test(llama_trains_in_bf16), cmocka_unit_test(tf32_and_timed_algorithms), cmocka_unit_test(two_cards_share_the_batch),
+        cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
+        cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
+        cmocka_unit_test(saves_and_loads),
+#ifdef HETC_EMULATED
+        cmocka_unit_test(every_call_fails_in_turn), cmocka_unit_test(calls_fail_among_two_ranks), cmocka_unit_test(a_card_that_hangs),
+        cmocka_unit_test(cards_that_are_not_there),
+#endif
+    };
+    if (cards() == 0) {
+        printf("1..0 # skipped: there is no CUDA device\n");
+        return 0;
+    }
+    if (getenv("HETRAIN_TEST_ONLY") != NULL) cmocka_set_test_filter(getenv("HETRAIN_TEST_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,929 @@
+/* The kernels of hetrain_cuda.cu, their own source, against the CPU device: every op on ragged shapes drawn from seeds. Built by a C++ compiler they
+   run on the emulator; built by nvcc (-x cu) on the GPU.
+
+   What has the CPU's order of operations must have its bits; other floats differ by rounding (F32, relative to element and root mean square);
+   attention in bf16 by its products' and weights' rounding (BF16). Arrays have exactly the size the op may touch, with guards around them. */
+#include <cmath>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <setjmp.h>
+extern "C" {
+#include <cmocka.h>
+}
+
+/* ---- what the kernels need of a runtime: one queue, whose work is waited for; memory that host and device both reach ---- */
+
+#define HETC_KERNELS_ONLY
+#ifdef __CUDACC__
+
+#include <cuda_runtime.h>
+#include "hetrain_cuda.cu"
+
+static void emulator_clear() {}
+static void emulator_seed(uint64_t) {}
+static const char *emulator_error() { return ""; }
+static void *shared_alloc(size_t size)
+{
+    void *p = nullptr;
+    return cudaMallocManaged(&p, size) == cudaSuccess ? p : nullptr;
+}
+static void shared_free(void *p) { (void)cudaFree(p); }
+static const char *finish()
+{
+    const cudaError_t error = cudaDeviceSynchronize();
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+#else
+
+typedef struct one_stream *cudaStream_t;
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFailure = 719 };
+static cudaError_t cudaGetLastError();
+static void standin_enqueue(cudaStream_t, const std::function<void()> &work) { work(); }
+
+#define HETC_EMULATED
+#include "hetrain_cuda.cu"
+
+static cudaError_t cudaGetLastError() { return emulator_error()[0] == 0 ? cudaSuccess : cudaErrorLaunchFailure; }
+static void *shared_alloc(size_t size)
+{
+    void *p = nullptr;
+    return posix_memalign(&p, 64, size) == 0 ? p : nullptr;
+}
+static void shared_free(void *p) { free(p); }
+static const char *finish() { return nullptr; }
+
+#endif
+
+extern "C" {
+#include "support.h"
+}
+
+static cudaStream_t hetc_stream(void *, het_queue *) { return nullptr; }
+static std::string last_failure;
+static het_result hetc_fail(void *, cudaError_t error, const char *what, const char *, int line)
+{
+    last_failure = std::string(what) + ", line " + std::to_string(line) + ": error " + std::to_string(int(error)) + " " + emulator_error();
+    return error == cudaErrorInvalidValue ? HET_ERR_INVALID : HET_ERR_DEVICE;
+}
+
+static const double F32 = 1e-5, BF16 = 1.5e-2;
+
+/* ---- random numbers, arrays, comparisons ---- */
+
+static uint64_t dice;
+static int64_t below(int64_t limit) { return support_below(&dice, limit); }
+static bool coin() { return below(2) == 0; }
+
+static int broken_guards;
+
+/* `count` elements at 64 bytes, between guards: bytes that nobody may touch (AddressSanitizer) or change (found at the end). */
+template <class T> class array {
+    enum { GUARD = 64 };
+    unsigned char *block;
+    size_t size;
+    void guards(bool close)
+    {
+        for (unsigned char *guard : { block, block + GUARD + (size + 7) / 8 * 8 }) {
+#ifdef EMULATOR_ASAN
+            if (close) __asan_poison_memory_region(guard, GUARD);
+            else __asan_unpoison_memory_region(guard, GUARD);
+#else
+            for (int i = 0; i < GUARD; i++) {
+                if (close) guard[i] = 0xa5;
+                else if (guard[i] != 0xa5) { /* told at the end: this is a destructor */
+                    fprintf(stderr, "wrote outside an array of %zu bytes\n", size);
+                    broken_guards++;
+                    break;
+                }
+            }
+#endif
+        }
+    }
+public:
+    T *data;
+    int64_t count;
+    explicit array(int64_t count_) : size(size_t(count_) * sizeof(T)), count(count_)
+    {
+        block = static_cast<unsigned char *>(shared_alloc(GUARD + (size + 7) / 8 * 8 + GUARD));
+        if (block == nullptr) abort();
+        data = reinterpret_cast<T *>(block + GUARD);
+        memset(data, 0xff, (size + 7) / 8 * 8);
+        guards(true);
+    }
+    array(const array &other) : array(other.count) { if (size > 0) memcpy(data, other.data, size); }
+    array &operator=(const array &) = delete;
+    ~array() { guards(false); shared_free(block); }
+    T &operator[](int64_t i) { return data[i]; }
+    const T &operator[](int64_t i) const { return data[i]; }
+};
+typedef array<float> floats;
+
+static floats random_floats(int64_t count, double scale)
+{
+    floats x(count);
+    for (int64_t i = 0; i < count; i++) x[i] = float(scale * support_uniform(&dice));
+    return x;
+}
+template <class T> static array<T> zeros(int64_t count)
+{
+    array<T> x(count);
+    memset(x.data, 0, size_t(count) * sizeof(T));
+    return x;
+}
+
+static void run_ok(het_result result, const char *what, int line)
+{
+    if (result != HET_OK) fail_msg("line %d: %s: %s", line, what, last_failure.c_str());
+    if (const char *error = finish()) fail_msg("line %d: %s: %s", line, what, error);
+}
+#define RUN(call) run_ok(call, #call, __LINE__)
+
+static float float_of(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }
+
+static void close_to(const char *what, const float *got, const float *wanted, int64_t count, double tolerance, double least = 0)
+{
+    double square = 0;
+    for (int64_t i = 0; i < count; i++) if (std::isfinite(wanted[i])) square += double(wanted[i]) * double(wanted[i]);
+    const double scale = std::max(least, count > 0 ? sqrt(square / double(count)) : 0); /* least: where all may cancel */
+    for (int64_t i = 0; i < count; i++) {
+        const double error = fabs(double(got[i]) - double(wanted[i]));
+        if (support_bits(got[i]) == support_bits(wanted[i]) || (std::isnan(got[i]) && std::isnan(wanted[i]))) continue;
+        if (!(error <= tolerance * (fabs(double(wanted[i])) + scale)))
+            fail_msg("%s: element %lld of %lld is %.9g, the CPU has %.9g", what, (long long)i, (long long)count, double(got[i]), double(wanted[i]));
+    }
+}
+static void same_bits(const char *what, const float *got, const float *wanted, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (support_bits(got[i]) != support_bits(wanted[i]) && !(std::isnan(got[i]) && std::isnan(wanted[i])))
+            fail_msg("%s: element %lld of %lld is %.9g, the CPU has %.9g", what, (long long)i, (long long)count, double(got[i]), double(wanted[i]));
+}
+
+/* ---- both devices ---- */
+
+static const het_device_iface *cpu_op;
+static void *cpu;
+static het_allocator allocator;
+static het_parallel parallel;
+
+static int start_devices(void **)
+{
+    het_device_config config;
+    static support_memory memory;
+    memset(&config, 0, sizeof config);
+    allocator = support_allocator(&memory);
+    parallel = support_serial();
+    config.allocator = &allocator;
+    config.parallel = &parallel;
+    config.threads = 1;
+    cpu_op = het_cpu_device();
+    return cpu_op->create(&config, &cpu) == HET_OK ? 0 : 1;
+}
+static int end_devices(void **)
+{
+    cpu_op->destroy(cpu);
+    return broken_guards;
+}
+
+static void draw(uint64_t seed)
+{
+    dice = seed;
+    emulator_clear();
+    emulator_seed(seed);
+}
+
+/* An op on both devices; each with the workspace it asks for, filled with NaN. */
+template <class Args, class Op> static void run_both(Op cpu_call, Op cuda_call, int op, Args on_cpu, Args on_cuda)
+{
+    floats cpu_space(int64_t(cpu_op->workspace_bytes(cpu, het_op(op), &on_cpu) / sizeof(float)));
+    array<unsigned char> cuda_space(int64_t(hetc_rows_workspace(het_op(op), &on_cuda)));
+    on_cpu.workspace = cpu_space.data;
+    on_cuda.workspace = cuda_space.data;
+    RUN(cpu_call(cpu, nullptr, &on_cpu));
+    RUN(cuda_call(nullptr, nullptr, &on_cuda));
+}
+
+/* A gradient's sum, started with numbers on the grid. */
+struct gradient {
+    array<double> exact;
+    floats fast;
+    array<double> grid;
+    array<uint32_t> maximum;
+    het_gradient g;
+    gradient(int64_t count, bool is_exact) : exact(is_exact ? count : 0), fast(is_exact ? 0 : count), grid(1), maximum(1)
+    {
+        grid[0] = 1.5 * 4503599627370496.0 * ldexp(1.0, -30);
+        maximum[0] = 1;
+        for (int64_t i = 0; i < exact.count; i++) exact[i] = ldexp(double(below(1 << 20)), -30);
+        for (int64_t i = 0; i < fast.count; i++) fast[i] = float(support_uniform(&dice));
+        point();
+    }
+    gradient(const gradient &other) : exact(other.exact), fast(other.fast), grid(other.grid), maximum(other.maximum) { point(); }
+    gradient &operator=(const gradient &) = delete;
+    void point()
+    {
+        g.exact = exact.count > 0;
+        g.sum = g.exact ? static_cast<void *>(exact.data) : static_cast<void *>(fast.data);
+        g.grid = grid.data;
+        g.maximum = maximum.data;
+    }
+    std::vector<float> values() const
+    {
+        std::vector<float> x;
+        for (int64_t i = 0; i < exact.count; i++) x.push_back(float(exact[i]));
+        for (int64_t i = 0; i < fast.count; i++) x.push_back(fast[i]);
+        return x;
+    }
+};
+static void same_gradient(const char *what, const gradient &got, const gradient &wanted, double tolerance)
+{
+    const std::vector<float> a = got.values(), b = wanted.values();
+    close_to(what, a.data(), b.data(), int64_t(a.size()), tolerance);
+    const float top = float_of(got.maximum[0]), wanted_top = float_of(wanted.maximum[0]);
+    if (got.g.exact) close_to("its maximum", &top, &wanted_top, 1, tolerance);
+    else assert_int_equal(got.maximum[0], wanted.maximum[0]);
+    if (tolerance > 0) return;
+    same_bits(what, a.data(), b.data(), int64_t(a.size()));
+    for (int64_t i = 0; i < got.exact.count; i++) assert_true(memcmp(&got.exact[i], &wanted.exact[i], sizeof(double)) == 0);
+}
+
+/* ---- micro-batches ---- */
+
+struct packed {
+    std::vector<int64_t> starts, granules;
+    std::unique_ptr<array<int32_t>> token, position, sequence_of;
+    std::unique_ptr<array<int64_t>> sequence_start, granule_start, sample_id;
+    het_view view;
+
+    /* Sequences of these lengths, cut into granules of up to `granule` tokens. */
+    packed(const std::vector<int64_t> &lengths, int64_t granule, int64_t vocab)
+    {
+        starts.push_back(0);
+        for (int64_t length : lengths) starts.push_back(starts.back() + length);
+        granules.push_back(0);
+        while (granules.back() < starts.back()) granules.push_back(std::min(starts.back(), granules.back() + 1 + below(granule)));
+        if (granules.size() > 2 && coin()) granules.push_back(granules.back()); /* an empty one */
+        memset(&view, 0, sizeof view);
+        view.tokens = view.row_end = starts.back();
+        view.sequences = int64_t(lengths.size());
+        view.granules = view.granule_end = int64_t(granules.size()) - 1;
+        token.reset(new array<int32_t>(view.tokens));
+        position.reset(new array<int32_t>(view.tokens));
+        sequence_of.reset(new array<int32_t>(view.tokens));
+        sequence_start.reset(new array<int64_t>(view.sequences + 1));
+        granule_start.reset(new array<int64_t>(view.granules + 1));
+        sample_id.reset(new array<int64_t>(view.sequences));
+        for (int64_t s = 0; s < view.sequences; s++) {
+            (*sample_id)[s] = below(INT64_C(1) << 40);
+            for (int64_t i = starts[size_t(s)]; i < starts[size_t(s) + 1]; i++) {
+                (*position)[i] = int32_t(i - starts[size_t(s)]);
+                (*sequence_of)[i] = int32_t(s);
+                (*token)[i] = int32_t(below(vocab));
+            }
+        }
+        memcpy(sequence_start->data, starts.data(), starts.size() * sizeof(int64_t));
+        memcpy(granule_start->data, granules.data(), granules.size() * sizeof(int64_t));
+        view.token = token->data;
+        view.position = position->data;
+        view.sequence_of = sequence_of->data;
+        view.sequence_start = sequence_start->data;
+        view.granule_start = granule_start->data;
+        view.sample_id = sample_id->data;
+        view.host_sequence_start = starts.data();
+        view.host_granule_start = granules.data();
+    }
+    het_view slice(int64_t begin, int64_t end) const /* granules */
+    {
+        het_view v = view;
+        v.granule_begin = begin;
+        v.granule_end = end;
+        v.row_begin = granules[size_t(begin)];
+        v.row_end = granules[size_t(end)];
+        return v;
+    }
+    het_view random_slice() const
+    {
+        const int64_t begin = below(view.granules), end = begin + 1 + below(view.granules - begin);
+        return slice(begin, end);
+    }
+};
+static packed random_packed(int64_t limit, int64_t granule, int64_t vocab)
+{
+    std::vector<int64_t> lengths;
+    for (int64_t s = 1 + below(4); s > 0; s--) lengths.push_back(below(4) == 0 ? 0 : 1 + below(limit));
+    if (lengths[0] == 0) lengths.push_back(1 + below(limit));
+    return packed(lengths, granule, vocab);
+}
+
+/* ---- fragments, and the emulator itself ---- */
+
+HETC_KERNEL product_kernel(float *d, const uint16_t *a, const uint16_t *b) /* d = a b, 16 x 8, a [16][16], b [16][16]: columns 0..7 */
+{
+    HETC_SHARED_BYTES(bytes);
+    uint16_t *const left = reinterpret_cast<uint16_t *>(bytes), *const right = left + 256;
+    const int lane = hetc_lane();
+    float sum[4] = { 0, 0, 0, 0 };
+    uint32_t x[4], y[4];
+    hetc_copy_async(left + 8 * lane, a + 8 * lane, true);
+    hetc_copy_async(right + 8 * lane, b + 8 * lane, true);
+    hetc_copy_commit();
+    hetc_copy_wait();
+    __syncthreads();
+    hetc_ldmatrix<false>(x, left + lane % 16 * 16 + lane / 16 * 8);
+    hetc_ldmatrix<true>(y, right + lane % 16 * 16 + lane / 16 * 8);
+    hetc_mma(sum, x, y[0], y[1]);
+    for (int e = 0; e < 4; e++) d[(lane / 4 + e / 2 * 8) * 8 + lane % 4 * 2 + e % 2] = sum[e];
+}
+
+static void product_of_fragments(void **)
+{
+    draw(1);
+    array<uint16_t> a(256), b(256);
+    floats d(128);
+    for (int i = 0; i < 256; i++) {
+        a[i] = uint16_t(support_bits(float(below(9) - 4)) >> 16);
+        b[i] = uint16_t(support_bits(float(below(9) - 4)) >> 16);
+    }
+    RUN(HETC_LAUNCH(nullptr, nullptr, product_kernel, dim3(1), 32, 1024, d.data, a.data, b.data));
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            float sum = 0;
+            for (int k = 0; k < 16; k++) sum += float_of(uint32_t(a[16 * i + k]) << 16) * float_of(uint32_t(b[16 * k + j]) << 16);
+            assert_true(sum == d[8 * i + j]);
+        }
+}
+
+#ifdef HETC_EMULATED
+HETC_KERNEL misuse_kernel(int kind, float *to)
+{
+    HETC_SHARED(float, shared, 64);
+    HETC_SHARED_BYTES(bytes);
+    if (kind == 0 && threadIdx.x < 40) __syncthreads();
+    if (kind == 1 && threadIdx.x < 32) __syncthreads();
+    if (kind == 1 && threadIdx.x >= 32) __syncthreads();
+    if (kind == 2 && threadIdx.x != 5) (void)__shfl_xor_sync(HETC_ALL, 1.0f, 1);
+    if (kind == 3) { if (threadIdx.x % 2 == 0) __syncwarp(); else (void)__ballot_sync(HETC_ALL, 1); }
+    if (kind == 4) hetc_copy_async(bytes + 1024, to, true);
+    if (kind == 5) { hetc_copy_async(bytes + 16 * threadIdx.x, to, true); hetc_copy_commit(); }
+    if (kind == 6) { uint32_t x[4]; hetc_ldmatrix<false>(x, bytes + 8); }
+    if (kind == 7) (void)__shfl_xor_sync(0xffffu, 1.0f, 1);
+    if (kind == 8) { /* no barrier between writing and reading: some warp reads poison */
+        shared[threadIdx.x] = 1.0f;
+        to[threadIdx.x] = shared[63 - threadIdx.x];
+        return;
+    }
+    to[threadIdx.x] = bytes[threadIdx.x] == 0xff && __float_as_uint(shared[threadIdx.x]) == 0xffffffffu ? 1.0f : 0.0f;
+}
+
+static void emulator_is_strict(void **)
+{
+    static const char *const words[] = { "threads ended, others wait", "different barriers", "collective", "another collective",
+                                         "outside shared memory", "never waited", "not aligned", "mask 0000ffff" };
+    alignas(16) static float to[64];
+    for (int kind = 0; kind < 8; kind++) {
+        draw(uint64_t(kind));
+        assert_int_equal(HETC_LAUNCH(nullptr, nullptr, misuse_kernel, dim3(3), 64, 1024, kind, &to[0]), HET_ERR_DEVICE);
+        if (strstr(emulator_error(), words[kind]) == nullptr) fail_msg("misuse %d: %s", kind, emulator_error());
+    }
+    draw(9);
+    assert_int_equal(HETC_LAUNCH(nullptr, nullptr, misuse_kernel, hetc_grid(INT64_C(1) << 31, 1), 64, 0, 0, &to[0]), HET_ERR_DEVICE);
+    assert_non_null(strstr(emulator_error(), "impossible launch"));
+    int seen = 0;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        draw(seed);
+        RUN(HETC_LAUNCH(nullptr, nullptr, misuse_kernel, dim3(1), 64, 1024, 8, &to[0]));
+        for (float x : to) seen += std::isnan(x);
+        RUN(HETC_LAUNCH(nullptr, nullptr, misuse_kernel, dim3(1), 64, 1024, 9, &to[0]));
+        for (float x : to) assert_true(x == 1.0f);
+    }
+    assert_true(seen > 0);
+}
+#endif
+
+/* ---- norms ---- */
+
+static void norms(void **)
+{
+    for (uint64_t seed = 0; seed < 24; seed++) {
+        draw(seed);
+        const packed batch = random_packed(60, seed % 3 == 0 ? 200 : 12, 10);
+        const het_view view = batch.random_slice();
+        const bool layer = coin(), with_bias = layer && coin(), exact = coin(), with_residual = coin();
+        het_norm_args a;
+        memset(&a, 0, sizeof a);
+        a.view = &view;
+        a.kind = layer ? HET_LAYERNORM : HET_RMSNORM;
+        a.rows_per_token = 1 + below(3);
+        a.rows = (view.row_end - view.row_begin) * a.rows_per_token;
+        a.width = coin() ? 4 * (1 + below(50)) : 1 + below(150);
+        a.epsilon = 1e-5f;
+        const floats x = random_floats(a.rows * a.width, 2), gain = random_floats(a.width, 1), bias = random_floats(a.width, 1);
+        const floats dy = random_floats(a.rows * a.width, 1), residual = random_floats(a.rows * a.width, 1);
+        floats y(x.count), mean(a.rows), rstd(a.rows), y2(x.count), mean2(a.rows), rstd2(a.rows), dx(x.count), dx2(dy);
+        a.x = x.data;
+        a.gain = gain.data;
+        a.bias = with_bias ? bias.data : nullptr;
+        het_norm_args b = a;
+        a.y = y.data; a.mean = layer ? mean.data : nullptr; a.rstd = rstd.data;
+        b.y = y2.data; b.mean = layer ? mean2.data : nullptr; b.rstd = rstd2.data;
+        run_both(cpu_op->norm_forward, hetc_norm_forward, HET_OP_NORM_FORWARD, a, b);
+        close_to("norm y", y2.data, y.data, y.count, F32);
+        close_to("norm rstd", rstd2.data, rstd.data, a.rows, F32);
+        if (layer) close_to("norm mean", mean2.data, mean.data, a.rows, F32);
+        a.dy = dy.data; a.dx = dx.data; a.residual = with_residual ? residual.data : nullptr;
+        b.dy = dx2.data; b.dx = dx2.data; b.residual = a.residual; b.mean = a.mean; b.rstd = a.rstd; /* in place */
+        run_both(cpu_op->norm_backward_input, hetc_norm_backward_input, HET_OP_NORM_BACKWARD_INPUT, a, b);
+        close_to("norm dx", dx2.data, dx.data, dx.count, F32);
+        gradient dgain(a.width, exact), dbias(a.width, exact), dgain2(dgain), dbias2(dbias);
+        if (below(5) == 0) dgain.g.sum = dgain2.g.sum = nullptr;
+        a.dgain = &dgain.g; a.dbias = with_bias ? &dbias.g : nullptr;
+        b.dy = dy.data; b.dgain = &dgain2.g; b.dbias = with_bias ? &dbias2.g : nullptr;
+        run_both(cpu_op->norm_backward_weight, hetc_norm_backward_weight, HET_OP_NORM_BACKWARD_WEIGHT, a, b);
+        same_gradient("norm dgain", dgain2, dgain, F32);
+        same_gradient("norm dbias", dbias2, dbias, F32);
+    }
+}
+
+/* One granule longer than a chunk, many short ones that need several launches, and the bits of any order of blocks and warps. */
+static void column_sums(void **)
+{
+    for (int shape = 0; shape < 3; shape++) {
+        draw(uint64_t(shape));
+        const packed batch({ shape == 0 ? 700 : 300 }, shape == 0 ? 1000 : shape == 1 ? 1 : 300, 5);
+        const int64_t width = 40;
+        const floats dy = random_floats(batch.view.tokens * width, 1);
+        for (int exact = 0; exact < 2; exact++) {
+            gradient wanted(width, exact != 0), got(wanted), again(wanted);
+            floats space(int64_t(hetc_columns_workspace(batch.view.tokens, width) / sizeof(float)));
+            for (int64_t g = 0; g < batch.view.granules; g++) { /* plain sums in double, one term a granule */
+                std::vector<float> term(size_t(width), 0.0f);
+                for (int64_t j = 0; j < width; j++) {
+                    double sum = 0;
+                    for (int64_t r = batch.granules[size_t(g)]; r < batch.granules[size_t(g) + 1]; r++) sum += double(dy[r * width + j]);
+                    term[size_t(j)] = float(sum);
+                }
+                const het_accumulate_args one = { &wanted.g, 0, width, term.data() };
+                RUN(cpu_op->accumulate(cpu, nullptr, &one));
+            }
+            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, &got.g, space.data));
+            emulator_seed(99);
+            RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, &again.g, space.data));
+            same_gradient("column sums", got, wanted, F32);
+            same_gradient("column sums in another order", again, got, 0);
+        }
+    }
+}
+
+/* ---- rotary, activations ---- */
+
+static void rotary(void **)
+{
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        draw(seed);
+        const packed batch = random_packed(30, 10, 10);
+        const het_view view = batch.random_slice();
+        het_rotary_args a;
+        memset(&a, 0, sizeof a);
+        a.view = &view;
+        a.rows = view.row_end - view.row_begin;
+        a.heads = 1 + below(4);
+        a.head_size = 2 * (1 + below(40));
+        a.rotary = coin() ? a.head_size : 2 * below(a.head_size / 2 + 1);
+        const floats c = random_floats(31 * (a.rotary / 2), 1), s = random_floats(c.count, 1), x = random_floats(a.rows * a.heads * a.head_size, 1);
+        floats y(x.count), y2(x);
+        a.cosine = c.data; a.sine = s.data; a.x = x.data; a.y = y.data;
+        het_rotary_args b = a;
+        b.y = y2.data;
+        if (coin()) b.x = y2.data; /* in place */
+        RUN(cpu_op->rotary_forward(cpu, nullptr, &a));
+        RUN(hetc_rotary_forward(nullptr, nullptr, &b));
+        same_bits("rotary y", y2.data, y.data, y.count);
+        a.x = y.data; a.y = y.data; b.x = b.y = y2.data;
+        RUN(cpu_op->rotary_backward(cpu, nullptr, &a));
+        RUN(hetc_rotary_backward(nullptr, nullptr, &b));
+        same_bits("rotary dx", y2.data, y.data, y.count);
+    }
+}
+
+static void activations(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        static const het_activation kinds[] = { HET_GELU_TANH, HET_GELU_ERF, HET_SWIGLU };
+        het_activation_args a;
+        memset(&a, 0, sizeof a);
+        a.kind = kinds[seed % 3];
+        a.count = coin() ? 4 * below(500) : 1 + below(2100);
+        floats x = random_floats(a.count, 6);
+        const floats gate = random_floats(a.count, 2), dy = random_floats(a.count, 1);
+        if (a.count > 8) { x[3] = 30.0f; x[4] = -30.0f; x[5] = NAN; x[6] = INFINITY; x[7] = 1e30f; }
+        floats y(a.count), y2(a.count), da(a.count), da2(dy), db(a.count), db2(a.count);
+        a.a = x.data; a.b = a.kind == HET_SWIGLU ? gate.data : nullptr; a.y = y.data; a.dy = dy.data; a.da = da.data; a.db = db.data;
+        het_activation_args b = a;
+        b.y = y2.data; b.dy = b.da = da2.data; b.db = db2.data;
+        RUN(cpu_op->activation_forward(cpu, nullptr, &a));
+        RUN(hetc_activation_forward(nullptr, nullptr, &b));
+        RUN(cpu_op->activation_backward(cpu, nullptr, &a));
+        RUN(hetc_activation_backward(nullptr, nullptr, &b));
+        if (a.count > 8) y[7] = y2[7] = da[7] = da2[7] = db[7] = db2[7] = 0; /* 1e30 would hide the others in the mean square */
+        close_to("activation y", y2.data, y.data, a.count, F32);
+        close_to("activation da", da2.data, da.data, a.count, F32);
+        if (a.kind == HET_SWIGLU) close_to("activation db", db2.data, db.data, a.count, F32);
+    }
+}
+
+/* ---- embedding, dropout ---- */
+
+static void embedding(void **)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        draw(seed);
+        const int64_t vocab = seed % 2 ? 3 : 500;
+        const packed batch = random_packed(seed % 5 == 0 ? 400 : 60, seed % 3 ? 20 : 500, vocab);
+        const het_view view = batch.random_slice();
+        const bool exact = seed / 2 % 2 == 1, positions = coin();
+        het_embedding_args a;
+        memset(&a, 0, sizeof a);
+        a.view = &view;
+        a.rows = view.row_end - view.row_begin;
+        a.width = seed % 7 == 0 ? 300 : 1 + below(40);
+        a.vocab = vocab;
+        a.context = 400;
+        const floats table = random_floats(a.vocab * a.width, 1), place = random_floats(a.context * a.width, 1);
+        const floats dy = random_floats(a.rows * a.width, 1);
+        floats y(dy.count), y2(dy.count);
+        gradient dtable(a.vocab * a.width, exact), dplace(a.context * a.width, exact), dtable2(dtable), dplace2(dplace);
+        a.table = table.data; a.positions = positions ? place.data : nullptr; a.y = y.data; a.dy = dy.data;
+        a.dtable = &dtable.g; a.dpositions = positions ? &dplace.g : nullptr;
+        het_embedding_args b = a;
+        b.y = y2.data; b.dtable = &dtable2.g; b.dpositions = positions ? &dplace2.g : nullptr;
+        if (seed % 6 == 5) dtable.g.sum = dtable2.g.sum = nullptr;
+        RUN(cpu_op->embedding_forward(cpu, nullptr, &a));
+        RUN(hetc_embedding_forward(nullptr, nullptr, &b));
+        same_bits("embedding y", y2.data, y.data, y.count);
+        run_both(cpu_op->embedding_backward_weight, hetc_embedding_backward_weight, HET_OP_EMBEDDING_BACKWARD_WEIGHT, a, b);
+        same_gradient("embedding dtable", dtable2, dtable, exact ? 0 : F32); /* floats: the CPU's chain starts from the sum */
+        same_gradient("embedding dpositions", dplace2, dplace, exact ? 0 : F32);
+    }
+}
+
+static void dropout(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        const packed batch = random_packed(30, 10, 10);
+        const het_view view = batch.random_slice();
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        het_dropout_args a;
+        memset(&a, 0, sizeof a);
+        scalars[0].seed = uint64_t(below(INT64_C(1) << 50));
+        scalars[0].step = uint64_t(below(1000));
+        a.view = &view;
+        a.scalars = scalars.data;
+        a.rows = view.row_end - view.row_begin;
+        a.width = 1 + below(300);
+        a.probability = seed % 4 == 0 ? 0.0f : 0.3f;
+        a.site = int32_t(below(40));
+        const floats x = random_floats(a.rows * a.width, 1), other = random_floats(x.count, 1);
+        floats y(x.count), y2(other);
+        a.x = x.data; a.a = coin() ? other.data : nullptr; a.y = y.data;
+        het_dropout_args b = a;
+        b.y = y2.data;
+        if (a.a != nullptr) b.a = y2.data; /* in place */
+        RUN(cpu_op->dropout_forward(cpu, nullptr, &a));
+        RUN(hetc_dropout_forward(nullptr, nullptr, &b));
+        same_bits("dropout y", y2.data, y.data, y.count);
+        b.a = a.a;
+        RUN(cpu_op->dropout_backward(cpu, nullptr, &a));
+        RUN(hetc_dropout_backward(nullptr, nullptr, &b));
+        same_bits("dropout dx", y2.data, y.data, y.count);
+    }
+}
+
+/* ---- loss ---- */
+
+static void cross_entropy(void **)
+{
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        draw(seed);
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        het_cross_entropy_args a;
+        memset(&a, 0, sizeof a);
+        scalars[0].inverse_weight = 0.25f;
+        a.scalars = scalars.data;
+        a.rows = 1 + below(6);
+        a.vocab = seed % 4 == 0 ? 1 + below(5) : 1 + below(5000);
+        a.gradient = int32_t(below(4) > 0);
+        floats x = random_floats(a.rows * a.vocab, seed % 3 ? 3 : 40);
+        floats weight = random_floats(a.rows, 1);
+        array<int32_t> target(a.rows);
+        for (int64_t r = 0; r < a.rows; r++) {
+            target[r] = below(5) == 0 ? -1 : int32_t(below(a.vocab));
+            weight[r] = fabsf(weight[r]);
+            for (int64_t j = 0; r % 2 == 1 && j < a.vocab; j++) if (j != target[r] && below(3)) x[r * a.vocab + j] = -INFINITY; /* never chosen */
+        }
+        if (seed == 13) x[below(x.count)] = NAN;
+        if (seed == 14) x[0] = INFINITY;
+        if (seed == 15) for (int64_t j = 0; j < a.vocab; j++) x[j] = -INFINITY;
+        if (seed >= 13) target[0] = 0;
+        floats x2(x), row_loss(a.rows), row_loss2(a.rows);
+        array<het_sum> loss = zeros<het_sum>(1);
+        loss[0].limb[9] = -5;
+        array<het_sum> loss2(loss);
+        a.logits = x.data; a.target = target.data; a.weight = weight.data; a.loss = loss.data; a.row_loss = row_loss.data;
+        het_cross_entropy_args b = a;
+        b.logits = x2.data; b.loss = loss2.data; b.row_loss = row_loss2.data;
+        run_both(cpu_op->cross_entropy, hetc_cross_entropy, HET_OP_CROSS_ENTROPY, a, b);
+        const float sum = float(support_sum_value(loss.data)), sum2 = float(support_sum_value(loss2.data));
+        close_to("loss", &sum2, &sum, 1, 1e-6);
+        close_to("row losses", row_loss2.data, row_loss.data, a.rows, 1e-6);
+        for (int64_t r = 0; r < a.rows; r++) close_to("logits", x2.data + r * a.vocab, x.data + r * a.vocab, a.vocab, F32);
+    }
+}
+
+/* ---- elementwise, gradients, optimizer ---- */
+
+static void elementwise(void **)
+{
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        draw(seed);
+        const int64_t count = coin() ? 4 * (1 + below(700)) : 1 + below(2500), offset = below(40);
+        const floats x = random_floats(count, 1);
+        floats y = random_floats(count, 1), y2(y);
+        RUN(cpu_op->add(cpu, nullptr, y.data, x.data, count));
+        RUN(hetc_add(nullptr, nullptr, y2.data, x.data, count));
+        same_bits("add", y2.data, y.data, count);
+        RUN(cpu_op->scale(cpu, nullptr, y.data, 0.3f, count));
+        RUN(hetc_scale(nullptr, nullptr, y2.data, 0.3f, count));
+        same_bits("scale", y2.data, y.data, count);
+        array<uint16_t> bits(count);
+        RUN(hetc_to_bf16(nullptr, nullptr, bits.data, x.data, count));
+        for (int64_t i = 0; i < count; i++) {
+            const float wanted = support_bf16(x[i]), got = float_of(uint32_t(bits[i]) << 16);
+            same_bits("bf16", &got, &wanted, 1);
+        }
+        gradient sum(count + offset, coin()), sum2(sum);
+        het_accumulate_args a = { &sum.g, offset, count, x.data }, b = { &sum2.g, offset, count, x.data };
+        RUN(cpu_op->accumulate(cpu, nullptr, &a));
+        RUN(hetc_accumulate(nullptr, nullptr, &b));
+        same_gradient("accumulate", sum2, sum, 0);
+        array<het_sum> squares = zeros<het_sum>(1), squares2 = zeros<het_sum>(1);
+        het_sum_squares_args c = { &sum.g, count, squares.data, nullptr }, d = { &sum2.g, count, squares2.data, nullptr };
+        run_both(cpu_op->sum_squares, hetc_sum_squares, HET_OP_SUM_SQUARES, c, d);
+        const double one = support_sum_value(squares.data), two = support_sum_value(squares2.data);
+        assert_true(fabs(one - two) <= 1e-13 * one && two > 0);
+        sum.g.sum = nullptr; /* frozen */
+        het_sum_squares_args frozen = { &sum.g, count, squares.data, nullptr };
+        het_accumulate_args none = { &sum.g, offset, count, x.data };
+        RUN(hetc_sum_squares(nullptr, nullptr, &frozen));
+        RUN(hetc_accumulate(nullptr, nullptr, &none));
+        assert_true(one == support_sum_value(squares.data));
+    }
+    draw(3); /* more blocks than one launch has warps, terms that are not finite */
+    gradient big(9000, false);
+    array<het_sum> squares = zeros<het_sum>(1);
+    het_sum_squares_args a = { &big.g, 9000, squares.data, nullptr };
+    RUN(hetc_sum_squares(nullptr, nullptr, &a));
+    double wanted = 0;
+    for (int64_t i = 0; i < 9000; i++) wanted += double(big.fast[i]) * double(big.fast[i]);
+    assert_true(fabs(support_sum_value(squares.data) - wanted) <= 1e-12 * wanted);
+    big.fast[8999] = INFINITY;
+    RUN(hetc_sum_squares(nullptr, nullptr, &a));
+    assert_true(squares[0].limb[19] == 1);
+}
+
+static void adamw(void **)
+{
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        draw(seed);
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        het_adamw_args a;
+        scalars[0].learning_rate = 0.01f;
+        scalars[0].bias_correction1 = 0.3f;
+        scalars[0].bias_correction2 = 0.1f;
+        scalars[0].clip_scale = 0.7f;
+        scalars[0].verdict = seed == 3 ? HET_VERDICT_REPEAT : HET_VERDICT_ACCEPT;
+        a.count = coin() ? 4 * (1 + below(600)) : 1 + below(2000);
+        gradient sum(a.count, coin());
+        floats w = random_floats(a.count, 1), m = random_floats(a.count, 0.1), v = random_floats(a.count, 0.1);
+        for (int64_t i = 0; i < a.count; i++) v[i] = fabsf(v[i]);
+        floats w2(w), m2(m), v2(v);
+        a.scalars = scalars.data; a.gradient = &sum.g; a.w = w.data; a.m = m.data; a.v = v.data;
+        a.beta1 = 0.9f; a.beta2 = 0.95f; a.epsilon = 1e-8f; a.decay = 0.1f;
+        het_adamw_args b = a;
+        b.w = w2.data; b.m = m2.data; b.v = v2.data;
+        RUN(cpu_op->adamw(cpu, nullptr, &a));
+        RUN(hetc_adamw(nullptr, nullptr, &b));
+        same_bits("adamw w", w2.data, w.data, a.count);
+        same_bits("adamw m", m2.data, m.data, a.count);
+        same_bits("adamw v", v2.data, v.data, a.count);
+    }
+}
+
+static void verdicts(void **)
+{
+    int seen[4] = { 0, 0, 0, 0 };
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        draw(seed);
+        const int64_t parameters = 1 + below(400);
+        array<het_step_scalars> scalars = zeros<het_step_scalars>(1);
+        het_step_scalars &one = scalars[0];
+        array<uint32_t> maximum(parameters);
+        array<int32_t> exponent(parameters);
+        array<het_sum> squares = zeros<het_sum>(1), loss = zeros<het_sum>(1);
+        one.maximum_norm = coin() ? 0.0 : 1.0;
+        for (int64_t i = 0; i < parameters; i++) {
+            maximum[i] = below(4) == 0 ? 0 : support_bits(float(ldexp(1.0 + 0.4 * support_uniform(&dice), int(below(8)) - 4)));
+            exponent[i] = seed % 4 == 0 && below(parameters) == 0 ? -10 : seed % 5 == 0 && below(parameters) == 0 ? HETRAIN_NO_EXPONENT : -2;
+        }
+        if (seed % 7 == 0) maximum[below(parameters)] = coin() ? 0x7f800000u : 0x7fc00001u;
+        for (int64_t i = below(6); i > 0; i--) squares[0].limb[below(19)] += below(INT64_C(1) << 45);
+        if (coin()) squares[0].limb[7] -= below(1000); /* borrowed by the limbs above */
+        if (squares[0].limb[7] < 0) squares[0].limb[9] += 1000;
+        if (seed % 9 == 0) { /* halfway between two doubles, or a little more: to the even one, or up */
+            squares[0] = zeros<het_sum>(1)[0];
+            squares[0].limb[10] = (1 << 21) + below(1 << 21);
+            squares[0].limb[9] = 4 * below(1 << 30) + 1;
+            squares[0].limb[0] = below(2);
+        }
+        for (int64_t i = below(4); i > 0; i--) loss[0].limb[below(12)] += below(INT64_C(1) << 40) - (INT64_C(1) << 39);
+        if (seed % 11 == 0) loss[0].limb[19] = 1;
+        if (seed % 13 == 0) squares[0].limb[19] = 1;
+        array<het_step_scalars> scalars2(scalars);
+        const het_step_scalars &two = scalars2[0];
+        het_verdict_args a = { scalars.data, parameters, maximum.data, exponent.data, int32_t(below(3) > 0), squares.data, loss.data }, b = a;
+        b.scalars = scalars2.data;
+        RUN(cpu_op->verdict(cpu, nullptr, &a));
+        RUN(hetc_verdict(nullptr, nullptr, &b));
+        seen[one.verdict]++;
+        assert_int_equal(two.verdict, one.verdict);
+        same_bits("clip scale", &two.clip_scale, &one.clip_scale, 1);
+        assert_true(one.gradient_norm == two.gradient_norm || (std::isnan(one.gradient_norm) && std::isnan(two.gradient_norm)));
+    }
+    assert_true(seen[HET_VERDICT_ACCEPT] > 20 && seen[HET_VERDICT_REPEAT] > 20 && seen[HET_VERDICT_NOT_FINITE] > 20);
+}
+
+/* ---- attention ---- */
+
+struct attention_shape {
+    int64_t heads, kv_heads, head_size, window;
+    int causal;
+    std::vector<int64_t> lengths;
+    int slices;
+};
+
+/* Forward over the slices first to last, backward last to first, on one device; the arrays that come out. */
+struct attention_run {
+    floats o, maximum, sum, dq, dk, dv;
+    attention_run(const attention_shape &s, int64_t n)
+        : o(n * s.heads * s.head_size), maximum(n * s.heads), sum(n * s.heads), dq(o.count), dk(zeros<float>(n * s.kv_heads * s.head_size)), dv(dk) {}
+    void go(const attention_shape &s, const packed &batch, het_dtype compute, bool cuda, const floats &q, const floats &k, const floats &v,
+            const floats &d_o)
+    {
+        for (int turn = 0; turn < 2 * s.slices; turn++) {
+            const bool backward = turn >= s.slices;
+            const int64_t slice = backward ? 2 * s.slices - 1 - turn : turn, granules = batch.view.granules;
+            const het_view view = batch.slice(slice * granules / s.slices, (slice + 1) * granules / s.slices);
+            const int64_t at = view.row_begin * s.heads;
+            het_attention_args a;
+            memset(&a, 0, sizeof a);
+            a.view = &view;
+            a.compute = compute;
+            a.heads = s.heads; a.kv_heads = s.kv_heads; a.head_size = s.head_size; a.window = s.window; a.causal = s.causal;
+            a.scale = float(1 / sqrt(double(s.head_size)));
+            a.q = q.data + at * s.head_size; a.k = k.data; a.v = v.data; a.d_o = d_o.data + at * s.head_size;
+            a.o = o.data + at * s.head_size; a.maximum = maximum.data + at; a.sum = sum.data + at;
+            a.dq = dq.data + at * s.head_size; a.dk = dk.data; a.dv = dv.data;
+            const het_op op = backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD;
+            array<unsigned char> space(int64_t(cuda ? hetc_rows_workspace(op, &a) : cpu_op->workspace_bytes(cpu, op, &a)));
+            a.workspace = space.data;
+            a.workspace_size = size_t(space.count);
+            if (cuda) RUN(backward ? hetc_attention_backward(nullptr, nullptr, &a) : hetc_attention_forward(nullptr, nullptr, &a));
+            else RUN(backward ? cpu_op->attention_backward(cpu, nullptr, &a) : cpu_op->attention_forward(cpu, nullptr, &a));
+        }
+    }
+};
+
+static void check_attention(const attention_shape &s, het_dtype compute, uint64_t seed)
+{
+    draw(seed);
+    const packed batch(s.lengths, 16, 10);
+    const int64_t n = batch.view.tokens;
+    const floats q = random_floats(n * s.heads * s.head_size, 2), k = random_floats(n * s.kv_heads * s.head_size, 2);
+    const floats v = random_floats(k.count, 1), d_o = random_floats(q.count, 1);
+    attention_run wanted(s, n), got(s, n);
+    wanted.go(s, batch, compute, false, q, k, v, d_o);
+    got.go(s, batch, compute, true, q, k, v, d_o);
+    const double tolerance = compute == HET_BF16 ? BF16 : F32;
+    close_to("attention maximum", got.maximum.data, wanted.maximum.data, n * s.heads, F32);
+    close_to("attention sum", got.sum.data, wanted.sum.data, n * s.heads, F32);
+    close_to("attention o", got.o.data, wanted.o.data, q.count, tolerance);
+    close_to("attention dq", got.dq.data, wanted.dq.data, q.count, tolerance, 0.05);
+    close_to("attention dk", got.dk.data, wanted.dk.data, k.count, tolerance, 0.05);
+    close_to("attention dv", got.dv.data, wanted.dv.data, k.count, tolerance, 0.05);
+}
+
+static const std::vector<attention_shape> attention_shapes = {
+    { 2, 1, 64, 0, 1, { 150 }, 1 }, { 2, 2, 64, 0, 1, { 40, 0, 65, 3 }, 2 }, { 4, 2, 96, 0, 1, { 70, 20 }, 1 }, { 2, 1, 128, 0, 1, { 90 }, 3 },
+    { 1, 1, 16, 0, 0, { 33, 80, 1 }, 1 }, { 3, 1, 40, 17, 1, { 140 }, 1 }, { 2, 2, 64, 70, 1, { 30, 190 }, 3 }, { 1, 1, 64, 9, 0, { 100, 31 }, 1 },
+    { 2, 2, 7, 4, 0, { 21, 50 }, 1 }, { 6, 2, 80, 0, 1, { 30, 1, 1, 40 }, 1 }, { 1, 1, 128, 33, 1, { 64, 64 }, 2 }, { 2, 1, 112, 0, 0, { 66 }, 1 },
+    { 1, 1, 64, 1, 1, { 20, 1 }, 1 }, { 1, 1, 61, 0, 1, { 128 }, 4 },
+    { 1, 1, 64, INT64_C(1) << 40, 0, { 30 }, 1 }, { 1, 1, 64, INT64_C(1) << 40, 1, { 30, 40 }, 2 },
+};
+
+static void attention_f32(void **)
+{
+    for (size_t i = 0; i < attention_shapes.size(); i++) check_attention(attention_shapes[i], HET_F32, i);
+}
+static void attention_bf16(void **)
+{
+    for (size_t i = 0; i < attention_shapes.size(); i++) check_attention(attention_shapes[i], HET_BF16, i);
+}
+static void attention_random(void **)
+{
+    for (uint64_t seed = 100; seed < 112; seed++) {
+        attention_shape s;
+        draw(seed);
+        s.kv_heads = 1 + below(2);
+        s.heads = s.kv_heads * (1 + below(3));
+        s.head_size = 1 + below(128);
+        s.causal = below(3) > 0;
+        s.window = coin() ? 0 : 1 + below(50);
+        s.slices = s.causal ? int(1 + below(4)) : 1;
+        s.lengths = { 1 + below(90) };
+        for (int64_t i = below(4); i > 0; i--) s.lengths.push_back(below(60));
+        check_attention(s, seed % 2 ? HET_BF16 : HET_F32, seed);
+    }
+}
+
+/* Blocks, warps and lanes in another order: the same bits. */
+static void same_bits_in_any_order(void **)
+{
+    const attention_shape s = { 4, 2, 64, 50, 1, { 100, 33 }, 2 };
+    draw(7);
+    const packed batch(s.lengths, 16, 10);
+    const int64_t n = batch.view.tokens;
+    const floats q = random_floats(n * 256, 2), k = random_floats(n * 128, 2), v = random_floats(n * 128, 1), d_o = random_floats(n * 256, 1);
+    attention_run one(s, n), two(s, n);
+    one.go(s, batch, HET_BF16, true, q, k, v, d_o);
+    emulator_seed(12345);
+    two.go(s, batch, HET_BF16, true, q, k, v, d_o);
+    same_bits("o", two.o.data, one.o.data, q.count);
+    same_bits("dq", two.dq.data, one.dq.data, q.count);
+    same_bits("dk", two.dk.data, one.dk.data, k.count);
+    same_bits("dv", two.dv.data, one.dv.data, k.count);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(const char *word, het_result result)
+{
+    assert_int_equal(result, HET_ERR_INVALID);
+    if (last_failure.find(word) == std::string::npos) fail_msg("\"%s\" does not say %s", last_failure.c_str(), word);
+}
+static void refusals(void **)
+{
+    draw(1);
+    const packed batch({ 5 }, 3, 4);
+    het_attention_args a;
+    het_norm_args norm;
+    memset(&a, 0, sizeof a);
+    memset(&norm, 0, sizeof norm);
+    a.view = &batch.view;
+    a.heads = a.kv_heads = 1;
+    a.causal = 1;
+    a.head_size = 129;
+    refused("129", hetc_attention_forward(nullptr, nullptr, &a));
+    a.head_size = 64;
+    a.workspace_size = 100;
+    refused("100", hetc_attention_backward(nullptr, nullptr, &a));
+    a.kv_heads = 2;
+    refused("5 rows of 64", hetc_attention_forward(nullptr, nullptr, &a));
+    norm.rows = 3;
+    refused("3 rows of 0", hetc_norm_forward(nullptr, nullptr, &norm));
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+#ifdef HETC_EMULATED
+        cmocka_unit_test(emulator_is_strict),
+#endif
+        cmocka_unit_test(product_of_fragments), cmocka_unit_test(norms), cmocka_unit_test(column_sums),
+        cmocka_unit_test(rotary), cmocka_unit_test(activations), cmocka_unit_test(embedding), cmocka_unit_test(dropout),
+        cmocka_unit_test(cross_entropy), cmocka_unit_test(elementwise), cmocka_unit_test(adamw), cmocka_unit_test(verdicts),
+        cmocka_unit_test(attention_f32), cmocka_unit_test(attention_bf16), cmocka_unit_test(attention_random),
+        cmocka_unit_test(same_bits_in_any_order), cmocka_unit_test(refusals)
+    };
+    return cmocka_run_group_tests(tests, start_devices, end_devices) != 0 || broken_guards != 0;
+}

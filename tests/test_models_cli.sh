@@ -1,0 +1,183 @@
+#!/bin/bash
+# Models as a user meets them: text trained and continued with a tokenizer, generation with and without kept keys and values and on several ranks,
+# evaluation, low-rank adapters trained, resumed and merged, fine-tuning. Prints TAP.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
+root=$PWD
+programs=$PWD/${BUILD:-build}/checked
+oracle=$PWD/tests/oracle/data/adapter
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+
+refuses() { # refuses WORDS PROGRAM ARGUMENTS...
+    local words=$1 program=$2
+    shift 2
+    refusal "$words" "$programs/$program" "$@"
+    report "$([ -z "$bad" ]; echo $?)" "$program refuses $words" "$program $*" "$bad" "$line"
+}
+
+does() { # does NAME PROGRAM ARGUMENTS...
+    local name=$1 program=$2
+    shift 2
+    "$programs/$program" "$@" > out 2> err < /dev/null
+    report $? "$name" "$program $*" "$(tail -n 3 err)"
+}
+
+same() { # same NAME FILE FILE
+    cmp -s "$2" "$3"
+    report $? "$1" "$(cmp "$2" "$3" 2>&1)"
+}
+
+number() { sed -n "s/.*\"$1\":\\([-0-9.e]*\\).*/\\1/p" out; } # number KEY of the line of JSON in out
+near() { awk -v a="$2" -v b="$3" -v c="$4" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= c) }'; report $? "$1" "$2 and $3, $4 allowed"; }
+
+for i in $(seq 50); do echo "line $i: größer, the quick brown fox jumps over the lazy dog, $((i * i)) times"; done > text
+run=(--sequences 2 --length 16 --evaluate-every 0 --evaluate-batches 1 --warmup 0 --quiet)
+
+# ---- a tokenizer in training, generation and evaluation ----
+does 'a tokenizer of 330 ids' tokenize --train 330 --text text --tokenizer tok.json
+does 'training on text with it' train --data text --tokenizer tok.json --model llama:layers=2,width=32,heads=2,context=24 --steps 12 --lr 0.01 --out t "${run[@]}"
+same 'the tokenizer is copied, byte by byte' tok.json t/tokenizer.json
+grep -q '"vocab_size": 330' t/config.json
+report $? 'the vocabulary is the tokenizer'"'"'s'
+does 'a token file of the same text' tokenize --tokenizer tok.json --text text --out text.tok
+does 'training on that file' train --data text.tok --model llama:layers=2,width=32,heads=2,context=24,vocab=330 --steps 12 --lr 0.01 --out t2 "${run[@]}"
+same 'the same weights' t/model.safetensors t2/model.safetensors
+does 'a run that is stopped' train --data text --tokenizer tok.json --model llama:layers=2,width=32,heads=2,context=24 --steps 12 --lr 0.01 --out t3 --checkpoint-every 6 "${run[@]}"
+rm -r t3/*.safetensors t3/state.json
+does 'and resumed, with the tokenizer of its directory' train --resume t3 --quiet
+same 'has the same weights' t/model.safetensors t3/model.safetensors
+does 'a checkpoint finds the tokenizer above it' generate --init t3/step-00000006 --tokens 2
+refuses '--tokenizer|330 ids|256' train --data text --tokenizer tok.json --model llama:vocab=256,layers=1 "${run[@]}"
+refuses 'nothere.json' generate --init t --tokenizer nothere.json
+refuses 'needs a tokenizer' generate --init t2 --tokens 3
+refuses '--tokenizer|330 ids|40' generate --init "$oracle/llama" --tokenizer tok.json
+
+draw=(--prompt 'line 7: größ' --tokens 60 --temperature 0.9 --top-k 40 --top-p 0.95 --seed 5 --ignore-end)
+does 'generation' generate --init t "${draw[@]}" --ids
+mv out ids
+[ "$(wc -l < ids)" = 60 ]
+report $? '60 ids, more than the context holds'
+does 'all tokens anew every time' generate --init t "${draw[@]}" --ids --no-cache
+same 'the same ids' ids out
+does 'on three ranks' generate --init t "${draw[@]}" --ids --devices cpu:1,cpu:2,cpu:1 --plan 'pp:0-1|2-2|3-5'
+same 'the same ids' ids out
+does 'another seed' generate --init t "${draw[@]}" --ids --seed 6
+! cmp -s ids out
+report $? 'other ids'
+does 'as text' generate --init t "${draw[@]}"
+mv out shown
+"$programs/generate" --init t "${draw[@]}" --ids 2> /dev/null | while read -r id; do printf "\\x$(printf %02x $((id & 255)))\\x$(printf %02x $((id >> 8)))"; done > ids.bin
+{ printf 'line 7: größ'; "$programs/tokenize" --tokenizer tok.json --decode ids.bin; echo; } > decoded
+same 'the text of these ids behind the prompt' decoded shown
+first=$(head -n 1 ids)
+cp -r t ends && echo "{\"eos_token_id\": [$first, 329]}" > ends/generation_config.json
+"$programs/generate" --init ends --prompt 'line 7: größ' --tokens 60 --temperature 0.9 --top-k 40 --top-p 0.95 --seed 5 > out 2> err
+[ "$(cat out)" = 'line 7: größ' ] && grep -q '^1 tokens' err
+report $? 'the token that ends a text ends it' "$(cat out err)"
+
+# ---- evaluation ----
+does 'evaluation of a text' evaluate --init t --data text --json
+loss=$(number loss) bits=$(number bits_per_byte) bytes=$(number bytes) tokens=$(number tokens)
+[ "$bytes" -lt "$(wc -c < text)" ] && [ "$bytes" -gt $(($(wc -c < text) - 9)) ]
+report $? 'bits are of all bytes but the first token'"'"'s' "$bytes"
+near 'bits per byte are nats a token in other units' "$bits" "$(awk -v l="$loss" -v t="$tokens" -v b="$bytes" 'BEGIN { printf "%.12f", l * t / b / log(2) }')" 1e-8
+does 'of its token file' evaluate --init t --data text.tok --json
+near 'the same loss' "$(number loss)" "$loss" 0
+does 'on two ranks, other windows at once' evaluate --init t --data text --json --devices cpu:1,cpu:1 --plan pp --sequences 7
+near 'the same loss' "$(number loss)" "$loss" 1e-12
+does 'windows that overlap' evaluate --init t --data text --json --stride 5
+near 'predict as many tokens' "$(number tokens)" "$tokens" 0
+does 'short windows' evaluate --init t --data text --json --length 4
+near 'predict as many tokens' "$(number tokens)" "$tokens" 0
+refuses '--length 25|24' evaluate --init t --data text --length 25
+refuses '--stride 9|8' evaluate --init t --data text --length 8 --stride 9
+refuses '--data or --choices' evaluate --init t
+: > empty
+refuses '0 tokens' evaluate --init t --data empty
+printf '\001\001\377\377' > bad.bin
+refuses 'byte 2: token 65535|330' evaluate --init t --data bad.bin
+
+# Questions whose right answer is the greedy continuation: all of them must be right. Numbers are 16 bits.
+words() { local w; for w in "$@"; do printf "\\x$(printf %02x $((w & 255)))\\x$(printf %02x $((w >> 8 & 255)))"; done; }
+mapfile -t greedy < <("$programs/generate" --init t --prompt 'line' --tokens 3 --temperature 0 --ids --ignore-end 2> /dev/null)
+printf line > line
+"$programs/tokenize" --tokenizer tok.json --text line --out line.tok > /dev/null
+prompt=$(tail -c +1025 line.tok | od -A n -t u2 -v | tr -s ' \n' ' ')
+# shellcheck disable=SC2086
+set -- $prompt
+item() { words 65535 $((2 * (5 + 1 + $# - 2 + 2 * 3))) "$1" "$2" 2 $(($# - 2)) "${@:3}"; }
+{
+    words 55434 308 1 0 2 0 $((2 * (12 + $#))) 0
+    head -c 1008 /dev/zero
+    item 0 1 "$@"; words 2 7 9 2 "${greedy[0]}" "${greedy[1]}"
+    item 1 0 "$@"; words 2 "${greedy[0]}" "${greedy[1]}" 2 9 7
+} > quiz.bin
+does 'multiple choice' evaluate --init t --choices quiz.bin --json
+near 'greedy answers are right' "$(number right)$(number right_normalized)" 22 0
+does 'multiple choice on two ranks' evaluate --init t --choices quiz.bin --json --devices cpu:1,cpu:1 --plan pp
+near 'the same' "$(number accuracy)" 1 0
+refuses 'byte 0|20240522' evaluate --init t --choices text.tok
+refuses 'token|vocabulary' evaluate --init "$oracle/llama" --choices quiz.bin
+
+# ---- low-rank adapters ----
+lora=(train --data text --init t --lora 3 --lora-alpha 5 --lora-target q,v,down --steps 8 --lr 0.05 "${run[@]}" --hash)
+does 'factors are trained' "${lora[@]}" --out l
+mv out hash
+[ ! -e l/model.safetensors ] && [ -s l/adapter_model.safetensors ] && [ -s l/tokenizer.json ] && grep -q '"r": 3' l/adapter_config.json
+report $? 'saved in two files, with the tokenizer'
+grep -q lora l/config.json
+report $((1 - $?)) 'config.json is the base'"'"'s'
+does 'on three ranks, sharded' "${lora[@]}" --out l2 --devices cpu:1,cpu:1,cpu:1 --plan 'pp:0-1|2-3|4-5' --schedule zb-h1 --shard-gradients
+same 'the same hash' hash out
+same 'the same factors' l/adapter_model.safetensors l2/adapter_model.safetensors
+does 'data-parallel, recomputed, in slices' "${lora[@]}" --out l2 --devices cpu:1,cpu:2 --plan dp --recompute --slices 2 --backward split --granule 1 --micro-batches 1
+does 'the same on one' "${lora[@]}" --out l3 --granule 1
+same 'the same factors' l2/adapter_model.safetensors l3/adapter_model.safetensors
+does 'a run of factors that is stopped' "${lora[@]}" --out l4 --checkpoint-every 4
+rm l4/*.safetensors l4/state.json
+does 'and resumed on two ranks' train --resume l4 --quiet --devices cpu:1,cpu:1 --plan pp --hash
+same 'has the same hash' hash out
+does 'one more step with nothing learned' train --data text --init t --init-adapter l --steps 1 --lr 1e-12 --out l5 "${run[@]}"
+does 'evaluation with the adapter' evaluate --init t --adapter l --data text --json
+adapted=$(number loss)
+does 'and with that of one step more' evaluate --init t --adapter l5 --data text --json
+near 'it began with these factors' "$(number loss)" "$adapted" 1e-8
+near 'the adapter does something' "$(awk -v a="$adapted" -v b="$loss" 'BEGIN { print (a - b > 1e-3 || b - a > 1e-3) }')" 1 0
+does 'merged' merge --init t --adapter l --out m
+does 'evaluation of the merged model' evaluate --init m --data text --json
+near 'the same loss' "$(number loss)" "$adapted" 1e-5
+does 'generation with factors' generate --init t --adapter l --prompt line --tokens 20 --temperature 0 --ids --ignore-end
+mv out ids
+does 'generation with merged weights' generate --init m --prompt line --tokens 20 --temperature 0 --ids --ignore-end
+same 'the same ids' ids out
+for family in llama qwen3 gpt2 neox; do
+    does "what PEFT wrote for $family, merged" merge --init "$oracle/$family" --adapter "$oracle/$family" --out "m_$family"
+    [ -s "m_$family/model.safetensors" ] && [ "$(wc -c < "m_$family/config.json")" -gt 100 ]
+    report $? "is a whole model"
+done
+refuses '--lora-target|w' train --data text --init t --lora 2 --lora-target q,w "${run[@]}"
+refuses '--lora-target|--lora' train --data text --init t --lora-target q "${run[@]}"
+refuses '--lora-alpha|--lora' train --data text --init t --lora-alpha 2 "${run[@]}"
+refuses '--lora|q, k and v' train --data text --model gpt2:layers=1,width=32 --lora 2 --lora-target q "${run[@]}"
+refuses '--init-adapter|--init' train --data text --init-adapter l "${run[@]}"
+refuses '--init-adapter|--lora' train --data text --init t --init-adapter l --lora 3 "${run[@]}"
+refuses '--adapter|adapter_config.json' generate --init t --adapter t
+refuses '--adapter|self_attn.q_proj|family' generate --init "$oracle/gpt2" --adapter l --tokenizer tok.json
+refuses '--adapter' merge --init t --out m
+cp -r l cut && head -c 2000 l/adapter_model.safetensors > cut/adapter_model.safetensors
+refuses '--adapter|cut/adapter_model.safetensors' generate --init t --adapter cut
+
+# ---- fine-tuning in one command ----
+BUILD=$programs "$root/examples/finetune.sh" t text f --steps 3 --quiet > out 2> err
+report $? 'fine-tuning of all weights' "$(tail -n 2 err)"
+[ -s f/model.safetensors ] && [ -s f/config.json ] && cmp -s f/tokenizer.json tok.json
+report $? 'leaves a whole directory'
+BUILD=$programs "$root/examples/finetune.sh" t text fl --steps 3 --lora 2 --quiet > out 2> err
+report $? 'fine-tuning of factors' "$(tail -n 2 err)"
+does 'leaves a merged model' generate --init fl/merged --prompt line --tokens 3
+"$root/examples/finetune.sh" t 2> err
+[ $? = 2 ] && grep -q 'MODEL TEXT OUT' err
+report $? 'without arguments it says how'
+finish
