@@ -26,6 +26,14 @@
        het_choices_read(&reader, vocab, NULL, &choices, &error)                                       questions and answers
    examples/generate.c, evaluate.c and merge.c use them.
 
+   A checkpoint is a directory that a run can die on: written beside, synced, renamed, checked byte by byte before it is loaded.
+
+       het_checkpoint_take(checkpoint, ctx, option, options, NULL, 0, &error)                         a copy, between two steps
+       het_checkpoint_write(checkpoint, &error)                                                       on any thread
+       het_checkpoint_find(&disk, "run", NULL, &saved, &error)                                        the newest good one
+       het_checkpoint_load(saved, ctx, HET_NO, &error)                                                on any plan
+   examples/train.c is the same as a program.
+
    WHAT IT DOES NOT DO
    Of tokenizers: no WordPiece, no Unigram, no BPE over characters (SentencePiece's); of ways to cut a text into words those of GPT-2, Llama 3 and
    Qwen 2 alone, and of normalizers NFC. Anything else in a file is an error that names its place: a tokenizer that is nearly the right one
