@@ -117,8 +117,10 @@ static inline void catch_signals(int several_processes) {
     int i;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
-    for (i = 0; i < (several_processes ? 3 : 2); i++) sigaction(caught[i], &action, NULL);
+    for (i = 0; i < (several_processes ? 3 : 2); i++) {
+        action.sa_flags = i < 2 ? SA_RESTART | (int)SA_RESETHAND : SA_RESTART; /* a launcher may pass one SIGUSR1 on twice */
+        sigaction(caught[i], &action, NULL);
+    }
 }
 
 #endif
