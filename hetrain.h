@@ -941,7 +941,7 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_read(const het_plan *plan
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_write(const het_schedule *schedule, const het_writer *to); /* Threads: any. */
 /* A copy of compute lists (which must pass het_schedule_check) with the rest added. All lists are parts of one global order of events, played with
    F, I, W = 1, B = 2 and free transfers: a SEND comes when its action ends, the RECV on the other rank at that moment, before what that rank is
-   working on, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT
+   working on or has worked on last, so that the message travels meanwhile. REDUCE comes behind the block's last use on the rank, in one order on all ranks; then VERDICT
    on every rank; then, by block number, STEP and, with more than one holder, GATHER. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks, const het_schedule *compute,
                                                                 const het_allocator *allocator, het_schedule **schedule, het_error *error);
@@ -9801,6 +9801,7 @@ typedef struct heti_lists {
     /* the play */
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     int64_t *at;                   /* [ranks] position in the rank's list */
+    int64_t *open;                 /* [ranks] no receive before this position still waits for its message; in `complete`: the last F, B, I or W */
     int64_t *queue;                /* [ranks] ranks to look at; also links */
     int64_t queued;
     int64_t *time;                 /* [ranks] when its action ends */
@@ -10047,6 +10048,7 @@ static void heti_lists_layout(heti_lists *l)
     l->when = HETI_TAKE(a, int64_t, l->block_count);
     l->happened = HETI_TAKE(a, uint8_t, l->block_count);
     l->at = HETI_TAKE(a, int64_t, plan->ranks);
+    l->open = HETI_TAKE(a, int64_t, plan->ranks);
     l->queue = HETI_TAKE(a, int64_t, plan->ranks);
     l->time = HETI_TAKE(a, int64_t, plan->ranks);
     l->length = HETI_TAKE(a, int64_t, plan->ranks);
@@ -10288,13 +10290,18 @@ static int heti_action_same(const het_action *a, const het_action *b)
     return a->kind == b->kind && a->stage == b->stage && a->micro_batch == b->micro_batch && a->slice == b->slice && a->pipeline == b->pipeline;
 }
 
-/* What a compute action waits for on another rank, in lists without transfers. 0: for nothing. */
-static int heti_play_waits(const heti_lists *l, const het_action *a, het_action *wanted, int64_t *rank)
+/* What a compute action waits for on another rank: its message to leave or, in lists without transfers, the action that makes it. 0: for nothing. */
+static int heti_play_waits(const heti_lists *l, int64_t own, const het_action *a, het_action *wanted, int64_t *rank)
 {
     const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
-    if (l->transfers || (a->kind != HET_ACTION_F && !backward)) return 0;
+    if (a->kind != HET_ACTION_F && !backward) return 0;
     *rank = heti_lists_rank(l, a, backward ? 1 : -1);
     if (*rank < 0) return 0;
+    if (l->transfers && *rank != own) {
+        *wanted = heti_lists_other(a, backward ? HET_ACTION_SEND_B : HET_ACTION_SEND_F, backward ? 1 : -1);
+        return !heti_lists_has(l, wanted);
+    }
+    if (l->transfers) return 0;
     *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
     return backward ? !heti_lists_backward(l, wanted) : !heti_lists_has(l, wanted);
 }
@@ -10318,10 +10325,26 @@ static void heti_play_done(heti_lists *l, const het_action *a, int64_t width)
     }
 }
 
-/* One step of a rank: 1, or 0 where it must wait. A transfer moves both its ranks; VERDICT moves all or none. */
+/* The first receive that the rank has reached whose message from `from` has not left; NULL: there is none. Messages of one rank to another keep
+   their order. */
+static const het_action *heti_play_expected(const heti_lists *l, int64_t rank, int64_t from)
+{
+    const het_action *list = &l->schedule->action[l->schedule->start[rank]];
+    int64_t i, whose = -1;
+    for (i = l->open[rank]; i < l->at[rank]; i++) {
+        const int receives = list[i].kind == HET_ACTION_RECV_F || list[i].kind == HET_ACTION_RECV_B;
+        const het_action send = receives ? heti_play_partner(l, &list[i], &whose) : list[i];
+        if (receives && !heti_lists_has(l, &send)) {
+            if (whose == from) return &list[i];
+        } else if (i == l->open[rank]) l->open[rank]++;
+    }
+    return NULL;
+}
+
+/* One step of a rank: 1, or 0 where it must wait. A RECV waits for nobody, a SEND for its RECV; VERDICT moves all or none. */
 static int heti_play_step(heti_lists *l, int64_t rank, int64_t *verdicts)
 {
-    const het_action *a = heti_play_head(l, rank), *other;
+    const het_action *a = heti_play_head(l, rank);
     const int64_t width = 1 + (a != NULL && a->overlap != 0);
     het_action wanted;
     int64_t partner = -1, i;
@@ -10337,13 +10360,15 @@ static int heti_play_step(heti_lists *l, int64_t rank, int64_t *verdicts)
     }
     if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) {
         wanted = heti_play_partner(l, a, &partner);
-        other = heti_play_head(l, partner);
-        if (other == NULL || !heti_action_same(other, &wanted)) return 0;
-        l->at[partner]++;
+        if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) {
+            const het_action *expected = heti_play_expected(l, partner, rank);
+            if (expected == NULL || !heti_action_same(expected, &wanted)) return 0;
+        }
+        heti_lists_mark(l, a);
         heti_play_push(l, partner);
     } else if (a->kind < HET_ACTION_SEND_F) {
         for (i = 0; i < width; i++) {
-            if (heti_play_waits(l, &a[i], &wanted, &partner)) return 0;
+            if (heti_play_waits(l, rank, &a[i], &wanted, &partner)) return 0;
         }
         heti_play_done(l, a, width);
     }
@@ -10359,7 +10384,7 @@ static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *
     *whose = -1;
     if (a->kind == HET_ACTION_VERDICT) return wanted;
     if (a->kind >= HET_ACTION_SEND_F) return heti_play_partner(l, a, whose);
-    if (!heti_play_waits(l, a, &wanted, whose) && a->overlap) heti_play_waits(l, a + 1, &wanted, whose);
+    if (!heti_play_waits(l, rank, a, &wanted, whose) && a->overlap) heti_play_waits(l, rank, a + 1, &wanted, whose);
     return wanted;
 }
 
@@ -10378,16 +10403,21 @@ static het_result heti_play_stuck(const heti_lists *l)
                         heti_action_print(&text, heti_play_head(l, rank)));
         heti_text_write(&t, "%s", heti_action_print(&text, &wanted));
         if (whose >= 0) heti_text_write(&t, " of rank %d", whose);
+        if (wanted.kind == HET_ACTION_RECV_F || wanted.kind == HET_ACTION_RECV_B) {
+            const het_action *before = heti_play_expected(l, whose, rank);
+            if (before != NULL) heti_text_write(&t, " behind %s", heti_action_print(&text, before));
+        }
     }
     return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
 }
 
-/* Every rank does its list in order; SEND and RECV both block until they meet. */
+/* Every rank does its list in order; a SEND waits until its RECV has been reached, F, B and I for the SEND of what they need. */
 static het_result heti_play(heti_lists *l)
 {
     int64_t r, verdicts = 0;
     memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
     memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
+    memset(l->open, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->open);
     memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
     for (r = l->plan->ranks - 1; r >= 0; r--) heti_play_push(l, r);
     while (l->queued > 0) {
@@ -10534,10 +10564,10 @@ HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks
 }
 
 /* ---- complete ----
-   The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its rank's list when it starts, a SEND enters the
-   sender's and its RECV the receiver's when the producer ends, so all lists are parts of one global order, which even sends that wait for their
-   receives can follow: a receive that comes while its rank computes stands before that action, so that the message travels meanwhile; what the
-   producer made does not depend on that action, which ends later. Of ranks that end at the same time the last goes first. */
+   The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its rank's list when it starts, a SEND when its
+   producer ends. So all these are parts of one global order, which even sends that wait until their receives have been reached can follow: a RECV
+   waits for nobody, and enters at that moment or earlier, before what its rank works on or has worked on last, so that the message travels
+   meanwhile. Of ranks that end at the same time the last goes first. */
 
 typedef struct heti_completion {
     heti_lists *l;
@@ -10567,25 +10597,28 @@ static void heti_complete_try(heti_completion *c, int64_t rank)
     int64_t whose, i, cost = 0;
     if (a == NULL || l->flag[rank]) return;
     for (i = 0; i < width; i++) {
-        if (heti_play_waits(l, &a[i], &wanted, &whose)) return;
+        if (heti_play_waits(l, rank, &a[i], &wanted, &whose)) return;
         cost += a[i].kind == HET_ACTION_B ? 2 : 1;
     }
+    l->open[rank] = l->length[rank];
     for (i = 0; i < width; i++) heti_complete_add(c, rank, &a[i]);
     l->flag[rank] = 1;
     l->time[rank] = c->now + cost;
     heti_heap_push(c->busy, &c->running, c->now + cost, -rank);
 }
 
-/* A receive comes before what the rank is working on, so that the message travels meanwhile. */
+/* A receive comes before what the rank is working on, or has worked on last, so that the message travels meanwhile. */
 static void heti_complete_receive(heti_completion *c, int64_t rank, const het_action *receive)
 {
-    const het_action *head = heti_play_head(c->l, rank);
-    const int64_t behind = c->l->flag[rank] ? 1 + (head->overlap != 0) : 0;
-    het_action *end;
-    heti_complete_add(c, rank, receive);
-    end = c->to->action + c->to->start[rank] + c->l->length[rank];
-    memmove(end - behind, end - behind - 1, HETI_CAST(size_t, behind) * sizeof *end);
-    end[-behind - 1] = *receive;
+    heti_lists *l = c->l;
+    het_action *list = c->to->action + c->to->start[rank];
+    const int64_t at = l->open[rank], behind = l->length[rank] - at;
+    int64_t g;
+    memmove(list + at + 1, list + at, HETI_CAST(size_t, behind) * sizeof *list);
+    list[at] = *receive;
+    l->length[rank]++;
+    l->open[rank]++;
+    for (g = l->rank_start[rank]; g < l->rank_start[rank + 1]; g++) l->last[l->rank_stage[g]] += l->last[l->rank_stage[g]] > at;
 }
 
 /* The rank whose stage takes what the action made, or -1. */
@@ -10635,6 +10668,7 @@ static void heti_complete_play(heti_completion *c)
     memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
     memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
     memset(l->last, 0, HETI_CAST(size_t, l->plan->stages) * sizeof *l->last);
+    memset(l->open, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->open);
     for (r = l->plan->ranks - 1; r >= 0; r--) heti_complete_try(c, r);
     while (c->running > 0) heti_complete_finish(c, -heti_heap_pop(c->busy, &c->running).order);
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs every example program but those that suites of their own have (test_cli.sh, test_plan_cli.sh, test_tokenize_cli.sh). Each checks itself and
+# Runs every example program but those that suites of their own have (test_cli.sh, test_models_cli.sh, test_plan_cli.sh, ...). Each checks itself and
 # ends with status 0. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
@@ -12,7 +12,7 @@ cd "$work" || exit 2
 long=
 for source in "$root"/examples/*.c "$root"/examples/*.cpp; do
     name=$(basename "${source%.*}")
-    case $name in train | generate | plan | tokenize) continue ;; esac
+    case $name in train | generate | evaluate | merge | plan | tokenize | inspect) continue ;; esac
     [ $name = packed ] || [ "$(wc -l < "$source")" -le 150 ] || long="$long $(basename "$source")"
     arguments=()
     case $name in minimal | own_loop) arguments=("$root/examples/$name.c") ;; packed) arguments=("$root/README.md" 2) ;; esac # else: the path it was compiled from

@@ -590,7 +590,7 @@ static void check_errors(void **state)
         { "pp", NULL, 1, R0 "0SEND_B0\n" R1 "\n", "rank 0, position 4 (0SEND_B0)|no stage on the other side" },
         { "pp", NULL, 1, R0 "\n" R1 "1SEND_F0\n", "rank 1, position 4 (1SEND_F0)|no stage on the other side" },
         { "pp", NULL, 1, "0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F1,1RECV_F0,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n",
-          "deadlock|rank 0, position 2 (0SEND_F0) waits for 1RECV_F0 of rank 1|rank 1, position 0 (1RECV_F1)|waits for 0SEND_F1 of rank 0" },
+          "deadlock|rank 0, position 2 (0SEND_F0)|waits for 1RECV_F0 of rank 1|behind 1RECV_F1|rank 1, position 2 (1F0)|waits for 0SEND_F0 of rank 0" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n",
           "deadlock: rank 0, position 3 (0SEND_F1)" },
         { "pp", NULL, 1, "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1\n", NULL },
@@ -708,7 +708,7 @@ static void wrong_structs(void **state)
     out = complete(plan, &blocks, schedule);
     check(plan, &blocks, out, NULL);
     EXPECT_ERROR(het_schedule_complete(plan, &blocks, out, NULL, &again, &error), HET_ERR_INVALID, error.text,
-                 "rank 0, position 1 (0SEND_F0)|only compute");
+                 "rank 0, position 0 (0RECV_B0)|only compute");
     assert_null(again);
     het_schedule_free(out);
     het_schedule_free(schedule);
@@ -791,12 +791,14 @@ static int allowed(const judge *j, int64_t rank, const het_action *a)
     case HET_ACTION_F:
         if (a->slice > 0 && !was_done(j, HET_ACTION_F, a, 0, -1)) return 0;
         if (previous < 0) return 1;
-        return previous != rank && j->transfers ? was_done(j, HET_ACTION_RECV_F, a, 0, 0) : was_done(j, HET_ACTION_F, a, -1, 0);
+        if (previous != rank && j->transfers) return was_done(j, HET_ACTION_RECV_F, a, 0, 0) && was_done(j, HET_ACTION_SEND_F, a, -1, 0);
+        return was_done(j, HET_ACTION_F, a, -1, 0);
     case HET_ACTION_B:
     case HET_ACTION_I:
         if (!was_done(j, HET_ACTION_F, a, 0, 0) || (a->slice + 1 < j->plan->slices && !was_done(j, HET_ACTION_B, a, 0, 1))) return 0;
         if (next < 0) return 1;
-        return next != rank && j->transfers ? was_done(j, HET_ACTION_RECV_B, a, 0, 0) : was_done(j, HET_ACTION_B, a, 1, 0);
+        if (next != rank && j->transfers) return was_done(j, HET_ACTION_RECV_B, a, 0, 0) && was_done(j, HET_ACTION_SEND_B, a, 1, 0);
+        return was_done(j, HET_ACTION_B, a, 1, 0);
     case HET_ACTION_W: return j->done[HET_ACTION_I][a->pipeline][a->stage][a->micro_batch][a->slice];
     case HET_ACTION_SEND_F: return was_done(j, HET_ACTION_F, a, 0, 0);
     case HET_ACTION_SEND_B: return was_done(j, HET_ACTION_B, a, 0, 0);
@@ -893,6 +895,24 @@ static int whole(const judge *j)
     return 1;
 }
 
+/* The rank that the message goes to has reached its receive, and all receives of earlier messages from here have them. */
+static int is_expected(const judge *j, const int64_t *at, int64_t rank, const het_action *send)
+{
+    const het_schedule *s = j->schedule;
+    const int by = send->kind == HET_ACTION_SEND_F ? 1 : -1;
+    const int64_t other = rank_of(j, send, by);
+    int64_t i;
+    for (i = s->start[other]; i < s->start[other] + at[other]; i++) {
+        const het_action *b = &s->action[i];
+        const int back = b->kind == HET_ACTION_RECV_F ? -1 : 1;
+        if ((b->kind != HET_ACTION_RECV_F && b->kind != HET_ACTION_RECV_B) || rank_of(j, b, back) != rank) continue;
+        if (b->kind == send->kind + 1 && b->pipeline == send->pipeline && b->stage == send->stage + by && b->micro_batch == send->micro_batch &&
+            b->slice == send->slice) return 1;
+        if (!was_done(j, b->kind - 1, b, back, 0)) return 0;
+    }
+    return 0;
+}
+
 /* One pass over the ranks: how many actions went ahead. `collective`: only that kind counts, and it waits for all holders. */
 static int64_t go_on(judge *j, int64_t *at, int collective)
 {
@@ -900,7 +920,7 @@ static int64_t go_on(judge *j, int64_t *at, int collective)
     int64_t r, q, moved = 0;
     for (r = 0; r < s->ranks; r++) {
         const het_action *a = &s->action[s->start[r] + at[r]];
-        int64_t other = -1, together = 0;
+        int64_t together = 0;
         if (s->start[r] + at[r] == s->start[r + 1]) continue;
         if (collective) {
             if (a->kind == collective) {
@@ -930,18 +950,7 @@ static int64_t go_on(judge *j, int64_t *at, int collective)
             moved++;
             continue;
         }
-        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B) continue; /* its SEND takes it along */
-        if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) {
-            const int by = a->kind == HET_ACTION_SEND_F ? 1 : -1;
-            const het_action *b;
-            other = rank_of(j, a, by);
-            b = &s->action[s->start[other] + at[other]];
-            if (s->start[other] + at[other] == s->start[other + 1] || b->kind != a->kind + 1 || b->pipeline != a->pipeline ||
-                b->stage != a->stage + by ||
-                b->micro_batch != a->micro_batch || b->slice != a->slice) continue;
-            do_it(j, other, b);
-            at[other]++;
-        }
+        if ((a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) && !is_expected(j, at, r, a)) continue;
         do_it(j, r, a);
         if (a->overlap) do_it(j, r, a + 1);
         at[r] += 1 + a->overlap;
@@ -1305,18 +1314,18 @@ static void completed(void **state)
 {
     static const struct { int64_t units, ranks; const char *schedule, *plan, *text, *expected; } cases[] = {
         { 2, 2, NULL, "pp", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n",
-          "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,REDUCE0,VERDICT,STEP0\n"
+          "0F0,0SEND_F0,0RECV_B0,0F1,0SEND_F1,0RECV_B1,0B0,0B1,REDUCE0,VERDICT,STEP0\n"
           "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,REDUCE1,VERDICT,STEP1\n" },
         { 2, 3, NULL, "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,2]}]},{\"stages\":[{\"rank\":2,\"units\":[0,2]}]}]}",
           "0F0,0B0\n\n0F0@1,0I0@1,0W0@1\n",
           "0F0,0B0,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\nVERDICT\n"
           "0F0@1,0I0@1,0W0@1,REDUCE0,REDUCE1,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n" },
         { 4, 2, "zb-v", "pp", "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", /* first ready, first reduced; no transfer within a rank */
-          "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,REDUCE3,0RECV_B0,0B0,REDUCE0,VERDICT,STEP0,STEP3\n"
-          "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,REDUCE2,1B0,1SEND_B0,REDUCE1,VERDICT,STEP1,STEP2\n" },
+          "3RECV_F0,0F0,0SEND_F0,3F0,0RECV_B0,3B0,3SEND_B0,REDUCE3,0B0,REDUCE0,VERDICT,STEP0,STEP3\n"
+          "1RECV_F0,1F0,2RECV_B0,2F0,2SEND_F0,2B0,REDUCE2,1B0,1SEND_B0,REDUCE1,VERDICT,STEP1,STEP2\n" },
         { 2, 2, "bidirectional", "pp", "0F0,1F0@1,1B0@1,0B0\n0F0@1,1F0,1B0,0B0@1\n",
           "1RECV_F0@1,0F0,0SEND_F0,1F0@1,0RECV_B0,1B0@1,1SEND_B0@1,REDUCE1,0B0,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n"
-          "0F0@1,0SEND_F0@1,1RECV_F0,1F0,1B0,1SEND_B0,REDUCE1,0RECV_B0@1,0B0@1,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n" },
+          "1RECV_F0,0F0@1,0SEND_F0@1,1F0,0RECV_B0@1,1B0,1SEND_B0,REDUCE1,0B0@1,REDUCE0,VERDICT,STEP0,GATHER0,STEP1,GATHER1\n" },
     };
     size_t i;
     (void)state;

@@ -222,8 +222,8 @@ priced() { # priced NAME MAKESPAN ARGUMENTS...
 priced 'a profile, one rank' 0.048 --profile profile.json --devices fast --plan dp --simulate 1f1b --micro-batches 8
 priced 'three times slower' 0.144 --profile profile.json --devices slow --plan dp --simulate 1f1b --micro-batches 8
 priced 'a speed on the command line' 0.096 --profile profile.json --devices fast@0.5 --plan dp --simulate 1f1b --micro-batches 8
-# embed and attention take 1 + 1, MLP and head 1 + 3; 0.001 there and back for the first and the last micro-batch
-priced 'two stages and their link' 0.036 --profile profile.json --devices fast,fast --plan pp --simulate 1f1b --micro-batches 8
+# embed and attention take 1 + 1, MLP and head 1 + 3: 0.034; 0.001 there and back for the first and the last micro-batch, and for the verdict
+priced 'two stages and their link' 0.038 --profile profile.json --devices fast,fast --plan pp --simulate 1f1b --micro-batches 8
 priced 'a device of another file' 0.048 --profile profile.json,more.json --devices third --plan dp --simulate 1f1b --micro-batches 8
 "$plan" $model --profile profile.json --devices fast,slow/1M --plan dp --simulate 1f1b --micro-batches 2 > out 2>&1
 report "$(grep -q 'does not fit' out && grep -q '^   1 slow' out && echo 0 || echo 1)" 'memory beside its limit' "$(cat out)"

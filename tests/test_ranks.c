@@ -127,6 +127,32 @@ static void every_layout_has_the_same_bits(void **state)
     for (round = 0; round < rounds; round++) one_layout(round);
 }
 
+/* Blocks whose parts travel in more chunks than may be under way at once: 8 x 192 x 192 elements, shared 5:1 and 1:1:1. */
+static void large_blocks_travel_in_chunks(void **state)
+{
+    het_model_desc model;
+    het_error error;
+    support_run run;
+    support_result base;
+    int ranks, far;
+    (void)state;
+    assert_int_equal(het_model_parse("gpt2:layers=1,width=192,heads=3,vocab=64,context=64", &model, &error), HET_OK);
+    support_run_start(&run, &model, 2, SUPPORT_SHORT);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    for (ranks = 2; ranks <= 3; ranks++)
+        for (far = ranks == 3; far < 2; far++) {
+            uint64_t seed = 1;
+            char what[40];
+            snprintf(what, sizeof what, "%d ranks, far %d", ranks, far);
+            if (far) support_run_mixed(&run, 1, &seed);
+            support_run_ranks(&run, ranks);
+            support_run_plan(&run, "dp", NULL, 1);
+            if (ranks == 2) run.plan->state_share[0] = 5.0;
+            support_train_same(&base, &run, SUPPORT_APART, what);
+        }
+    support_run_end(&run);
+}
+
 /* Float sums: 20 steps of the same blocks stay within 1e-5 of the exact run. */
 static void fast_sums_stay_close(void **state)
 {
@@ -540,6 +566,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_same_bits),
+        cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(fast_sums_stay_close),
         cmocka_unit_test(reading_and_saving_know_no_layout),
         cmocka_unit_test(traffic_is_what_the_formulas_say),

@@ -525,7 +525,7 @@ static void damaged_files(void **state)
         het_tokenizer *t = NULL;
         int64_t count;
         memcpy(text, small, length);
-        text[i % length] = i < length ? (char)(text[i] ^ (1 << support_below(&seed, 8))) : (char)support_below(&seed, 256);
+        text[i % length] = (char)(i < length ? (unsigned char)text[i] ^ 1u << support_below(&seed, 8) : support_below(&seed, 256));
         if (het_tokenizer_read(text, length, &allocator, &t, &error) != HET_OK) assert_true(t == NULL && error.text[0] != 0);
         else if (het_tokenizer_encode(t, NULL, "abc a<s>bcab e\xCC\x81", 17, ids, 256, &count, NULL) == HET_OK)
             EXPECT_OK(het_tokenizer_decode(t, ids, count, HET_NO, back, sizeof back, &got, NULL));
