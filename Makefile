@@ -262,6 +262,8 @@ soak: sanitize faults
 	HETRAIN_TEST_ROUNDS=$(ROUNDS) HETRAIN_TEST_FIRST_ROUND=$(FIRST_ROUND) $(BUILD)/tests/test_bits
 	HETRAIN_TEST_ROUNDS=$(RANK_ROUNDS) HETRAIN_TEST_FAILURES=1000 $(BUILD)/tests/test_ranks
 	HETRAIN_TEST_KILLS=50 HETRAIN_TEST_DRAWN=100 bash tests/test_mpi_train.sh
+	HETRAIN_TEST_EVERY=1 HETRAIN_TEST_LOSSES=40 HETRAIN_TEST_ROUNDS=120 HETRAIN_TEST_CHAIN=20 $(BUILD)/tests/test_checkpoint
+	HETRAIN_TEST_KILLS=2000 HETRAIN_TEST_LINKS=20 bash tests/test_survive.sh
 
 bench: build/het_bench
 	build/het_bench --what machine

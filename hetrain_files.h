@@ -26,6 +26,14 @@
        het_choices_read(&reader, vocab, NULL, &choices, &error)                                       questions and answers
    examples/generate.c, evaluate.c and merge.c use them.
 
+   A checkpoint is a directory that a run can die on: written beside, synced, renamed, checked byte by byte before it is loaded.
+
+       het_checkpoint_take(checkpoint, ctx, option, options, NULL, 0, &error)                         a copy, between two steps
+       het_checkpoint_write(checkpoint, &error)                                                       on any thread
+       het_checkpoint_find(&disk, "run", NULL, &saved, &error)                                        the newest good one
+       het_checkpoint_load(saved, ctx, HET_NO, &error)                                                on any plan
+   examples/train.c is the same as a program.
+
    WHAT IT DOES NOT DO
    Of tokenizers: no WordPiece, no Unigram, no BPE over characters (SentencePiece's); of ways to cut a text into words those of GPT-2, Llama 3 and
    Qwen 2 alone, and of normalizers NFC. Anything else in a file is an error that names its place: a tokenizer that is nearly the right one
@@ -60,6 +68,8 @@
                          het_tokenizer_train
        >>adapter_api     het_adapter_from_json het_adapter_to_json het_adapter_load het_adapter_save het_adapter_merge
        >>choices_api     het_choices_read het_choices_free
+       >>checkpoint_api  het_checkpoint_create het_checkpoint_destroy het_checkpoint_take het_checkpoint_write het_checkpoint_export
+                         het_checkpoint_find het_checkpoint_free het_checkpoint_option het_checkpoint_file het_checkpoint_load
 
    CONTENTS   (tags to search for)
    public API:
@@ -67,6 +77,7 @@
        >>folder_api      files beside each other
        >>weights_api     weights, state, config.json, directories of Hugging Face
        >>tokenizer_api   tokenizer.json: reading, training, encoding, decoding
+       >>checkpoint_api  runs that survive: checkpoints on disk
        >>adapter_api     low-rank factors: PEFT's files, merging
        >>choices_api     multiple-choice questions
    implementation:
@@ -88,6 +99,7 @@
        >>llmc            GPT-2 weights of llm.c
        >>choices         multiple-choice questions
        >>adapter         low-rank factors
+       >>checkpoint      writing, finding and loading checkpoints
 */
 
 #ifndef HETRAIN_FILES_H
@@ -375,6 +387,97 @@ typedef struct het_choices {
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_choices_read(const het_reader *from, int64_t vocab, const het_allocator *allocator,
                                                            het_choices **choices, het_error *error);
 HETRAIN_API void het_choices_free(het_choices *choices);              /* NULL is fine. Threads: any. */
+
+/* ---- >>checkpoint_api: runs that survive ----------------------------------------------------------------------------
+   A checkpoint is a directory step-00000123 with model.safetensors (of a model with low-rank factors adapter_model.safetensors instead, which goes on
+   top of weights loaded before) and config.json, as transformers and PEFT read them, optimizer.safetensors, and state.json: step, seed, granule,
+   exponents of the exact sums, the caller's options, and the XXH64 (seed 0) of every MiB of the other files; its own last line is the XXH64 of what
+   stands before. None of it depends on plan, schedule, ranks or processes. A new one is written as saving.tmp, synced, renamed,
+   and then named in the file `latest`; older ones go afterwards. So a directory called step-... is whole whatever happens while it is written, and
+   one that a disk has damaged later is found out before anything is loaded.
+   het_checkpoint_take copies weights and state at a step boundary; het_checkpoint_write, on any thread, brings them to disk meanwhile. */
+
+/* File work (examples/disk.h has it for POSIX). Calls give 0 or the system's number of an error; `again` is that of a call that was interrupted
+   and may be repeated (at most 100 times), `exists` what rename gives where a directory with files stands. Paths are the directory given, '/'
+   and names. */
+typedef struct het_disk {
+    int (*open)(void *user, const char *path, int writing, void **file);     /* writing 1: a new, empty file in place of any other */
+    int (*size)(void *user, void *file, uint64_t *size);
+    int (*read)(void *user, void *file, uint64_t offset, void *to, size_t size, size_t *done);  /* *done 0: the end; else 1 .. size */
+    int (*write)(void *user, void *file, const void *from, size_t size, size_t *done);          /* appends 1 .. size bytes */
+    int (*sync)(void *user, void *file);                                     /* returns when the bytes outlast a loss of power */
+    int (*close)(void *user, void *file);                                    /* called once, whatever it gives */
+    int (*sync_directory)(void *user, const char *path);                     /* so do names that appeared or went */
+    int (*rename)(void *user, const char *from, const char *to);             /* in one step; a file `to` is replaced */
+    int (*remove)(void *user, const char *path);                             /* a file, or an empty directory */
+    int (*make_directory)(void *user, const char *path);
+    int (*list)(void *user, const char *path, int (*each)(void *list, const char *name), void *list); /* until each gives nonzero, which it gives */
+    const char *(*text)(void *user, int number);                             /* for messages */
+    int again, absent, exists;                                               /* POSIX: EINTR, ENOENT, EEXIST */
+    void *user;
+} het_disk;
+
+typedef struct het_checkpoint het_checkpoint;
+typedef struct het_checkpoint_desc {
+    uint32_t start_canary;
+    const het_disk *disk;             /* required, copied */
+    const char *directory;            /* of the checkpoints; must exist. Required, copied, at most 1,000 bytes */
+    int64_t keep;                     /* checkpoints kept: 2 */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_checkpoint_desc;
+
+/* Memory for one checkpoint is taken at the first het_checkpoint_take, weights and state as they are in files, and kept. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_create(const het_checkpoint_desc *desc, het_checkpoint **checkpoint, het_error *error);
+HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint);  /* NULL is fine. Threads: any. */
+#define HETRAIN_CHECKPOINT_FILES 8
+typedef struct het_beside { const char *name; const void *data; size_t size; } het_beside; /* a file of the caller's own, as tokenizer.json */
+/* Copies the context as it is. option[options]: what the caller wants to find again, each key once; in a value that is not UTF-8, bytes that are not
+   plain text become '?'. beside[files]: at most 5. With several processes all make this call; process 0 alone gets the copy. Not while another
+   thread writes. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx, const het_pair *option, int64_t options,
+                                                              const het_beside *beside, int64_t files, het_error *error);
+/* Writes what was taken last; where nothing was, nothing. Touches no context and allocates nothing. Whatever it returns, earlier checkpoints are as
+   they were, or, if the new one has got its place, may have gone as `keep` says. Checkpoints of later steps belong to a run that was left, and go.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error);
+/* Writes the files of what was taken last, but for optimizer.safetensors and state.json, into the directory itself. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error);
+
+typedef struct het_saved_file {
+    const char *name;
+    uint64_t size;
+    const uint64_t *hash;             /* [size / 1 MiB, rounded up] */
+} het_saved_file;
+
+typedef struct het_saved {            /* a checkpoint on disk */
+    const char *path;                 /* its directory */
+    int64_t step;                     /* steps done */
+    int64_t options;
+    const het_pair *option;           /* [options] */
+    int64_t files;
+    het_saved_file file[HETRAIN_CHECKPOINT_FILES]; /* [files] all but state.json */
+    const char *damaged;              /* a line for each checkpoint that was preferred to this one but is not good; "": none */
+    het_disk disk;
+    het_allocator allocator;          /* of this struct and all above: one block of `block` bytes */
+    size_t block;
+} het_saved;
+
+/* Finds the newest good checkpoint and proves every byte of it. directory: a checkpoint, or what holds checkpoints; then the one in `latest` comes
+   first, then those of fewer steps, then others. HET_ERR_IO: there is none; HET_ERR_FORMAT: none is good, *error says what is wrong with the first.
+   allocator NULL: malloc. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_find(const het_disk *disk, const char *directory, const het_allocator *allocator,
+                                                              het_saved **saved, het_error *error);
+HETRAIN_API void het_checkpoint_free(het_saved *saved);               /* NULL is fine. Threads: any. */
+/* The value of an option, NULL: there is none. Threads: any. */
+HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char *key);
+/* The bytes of a file, as config.json; *length: how many it has, also where capacity is too small (HET_ERR_LIMIT). Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_file(const het_saved *saved, const char *name, void *to, size_t capacity, size_t *length,
+                                                              het_error *error);
+/* Weights, state and step into a context of the same model, on any plan; every byte is proven once more as it is read. Training goes on bit for bit:
+   options of the context that decide what is trained must be what they were when it was saved, or HET_ERR_INVALID names one, its value then and
+   now; other_options HET_YES (default: no) takes them as they are. With several processes all make this call. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options, het_error *error);
 
 #ifdef __cplusplus
 }
@@ -5573,6 +5676,7 @@ typedef struct heti_f_saved {
     het_error *error;
     heti_f_part *part;
     size_t parts;
+    int other_options;                /* 1: a state of other options may be loaded */
 } heti_f_saved;
 
 typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *tensor; } heti_f_located;
@@ -5793,6 +5897,7 @@ static het_result heti_f_state_options(const heti_f_saved *f)
     if (strcmp(value, HETI_F_STATE_VERSION) != 0)
         return heti_f_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, this build reads " HETI_F_STATE_VERSION,
                            heti_f_reader_name(&f->part[0].from), value, strlen(value));
+    if (f->other_options) return HET_OK;
     heti_f_pairs_start(&pairs, f->ctx, f->error);
     heti_f_pairs_options(&pairs, f->ctx);
     result = heti_f_pairs_finish(&pairs);
@@ -5871,7 +5976,8 @@ static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents cont
     return result;
 }
 
-static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from, het_error *error)
+static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_contents contents, const het_reader *from, int other_options,
+                              het_error *error)
 {
     heti_f_saved f;
     heti_f_part part;
@@ -5884,6 +5990,7 @@ static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_content
     f.error = error;
     f.part = &part;
     f.parts = 1;
+    f.other_options = other_options;
     result = heti_f_part_open(ctx, &part, error);
     if (result == HET_OK) result = heti_f_load_tables(&f, contents);
     heti_f_part_close(ctx, &part);
@@ -5895,7 +6002,7 @@ HETRAIN_API het_result het_load_weights(het_ctx *ctx, const het_reader *from)
     het_error error = { HET_OK, "" };
     if (ctx == NULL) return HET_ERR_INVALID;
     if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
-    return heti_f_report(ctx, heti_f_load(ctx, "het_load_weights", HETI_F_WEIGHTS, from, &error), &error);
+    return heti_f_report(ctx, heti_f_load(ctx, "het_load_weights", HETI_F_WEIGHTS, from, 0, &error), &error);
 }
 
 HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from)
@@ -5903,7 +6010,7 @@ HETRAIN_API het_result het_load_state(het_ctx *ctx, const het_reader *from)
     het_error error = { HET_OK, "" };
     if (ctx == NULL) return HET_ERR_INVALID;
     if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
-    return heti_f_report(ctx, heti_f_load(ctx, "het_load_state", HETI_F_STATE, from, &error), &error);
+    return heti_f_report(ctx, heti_f_load(ctx, "het_load_state", HETI_F_STATE, from, 0, &error), &error);
 }
 
 /* ================================================================================================================
@@ -6117,7 +6224,7 @@ static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het
     HETI_F_TRY(heti_f_folder_check(folder, "het_load_folder", error));
     result = folder->open(folder->user, heti_f_one_file, &from, &first);
     if (result == HET_OK) {
-        result = heti_f_load(ctx, "het_load_folder", HETI_F_WEIGHTS, &from, error);
+        result = heti_f_load(ctx, "het_load_folder", HETI_F_WEIGHTS, &from, 0, error);
         folder->close(folder->user, &from);
         return result;
     }
@@ -7358,6 +7465,1157 @@ HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error)
     if (w != NULL) x.allocator.free(x.allocator.user, w, HETI_F_CAST(size_t, largest) * sizeof *w);
     heti_f_adapter_end(&x);
     return result;
+}
+
+/* ================================================================================================================
+   >>checkpoint  Runs that survive: a context as files, written so that no moment of death leaves less than there was, and read with suspicion.
+
+   Order of a write: saving.tmp is filled, each file synced, then the directory; an older directory of the same step steps aside as
+   step-N.old; saving.tmp becomes step-N, and the directory above is synced; `latest` is replaced in the same manner; only then older ones go, by
+   way of removing.tmp, so that a name step-... never stands for a part.
+   ================================================================================================================ */
+
+#define HETI_F_SAVED_BLOCK (HETI_F_CAST(size_t, 1) << 20)
+#define HETI_F_SAVED_DIRECTORY 1000
+#define HETI_F_STATE_TAIL 33              /* bytes of: , newline "checksum":"16 digits"} newline */
+#define HETI_F_STATE_LIMIT (HETI_F_CAST(size_t, 1) << 28)
+#define HETI_F_DISK_TRIES 100
+
+/* The files that every checkpoint has, in the order in which it has them; what is beside them follows. */
+enum { HETI_F_SAVED_WEIGHTS = 0, HETI_F_SAVED_OPTIMIZER = 1, HETI_F_SAVED_CONFIG = 2, HETI_F_SAVED_OWN = 3 };
+static const char heti_f_saved_model[] = "model.safetensors", heti_f_saved_adapter[] = "adapter_model.safetensors";
+static const char *const heti_f_saved_names[HETI_F_SAVED_OWN] = { heti_f_saved_model, "optimizer.safetensors", "config.json" };
+
+typedef struct heti_f_blob { unsigned char *data; size_t used, size; } heti_f_blob;
+
+struct het_checkpoint {
+    het_disk disk;
+    het_allocator allocator;
+    int64_t keep, step;
+    int taken;
+    int files;
+    heti_f_blob file[HETRAIN_CHECKPOINT_FILES];
+    char name[HETRAIN_CHECKPOINT_FILES][64];
+    heti_f_blob head;                 /* state.json up to the list of files */
+    heti_f_blob text;                 /* room for the whole of it */
+    heti_f_blob hash;                 /* room for one of each block of each file, in order */
+    char directory[HETI_F_SAVED_DIRECTORY + 1];
+};
+
+/* ---- file work ---- */
+
+typedef struct heti_f_path { char text[HETI_F_SAVED_DIRECTORY + 100]; } heti_f_path;
+
+/* directory/a or directory/a/b; names are short. */
+static heti_f_path heti_f_path_of(const char *directory, const char *a, const char *b)
+{
+    heti_f_path path;
+    heti_f_text t;
+    t.to = path.text;
+    t.capacity = sizeof path.text;
+    t.length = 0;
+    heti_f_text_put(&t, directory);
+    if (a[0] != 0) {
+        heti_f_text_char(&t, '/');
+        heti_f_text_put(&t, a);
+    }
+    if (b[0] != 0) {
+        heti_f_text_char(&t, '/');
+        heti_f_text_put(&t, b);
+    }
+    path.text[t.length < t.capacity ? t.length : t.capacity - 1] = 0;
+    return path;
+}
+
+static het_result heti_f_disk_fail(const het_disk *d, const char *what, const char *path, int number, het_error *error)
+{
+    return heti_f_fail(error, HET_ERR_IO, "cannot %s %s: %s", what, path, d->text != NULL ? d->text(d->user, number) : "error of the disk");
+}
+
+/* number = call, repeated while it is interrupted. */
+#define HETI_F_DISK(d, number, call)                                                                              \
+    do {                                                                                                          \
+        int heti_f_tries = 0;                                                                                     \
+        do (number) = (call);                                                                                     \
+        while ((number) != 0 && (number) == (d)->again && ++heti_f_tries < HETI_F_DISK_TRIES);                    \
+    } while (0)
+
+static het_result heti_f_disk_write(const het_disk *d, void *file, const char *path, const unsigned char *from, size_t size, het_error *error)
+{
+    while (size > 0) {
+        size_t done = 0;
+        int number;
+        HETI_F_DISK(d, number, d->write(d->user, file, from, size, &done));
+        if (number != 0) return heti_f_disk_fail(d, "write", path, number, error);
+        if (done == 0 || done > size)
+            return heti_f_fail(error, HET_ERR_IO, "cannot write %s: %u bytes taken of %u", path, HETI_F_CAST(uint64_t, done),
+                               HETI_F_CAST(uint64_t, size));
+        from += done;
+        size -= done;
+    }
+    return HET_OK;
+}
+
+static het_result heti_f_disk_read(const het_disk *d, void *file, const char *path, uint64_t offset, unsigned char *to, size_t size, het_error *error)
+{
+    while (size > 0) {
+        size_t done = 0;
+        int number;
+        HETI_F_DISK(d, number, d->read(d->user, file, offset, to, size, &done));
+        if (number != 0) return heti_f_disk_fail(d, "read", path, number, error);
+        if (done == 0 || done > size)
+            return heti_f_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %u more are missing", path, offset, HETI_F_CAST(uint64_t, size));
+        to += done;
+        offset += done;
+        size -= done;
+    }
+    return HET_OK;
+}
+
+/* A new file with these bytes, synced. hash NULL, or room for one of each block. */
+static het_result heti_f_disk_put(const het_disk *d, const char *path, const heti_f_blob *from, uint64_t *hash, het_error *error)
+{
+    void *file = NULL;
+    het_result result = HET_OK;
+    size_t at, part;
+    int number;
+    HETI_F_DISK(d, number, d->open(d->user, path, 1, &file));
+    if (number != 0) return heti_f_disk_fail(d, "make", path, number, error);
+    for (at = 0; at < from->used && result == HET_OK; at += part) {
+        part = from->used - at < HETI_F_SAVED_BLOCK ? from->used - at : HETI_F_SAVED_BLOCK;
+        if (hash != NULL) hash[at / HETI_F_SAVED_BLOCK] = het_xxh64(from->data + at, part, 0);
+        result = heti_f_disk_write(d, file, path, from->data + at, part, error);
+    }
+    if (result == HET_OK) {
+        HETI_F_DISK(d, number, d->sync(d->user, file));
+        if (number != 0) result = heti_f_disk_fail(d, "sync", path, number, error);
+    }
+    number = d->close(d->user, file);
+    return result == HET_OK && number != 0 ? heti_f_disk_fail(d, "close", path, number, error) : result;
+}
+
+static het_result heti_f_disk_sync(const het_disk *d, const char *path, het_error *error)
+{
+    int number;
+    HETI_F_DISK(d, number, d->sync_directory(d->user, path));
+    return number == 0 ? HET_OK : heti_f_disk_fail(d, "sync", path, number, error);
+}
+
+/* absent 1: it is fine if `from` is not there; *moved (or NULL) tells. */
+static het_result heti_f_disk_rename(const het_disk *d, const char *from, const char *to, int absent, int *moved, het_error *error)
+{
+    int number;
+    HETI_F_DISK(d, number, d->rename(d->user, from, to));
+    if (moved != NULL) *moved = number == 0;
+    return number == 0 || (absent && number == d->absent) ? HET_OK : heti_f_disk_fail(d, "rename", from, number, error);
+}
+
+/* Keeps one name of a list: what is to be removed is asked for one by one. */
+typedef struct heti_f_one_name { char name[256]; } heti_f_one_name;
+static int heti_f_keep_name(void *list, const char *name)
+{
+    heti_f_one_name *one = HETI_F_CAST(heti_f_one_name *, list);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strlen(name) >= sizeof one->name) return 0;
+    memcpy(one->name, name, strlen(name) + 1);
+    return -1;
+}
+
+/* Removes a directory of files, if it is there. */
+static het_result heti_f_disk_clear(const het_disk *d, const char *path, het_error *error)
+{
+    int number;
+    for (;;) {
+        heti_f_one_name one;
+        heti_f_path file;
+        one.name[0] = 0;
+        HETI_F_DISK(d, number, d->list(d->user, path, heti_f_keep_name, &one));
+        if (number == d->absent) return HET_OK;
+        if (number != 0 && number != -1) return heti_f_disk_fail(d, "list", path, number, error);
+        if (one.name[0] == 0) break;
+        file = heti_f_path_of(path, one.name, "");
+        HETI_F_DISK(d, number, d->remove(d->user, file.text));
+        if (number != 0) return heti_f_disk_fail(d, "remove", file.text, number, error);
+    }
+    HETI_F_DISK(d, number, d->remove(d->user, path));
+    return number == 0 ? HET_OK : heti_f_disk_fail(d, "remove", path, number, error);
+}
+
+/* ---- names ---- */
+
+typedef struct heti_f_step_name { char text[32]; } heti_f_step_name;
+
+/* step-00000123 */
+static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind)
+{
+    heti_f_step_name name;
+    heti_f_text t;
+    int64_t limit;
+    t.to = name.text;
+    t.capacity = sizeof name.text;
+    t.length = 0;
+    heti_f_text_put(&t, "step-");
+    for (limit = 10000000; limit > step && limit > 1; limit /= 10) heti_f_text_char(&t, '0');
+    heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, step));
+    heti_f_text_put(&t, behind);
+    name.text[t.length] = 0;
+    return name;
+}
+
+/* The step of such a name, -1: it is another. *old: it has ".old" behind. */
+static int64_t heti_f_step_of(const char *name, int *old)
+{
+    int64_t step = 0;
+    size_t i, digits;
+    if (strncmp(name, "step-", 5) != 0) return -1;
+    digits = strspn(name + 5, "0123456789");
+    if (digits < 8 || digits > 18 || (digits > 8 && name[5] == '0')) return -1;
+    for (i = 0; i < digits; i++) step = 10 * step + (name[5 + i] - '0');
+    *old = strcmp(name + 5 + digits, ".old") == 0;
+    return name[5 + digits] == 0 || *old ? step : -1;
+}
+
+/* ---- taking ---- */
+
+static het_result heti_f_blob_room(heti_f_blob *blob, size_t size, const het_allocator *a, het_error *error)
+{
+    if (blob->size >= size) return HET_OK;
+    if (blob->data != NULL) a->free(a->user, blob->data, blob->size);
+    blob->size = blob->used = 0;
+    blob->data = HETI_F_CAST(unsigned char *, a->alloc(a->user, size, 64));
+    if (blob->data == NULL) return heti_f_fail(error, HET_ERR_OOM, "checkpoint: the allocator gave no %u bytes", HETI_F_CAST(uint64_t, size));
+    blob->size = size;
+    return HET_OK;
+}
+
+/* Appends what fits and counts the rest. */
+static int heti_f_blob_write(void *user, const void *from, size_t size)
+{
+    heti_f_blob *blob = HETI_F_CAST(heti_f_blob *, user);
+    if (blob->used <= blob->size && size <= blob->size - blob->used) memcpy(blob->data + blob->used, from, size);
+    blob->used += size;
+    return 0;
+}
+
+static het_result heti_f_context_error(het_ctx *ctx, het_result result, het_error *error)
+{
+    return result == HET_OK ? HET_OK : heti_f_fail(error, result, "%s", het_last_error(ctx));
+}
+
+static int64_t heti_f_process(const het_ctx *ctx)
+{
+    const het_transport *t = &het_get_desc(ctx)->transport;
+    return t->iface != NULL ? t->iface->process(t->self) : 0;
+}
+
+/* A file of the context in a blob. Where it does not fit yet all processes do it twice. */
+static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, int keeps, het_error *error)
+{
+    heti_f_blob nothing, *blob = keeps ? &c->file[which] : &nothing;
+    het_writer writer;
+    het_result result;
+    int32_t more = 1;
+    memset(&nothing, 0, sizeof nothing);
+    memset(&writer, 0, sizeof writer);
+    writer.write = heti_f_blob_write;
+    writer.user = blob;
+    writer.name = c->name[which];
+    while (more > 0) {
+        blob->used = 0;
+        if (which == HETI_F_SAVED_OPTIMIZER) result = het_save_state(ctx, &writer);
+        else result = het_get_desc(ctx)->model.lora_rank > 0 ? het_adapter_save(ctx, &writer, NULL) : het_save_weights(ctx, &writer);
+        HETI_F_TRY(heti_f_context_error(ctx, result, error));
+        more = 0;
+        result = HET_OK;
+        if (keeps && blob->used > blob->size) { /* numbers in the header may have more digits next time */
+            result = heti_f_blob_room(blob, blob->used + 4096 + 8 * HETI_F_CAST(size_t, het_parameter_count(ctx)), &c->allocator, error);
+            more = result == HET_OK ? 1 : -1;
+        }
+        if (het_spread(ctx, 0, &more, sizeof more) != HET_OK && result == HET_OK) return heti_f_context_error(ctx, HET_ERR_TRANSPORT, error);
+        if (more < 0 && result == HET_OK) result = heti_f_fail(error, HET_ERR_OOM, "checkpoint: process 0 is out of memory");
+        if (result != HET_OK) return result;
+    }
+    return HET_OK;
+}
+
+static void heti_f_text_hex(heti_f_text *t, uint64_t value)
+{
+    int shift;
+    for (shift = 60; shift >= 0; shift -= 4) heti_f_text_char(t, "0123456789abcdef"[value >> shift & 15u]);
+}
+
+static void heti_f_text_option(heti_f_text *t, const char *value, size_t length)
+{
+    size_t i;
+    if (heti_f_is_utf8(value, length)) {
+        heti_f_text_json(t, value, length);
+        return;
+    }
+    heti_f_text_char(t, '"');
+    for (i = 0; i < length; i++) {
+        const int plain = value[i] >= ' ' && value[i] <= '~' && value[i] != '"' && value[i] != '\\';
+        heti_f_text_char(t, HETI_F_CAST(char, plain ? value[i] : '?'));
+    }
+    heti_f_text_char(t, '"');
+}
+
+/* state.json up to the list of files. */
+static void heti_f_text_head(heti_f_text *t, const het_ctx *ctx, const het_pair *option, int64_t options)
+{
+    const het_desc *d = het_get_desc(ctx);
+    int64_t i;
+    heti_f_text_put(t, "{\"format\":1,\n\"version\":");
+    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, het_version()));
+    heti_f_text_put(t, ",\n\"step\":");
+    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, het_get_step(ctx)));
+    heti_f_text_put(t, ",\n\"seed\":\"");
+    heti_f_text_unsigned(t, d->seed);
+    heti_f_text_put(t, "\",\n\"granule\":");
+    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, d->granule));
+    heti_f_text_put(t, ",\n\"exponents\":{");
+    for (i = 0; i < het_parameter_count(ctx); i++) {
+        het_parameter_info info;
+        if (het_parameter_get_info(ctx, i, &info) != HET_OK) continue;
+        if (i > 0) heti_f_text_char(t, ',');
+        heti_f_text_char(t, '\n');
+        heti_f_text_json(t, info.name, strlen(info.name));
+        heti_f_text_char(t, ':');
+        if (info.exponent == HETRAIN_NO_EXPONENT) heti_f_text_put(t, "null");
+        else {
+            if (info.exponent < 0) heti_f_text_char(t, '-');
+            heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, info.exponent < 0 ? -info.exponent : info.exponent));
+        }
+    }
+    heti_f_text_put(t, "},\n\"options\":{");
+    for (i = 0; i < options; i++) {
+        heti_f_text_put(t, i > 0 ? ",\n" : "\n");
+        heti_f_text_option(t, option[i].key, option[i].key_length);
+        heti_f_text_char(t, ':');
+        heti_f_text_option(t, option[i].value, option[i].value_length);
+    }
+    heti_f_text_char(t, '}');
+}
+
+static heti_f_text heti_f_text_over(const heti_f_blob *blob)
+{
+    heti_f_text t;
+    t.to = HETI_F_CAST(char *, HETI_F_CAST(void *, blob->data));
+    t.capacity = blob->size;
+    t.length = 0;
+    return t;
+}
+
+static size_t heti_f_blocks(uint64_t size)
+{
+    return HETI_F_CAST(size_t, (size + HETI_F_SAVED_BLOCK - 1) / HETI_F_SAVED_BLOCK);
+}
+
+/* The whole of state.json into c->text; without room only its length. The hashes are those of the blocks. */
+static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash)
+{
+    heti_f_text t = heti_f_text_over(&c->text);
+    size_t i, k;
+    for (i = 0; i < c->head.used; i++) heti_f_text_char(&t, HETI_F_CAST(char, c->head.data[i]));
+    heti_f_text_put(&t, ",\n\"files\":{");
+    for (i = 0; i < HETI_F_CAST(size_t, c->files); i++) {
+        heti_f_text_put(&t, i > 0 ? ",\n\"" : "\n\"");
+        heti_f_text_put(&t, c->name[i]);
+        heti_f_text_put(&t, "\":{\"size\":");
+        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, c->file[i].used));
+        heti_f_text_put(&t, ",\"xxh64\":[");
+        for (k = 0; k < heti_f_blocks(c->file[i].used); k++) {
+            heti_f_text_put(&t, k > 0 ? ",\"" : "\"");
+            heti_f_text_hex(&t, hash != NULL ? *hash++ : 0);
+            heti_f_text_char(&t, '"');
+        }
+        heti_f_text_put(&t, "]}");
+    }
+    heti_f_text_char(&t, '}');
+    return t.length;
+}
+
+static void heti_f_state_tail(char *to, const void *text, size_t length)
+{
+    heti_f_text t;
+    t.to = to;
+    t.capacity = HETI_F_STATE_TAIL + 1;
+    t.length = 0;
+    heti_f_text_put(&t, ",\n\"checksum\":\"");
+    heti_f_text_hex(&t, het_xxh64(text, length, 0));
+    heti_f_text_put(&t, "\"}\n");
+}
+
+/* config.json of the model without factors, which have a file of their own. */
+static het_result heti_f_take_config(het_checkpoint *c, const het_ctx *ctx, het_error *error)
+{
+    heti_f_blob *blob = &c->file[HETI_F_SAVED_CONFIG];
+    het_model_desc model = het_get_desc(ctx)->model;
+    size_t length = 0;
+    het_result result;
+    model.lora_rank = model.lora_targets = 0;
+    model.lora_alpha = 0.0f;
+    result = het_model_to_json(&model, NULL, 0, &length);
+    if (result != HET_ERR_LIMIT) return heti_f_fail(error, result, "checkpoint: the model has no config.json");
+    HETI_F_TRY(heti_f_blob_room(blob, length + 1, &c->allocator, error));
+    result = het_model_to_json(&model, HETI_F_CAST(char *, HETI_F_CAST(void *, blob->data)), blob->size, &blob->used);
+    return result == HET_OK ? HET_OK : heti_f_fail(error, result, "checkpoint: the model has no config.json");
+}
+
+static het_result heti_f_take_beside(het_checkpoint *c, const het_beside *beside, int64_t files, het_error *error)
+{
+    int64_t i;
+    for (i = 0; i < files; i++) {
+        heti_f_blob *blob = &c->file[HETI_F_SAVED_OWN + i];
+        HETI_F_TRY(heti_f_blob_room(blob, beside[i].size + 1, &c->allocator, error));
+        if (beside[i].size > 0) memcpy(blob->data, beside[i].data, beside[i].size);
+        blob->used = beside[i].size;
+    }
+    return HET_OK;
+}
+
+/* What process 0 alone does: the beginning of state.json, and room for the rest. */
+static het_result heti_f_take_texts(het_checkpoint *c, const het_ctx *ctx, const het_pair *option, int64_t options, het_error *error)
+{
+    heti_f_text t;
+    size_t blocks = 0;
+    int i;
+    c->head.used = 0;
+    t = heti_f_text_over(&c->head);
+    t.capacity = 0;
+    heti_f_text_head(&t, ctx, option, options);
+    HETI_F_TRY(heti_f_blob_room(&c->head, t.length + 1, &c->allocator, error));
+    t = heti_f_text_over(&c->head);
+    heti_f_text_head(&t, ctx, option, options);
+    c->head.used = t.length;
+    for (i = 0; i < c->files; i++) blocks += heti_f_blocks(c->file[i].used);
+    HETI_F_TRY(heti_f_blob_room(&c->hash, blocks * sizeof(uint64_t), &c->allocator, error));
+    return heti_f_blob_room(&c->text, heti_f_state_text(c, NULL) + HETI_F_STATE_TAIL + 1, &c->allocator, error);
+}
+
+HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, het_checkpoint **checkpoint, het_error *error)
+{
+    het_allocator allocator;
+    het_checkpoint *c;
+    if (checkpoint != NULL) *checkpoint = NULL;
+    if (desc == NULL || checkpoint == NULL || desc->start_canary != 0 || desc->end_canary != 0 || desc->disk == NULL || desc->directory == NULL ||
+        desc->keep < 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_create: %s", desc == NULL || checkpoint == NULL ? "an argument is NULL" :
+                           desc->start_canary != 0 || desc->end_canary != 0 ? "the description was not cleared" :
+                           desc->keep < 0 ? "keep is below 0" : "disk or directory is NULL");
+    if (desc->directory[0] == 0 || strlen(desc->directory) > HETI_F_SAVED_DIRECTORY)
+        return heti_f_fail(error, HET_ERR_LIMIT, "het_checkpoint_create: a directory's name of %u bytes, must have 1 to %u",
+                           HETI_F_CAST(uint64_t, strlen(desc->directory)), HETI_F_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    HETI_F_TRY(heti_f_allocator(&desc->allocator, &allocator, error, "het_checkpoint_create"));
+    c = HETI_F_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
+    if (c == NULL) return heti_f_fail(error, HET_ERR_OOM, "het_checkpoint_create: the allocator gave no %u bytes", HETI_F_CAST(uint64_t, sizeof *c));
+    memset(c, 0, sizeof *c);
+    c->disk = *desc->disk;
+    c->allocator = allocator;
+    c->keep = desc->keep > 0 ? desc->keep : 2;
+    memcpy(c->directory, desc->directory, strlen(desc->directory) + 1);
+    *checkpoint = c;
+    return HET_OK;
+}
+
+HETRAIN_API void het_checkpoint_destroy(het_checkpoint *checkpoint)
+{
+    het_allocator a;
+    heti_f_blob *blob[HETRAIN_CHECKPOINT_FILES + 3];
+    size_t i;
+    if (checkpoint == NULL) return;
+    a = checkpoint->allocator;
+    for (i = 0; i < HETRAIN_CHECKPOINT_FILES; i++) blob[i] = &checkpoint->file[i];
+    blob[i++] = &checkpoint->head;
+    blob[i++] = &checkpoint->text;
+    blob[i++] = &checkpoint->hash;
+    while (i-- > 0)
+        if (blob[i]->data != NULL) a.free(a.user, blob[i]->data, blob[i]->size);
+    a.free(a.user, checkpoint, sizeof *checkpoint);
+}
+
+/* Names of files, which must be good and different. */
+static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const het_beside *beside, int64_t files, het_error *error)
+{
+    int64_t i, k;
+    for (i = 0; i < HETI_F_SAVED_OWN + files; i++) {
+        const char *name = i >= HETI_F_SAVED_OWN ? beside[i - HETI_F_SAVED_OWN].name : heti_f_saved_names[i];
+        if (i == HETI_F_SAVED_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0) name = heti_f_saved_adapter;
+        if (name == NULL || !het_folder_is_name(name, strlen(name)) || strlen(name) >= sizeof c->name[0] || strcmp(name, "state.json") == 0)
+            return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_take: file %d is called %s, no name for one of at most 63 bytes",
+                               i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
+        heti_f_copy(c->name[i], sizeof c->name[0], name, strlen(name));
+        for (k = 0; k < i; k++)
+            if (strcmp(c->name[k], name) == 0) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_take: two files are called %s", name);
+    }
+    c->files = HETI_F_SAVED_OWN + HETI_F_CAST(int, files);
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *ctx, const het_pair *option, int64_t options,
+                                           const het_beside *beside, int64_t files, het_error *error)
+{
+    int keeps, which;
+    if (checkpoint == NULL || ctx == NULL || options < 0 || (option == NULL && options > 0) || (beside == NULL && files > 0))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_take: %s", options < 0 ? "options is below 0" : "an argument is NULL");
+    if (files < 0 || files > HETRAIN_CHECKPOINT_FILES - HETI_F_SAVED_OWN)
+        return heti_f_fail(error, HET_ERR_LIMIT, "het_checkpoint_take: %d files beside, must be 0 to 5", files);
+    checkpoint->taken = 0;
+    HETI_F_TRY(heti_f_take_names(checkpoint, ctx, beside, files, error));
+    keeps = heti_f_process(ctx) == 0;
+    for (which = 0; which < 2; which++) HETI_F_TRY(heti_f_take_file(checkpoint, ctx, which, keeps, error));
+    checkpoint->step = het_get_step(ctx);
+    if (!keeps) return HET_OK;
+    HETI_F_TRY(heti_f_take_config(checkpoint, ctx, error));
+    HETI_F_TRY(heti_f_take_beside(checkpoint, beside, files, error));
+    HETI_F_TRY(heti_f_take_texts(checkpoint, ctx, option, options, error));
+    checkpoint->taken = 1;
+    return HET_OK;
+}
+
+/* ---- writing ---- */
+
+static het_result heti_f_write_files(het_checkpoint *c, const char *directory, het_error *error)
+{
+    uint64_t *hash = HETI_F_CAST(uint64_t *, HETI_F_CAST(void *, c->hash.data)), *first = hash;
+    heti_f_path path;
+    int i;
+    for (i = 0; i < c->files; i++) {
+        path = heti_f_path_of(directory, c->name[i], "");
+        HETI_F_TRY(heti_f_disk_put(&c->disk, path.text, &c->file[i], hash, error));
+        hash += heti_f_blocks(c->file[i].used);
+    }
+    c->text.used = heti_f_state_text(c, first);
+    heti_f_state_tail(HETI_F_CAST(char *, HETI_F_CAST(void *, c->text.data + c->text.used)), c->text.data, c->text.used);
+    c->text.used += HETI_F_STATE_TAIL;
+    path = heti_f_path_of(directory, "state.json", "");
+    HETI_F_TRY(heti_f_disk_put(&c->disk, path.text, &c->text, NULL, error));
+    return heti_f_disk_sync(&c->disk, directory, error);
+}
+
+/* NAME.tmp with these bytes, then renamed to NAME. */
+static het_result heti_f_write_beside(const het_checkpoint *c, const char *name, const heti_f_blob *from, het_error *error)
+{
+    char temporary[80];
+    heti_f_path a, b;
+    const size_t length = strlen(name);
+    memcpy(temporary, name, length);
+    memcpy(temporary + length, ".tmp", 5);
+    a = heti_f_path_of(c->directory, temporary, "");
+    b = heti_f_path_of(c->directory, name, "");
+    HETI_F_TRY(heti_f_disk_put(&c->disk, a.text, from, NULL, error));
+    return heti_f_disk_rename(&c->disk, a.text, b.text, 0, NULL, error);
+}
+
+/* Takes a directory out of the way for good, if it is there. */
+static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_error *error)
+{
+    const heti_f_path from = heti_f_path_of(c->directory, name, ""), to = heti_f_path_of(c->directory, "removing.tmp", "");
+    int moved;
+    HETI_F_TRY(heti_f_disk_clear(&c->disk, to.text, error));
+    HETI_F_TRY(heti_f_disk_rename(&c->disk, from.text, to.text, 1, &moved, error));
+    if (!moved) return HET_OK;
+    HETI_F_TRY(heti_f_disk_sync(&c->disk, c->directory, error));
+    return heti_f_disk_clear(&c->disk, to.text, error);
+}
+
+/* Of the names of a directory, one that `keep` does not spare: a step aside, a later one, or the oldest of too many. */
+typedef struct heti_f_prune { int64_t step, oldest, count, keep; heti_f_step_name found; } heti_f_prune;
+static int heti_f_prune_name(void *list, const char *name)
+{
+    heti_f_prune *p = HETI_F_CAST(heti_f_prune *, list);
+    int old = 0;
+    const int64_t step = heti_f_step_of(name, &old);
+    if (step < 0) return 0;
+    if (old || step > p->step) {
+        p->found = heti_f_step_name_of(step, old ? ".old" : "");
+        return -1;
+    }
+    p->count++;
+    if (p->oldest < 0 || step < p->oldest) p->oldest = step;
+    return 0;
+}
+
+static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error)
+{
+    for (;;) {
+        heti_f_prune p;
+        int number;
+        memset(&p, 0, sizeof p);
+        p.step = c->step;
+        p.oldest = -1;
+        HETI_F_DISK(&c->disk, number, (p.count = 0, p.oldest = -1, c->disk.list(c->disk.user, c->directory, heti_f_prune_name, &p)));
+        if (number != 0 && number != -1) return heti_f_disk_fail(&c->disk, "list", c->directory, number, error);
+        if (number == 0) {
+            if (p.count <= c->keep) return HET_OK;
+            p.found = heti_f_step_name_of(p.oldest, "");
+        }
+        HETI_F_TRY(heti_f_discard(c, p.found.text, error));
+    }
+}
+
+HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error)
+{
+    het_checkpoint *c = checkpoint;
+    const het_disk *d;
+    heti_f_step_name name, aside;
+    heti_f_path saving, target, old;
+    heti_f_blob marker;
+    int number;
+    if (c == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_write: checkpoint is NULL");
+    if (!c->taken) return HET_OK;
+    d = &c->disk;
+    name = heti_f_step_name_of(c->step, "");
+    aside = heti_f_step_name_of(c->step, ".old");
+    saving = heti_f_path_of(c->directory, "saving.tmp", "");
+    target = heti_f_path_of(c->directory, name.text, "");
+    old = heti_f_path_of(c->directory, aside.text, "");
+    HETI_F_TRY(heti_f_disk_clear(d, saving.text, error));
+    HETI_F_DISK(d, number, d->make_directory(d->user, saving.text));
+    if (number != 0) return heti_f_disk_fail(d, "make", saving.text, number, error);
+    HETI_F_TRY(heti_f_write_files(c, saving.text, error));
+    HETI_F_DISK(d, number, d->rename(d->user, saving.text, target.text));
+    if (number != 0) { /* one of the same step is there; an older one that stepped aside before it may be, too */
+        if (number != d->exists) return heti_f_disk_fail(d, "rename", saving.text, number, error);
+        HETI_F_TRY(heti_f_discard(c, aside.text, error));
+        HETI_F_TRY(heti_f_disk_rename(d, target.text, old.text, 0, NULL, error));
+        HETI_F_TRY(heti_f_disk_rename(d, saving.text, target.text, 0, NULL, error));
+    }
+    HETI_F_TRY(heti_f_disk_sync(d, c->directory, error));
+    marker.data = HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, name.text));
+    marker.used = marker.size = strlen(name.text);
+    HETI_F_TRY(heti_f_write_beside(c, "latest", &marker, error));
+    HETI_F_TRY(heti_f_disk_sync(d, c->directory, error));
+    return heti_f_prune_all(c, error);
+}
+
+HETRAIN_API het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error)
+{
+    int i;
+    if (checkpoint == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
+    if (!checkpoint->taken) return HET_OK;
+    for (i = 0; i < checkpoint->files; i++)
+        if (i != HETI_F_SAVED_OPTIMIZER) HETI_F_TRY(heti_f_write_beside(checkpoint, checkpoint->name[i], &checkpoint->file[i], error));
+    return heti_f_disk_sync(&checkpoint->disk, checkpoint->directory, error);
+}
+
+/* ---- finding ---- */
+
+typedef struct heti_f_seeker {
+    const het_disk *disk;
+    const het_allocator *allocator;
+    const char *directory;
+    heti_f_list found;                /* heti_f_offer */
+    heti_f_list damaged;              /* text */
+    het_result failed;                /* of the list of candidates */
+    unsigned char *block;             /* HETI_F_SAVED_BLOCK bytes */
+    int64_t latest;                   /* step in the marker, -1: none */
+} heti_f_seeker;
+
+typedef struct heti_f_offer { int64_t step; int old, self; } heti_f_offer;
+
+/* The whole of a small file, with a 0 behind; absent 1: *size is SIZE_MAX where there is none. */
+static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t limit, int absent, const het_allocator *a, char **to, size_t *size,
+                                  het_error *error)
+{
+    void *file = NULL;
+    uint64_t bytes = 0;
+    het_result result = HET_OK;
+    int number;
+    *to = NULL;
+    *size = SIZE_MAX;
+    HETI_F_DISK(d, number, d->open(d->user, path, 0, &file));
+    if (absent && number == d->absent) return HET_OK;
+    if (number != 0) return heti_f_disk_fail(d, "open", path, number, error);
+    HETI_F_DISK(d, number, d->size(d->user, file, &bytes));
+    if (number != 0) result = heti_f_disk_fail(d, "read", path, number, error);
+    else if (bytes > limit)
+        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %u are expected", path, bytes, HETI_F_CAST(uint64_t, limit));
+    if (result == HET_OK) {
+        *size = HETI_F_CAST(size_t, bytes);
+        *to = HETI_F_CAST(char *, a->alloc(a->user, *size + 1, 16));
+        if (*to == NULL) result = heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
+        else result = heti_f_disk_read(d, file, path, 0, HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, *to)), *size, error);
+    }
+    (void)d->close(d->user, file);
+    if (result == HET_OK) (*to)[*size] = 0;
+    else if (*to != NULL) a->free(a->user, *to, *size + 1), *to = NULL;
+    return result;
+}
+
+static int heti_f_seek_name(void *list, const char *name)
+{
+    heti_f_seeker *s = HETI_F_CAST(heti_f_seeker *, list);
+    heti_f_offer one;
+    one.self = 0;
+    one.step = heti_f_step_of(name, &one.old);
+    if (one.step >= 0) s->failed = heti_f_list_add(&s->found, &one, sizeof one, s->allocator, NULL);
+    return s->failed == HET_OK ? 0 : -1;
+}
+
+/* The candidates of a directory, and what `latest` says. */
+static het_result heti_f_seek(heti_f_seeker *s, het_error *error)
+{
+    const heti_f_path self = heti_f_path_of(s->directory, "state.json", ""), marker = heti_f_path_of(s->directory, "latest", "");
+    heti_f_offer one;
+    void *file = NULL;
+    char *text;
+    size_t size;
+    int number, old = 0;
+    s->latest = -1;
+    HETI_F_DISK(s->disk, number, s->disk->open(s->disk->user, self.text, 0, &file));
+    if (number == 0) {
+        (void)s->disk->close(s->disk->user, file);
+        one.step = 0;
+        one.old = 0;
+        one.self = 1;
+        return heti_f_list_add(&s->found, &one, sizeof one, s->allocator, error);
+    }
+    HETI_F_DISK(s->disk, number, (s->found.used = 0, s->disk->list(s->disk->user, s->directory, heti_f_seek_name, s)));
+    if (s->failed != HET_OK) return heti_f_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
+    if (number != 0) return heti_f_disk_fail(s->disk, "list", s->directory, number, error);
+    if (heti_f_disk_get(s->disk, marker.text, 64, 0, s->allocator, &text, &size, error) == HET_OK) {
+        s->latest = heti_f_step_of(text, &old);
+        s->allocator->free(s->allocator->user, text, size + 1);
+    }
+    return HET_OK;
+}
+
+/* A rank: smaller comes first. */
+static int heti_f_offer_before(const heti_f_seeker *s, const heti_f_offer *a, const heti_f_offer *b)
+{
+    const int a_later = s->latest >= 0 && a->step > s->latest, b_later = s->latest >= 0 && b->step > s->latest;
+    if (a_later != b_later) return b_later;
+    return a->step != b->step ? a->step > b->step : a->old < b->old;
+}
+
+/* ---- proving ---- */
+
+static het_result heti_f_check_block(const het_saved_file *f, const char *path, uint64_t block, const unsigned char *bytes, size_t size,
+                                     het_error *error)
+{
+    const uint64_t hash = het_xxh64(bytes, size, 0);
+    char a[17], b[17];
+    heti_f_text t;
+    if (hash == f->hash[block]) return HET_OK;
+    t.capacity = 17;
+    t.to = a;
+    t.length = 0;
+    heti_f_text_hex(&t, hash);
+    a[16] = 0;
+    t.to = b;
+    t.length = 0;
+    heti_f_text_hex(&t, f->hash[block]);
+    b[16] = 0;
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path, block * HETI_F_SAVED_BLOCK,
+                       block * HETI_F_SAVED_BLOCK + size - 1, a, b);
+}
+
+/* Opens a file that must have this size. */
+static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, const char *path, void **file, het_error *error)
+{
+    uint64_t size = 0;
+    int number;
+    HETI_F_DISK(d, number, d->open(d->user, path, 0, file));
+    if (number != 0) return heti_f_disk_fail(d, "open", path, number, error);
+    HETI_F_DISK(d, number, d->size(d->user, *file, &size));
+    if (number == 0 && size == f->size) return HET_OK;
+    (void)d->close(d->user, *file);
+    if (number != 0) return heti_f_disk_fail(d, "read", path, number, error);
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, state.json says %u", path, size, f->size);
+}
+
+static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, het_error *error)
+{
+    const het_disk *d = s->disk;
+    het_result result = HET_OK;
+    int64_t i;
+    for (i = 0; i < saved->files && result == HET_OK; i++) {
+        const het_saved_file *f = &saved->file[i];
+        const heti_f_path path = heti_f_path_of(saved->path, f->name, "");
+        void *file = NULL;
+        uint64_t at;
+        HETI_F_TRY(heti_f_open_saved(d, f, path.text, &file, error));
+        for (at = 0; at < f->size && result == HET_OK; at += HETI_F_SAVED_BLOCK) {
+            const size_t part = HETI_F_CAST(size_t, f->size - at < HETI_F_SAVED_BLOCK ? f->size - at : HETI_F_SAVED_BLOCK);
+            result = heti_f_disk_read(d, file, path.text, at, s->block, part, error);
+            if (result == HET_OK) result = heti_f_check_block(f, path.text, at / HETI_F_SAVED_BLOCK, s->block, part, error);
+        }
+        (void)d->close(d->user, file);
+    }
+    return result;
+}
+
+/* ---- state.json ---- */
+
+/* What is read from it, first to count (saved NULL), then into the block. */
+typedef struct heti_f_state {
+    het_saved *saved;
+    het_pair *pair;
+    uint64_t *hash;
+    char *text;                       /* decoded strings, one behind the other */
+    size_t pairs, hashes, bytes;
+    int64_t step, format;
+    int files;
+} heti_f_state;
+
+/* A string with a 0 behind it at s->text; returns its length. */
+static size_t heti_f_state_string(heti_f_state *s, het_json *j, const char **to)
+{
+    char *at = s->text != NULL ? s->text + s->bytes : NULL;
+    size_t length = 0;
+    het_json_string(j, at, at != NULL ? SIZE_MAX / 2 : 0, &length);
+    if (to != NULL) *to = at;
+    s->bytes += length + 1;
+    return length;
+}
+
+static void heti_f_state_pairs(heti_f_state *s, het_json *j)
+{
+    char key[256];
+    size_t length = 0;
+    het_json_enter(j, HET_JSON_OBJECT);
+    while (het_json_next(j, key, sizeof key, &length)) {
+        het_pair *p = s->pair != NULL ? &s->pair[s->pairs] : NULL;
+        if (length >= sizeof key) het_json_fail(j, "the name of an option is longer than 255 bytes");
+        if (j->rule != NULL) return;
+        if (p != NULL) {
+            memcpy(s->text + s->bytes, key, length + 1);
+            p->key = s->text + s->bytes;
+            p->key_length = length;
+        }
+        s->bytes += length + 1;
+        length = heti_f_state_string(s, j, p != NULL ? &p->value : NULL);
+        if (p != NULL) p->value_length = length;
+        s->pairs++;
+    }
+}
+
+static void heti_f_state_hash(heti_f_state *s, het_json *j)
+{
+    char text[20];
+    size_t length = 0, i;
+    uint64_t hash = 0;
+    if (!het_json_string(j, text, sizeof text, &length)) return;
+    for (i = 0; i < length && length == 16; i++) {
+        const char *digits = "0123456789abcdef", *digit = text[i] != 0 ? strchr(digits, text[i]) : NULL;
+        if (digit == NULL) break;
+        hash = hash << 4 | HETI_F_CAST(uint64_t, digit - digits);
+    }
+    if (i != 16) het_json_fail(j, "a checksum is not 16 lower-case hexadecimal digits");
+    else if (s->hash != NULL) s->hash[s->hashes] = hash;
+    s->hashes++;
+}
+
+static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name)
+{
+    char key[16];
+    size_t length = 0;
+    const size_t first = s->hashes;
+    int64_t size = -1;
+    het_json_enter(j, HET_JSON_OBJECT);
+    while (het_json_next(j, key, sizeof key, &length)) {
+        if (heti_f_is(key, length, "size")) het_json_integer(j, &size);
+        else if (heti_f_is(key, length, "xxh64")) {
+            het_json_enter(j, HET_JSON_ARRAY);
+            while (het_json_next(j, NULL, 0, NULL)) heti_f_state_hash(s, j);
+        } else het_json_skip(j);
+    }
+    if (j->rule == NULL && (size < 0 || s->hashes - first != heti_f_blocks(HETI_F_CAST(uint64_t, size))))
+        het_json_fail(j, "a file needs its size and the checksum of every MiB");
+    if (s->saved == NULL) return;
+    s->saved->file[s->files].name = name;
+    s->saved->file[s->files].size = HETI_F_CAST(uint64_t, size);
+    s->saved->file[s->files].hash = s->hash + first;
+}
+
+/* Every checkpoint has weights of one kind, the optimizer's state and config.json. No name comes twice. */
+static void heti_f_state_files(heti_f_state *s, het_json *j)
+{
+    char key[64], seen[HETRAIN_CHECKPOINT_FILES][64];
+    size_t length = 0;
+    int i, needed = 0;
+    het_json_enter(j, HET_JSON_OBJECT);
+    for (s->files = 0; het_json_next(j, key, sizeof key, &length); s->files++) {
+        char *name = s->text != NULL ? s->text + s->bytes : NULL;
+        if (s->files == HETRAIN_CHECKPOINT_FILES) het_json_fail(j, "more than 8 files");
+        else if (length >= sizeof key || !het_folder_is_name(key, length)) het_json_fail(j, "not a name for a file of a checkpoint");
+        for (i = 0; i < s->files && j->rule == NULL; i++)
+            if (strcmp(seen[i], key) == 0) het_json_fail(j, "a file comes twice");
+        if (j->rule != NULL) return;
+        memcpy(seen[s->files], key, length + 1);
+        if (name != NULL) memcpy(name, key, length + 1);
+        s->bytes += length + 1;
+        for (i = 0; i < HETI_F_SAVED_OWN; i++)
+            if (strcmp(key, heti_f_saved_names[i]) == 0 || (i == 0 && strcmp(key, heti_f_saved_adapter) == 0)) needed += 1 << 4 * i;
+        heti_f_state_file(s, j, name);
+    }
+    if (needed != 0x111) het_json_fail(j, "lacks config.json, optimizer.safetensors or weights");
+}
+
+static void heti_f_state_walk(heti_f_state *s, het_json *j)
+{
+    static const char *const heti_f_keys[] = { "format", "step", "options", "files" };
+    char key[16];
+    size_t length = 0;
+    int i, seen = 0;
+    s->pairs = s->hashes = s->bytes = 0;
+    het_json_enter(j, HET_JSON_OBJECT);
+    while (het_json_next(j, key, sizeof key, &length)) {
+        for (i = 0; i < 4 && !heti_f_is(key, length, heti_f_keys[i]); i++) {}
+        if (i < 4 && ((seen >> i) & 1) != 0) het_json_fail(j, "a key comes twice");
+        seen |= 1 << i;
+        if (i == 0) het_json_integer(j, &s->format);
+        else if (i == 1) het_json_integer(j, &s->step);
+        else if (i == 2) heti_f_state_pairs(s, j);
+        else if (i == 3) heti_f_state_files(s, j);
+        else het_json_skip(j);
+        if (i == 0 && j->rule == NULL && s->format != 1) het_json_fail(j, "the format of the checkpoint is not 1, which this version reads");
+    }
+    het_json_end(j);
+    if (j->rule == NULL && (seen & 15) != 15) het_json_fail(j, "lacks format, step, options or files");
+    if (j->rule == NULL && s->step < 0) het_json_fail(j, "step is negative");
+}
+
+/* state.json as a het_saved, for the checkpoint `path`. */
+static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, const char *text, size_t size, het_saved **saved, het_error *error)
+{
+    heti_f_state state;
+    heti_f_arena arena;
+    het_json j;
+    int pass;
+    char tail[HETI_F_STATE_TAIL + 1];
+    const size_t path_size = strlen(path) + 1, length = size - HETI_F_STATE_TAIL;
+    void *block = NULL;
+    char *name = NULL, *damaged = NULL;
+    if (size < HETI_F_STATE_TAIL) return heti_f_fail(error, HET_ERR_FORMAT, "%s/state.json: %u bytes are too few", path, HETI_F_CAST(uint64_t, size));
+    heti_f_state_tail(tail, text, length);
+    if (memcmp(tail, text + length, HETI_F_STATE_TAIL) != 0)
+        return heti_f_fail(error, HET_ERR_FORMAT, "%s/state.json: its last line is not the checksum of what stands before", path);
+    memset(&state, 0, sizeof state);
+    arena.base = NULL;
+    for (pass = 0; pass < 2; pass++) {
+        j = het_json_start(text, size);
+        heti_f_state_walk(&state, &j);
+        if (j.rule != NULL)
+            return heti_f_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %u: %s", path, HETI_F_CAST(uint64_t, j.rule_at), j.rule);
+        if (pass == 1) break;
+        for (;;) { /* sizes, then places */
+            arena.used = 0;
+            state.saved = HETI_F_CAST(het_saved *, heti_f_take(&arena, 1, sizeof *state.saved));
+            state.pair = HETI_F_CAST(het_pair *, heti_f_take(&arena, state.pairs, sizeof *state.pair));
+            state.hash = HETI_F_CAST(uint64_t *, heti_f_take(&arena, state.hashes, sizeof *state.hash));
+            state.text = HETI_F_CAST(char *, heti_f_take(&arena, state.bytes + 1, 1));
+            name = HETI_F_CAST(char *, heti_f_take(&arena, path_size, 1));
+            damaged = HETI_F_CAST(char *, heti_f_take(&arena, s->damaged.used + 1, 1));
+            if (block != NULL) break;
+            block = arena.used < SIZE_MAX ? s->allocator->alloc(s->allocator->user, arena.used, 64) : NULL;
+            if (block == NULL)
+                return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, HETI_F_CAST(uint64_t, arena.used));
+            memset(block, 0, arena.used);
+            arena.base = HETI_F_CAST(char *, block);
+        }
+    }
+    memcpy(name, path, path_size);
+    if (s->damaged.used > 0) memcpy(damaged, s->damaged.data, s->damaged.used);
+    state.saved->path = name;
+    state.saved->damaged = damaged;
+    state.saved->step = state.step;
+    state.saved->files = state.files;
+    state.saved->options = HETI_F_CAST(int64_t, state.pairs);
+    state.saved->option = state.pair;
+    state.saved->disk = *s->disk;
+    state.saved->allocator = *s->allocator;
+    state.saved->block = arena.used;
+    *saved = state.saved;
+    return HET_OK;
+}
+
+static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offer *one, het_saved **saved, het_error *error)
+{
+    const heti_f_step_name name = heti_f_step_name_of(one->step, one->old ? ".old" : "");
+    const heti_f_path path = heti_f_path_of(s->directory, one->self ? "" : name.text, ""), state = heti_f_path_of(path.text, "state.json", "");
+    char *text;
+    size_t size;
+    het_result result = heti_f_disk_get(s->disk, state.text, HETI_F_STATE_LIMIT, 0, s->allocator, &text, &size, error);
+    if (result != HET_OK) return result;
+    result = heti_f_state_read(s, path.text, text, size, saved, error);
+    s->allocator->free(s->allocator->user, text, size + 1);
+    if (result == HET_OK && !one->self && (*saved)->step != one->step)
+        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d", path.text, (*saved)->step);
+    if (result == HET_OK) result = heti_f_prove(s, *saved, error);
+    if (result != HET_OK) {
+        het_checkpoint_free(*saved);
+        *saved = NULL;
+    }
+    return result;
+}
+
+static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, het_error *error)
+{
+    heti_f_offer *c;
+    size_t left, i, best;
+    het_error first = { HET_OK, "" }, own = { HET_OK, "" };
+    HETI_F_TRY(heti_f_seek(s, error));
+    c = HETI_F_CAST(heti_f_offer *, HETI_F_CAST(void *, s->found.data));
+    for (left = s->found.used / sizeof *c; left > 0; left--) {
+        het_result result;
+        for (best = 0, i = 1; i < left; i++)
+            if (heti_f_offer_before(s, &c[i], &c[best])) best = i;
+        result = heti_f_try_candidate(s, &c[best], saved, &own);
+        if (result == HET_OK) return HET_OK;
+        if (result == HET_ERR_OOM) return heti_f_fail(error, result, "%s", own.text);
+        if (first.text[0] == 0) first = own;
+        HETI_F_TRY(heti_f_list_add(&s->damaged, own.text, strlen(own.text), s->allocator, error));
+        HETI_F_TRY(heti_f_list_add(&s->damaged, "\n", 1, s->allocator, error));
+        c[best] = c[left - 1];
+    }
+    if (first.text[0] == 0) return heti_f_fail(error, HET_ERR_IO, "%s: holds no checkpoint: no state.json, no step-...", s->directory);
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s", first.text);
+}
+
+HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *directory, const het_allocator *allocator, het_saved **saved,
+                                           het_error *error)
+{
+    heti_f_seeker s;
+    het_allocator own;
+    het_result result;
+    if (saved != NULL) *saved = NULL;
+    if (disk == NULL || directory == NULL || saved == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_find: an argument is NULL");
+    if (directory[0] == 0 || strlen(directory) > HETI_F_SAVED_DIRECTORY)
+        return heti_f_fail(error, HET_ERR_LIMIT, "het_checkpoint_find: a directory's name of %u bytes, must have 1 to %u",
+                           HETI_F_CAST(uint64_t, strlen(directory)), HETI_F_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    HETI_F_TRY(heti_f_allocator(allocator, &own, error, "het_checkpoint_find"));
+    memset(&s, 0, sizeof s);
+    s.disk = disk;
+    s.allocator = &own;
+    s.directory = directory;
+    s.block = HETI_F_CAST(unsigned char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
+    if (s.block == NULL) return heti_f_fail(error, HET_ERR_OOM, "het_checkpoint_find: the allocator gave no 1048576 bytes");
+    result = heti_f_find_checkpoint(&s, saved, error);
+    own.free(own.user, s.block, HETI_F_SAVED_BLOCK);
+    heti_f_list_free(&s.found, &own);
+    heti_f_list_free(&s.damaged, &own);
+    return result;
+}
+
+HETRAIN_API void het_checkpoint_free(het_saved *saved)
+{
+    if (saved != NULL) saved->allocator.free(saved->allocator.user, saved, saved->block);
+}
+
+HETRAIN_API const char *het_checkpoint_option(const het_saved *saved, const char *key)
+{
+    int64_t i;
+    for (i = 0; saved != NULL && key != NULL && i < saved->options; i++)
+        if (strcmp(saved->option[i].key, key) == 0) return saved->option[i].value;
+    return NULL;
+}
+
+/* ---- loading ---- */
+
+/* A reader that gives out only blocks it has proven. */
+typedef struct heti_f_proven {
+    const het_saved *saved;
+    const het_saved_file *file;
+    void *handle;
+    unsigned char *block;
+    uint64_t number;                  /* of the block in memory; UINT64_MAX: none */
+    heti_f_path path;
+    het_error error;
+} heti_f_proven;
+
+static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t size)
+{
+    heti_f_proven *p = HETI_F_CAST(heti_f_proven *, user);
+    const uint64_t number = offset / HETI_F_SAVED_BLOCK, begin = number * HETI_F_SAVED_BLOCK;
+    size_t there, at;
+    if (offset >= p->file->size) return 0;
+    there = HETI_F_CAST(size_t, p->file->size - begin < HETI_F_SAVED_BLOCK ? p->file->size - begin : HETI_F_SAVED_BLOCK);
+    if (p->number != number) {
+        p->number = UINT64_MAX;
+        if (heti_f_disk_read(&p->saved->disk, p->handle, p->path.text, begin, p->block, there, &p->error) != HET_OK) return -1;
+        if (heti_f_check_block(p->file, p->path.text, number, p->block, there, &p->error) != HET_OK) return -1;
+        p->number = number;
+    }
+    at = HETI_F_CAST(size_t, offset - begin);
+    if (size > there - at) size = there - at;
+    memcpy(to, p->block + at, size);
+    return HETI_F_CAST(int64_t, size);
+}
+
+static het_result heti_f_proven_open(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader, het_error *error)
+{
+    int64_t i;
+    memset(p, 0, sizeof *p);
+    memset(reader, 0, sizeof *reader);
+    for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
+    if (i == saved->files) return heti_f_fail(error, HET_ERR_INVALID, "%s: has no %s", saved->path, name);
+    p->saved = saved;
+    p->file = &saved->file[i];
+    p->number = UINT64_MAX;
+    p->path = heti_f_path_of(saved->path, p->file->name, "");
+    p->block = HETI_F_CAST(unsigned char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
+    if (p->block == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
+    reader->read = heti_f_proven_read;
+    reader->user = p;
+    reader->size = p->file->size;
+    reader->name = p->path.text;
+    if (heti_f_open_saved(&saved->disk, p->file, p->path.text, &p->handle, error) == HET_OK) return HET_OK;
+    saved->allocator.free(saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
+    return error != NULL ? error->code : HET_ERR_IO;
+}
+
+static void heti_f_proven_close(heti_f_proven *p)
+{
+    (void)p->saved->disk.close(p->saved->disk.user, p->handle);
+    p->saved->allocator.free(p->saved->allocator.user, p->block, HETI_F_SAVED_BLOCK);
+}
+
+HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *name, void *to, size_t capacity, size_t *length, het_error *error)
+{
+    heti_f_proven p;
+    het_reader reader;
+    het_result result;
+    if (saved == NULL || name == NULL || length == NULL || (to == NULL && capacity > 0))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_file: an argument is NULL");
+    HETI_F_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    *length = HETI_F_CAST(size_t, reader.size);
+    if (capacity < *length)
+        result = heti_f_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %u", p.path.text, reader.size,
+                             HETI_F_CAST(uint64_t, capacity));
+    else result = heti_f_read(&reader, 0, to, *length, error);
+    if (p.error.text[0] != 0) result = heti_f_fail(error, p.error.code, "%s", p.error.text);
+    heti_f_proven_close(&p);
+    return result;
+}
+
+/* One of the two files that make a context. */
+static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f_contents contents, int other_options, het_error *error)
+{
+    const int adapter = contents == HETI_F_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0;
+    const char *name = contents == HETI_F_STATE ? heti_f_saved_names[HETI_F_SAVED_OPTIMIZER] : adapter ? heti_f_saved_adapter : heti_f_saved_model;
+    heti_f_proven p;
+    het_reader reader;
+    het_error own = { HET_OK, "" };
+    het_result result;
+    HETI_F_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    result = adapter ? het_adapter_load(ctx, &reader, &own) : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, other_options, &own);
+    if (result != HET_OK) {
+        if (p.error.text[0] != 0) own = p.error;
+        result = heti_f_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
+    }
+    heti_f_proven_close(&p);
+    return result;
+}
+
+HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options, het_error *error)
+{
+    if (saved == NULL || ctx == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return heti_f_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
+    HETI_F_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, 0, error));
+    HETI_F_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, other_options == HET_YES, error));
+    if (het_get_step(ctx) == saved->step) return HET_OK;
+    return heti_f_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d", saved->path, saved->step,
+                       het_get_step(ctx));
 }
 
 #ifdef __cplusplus

@@ -14,14 +14,11 @@
 #endif
 #include "adapter.h"
 #include "auto.h"
+#include "checkpoint.h"
 #include "curve.h"
 #include "feed.h"
 #include "launch.h"
 #include "text.h"
-
-#include <dirent.h>
-#include <fcntl.h>
-#include <signal.h>
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
@@ -31,7 +28,7 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, hash, quiet;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet;
     int64_t lora;
     double lr, min_lr, weight_decay, clip, dropout, lora_alpha;
     uint64_t seed;
@@ -89,11 +86,14 @@ static const option options[] = {
     { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
     { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
     { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
-    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes model.safetensors (--lora: adapter_*), config.json, tokenizer.json, state.*, ..." },
+    { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0,
+      "writes checkpoints (step-...), model.safetensors (--lora: adapter_*), config.json, tokenizer.json, log.jsonl, ..." },
     { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0, "writes config.json and the weights alone, for transformers, into this directory" },
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
-    { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options" },
+    { "--keep", "K", OPTION_INTEGER, AT(keep), 1, 1e6, "checkpoints kept" },
+    { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options, on any devices and plan" },
+    { "--force-resume", NULL, OPTION_FLAG, AT(force_resume), 0, 0, "also with options that change what is trained" },
     { "--log", "FILE", OPTION_TEXT, AT(log), 0, 0, "JSON lines; default: DIR/log.jsonl" },
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
     { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
@@ -106,7 +106,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->plan_seconds = 5;
+    s->plan_seconds = 5, s->keep = 2;
     s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
@@ -116,11 +116,23 @@ static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
                                         "--devices", "--save-plan", "--save-profile", "--trace",
                                          "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--tokenizer",
-                                         "--init-adapter", "--export", "--save-dtype" };
+                                         "--init-adapter", "--export", "--save-dtype", "--force-resume" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
     return o->kind < OPTION_LATER;
+}
+
+/* Options that decide what is trained: a run goes on with those it was saved with. */
+static int option_is_fixed(const settings *s, const option *o) {
+    static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
+                                         "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce",
+                                         "--lora", "--lora-alpha", "--lora-target" };
+    size_t i;
+    if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(o->name, names[i]) == 0) return 1;
+    return 0;
 }
 
 /* What happens before a step: a rank's new speed, or another plan. */
@@ -138,9 +150,12 @@ typedef struct source {
 typedef struct job {
     settings set;
     unsigned char given[OPTIONS];
-    char *saved_options;            /* text that settings taken from a checkpoint point into */
-    char out[PATH_SIZE], from[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE]; /* from: the directory resumed */
+    het_saved *saved;               /* the checkpoint resumed, NULL: none; settings point into it */
+    saver save;
+    char out[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE];
     int64_t resumed_step;
+    uint64_t data_fingerprint;
+    const char *program;            /* as it was started */
     het_desc desc;
     layout ranks;
     het_tokenizer *tokenizer;       /* NULL: text is bytes */
@@ -209,7 +224,7 @@ static int write_text(const char *path, const char *option_name, write_function 
 static int configure_tokenizer(job *j) {
     const settings *s = &j->set;
     het_model_desc *m = &j->desc.model;
-    const char *beside = s->resume != NULL ? j->from : s->init;
+    const char *beside = j->saved != NULL ? j->saved->path : s->init;
     char path[PATH_SIZE];
     het_tokenizer_info info;
     int status = 0;
@@ -262,14 +277,23 @@ static int configure_adapter(job *j) {
     return het_model_complete(m, &error) == HET_OK ? weights_from_root(j) : fail(BAD_INPUT, "--lora: %s", error.text);
 }
 
+/* The model of the checkpoint. */
+static int saved_model(job *j) {
+    het_error error = { HET_OK, "" };
+    size_t length = 0;
+    het_result result = het_checkpoint_file(j->saved, "config.json", NULL, 0, &length, &error);
+    char *text = result == HET_ERR_LIMIT ? (char *)malloc(length + 1) : NULL;
+    if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
+    if (result == HET_OK) result = het_model_from_json(text, length, &j->desc.model, &error);
+    free(text);
+    return result == HET_OK ? 0 : fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
+}
+
 static int configure_model(job *j) {
     settings *s = &j->set;
-    char path[PATH_SIZE];
     int status;
-    if (s->resume != NULL) {
-        if (!path_join(path, sizeof path, j->from, "config.json")) return fail(BAD_INPUT, "--resume: path too long");
-        status = model_from_spec("--resume", path, &j->desc.model);
-    } else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
+    if (j->saved != NULL) status = saved_model(j);
+    else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
     if (status == 0) status = configure_tokenizer(j);
     if (status == 0) status = configure_adapter(j);
@@ -549,7 +573,8 @@ static int configure_context(job *j) {
     d->shard_gradients = s->shard_gradients ? HET_YES : HET_NO;
     d->dtype = (het_dtype)s->dtype, d->reduce = (het_reduce)s->reduce, d->granule = s->granule, d->seed = s->seed;
     d->optimizer.learning_rate = (float)s->lr, d->optimizer.minimum_rate = (float)s->min_lr, d->optimizer.schedule = (het_lr_schedule)s->schedule_lr;
-    d->optimizer.warmup_steps = s->warmup, d->optimizer.total_steps = s->steps;
+    d->optimizer.warmup_steps = s->warmup;
+    d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
@@ -569,42 +594,7 @@ static int configure_context(job *j) {
     return status;
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------------
-   A saved directory holds model.safetensors, config.json, state.safetensors and, written last, state.json: step, options and checksums. It is
-   written to OUT/saving.tmp and renamed, so that a directory with a state.json is whole. With --lora the factors alone are saved, in PEFT's
-   two files, and state.json says where the frozen weights are. */
-
-enum { SAVED_WEIGHTS, SAVED_CONFIG, SAVED_STATE, SAVED_ADAPTER, SAVED_MARK, SAVED_FILES, BLOCK = 1 << 16 };
-
-/* NULL: this run has no such file. */
-static const char *saved_file(const job *j, int which) {
-    static const char *const names[] = { "model.safetensors", "config.json", "state.safetensors", "adapter_config.json", "state.json" };
-    if (which == SAVED_WEIGHTS && j->set.lora > 0) return "adapter_model.safetensors";
-    return which != SAVED_ADAPTER || j->set.lora > 0 ? names[which] : NULL;
-}
-
-/* Checksum of a file: XXH64 of its blocks of 64 KiB, each seeded with the hash of the one before. */
-typedef struct output { FILE *file; uint64_t hash; size_t used; unsigned char block[BLOCK]; } output;
-
-static int output_flush(output *o) {
-    size_t size = o->used;
-    if (size == 0) return 0;
-    o->hash = het_xxh64(o->block, size, o->hash);
-    o->used = 0;
-    return fwrite(o->block, 1, size, o->file) != size;
-}
-
-static int output_write(void *user, const void *from, size_t size) {
-    output *o = (output *)user;
-    const unsigned char *bytes = (const unsigned char *)from;
-    while (size > 0) {
-        size_t part = size < BLOCK - o->used ? size : BLOCK - o->used;
-        memcpy(o->block + o->used, bytes, part);
-        o->used += part, bytes += part, size -= part;
-        if (o->used == BLOCK && output_flush(o)) return 1;
-    }
-    return 0;
-}
+/* ---- checkpoints: OUT/step-..., see >>checkpoint_api of hetrain_files.h ------------------------------------------------ */
 
 static void write_json_string(FILE *file, const char *text) {
     fputc('"', file);
@@ -642,26 +632,34 @@ static char *model_json(const job *j, size_t *length) {
     return text;
 }
 
-static int write_state_json(job *j, FILE *file, const uint64_t *checksum) {
-    uint64_t hash;
-    if (het_hash(j->ctx, &hash) != HET_OK) return 1;
-    fprintf(file, "{\"hetrain\":\"%d.%d.%d\",\n\"step\":%lld,\n", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH,
-            (long long)het_get_step(j->ctx));
-    fprintf(file, "\"weights\":\"%016llx\",\n\"data_tokens\":%lld,\n", (unsigned long long)hash, (long long)j->training.info.tokens);
-    if (j->set.lora > 0 && j->weights[0] != 0) {
-        fprintf(file, "\"base\":");
-        write_json_string(file, j->weights);
-        fprintf(file, ",\n");
-    }
-    fprintf(file, "\"checksum\":{\"%s\":\"%016llx\",\"state.safetensors\":\"%016llx\"},\n\"options\":{\n", saved_file(j, SAVED_WEIGHTS),
-            (unsigned long long)checksum[SAVED_WEIGHTS], (unsigned long long)checksum[SAVED_STATE]);
-    write_options(file, j, 0, ",\n");
-    fprintf(file, "}}\n");
-    return ferror(file) != 0;
+/* What a checkpoint keeps beside weights and state: the options, and where in which data the run is. */
+typedef struct saved_options { het_pair pair[OPTIONS + 4]; int64_t pairs; char text[OPTIONS + 4][64]; } saved_options;
+
+static void saved_option(saved_options *o, const char *key, const char *value) {
+    het_pair *p = &o->pair[o->pairs++];
+    p->key = key, p->key_length = strlen(key);
+    p->value = value, p->value_length = strlen(value);
 }
 
-static int save_weights(job *j, const het_writer *to) {
-    return (j->set.lora > 0 ? het_adapter_save(j->ctx, to, NULL) : het_save_weights(j->ctx, to)) != HET_OK;
+static void collect_options(const job *j, saved_options *o) {
+    const int64_t a_step = j->feed.sequences, step = het_get_step(j->ctx);
+    char *text;
+    int i;
+    memset(o, 0, sizeof *o);
+    for (i = 0; i < OPTIONS; i++) {
+        const char *value = option_is_saved(&options[i]) ? option_text(&j->set, &options[i], o->text[i], sizeof o->text[i]) : NULL;
+        if (value != NULL) saved_option(o, options[i].name + 2, value);
+    }
+    text = o->text[OPTIONS];
+    snprintf(text, sizeof o->text[0], "%lld", (long long)j->training.info.tokens);
+    saved_option(o, "data_tokens", text);
+    text = o->text[OPTIONS + 1];
+    snprintf(text, sizeof o->text[0], "%016llx", (unsigned long long)j->data_fingerprint);
+    saved_option(o, "data_fingerprint", text);
+    text = o->text[OPTIONS + 2];
+    snprintf(text, sizeof o->text[0], "%lld", (long long)(step * a_step));
+    saved_option(o, "data_position", text); /* windows drawn: the order is a function of seed and step */
+    if (j->set.lora > 0 && j->weights[0] != 0) saved_option(o, "base", j->weights);
 }
 
 /* The frozen weights' directory, or file where that has another name, is what PEFT calls the base. */
@@ -674,209 +672,80 @@ static char *saved_adapter_json(const job *j, size_t *length) {
     return adapter_json(&het_get_desc(j->ctx)->model, base[0] != 0 ? base : NULL, length);
 }
 
-/* One of the files, synced. */
-static int write_saved_file(job *j, int which, const char *path, output *o, uint64_t *checksum) {
+/* What lies beside the weights: the adapter's settings and the tokenizer. */
+typedef struct saved_beside { het_beside file[2]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
+static int collect_beside(const job *j, saved_beside *b) {
     het_writer writer;
-    size_t length;
-    char *text = NULL;
-    int bad = 0, closed;
-    memset(o, 0, sizeof *o);
-    o->file = fopen(path, "wb");
-    if (o->file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
-    writer.write = output_write, writer.user = o, writer.name = path;
-    errno = 0;
-    if (which == SAVED_WEIGHTS) bad = save_weights(j, &writer) || output_flush(o);
-    else if (which == SAVED_STATE) bad = het_save_state(j->ctx, &writer) != HET_OK || output_flush(o);
-    else if (which == SAVED_MARK) bad = write_state_json(j, o->file, checksum);
-    else {
-        text = which == SAVED_CONFIG ? model_json(j, &length) : saved_adapter_json(j, &length);
-        bad = text == NULL || fwrite(text, 1, length, o->file) != length;
+    memset(b, 0, sizeof *b);
+    writer.write = grown_write, writer.user = &b->tokenizer, writer.name = "tokenizer.json";
+    if (j->set.lora > 0) {
+        het_beside *f = &b->file[b->files++];
+        f->name = "adapter_config.json";
+        f->data = b->adapter = saved_adapter_json(j, &f->size);
+        if (b->adapter == NULL) return fail(FAILED, "out of memory");
     }
-    free(text);
-    checksum[which] = o->hash;
-    bad = fflush(o->file) != 0 || fsync(fileno(o->file)) != 0 || bad;
-    closed = fclose(o->file);
-    if (bad || closed != 0) return fail(FAILED, "cannot write %s: %s", path, errno != 0 ? strerror(errno) : het_last_error(j->ctx));
+    if (j->tokenizer != NULL) {
+        het_beside *f = &b->file[b->files++];
+        if (het_tokenizer_write(j->tokenizer, &writer) != HET_OK) return fail(FAILED, "out of memory");
+        f->name = writer.name, f->data = b->tokenizer.text, f->size = b->tokenizer.length;
+    }
     return 0;
 }
 
-static void sync_directory(const char *path) {
-    int handle = open(path, O_RDONLY);
-    if (handle >= 0) {
-        fsync(handle);
-        close(handle);
-    }
-}
-
-static int nothing_write(void *user, const void *from, size_t size) {
-    (void)user, (void)from, (void)size;
-    return 0;
-}
-
-/* What process 0 saves, every process helps to read. */
-static int help_save(job *j) {
-    het_writer nowhere = { nothing_write, NULL, "nowhere" };
-    uint64_t hash;
-    if (!save_weights(j, &nowhere) && het_save_state(j->ctx, &nowhere) == HET_OK && het_hash(j->ctx, &hash) == HET_OK) return 0;
-    return fail(FAILED, "saving: %s", het_last_error(j->ctx));
-}
-
-/* name NULL: into OUT itself; else as the new directory OUT/name. */
-static int save(job *j, const char *name) {
-    char temporary[PATH_SIZE], target[PATH_SIZE], path[PATH_SIZE], old[PATH_SIZE];
-    uint64_t checksum[SAVED_FILES] = { 0, 0, 0, 0, 0 };
-    output *o = (output *)malloc(sizeof *o);
-    int i, status = o == NULL ? fail(FAILED, "out of memory") : 0;
-    if (j->process > 0) {
-        free(o);
-        return help_save(j);
-    }
-    if (!path_join(temporary, sizeof temporary, j->out, "saving.tmp") || !path_join(target, sizeof target, j->out, name != NULL ? name : "."))
-        status = fail(BAD_INPUT, "--out: path too long");
-    if (status == 0 && mkdir(temporary, 0777) != 0 && errno != EEXIST) status = fail(FAILED, "cannot make %s: %s", temporary, strerror(errno));
-    for (i = 0; i < SAVED_FILES && status == 0; i++) {
-        if (saved_file(j, i) == NULL) continue;
-        if (!path_join(path, sizeof path, temporary, saved_file(j, i))) status = fail(BAD_INPUT, "--out: path too long");
-        else status = write_saved_file(j, i, path, o, checksum);
-    }
+/* Starts saving the step that is done. */
+static int save(job *j) {
+    saved_options *o;
+    saved_beside b;
+    int status;
+    if (j->save.saved_step == het_get_step(j->ctx)) return 0;
+    if ((o = (saved_options *)malloc(sizeof *o)) == NULL) return fail(FAILED, "out of memory");
+    collect_options(j, o);
+    status = collect_beside(j, &b);
+    if (status == 0) status = saver_start(&j->save, j->ctx, o->pair, o->pairs, b.file, b.files, j->process == 0);
+    free(b.adapter);
+    free(b.tokenizer.text);
     free(o);
-    if (status != 0) return status;
-    sync_directory(temporary);
-    for (i = SAVED_FILES - 1; i >= 0; i--) /* the old state.json goes first: without it the directory does not count as saved */
-        if (saved_file(j, i) != NULL && path_join(old, sizeof old, target, saved_file(j, i)) && (i == SAVED_MARK || name != NULL)) remove(old);
-    if (name != NULL) {
-        remove(target);
-        if (rename(temporary, target) != 0) return fail(FAILED, "cannot rename %s to %s: %s", temporary, target, strerror(errno));
-    } else {
-        for (i = 0; i < SAVED_FILES; i++)
-            if (saved_file(j, i) != NULL && (!path_join(path, sizeof path, temporary, saved_file(j, i)) ||
-                                             !path_join(old, sizeof old, target, saved_file(j, i)) || rename(path, old) != 0))
-                return fail(FAILED, "cannot rename %s: %s", path, strerror(errno));
-        remove(temporary);
-    }
-    sync_directory(j->out);
-    return 0;
-}
-
-/* Decodes a JSON string in place; `p` stands at its quote. Returns what follows it, or NULL. */
-static char *json_string(char *p, char **text) {
-    char *to = ++p;
-    *text = to;
-    for (; *p != '"'; p++) {
-        unsigned code;
-        if ((unsigned char)*p < 32) return NULL;
-        if (*p != '\\') *to++ = *p;
-        else if (p[1] == '"' || p[1] == '\\' || p[1] == '/') *to++ = *++p;
-        else if (sscanf(p, "\\u00%2x", &code) == 1 && code > 0 && code < 128 && p[4] != 0 && p[5] != 0) *to++ = (char)code, p += 5;
-        else return NULL;
-    }
-    *to = 0;
-    return p + 1;
-}
-
-/* The next "key": scalar of a JSON text at any depth, decoded in place. 1: found, 0: end, -1: malformed at *at. */
-static int next_pair(char **at, char **key, char **value) {
-    char *p = *at;
-    do {
-        p += strspn(p, " \t\r\n,{}");
-        *at = p;
-        if (*p == 0) return 0;
-        if (*p != '"' || (p = json_string(p, key)) == NULL) return -1;
-        p += strspn(p, " \t\r\n");
-        if (*p++ != ':') return -1;
-        p += strspn(p, " \t\r\n");
-    } while (*p == '{');
-    *at = p;
-    if (*p == '"') {
-        if ((p = json_string(p, value)) == NULL) return -1;
-    } else {
-        *value = p;
-        p += strspn(p, "0123456789.eE+-");
-        if (p == *value || *p == 0) return -1;
-        *p++ = 0;
-    }
-    *at = p;
-    return 1;
-}
-
-/* Newest of DIR/state.json and DIR/step-.../state.json, by time of writing; its directory goes to `from`. */
-static int find_checkpoint(job *j) {
-    const char *directory = j->set.resume;
-    DIR *list;
-    struct dirent *entry;
-    struct stat best, s;
-    char path[PATH_SIZE + 300];
-    int found = 0;
-    if (!is_directory(directory))
-        return fail(BAD_INPUT, "--resume %s: %s", directory, access(directory, F_OK) != 0 ? strerror(errno) : "not a directory");
-    memset(&best, 0, sizeof best);
-    list = opendir(directory);
-    while (list != NULL && (entry = readdir(list)) != NULL) {
-        int self = strcmp(entry->d_name, ".") == 0;
-        if (!self && strncmp(entry->d_name, "step-", 5) != 0) continue;
-        snprintf(path, sizeof path, "%s/%s/state.json", directory, entry->d_name);
-        if (stat(path, &s) != 0) continue;
-        if (found && (s.st_mtim.tv_sec < best.st_mtim.tv_sec ||
-                      (s.st_mtim.tv_sec == best.st_mtim.tv_sec && s.st_mtim.tv_nsec <= best.st_mtim.tv_nsec)))
-            continue;
-        best = s, found = 1;
-        if ((size_t)snprintf(j->from, sizeof j->from, self ? "%s" : "%s/%s", directory, entry->d_name) >= sizeof j->from) found = 0;
-    }
-    if (list != NULL) closedir(list);
-    return found ? 0 : fail(BAD_INPUT, "--resume %s: no state.json in it or in its step-... directories: nothing was saved there", directory);
-}
-
-static int check_file(const char *directory, const char *name, const char *expected) {
-    char path[PATH_SIZE], text[17];
-    unsigned char *block = (unsigned char *)malloc(BLOCK);
-    FILE *file = path_join(path, sizeof path, directory, name) ? fopen(path, "rb") : NULL;
-    uint64_t hash = 0;
-    size_t size;
-    int status = 0;
-    if (file == NULL || block == NULL) status = fail(BAD_INPUT, "--resume %s/%s: %s", directory, name, strerror(errno));
-    while (status == 0 && (size = fread(block, 1, BLOCK, file)) > 0) hash = het_xxh64(block, size, hash);
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
-    if (status == 0 && strcmp(text, expected) != 0)
-        status = fail(BAD_INPUT, "--resume %s/%s: checksum is %s, state.json says %s", directory, name, text, expected);
-    if (file != NULL) fclose(file);
-    free(block);
     return status;
 }
 
-/* Takes step and options from state.json and checks the files beside it. */
-static int read_checkpoint(job *j) {
-    char path[PATH_SIZE], *at, *key, *value, name[64];
-    const char *where = "state.json: ";
-    size_t length;
-    int more, status = find_checkpoint(j), checked = 0;
-    int64_t tokens = 0;
-    if (status != 0) return status;
-    if (!path_join(path, sizeof path, j->from, "state.json")) return fail(BAD_INPUT, "--resume: path too long");
-    j->saved_options = read_small_file(path, &length);
-    if (j->saved_options == NULL) return fail(BAD_INPUT, "--resume %s: %s", path, strerror(errno));
-    at = j->saved_options;
-    while ((more = next_pair(&at, &key, &value)) > 0) {
-        int i;
-        snprintf(name, sizeof name, "--%s", key);
-        i = option_find(options, OPTIONS, name, strlen(name));
-        if (strcmp(key, "step") == 0) {
-            if (!parse_integer(value, 0, 1e12, &j->resumed_step)) return fail(BAD_INPUT, "--resume %s: step %s", path, value);
-        } else if (strcmp(key, "data_tokens") == 0) {
-            if (!parse_integer(value, 0, 1e18, &tokens)) return fail(BAD_INPUT, "--resume %s: data_tokens %s", path, value);
-            j->training.info.tokens = tokens;
-        } else if (strcmp(key, "base") == 0) {
-            if ((size_t)snprintf(j->weights, sizeof j->weights, "%s", value) >= sizeof j->weights) return fail(BAD_INPUT, "--resume: path too long");
-        } else if (strcmp(key, "model.safetensors") == 0 || strcmp(key, "state.safetensors") == 0 || strcmp(key, "adapter_model.safetensors") == 0) {
-            if ((status = check_file(j->from, key, value)) != 0) return status;
-            checked++;
-        } else if (i >= 0 && option_is_saved(&options[i])) {
-            if ((status = option_set(&options[i], &j->set, value, where)) != 0) return status;
-            j->given[i] = 1;
-        }
+/* Settings from the checkpoint, in which `given` ones of the command line may stand above others. */
+static int take_saved_options(job *j) {
+    const char *base = het_checkpoint_option(j->saved, "base");
+    int i, status;
+    for (i = 0; i < OPTIONS; i++) {
+        const char *value = option_is_saved(&options[i]) ? het_checkpoint_option(j->saved, options[i].name + 2) : NULL;
+        if (value == NULL) continue;
+        if ((status = option_set(&options[i], &j->set, value, "state.json: ")) != 0) return status;
+        j->given[i] = 1;
     }
-    if (more < 0) return fail(BAD_INPUT, "--resume %s: offset %ld: malformed JSON", path, (long)(at - j->saved_options));
-    if (checked != 2 || tokens == 0) return fail(BAD_INPUT, "--resume %s: not a state.json of hetrain: step, data_tokens or checksum missing", path);
+    if (base != NULL && (size_t)snprintf(j->weights, sizeof j->weights, "%s", base) >= sizeof j->weights)
+        return fail(BAD_INPUT, "--resume: path too long");
     return 0;
+}
+
+/* An option that decides what is trained must be what it was. */
+static int check_fixed_options(const job *j) {
+    char buffer[64];
+    int i;
+    for (i = 0; i < OPTIONS; i++) {
+        const char *saved = het_checkpoint_option(j->saved, options[i].name + 2), *now = option_text(&j->set, &options[i], buffer, sizeof buffer);
+        if (saved == NULL || now == NULL || strcmp(saved, now) == 0 || !option_is_fixed(&j->set, &options[i]) || j->set.force_resume) continue;
+        return fail(BAD_INPUT, "%s %s: the saved run has %s, and another value changes what is trained; --force-resume allows it",
+                    options[i].name, now, saved);
+    }
+    return 0;
+}
+
+/* The run's directory: where the checkpoint lies, or what is above it. */
+static void out_of_saved(job *j) {
+    char *last;
+    size_t length;
+    snprintf(j->out, sizeof j->out, "%s", j->saved->path);
+    for (length = strlen(j->out); length > 1 && j->out[length - 1] == '/'; length--) j->out[length - 1] = 0;
+    last = strrchr(j->out, '/');
+    if (strncmp(last != NULL ? last + 1 : j->out, "step-", 5) != 0) return;
+    if (last == NULL) snprintf(j->out, sizeof j->out, ".");
+    else *last = 0;
 }
 
 /* The command line comes on top of the options of the checkpoint. */
@@ -887,18 +756,17 @@ static int configure_options(job *j, int argc, char **argv) {
     status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv);
     if (status >= 0) return status;
     if (s->resume != NULL) {
-        const char *resume = s->resume, *last;
         if (s->model != NULL || s->init != NULL)
             return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR",
                         s->model != NULL ? "--model" : "--init");
+        if ((status = find_saved(s->resume, &j->saved)) != 0) return status;
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
-        s->resume = resume;
-        if ((status = read_checkpoint(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
-        snprintf(j->out, sizeof j->out, "%s", j->from);
-        last = strrchr(j->out, '/');
-        if (last != NULL && strncmp(last + 1, "step-", 5) == 0) j->out[last - j->out] = 0;
-    }
+        if ((status = take_saved_options(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
+        if ((status = check_fixed_options(j)) != 0) return status;
+        j->resumed_step = j->saved->step;
+        out_of_saved(j);
+    } else if (s->force_resume) return fail(BAD_INPUT, "--force-resume: only with --resume");
     if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");
     if (s->out != NULL && (size_t)snprintf(j->out, sizeof j->out, "%s", s->out) >= sizeof j->out - 64) return fail(BAD_INPUT, "--out: path too long");
     if (s->export_to != NULL && !is_directory(s->export_to)) return fail(BAD_INPUT, "--export %s: is no directory", s->export_to);
@@ -907,25 +775,31 @@ static int configure_options(job *j, int argc, char **argv) {
     return -1;
 }
 
-static int resume(job *j) {
-    char path[PATH_SIZE];
-    het_reader reader;
-    het_error error = { HET_OK, "" };
-    het_result result;
-    int status;
-    if (!path_join(path, sizeof path, j->from, "model.safetensors")) return fail(BAD_INPUT, "--resume: path too long");
-    status = j->set.lora > 0 ? adapter_load("--resume", j->from, j->ctx) : load_weights(j->ctx, "--resume", path);
-    if (status != 0) return status;
-    if (!path_join(path, sizeof path, j->from, "state.safetensors")) return fail(BAD_INPUT, "--resume: path too long");
-    result = het_reader_open(path, &reader, &error);
-    if (result != HET_OK) return fail(BAD_INPUT, "--resume %s: %s", path, error.text);
-    result = het_load_state(j->ctx, &reader);
-    het_reader_close(&reader);
-    if (result != HET_OK) return fail(status_of(result), "--resume: %s", het_last_error(j->ctx));
-    if (het_get_step(j->ctx) != j->resumed_step)
-        return fail(BAD_INPUT, "--resume %s: is of step %lld, state.json of step %lld", path, (long long)het_get_step(j->ctx),
-                    (long long)j->resumed_step);
+/* The data must be those of the saved run. */
+static int check_data(const job *j) {
+    const char *tokens = het_checkpoint_option(j->saved, "data_tokens"), *fingerprint = het_checkpoint_option(j->saved, "data_fingerprint");
+    char now[32];
+    if (j->set.force_resume) return 0;
+    snprintf(now, sizeof now, "%lld", (long long)j->training.info.tokens);
+    if (tokens == NULL || strcmp(tokens, now) != 0)
+        return fail(BAD_INPUT, "--data %s: holds %s tokens, the resumed run had %s", j->set.data, now, tokens != NULL ? tokens : "none");
+    snprintf(now, sizeof now, "%016llx", (unsigned long long)j->data_fingerprint);
+    if (fingerprint == NULL || strcmp(fingerprint, now) != 0)
+        return fail(BAD_INPUT, "--data %s: is not what the resumed run had: its fingerprint is %s, then it was %s; --force-resume allows it",
+                    j->set.data, now, fingerprint != NULL ? fingerprint : "unknown");
     return 0;
+}
+
+static int resume(job *j) {
+    het_error error = { HET_OK, "" };
+    int64_t step;
+    const het_result result = het_checkpoint_load(j->saved, j->ctx, j->set.force_resume ? HET_YES : HET_NO, &error);
+    if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
+    step = j->resumed_step; /* processes read for themselves, perhaps from copies that differ */
+    if (het_spread(j->ctx, 0, &step, sizeof step) != HET_OK) return fail(FAILED, "--resume: %s", het_last_error(j->ctx));
+    if (step == j->resumed_step) return 0;
+    return fail(FAILED, "--resume failed: process %lld found step %lld, process 0 step %lld", (long long)j->process, (long long)j->resumed_step,
+                (long long)step);
 }
 
 /* ---- log: JSON lines ---------------------------------------------------------------------------------------------------- */
@@ -1089,7 +963,7 @@ static void show_configuration(const job *j) {
     printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
            s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     show_devices(j);
-    if (s->resume != NULL) printf("resume   %s, step %lld\n", j->from, (long long)j->resumed_step);
+    if (s->resume != NULL) printf("resume   %s, step %lld\n", j->saved->path, (long long)j->resumed_step);
     fflush(stdout);
 }
 
@@ -1368,18 +1242,6 @@ static int make_changes(job *j) {
 
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_asked;
-static void on_signal(int signal_number) { (void)signal_number; stop_asked = 1; }
-
-static void catch_signals(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART | (int)SA_RESETHAND; /* a second Ctrl-C ends the program at once */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 /* Mean loss over --evaluate-batches micro-batches, always the same ones: windows held out of --data, or of --val. NaN if there are none. */
 static int evaluate(job *j, double *loss) {
     double total = 0, weight = 0, start = seconds_now();
@@ -1429,16 +1291,24 @@ static int one_step(job *j, het_step_info *info) {
     return 0;
 }
 
+/* A signal stops all processes before the same step: the one that prints decides. */
+static int stop_now(job *j, int *stop) {
+    int32_t asked = stop_asked != 0;
+    if (het_spread(j->ctx, 0, &asked, sizeof asked) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
+    *stop = asked;
+    return 0;
+}
+
 static int train(job *j) {
     const settings *s = &j->set;
     het_step_info info;
     double validation_loss = (double)NAN;
-    char name[32];
-    int status = 0;
+    int status = 0, stop = 0;
     memset(&info, 0, sizeof info);
-    while (status == 0 && het_get_step(j->ctx) < s->steps && !stop_asked) {
+    while (status == 0 && het_get_step(j->ctx) < s->steps) {
         int64_t done;
         int last, due;
+        if ((status = stop_now(j, &stop)) != 0 || stop) break;
         if ((status = make_changes(j)) != 0) break;
         status = one_step(j, &info);
         if (status == 0 && s->adapt > 0 && het_get_step(j->ctx) < s->steps) status = adapt(j);
@@ -1448,10 +1318,7 @@ static int train(job *j) {
         due = last || (s->evaluate_every > 0 && done % s->evaluate_every == 0);
         if (due) status = evaluate(j, &validation_loss);
         if (status == 0) show_progress(j, &info, validation_loss, due || done == j->resumed_step + 1);
-        if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) {
-            snprintf(name, sizeof name, "step-%08lld", (long long)done);
-            status = save(j, name);
-        }
+        if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) status = save(j);
     }
     end_progress(j);
     return status;
@@ -1495,13 +1362,12 @@ static int finish(job *j) {
     if (status == 0 && j->set.export_to != NULL) status = export_weights(j);
     if (status != 0) return status;
     if (j->out[0] != 0) {
-        if ((status = save(j, NULL)) != 0 || (j->process == 0 && (status = write_curve(j)) != 0)) return status;
+        if ((status = save(j)) != 0 || (j->process == 0 && ((status = saver_export(&j->save)) != 0 || (status = write_curve(j)) != 0))) return status;
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
         if (done < j->set.steps)
-            printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, "build/train",
-                   j->out);
+            printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, j->program, j->out);
         else if (!j->set.quiet)
-            printf("wrote    %s: %s config.json state.safetensors state.json log.jsonl loss.svg\n", j->out,
+            printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
                    j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
     } else if (done < j->set.steps) {
         return fail(FAILED, "stopped after step %lld of %lld; nothing was saved (no --out)", (long long)done, (long long)j->set.steps);
@@ -1523,7 +1389,7 @@ static int can_write(const char *path) {
 static int copy_tokenizer(const job *j) {
     static const char *const names[] = { "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
                                          "generation_config.json", "chat_template.jinja" };
-    const char *beside = j->set.tokenizer != NULL ? j->set.tokenizer : j->set.resume != NULL ? j->from : j->set.init;
+    const char *beside = j->set.tokenizer != NULL ? j->set.tokenizer : j->saved != NULL ? j->saved->path : j->set.init;
     char from[PATH_SIZE], to[PATH_SIZE], temporary[PATH_SIZE + 8];
     het_writer writer = { file_write, NULL, NULL };
     het_result result;
@@ -1550,7 +1416,7 @@ static int copy_tokenizer(const job *j) {
     return status;
 }
 
-/* mkdir -p, then drops the state.json of an earlier run: what it stood for is about to be overwritten. */
+/* mkdir -p. */
 static int prepare_out(job *j) {
     char path[PATH_SIZE];
     size_t i;
@@ -1566,23 +1432,19 @@ static int prepare_out(job *j) {
     }
     if (!is_directory(j->out)) return fail(BAD_INPUT, "--out %s: not a directory", j->out);
     if ((status = copy_tokenizer(j)) != 0) return status;
-    if (j->set.resume == NULL && path_join(path, sizeof path, j->out, "state.json")) remove(path);
     return 0;
 }
 
 static int run(job *j, int argc, char **argv) {
     settings *s = &j->set;
-    int64_t saved_tokens;
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
-    saved_tokens = j->training.info.tokens;
     if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
-    if (s->resume != NULL && saved_tokens != j->training.info.tokens)
-        return fail(BAD_INPUT, "--data %s: holds %lld tokens, the resumed run had %lld", s->data, (long long)j->training.info.tokens,
-                    (long long)saved_tokens);
+    if (!data_fingerprint(&j->training.reader, &j->data_fingerprint)) return fail(BAD_INPUT, "--data %s: cannot be read", s->data);
+    if (j->saved != NULL && (status = check_data(j)) != 0) return status;
     if (s->val != NULL) {
         if ((status = open_source(j, &j->validation, "--val", s->val, -1.0f)) != 0) return status;
     } else {
@@ -1591,12 +1453,13 @@ static int run(job *j, int argc, char **argv) {
     }
     if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
+    if (j->out[0] != 0 && (status = saver_open(&j->save, j->out, s->keep)) != 0) return status;
     if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
     log_configuration(j);
-    if (j->processes == 1) catch_signals(); /* the launcher ends all of them */
+    catch_signals(j->processes > 1);
     status = train(j);
     return status != 0 ? status : finish(j);
 }
@@ -1646,8 +1509,11 @@ static int close_transport(job *j, int status) {
 int main(int argc, char **argv) {
     job *j = (job *)calloc(1, sizeof *j);
     int status = j != NULL ? open_transport(j, &argc, &argv) : fail(FAILED, "out of memory");
+    if (j != NULL) j->program = argv[0];
     if (status == 0) status = run(j, argc, argv);
     if (j == NULL) return status;
+    if (saver_wait(&j->save) != 0 && status == 0) status = FAILED;
+    saver_close(&j->save);
     het_destroy(j->ctx);
     status = close_transport(j, status);
     if (j->validation.data == j->training.data) j->validation.data = NULL;
@@ -1663,7 +1529,7 @@ int main(int argc, char **argv) {
     if (j->planner != NULL) planner_end(j->planner);
     free(j->planner);
     free(j->change);
-    free(j->saved_options);
+    het_checkpoint_free(j->saved);
     free(j);
     return status;
 }

@@ -117,7 +117,7 @@ accepts 'a run' train --data text --out run --steps 20 --hash "${tiny[@]}"
 first=$(grep -E '^weights [0-9a-f]{16}$' out)
 report "$([ -n "$first" ]; echo $?)" 'the run ends with its hash' "$(tail -n 2 out)"
 missing=
-for file in model.safetensors config.json state.json log.jsonl loss.svg; do [ -s run/$file ] || missing="$missing $file"; done
+for file in model.safetensors config.json step-00000020/state.json log.jsonl loss.svg; do [ -s run/$file ] || missing="$missing $file"; done
 report "$([ -z "$missing" ]; echo $?)" 'weights, state, log and picture are written' "missing:$missing"
 report "$([ "$(grep -c '"loss":' run/log.jsonl)" -ge 20 ]; echo $?)" 'the log has every step' "$(wc -l run/log.jsonl)"
 if command -v python3 > /dev/null; then
@@ -129,7 +129,7 @@ for line in open('run/log.jsonl'):
         for key in ('step', 'loss', 'grad_norm', 'lr', 'tokens', 'step_ms', 'tokens_per_s'):
             assert key in record, key
 json.load(open('run/config.json'))
-json.load(open('run/state.json'))
+json.load(open('run/step-00000020/state.json'))
 data = open('run/model.safetensors', 'rb').read()
 size = struct.unpack('<Q', data[:8])[0]
 header = json.loads(data[8:8 + size])
@@ -162,7 +162,7 @@ accepts 'the same run that adapts' train --data text --steps 20 --hash --quiet -
 report "$([ "$best" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$best" "$(cat out)"
 accepts 'the same run on one rank' train --data text --steps 20 --hash --quiet --devices cpu:1 --granule 1 "${tiny[@]}"
 report "$([ "$best" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$best" "$(cat out)"
-accepts 'the same run with a checkpoint' train --data text --out half --steps 20 --checkpoint-every 8 --hash "${tiny[@]}"
+accepts 'the same run with a checkpoint' train --data text --out half --steps 20 --checkpoint-every 8 --keep 3 --hash "${tiny[@]}"
 rm -rf from; mkdir from; cp -r half/step-*8 from/ 2> /dev/null
 accepts 'resumed at step 8' train --data text --resume from --hash --quiet
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
@@ -173,7 +173,7 @@ accepts 'resumed on two other ranks' train --data text --resume from --hash --qu
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'ends with the same hash' "$first" "$(cat out)"
 refuses '--model' train --data text --resume from --model gpt2:tiny
 cp -r run damaged
-printf 'X' | dd of=damaged/model.safetensors bs=1 seek=3000 conv=notrunc 2> /dev/null
+printf 'X' | dd of=damaged/step-00000020/model.safetensors bs=1 seek=3000 conv=notrunc 2> /dev/null
 refuses '--resume|model.safetensors' train --data text --resume damaged
 head -c 1000 run/model.safetensors > damaged/model.safetensors
 refuses '--init|model.safetensors' train --data text --init damaged "${tiny[@]:2}"

@@ -45,7 +45,7 @@ does 'a token file of the same text' tokenize --tokenizer tok.json --text text -
 does 'training on that file' train --data text.tok --model llama:layers=2,width=32,heads=2,context=24,vocab=330 --steps 12 --lr 0.01 --out t2 "${run[@]}"
 same 'the same weights' t/model.safetensors t2/model.safetensors
 does 'a run that is stopped' train --data text --tokenizer tok.json --model llama:layers=2,width=32,heads=2,context=24 --steps 12 --lr 0.01 --out t3 --checkpoint-every 6 "${run[@]}"
-rm -r t3/*.safetensors t3/state.json
+rm -r t3/*.safetensors t3/step-00000012
 does 'and resumed, with the tokenizer of its directory' train --resume t3 --quiet
 same 'has the same weights' t/model.safetensors t3/model.safetensors
 does 'a checkpoint finds the tokenizer above it' generate --init t3/step-00000006 --tokens 2
@@ -136,7 +136,7 @@ does 'data-parallel, recomputed, in slices' "${lora[@]}" --out l2 --devices cpu:
 does 'the same on one' "${lora[@]}" --out l3 --granule 1
 same 'the same factors' l2/adapter_model.safetensors l3/adapter_model.safetensors
 does 'a run of factors that is stopped' "${lora[@]}" --out l4 --checkpoint-every 4
-rm l4/*.safetensors l4/state.json
+rm -r l4/*.safetensors l4/step-00000008
 does 'and resumed on two ranks' train --resume l4 --quiet --devices cpu:1,cpu:1 --plan pp --hash
 same 'has the same hash' hash out
 does 'one more step with nothing learned' train --data text --init t --init-adapter l --steps 1 --lr 1e-12 --out l5 "${run[@]}"

@@ -1,0 +1,120 @@
+/* The file work of checkpoints (het_disk of hetrain_files.h) on a POSIX system. Needs _POSIX_C_SOURCE 200809L before the first include. */
+#ifndef EXAMPLES_DISK_H
+#define EXAMPLES_DISK_H
+
+#include "hetrain_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* An open file is the address of its descriptor. */
+static inline int disk_open(void *user, const char *path, int writing, void **file) {
+    int *handle = (int *)malloc(sizeof *handle);
+    (void)user;
+    if (handle == NULL) return ENOMEM;
+    *handle = writing ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : open(path, O_RDONLY | O_CLOEXEC);
+    *file = handle;
+    if (*handle >= 0) return 0;
+    free(handle);
+    return errno;
+}
+
+static inline int disk_size(void *user, void *file, uint64_t *size) {
+    struct stat s;
+    (void)user;
+    if (fstat(*(int *)file, &s) != 0) return errno;
+    if (S_ISDIR(s.st_mode)) return EISDIR;
+    *size = (uint64_t)s.st_size;
+    return 0;
+}
+
+static inline int disk_read(void *user, void *file, uint64_t offset, void *to, size_t size, size_t *done) {
+    const ssize_t got = pread(*(int *)file, to, size < (size_t)1 << 30 ? size : (size_t)1 << 30, (off_t)offset);
+    (void)user;
+    if (got < 0) return errno;
+    *done = (size_t)got;
+    return 0;
+}
+
+static inline int disk_write(void *user, void *file, const void *from, size_t size, size_t *done) {
+    const ssize_t put = write(*(int *)file, from, size < (size_t)1 << 30 ? size : (size_t)1 << 30);
+    (void)user;
+    if (put < 0) return errno;
+    *done = (size_t)put;
+    return 0;
+}
+
+static inline int disk_sync(void *user, void *file) {
+    (void)user;
+    return fsync(*(int *)file) == 0 ? 0 : errno;
+}
+
+static inline int disk_close(void *user, void *file) {
+    const int bad = close(*(int *)file);
+    (void)user;
+    free(file);
+    return bad == 0 || errno == EINTR ? 0 : errno; /* after EINTR the descriptor is gone all the same */
+}
+
+/* Some file systems cannot sync a directory and say EINVAL: there is nothing to be done then. */
+static inline int disk_sync_directory(void *user, const char *path) {
+    const int handle = open(path, O_RDONLY | O_CLOEXEC);
+    int number = 0;
+    (void)user;
+    if (handle < 0) return errno;
+    if (fsync(handle) != 0 && errno != EINVAL) number = errno;
+    close(handle);
+    return number;
+}
+
+static inline int disk_rename(void *user, const char *from, const char *to) {
+    (void)user;
+    if (rename(from, to) == 0) return 0;
+    return errno == ENOTEMPTY ? EEXIST : errno;
+}
+
+static inline int disk_remove(void *user, const char *path) {
+    (void)user;
+    return remove(path) == 0 ? 0 : errno;
+}
+
+static inline int disk_make_directory(void *user, const char *path) {
+    (void)user;
+    return mkdir(path, 0777) == 0 ? 0 : errno;
+}
+
+static inline int disk_list(void *user, const char *path, int (*each)(void *list, const char *name), void *list) {
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    int number = 0;
+    (void)user;
+    if (directory == NULL) return errno;
+    errno = 0;
+    while (number == 0 && (entry = readdir(directory)) != NULL) number = each(list, entry->d_name);
+    if (number == 0) number = errno;
+    closedir(directory);
+    return number;
+}
+
+static inline const char *disk_text(void *user, int number) {
+    (void)user;
+    return strerror(number);
+}
+
+static inline het_disk disk_posix(void) {
+    het_disk d;
+    memset(&d, 0, sizeof d);
+    d.open = disk_open, d.size = disk_size, d.read = disk_read, d.write = disk_write, d.sync = disk_sync, d.close = disk_close;
+    d.sync_directory = disk_sync_directory, d.rename = disk_rename, d.remove = disk_remove, d.make_directory = disk_make_directory;
+    d.list = disk_list, d.text = disk_text;
+    d.again = EINTR, d.absent = ENOENT, d.exists = EEXIST;
+    return d;
+}
+
+#endif
