@@ -180,7 +180,7 @@ check_symbols() {
     local forbidden='exit|_exit|_Exit|quick_exit|atexit|abort|raise|signal|sigaction|printf|puts|putchar|vprintf|perror|getenv|setenv|setlocale|rand|srand|random|time|clock|gettimeofday|system|longjmp|__assert_fail'
     local own_math='exp|expf|log|logf|log2|log2f|pow|powf|sin|sinf|cos|cosf|tan|tanf|tanh|tanhf|erf|erff|cbrt|exp2|exp2f|log1p|expm1'
     is_main && public='HETRAIN_|HET_'
-    is_main || memory="het_[a-z_0-9]+|mem(cpy|set|move|cmp|chr)|str(len|n?cmp|r?chr|str|cspn)" rounding=
+    is_main || memory="het_[a-z_0-9]+|mem(cpy|set|move|cmp|chr)|str(len|n?cmp|r?chr|str|c?spn)" rounding=
     local files=-
     has_option HETRAIN_NO_STDIO && files='f(open|close|write|flush|error)|remove|rename'
     gcc -std=c11 -O1 $include -c whole.c -o plain.o 2> log || result 1 'object for the symbol checks' log
