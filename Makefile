@@ -278,6 +278,7 @@ bench: build/het_bench
 oracle:
 	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }
 	python3 tests/oracle/generate.py
+	python3 tests/oracle/llmc.py
 
 fuzz:
 	@echo 'make $@: not yet' >&2; exit 2
