@@ -86,8 +86,8 @@ static int run(converting *c, int argc, char **argv) {
     het_result result;
     int status;
     s->dtype = 1;
-    status = options_parse("build/convert --init DIR --gguf FILE | --out DIR\n\nWrites a model for other programs.", options, OPTIONS, s, c->given, argc,
-                           argv);
+    status = options_parse("build/convert --init DIR --gguf FILE | --out DIR\n\nWrites a model for other programs.", options, OPTIONS, s, c->given,
+                           argc, argv);
     if (status >= 0) return status;
     c->element = elements[s->dtype - 1];
     if (s->out == NULL && s->gguf == NULL) return fail(BAD_INPUT, "--gguf or --out: missing; --help lists the options");
