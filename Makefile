@@ -1,5 +1,5 @@
 # make            this menu
-# Variables: CC, CXX, CFLAGS, NVCC, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak)
+# Variables: CC, CXX, CFLAGS, NVCC, DATA=file (make run), JOBS, ROUNDS and FIRST_ROUND (make soak), SECONDS and TARGETS (make fuzz)
 
 CC ?= cc
 CXX ?= c++
@@ -26,8 +26,8 @@ menu:
 	@echo 'make test-cuda     the CUDA device against the CPU device, on a GPU'
 	@echo 'make bench-cuda    everything that wants a GPU, benchmarks beside PyTorch included: tests/cuda/on_gpu.sh, results in build/on_gpu'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
+	@echo 'make fuzz          fuzz targets, each SECONDS=60 long with and without assertions; TARGETS=... names some of them'
 	@echo 'make clean         removes build/'
-	@echo 'not yet: fuzz'
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
@@ -278,9 +278,32 @@ bench: build/het_bench
 oracle:
 	@python3 -c 'import torch, transformers' 2> /dev/null || { echo 'make oracle needs python3 with torch and transformers (tests/oracle/README.md)' >&2; exit 2; }
 	python3 tests/oracle/generate.py
+	python3 tests/oracle/llmc.py
 
-fuzz:
-	@echo 'make $@: not yet' >&2; exit 2
+# Every tests/fuzz/fuzz_NAME.c is a target of clang's libFuzzer, tests/fuzz/corpus/NAME its corpus and tests/fuzz/NAME.dict, where there is one, its
+# words. What is new goes to build/fuzz/found/NAME, inputs that fail to build/fuzz/NAME-*.
+FUZZ_CC ?= clang
+FUZZ_FLAGS = -std=c99 -g -O1 -DHETRAIN_NO_SIMD=1 -DHETRAIN_FUZZ_LINKED=1 -fno-sanitize-recover=all -fno-omit-frame-pointer -I.
+FUZZ_asserting = '-DHETRAIN_ASSERT(condition)=do { if (!(condition)) __builtin_trap(); } while (0)'
+FUZZ_plain = -DNDEBUG=1
+SECONDS ?= 60
+TARGETS ?= $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZERS = $(foreach target,$(TARGETS),build/fuzz/$(target)-asserting build/fuzz/$(target)-plain)
+
+fuzz: $(FUZZERS)
+	@for target in $(TARGETS); do for kind in asserting plain; do bash tests/tools/fuzz.sh $$target $$kind $(SECONDS) || exit 1; done; done
+
+build/fuzz/%.o: tests/implementation.c $(wildcard hetrain*.h)
+	@mkdir -p build/fuzz
+	@echo "  compile $@"
+	@$(FUZZ_CC) $(FUZZ_FLAGS) $(FUZZ_$*) -Wno-pass-failed -fsanitize=fuzzer-no-link,address,undefined -c $< -o $@
+
+define FUZZER
+build/fuzz/%-$(1): tests/fuzz/fuzz_%.c tests/fuzz/fuzz.h build/fuzz/$(1).o
+	@echo "  compile $$@"
+	@$$(FUZZ_CC) $$(FUZZ_FLAGS) $$(FUZZ_$(1)) -fsanitize=fuzzer,address,undefined $$< build/fuzz/$(1).o -o $$@ $$(LIBS)
+endef
+$(foreach kind,asserting plain,$(eval $(call FUZZER,$(kind))))
 
 clean:
 	rm -rf build

@@ -9320,7 +9320,7 @@ static het_result heti_plans_read(heti_plans *r)
         HETI_TRY(heti_plans_json(r));
     } else {
         r->at = at;
-        while (strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
+        while (r->text[r->length - 1] != 0 && strchr(" \t\r\n", r->text[r->length - 1]) != NULL) r->length--;
         HETI_TRY(heti_plans_shorthand(r));
     }
     return heti_plan_check(r->plan, heti_plans_where, r->error);

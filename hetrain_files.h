@@ -70,6 +70,7 @@
        >>choices_api     het_choices_read het_choices_free
        >>checkpoint_api  het_checkpoint_create het_checkpoint_destroy het_checkpoint_take het_checkpoint_write het_checkpoint_export
                          het_checkpoint_find het_checkpoint_free het_checkpoint_option het_checkpoint_file het_checkpoint_load
+       >>gguf_api        het_save_gguf
 
    CONTENTS   (tags to search for)
    public API:
@@ -80,6 +81,7 @@
        >>checkpoint_api  runs that survive: checkpoints on disk
        >>adapter_api     low-rank factors: PEFT's files, merging
        >>choices_api     multiple-choice questions
+       >>gguf_api        models for llama.cpp
    implementation:
        >>config          includes and compiler differences
        >>out             text on its way to a writer, messages
@@ -97,6 +99,7 @@
        >>weights         weights and state of a context
        >>directory       directories of Hugging Face, shards
        >>llmc            GPT-2 weights of llm.c
+       >>gguf            models for llama.cpp
        >>choices         multiple-choice questions
        >>adapter         low-rank factors
        >>checkpoint      writing, finding and loading checkpoints
@@ -478,6 +481,24 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_file(const het_saved *s
    options of the context that decide what is trained must be what they were when it was saved, or HET_ERR_INVALID names one, its value then and
    now; other_options HET_YES (default: no) takes them as they are. With several processes all make this call. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options, het_error *error);
+
+/* ---- >>gguf_api: models for llama.cpp ---------------------------------------------------------------------------------- */
+/* What a GGUF file gets beside the weights. */
+typedef struct het_gguf_desc {
+    uint32_t start_canary;
+    het_element element;              /* of matrices: F32 (0), F16 or BF16; vectors and learned positions are F32. What F16 cannot hold is an error */
+    const het_tokenizer *tokenizer;   /* NULL: tokens are bytes where the vocabulary is 256, else the file has none */
+    const char *name;                 /* general.name; NULL: none */
+    const int32_t *end;               /* [ends] tokens that end a text: the first becomes eos_token_id, the second eot_token_id */
+    int64_t ends;
+    uint32_t end_canary;
+} het_gguf_desc;
+/* A GGUF file, version 3, for llama.cpp (github.com/ggml-org/ggml, docs/gguf.md): the architectures gpt2, llama, qwen2, qwen3 and gptneox, rows of
+   llama's q and k in pairs (2i, 2i + 1) of rotary columns, Llama 3.1's scaling as rope_freqs. Low-rank factors are left out: merge them first.
+   HET_ERR_UNSUPPORTED: llama.cpp has no such model, or the tokenizer does what it cannot; the error names the setting. Not in a GGUF are NFC, which
+   llama.cpp leaves out, and erf: its gptneox takes the tanh form of GELU. to NULL: this
+   process takes part and writes nothing. desc NULL: defaults. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc);
 
 #ifdef __cplusplus
 }
@@ -6581,6 +6602,564 @@ HETRAIN_API het_result het_load_llmc(het_ctx *ctx, const het_reader *from)
     if (ctx == NULL) return HET_ERR_INVALID;
     if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
     return heti_f_report(ctx, heti_f_load_llmc(ctx, from, &error), &error);
+}
+
+/* ================================================================================================================
+   >>gguf  Models for llama.cpp (github.com/ggml-org/ggml, docs/gguf.md; names of keys and tensors: gguf-py/gguf/constants.py).
+
+   "GGUF", u32 version 3, u64 tensors, u64 pairs; pairs of key, u32 type and value; descriptions of tensors: name, u32 rank, u64 sizes with the
+   columns first, u32 type, u64 offset; zeros up to a multiple of 32, and the data, each tensor filled up likewise. Strings are u64 and bytes.
+   ================================================================================================================ */
+
+#define HETI_F_GGUF_ALIGN 32
+
+/* Types of values that are written, and their numbers. */
+typedef enum heti_f_gguf_type {
+    HETI_F_GGUF_U32 = 4, HETI_F_GGUF_I32 = 5, HETI_F_GGUF_F32 = 6, HETI_F_GGUF_BOOL = 7, HETI_F_GGUF_STRING = 8, HETI_F_GGUF_ARRAY = 9
+} heti_f_gguf_type;
+
+/* Types of tokens. */
+enum { HETI_F_GGUF_NORMAL = 1, HETI_F_GGUF_CONTROL = 3, HETI_F_GGUF_USER = 4, HETI_F_GGUF_UNUSED = 5 };
+
+/* Names of the context's parameters without ".weight" or ".bias", and theirs; # is the layer. */
+static const char *const heti_f_gguf_names[][2] = {
+    { "transformer.wte", "token_embd" }, { "transformer.wpe", "position_embd" }, { "transformer.h.#.ln_1", "blk.#.attn_norm" },
+    { "transformer.h.#.attn.c_attn.q", "blk.#.attn_qkv" }, { "transformer.h.#.attn.c_proj", "blk.#.attn_output" },
+    { "transformer.h.#.ln_2", "blk.#.ffn_norm" }, { "transformer.h.#.mlp.c_fc", "blk.#.ffn_up" }, { "transformer.h.#.mlp.c_proj", "blk.#.ffn_down" },
+    { "transformer.ln_f", "output_norm" }, { "lm_head", "output" },
+    { "model.embed_tokens", "token_embd" }, { "model.layers.#.input_layernorm", "blk.#.attn_norm" },
+    { "model.layers.#.self_attn.q_proj", "blk.#.attn_q" }, { "model.layers.#.self_attn.k_proj", "blk.#.attn_k" },
+    { "model.layers.#.self_attn.v_proj", "blk.#.attn_v" }, { "model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm" },
+    { "model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm" }, { "model.layers.#.self_attn.o_proj", "blk.#.attn_output" },
+    { "model.layers.#.post_attention_layernorm", "blk.#.ffn_norm" }, { "model.layers.#.mlp.gate_proj", "blk.#.ffn_gate" },
+    { "model.layers.#.mlp.up_proj", "blk.#.ffn_up" }, { "model.layers.#.mlp.down_proj", "blk.#.ffn_down" }, { "model.norm", "output_norm" },
+    { "gpt_neox.embed_in", "token_embd" }, { "gpt_neox.layers.#.input_layernorm", "blk.#.attn_norm" },
+    { "gpt_neox.layers.#.attention.query_key_value.q", "blk.#.attn_qkv" }, { "gpt_neox.layers.#.attention.dense", "blk.#.attn_output" },
+    { "gpt_neox.layers.#.post_attention_layernorm", "blk.#.ffn_norm" }, { "gpt_neox.layers.#.mlp.dense_h_to_4h", "blk.#.ffn_up" },
+    { "gpt_neox.layers.#.mlp.dense_4h_to_h", "blk.#.ffn_down" }, { "gpt_neox.final_layer_norm", "output_norm" }, { "embed_out", "output" }
+};
+#define HETI_F_GGUF_NAMES HETI_F_CAST(int, sizeof heti_f_gguf_names / sizeof heti_f_gguf_names[0])
+static const char heti_f_gguf_embedding[] = "token_embd.weight", heti_f_gguf_positions[] = "position_embd.weight";
+
+/* A tensor of the file: the rows of 1 or 3 parameters below each other; of 0: the divisors of rotary frequencies. */
+typedef struct heti_f_gguf_tensor {
+    char name[64];
+    int parts, rank;
+    int64_t part[3], part_rows[3], rows, columns;
+    het_element element;
+    int paired;                       /* rows of each head as column pairs (2i, 2i + 1) instead of (i, i + E/2) */
+} heti_f_gguf_tensor;
+
+typedef struct heti_f_gguf {
+    het_ctx *ctx;
+    const het_model_desc *model;
+    const char *architecture;
+    het_gguf_desc desc;
+    het_tokenizer_info info;
+    het_error *error;
+    het_result result;                /* the first error; nothing is added behind it */
+    heti_f_list head, tensors;        /* bytes before the data; heti_f_gguf_tensor[] */
+    uint64_t pairs;
+} heti_f_gguf;
+
+/* ---- what stands before the data ---- */
+
+static void heti_f_gguf_add(heti_f_gguf *g, const void *from, size_t size)
+{
+    if (g->result == HET_OK) g->result = heti_f_list_add(&g->head, from, size, &het_get_desc(g->ctx)->allocator, g->error);
+}
+
+static void heti_f_gguf_number(heti_f_gguf *g, uint64_t value, int bytes)
+{
+    unsigned char little[8];
+    heti_f_store(little, value, bytes);
+    heti_f_gguf_add(g, little, HETI_F_CAST(size_t, bytes));
+}
+
+static void heti_f_gguf_string(heti_f_gguf *g, const char *text, size_t length)
+{
+    heti_f_gguf_number(g, length, 8);
+    heti_f_gguf_add(g, text, length);
+}
+
+/* A key, behind the architecture's name where it begins with a dot, and the type of its value. */
+static void heti_f_gguf_key(heti_f_gguf *g, const char *key, heti_f_gguf_type type)
+{
+    const size_t before = key[0] == '.' ? strlen(g->architecture) : 0;
+    heti_f_gguf_number(g, before + strlen(key), 8);
+    heti_f_gguf_add(g, g->architecture, before);
+    heti_f_gguf_add(g, key, strlen(key));
+    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, type), 4);
+    g->pairs++;
+}
+
+static void heti_f_gguf_u32(heti_f_gguf *g, const char *key, int64_t value)
+{
+    if (g->result == HET_OK && (value < 0 || value > INT64_C(0xFFFFFFFF)))
+        g->result = heti_f_fail(g->error, HET_ERR_LIMIT, "het_save_gguf: %s%s is %d, the limit is 4294967295", g->architecture, key, value);
+    heti_f_gguf_key(g, key, HETI_F_GGUF_U32);
+    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, value), 4);
+}
+
+static void heti_f_gguf_f32(heti_f_gguf *g, const char *key, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    heti_f_gguf_key(g, key, HETI_F_GGUF_F32);
+    heti_f_gguf_number(g, bits, 4);
+}
+
+static void heti_f_gguf_bool(heti_f_gguf *g, const char *key, int value)
+{
+    heti_f_gguf_key(g, key, HETI_F_GGUF_BOOL);
+    heti_f_gguf_number(g, value != 0, 1);
+}
+
+static void heti_f_gguf_text(heti_f_gguf *g, const char *key, const char *value)
+{
+    heti_f_gguf_key(g, key, HETI_F_GGUF_STRING);
+    heti_f_gguf_string(g, value, strlen(value));
+}
+
+static void heti_f_gguf_array(heti_f_gguf *g, const char *key, heti_f_gguf_type type, int64_t count)
+{
+    heti_f_gguf_key(g, key, HETI_F_GGUF_ARRAY);
+    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, type), 4);
+    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, count), 8);
+}
+
+/* ---- which models llama.cpp has ---- */
+
+static het_result heti_f_gguf_refuse(const heti_f_gguf *g, const char *setting, const char *wanted)
+{
+    return heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: %s: llama.cpp's %s has only %s", setting, g->architecture, wanted);
+}
+
+static het_result heti_f_gguf_rotary(const heti_f_gguf *g)
+{
+    const het_model_desc *m = g->model;
+    if (m->norm != HET_RMSNORM) return heti_f_gguf_refuse(g, "norm", "RMSNorm");
+    if (m->activation != HET_SWIGLU) return heti_f_gguf_refuse(g, "activation", "SwiGLU");
+    if (m->position != HET_ROTARY) return heti_f_gguf_refuse(g, "position", "rotary ones");
+    if (m->parallel == HET_YES) return heti_f_gguf_refuse(g, "parallel", "no");
+    if (m->rotary_fraction < 1.0f) return heti_f_gguf_refuse(g, "rotary_fraction", "1");
+    if (m->family != HET_QWEN3 && m->qk_norm == HET_YES) return heti_f_gguf_refuse(g, "qk_norm", "no");
+    if (m->family == HET_QWEN3 && m->qk_norm != HET_YES) return heti_f_gguf_refuse(g, "qk_norm", "yes");
+    if (m->family == HET_LLAMA) return HET_OK;
+    if (m->linear_bias == HET_YES) return heti_f_gguf_refuse(g, "linear_bias", "no");
+    if (m->rotary_factor > 0.0f) return heti_f_gguf_refuse(g, "rotary_factor", "0");
+    if (m->family == HET_QWEN2 && m->heads * m->head_size != m->width) return heti_f_gguf_refuse(g, "head_size", "width / heads");
+    return HET_OK;
+}
+
+static het_result heti_f_gguf_layernorm(const heti_f_gguf *g)
+{
+    const het_model_desc *m = g->model;
+    const int neox = m->family == HET_NEOX;
+    if (m->norm != HET_LAYERNORM) return heti_f_gguf_refuse(g, "norm", "LayerNorm");
+    if (m->activation != HET_GELU_TANH && (!neox || m->activation != HET_GELU_ERF)) return heti_f_gguf_refuse(g, "activation", "GELU");
+    if (m->position != (neox ? HET_ROTARY : HET_LEARNED)) return heti_f_gguf_refuse(g, "position", neox ? "rotary ones" : "learned ones");
+    if (!neox && m->parallel == HET_YES) return heti_f_gguf_refuse(g, "parallel", "no");
+    if (m->qk_norm == HET_YES) return heti_f_gguf_refuse(g, "qk_norm", "no");
+    if (m->qkv_bias != HET_YES) return heti_f_gguf_refuse(g, "qkv_bias", "yes");
+    if (m->linear_bias != HET_YES) return heti_f_gguf_refuse(g, "linear_bias", "yes");
+    if (m->rotary_factor > 0.0f) return heti_f_gguf_refuse(g, "rotary_factor", "0");
+    if (m->kv_heads != m->heads) return heti_f_gguf_refuse(g, "kv_heads", "as many as heads");
+    if (m->heads * m->head_size != m->width) return heti_f_gguf_refuse(g, "head_size", "width / heads");
+    return HET_OK;
+}
+
+static het_result heti_f_gguf_model(const heti_f_gguf *g)
+{
+    if (g->model->causal != HET_YES) return heti_f_gguf_refuse(g, "causal", "yes");
+    if (g->model->window != 0) return heti_f_gguf_refuse(g, "window", "0");
+    return g->model->family == HET_GPT2 || g->model->family == HET_NEOX ? heti_f_gguf_layernorm(g) : heti_f_gguf_rotary(g);
+}
+
+/* The ways to cut text by the names llama.cpp knows them by; its llama-bpe ignores merges where a word is a token, dbrx cuts alike and does not. */
+static const char *heti_f_gguf_split(const het_tokenizer_info *info)
+{
+    switch (info->split) {
+    case HET_SPLIT_LLAMA3: return info->ignore_merges ? "llama-bpe" : "dbrx";
+    case HET_SPLIT_QWEN2: return info->ignore_merges ? NULL : "qwen2";
+    case HET_SPLIT_GPT2: return info->ignore_merges ? NULL : "gpt-2";
+    case HET_SPLIT_DEFAULT:
+    case HET_SPLIT_WHOLE: break;
+    }
+    return NULL;
+}
+
+static het_result heti_f_gguf_tokenizer(const heti_f_gguf *g)
+{
+    const het_tokenizer_info *info = &g->info;
+    int64_t i;
+    for (i = 0; i < g->desc.ends; i++)
+        if (g->desc.end == NULL || g->desc.end[i] < 0 || g->desc.end[i] >= g->model->vocab)
+            return heti_f_fail(g->error, HET_ERR_INVALID, "het_save_gguf: end[%d] is %d, must be 0 .. %d", i,
+                               HETI_F_CAST(int64_t, g->desc.end != NULL ? g->desc.end[i] : -1), g->model->vocab - 1);
+    if (g->desc.tokenizer == NULL) return HET_OK;
+    if (info->vocab > g->model->vocab)
+        return heti_f_fail(g->error, HET_ERR_INVALID, "het_save_gguf: the tokenizer has %d ids, the model's vocabulary is %d", info->vocab,
+                           g->model->vocab);
+    if (heti_f_gguf_split(info) == NULL || info->prefix_space)
+        return heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer %s, for which llama.cpp has no name",
+                           info->prefix_space ? "puts a space before a text" : info->split == HET_SPLIT_WHOLE ? "does not cut text into words"
+                                              : "ignores merges and cuts text as GPT-2 or Qwen 2 do");
+    if (info->prefixes > 1 || info->suffixes > 1)
+        return heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer puts %d ids before and %d behind a text, GGUF knows one each",
+                           info->prefixes, info->suffixes);
+    return HET_OK;
+}
+
+/* ---- pairs ---- */
+
+static void heti_f_gguf_settings(heti_f_gguf *g)
+{
+    const het_model_desc *m = g->model;
+    const het_element element = g->desc.element;
+    heti_f_gguf_text(g, "general.architecture", g->architecture);
+    if (g->desc.name != NULL) heti_f_gguf_text(g, "general.name", g->desc.name);
+    heti_f_gguf_u32(g, "general.alignment", HETI_F_GGUF_ALIGN);
+    heti_f_gguf_u32(g, "general.file_type", element == HET_ELEMENT_F16 ? 1 : element == HET_ELEMENT_BF16 ? 32 : 0);
+    heti_f_gguf_u32(g, ".vocab_size", m->vocab);
+    heti_f_gguf_u32(g, ".context_length", m->context);
+    heti_f_gguf_u32(g, ".embedding_length", m->width);
+    heti_f_gguf_u32(g, ".block_count", m->layers);
+    heti_f_gguf_u32(g, ".feed_forward_length", m->mlp_width);
+    heti_f_gguf_u32(g, ".attention.head_count", m->heads);
+    heti_f_gguf_u32(g, ".attention.head_count_kv", m->kv_heads);
+    heti_f_gguf_u32(g, ".attention.key_length", m->head_size);
+    heti_f_gguf_u32(g, ".attention.value_length", m->head_size);
+    heti_f_gguf_f32(g, m->norm == HET_RMSNORM ? ".attention.layer_norm_rms_epsilon" : ".attention.layer_norm_epsilon", m->norm_epsilon);
+    if (m->position == HET_ROTARY) { /* transformers' int(E fraction); the small term undoes the rounding of fraction to float */
+        const double size = HETI_F_CAST(double, m->head_size);
+        heti_f_gguf_u32(g, ".rope.dimension_count", HETI_F_CAST(int64_t, size * (HETI_F_CAST(double, m->rotary_fraction) + 1e-7)));
+        heti_f_gguf_f32(g, ".rope.freq_base", m->rotary_theta);
+    }
+    if (m->family == HET_NEOX) heti_f_gguf_bool(g, ".use_parallel_residual", m->parallel == HET_YES);
+}
+
+/* Tokens as tokenizer.json spells them. Rows of the embedding without a token get names that no text gives. */
+static void heti_f_gguf_token(heti_f_gguf *g, int32_t id)
+{
+    char text[256];
+    heti_f_text t;
+    size_t length;
+    if (g->desc.tokenizer == NULL) {
+        heti_f_gguf_string(g, text, heti_f_utf8(heti_f_letter_of_byte(HETI_F_CAST(unsigned char, id)), text));
+        return;
+    }
+    length = het_tokenizer_spell(g->desc.tokenizer, id, text, sizeof text);
+    if (length >= sizeof text && g->result == HET_OK) { /* spelled in its place: the 0 behind it is cut off again */
+        heti_f_gguf_number(g, length, 8);
+        if (g->result == HET_OK) g->result = heti_f_list_room(&g->head, length + 1, &het_get_desc(g->ctx)->allocator, g->error);
+        if (g->result == HET_OK) g->head.used += het_tokenizer_spell(g->desc.tokenizer, id, g->head.data + g->head.used, length + 1);
+        return;
+    }
+    if (length == 0) {
+        t.to = text;
+        t.capacity = sizeof text;
+        t.length = 0;
+        heti_f_text_put(&t, "[PAD");
+        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, id));
+        heti_f_text_char(&t, ']');
+        length = t.length;
+    }
+    heti_f_gguf_string(g, text, length);
+}
+
+static uint64_t heti_f_gguf_token_type(const heti_f_gguf *g, int32_t id)
+{
+    het_token token;
+    if (g->desc.tokenizer == NULL) return HETI_F_GGUF_NORMAL;
+    if (!het_tokenizer_get_token(g->desc.tokenizer, id, &token)) return HETI_F_GGUF_UNUSED;
+    return !token.added ? HETI_F_GGUF_NORMAL : token.special ? HETI_F_GGUF_CONTROL : HETI_F_GGUF_USER;
+}
+
+/* "left right", a merge of the list. */
+static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index)
+{
+    const het_allocator *allocator = &het_get_desc(g->ctx)->allocator;
+    int32_t id[2] = { 0, 0 };
+    size_t length[2];
+    int i;
+    if (!het_tokenizer_get_merge(g->desc.tokenizer, index, &id[0], &id[1])) return;
+    for (i = 0; i < 2; i++) length[i] = het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
+    heti_f_gguf_number(g, length[0] + 1 + length[1], 8);
+    for (i = 0; i < 2; i++) {
+        if (g->result == HET_OK) g->result = heti_f_list_room(&g->head, length[i] + 1, allocator, g->error);
+        if (g->result == HET_OK) g->head.used += het_tokenizer_spell(g->desc.tokenizer, id[i], g->head.data + g->head.used, length[i] + 1);
+        if (i == 0) heti_f_gguf_add(g, " ", 1);
+    }
+}
+
+static void heti_f_gguf_vocabulary(heti_f_gguf *g)
+{
+    const het_tokenizer_info *info = &g->info;
+    const int64_t vocab = g->model->vocab, ends = g->desc.ends;
+    int64_t i;
+    if (g->desc.tokenizer == NULL && vocab != 256) {
+        heti_f_gguf_text(g, "tokenizer.ggml.model", "no_vocab");
+        return;
+    }
+    heti_f_gguf_text(g, "tokenizer.ggml.model", "gpt2");
+    heti_f_gguf_text(g, "tokenizer.ggml.pre", g->desc.tokenizer != NULL ? heti_f_gguf_split(info) : "gpt-2");
+    heti_f_gguf_array(g, "tokenizer.ggml.tokens", HETI_F_GGUF_STRING, vocab);
+    for (i = 0; i < vocab && g->result == HET_OK; i++) heti_f_gguf_token(g, HETI_F_CAST(int32_t, i));
+    heti_f_gguf_array(g, "tokenizer.ggml.token_type", HETI_F_GGUF_I32, vocab);
+    for (i = 0; i < vocab; i++) heti_f_gguf_number(g, heti_f_gguf_token_type(g, HETI_F_CAST(int32_t, i)), 4);
+    heti_f_gguf_array(g, "tokenizer.ggml.merges", HETI_F_GGUF_STRING, info->merges);
+    for (i = 0; i < info->merges && g->result == HET_OK; i++) heti_f_gguf_merge(g, i);
+    if (info->prefixes > 0) heti_f_gguf_u32(g, "tokenizer.ggml.bos_token_id", info->prefix[0]);
+    if (info->suffixes > 0 || ends > 0) heti_f_gguf_u32(g, "tokenizer.ggml.eos_token_id", info->suffixes > 0 ? info->suffix[0] : g->desc.end[0]);
+    if (ends > 1) heti_f_gguf_u32(g, "tokenizer.ggml.eot_token_id", g->desc.end[1]);
+    heti_f_gguf_bool(g, "tokenizer.ggml.add_bos_token", info->prefixes > 0);
+    heti_f_gguf_bool(g, "tokenizer.ggml.add_eos_token", info->suffixes > 0);
+}
+
+/* ---- tensors ---- */
+
+/* Their name for a parameter, 0: none. Layers are numbers between dots. */
+static int heti_f_gguf_name(const char *own, char *to, size_t capacity)
+{
+    char pattern[128];
+    const char *suffix = strrchr(own, '.'), *digits = NULL;
+    size_t length = 0, digit_count = 0;
+    heti_f_text t;
+    int i;
+    if (suffix == NULL || strlen(own) >= sizeof pattern) return 0;
+    for (; own < suffix; own++) {
+        if (digits == NULL && *own >= '0' && *own <= '9' && own[-1] == '.') {
+            for (digits = own; *own >= '0' && *own <= '9'; own++) digit_count++;
+            pattern[length++] = '#';
+        }
+        if (own < suffix) pattern[length++] = *own;
+    }
+    pattern[length] = 0;
+    for (i = 0; i < HETI_F_GGUF_NAMES && strcmp(heti_f_gguf_names[i][0], pattern) != 0; i++) {}
+    if (i == HETI_F_GGUF_NAMES || digit_count > 10) return 0;
+    t.to = to;
+    t.capacity = capacity;
+    t.length = 0;
+    for (own = heti_f_gguf_names[i][1]; *own != 0; own++) {
+        if (*own != '#') heti_f_text_char(&t, *own);
+        else while (digit_count > 0) { heti_f_text_char(&t, *digits++); digit_count--; }
+    }
+    heti_f_text_put(&t, suffix);
+    to[t.length] = 0;
+    return 1;
+}
+
+static void heti_f_gguf_tensor_add(heti_f_gguf *g, const heti_f_gguf_tensor *t)
+{
+    if (g->result == HET_OK) g->result = heti_f_list_add(&g->tensors, t, sizeof *t, &het_get_desc(g->ctx)->allocator, g->error);
+}
+
+/* The tensor that starts at parameter p. */
+static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p)
+{
+    const het_parameter_info own = heti_f_parameter(g->ctx, p);
+    heti_f_gguf_tensor t;
+    heti_f_stored joint;
+    const int third = heti_f_third(g->ctx, p, &joint);
+    int i;
+    if (own.adapter || third > 0 || g->result != HET_OK) return;
+    memset(&t, 0, sizeof t);
+    if (!heti_f_gguf_name(own.name, t.name, sizeof t.name)) {
+        g->result = heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s", g->architecture, own.name);
+        return;
+    }
+    t.parts = third == 0 ? 3 : 1;
+    for (i = 0; i < t.parts; i++) {
+        t.part[i] = third == 0 ? joint.part[i] : p;
+        t.part_rows[i] = third == 0 ? joint.rows[i] : own.rows;
+        t.rows += t.part_rows[i];
+    }
+    t.columns = own.columns;
+    t.rank = own.columns == 1 ? 1 : 2;
+    t.element = t.rank == 2 && strcmp(t.name, heti_f_gguf_positions) != 0 ? g->desc.element : HET_ELEMENT_F32;
+    t.paired = g->model->family == HET_LLAMA && (strstr(own.name, ".self_attn.q_proj.") != NULL || strstr(own.name, ".self_attn.k_proj.") != NULL);
+    heti_f_gguf_tensor_add(g, &t);
+    if (g->model->family == HET_NEOX && g->model->tied == HET_YES && strcmp(t.name, heti_f_gguf_embedding) == 0) { /* gptneox asks for a head */
+        heti_f_copy(t.name, sizeof t.name, "output.weight", 13);
+        heti_f_gguf_tensor_add(g, &t);
+    }
+}
+
+static void heti_f_gguf_tensors(heti_f_gguf *g)
+{
+    heti_f_gguf_tensor t;
+    int64_t p;
+    for (p = 0; p < het_parameter_count(g->ctx); p++) heti_f_gguf_tensor_of(g, p);
+    if (g->model->rotary_factor <= 0.0f) return;
+    memset(&t, 0, sizeof t);
+    heti_f_copy(t.name, sizeof t.name, "rope_freqs.weight", 17);
+    t.rank = 1;
+    t.rows = g->model->head_size / 2;
+    t.columns = 1;
+    t.element = HET_ELEMENT_F32;
+    heti_f_gguf_tensor_add(g, &t);
+}
+
+static uint64_t heti_f_gguf_bytes(const heti_f_gguf_tensor *t)
+{
+    return HETI_F_CAST(uint64_t, t->rows) * HETI_F_CAST(uint64_t, t->columns) * HETI_F_CAST(uint64_t, heti_f_elements[t->element].bits / 8);
+}
+
+static uint64_t heti_f_gguf_rest(uint64_t size)
+{
+    return (HETI_F_GGUF_ALIGN - size % HETI_F_GGUF_ALIGN) % HETI_F_GGUF_ALIGN;
+}
+
+static void heti_f_gguf_descriptions(heti_f_gguf *g)
+{
+    const heti_f_gguf_tensor *tensor = HETI_F_CAST(const heti_f_gguf_tensor *, HETI_F_CAST(const void *, g->tensors.data));
+    const size_t count = g->tensors.used / sizeof *tensor;
+    uint64_t offset = 0;
+    size_t i;
+    for (i = 0; i < count; i++) {
+        const heti_f_gguf_tensor *t = &tensor[i];
+        heti_f_gguf_string(g, t->name, strlen(t->name));
+        heti_f_gguf_number(g, HETI_F_CAST(uint64_t, t->rank), 4);
+        if (t->rank == 2) heti_f_gguf_number(g, HETI_F_CAST(uint64_t, t->columns), 8);
+        heti_f_gguf_number(g, HETI_F_CAST(uint64_t, t->rows), 8);
+        heti_f_gguf_number(g, t->element == HET_ELEMENT_F16 ? 1 : t->element == HET_ELEMENT_BF16 ? 30 : 0, 4);
+        heti_f_gguf_number(g, offset, 8);
+        offset += heti_f_gguf_bytes(t);
+        offset += heti_f_gguf_rest(offset);
+    }
+    for (i = HETI_F_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
+    if (g->result != HET_OK) return;
+    memcpy(g->head.data, "GGUF", 4);
+    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, g->head.data)) + 4, 3, 4);
+    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, g->head.data)) + 8, count, 8);
+    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, g->head.data)) + 16, g->pairs, 8);
+}
+
+/* ---- data ---- */
+
+/* x with x^n = 1 / theta, theta >= 1, by halving [0, 1] until nothing lies between its ends. */
+static double heti_f_gguf_root(double theta, int64_t n)
+{
+    double low = 0.0, high = 1.0;
+    for (;;) {
+        const double middle = 0.5 * (low + high);
+        double power = 1.0, square = middle;
+        int64_t k;
+        if (middle <= low || middle >= high) return high;
+        for (k = n; k > 0; k >>= 1, square *= square) power *= (k & 1) != 0 ? square : 1.0;
+        if (power * theta < 1.0) low = middle;
+        else high = middle;
+    }
+}
+
+/* What llama.cpp divides the frequency theta^(-2i/E) by, for Llama 3.1's scaling: 1 for wavelengths below original / high, factor above
+   original / low, between them 1 / ((1 - s) / factor + s) with s = (original / wavelength - low) / (high - low). */
+static void heti_f_gguf_divisors(const het_model_desc *m, float *to)
+{
+    const double pi2 = 6.283185307179586, factor = HETI_F_CAST(double, m->rotary_factor), original = HETI_F_CAST(double, m->rotary_original);
+    const double low = HETI_F_CAST(double, m->rotary_low), high = HETI_F_CAST(double, m->rotary_high);
+    const double root = heti_f_gguf_root(HETI_F_CAST(double, m->rotary_theta), m->head_size / 2);
+    double frequency = 1.0;
+    int64_t i;
+    for (i = 0; i < m->head_size / 2; i++, frequency *= root) {
+        const double turns = original * frequency / pi2; /* original / wavelength */
+        const double s = (turns - low) / (high - low);
+        to[i] = HETI_F_CAST(float, turns > high ? 1.0 : turns < low ? factor : 1.0 / ((1.0 - s) / factor + s));
+    }
+}
+
+/* Row `row` of the file in the parameter, of heads with E rows: pair i is rows 2i and 2i + 1 there, i and i + E/2 here. */
+static int64_t heti_f_gguf_row(const het_model_desc *m, int64_t row)
+{
+    const int64_t size = m->head_size, inside = row % size;
+    return row - inside + inside % 2 * (size / 2) + inside / 2;
+}
+
+static het_result heti_f_gguf_part(const heti_f_gguf *g, const heti_f_gguf_tensor *t, const float *values, int64_t count, const het_writer *to)
+{
+    int64_t i;
+    for (i = 0; i < count && t->element == HET_ELEMENT_F16; i++)
+        if ((values[i] >= 65520.0f || values[i] <= -65520.0f) && values[i] - values[i] >= 0.0f)
+            return heti_f_fail(g->error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", t->name, i);
+    if (to == NULL) return HET_OK;
+    if (!t->paired) return het_safetensors_put(to, t->element, values, count, g->error);
+    for (i = 0; i < t->rows; i++)
+        HETI_F_TRY(het_safetensors_put(to, t->element, values + heti_f_gguf_row(g->model, i) * t->columns, t->columns, g->error));
+    return HET_OK;
+}
+
+static het_result heti_f_gguf_tensor_data(const heti_f_gguf *g, const heti_f_gguf_tensor *t, float *values, const het_writer *to)
+{
+    static const unsigned char heti_f_zeros[HETI_F_GGUF_ALIGN] = { 0 };
+    int i;
+    for (i = 0; i < t->parts; i++) {
+        HETI_F_TRY(het_parameter_read(g->ctx, t->part[i], HET_WEIGHT, values));
+        HETI_F_TRY(heti_f_gguf_part(g, t, values, t->part_rows[i] * t->columns, to));
+    }
+    if (t->parts == 0) {
+        heti_f_gguf_divisors(g->model, values);
+        HETI_F_TRY(heti_f_gguf_part(g, t, values, t->rows, to));
+    }
+    return to == NULL ? HET_OK : heti_f_write(to, heti_f_zeros, HETI_F_CAST(size_t, heti_f_gguf_rest(heti_f_gguf_bytes(t))), g->error);
+}
+
+static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to)
+{
+    const heti_f_gguf_tensor *tensor = HETI_F_CAST(const heti_f_gguf_tensor *, HETI_F_CAST(const void *, g->tensors.data));
+    const size_t count = g->tensors.used / sizeof *tensor;
+    int64_t largest = 0;
+    float *values;
+    het_result result = HET_OK;
+    size_t i;
+    for (i = 0; i < count; i++) largest = tensor[i].rows * tensor[i].columns > largest ? tensor[i].rows * tensor[i].columns : largest;
+    HETI_F_TRY(heti_f_floats_of(g->ctx, largest, &values, g->error));
+    if (to != NULL) result = heti_f_write(to, g->head.data, g->head.used, g->error);
+    for (i = 0; result == HET_OK && i < count; i++) result = heti_f_gguf_tensor_data(g, &tensor[i], values, to);
+    heti_f_floats_free(g->ctx, values, largest);
+    return result;
+}
+
+static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc, het_error *error)
+{
+    static const char *const heti_f_architectures[] = { "gpt2", "llama", "qwen2", "qwen3", "gptneox" };
+    const het_allocator *allocator = &het_get_desc(ctx)->allocator;
+    heti_f_gguf g;
+    if (to != NULL && to->write == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
+    HETI_F_TRY(heti_f_context_check(ctx, "het_save_gguf", HETI_F_WEIGHTS, 1, error));
+    memset(&g, 0, sizeof g);
+    g.ctx = ctx;
+    g.error = error;
+    g.model = &het_get_desc(ctx)->model;
+    g.architecture = heti_f_architectures[g.model->family - HET_GPT2];
+    if (desc != NULL) g.desc = *desc;
+    if (g.desc.start_canary != 0 || g.desc.end_canary != 0 || g.desc.ends < 0)
+        return heti_f_fail(error, HET_ERR_INVALID, "het_save_gguf: a canary of het_gguf_desc is not 0 or ends is negative: clear the struct first");
+    if (HETI_F_CAST(int64_t, g.desc.element) == 0) g.desc.element = HET_ELEMENT_F32;
+    if (!heti_f_is_float(g.desc.element))
+        return heti_f_fail(error, HET_ERR_INVALID, "het_save_gguf: element %d must be F32, F16 or BF16", HETI_F_CAST(int64_t, g.desc.element));
+    if (g.desc.tokenizer != NULL) het_tokenizer_get_info(g.desc.tokenizer, &g.info);
+    HETI_F_TRY(heti_f_gguf_model(&g));
+    HETI_F_TRY(heti_f_gguf_tokenizer(&g));
+    heti_f_gguf_number(&g, 0, 8);
+    heti_f_gguf_number(&g, 0, 8);
+    heti_f_gguf_number(&g, 0, 8);
+    heti_f_gguf_settings(&g);
+    heti_f_gguf_vocabulary(&g);
+    heti_f_gguf_tensors(&g);
+    heti_f_gguf_descriptions(&g);
+    if (g.result == HET_OK) g.result = heti_f_gguf_data(&g, to);
+    heti_f_list_free(&g.head, allocator);
+    heti_f_list_free(&g.tensors, allocator);
+    return g.result;
+}
+
+HETRAIN_API het_result het_save_gguf(het_ctx *ctx, const het_writer *to, const het_gguf_desc *desc)
+{
+    het_error error = { HET_OK, "" };
+    if (ctx == NULL) return HET_ERR_INVALID;
+    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
+    return heti_f_report(ctx, heti_f_save_gguf(ctx, to, desc, &error), &error);
 }
 
 /* ================================================================================================================

@@ -1,11 +1,12 @@
 /* What weight files hold: names, types, shapes, places and metadata of every tensor, after proving that the file is one.
      build/inspect model.safetensors          one file
-     build/inspect build/run                  a directory: its config.json and every safetensors file in it
+     build/inspect build/run                  a directory: its config.json, every safetensors file in it, an index of shards, a state.json
      build/inspect --json DIR                 the same as one JSON object
    Exit status: 0 the files are good, 2 bad usage or a bad file (one line names the file, the byte and the rule), 1 anything else. */
 #define PROGRAM "inspect"
 #define HETRAIN_IMPLEMENTATION
 #include "common.h"
+#include "files.h"
 
 #include <dirent.h>
 
@@ -158,10 +159,153 @@ static int inspect_config(const settings *s) {
     return 0;
 }
 
+/* ---- an index of shards ---- */
+
+#define INDEX "model.safetensors.index.json"
+
+typedef struct shard { het_safetensors *file; unsigned char *listed; } shard;
+typedef struct plain_name { char text[61]; } plain_name;
+
+/* A name from a file for a message: its first 60 bytes, ? for what is not printable ASCII. */
+static plain_name plain(const char *name) {
+    plain_name shown;
+    int i;
+    for (i = 0; i < 60 && name[i] != 0; i++) shown.text[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
+    shown.text[i] = 0;
+    return shown;
+}
+
+/* One pair of the index: the file is a name of this directory, is there, holds the tensor, and the tensor has not been listed before. */
+static int check_entry(const settings *s, char *const *name, shard *table, int count, const char *tensor, size_t tensor_length, const char *file,
+                       size_t file_length, size_t at) {
+    char path[1200];
+    const plain_name shown = plain(tensor);
+    const het_safetensor *found;
+    het_error error = { HET_OK, "" };
+    int i;
+    if (!het_folder_is_name(file, file_length))
+        return fail(BAD_INPUT, "%s/" INDEX ": byte %zu: the file of tensor %s is no name in this directory", s->path, at, shown.text);
+    for (i = 0; i < count && strcmp(name[i], file) != 0; i++) {}
+    if (i == count) return fail(BAD_INPUT, "%s/" INDEX ": byte %zu: tensor %s is put in %s, which is not there", s->path, at, shown.text, file);
+    if (table[i].file == NULL) {
+        het_reader reader;
+        het_result result;
+        if (!path_join(path, sizeof path, s->path, file)) return fail(BAD_INPUT, "%s: path too long", s->path);
+        result = het_reader_open(path, &reader, &error);
+        if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+        result = het_safetensors_read(&reader, MOST_TENSORS, NULL, &table[i].file, &error);
+        het_reader_close(&reader);
+        if (result != HET_OK) return fail(status_of(result), "%s", error.text);
+        table[i].listed = (unsigned char *)calloc((size_t)table[i].file->tensors + 1, 1);
+        if (table[i].listed == NULL) return fail(FAILED, "no memory for %lld tensors", (long long)table[i].file->tensors);
+    }
+    found = het_safetensors_find(table[i].file, tensor, tensor_length);
+    if (found == NULL) return fail(BAD_INPUT, "%s/" INDEX ": byte %zu: tensor %s is not in %s", s->path, at, shown.text, file);
+    if (table[i].listed[found - table[i].file->tensor]++)
+        return fail(BAD_INPUT, "%s/" INDEX ": byte %zu: tensor %s comes twice", s->path, at, shown.text);
+    return 0;
+}
+
+static int check_map(const settings *s, char *const *name, shard *table, int count, het_json *j, int64_t *tensors) {
+    char tensor[256], file[256];
+    size_t tensor_length, file_length;
+    int status = 0;
+    het_json_enter(j, HET_JSON_OBJECT);
+    while (status == 0 && het_json_next(j, tensor, sizeof tensor, &tensor_length)) {
+        const size_t at = j->at;
+        if (!het_json_string(j, file, sizeof file, &file_length)) break;
+        if (tensor_length >= sizeof tensor || file_length >= sizeof file)
+            return fail(BAD_INPUT, "%s/" INDEX ": byte %zu: a name is longer than 255 bytes", s->path, at);
+        status = check_entry(s, name, table, count, tensor, tensor_length, file, file_length, at);
+        ++*tensors;
+    }
+    return status;
+}
+
+/* Tensors that the index leaves out of a file that it names. */
+static int check_rest(const settings *s, char *const *name, const shard *table, int count) {
+    int64_t t;
+    int i;
+    for (i = 0; i < count; i++)
+        for (t = 0; table[i].file != NULL && t < table[i].file->tensors; t++)
+            if (!table[i].listed[t]) {
+                const plain_name shown = plain(table[i].file->tensor[t].name);
+                return fail(BAD_INPUT, "%s/" INDEX ": lacks tensor %s of %s", s->path, shown.text, name[i]);
+            }
+    return 0;
+}
+
+static int read_index(const settings *s, const char *path, char *const *name, shard *table, int count) {
+    char key[16], *text = NULL;
+    size_t length, key_length;
+    int64_t tensors = 0;
+    het_json j;
+    int status = read_file(s->path, path, &text, &length), maps = 0;
+    if (status != 0) return status;
+    j = het_json_start(text, length);
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (status == 0 && het_json_next(&j, key, sizeof key, &key_length)) {
+        if (key_length == 10 && memcmp(key, "weight_map", 10) == 0 && maps++ == 0) status = check_map(s, name, table, count, &j, &tensors);
+        else het_json_skip(&j);
+    }
+    if (status == 0) het_json_end(&j);
+    if (status == 0 && j.rule != NULL) status = fail(BAD_INPUT, "%s: byte %zu: %s", path, j.rule_at, j.rule);
+    if (status == 0 && maps != 1) status = fail(BAD_INPUT, "%s: weight_map %s", path, maps == 0 ? "is missing" : "comes twice");
+    if (status == 0) status = check_rest(s, name, table, count);
+    if (status == 0 && s->json) printf("\"index\":%lld,", (long long)tensors);
+    else if (status == 0) printf("index of %lld tensors\n", (long long)tensors);
+    free(text);
+    return status;
+}
+
+/* Where there is one, every tensor of every file that it names is in it once, under that file. */
+static int inspect_index(const settings *s, char *const *name, int count) {
+    char path[1200];
+    shard *table;
+    int i, status;
+    if (!path_join(path, sizeof path, s->path, INDEX)) return fail(BAD_INPUT, "%s: path too long", s->path);
+    if (access(path, F_OK) != 0) return 0;
+    if ((table = (shard *)calloc((size_t)count + 1, sizeof *table)) == NULL) return fail(FAILED, "no memory");
+    status = read_index(s, path, name, table, count);
+    for (i = 0; i < count; i++) {
+        het_safetensors_free(table[i].file);
+        free(table[i].listed);
+    }
+    free(table);
+    return status;
+}
+
+/* The step in the state.json of a saved run, where there is one. */
+static int inspect_state(const settings *s) {
+    char path[1200], key[16], *text = NULL;
+    size_t length, key_length;
+    int64_t step = -1;
+    het_json j;
+    int status;
+    if (!path_join(path, sizeof path, s->path, "state.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
+    if (access(path, F_OK) != 0) return 0;
+    if ((status = read_file(s->path, path, &text, &length)) != 0) return status;
+    j = het_json_start(text, length);
+    het_json_enter(&j, HET_JSON_OBJECT);
+    while (het_json_next(&j, key, sizeof key, &key_length)) {
+        if (key_length == 4 && memcmp(key, "step", 4) == 0) het_json_integer(&j, &step);
+        else het_json_skip(&j);
+    }
+    het_json_end(&j);
+    if (j.rule != NULL) status = fail(BAD_INPUT, "%s: byte %zu: %s", path, j.rule_at, j.rule);
+    else if (step < 0) status = fail(BAD_INPUT, "%s: step is missing or negative", path);
+    else if (s->json) printf("\"step\":%lld,", (long long)step);
+    else printf("state after step %lld\n", (long long)step);
+    free(text);
+    return status;
+}
+
 static int inspect_directory(const settings *s) {
     char **name = (char **)calloc(PATHS, sizeof *name), path[1200];
     int count = 0, i, status = name != NULL ? inspect_config(s) : fail(FAILED, "no memory");
     if (status == 0) status = list_files(s->path, name, &count);
+    if (status == 0) status = inspect_index(s, name, count);
+    if (status == 0) status = inspect_state(s);
     if (s->json) printf("\"files\":[");
     for (i = 0; i < count && status == 0; i++) {
         if (!path_join(path, sizeof path, s->path, name[i])) status = fail(BAD_INPUT, "%s: path too long", s->path);

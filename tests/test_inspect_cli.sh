@@ -62,4 +62,38 @@ refuses 'broken/model.safetensors: byte 0: ' broken
 refuses 'FILE or DIR is missing'
 refuses '--what: no such option' --what
 refuses 'one FILE or DIR is enough' a b
+# Indexes of shards: the good one, and one for each rule.
+index=model.safetensors.index.json
+shows 'an index' 'index of |model-00001-of-00002.safetensors: ' "$data/qwen3"
+edited() { # edited WORDS PYTHON   of m, the weight_map
+    rm -rf shards
+    cp -r "$data/qwen3" shards
+    python3 - "$2" << 'END'
+import json, sys
+index = json.load(open("shards/model.safetensors.index.json"))
+m = index["weight_map"]
+exec(sys.argv[1])
+json.dump(index, open("shards/model.safetensors.index.json", "w"))
+END
+    refuses "$1" shards
+}
+edited "$index: byte |is no name in this directory" 'm[sorted(m)[0]] = "../" + m[sorted(m)[0]]'
+edited "$index: byte |which is not there" 'm[sorted(m)[0]] = "model-00009-of-00009.safetensors"'
+edited "$index: byte |tensor x is not in model-" 'm["x"] = m[sorted(m)[0]]'
+edited "$index: lacks tensor model.norm.weight" 'del m["model.norm.weight"]'
+edited "$index: weight_map is missing" 'del index["weight_map"]'
+rm -rf shards; cp -r "$data/qwen3" shards; sed -i '0,/"weight_map": {/s//"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors",/' "shards/$index"
+refuses "$index: byte |" shards
+head -c 100 "$data/qwen3/$index" > "shards/$index"
+refuses "$index: byte 100: " shards
+
+# A saved run.
+mkdir saved; cp "$data/reference.safetensors" saved/model.safetensors; printf '{"hetrain":"0.1.0",\n"step":17,"options":{}}\n' > saved/state.json
+shows 'the step of a saved run' 'state after step 17|model.safetensors: 1720 bytes' saved
+shows 'the step of a saved run as JSON' '"step":17,"files":[' --json saved
+printf '{"hetrain":"0.1.0",\n"step":17,' > saved/state.json
+refuses 'saved/state.json: byte 30: ' saved
+printf '{"step":-1}' > saved/state.json
+refuses 'saved/state.json: step is missing or negative' saved
+
 finish

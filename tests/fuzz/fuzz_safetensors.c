@@ -1,10 +1,8 @@
-/* clang -g -O1 -DHETRAIN_NO_SIMD -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. tests/fuzz/fuzz_safetensors.c \
-         -o build/fuzz_safetensors -lm -lpthread
-   build/fuzz_safetensors -max_len=4096 -max_total_time=600 build/corpus tests/fuzz/corpus/safetensors
+/* `make fuzz` builds and runs it.
 
    The input is a file. Whatever is read must lie inside it, be found under its names, and come back from a table made of it.
    tests/test_safetensors.c replays the corpus. */
-#ifndef HETRAIN_FUZZ_REPLAY
+#if !defined(HETRAIN_FUZZ_REPLAY) && !defined(HETRAIN_FUZZ_LINKED)
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #endif

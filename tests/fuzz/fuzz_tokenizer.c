@@ -1,10 +1,9 @@
-/* clang -g -O1 -DHETRAIN_NO_SIMD -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -I. tests/fuzz/fuzz_tokenizer.c \
-         -o build/fuzz_tokenizer -lm -lpthread && build/fuzz_tokenizer -max_len=8192 -max_total_time=600 build/corpus tests/fuzz/corpus/tokenizer
+/* `make fuzz` builds and runs it.
 
    The input is a tokenizer.json, a 0, and a text. What is read must encode and decode without a fault. Where the file is empty, trained
    tokenizers must give the text back, in the ids that the plainest implementation of byte pair encoding gives. tests/test_tokenizer.c replays the
    corpus. */
-#ifndef HETRAIN_FUZZ_REPLAY
+#if !defined(HETRAIN_FUZZ_REPLAY) && !defined(HETRAIN_FUZZ_LINKED)
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #endif
