@@ -172,7 +172,8 @@ static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, i
         workspace = bytes > workspace ? bytes : workspace;
     }
     p.a.workspace = b->cpu->alloc(b->self, workspace + 64);
-    p.x = product_room(n_in, 0), p.dx = product_room(n_in, 1), p.w = product_room(n_w, 0), p.y = product_room(n_out, 0), p.dw = product_room(2 * n_w, 1);
+    p.x = product_room(n_in, 0), p.dx = product_room(n_in, 1), p.w = product_room(n_w, 0), p.y = product_room(n_out, 0);
+    p.dw = product_room(2 * n_w, 1);
     p.seconds = (double *)calloc(CONTENDERS * (size_t)b->set.repetitions, sizeof(double));
     if (p.a.workspace == NULL || p.x == NULL || p.dx == NULL || p.w == NULL || p.y == NULL || p.dw == NULL || p.seconds == NULL)
         return fail(FAILED, "out of memory");

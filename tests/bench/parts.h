@@ -89,7 +89,7 @@ PART(attention_backward, het_attention_args, 10 * parts_pairs(a), parts_attentio
 PART(activation_forward, het_activation_args, 0, 4 * (double)a->count * (a->b != NULL ? 3 : 2))
 PART(activation_backward, het_activation_args, 0, 4 * (double)a->count * (a->b != NULL ? 5 : 3))
 PART(embedding_forward, het_embedding_args, 0, 8 * (double)a->rows * (double)a->width)
-PART(embedding_backward_weight, het_embedding_args, 0, 4 * (double)a->rows * (double)a->width + parts_sum(a->dtable, (double)a->rows * (double)a->width))
+PART(embedding_backward_weight, het_embedding_args, 0, 4 * (double)a->rows * (double)a->width + parts_sum(a->dtable, (double)(a->rows * a->width)))
 PART(dropout_forward, het_dropout_args, 0, 4 * (double)a->rows * (double)a->width * (a->a != NULL ? 3 : 2))
 PART(dropout_backward, het_dropout_args, 0, 8 * (double)a->rows * (double)a->width)
 PART(cross_entropy, het_cross_entropy_args, 0, 4 * (double)a->rows * (double)a->vocab * (a->gradient ? 2 : 1))
