@@ -1,11 +1,12 @@
 #!/bin/bash
 # Keeps a run of train going: starts it, and again from its newest checkpoint when it dies, with the hosts that answer.
 #   examples/supervise.sh [--retries N] [--hosts a,b,c] OUT COMMAND...
-# COMMAND is the whole first command line, mpirun and all, with --out OUT in it; a word {np} becomes the number of processes and {hosts} the list of
-# hosts. After a death it is run again with --resume OUT in place of the options that --resume takes from the checkpoint (--model, --init). Hosts answer
-# if `ssh -o BatchMode=yes -o ConnectTimeout=5 HOST true` succeeds (SUPERVISE_PING: another command, to which the host is added). Without --hosts, or
-# where all answer but a process died on this machine, the same number is tried first, then one process fewer each time that no new checkpoint came.
-# Ends with status 0 when the run does; with 2 when it said that the command was wrong; with 1 when N restarts (10) in a row brought no new checkpoint.
+# COMMAND is the whole first command line, mpirun and all, with --out OUT in it; a word {np} becomes the number of processes and {hosts} the list
+# of hosts. After a death it is run again with --resume OUT in place of the options that --resume takes from the checkpoint (--model, --init).
+# Hosts answer if `ssh -o BatchMode=yes -o ConnectTimeout=5 HOST true` succeeds (SUPERVISE_PING: another command, to which the host is added).
+# Without --hosts, or where all answer but a process died on this machine, the same number is tried first, then one process fewer each time that
+# no new checkpoint came. Ends with status 0 when the run does; with 2 when it said that the command was wrong; with 1 when N restarts (10) in a
+# row brought no new checkpoint.
 set -u
 retries=10 hosts=
 while [ $# -gt 0 ]; do
