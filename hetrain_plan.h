@@ -5735,6 +5735,7 @@ typedef struct heti_p_seek {
     double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
     int32_t ignore_memory, climbing;
     double least_guess;               /* the shortest estimate of beginnings that fit */
+    int32_t impossible;               /* the choice that was judged last is no plan */
     double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
     int64_t missing_rank;
     double least_missing;             /* of all choices judged */
@@ -5995,12 +5996,11 @@ static het_result heti_p_choice_memory(heti_p_seek *s, const heti_p_choice *c, c
     if (lists != NULL) HETI_P_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
     memset(s->used, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->used);
     for (round = 0; round < HETI_P_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
+    s->impossible = 0;
     HETI_P_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
     if (c->state == HETI_P_STATE_EVEN || lists == NULL) return HET_OK;
-    if (!heti_p_state_shares(s, c)) {
-        s->memory[c->device[0]].device = SIZE_MAX / 2; /* no such plan */
-        return HET_OK;
-    }
+    s->impossible = !heti_p_state_shares(s, c);
+    if (s->impossible) return HET_OK;
     return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
 }
 
@@ -6034,7 +6034,7 @@ static het_result heti_p_judge(heti_p_seek *s, heti_p_choice *c, het_simulation 
     HETI_P_TRY(heti_p_choice_lists(s, c, &schedule));
     if (schedule == NULL) return HET_OK;
     result = heti_p_choice_memory(s, c, schedule);
-    if (result == HET_OK) {
+    if (result == HET_OK && !s->impossible) {
         heti_p_memory_missing(s);
         if (s->missing > 0) {
             heti_p_note_missing(s, c);
