@@ -156,6 +156,7 @@ int main(int argc, char **argv) {
                          het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
                          het_get_condition het_restore_begin het_restore_end het_fail het_hash het_xxh64
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
+                         het_data_tokens
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
                          het_json_real het_json_boolean het_json_null het_json_skip het_json_end het_json_fail
        >>high_api        het_train het_sample het_reader_open het_reader_close het_save_file het_log_stderr
@@ -1231,6 +1232,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_batch(het_data *data, int64_t
                                                          het_batch *batch, het_error *error);
 /* Held-out windows [first, first + B), fewer at the end; tokens 0 when there is none. Has buffers of its own. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_held_out(het_data *data, int64_t first, het_batch *batch, het_error *error);
+/* Tokens [first, first + count) of the file. to: [count]. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error);
 
 /* ---- >>json_api: a strict reader of JSON text (RFC 8259) ----------------------------------------------------------
    For the companions, and for programs that read the same files. A cursor walks the text once and allocates nothing. The first error sticks: it
@@ -10584,6 +10587,7 @@ typedef struct heti_completion {
 
 static void heti_complete_add(heti_completion *c, int64_t rank, const het_action *a)
 {
+    HETRAIN_ASSERT(c->l->length[rank] < c->to->start[rank + 1] - c->to->start[rank]);
     c->to->action[c->to->start[rank] + c->l->length[rank]++] = *a;
 }
 
@@ -10614,6 +10618,7 @@ static void heti_complete_receive(heti_completion *c, int64_t rank, const het_ac
     het_action *list = c->to->action + c->to->start[rank];
     const int64_t at = l->open[rank], behind = l->length[rank] - at;
     int64_t g;
+    HETRAIN_ASSERT(behind >= 0 && l->length[rank] < c->to->start[rank + 1] - c->to->start[rank]);
     memmove(list + at + 1, list + at, HETI_CAST(size_t, behind) * sizeof *list);
     list[at] = *receive;
     l->length[rank]++;
@@ -15619,14 +15624,15 @@ static het_result heti_data_read(het_data *data, int64_t number, int64_t count, 
                      HETI_CAST(size_t, count) * data->token_bytes, error);
 }
 
-/* Reads the whole file once, so that a bad token is found now and not in the middle of a run. */
-static het_result heti_data_check_tokens(het_data *data, het_error *error)
+/* Tokens [first, first + count) of the file: checked, and converted where `to` is given. */
+static het_result heti_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error)
 {
-    int64_t number, block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
-    for (number = 0; number < data->info.tokens; number += block) {
-        int64_t count = heti_min(block, data->info.tokens - number);
-        HETI_TRY(heti_data_read(data, number, count, error));
-        HETI_TRY(heti_data_convert(data, data->raw, number, count, NULL, error));
+    const int64_t block = HETI_CAST(int64_t, data->raw_size / data->token_bytes);
+    int64_t done, some;
+    for (done = 0; done < count; done += some) {
+        some = heti_min(block, count - done);
+        HETI_TRY(heti_data_read(data, first + done, some, error));
+        HETI_TRY(heti_data_convert(data, data->raw, first + done, some, to != NULL ? to + done : NULL, error));
     }
     return HET_OK;
 }
@@ -15783,7 +15789,7 @@ static het_result heti_data_prepare(het_data *data, int64_t granule, het_error *
 {
     if (granule == 0) data->group = heti_granule_group(data->sequence_start, data->sequences);
     HETI_TRY(het_granules(data->sequence_start, data->sequences, data->group, data->granule_start, data->granule_limit + 1, &data->granules));
-    return heti_data_check_tokens(data, error);
+    return heti_data_tokens(data, 0, data->info.tokens, NULL, error); /* a bad token is found now and not in the middle of a run */
 }
 
 /* Everything that can be refused without memory is refused before any is asked for. */
@@ -15886,6 +15892,14 @@ HETRAIN_API het_result het_data_held_out(het_data *data, int64_t first, het_batc
     HETI_TRY(het_granules(data->sequence_start, sequences, data->group, data->held_out_start, data->granule_limit + 1, &granules));
     heti_data_show(data, data->slots, sequences, granules, data->held_out_start, batch);
     return HET_OK;
+}
+
+HETRAIN_API het_result het_data_tokens(het_data *data, int64_t first, int64_t count, int32_t *to, het_error *error)
+{
+    if (data == NULL || to == NULL) return heti_fail(error, HET_ERR_INVALID, "het_data_tokens: data or to is NULL");
+    if (first < 0 || count < 0 || first > data->info.tokens || count > data->info.tokens - first)
+        return heti_fail(error, HET_ERR_INVALID, "het_data_tokens: %d tokens from number %d on; the file has %d", count, first, data->info.tokens);
+    return heti_data_tokens(data, first, count, to, error);
 }
 
 /* ================================================================================================================

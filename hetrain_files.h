@@ -3580,6 +3580,7 @@ static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t p
 static const char *heti_f_table_text(heti_f_table *t, const char *from, size_t length)
 {
     char *to = t->text;
+    HETRAIN_ASSERT(length < t->left);
     if (length > 0) memcpy(to, from, length);
     to[length] = 0;
     t->text += length + 1;

@@ -4742,50 +4742,50 @@ static void heti_p_take_rest(heti_p_measure *m, int64_t group, het_device_profil
 
 /* ---- messages and reductions: two ranks whose units do nothing ---- */
 
-typedef struct heti_p_stub { int64_t width, elements; int last; } heti_p_stub;
+typedef struct heti_p_idle { int64_t width, elements; int last; } heti_p_idle;
 
-static het_result heti_p_stub_describe(const het_unit *unit, het_unit_info *info)
+static het_result heti_p_idle_describe(const het_unit *unit, het_unit_info *info)
 {
-    const heti_p_stub *stub = HETI_P_CAST(const heti_p_stub *, unit->settings);
+    const heti_p_idle *idle = HETI_P_CAST(const heti_p_idle *, unit->settings);
     het_parameter_desc *p = &info->parameter[0];
     info->parameters = 1;
-    memcpy(p->name, stub->last ? "stub.1" : "stub.0", 7);
-    p->rows = stub->elements;
+    memcpy(p->name, idle->last ? "idle.1" : "idle.0", 7);
+    p->rows = idle->elements;
     p->columns = 1;
-    info->is_loss = stub->last;
-    info->out_streams = !stub->last;
-    info->out_width[0] = stub->width;
+    info->is_loss = idle->last;
+    info->out_streams = !idle->last;
+    info->out_width[0] = idle->width;
     info->input_keep = HET_KEEP_CALL;
     return HET_OK;
 }
 
-static het_result heti_p_stub_run(const het_unit_call *call)
+static het_result heti_p_idle_run(const het_unit_call *call)
 {
     (void)call;
     return HET_OK;
 }
 
-static const het_unit_iface *heti_p_stub_table(void)
+static const het_unit_iface *heti_p_idle_table(void)
 {
-    static const het_unit_iface heti_p_table = { HETRAIN_UNIT_VERSION, "stub", heti_p_stub_describe, heti_p_stub_run, heti_p_stub_run,
-        heti_p_stub_run };
+    static const het_unit_iface heti_p_table = { HETRAIN_UNIT_VERSION, "idle", heti_p_idle_describe, heti_p_idle_run, heti_p_idle_run,
+        heti_p_idle_run };
     return &heti_p_table;
 }
 
-enum { HETI_P_STUB_ROWS = 1024, HETI_P_STUB_WIDTH = 256, HETI_P_STUB_SIZES = 4, HETI_P_STUB_STEPS = 15 };
+enum { HETI_P_IDLE_ROWS = 1024, HETI_P_IDLE_WIDTH = 256, HETI_P_IDLE_SIZES = 4, HETI_P_IDLE_STEPS = 15 };
 
 /* What two ranks do: `plan` of two units, `elements` of the first. Of every step one row of numbers goes to `read`. */
-typedef struct heti_p_stubs {
+typedef struct heti_p_idlers {
     heti_p_measure *m;
     het_ctx *ctx;
     het_plan *plan;
-    heti_p_stub stub[2];
+    heti_p_idle idle[2];
     het_unit unit[2];
-    int64_t bounds[HETI_P_STUB_ROWS + 1];
-    int32_t token[HETI_P_STUB_ROWS];
-} heti_p_stubs;
+    int64_t bounds[HETI_P_IDLE_ROWS + 1];
+    int32_t token[HETI_P_IDLE_ROWS];
+} heti_p_idlers;
 
-static het_result heti_p_stubs_start(heti_p_stubs *s, const char *plan, int64_t elements)
+static het_result heti_p_idlers_start(heti_p_idlers *s, const char *plan, int64_t elements)
 {
     heti_p_measure *m = s->m;
     het_plan_desc plan_desc;
@@ -4795,14 +4795,14 @@ static het_result heti_p_stubs_start(heti_p_stubs *s, const char *plan, int64_t 
         m->device[i] = m->desc->desc->devices[i];
         m->device[i].speed = 0;
         m->device[i].memory_limit = 0;
-        s->stub[i].width = HETI_P_STUB_WIDTH;
-        s->stub[i].elements = i == 0 ? elements : 16;
-        s->stub[i].last = i == 1;
+        s->idle[i].width = HETI_P_IDLE_WIDTH;
+        s->idle[i].elements = i == 0 ? elements : 16;
+        s->idle[i].last = i == 1;
         memset(&s->unit[i], 0, sizeof s->unit[i]);
-        s->unit[i].iface = heti_p_stub_table();
-        s->unit[i].settings = &s->stub[i];
+        s->unit[i].iface = heti_p_idle_table();
+        s->unit[i].settings = &s->idle[i];
     }
-    for (i = 0; i <= HETI_P_STUB_ROWS; i++) s->bounds[i] = i;
+    for (i = 0; i <= HETI_P_IDLE_ROWS; i++) s->bounds[i] = i;
     memset(s->token, 0, sizeof s->token);
     memset(&plan_desc, 0, sizeof plan_desc);
     plan_desc.units = plan_desc.ranks = 2;
@@ -4816,12 +4816,12 @@ static het_result heti_p_stubs_start(heti_p_stubs *s, const char *plan, int64_t 
     desc.hook = NULL;
     desc.frozen = NULL;
     desc.reduce = HET_REDUCE_FAST;
-    desc.max_tokens = desc.max_sequences = HETI_P_STUB_ROWS;
+    desc.max_tokens = desc.max_sequences = HETI_P_IDLE_ROWS;
     desc.max_micro_batches = 2;
     return het_create(&desc, &s->ctx, m->error);
 }
 
-static void heti_p_stubs_end(heti_p_stubs *s)
+static void heti_p_idlers_end(heti_p_idlers *s)
 {
     het_destroy(s->ctx);
     het_plan_free(s->plan);
@@ -4829,7 +4829,7 @@ static void heti_p_stubs_end(heti_p_stubs *s)
     s->plan = NULL;
 }
 
-static het_result heti_p_stubs_step(heti_p_stubs *s, int64_t rows, int64_t count)
+static het_result heti_p_idlers_step(heti_p_idlers *s, int64_t rows, int64_t count)
 {
     het_batch batch[2];
     int64_t i;
@@ -4844,7 +4844,7 @@ static het_result heti_p_stubs_step(heti_p_stubs *s, int64_t rows, int64_t count
 }
 
 /* The first record of a kind on a rank; of REDUCE and GATHER the one with the most bytes. */
-static het_record heti_p_stubs_record(const heti_p_stubs *s, int64_t rank, int32_t kind)
+static het_record heti_p_idlers_record(const heti_p_idlers *s, int64_t rank, int32_t kind)
 {
     het_record found;
     het_timeline timeline;
@@ -4859,66 +4859,66 @@ static het_record heti_p_stubs_record(const heti_p_stubs *s, int64_t rank, int32
 
 /* Ping and pong: from the send on one rank to the gradient that comes back, less what the other rank does in between; half of it is one way. Each
    rank's clock is only compared with itself. */
-static het_result heti_p_measure_messages(heti_p_stubs *s, double *latency, double *bandwidth, double *message_byte)
+static het_result heti_p_measure_messages(heti_p_idlers *s, double *latency, double *bandwidth, double *message_byte)
 {
-    double bytes[HETI_P_STUB_SIZES], way[HETI_P_STUB_SIZES], pack[HETI_P_STUB_SIZES], ignored, slope;
+    double bytes[HETI_P_IDLE_SIZES], way[HETI_P_IDLE_SIZES], pack[HETI_P_IDLE_SIZES], ignored, slope;
     int64_t size, step, rows = 4;
-    HETI_P_TRY(heti_p_stubs_start(s, "pp", 16));
-    for (size = 0; size < HETI_P_STUB_SIZES; size++, rows *= 6) {
-        double there[HETI_P_STUB_STEPS], packing[HETI_P_STUB_STEPS];
-        for (step = -2; step < HETI_P_STUB_STEPS; step++) {
+    HETI_P_TRY(heti_p_idlers_start(s, "pp", 16));
+    for (size = 0; size < HETI_P_IDLE_SIZES; size++, rows *= 6) {
+        double there[HETI_P_IDLE_STEPS], packing[HETI_P_IDLE_STEPS];
+        for (step = -2; step < HETI_P_IDLE_STEPS; step++) {
             het_record f0, f1, send, b0, b1, back;
-            HETI_P_TRY(heti_p_stubs_step(s, rows, 1));
+            HETI_P_TRY(heti_p_idlers_step(s, rows, 1));
             if (step < 0) continue;
-            f0 = heti_p_stubs_record(s, 0, HET_ACTION_F);
-            f1 = heti_p_stubs_record(s, 1, HET_ACTION_F);
-            b0 = heti_p_stubs_record(s, 0, HET_ACTION_B);
-            b1 = heti_p_stubs_record(s, 1, HET_ACTION_B);
-            send = heti_p_stubs_record(s, 0, HET_ACTION_SEND_F);
-            back = heti_p_stubs_record(s, 1, HET_ACTION_SEND_B);
+            f0 = heti_p_idlers_record(s, 0, HET_ACTION_F);
+            f1 = heti_p_idlers_record(s, 1, HET_ACTION_F);
+            b0 = heti_p_idlers_record(s, 0, HET_ACTION_B);
+            b1 = heti_p_idlers_record(s, 1, HET_ACTION_B);
+            send = heti_p_idlers_record(s, 0, HET_ACTION_SEND_F);
+            back = heti_p_idlers_record(s, 1, HET_ACTION_SEND_B);
             there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
             packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) + (b1.end - b1.start));
         }
-        bytes[size] = HETI_P_CAST(double, rows * HETI_P_STUB_WIDTH * 4);
-        way[size] = heti_p_median(there, HETI_P_STUB_STEPS);
-        pack[size] = heti_p_median(packing, HETI_P_STUB_STEPS);
+        bytes[size] = HETI_P_CAST(double, rows * HETI_P_IDLE_WIDTH * 4);
+        way[size] = heti_p_median(there, HETI_P_IDLE_STEPS);
+        pack[size] = heti_p_median(packing, HETI_P_IDLE_STEPS);
     }
-    heti_p_line(bytes, way, HETI_P_STUB_SIZES, latency, &slope);
+    heti_p_line(bytes, way, HETI_P_IDLE_SIZES, latency, &slope);
     *bandwidth = slope > 0 ? heti_p_short(1 / slope) : 0;
     *latency = heti_p_short(*latency);
-    heti_p_line(bytes, pack, HETI_P_STUB_SIZES, &ignored, message_byte);
+    heti_p_line(bytes, pack, HETI_P_IDLE_SIZES, &ignored, message_byte);
     *message_byte = heti_p_short(*message_byte);
-    heti_p_stubs_end(s);
+    heti_p_idlers_end(s);
     return HET_OK;
 }
 
 /* A reduction and a gathering between two ranks, of few elements and of many: seconds of a byte that a rank sends, all work on it included. Two of
    three bytes of a step are of reductions. */
-static het_result heti_p_measure_rings(heti_p_stubs *s, double *ring_byte, double *verdict)
+static het_result heti_p_measure_rings(heti_p_idlers *s, double *ring_byte, double *verdict)
 {
-    double seconds[2][2], bytes[2][2], judged[HETI_P_STUB_STEPS];
+    double seconds[2][2], bytes[2][2], judged[HETI_P_IDLE_STEPS];
     int size, kind;
     int64_t step, r;
     for (size = 0; size < 2; size++) {
-        double took[2][HETI_P_STUB_STEPS];
-        HETI_P_TRY(heti_p_stubs_start(s, "dp", size == 0 ? 4096 : 1 << 21));
-        for (step = -1; step < HETI_P_STUB_STEPS; step++) {
-            HETI_P_TRY(heti_p_stubs_step(s, 1, 2));
+        double took[2][HETI_P_IDLE_STEPS];
+        HETI_P_TRY(heti_p_idlers_start(s, "dp", size == 0 ? 4096 : 1 << 21));
+        for (step = -1; step < HETI_P_IDLE_STEPS; step++) {
+            HETI_P_TRY(heti_p_idlers_step(s, 1, 2));
             if (step < 0) continue;
             for (kind = 0; kind < 2; kind++) {
                 took[kind][step] = 1e300;
                 for (r = 0; r < 2; r++) {
-                    const het_record record = heti_p_stubs_record(s, r, kind == 0 ? HET_ACTION_REDUCE : HET_ACTION_GATHER);
+                    const het_record record = heti_p_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE : HET_ACTION_GATHER);
                     if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
                     bytes[kind][size] = HETI_P_CAST(double, record.bytes);
                 }
             }
             if (size == 0) judged[step] = heti_p_verdict_time(s->ctx, 2);
         }
-        for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_p_median(took[kind], HETI_P_STUB_STEPS);
-        heti_p_stubs_end(s);
+        for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_p_median(took[kind], HETI_P_IDLE_STEPS);
+        heti_p_idlers_end(s);
     }
-    *verdict = heti_p_short(heti_p_median(judged, HETI_P_STUB_STEPS));
+    *verdict = heti_p_short(heti_p_median(judged, HETI_P_IDLE_STEPS));
     *ring_byte = 0;
     for (kind = 0; kind < 2; kind++)
         if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
@@ -4930,18 +4930,18 @@ static het_result heti_p_measure_rings(heti_p_stubs *s, double *ring_byte, doubl
 static het_result heti_p_measure_links(heti_p_measure *m)
 {
     het_profile *profile = m->profile;
-    heti_p_stubs *s;
+    heti_p_idlers *s;
     het_link_profile *link = &profile->link[0];
     double message_byte = 0, ring_byte = 0, verdict = 0;
     het_result result;
     void *block;
     int64_t i;
     HETI_P_TRY(heti_p_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
-    s = HETI_P_CAST(heti_p_stubs *, block);
+    s = HETI_P_CAST(heti_p_idlers *, block);
     s->m = m;
     result = heti_p_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
     if (result == HET_OK) result = heti_p_measure_rings(s, &ring_byte, &verdict);
-    heti_p_stubs_end(s);
+    heti_p_idlers_end(s);
     m->allocator.free(m->allocator.user, block, sizeof *s);
     HETI_P_TRY(result);
     memcpy(link->name, "threads", 8);

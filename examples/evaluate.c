@@ -41,47 +41,44 @@ typedef struct evaluation {
 
 /* ---- text ---------------------------------------------------------------------------------------------------------------- */
 
-static uint32_t little(const unsigned char *at, size_t bytes) {
-    uint32_t value = 0;
-    while (bytes-- > 0) value = value << 8 | at[bytes];
-    return value;
-}
-
-/* The ids in a token file; *format 0: it is none, but text. */
-static int read_tokens(evaluation *e, const unsigned char *data, size_t size, int *format) {
-    const char *path = e->set.data;
-    const size_t name = strlen(path);
-    const uint32_t magic = size >= 4 ? little(data, 4) : 0;
-    const int llmc = magic == 20240520 || magic == 20240801;
-    const size_t bytes = magic == 20240801 ? 4 : 2, head = llmc ? 1024 : 0;
-    size_t i;
-    *format = llmc || (name > 4 && strcmp(path + name - 4, ".bin") == 0);
-    if (!*format) return 0;
-    if (size < head || (size - head) % bytes != 0) return fail(BAD_INPUT, "--data %s: %zu bytes are no file of %zu-byte tokens", path, size, bytes);
-    e->tokens = (int64_t)((size - head) / bytes);
-    if (llmc && (int64_t)little(data + 8, 4) != e->tokens)
-        return fail(BAD_INPUT, "--data %s: byte 8: the header says %lld tokens, there are %lld", path, (long long)little(data + 8, 4),
-                    (long long)e->tokens);
-    e->token = (int32_t *)malloc((size_t)(e->tokens + 1) * sizeof *e->token);
-    if (e->token == NULL) return fail(FAILED, "--data %s: no memory for %lld tokens", path, (long long)e->tokens);
-    for (i = 0; i < (size_t)e->tokens; i++) {
-        const uint32_t id = little(data + head + i * bytes, bytes);
-        if (id >= (uint64_t)e->model.desc.model.vocab)
-            return fail(BAD_INPUT, "--data %s: byte %zu: token %u; the vocabulary has %lld", path, head + i * bytes, (unsigned)id,
-                        (long long)e->model.desc.model.vocab);
-        e->token[i] = (int32_t)id;
+/* The ids in a token file, which het_data_open proves. */
+static int read_tokens(evaluation *e, const het_reader *reader, het_data_format format) {
+    het_error error = { HET_OK, "" };
+    het_data_desc desc;
+    het_data_info info;
+    het_data *data = NULL;
+    het_result result;
+    memset(&desc, 0, sizeof desc);
+    desc.reader = *reader, desc.format = format, desc.vocab = e->model.desc.model.vocab, desc.held_out = -1;
+    desc.length = desc.sequences = desc.slots = 1;
+    result = het_data_open(&desc, &data, &error);
+    if (result == HET_OK) {
+        het_data_get_info(data, &info);
+        e->tokens = info.tokens;
+        e->token = (int32_t *)malloc((size_t)e->tokens * sizeof *e->token);
+        if (e->token == NULL) result = HET_ERR_OOM, snprintf(error.text, sizeof error.text, "no memory for %lld tokens", (long long)e->tokens);
+        else result = het_data_tokens(data, 0, e->tokens, e->token, &error);
     }
-    return 0;
+    het_data_close(data);
+    return result == HET_OK ? 0 : fail(status_of(result), "--data: %s", error.text);
 }
 
 static int read_data(evaluation *e) {
+    het_error error = { HET_OK, "" };
+    het_data_format format;
+    het_reader reader;
     char *data = NULL;
     size_t size = 0;
-    int format = 0, status = read_file("--data", e->set.data, &data, &size);
-    if (status == 0) status = read_tokens(e, (const unsigned char *)data, size, &format);
-    if (status == 0 && !format) status = loaded_takes_text(&e->model, &e->set.from);
-    if (status == 0 && !format) status = text_encode("--data", e->model.tokenizer, 1, data, size, &e->token, &e->tokens);
-    free(data);
+    int status;
+    const het_result result = is_directory(e->set.data) ? HET_ERR_IO : het_reader_open(e->set.data, &reader, &error);
+    if (result != HET_OK) return fail(BAD_INPUT, "--data %s: %s", e->set.data, error.text[0] != 0 ? error.text : "is a directory");
+    if (text_is(e->set.data, &reader, &format)) {
+        status = read_file("--data", e->set.data, &data, &size);
+        if (status == 0) status = loaded_takes_text(&e->model, &e->set.from);
+        if (status == 0) status = text_encode("--data", e->model.tokenizer, 1, data, size, &e->token, &e->tokens);
+        free(data);
+    } else status = read_tokens(e, &reader, format);
+    het_reader_close(&reader);
     if (status == 0 && e->tokens < 2)
         return fail(BAD_INPUT, "--data %s: %lld tokens; there must be two to predict one", e->set.data, (long long)e->tokens);
     return status;

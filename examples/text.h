@@ -7,6 +7,21 @@
 #include "files.h"
 #include "hetrain_files.h"
 
+/* 1: a file's bytes are text. A *.bin file without one of llm.c's headers (which begin with a date) holds nanoGPT's uint16 tokens;
+   het_data_open finds out the rest. */
+static inline int text_is(const char *path, const het_reader *reader, het_data_format *format) {
+    unsigned char head[4] = { 0, 0, 0, 0 };
+    uint32_t magic = 0;
+    const size_t length = strlen(path);
+    if (reader->read(reader->user, 0, head, 4) >= 0)
+        magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
+    *format = HET_DATA_AUTO;
+    if (magic >= 20240000 && magic < 20300000) return 0;
+    if (length <= 4 || strcmp(path + length - 4, ".bin") != 0) return 1;
+    *format = HET_DATA_UINT16;
+    return 0;
+}
+
 static inline int tokenizer_open(const char *option_name, const char *path, het_tokenizer **tokenizer) {
     het_error error = { HET_OK, "" };
     het_result result;

@@ -348,26 +348,18 @@ static void close_source(source *s) {
     free(s->tokens);
 }
 
-/* A *.bin file without one of llm.c's headers (which begin with a date) holds nanoGPT's uint16 tokens; het_data_open finds out the rest. */
 static int open_source(job *j, source *to, const char *option_name, const char *path, float held_out) {
     het_data_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
-    unsigned char head[4] = { 0, 0, 0, 0 };
-    uint32_t magic = 0;
-    int status, text;
-    size_t length = strlen(path);
+    int status;
     if (is_directory(path)) return fail(BAD_INPUT, "%s %s: is a directory", option_name, path);
     if (access(path, R_OK) != 0) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
     result = het_reader_open(path, &to->reader, &error);
     if (result != HET_OK) return fail(status_of(result), "%s %s: %s", option_name, path, error.text);
     to->open = 1;
     memset(&desc, 0, sizeof desc);
-    if (to->reader.read(to->reader.user, 0, head, 4) >= 0)
-        magic = (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24;
-    text = magic < 20240000 || magic >= 20300000;
-    if (text && length > 4 && strcmp(path + length - 4, ".bin") == 0) desc.format = HET_DATA_UINT16, text = 0;
-    if (text && j->tokenizer != NULL) {
+    if (text_is(path, &to->reader, &desc.format) && j->tokenizer != NULL) {
         het_reader_close(&to->reader);
         to->open = 0;
         if ((status = encode_source(j, to, option_name, path)) != 0) return status;

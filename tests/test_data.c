@@ -369,6 +369,37 @@ static void held_out_windows(void **state)
     support_buffer_end(&file);
 }
 
+/* Any run of tokens of a file, also one of more than a read takes. */
+static void runs_of_tokens(void **state)
+{
+    enum { TOKENS = 70001 };
+    int32_t *to = (int32_t *)malloc(TOKENS * sizeof *to);
+    support_buffer file;
+    het_data_desc desc;
+    het_data *data;
+    het_error error;
+    int64_t i, first;
+    (void)state;
+    support_buffer_start(&file);
+    for (i = 0; i < TOKENS; i++) {
+        const unsigned char token[2] = { (unsigned char)(i * 7 % 251), 0 };
+        support_buffer_append(&file, token, 2);
+    }
+    desc = describe(&file, HET_DATA_UINT16);
+    data = open_data(&desc);
+    for (first = 0; first <= TOKENS; first += 35000) {
+        EXPECT_OK(het_data_tokens(data, first, TOKENS - first, to, &error));
+        for (i = first; i < TOKENS; i++) assert_int_equal(to[i - first], i * 7 % 251);
+    }
+    EXPECT_OK(het_data_tokens(data, TOKENS, 0, to, &error));
+    EXPECT_ERROR(het_data_tokens(data, 1, TOKENS, to, &error), HET_ERR_INVALID, error.text, "70001 tokens from number 1|70001");
+    EXPECT_ERROR(het_data_tokens(data, -1, 1, to, &error), HET_ERR_INVALID, error.text, "number -1");
+    EXPECT_ERROR(het_data_tokens(data, 0, 1, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
+    het_data_close(data);
+    support_buffer_end(&file);
+    free(to);
+}
+
 /* Granules: as het_granules cuts windows of that length. */
 static void granules_of_windows(void **state)
 {
@@ -463,6 +494,7 @@ int main(void)
         cmocka_unit_test(sampling_has_no_state),
         cmocka_unit_test(slots_keep_their_content),
         cmocka_unit_test(held_out_windows),
+        cmocka_unit_test(runs_of_tokens),
         cmocka_unit_test(granules_of_windows),
         cmocka_unit_test(one_call_trains),
     };

@@ -97,7 +97,9 @@ refuses '--data or --choices' evaluate --init t
 : > empty
 refuses '0 tokens' evaluate --init t --data empty
 printf '\001\001\377\377' > bad.bin
-refuses 'byte 2: token 65535|330' evaluate --init t --data bad.bin
+refuses 'token 65535 at offset 2|330' evaluate --init t --data bad.bin
+{ printf '\210\330\064\001\002\000\000\000\000\000\000\000'; head -c 1012 /dev/zero; } > old.tok # 20240520, version 2
+refuses 'version 2 at offset 4' evaluate --init t --data old.tok
 
 # Questions whose right answer is the greedy continuation: all of them must be right. Numbers are 16 bits.
 words() { local w; for w in "$@"; do printf "\\x$(printf %02x $((w & 255)))\\x$(printf %02x $((w >> 8 & 255)))"; done; }

@@ -7,7 +7,7 @@
 #define MACHINE_X86 1
 #endif
 
-enum { MACHINE_CHAINS = 16, MACHINE_ROUNDS = 1 << 21, MACHINE_FLOATS = 1 << 23 };
+enum { MACHINE_CHAINS = 12, MACHINE_ROUNDS = 1 << 21, MACHINE_FLOATS = 1 << 23 };
 
 /* MACHINE_CHAINS independent chains of multiply-adds; returns how many there were. `sink` keeps the compiler from dropping them. */
 static double machine_chains_plain(float *sink) {
@@ -35,11 +35,11 @@ __attribute__((target(isa))) static double name(float *sink) { \
         sum[6] = fma(sum[6], factor, term), sum[7] = fma(sum[7], factor, term), sum[8] = fma(sum[8], factor, term); \
         sum[9] = fma(sum[9], factor, term), sum[10] = fma(sum[10], factor, term), sum[11] = fma(sum[11], factor, term); \
     } \
-    for (i = 0; i < 12; i++) { \
+    for (i = 0; i < MACHINE_CHAINS; i++) { \
         reduce(out, sum[i]); \
         *sink += out[0]; \
     } \
-    return 12.0 * MACHINE_ROUNDS * lanes; \
+    return (double)MACHINE_CHAINS * MACHINE_ROUNDS * lanes; \
 }
 MACHINE_KERNEL(machine_chains_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps, 8)
 MACHINE_KERNEL(machine_chains_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps, 16)

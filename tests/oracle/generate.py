@@ -17,8 +17,8 @@ try:
     import transformers
 except ImportError as problem:
     print(f"oracle: {problem}. The references need PyTorch, transformers and numpy (a CPU build is enough):", file=sys.stderr)
-    print("  python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers numpy", file=sys.stderr)
-    print("  PATH=/tmp/venv/bin:$PATH make oracle     (or: /tmp/venv/bin/python tests/oracle/generate.py)", file=sys.stderr)
+    print("  python3 -m venv build/venv && build/venv/bin/pip install torch transformers numpy", file=sys.stderr)
+    print("  PATH=$PWD/build/venv/bin:$PATH make oracle     (or: build/venv/bin/python tests/oracle/generate.py)", file=sys.stderr)
     print("The files in tests/oracle/data are committed: the tests themselves need no Python.", file=sys.stderr)
     sys.exit(2)
 

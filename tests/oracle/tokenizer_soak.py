@@ -24,7 +24,7 @@ class Error(ctypes.Structure):
 
 class Ours:
     def __init__(self, library, text):
-        self.library, self.error, self.handle = library, Error(), ctypes.c_void_p()
+        self.headers, self.error, self.handle = library, Error(), ctypes.c_void_p()
         data = text.encode()
         if library.het_tokenizer_read(data, ctypes.c_size_t(len(data)), None, ctypes.byref(self.handle), ctypes.byref(self.error)) != 0:
             raise SystemExit("read: " + self.error.text.decode())
@@ -32,14 +32,14 @@ class Ours:
 
     def encode(self, data):
         count = ctypes.c_int64()
-        if self.library.het_tokenizer_encode(self.handle, None, data, ctypes.c_size_t(len(data)), self.ids, ctypes.c_int64(1 << 22),
+        if self.headers.het_tokenizer_encode(self.handle, None, data, ctypes.c_size_t(len(data)), self.ids, ctypes.c_int64(1 << 22),
                                              ctypes.byref(count), ctypes.byref(self.error)) != 0:
             raise SystemExit("encode: " + self.error.text.decode())
         return self.ids[:count.value]
 
     def decode(self, ids):
         array, length = (ctypes.c_int32 * max(1, len(ids)))(*ids), ctypes.c_size_t()
-        if self.library.het_tokenizer_decode(self.handle, array, ctypes.c_int64(len(ids)), 2, self.bytes, ctypes.c_size_t(1 << 22), ctypes.byref(length),
+        if self.headers.het_tokenizer_decode(self.handle, array, ctypes.c_int64(len(ids)), 2, self.bytes, ctypes.c_size_t(1 << 22), ctypes.byref(length),
                                              ctypes.byref(self.error)) != 0:
             raise SystemExit("decode: " + self.error.text.decode())
         return self.bytes.raw[:length.value]

@@ -99,27 +99,11 @@ try() {
         grep '^not ok' "$d/out" | sed 's/^not ok [0-9]* - //' | paste -sd' ' | cut -c1-150 > "$d/caught"
         [ -s "$d/caught" ] || echo "ended early: $(tail -n 1 "$d/out" | cut -c1-100)" > "$d/caught"
     fi
-    [ -f "$d/caught" ] && cp "$d/caught" "$record"
+    if [ -f "$d/caught" ]; then
+        sed -i "s/^/$suite: /" "$d/caught"
+        cp "$d/caught" "$record"
+    fi
     rm -f "$d/program" "$d/implementation.o" "$d"/hetrain*.h
 }
 
-for d in "$work"/[0-9]*; do
-    try "$d" &
-    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-done
-wait
-
-number=0
-failures=0
-for d in "$work"/[0-9]*; do
-    number=$((number + 1))
-    if [ -f "$d/wrong" ]; then
-        echo "not ok $number - $(cat "$d/name"): $(cat "$d/wrong")"
-        failures=$((failures + 1))
-    else
-        echo "ok $number - $(cat "$d/name"): $(cat "$d/suite"): $(cat "$d/caught")"
-    fi
-done
-echo "1..$number"
-echo "$number faults, $((number - failures)) caught"
-[ $failures = 0 ] && [ $number -gt 0 ]
+. tests/tools/faults_run.sh

@@ -51,23 +51,4 @@ try() {
     rm -f "$d/program" "$d/hetrain_cuda.cu"
 }
 
-for d in "$work"/[0-9]*; do
-    try "$d" &
-    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-done
-wait
-
-number=0
-failures=0
-for d in "$work"/[0-9]*; do
-    number=$((number + 1))
-    if [ -f "$d/wrong" ]; then
-        echo "not ok $number - $(cat "$d/name"): $(cat "$d/wrong")"
-        failures=$((failures + 1))
-    else
-        echo "ok $number - $(cat "$d/name"): $(cat "$d/caught")"
-    fi
-done
-echo "1..$number"
-echo "$number faults, $((number - failures)) caught"
-[ $failures = 0 ] && [ $number -gt 0 ]
+. tests/tools/faults_run.sh
