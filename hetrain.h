@@ -2614,8 +2614,8 @@ static HETI_UNUSED double heti_cos(double x) { return heti_sin_quarter(x, 1.0); 
 #endif
 
 /* Products cut k and the packed rows into blocks of these sizes; a tile is at most TILE_ROWS x TILE_COLUMNS. A packed panel of
-   PRODUCT_K x TILE_COLUMNS floats (32 KiB) lies in the first cache, packed rows in the second. */
-#define HETI_PRODUCT_K 256
+   PRODUCT_K x TILE_COLUMNS floats (48 KiB, half of it as pairs of bf16) streams from the first two caches, packed rows from the second. */
+#define HETI_PRODUCT_K 384
 #define HETI_PRODUCT_ROWS 240
 #define HETI_TILE_ROWS 12
 #define HETI_TILE_COLUMNS 32
@@ -3398,11 +3398,10 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     vst1q_f32(to + 3 * to_stride, vcombine_f32(vget_high_f32(s[1]), vget_high_f32(s[3])));
 }
 #else
-HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+/* Line i in r[i] becomes k = i in r[i]. */
+HETI_IN void HETI_K(turn)(__m512 *r)
 {
-    __m512 r[16], s[16];
-    HETI_UNROLL
-    for (int i = 0; i < 16; i++) r[i] = i < n ? _mm512_loadu_ps(from + i * line_stride) : _mm512_setzero_ps();
+    __m512 s[16];
     HETI_UNROLL
     for (int i = 0; i < 16; i += 2) {
         s[i] = _mm512_maskz_unpacklo_ps(HETI_SIXTEEN, r[i], r[i + 1]);
@@ -3423,9 +3422,19 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
         s[i + 12] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, r[i + 8], r[i + 12], 0xdd);
     }
     HETI_UNROLL
-    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + i * to_stride, _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0x88));
+    for (int i = 0; i < 8; i++) r[i] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0x88);
     HETI_UNROLL
-    for (int i = 0; i < 8; i++) _mm512_storeu_ps(to + (i + 8) * to_stride, _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0xdd));
+    for (int i = 0; i < 8; i++) r[i + 8] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0xdd);
+}
+
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+{
+    __m512 r[16];
+    HETI_UNROLL
+    for (int i = 0; i < 16; i++) r[i] = i < n ? _mm512_loadu_ps(from + i * line_stride) : _mm512_setzero_ps();
+    HETI_K(turn)(r);
+    HETI_UNROLL
+    for (int i = 0; i < 16; i++) _mm512_storeu_ps(to + i * to_stride, r[i]);
 }
 #endif
 
@@ -3473,30 +3482,76 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
 }
 
 #if HETI_ISA_PASS == 4
-/* Rows 2 i and 2 i + 1 of floats become row i of pairs of bf16, the even k in the high halves. Reads up to 15 floats beyond a row. The instruction
-   rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
-HETI_IN void HETI_K(pair)(int64_t tile, int64_t pairs, const float *from, float *to)
+/* Floats to pairs of bf16, `low` before `high`. The instruction rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
+HETI_IN __m512i HETI_K(narrow)(__m512 low, __m512 high)
 {
-    for (int64_t i = 0; i < pairs; i++, from += 2 * tile, to += tile)
-        for (int64_t l = 0; l < tile; l += 16) {
-            const __m256bh even = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + l)), odd = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + tile + l));
-            __m256i half[2];
-            __m512i high, low;
-            HETI_V pair;
-            memcpy(&half[0], &even, sizeof half[0]);
-            memcpy(&half[1], &odd, sizeof half[1]);
-            high = _mm512_maskz_slli_epi32(HETI_SIXTEEN, _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, half[0]), 16);
-            low = _mm512_maskz_cvtepu16_epi32(HETI_SIXTEEN, half[1]);
-            pair.c[0] = _mm512_castsi512_ps(_mm512_or_si512(high, low));
-            if (tile - l >= 16) HETI_STORE(to + l, pair);
-            else HETI_STORE_PART(to + l, pair, tile - l);
+    const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
+    __m512i r;
+    memcpy(&r, &both, sizeof r);
+    return r;
+}
+
+/* pairs[k / 2][tile] of up to 16 lines and 32 k, the even k in the high halves; lines that are missing in `width` are 0. k contiguous: a line's pairs
+   are made, then turned. */
+HETI_IN void HETI_K(pair_lines)(const heti_operand *from, int64_t lines, int64_t k, int64_t width, float *to, int64_t tile)
+{
+    const __mmask16 low = HETI_K(lanes)(k), high = HETI_K(lanes)(k - 16), all = HETI_K(lanes)(width);
+    __m512 r[16];
+    HETI_UNROLL
+    for (int i = 0; i < 16; i++) {
+        const float *p = from->data + i * from->line_stride;
+        r[i] = _mm512_setzero_ps();
+        if (i >= lines) continue;
+        r[i] = _mm512_castsi512_ps(_mm512_maskz_rol_epi32(HETI_SIXTEEN, HETI_K(narrow)(_mm512_maskz_loadu_ps(low, p),
+                                                                                       _mm512_maskz_loadu_ps(high, p + 16)), 16));
+    }
+    HETI_K(turn)(r);
+    HETI_UNROLL
+    for (int i = 0; i < 16; i++)
+        if (2 * i < k) _mm512_mask_storeu_ps(to + i * tile, all, r[i]);
+}
+
+/* The same where lines are contiguous: two k are made, then interleaved. */
+HETI_IN void HETI_K(pair_columns)(const heti_operand *from, int64_t lines, int64_t k, int64_t width, float *to, int64_t tile)
+{
+    const __m512i order = _mm512_set_epi32(0x000f001f, 0x000e001e, 0x000d001d, 0x000c001c, 0x000b001b, 0x000a001a, 0x00090019, 0x00080018,
+                                           0x00070017, 0x00060016, 0x00050015, 0x00040014, 0x00030013, 0x00020012, 0x00010011, 0x00000010);
+    const __mmask16 some = HETI_K(lanes)(lines), all = HETI_K(lanes)(width);
+    const float *p = from->data;
+    for (int64_t j = 0; j < k; j += 2, p += 2 * from->k_stride, to += tile) {
+        const __m512 odd = j + 1 < k ? _mm512_maskz_loadu_ps(some, p + from->k_stride) : _mm512_setzero_ps();
+        const __m512i pair = HETI_K(narrow)(_mm512_maskz_loadu_ps(some, p), odd);
+        _mm512_mask_storeu_ps(to, all, _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, pair)));
+    }
+}
+
+HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
+{
+    for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
+        for (int64_t j = 0; j < k; j += 32) {
+            const int64_t depth = heti_min(32, k - j);
+            for (int64_t i = 0; i < tile; i += 16) {
+                const int64_t count = heti_min(heti_min(16, tile - i), lines - line - i);
+                float *pairs = to + j / 2 * tile + i;
+                heti_operand part = *from;
+                part.data += (line + i) * from->line_stride + j * from->k_stride;
+                if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, depth, tile - i, pairs, tile);
+                else HETI_K(pair_columns)(&part, count, depth, tile - i, pairs, tile);
+            }
         }
+    }
 }
 #endif
 
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
-    float block[17 * HETI_TILE_COLUMNS + 16]; /* one more row for pairs, and what gather writes beyond */
+    float block[16 * HETI_TILE_COLUMNS + 16]; /* and what gather writes beyond */
+#if HETI_ISA_PASS == 4
+    if (bf16) {
+        HETI_K(pack_pairs)(tile, lines, k, from, to);
+        return;
+    }
+#endif
     for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
         int64_t count = heti_min(tile, lines - line);
         for (int64_t j = 0; j < k; j += 16) {
@@ -3508,13 +3563,6 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
                 continue;
             }
             HETI_K(gather)(tile, count, depth, &part, block);
-#if HETI_ISA_PASS == 4
-            if (bf16) {
-                for (int64_t i = 0; i < tile; i++) block[depth * tile + i] = 0.0f; /* joins an odd last k */
-                HETI_K(pair)(tile, (depth + 1) / 2, block, to + j / 2 * tile);
-                continue;
-            }
-#endif
             if (bf16) HETI_K(round_bf16)(depth * tile, block);
             memcpy(to + j * tile, block, HETI_CAST(size_t, depth * tile) * sizeof(float));
         }
@@ -3571,7 +3619,8 @@ HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, const float *b)
 HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, const float *a, const float *b)
 {
     __m512bh column[HETI_TILE_V];
-    memcpy(column, b, sizeof column);
+    HETI_UNROLL
+    for (int v = 0; v < HETI_TILE_V; v++) memcpy(&column[v], b + 16 * v, sizeof column[v]);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         HETI_V pair = HETI_SET(a[i]);
@@ -4821,7 +4870,7 @@ static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, 
    stays in its first cache, and runs it down the packed rows. Weights are never written to memory in another order. */
 
 #define HETI_LINEAR_FLOATS (INT64_C(4) << 20) /* packed activations at a time */
-#define HETI_LINEAR_ROWS 960                  /* rows x PRODUCT_K floats stay in the second cache; a multiple of every tile height */
+#define HETI_LINEAR_ROWS 600                  /* rows x PRODUCT_K floats stay in the second cache, of pairs twice as many; a multiple of every tile height */
 #define HETI_PANEL_FLOATS (HETI_PRODUCT_K * HETI_TILE_COLUMNS)
 
 /* output[o] (columns) = chain over the k of every source s of source[s].data[row][k] weight(o, s)[k][column]. Forward has one source and an output
@@ -4922,6 +4971,9 @@ static int64_t heti_linear_chunk(int64_t rows)
 static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linear_args *a)
 {
     const int64_t chunk = heti_linear_chunk(a->rows), tile = cpu->product->tile_rows;
+    const int pairs = a->compute == HET_BF16 && cpu->product->bf16_pairs;
+    const int64_t most = pairs ? 2 * HETI_LINEAR_ROWS : HETI_LINEAR_ROWS;
+    int64_t blocks;
     job->kernels = cpu->product;
     job->bf16 = a->compute == HET_BF16;
     job->rows = a->rows;
@@ -4930,8 +4982,8 @@ static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linea
     job->packed = job->panel + job->tasks * HETI_PANEL_FLOATS;
     job->panels = 0;
     for (int64_t o = 0; o < job->outputs; o++) job->panels += heti_ceil_div(job->output[o].columns, cpu->product->tile_columns);
-    job->row_step = heti_min(HETI_LINEAR_ROWS, heti_ceil_div(a->rows, heti_ceil_div(job->tasks, job->panels)));
-    job->row_step = heti_ceil_div(job->row_step, tile) * tile;
+    blocks = heti_max(heti_ceil_div(job->tasks, job->panels), heti_ceil_div(a->rows, most));
+    job->row_step = heti_ceil_div(heti_ceil_div(a->rows, blocks), tile) * tile;
     for (int64_t s = 0; s < job->sources; s++) {
         job->present = s;
         for (job->chunk_begin = 0; job->chunk_begin < job->source_k[s]; job->chunk_begin += chunk) {

@@ -116,7 +116,7 @@ static int bench_plan_of(plan_bench *b, int64_t devices, double seconds) {
 }
 
 static int bench_plan(void) {
-    static const struct { int64_t devices; double seconds; } sizes[] = { { 8, 1 }, { 64, 5 }, { 1024, 60 } };
+    static const struct { int64_t devices; double seconds; } sizes[] = { { 8, 1 }, { 64, 4.5 }, { 1024, 55 } };
     plan_bench *b = (plan_bench *)calloc(1, sizeof *b);
     het_desc desc;
     het_error error = { HET_OK, "" };

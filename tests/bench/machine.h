@@ -43,6 +43,9 @@ __attribute__((target(isa))) static double name(float *sink) { \
 }
 MACHINE_KERNEL(machine_chains_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps, 8)
 MACHINE_KERNEL(machine_chains_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps, 16)
+/* Every float is a pair of bf16: two multiply-adds a lane. */
+#define MACHINE_PAIRS(sum, factor, term) _mm512_dpbf16_ps(sum, (__m512bh)(factor), (__m512bh)(term))
+MACHINE_KERNEL(machine_chains_bf16, "avx512f,avx512bf16", __m512, _mm512_set1_ps, MACHINE_PAIRS, _mm512_storeu_ps, 32)
 #endif
 
 typedef struct machine_work {
@@ -69,11 +72,13 @@ static void machine_triad(void *user, int64_t index) {
     for (i = 0; i < MACHINE_FLOATS; i++) a[i] = b[i] + 3 * c[i];
 }
 
-/* The widest loop the chosen inner loops may use. */
+/* The widest loop the chosen inner loops may use for products of the chosen dtype. */
 static double (*machine_kernel(const bench *b))(float *) {
 #ifdef MACHINE_X86
     const int64_t isa = b->set.isa - 1;
     const int wide = isa == HET_ISA_AUTO || isa == HET_ISA_AVX512 || isa == HET_ISA_AVX512_BF16;
+    if (b->set.dtype == HET_BF16 && (isa == HET_ISA_AUTO || isa == HET_ISA_AVX512_BF16) && __builtin_cpu_supports("avx512bf16"))
+        return machine_chains_bf16;
     if (wide && __builtin_cpu_supports("avx512f")) return machine_chains_avx512;
     if ((wide || isa == HET_ISA_AVX2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return machine_chains_avx2;
 #else
