@@ -7179,7 +7179,7 @@ static het_attention_args heti_attention_args(const het_unit_call *c)
 static void heti_attention_tensors(const het_model_desc *m, het_unit_info *info)
 {
     const int64_t d = m->width, q = m->heads * m->head_size, k = m->kv_heads * m->head_size;
-    heti_unit_tensor(info, HETI_ATTENTION_H, "h", d, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_ATTENTION_H, "h", d, HET_KEEP_CALL); /* made again for dW: a norm costs less than its output's room */
     heti_unit_tensor(info, HETI_ATTENTION_MEAN, "mean", 1, HET_KEEP_WEIGHT);
     heti_unit_tensor(info, HETI_ATTENTION_RSTD, "rstd", 1, HET_KEEP_WEIGHT);
     heti_unit_tensor(info, HETI_ATTENTION_Q, "q", q, HET_KEEP_INPUT);
@@ -7399,17 +7399,20 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     const heti_attention_index x = heti_attention_parameters(m);
     const int64_t d = m->width, qw = m->heads * m->head_size, kw = m->kv_heads * m->head_size;
     het_linear_args out = heti_linear_args(c, qw, c->tensor[HETI_ATTENTION_O]), qkv = heti_linear_args(c, d, c->tensor[HETI_ATTENTION_H]);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_ATTENTION_MEAN], c->tensor[HETI_ATTENTION_RSTD]);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_ATTENTION_MEAN],
+                                        c->tensor[HETI_ATTENTION_RSTD]);
 
     heti_linear_part(&out, c, x.out, x.out_bias, d, NULL, c->tensor[HETI_ATTENTION_DY]);
     heti_linear_part(&qkv, c, x.w[0], x.b[0], qw, NULL, c->tensor[HETI_ATTENTION_DQ]);
     heti_linear_part(&qkv, c, x.w[1], x.b[1], kw, NULL, c->tensor[HETI_ATTENTION_DK] + c->view->row_begin * kw);
     heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, NULL, c->tensor[HETI_ATTENTION_DV] + c->view->row_begin * kw);
+    norm.y = c->tensor[HETI_ATTENTION_H];
     norm.dy = c->tensor[HETI_ATTENTION_DH];
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
 
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 3, &out));
+    HETI_TRY(HETI_OP(c, norm_forward, &norm));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
@@ -7481,17 +7484,17 @@ static het_result heti_mlp_describe(const het_unit *unit, het_unit_info *info)
     heti_unit_matrix(unit, info, HETI_ROLE_UP, f, d, heti_yes(m->linear_bias), HETI_CAST(double, m->init_std));
     heti_unit_matrix(unit, info, HETI_ROLE_DOWN, d, f, heti_yes(m->linear_bias), heti_residual_std(m));
     heti_unit_streams(info, 1, d);
-    heti_unit_tensor(info, HETI_MLP_H, "h", d, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_H, "h", d, HET_KEEP_CALL); /* made again for dW, as u is */
     heti_unit_tensor(info, HETI_MLP_MEAN, "mean", 1, HET_KEEP_WEIGHT);
     heti_unit_tensor(info, HETI_MLP_RSTD, "rstd", 1, HET_KEEP_WEIGHT);
-    heti_unit_tensor(info, HETI_MLP_A, "a", f, HET_KEEP_INPUT);
-    heti_unit_tensor(info, HETI_MLP_U, "u", f, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_A, "a", f, HET_KEEP_WEIGHT);
+    heti_unit_tensor(info, HETI_MLP_U, "u", f, HET_KEEP_CALL);
     heti_unit_tensor(info, HETI_MLP_Y, "y", d, HET_KEEP_CALL);
     heti_unit_tensor(info, HETI_MLP_DY, "dy", d, HET_KEEP_GRADIENT);
     heti_unit_tensor(info, HETI_MLP_DA, "da", f, HET_KEEP_GRADIENT);
     heti_unit_tensor(info, HETI_MLP_DH, "dh", d, HET_KEEP_GRADIENT);
     if (gated) {
-        heti_unit_tensor(info, HETI_MLP_B, "b", f, HET_KEEP_INPUT);
+        heti_unit_tensor(info, HETI_MLP_B, "b", f, HET_KEEP_WEIGHT);
         heti_unit_tensor(info, HETI_MLP_DB, "db", f, HET_KEEP_GRADIENT);
     }
     heti_mlp_adapters(unit, info);
@@ -7585,12 +7588,17 @@ static het_result heti_mlp_backward_weight(const het_unit_call *c)
     const heti_mlp_index x = heti_mlp_parameters(m);
     het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
     const het_linear_args first = heti_mlp_first(c, &x, 1);
-    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_MLP_MEAN], c->tensor[HETI_MLP_RSTD]);
+    const het_activation_args activation = heti_activation_args(c);
+    het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], x.bias < 0 ? NULL : c->weight[x.bias], c->tensor[HETI_MLP_MEAN],
+                                        c->tensor[HETI_MLP_RSTD]);
     heti_linear_part(&down, c, x.down, x.down_bias, m->width, NULL, c->tensor[HETI_MLP_DY]);
+    norm.y = c->tensor[HETI_MLP_H];
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
+    HETI_TRY(HETI_OP(c, activation_forward, &activation));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, x.parts, &down));
+    HETI_TRY(HETI_OP(c, norm_forward, &norm));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &first));
     return HETI_OP(c, norm_backward_weight, &norm);
 }
