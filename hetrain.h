@@ -173,6 +173,7 @@ int main(int argc, char **argv) {
        >>plan_api        het_plan: who does what
        >>schedule_api    het_schedule: in which order
        >>transport_api   het_transport_iface: other processes
+       >>group_api       het_group_iface: devices that reach each other without the host
        >>timeline_api    het_timeline: what happened when, what was sent
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>data_api        token files, windows, batches
@@ -983,6 +984,51 @@ typedef struct het_transport_iface {
 
 typedef struct het_transport { const het_transport_iface *iface; void *self; } het_transport;
 
+/* ---- >>group_api: devices that reach each other without the host ---------------------------------------------------
+   Optional. A group is a set of ranks whose devices move data among them by themselves: reductions, gathers and messages between its members do
+   not pass through host memory. The engine decides which groups it needs, makes one of its members ask for an identity, carries that to the others
+   and has all join, in het_create and het_replan. Ops are given to a queue of the member's device, which they run on in order, and may return
+   before they have run; nothing blocks but `leave`. All members give the ops of a group in the same order. Calls on one member (het_group) never
+   overlap, whichever thread they come from; different members of a process are used by different threads at once. */
+
+typedef struct het_group het_group; /* one member's end of a group: the provider's own */
+typedef enum het_element { HET_ELEMENT_F32 = 0, HET_ELEMENT_F64 = 1, HET_ELEMENT_I64 = 2 } het_element;
+
+#define HETRAIN_GROUP_VERSION 1
+#define HETRAIN_GROUP_ID 160        /* bytes of an identity at most */
+#define HETRAIN_GROUP_PLACE 128     /* bytes of a place at most, its final 0 included */
+typedef struct het_group_iface {
+    uint32_t version;               /* HETRAIN_GROUP_VERSION */
+    const char *name;
+    size_t id_bytes;                /* of an identity; the same in all processes */
+    /* where a device is, as text of at most capacity - 1 characters that any process would give the same device. "": it cannot be a member.
+       Members of one group are at different places. Only asked for devices with queues */
+    het_result (*place)(void *self, const het_device *device, char *text, size_t capacity);
+    /* a fresh one, for one group; id: [id_bytes] */
+    het_result (*identity)(void *self, void *id);
+    /* starts joining as member number `member` of `members`; *group belongs to the engine until `leave`, also if joining fails later. At most `ops`
+       ops are given and not finished at any time. Joins of a process's members of one group are started one after the other, then polled */
+    het_result (*join)(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_group **group);
+    het_result (*joined)(void *self, het_group *group, int32_t *done); /* 1: ops may be given */
+    /* Ops. start: [members + 1] ascending, elements of `data`, read before the call returns; ranges may be empty. reduce_scatter: the sum of all
+       members' elements [start[m], start[m + 1]) ends in member m's data, the others' are undefined. all_gather: these elements of member m's data
+       end in everybody's. Sums of double and int64 are exact wherever any order gives them exactly; of float, of one order for one group */
+    het_result (*reduce_scatter)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_element element);
+    het_result (*all_gather)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_element element);
+    het_result (*send)(void *self, het_group *group, het_queue *queue, int64_t to, const void *data, size_t bytes);    /* to a member */
+    het_result (*receive)(void *self, het_group *group, het_queue *queue, int64_t from, void *data, size_t bytes);
+    /* how many of the ops given since `join` have run: work given to the device from then on, on any queue, sees what they did. Also the place where
+       an error that came up since is told. Polled while the engine waits */
+    het_result (*test)(void *self, het_group *group, int64_t *finished);
+    /* what is under way ends before long, here and at the other members, with or without an error there; only `leave` follows */
+    void (*abort)(void *self, het_group *group);
+    /* waits until nothing of the group touches memory any more, then frees it. Without abort before, all ops have finished; all members leave */
+    void (*leave)(void *self, het_group *group);
+    const char *(*last_error)(void *self, het_group *group); /* of this member; group NULL: of place, identity or join */
+} het_group_iface;
+
+typedef struct het_groups { const het_group_iface *iface; void *self; } het_groups;
+
 /* ---- >>timeline_api: what happened, or would --------------------------------------------------------------------- */
 typedef struct het_record {
     het_action action;
@@ -1044,6 +1090,7 @@ typedef struct het_desc {
     const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU device of one thread */
     int64_t device_count;
     het_transport transport;          /* to other processes, whose ranks come before and behind these; iface NULL: there are none */
+    het_groups groups;                /* devices that reach each other without the host; iface NULL: none do. A rank with an emulated link is in none */
     const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
     const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
     const het_link *links;            /* [link_count]; other ranks are not slowed down */
