@@ -135,6 +135,8 @@ int main(int argc, char **argv) {
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
    several cards het_device_desc.ordinal says which.
+   Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
+   then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
    links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
@@ -209,6 +211,7 @@ int main(int argc, char **argv) {
        >>optim           learning rate, AdamW, grid of the exact sums
        >>rank            what a rank asks of its device
        >>mail            messages between ranks, waiting, failing
+       >>group           groups of devices that reach each other without the host
        >>ring            reductions, gathers, joining of scalars
        >>shard           gradients of which a rank keeps only its part
        >>exec            micro-batches into places, units into calls, actions into work
@@ -992,7 +995,7 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
    overlap, whichever thread they come from; different members of a process are used by different threads at once. */
 
 typedef struct het_group het_group; /* one member's end of a group: the provider's own */
-typedef enum het_element { HET_ELEMENT_F32 = 0, HET_ELEMENT_F64 = 1, HET_ELEMENT_I64 = 2 } het_element;
+typedef enum het_group_element { HET_GROUP_F32 = 0, HET_GROUP_F64 = 1, HET_GROUP_I64 = 2 } het_group_element;
 
 #define HETRAIN_GROUP_VERSION 1
 #define HETRAIN_GROUP_ID 160        /* bytes of an identity at most */
@@ -1013,16 +1016,18 @@ typedef struct het_group_iface {
     /* Ops. start: [members + 1] ascending, elements of `data`, read before the call returns; ranges may be empty. reduce_scatter: the sum of all
        members' elements [start[m], start[m + 1]) ends in member m's data, the others' are undefined. all_gather: these elements of member m's data
        end in everybody's. Sums of double and int64 are exact wherever any order gives them exactly; of float, of one order for one group */
-    het_result (*reduce_scatter)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_element element);
-    het_result (*all_gather)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_element element);
+    het_result (*reduce_scatter)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
+    het_result (*all_gather)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
     het_result (*send)(void *self, het_group *group, het_queue *queue, int64_t to, const void *data, size_t bytes);    /* to a member */
     het_result (*receive)(void *self, het_group *group, het_queue *queue, int64_t from, void *data, size_t bytes);
     /* how many of the ops given since `join` have run: work given to the device from then on, on any queue, sees what they did. Also the place where
        an error that came up since is told. Polled while the engine waits */
     het_result (*test)(void *self, het_group *group, int64_t *finished);
-    /* what is under way ends before long, here and at the other members, with or without an error there; only `leave` follows */
+    /* what is under way at this member, joining included, ends before long, whatever the others do; only `leave` follows. The engine aborts every
+       member of a process whose job failed, each on the thread that uses it */
     void (*abort)(void *self, het_group *group);
-    /* waits until nothing of the group touches memory any more, then frees it. Without abort before, all ops have finished; all members leave */
+    /* returns when nothing of this member touches memory any more, and frees it; waits for no other member's leave. Either all its ops have finished
+       or it was aborted before */
     void (*leave)(void *self, het_group *group);
     const char *(*last_error)(void *self, het_group *group); /* of this member; group NULL: of place, identity or join */
 } het_group_iface;
@@ -1090,7 +1095,8 @@ typedef struct het_desc {
     const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU device of one thread */
     int64_t device_count;
     het_transport transport;          /* to other processes, whose ranks come before and behind these; iface NULL: there are none */
-    het_groups groups;                /* devices that reach each other without the host; iface NULL: none do. A rank with an emulated link is in none */
+    het_groups groups;                /* devices that reach each other without the host (>>group_api); iface NULL: none do. A rank with an emulated
+                                         link is in no group */
     const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
     const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
     const het_link *links;            /* [link_count]; other ranks are not slowed down */
@@ -1141,8 +1147,9 @@ typedef struct het_replan_desc {
 typedef struct het_memory {           /* bytes */
     size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
     size_t communication;             /* of that, message buffers */
-    size_t weights, gradients, optimizer, activations, workspace;
-    size_t device;                    /* the sum of the line above: what the device's allocator is asked for */
+    size_t weights, gradients, optimizer;
+    size_t activations, workspace;    /* messages between members of a group count as activations */
+    size_t device;                    /* the sum of the two lines above: what the device's allocator is asked for */
     int64_t parameters;               /* elements */
 } het_memory;
 
@@ -10967,10 +10974,14 @@ typedef struct heti_parameter {
    those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
 typedef struct heti_parameter_block {
     int64_t elements, holders;
-    int64_t *holder;          /* [holders] ranks, ascending */
+    int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
+    int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
-    int64_t members;          /* of the ring that reduces it: the first holder of each process or, in one process, every holder */
-    int64_t *member;          /* [members + 1] numbers of holders, then `holders` */
+    int64_t seats;            /* holders that reach each other without the host share one, the first of them leads; their first ranks ascend */
+    int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
+    int64_t *group;           /* [seats] into ctx->group; -1: a seat of one holder */
+    int64_t members;          /* of the ring that reduces it: the first seat of each process or, in one process, every seat */
+    int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
     int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
     int32_t frozen;
 } heti_parameter_block;
@@ -11023,6 +11034,26 @@ typedef struct heti_slot {
     char *memory;                            /* device */
 } heti_slot;
 
+/* Ranks whose devices reach each other: the holders of a seat, or the two ends of a lane, on which one of two neighbouring stages sends to the
+   other. */
+typedef struct heti_group {
+    int64_t members;
+    const int64_t *member;    /* [members] ranks; of a lane: the sender, then the receiver */
+    int64_t pair[2];          /* what `member` of a lane points to */
+    int32_t lane;
+} heti_group;
+
+/* A rank's end of a group. Each has a queue of its own: what waits for other members holds up nothing else. */
+typedef struct heti_end {
+    int64_t group, member;    /* into ctx->group; the rank's number in it */
+    het_group *handle;        /* NULL: not joined */
+    int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the world that is put aside (heti_replan) */
+    het_queue *queue;
+    het_event *event;         /* of a seat: what an op works on is there */
+    int64_t given, finished;  /* ops */
+    const char *op;           /* the last one given, for messages */
+} heti_end;
+
 /* One side of a transfer between two ranks. */
 typedef struct heti_post {
     struct heti_post *next;
@@ -11034,10 +11065,12 @@ typedef struct heti_post {
     int32_t state;            /* atomic: heti_post_state */
     int32_t remote;
     het_request request;      /* of the transport, where remote */
+    heti_end *end;            /* op number `ticket` of it belongs to the message as well; NULL: none does */
+    int64_t ticket;
 } heti_post;
 typedef enum heti_post_state { HETI_POST_IDLE = 0, HETI_POST_STARTED = 1, HETI_POST_DONE = 2 } heti_post_state;
 
-/* What travels between stages: an envelope, then the rows of each stream. */
+/* What travels between stages: an envelope, then the rows of each stream. On a lane only the envelope passes through the host. */
 typedef struct heti_envelope {
     int64_t step, size;
     het_action action;        /* the one that consumes it */
@@ -11048,19 +11081,28 @@ typedef struct heti_message {
     heti_post post;
     het_record *record;       /* of its RECV */
     char *data;
+    heti_end *end;            /* the lane its rows take; NULL: the host */
+    int64_t ticket;           /* number of its receive on that */
+    char *rows;               /* device memory; NULL: the rank has no lanes */
+    het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are holders, -1: nobody. */
+/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are seats, -1: nobody. */
 typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
 
 #define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
 #define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a turn */
 
-/* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
+/* Reductions and gathers of blocks, one after the other, each inside the block's seats, then a ring over their leaders, then inside again. */
+typedef enum heti_phase { HETI_PHASE_IN = 0, HETI_PHASE_RING = 1, HETI_PHASE_OUT = 2 } heti_phase;
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
 typedef struct heti_ring {
     heti_ring_job *job;       /* [2 blocks] */
     int64_t jobs, done;
+    heti_phase phase;         /* of the job at `done` */
+    heti_end *end;            /* of its seat; NULL: the rank sits alone */
+    int64_t *start;           /* [ranks + 1] ranges of an op */
+    int32_t more;             /* turns are left */
     int64_t number, chunk;    /* of the turn of the job at `done`: the chunk that is taken next */
     int64_t posted;           /* chunks of the turn */
     heti_turn turn;
@@ -11118,9 +11160,12 @@ typedef struct heti_rank {
     heti_message *message;               /* incoming */
     heti_message outgoing[2];
     int64_t next_outgoing;
-    size_t message_bytes;
+    size_t message_bytes, lane_bytes;    /* rows of the largest message that passes through the host, that takes a lane */
     heti_ring ring;
     heti_shard shard;
+    int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
+    heti_end *end;                       /* [ends] in the order of ctx->group */
+    size_t queue_bytes;                  /* of the host that their queues and events took */
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
     int64_t records, slice_rows;
@@ -11193,6 +11238,9 @@ struct het_ctx {
     int64_t processes, process, alone[2];
     het_transport transport;             /* iface NULL: this process is the world */
     het_request request;                 /* of heti_spread */
+    uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
+    int64_t groups;
+    heti_group *group;                   /* [groups] of the plan */
     heti_rank *rank;                     /* [local_count] */
     het_link *link;                      /* [link_count] emulated ones */
     double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
@@ -11365,6 +11413,12 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
         return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, d->transport.iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
+    if (d->groups.iface && d->groups.iface->version != HETRAIN_GROUP_VERSION)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: the table has version %d, this is %d", HETI_CAST(int64_t, d->groups.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_GROUP_VERSION));
+    if (d->groups.iface && (d->groups.iface->id_bytes < 1 || d->groups.iface->id_bytes > HETRAIN_GROUP_ID))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: an identity of %u bytes; they have 1 to %d",
+                         HETI_CAST(uint64_t, d->groups.iface->id_bytes), HETI_CAST(int64_t, HETRAIN_GROUP_ID));
     HETI_TRY(heti_check_links(e, d));
     return heti_check_optimizer(e, &d->optimizer);
 }
@@ -11563,38 +11617,163 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank)
     return p;
 }
 
-/* Which holders of a block are members of its ring: see >>ring. */
+static int64_t heti_seat_rank(const heti_parameter_block *block, int64_t seat) { return block->holder[block->seat[seat]]; }
+
+/* Which seats of a block are members of its ring: see >>ring. */
 static void heti_find_members(const het_ctx *ctx, heti_parameter_block *block)
 {
-    const int64_t processes = heti_process_of(ctx, block->holder[block->holders - 1]) - heti_process_of(ctx, block->holder[0]);
-    int64_t i;
-    for (i = 0; i < block->holders; i++)
-        if (i == 0 || processes == 0 || heti_process_of(ctx, block->holder[i]) != heti_process_of(ctx, block->holder[i - 1]))
-            block->member[block->members++] = i;
-    block->member[block->members] = block->holders;
+    const int64_t last = block->seats - 1, process = heti_process_of(ctx, heti_seat_rank(block, 0));
+    const int spread = heti_process_of(ctx, heti_seat_rank(block, last)) != process;
+    int64_t s;
+    for (s = 0; s <= last; s++)
+        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(block, s)) != heti_process_of(ctx, heti_seat_rank(block, s - 1)))
+            block->member[block->members++] = s;
+    block->member[block->members] = block->seats;
 }
 
-/* Holders of every block, and who owns which part. Ranks come in ascending order, each once. holder: room for all there will be. */
-static void heti_build_holders(het_ctx *ctx, int64_t *holder, double *owed)
+/* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere else. */
+static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count)
+{
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (ctx->place[rank] == 0 || ctx->place[seated[i]] == 0 || ctx->place[seated[i]] == ctx->place[rank]) return 0;
+    return 1;
+}
+
+/* Whether what goes from stage to stage between two ranks takes a lane. */
+static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) { return from != to && heti_may_sit(ctx, from, &to, 1); }
+
+/* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may sit. */
+static void heti_find_seats(const het_ctx *ctx, heti_parameter_block *block)
+{
+    const int64_t holders = block->holders;
+    int64_t *rank = block->by_rank, taken = 0, next, i;
+    for (next = 0; next < holders; next++) {
+        const int64_t first = taken;
+        if (rank[next] < 0) continue; /* has one */
+        block->seat[block->seats++] = first;
+        for (i = next; i < holders && (i == next || ctx->place[block->holder[first]] != 0); i++) {
+            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], block->holder + first, taken - first)) continue;
+            block->holder[taken++] = rank[i];
+            rank[i] = -1;
+        }
+    }
+    block->seat[block->seats] = holders;
+    for (taken = 0; taken < holders; taken++) {
+        for (i = taken; i > 0 && block->holder[rank[i - 1]] > block->holder[taken]; i--) rank[i] = rank[i - 1];
+        rank[i] = taken;
+    }
+}
+
+/* Holders of every block, and who owns which part. table: room for all there will be. */
+static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed)
 {
     int64_t b, i, s;
     for (b = 0; b < ctx->block_count; b++) {
         heti_parameter_block *block = &ctx->block[b];
-        block->holder = holder;
+        int64_t *rank = block->by_rank = table; /* ascending, each once, until they have their seats */
         for (s = 0; s < ctx->plan->stages; s++) {
             const het_stage *stage = &ctx->plan->stage[s];
             if (!heti_stage_uses(ctx, stage, block)) continue;
-            for (i = block->holders; i > 0 && holder[i - 1] > stage->rank; i--) {}
-            if (i > 0 && holder[i - 1] == stage->rank) continue;
-            memmove(holder + i + 1, holder + i, HETI_CAST(size_t, block->holders - i) * sizeof *holder);
-            holder[i] = stage->rank;
+            for (i = block->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
+            if (i > 0 && rank[i - 1] == stage->rank) continue;
+            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, block->holders - i) * sizeof *rank);
+            rank[i] = stage->rank;
             block->holders++;
         }
-        block->cut = holder + block->holders;
-        block->member = block->cut + block->holders + 1;
-        holder = block->member + block->holders + 1;
+        block->holder = rank + block->holders;
+        block->cut = block->holder + block->holders;
+        block->seat = block->cut + block->holders + 1;
+        block->group = block->seat + block->holders + 1;
+        block->member = block->group + block->holders;
+        table = block->member + block->holders + 1;
+        heti_find_seats(ctx, block);
         heti_cut_block(ctx, b, owed);
         heti_find_members(ctx, block);
+    }
+}
+
+/* ---- groups: sets of ranks whose devices reach each other ---- */
+
+/* The group of these members, a new one where there is none yet. */
+static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane)
+{
+    heti_group *group;
+    int64_t g;
+    for (g = 0; g < ctx->groups; g++) {
+        group = &ctx->group[g];
+        if (group->lane == lane && group->members == members && memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0)
+            return g;
+    }
+    group = &ctx->group[ctx->groups++];
+    group->lane = lane;
+    group->members = members;
+    group->member = member;
+    if (lane) {
+        group->pair[0] = member[0];
+        group->pair[1] = member[1];
+        group->member = group->pair;
+    }
+    return g;
+}
+
+/* The groups of a plan, in the same order in all processes: seats of blocks that are trained, lanes between the stages of pipelines. */
+static void heti_find_groups(het_ctx *ctx)
+{
+    const het_plan *plan = ctx->plan;
+    const int trains = ctx->desc.inference != HET_YES;
+    int64_t b, p, s;
+    ctx->groups = 0;
+    for (b = 0; b < ctx->block_count; b++) {
+        heti_parameter_block *block = &ctx->block[b];
+        for (s = 0; s < block->seats; s++) {
+            const int64_t members = block->seat[s + 1] - block->seat[s];
+            block->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx, block->holder + block->seat[s], members, 0) : -1;
+        }
+    }
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+            const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
+            if (!heti_on_lane(ctx, forth[0], forth[1])) continue;
+            (void)heti_find_group(ctx, forth, 2, 1);
+            if (trains) (void)heti_find_group(ctx, back, 2, 1);
+        }
+}
+
+/* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
+static heti_end *heti_end_of(const heti_rank *r, int64_t group)
+{
+    int64_t i;
+    for (i = 0; i < r->ends; i++)
+        if (r->end[i].group == group) return &r->end[i];
+    return NULL;
+}
+
+static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to)
+{
+    int64_t i;
+    for (i = 0; i < r->ends; i++) {
+        const heti_group *group = &r->ctx->group[r->end[i].group];
+        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &r->end[i];
+    }
+    return NULL;
+}
+
+/* The ends a rank has; with `end` NULL they are only counted. */
+static void heti_find_ends(heti_rank *r, heti_end *end)
+{
+    int64_t g, m;
+    r->ends = r->lanes = 0;
+    for (g = 0; g < r->ctx->groups; g++) {
+        const heti_group *group = &r->ctx->group[g];
+        for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
+        if (m == group->members) continue;
+        if (end) {
+            end[r->ends].group = g;
+            end[r->ends].member = m;
+        }
+        r->ends++;
+        r->lanes += group->lane != 0;
     }
 }
 
@@ -11604,10 +11783,10 @@ static int64_t heti_holder_of(const heti_parameter_block *block, int64_t rank)
     int64_t low = 0, high = block->holders;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        if (block->holder[middle] < rank) low = middle + 1;
+        if (block->holder[block->by_rank[middle]] < rank) low = middle + 1;
         else high = middle;
     }
-    return low < block->holders && block->holder[low] == rank ? low : -1;
+    return low < block->holders && block->holder[block->by_rank[low]] == rank ? block->by_rank[low] : -1;
 }
 
 /* ---- a rank's device memory ---- */
@@ -11815,6 +11994,10 @@ static het_result heti_layout(heti_rank *r, char *base)
         r->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
         r->spare_stream[s] = HETI_TAKE(&arena, float, elements);
     }
+    for (s = 0; r->lanes > 0 && s < r->message_count + 2; s++) {
+        heti_message *message = s < r->message_count ? &r->message[s] : &r->outgoing[s - r->message_count];
+        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->lane_bytes));
+    }
     HETI_MARK(activations);
     r->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->shared_bytes));
     r->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->workspace_bytes));
@@ -11853,6 +12036,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
+    r->ring.start = HETI_TAKE(arena, int64_t, ctx->groups > 0 ? ctx->ranks + 1 : 0);
+    r->end = HETI_TAKE(arena, heti_end, r->ends);
     r->shard.peer = HETI_TAKE(arena, heti_shard_peer, r->shard.peers);
     for (i = 0; i < r->carry_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
@@ -11872,7 +12057,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
     mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->message_bytes));
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + r->message_bytes));
         if (arena->base && i < r->message_count) r->message[i].data = data;
         else if (arena->base) r->outgoing[i - r->message_count].data = data;
     }
@@ -12365,6 +12550,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->data = data;
     post->size = size;
     post->ready = 0.0;
+    post->end = NULL;
     post->remote = peer < ctx->first_rank || peer >= ctx->first_rank + ctx->local_count;
     HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
     if (!receives && channel == HETI_CHANNEL_STAGE) {
@@ -12382,11 +12568,37 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, ctx->step, iface->name, iface->last_error(ctx->transport.self));
 }
 
+static het_result heti_group_fail(heti_rank *r, const heti_end *end, het_result result, const char *op)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    const heti_group *group = &r->ctx->group[end->group];
+    const char *text = groups->iface->last_error(groups->self, end->handle);
+    if (text == NULL || text[0] == 0) text = het_result_text(result);
+    return heti_fail(&r->error, result, "rank %d, step %d: %s %s, ranks %d%s%d: %s", r->rank, r->ctx->step, groups->iface->name, op, group->member[0],
+                     group->lane ? " to " : " ... ", group->member[group->members - 1], text);
+}
+
+/* Asks how far the ops of an end have come. */
+static het_result heti_test_end(heti_rank *r, heti_end *end)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    het_result result;
+    if (end->finished == end->given) return HET_OK;
+    result = groups->iface->test(groups->self, end->handle, &end->finished);
+    return result == HET_OK ? HET_OK : heti_group_fail(r, end, result, end->op);
+}
+
 /* Whether a post's buffer is the rank's again. */
 static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
 {
     const het_transport_iface *iface = r->ctx->transport.iface;
     int32_t finished = 0;
+    if (post->end) {
+        HETI_TRY(heti_test_end(r, post->end));
+        *done = 0;
+        if (post->end->finished < post->ticket) return HET_OK;
+        post->end = NULL;
+    }
     *done = 1;
     if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
     if (!post->remote) {
@@ -12404,6 +12616,15 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
 
 static het_result heti_advance(heti_rank *r);
 
+/* Whether a group has ops of the rank under way. */
+static int heti_gives_ops(const heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->ends; i++)
+        if (r->end[i].finished < r->end[i].given) return 1;
+    return 0;
+}
+
 #ifdef HETI_THREADS
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link delivers or the next look at the world. */
 static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
@@ -12412,6 +12633,7 @@ static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
     double most = 0.05;
     if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
+    else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
     else if (r->ring.running || r->shard.peers > 0) most = 1e-3; /* their messages may be on an emulated link as well */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
@@ -12436,7 +12658,9 @@ static int64_t heti_reduction_peer(const heti_rank *r)
 {
     const heti_turn *t = &r->ring.turn;
     int64_t i;
-    if (r->ring.running) return r->ctx->block[r->ring.job[r->ring.done].block].holder[t->from >= 0 ? t->from : t->to];
+    if (r->ring.running && r->ring.phase == HETI_PHASE_RING)
+        return heti_seat_rank(&r->ctx->block[r->ring.job[r->ring.done].block], t->from >= 0 ? t->from : t->to);
+    if (r->ring.running) return r->ctx->group[r->ring.end->group].member[r->ring.end->member == 0];
     for (i = 0; i < r->shard.peers; i++)
         if (r->shard.peer[i].sending || r->shard.peer[i].in.count > 0) return r->shard.peer[i].rank;
     return -1;
@@ -12488,6 +12712,7 @@ static void heti_forget_mail(het_ctx *ctx)
         for (m = 0; m < r->message_count; m++) r->message[m].used = 0;
         for (m = 0; m < 2; m++) {
             r->outgoing[m].post.state = HETI_POST_IDLE;
+            r->outgoing[m].post.end = NULL;
             r->outgoing[m].action.kind = -1;
         }
         for (m = 0; m < HETI_RING_WINDOW; m++) r->ring.send[m].state = r->ring.receive[m].state = HETI_POST_IDLE;
@@ -12527,6 +12752,27 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post)
     post->state = HETI_POST_IDLE;
 }
 
+#ifdef HETI_THREADS
+/* One turn of waiting outside a step, since `start`, for `what`. */
+static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    int64_t i, process;
+    char text[200];
+    if (HETI_ATOMIC_LOAD(&ctx->cancelled)) return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+    if (iface && iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
+        return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+    for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
+        if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
+    if (heti_now() - start > ctx->desc.stall_deadline)
+        return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for %s; the stall deadline is %g s", heti_now() - start, what,
+                         ctx->desc.stall_deadline);
+    (void)sched_yield();
+    return HET_OK;
+}
+#endif
+
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
 {
 #ifdef HETI_THREADS
@@ -12534,21 +12780,10 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
     const double start = heti_now();
     int32_t done = 0;
     for (;;) {
-        int64_t i, process;
-        char text[200];
         if (iface->test(ctx->transport.self, request, &done) != HET_OK)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
         if (done) return HET_OK;
-        if (HETI_ATOMIC_LOAD(&ctx->cancelled)) return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
-        if (iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
-        for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
-            if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
-                return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
-        if (heti_now() - start > ctx->desc.stall_deadline)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for another process; the stall deadline is %g s", heti_now() - start,
-                             ctx->desc.stall_deadline);
-        (void)sched_yield();
+        HETI_TRY(heti_wait_turn(ctx, start, "another process"));
     }
 #else
     (void)request;
@@ -12656,23 +12891,266 @@ static het_result heti_agree(het_ctx *ctx)
 }
 
 /* ================================================================================================================
+   >>group  Devices that reach each other without the host: finding out who can, joining, giving ops, leaving.
+
+   Ranks whose devices are at different places can be members of one group (>>group_api). Two uses: the holders of a block that reach each other
+   share a seat (heti_find_seats), where reductions and gathers begin and end (>>ring); and neighbouring stages have a lane each way, so that the
+   order of messages between two ranks, which het_schedule_check has proved, is the order of the lane's ops, and nothing else is ordered.
+   Groups are joined one after the other, in the order in which all processes know them. An op waits for what it works on by an event of the
+   device; that it has run is polled where the rank looks after its messages (heti_await), so that the host waits under its deadlines and hears
+   of other ranks' failures, and the device's own queue never stands behind an op that may not come. Scalars of the verdict, sharded gradients and
+   whatever is done outside a step pass through the host, as does all between ranks that are in no group together.
+   ================================================================================================================ */
+
+/* What the processes tell each other of their groups, and of each rank's place. */
+static het_result heti_find_places(het_ctx *ctx)
+{
+    const het_groups *groups = &ctx->desc.groups;
+    const uint64_t own = groups->iface ? het_xxh64(groups->iface->name, strlen(groups->iface->name), groups->iface->id_bytes) : 0;
+    int64_t i;
+    for (i = 0; groups->iface && i < ctx->local_count; i++) {
+        const heti_rank *r = &ctx->rank[i];
+        char text[HETRAIN_GROUP_PLACE];
+        int64_t l;
+        het_result result;
+        for (l = 0; l < ctx->desc.link_count && ctx->link[l].from != r->rank && ctx->link[l].to != r->rank; l++) {}
+        if (!r->queue || l < ctx->desc.link_count) continue;
+        memset(text, 0, sizeof text);
+        result = groups->iface->place(groups->self, &r->device, text, sizeof text);
+        if (result != HET_OK)
+            return heti_fail(&ctx->error, result, "%s: %s place of rank %d: %s", ctx->caller, groups->iface->name, r->rank,
+                             groups->iface->last_error(groups->self, NULL));
+        text[sizeof text - 1] = 0;
+        if (text[0]) ctx->place[r->rank] = het_xxh64(text, strlen(text), 0) | 1;
+    }
+    for (i = 0; i < ctx->processes; i++) {
+        const int64_t first = ctx->process_first[i], ranks = ctx->process_first[i + 1] - first;
+        uint64_t other = own;
+        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (own != 0 && other != 0 && own != other)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "process %d has groups by another provider than process %d, or another version of it", i,
+                             ctx->process);
+        HETI_TRY(heti_spread(ctx, i, ctx->place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->place));
+    }
+    return HET_OK;
+}
+
+/* A fresh identity of a group, from its first member's process to all. */
+static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsigned char id[HETRAIN_GROUP_ID])
+{
+    const het_groups *groups = &ctx->desc.groups;
+    const int64_t process = heti_process_of(ctx, group->member[0]);
+    struct { int64_t code; unsigned char id[HETRAIN_GROUP_ID]; } made;
+    memset(&made, 0, sizeof made);
+    if (process == ctx->process) made.code = groups->iface->identity(groups->self, made.id);
+    HETI_TRY(heti_spread(ctx, process, &made, sizeof made));
+    memcpy(id, made.id, sizeof made.id);
+    if (made.code == HET_OK) return HET_OK;
+    return heti_fail(&ctx->error, HETI_CAST(het_result, made.code), "%s: rank %d, identity of its group with rank %d: %s", ctx->caller,
+                     group->member[0], group->member[group->members - 1],
+                     process == ctx->process ? groups->iface->last_error(groups->self, NULL) : "its process has the reason");
+}
+
+static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_end *end, het_result result, const char *op)
+{
+    const het_groups *groups = &ctx->desc.groups;
+    const heti_group *group = &ctx->group[end->group];
+    const char *text = groups->iface->last_error(groups->self, end->handle);
+    return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->caller, r->rank, groups->iface->name, op, group->member[0],
+                     group->member[group->members - 1], text && text[0] ? text : het_result_text(result));
+}
+
+/* All local members of a group join it. */
+static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id)
+{
+#ifdef HETI_THREADS
+    const het_groups *groups = &ctx->desc.groups;
+    const double start = heti_now();
+    int64_t i, missing = 1;
+    for (i = 0; i < ctx->local_count; i++) {
+        const heti_rank *r = &ctx->rank[i];
+        heti_end *end = heti_end_of(r, g);
+        het_result result;
+        if (!end) continue;
+        result = groups->iface->join(groups->self, &r->device, id, ctx->group[g].members, end->member,
+                                     ctx->group[g].lane ? r->message_count + 2 : ctx->group[g].members, &end->handle);
+        if (result != HET_OK) {
+            end->handle = NULL;
+            return heti_join_fail(ctx, r, end, result, "join");
+        }
+    }
+    while (missing > 0) {
+        for (i = missing = 0; i < ctx->local_count; i++) {
+            const heti_rank *r = &ctx->rank[i];
+            heti_end *end = heti_end_of(r, g);
+            het_result result = HET_OK;
+            if (end && !end->joined) result = groups->iface->joined(groups->self, end->handle, &end->joined);
+            if (result != HET_OK) return heti_join_fail(ctx, r, end, result, "joined");
+            missing += end && !end->joined;
+        }
+        if (missing > 0) {
+            char what[80];
+            (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", ctx->group[g].member[0],
+                              ctx->group[g].member[ctx->group[g].members - 1]);
+            HETI_TRY(heti_wait_turn(ctx, start, what));
+        }
+    }
+    return HET_OK;
+#else
+    (void)g, (void)id;
+    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "this build has no threads and no groups");
+#endif
+}
+
+/* The groups of the world in use. Those that the world `aside` has as well, if there is one, are borrowed from it; all processes know which. */
+static het_result heti_join_groups(het_ctx *ctx, const heti_group *aside, int64_t groups, heti_rank *rank_aside)
+{
+    int64_t g, i, k;
+    for (g = 0; g < ctx->groups; g++) {
+        const heti_group *group = &ctx->group[g];
+        unsigned char id[HETRAIN_GROUP_ID];
+        for (k = 0; k < groups; k++)
+            if (aside[k].lane == group->lane && aside[k].members == group->members &&
+                memcmp(aside[k].member, group->member, HETI_CAST(size_t, group->members) * sizeof *group->member) == 0) break;
+        if (k == groups) {
+            HETI_TRY(heti_make_identity(ctx, group, id));
+            HETI_TRY(heti_join_group(ctx, g, id));
+        }
+        for (i = 0; k < groups && i < ctx->local_count; i++) {
+            heti_end *end = heti_end_of(&ctx->rank[i], g);
+            int64_t e;
+            for (e = 0; end && e < rank_aside[i].ends; e++) {
+                const heti_end *from = &rank_aside[i].end[e];
+                if (from->group != k) continue;
+                end->handle = from->handle;
+                end->given = from->given;
+                end->finished = from->finished;
+                end->joined = end->borrowed = 1;
+            }
+        }
+    }
+    return HET_OK;
+}
+
+/* Queues and events for a rank's ends and the messages on its lanes. */
+static het_result heti_open_ends(heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    const size_t live = r->ctx->counter.live;
+    const char *text;
+    het_result result = HET_OK;
+    int64_t i;
+    for (i = 0; result == HET_OK && i < r->ends; i++) {
+        result = iface->queue_create(r->device.self, &r->end[i].queue);
+        if (result == HET_OK) result = iface->event_create(r->device.self, &r->end[i].event);
+    }
+    for (i = 0; result == HET_OK && r->lanes > 0 && i < r->message_count + 2; i++) {
+        heti_message *message = i < r->message_count ? &r->message[i] : &r->outgoing[i - r->message_count];
+        result = iface->event_create(r->device.self, &message->event);
+    }
+    r->queue_bytes = r->ctx->counter.live - live;
+    if (result == HET_OK) return HET_OK;
+    text = iface->last_error(r->device.self);
+    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->caller, r->rank,
+                     text && text[0] ? text : het_result_text(result));
+}
+
+/* Ends what is under way in a rank's groups: in all, or in those that are not joined. */
+static void heti_abort_ends(const het_groups *groups, heti_rank *r, int all)
+{
+    int64_t i;
+    for (i = 0; r->end && i < r->ends; i++) {
+        heti_end *end = &r->end[i];
+        if (!end->handle || end->borrowed || end->aborted || (end->joined && !all)) continue;
+        groups->iface->abort(groups->self, end->handle);
+        end->aborted = 1;
+    }
+}
+
+/* Leaves the groups of `of`, which has the tables of rank `r` or of the world aside. */
+static void heti_close_ends(heti_rank *r, heti_rank *of)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    const het_device_iface *iface = r->device.iface;
+    int64_t i;
+    if (!of->end) return; /* its tables were never made */
+    for (i = 0; i < of->ends; i++) {
+        heti_end *end = &of->end[i];
+        if (end->handle && !end->borrowed) groups->iface->leave(groups->self, end->handle);
+        if (end->event) iface->event_destroy(r->device.self, end->event);
+        if (end->queue) iface->queue_destroy(r->device.self, end->queue);
+        memset(end, 0, sizeof *end);
+    }
+    for (i = 0; i < of->message_count + 2 && of->lanes > 0; i++) {
+        heti_message *message = i < of->message_count ? &of->message[i] : &of->outgoing[i - of->message_count];
+        if (message->event) iface->event_destroy(r->device.self, message->event);
+        message->event = NULL;
+    }
+    of->ends = of->lanes = 0;
+}
+
+/* Lets an end's queue wait for an event of the rank's own queue; NULL: for all that was given to it so far. */
+static het_result heti_order_end(heti_rank *r, heti_end *end, het_event *event)
+{
+    const het_device_iface *iface = r->device.iface;
+    if (!event) {
+        event = end->event;
+        HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, event), "event");
+    }
+    HETI_DEVICE(r, iface->event_wait(r->device.self, end->queue, event), "wait for an event");
+    return HET_OK;
+}
+
+/* Gives an end a message to or from member `peer`. */
+static het_result heti_give_message(heti_rank *r, heti_end *end, int receives, int64_t peer, void *data, size_t bytes)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    het_result result;
+    end->op = receives ? "receive" : "send";
+    result = receives ? groups->iface->receive(groups->self, end->handle, end->queue, peer, data, bytes)
+                      : groups->iface->send(groups->self, end->handle, end->queue, peer, data, bytes);
+    if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
+    end->given++;
+    return HET_OK;
+}
+
+/* A reduction to owners, or a gather from them, of the ranges [start[m], start[m + 1]) of all members. */
+static het_result heti_give_ranges(heti_rank *r, heti_end *end, int gather, void *data, const int64_t *start, het_group_element element)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    het_result result;
+    end->op = gather ? "all_gather" : "reduce_scatter";
+    result = gather ? groups->iface->all_gather(groups->self, end->handle, end->queue, data, start, element)
+                    : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, data, start, element);
+    if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
+    end->given++;
+    return HET_OK;
+}
+
+/* ================================================================================================================
    >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's scalars.
 
    A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K), which holds the sum of what it got before,
    to member k + 1, and adds what comes from k - 1 to part k - t - 2; in the last turn that is its own. Each sends every part but one, in the
    mean (K - 1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any size, none included, and travel
    in chunks. In exact mode the sum has no order (DESIGN section 6); in fast mode the plan fixes it.
-   Where holders are spread over processes the ring has one member a process, its first holder, and two more sets of turns: before the ring
-   the others of the process add their block to the leader's, behind it they get their parts back. In one process every holder is a member.
+   Its members are seats: holders that reach each other without the host (>>group) share one, all others have one of their own. A job has three
+   phases. In: the holders of a seat reduce to its first one, who leads; or at once to the owners, where the block has no other seat. Ring: leaders
+   bring the seats' parts together. Out: the leader gives each holder of its seat what it owns. A gather does the same backwards.
+   Where seats are spread over processes the ring has one member a process, its first seat, and two more sets of turns: before the ring the others
+   of the process add their block to the leader's, behind it they get their parts back. In one process every seat is a member.
    Jobs of a rank run one after the other, in the one order all ranks' lists share, beside computation: heti_advance_ring is called between
    units and while waiting.
    ================================================================================================================ */
 
-/* One of the turns of holder i in which its process adds to, or gets from, the leader: holder `first` of [first, last). */
+/* The first element that a seat's holders own; of `seats`: the end. */
+static int64_t heti_seat_cut(const heti_parameter_block *block, int64_t seat) { return block->cut[block->seat[seat]]; }
+
+/* One of the turns of seat i in which its process adds to, or gets from, the leader: seat `first` of the process. */
 static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64_t first, int64_t other, int inwards, int gather, heti_turn *t)
 {
     const int whole = inwards != gather;
-    const int64_t begin = whole ? 0 : block->cut[other], end = whole ? block->elements : block->cut[other + 1];
+    const int64_t begin = whole ? 0 : heti_seat_cut(block, other), end = whole ? block->elements : heti_seat_cut(block, other + 1);
     if (i == (inwards ? other : first)) {
         t->to = inwards ? first : other;
         t->send_begin = begin;
@@ -12685,7 +13163,7 @@ static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64
     }
 }
 
-/* Fills *t with turn number `turn` of holder i; 0: there are no more. */
+/* Fills *t with turn number `turn` of seat i; 0: there are no more. */
 static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t)
 {
     const int64_t members = block->members;
@@ -12704,11 +13182,11 @@ static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gath
         t->to = block->member[(m + 1) % members];
         t->from = block->member[(m + members - 1) % members];
         part = (m + 2 * members - (turn - inside) - (gather ? 0 : 1)) % members;
-        t->send_begin = block->cut[block->member[part]];
-        t->send_end = block->cut[block->member[part + 1]];
+        t->send_begin = heti_seat_cut(block, block->member[part]);
+        t->send_end = heti_seat_cut(block, block->member[part + 1]);
         part = (part + members - 1) % members;
-        t->receive_begin = block->cut[block->member[part]];
-        t->receive_end = block->cut[block->member[part + 1]];
+        t->receive_begin = heti_seat_cut(block, block->member[part]);
+        t->receive_end = heti_seat_cut(block, block->member[part + 1]);
         t->add = !gather;
     }
     return 1;
@@ -12790,13 +13268,15 @@ static het_result heti_ring_post(heti_rank *r)
             HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
             address = ring->outgoing + at;
         }
-        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, heti_seat_rank(block, t->to), HETI_CHANNEL_RING, address,
+                                 HETI_CAST(size_t, count) * element));
     }
     count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->posted, &first);
     address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
     ring->posted++;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, heti_seat_rank(block, t->from), HETI_CHANNEL_RING, address,
+                                 HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
 
@@ -12818,62 +13298,149 @@ static het_result heti_ring_take(heti_rank *r)
     return heti_sync(r);
 }
 
-/* Moves to turn `number` of the present job, or to the next one in which there is something to do; 0: the job is finished. */
+/* The seat of a rank, which may lead it or not. */
+static int64_t heti_seat_of(const heti_parameter_block *block, int64_t rank)
+{
+    const int64_t holder = heti_holder_of(block, rank);
+    int64_t s = 0;
+    while (block->seat[s + 1] <= holder) s++;
+    return s;
+}
+
+/* Moves to turn `number` of the present job, or to the next one in which there is something to do; 0: there are no more for this rank. */
 static int heti_ring_seek(heti_rank *r, int64_t number)
 {
     heti_ring *ring = &r->ring;
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
-    const int64_t i = heti_holder_of(block, r->rank);
+    const int64_t seat = heti_seat_of(block, r->rank);
     ring->chunk = ring->posted = 0;
-    for (ring->number = number; heti_ring_turn(block, i, job->gather, ring->number, &ring->turn); ring->number++)
+    if (heti_seat_rank(block, seat) != r->rank) return 0; /* does not lead */
+    for (ring->number = number; heti_ring_turn(block, seat, job->gather, ring->number, &ring->turn); ring->number++)
         if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
     return 0;
 }
 
-/* Takes what has come and posts what is next, as far as it goes without waiting. */
+/* Takes what has come and posts what is next, until the turns are over or it would have to wait. */
+static het_result heti_advance_turns(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    while (ring->more) {
+        const int64_t slot = ring->chunk % HETI_RING_WINDOW, end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
+        int sent, received;
+        while (ring->posted < end) HETI_TRY(heti_ring_post(r));
+        HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
+        HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
+        if (!sent || !received) return HET_OK;
+        HETI_TRY(heti_ring_take(r));
+        if (ring->chunk == heti_ring_chunks(&ring->turn)) ring->more = heti_ring_seek(r, ring->number + 1);
+    }
+    return HET_OK;
+}
+
+/* What a member of the rank's seat gets from it in the present job, for the timeline. */
+static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes)
+{
+    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->ranks + peer];
+    if (bytes == 0 || peer == r->rank) return;
+    traffic->reductions++;
+    traffic->reduction_bytes += bytes;
+    r->record[r->ring.job[r->ring.done].record].bytes += bytes;
+}
+
+/* Phase `in` of a gather, `out` of a reduction: what each holder of a seat owns goes to, or comes from, the leader. */
+static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first)
+{
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const heti_group *group = &r->ctx->group[end->group];
+    const size_t element = heti_ring_element(r, job);
+    int64_t m;
+    HETI_TRY(heti_order_end(r, end, NULL));
+    for (m = 1; m < group->members; m++) {
+        const int64_t at = block->cut[first + m], bytes = (block->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
+        const int receives = (end->member == 0) == (job->gather != 0);
+        if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
+        if (!receives) heti_count_sent(r, group->member[end->member == 0 ? m : 0], bytes);
+        HETI_TRY(heti_give_message(r, end, receives, end->member == 0 ? m : 0, heti_ring_address(r, job, at), HETI_CAST(size_t, bytes)));
+    }
+    return HET_OK;
+}
+
+/* Phase `in` of a reduction, `out` of a gather: all of the block to the leader or from it, or each part to its owner or from it. */
+static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first)
+{
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const heti_group *group = &r->ctx->group[end->group];
+    const size_t element = heti_ring_element(r, job);
+    int64_t *start = r->ring.start, m;
+    for (m = 0; m <= group->members; m++) start[m] = block->seats == 1 ? block->cut[first + m] : m > 0 ? block->elements : 0;
+    for (m = 0; m < group->members; m++) {
+        const int64_t owner = job->gather ? end->member : m;
+        heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
+    }
+    HETI_TRY(heti_order_end(r, end, NULL));
+    return heti_give_ranges(r, end, job->gather, heti_ring_address(r, job, 0), start, element == sizeof(double) ? HET_GROUP_F64 : HET_GROUP_F32);
+}
+
+/* Begins the present phase of the present job. */
+static het_result heti_enter_phase(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const int64_t seat = heti_seat_of(block, r->rank);
+    ring->more = 0;
+    ring->end = block->group[seat] >= 0 ? heti_end_of(r, block->group[seat]) : NULL;
+    if (ring->phase == HETI_PHASE_RING) {
+        ring->more = heti_ring_seek(r, 0);
+        return HET_OK;
+    }
+    if (!ring->end) return HET_OK;
+    if ((ring->phase == HETI_PHASE_OUT) == (job->gather != 0)) return heti_give_block(r, ring->end, job, block->seat[seat]);
+    return block->seats > 1 ? heti_give_parts(r, ring->end, job, block->seat[seat]) : HET_OK;
+}
+
+/* Goes on with the jobs, as far as it goes without waiting. */
 static het_result heti_advance_ring(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     while (ring->done < ring->jobs) {
-        const int64_t slot = ring->chunk % HETI_RING_WINDOW;
-        int sent, received, more = 1;
+        het_record *record = &r->record[ring->job[ring->done].record];
         if (!ring->running) {
-            r->record[ring->job[ring->done].record].start = heti_now() - r->began;
-            more = heti_ring_seek(r, 0);
+            record->start = heti_now() - r->began;
             ring->running = 1;
-        } else {
-            HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
-            HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
-            if (!sent || !received) return HET_OK;
-            HETI_TRY(heti_ring_take(r));
-            if (ring->chunk == heti_ring_chunks(&ring->turn)) more = heti_ring_seek(r, ring->number + 1);
+            ring->phase = HETI_PHASE_IN;
+            HETI_TRY(heti_enter_phase(r));
         }
-        if (more) {
-            const int64_t end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
-            while (ring->posted < end) HETI_TRY(heti_ring_post(r));
+        HETI_TRY(heti_advance_turns(r));
+        if (ring->end) HETI_TRY(heti_test_end(r, ring->end));
+        if (ring->more || (ring->end && ring->end->finished < ring->end->given)) return HET_OK;
+        if (ring->phase != HETI_PHASE_OUT) {
+            ring->phase = ring->phase == HETI_PHASE_IN ? HETI_PHASE_RING : HETI_PHASE_OUT;
+            HETI_TRY(heti_enter_phase(r));
             continue;
         }
-        r->record[ring->job[ring->done].record].end = heti_now() - r->began;
+        record->end = heti_now() - r->began;
         ring->running = 0;
         ring->done++;
     }
     return HET_OK;
 }
 
-/* Adds a block to the ring, if the rank is not its only holder. */
+/* Adds a block to the jobs, if the rank is not its only holder. */
 static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
 {
     const heti_parameter_block *block = &r->ctx->block[b];
     heti_ring_job *job = &r->ring.job[r->ring.jobs];
     heti_turn t;
-    int64_t turn;
+    int64_t turn, seat;
     if (block->frozen || block->holders < 2 || (!gather && heti_is_sharded(r->ctx, block))) return;
     job->block = b;
     job->gather = gather;
     job->record = record;
     r->ring.jobs++;
-    for (turn = 0; heti_ring_turn(block, heti_holder_of(block, r->rank), gather, turn, &t); turn++)
+    seat = heti_seat_of(block, r->rank);
+    for (turn = 0; heti_seat_rank(block, seat) == r->rank && heti_ring_turn(block, seat, gather, turn, &t); turn++)
         r->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
@@ -13585,6 +14152,24 @@ static het_result heti_unpack(heti_rank *r, const char *data, float *const *stre
     return heti_sync(r);
 }
 
+/* The same between the device memory of a message on a lane and the streams. */
+static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs, float *const *stream, int64_t unit, int64_t rows)
+{
+    const het_device_iface *iface = r->device.iface;
+    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    char *at = message->rows;
+    int64_t s;
+    for (s = 0; s < info->out_streams; s++) {
+        const size_t bytes = HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
+        if (bytes == 0) continue;
+        HETI_DEVICE(r, packs ? iface->copy(r->device.self, r->queue, at, stream[s], bytes)
+                             : iface->copy(r->device.self, r->queue, stream[s], at, bytes), "copy of a message");
+        at += bytes;
+    }
+    HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, message->event), "event");
+    return HET_OK;
+}
+
 static heti_message *heti_find_message(heti_rank *r, const het_action *key)
 {
     int64_t i;
@@ -13601,6 +14186,7 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
                          r->message_count);
     (*message)->used = 1;
     (*message)->action = *key;
+    (*message)->end = NULL;
     return HET_OK;
 }
 
@@ -13644,32 +14230,44 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
         r->next_outgoing = 1 - r->next_outgoing;
         HETI_TRY(heti_await_post(r, &message->post, "a receive", to));
         message->action = key;
+        message->end = heti_lane(r, r->rank, to);
     }
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
     envelope.action = key;
     envelope.size = HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows));
     memcpy(message->data, &envelope, sizeof envelope);
-    return heti_pack(r, message->data, stream, unit, rows);
+    return message->end ? heti_copy_rows(r, message, 1, stream, unit, rows) : heti_pack(r, message->data, stream, unit, rows);
 }
 
 static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
 {
     const int forward = a->kind == HET_ACTION_SEND_F;
+    const int64_t to = forward ? stage->after : stage->before;
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
     heti_envelope envelope;
+    heti_message *message;
     int i;
     for (i = 0; i < 2 && !heti_action_same(&r->outgoing[i].action, &key); i++) {}
     if (i == 2) return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank, r->ctx->step);
-    memcpy(&envelope, r->outgoing[i].data, sizeof envelope);
+    message = &r->outgoing[i];
+    memcpy(&envelope, message->data, sizeof envelope);
     record->bytes = envelope.size - HETI_ENVELOPE;
-    return heti_start_post(r, &r->outgoing[i].post, 0, forward ? stage->after : stage->before, HETI_CHANNEL_STAGE, r->outgoing[i].data,
-                           HETI_CAST(size_t, envelope.size));
+    if (!message->end) return heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data, HETI_CAST(size_t, envelope.size));
+    HETI_TRY(heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
+    if (record->bytes == 0) return HET_OK;
+    r->ctx->traffic[r->local * r->ctx->ranks + to].transfer_bytes += record->bytes;
+    HETI_TRY(heti_order_end(r, message->end, message->event));
+    HETI_TRY(heti_give_message(r, message->end, 0, 1, message->rows, HETI_CAST(size_t, record->bytes)));
+    message->post.end = message->end;
+    message->post.ticket = message->end->given;
+    return HET_OK;
 }
 
 static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
 {
     const int forward = a->kind == HET_ACTION_RECV_F;
+    const int64_t from = forward ? stage->before : stage->after;
     const het_action key = heti_consumer(a, stage->index, forward);
     heti_message *message;
     int64_t rows;
@@ -13678,8 +14276,16 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     HETI_TRY(heti_new_message(r, &key, &message));
     size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end, rows);
     message->record = record;
+    message->end = heti_lane(r, from, r->rank);
     record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
-    return heti_start_post(r, &message->post, 1, forward ? stage->before : stage->after, HETI_CHANNEL_STAGE, message->data, size);
+    if (!message->end) return heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, size);
+    HETI_TRY(heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
+    if (record->bytes > 0) {
+        HETI_TRY(heti_order_end(r, message->end, message->event));
+        HETI_TRY(heti_give_message(r, message->end, 1, 0, message->rows, HETI_CAST(size_t, record->bytes)));
+    }
+    message->ticket = message->end->given;
+    return HET_OK;
 }
 
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
@@ -13702,13 +14308,21 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
                          "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
                          r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage),
                          HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
+    if (envelope.size != HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows)))
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sends a message of %d bytes, expected are %u", r->rank,
+                         r->ctx->step, from, envelope.size, HETI_CAST(uint64_t, heti_stream_bytes(r->ctx, unit, rows)));
+    if (message->end) { /* the envelope is right: now the rows */
+        message->post.end = message->end;
+        message->post.ticket = message->ticket;
+        HETI_TRY(heti_await_post(r, &message->post, forward ? "an activation" : "a gradient", from));
+    }
     message->used = 0;
     r->present->start = heti_now() - r->began;
     if (from != r->rank) {
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    return heti_unpack(r, message->data, stream, unit, rows);
+    return message->end ? heti_copy_rows(r, message, 0, stream, unit, rows) : heti_unpack(r, message->data, stream, unit, rows);
 }
 
 /* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of one sequence ---- */
@@ -14042,6 +14656,7 @@ static void heti_run_rank(heti_rank *r)
                         heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->action));
     }
     heti_raise(r);
+    heti_abort_ends(&r->ctx->desc.groups, r, 1);
 }
 
 #ifdef HETI_THREADS
@@ -14375,6 +14990,7 @@ static void heti_release_rank(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
+        heti_close_ends(r, r);
         heti_close_memory(r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
         if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
@@ -14391,6 +15007,7 @@ static void heti_release(het_ctx *ctx)
     const het_allocator inner = ctx->counter.inner;
     int64_t i;
     heti_end_threads(ctx);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_abort_ends(&ctx->desc.groups, &ctx->rank[i], ctx->failed != 0);
     for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
     het_schedule_free(ctx->schedule);
@@ -14508,6 +15125,7 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
     ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
+    ctx->place = HETI_TAKE(arena, uint64_t, ctx->ranks);
 #ifdef HETI_THREADS
     ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
 #endif
@@ -14539,12 +15157,14 @@ static het_result heti_build_shared(het_ctx *ctx)
 }
 
 /* Tables whose sizes the plan decides. */
-static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder, double **owed)
+static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **table, double **owed)
 {
-    int64_t b, s, holders = 0;
+    int64_t b, s, i, holders = 0, places = 0;
     for (b = 0; b < ctx->block_count; b++)
         for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
-    *holder = HETI_TAKE(arena, int64_t, 3 * holders + 2 * ctx->block_count + 1);
+    for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
+    *table = HETI_TAKE(arena, int64_t, 6 * holders + 3 * ctx->block_count);
+    ctx->group = HETI_TAKE(arena, heti_group, places > 1 ? holders / 2 + 2 * ctx->plan->stages : 0);
     *owed = HETI_TAKE(arena, double, ctx->ranks);
     ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
     ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
@@ -14553,12 +15173,13 @@ static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder,
 
 static het_result heti_build_world(het_ctx *ctx)
 {
-    int64_t *holder;
+    int64_t *table;
     double *owed;
-    heti_layout_world(ctx, &ctx->world, &holder, &owed);
+    heti_layout_world(ctx, &ctx->world, &table, &owed);
     HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, ctx->caller, &ctx->error));
-    heti_layout_world(ctx, &ctx->world, &holder, &owed);
-    heti_build_holders(ctx, holder, owed);
+    heti_layout_world(ctx, &ctx->world, &table, &owed);
+    heti_build_holders(ctx, table, owed);
+    heti_find_groups(ctx);
     return HET_OK;
 }
 
@@ -14624,21 +15245,21 @@ static het_result heti_place_units(heti_rank *r)
     return HET_OK;
 }
 
-/* Bytes of the largest message that reaches or leaves the rank. */
-static size_t heti_message_bytes(const heti_rank *r)
+/* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on lanes, or through the host. */
+static size_t heti_message_bytes(const heti_rank *r, int on_lane)
 {
-    int64_t s, i, widest = 0;
-    for (s = 0; s < r->ctx->plan->stages; s++) {
-        const het_stage *stage = &r->ctx->plan->stage[s];
-        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
-        const het_unit_info *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
-        int64_t in = 0, out = 0;
-        if (stage->rank != r->rank) continue;
-        for (i = 0; i < last->out_streams; i++) out += last->out_width[i];
-        for (i = 0; before && i < before->out_streams; i++) in += before->out_width[i];
-        widest = heti_max(widest, heti_max(in, out));
-    }
-    return HETI_ENVELOPE + HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+    const het_plan *plan = r->ctx->plan;
+    int64_t p, s, i, widest = 0;
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+            const het_stage *stage = &plan->stage[s];
+            const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
+            int64_t width = 0;
+            if ((stage->rank != r->rank && stage[1].rank != r->rank) || heti_on_lane(r->ctx, stage->rank, stage[1].rank) != on_lane) continue;
+            for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
+            widest = heti_max(widest, width);
+        }
+    return HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
 }
 
 static het_result heti_count_needs(heti_rank *r)
@@ -14658,7 +15279,9 @@ static het_result heti_count_needs(heti_rank *r)
     r->carry_count = heti_max(needs.carries, r->stage_count);
     r->message_count = needs.messages;
     r->slice_rows = heti_slice_rows(ctx);
-    r->message_bytes = heti_message_bytes(r);
+    r->message_bytes = heti_message_bytes(r, 0);
+    r->lane_bytes = heti_message_bytes(r, 1);
+    heti_find_ends(r, NULL);
     r->shard.peers = heti_shard_peers(r, NULL);
     for (s = 0; s < ctx->plan->stages; s++) {
         const het_stage *stage = &ctx->plan->stage[s];
@@ -14681,6 +15304,8 @@ static het_result heti_map_rank(heti_rank *r)
     heti_layout_host(r, &r->host);
     (void)heti_shard_peers(r, r->shard.peer);
     heti_find_stages(r);
+    heti_find_ends(r, r->end);
+    HETI_TRY(heti_open_ends(r));
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
     r->sizes.communication = r->communication_bytes;
@@ -14724,7 +15349,10 @@ static void heti_count_host(het_ctx *ctx)
     int64_t i;
     shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
     if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
-    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].sizes.host = ctx->rank[i].opened + ctx->rank[i].host.size + (i == 0 ? shared : 0);
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+        r->sizes.host = r->opened + r->queue_bytes + r->host.size + (i == 0 ? shared : 0);
+    }
 }
 
 /* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and limits. */
@@ -14752,6 +15380,7 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
                          HETI_CAST(int64_t, 2 * HETI_STAGING));
     ctx->desc.units = NULL; /* copied */
     HETI_TRY(heti_open_ranks(ctx));
+    HETI_TRY(heti_find_places(ctx));
     return heti_prepare_world(ctx);
 }
 
@@ -14952,7 +15581,8 @@ static het_result heti_start(het_ctx *ctx)
         return ctx->error.code;
     }
     HETI_TRY(heti_begin_threads(ctx));
-    return ctx->transport.iface ? heti_agree(ctx) : HET_OK;
+    if (ctx->transport.iface) HETI_TRY(heti_agree(ctx));
+    return heti_join_groups(ctx, NULL, 0, NULL);
 }
 
 HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error)
@@ -14968,6 +15598,7 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
     if (result == HET_OK) {
         result = heti_start(c);
         if (result != HET_OK) {
+            c->failed = 1;
             if (error) *error = c->error;
             heti_call_off(c, result);
             heti_release(c);
@@ -15320,6 +15951,8 @@ typedef struct heti_world {
     heti_arena world;
     het_plan *plan;
     het_schedule *schedule;
+    int64_t groups;
+    heti_group *group;
     int64_t *first_batch, *batch_count, *granule_start;
     int64_t max_granule_tokens, max_tokens, max_sequences, max_micro_batches;
 } heti_world;
@@ -15342,6 +15975,8 @@ static void heti_exchange(het_ctx *ctx, heti_world *other)
     HETI_SWAP(ctx->world, other->world);
     HETI_SWAP(ctx->plan, other->plan);
     HETI_SWAP(ctx->schedule, other->schedule);
+    HETI_SWAP(ctx->groups, other->groups);
+    HETI_SWAP(ctx->group, other->group);
     HETI_SWAP(ctx->first_batch, other->first_batch);
     HETI_SWAP(ctx->batch_count, other->batch_count);
     HETI_SWAP(ctx->granule_start, other->granule_start);
@@ -15352,7 +15987,11 @@ static void heti_exchange(het_ctx *ctx, heti_world *other)
     for (i = 0; i < ctx->block_count; i++) {
         HETI_SWAP(ctx->block[i].holders, other->block[i].holders);
         HETI_SWAP(ctx->block[i].holder, other->block[i].holder);
+        HETI_SWAP(ctx->block[i].by_rank, other->block[i].by_rank);
         HETI_SWAP(ctx->block[i].cut, other->block[i].cut);
+        HETI_SWAP(ctx->block[i].seats, other->block[i].seats);
+        HETI_SWAP(ctx->block[i].seat, other->block[i].seat);
+        HETI_SWAP(ctx->block[i].group, other->block[i].group);
         HETI_SWAP(ctx->block[i].members, other->block[i].members);
         HETI_SWAP(ctx->block[i].member, other->block[i].member);
     }
@@ -15368,7 +16007,11 @@ static void heti_exchange(het_ctx *ctx, heti_world *other)
 static void heti_drop_world(het_ctx *ctx, heti_world *other)
 {
     int64_t i;
-    for (i = 0; other->rank && i < ctx->local_count; i++) heti_arena_end(&other->rank[i].host, &ctx->allocator);
+    for (i = 0; other->rank && i < ctx->local_count; i++) heti_abort_ends(&ctx->desc.groups, &other->rank[i], ctx->failed != 0);
+    for (i = 0; other->rank && i < ctx->local_count; i++) {
+        heti_close_ends(&ctx->rank[i], &other->rank[i]);
+        heti_arena_end(&other->rank[i].host, &ctx->allocator);
+    }
     het_schedule_free(other->schedule);
     het_plan_free(other->plan);
     heti_arena_end(&other->world, &ctx->allocator);
@@ -15520,6 +16163,19 @@ static void heti_close_memories(het_ctx *ctx)
     for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i]);
 }
 
+/* Groups that both worlds have belong to the one in use. */
+static void heti_keep_borrowed(het_ctx *ctx, heti_world *aside)
+{
+    int64_t i, k, e;
+    for (i = 0; i < ctx->local_count; i++)
+        for (k = 0; k < ctx->rank[i].ends; k++) {
+            heti_end *end = &ctx->rank[i].end[k];
+            for (e = 0; end->borrowed && e < aside->rank[i].ends; e++)
+                if (aside->rank[i].end[e].handle == end->handle) aside->rank[i].end[e].handle = NULL;
+            end->borrowed = 0;
+        }
+}
+
 /* From here on there is no way back but through `staged`: the old world's device memory goes before the new one's comes. */
 static het_result heti_move(het_ctx *ctx, heti_world *other)
 {
@@ -15528,7 +16184,10 @@ static het_result heti_move(het_ctx *ctx, heti_world *other)
     heti_close_memories(ctx);
     heti_exchange(ctx, other);
     result = heti_vote(ctx, heti_open_memories(ctx));
-    if (result == HET_OK) return heti_deliver_parts(ctx, other->block, other->staged);
+    if (result == HET_OK) {
+        heti_keep_borrowed(ctx, other);
+        return heti_deliver_parts(ctx, other->block, other->staged);
+    }
     why = ctx->error;
     heti_close_memories(ctx);
     heti_exchange(ctx, other);
@@ -15555,6 +16214,10 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     if (result == HET_OK && ctx->transport.iface) {
         result = heti_agree(ctx);
         *together = result == HET_OK;
+    }
+    if (result == HET_OK && ctx->groups > 0) {
+        result = heti_vote(ctx, heti_join_groups(ctx, other.group, other.groups, other.rank));
+        *together = !ctx->failed;
     }
     if (other.arena.base) heti_exchange(ctx, &other);
     if (result == HET_OK) result = heti_stage_parts(ctx, other.staged, &staged);
