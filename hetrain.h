@@ -12593,8 +12593,7 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
 {
     const het_transport_iface *iface = r->ctx->transport.iface;
     int32_t finished = 0;
-    if (post->end) {
-        HETI_TRY(heti_test_end(r, post->end));
+    if (post->end) { /* heti_advance asks how far it is */
         *done = 0;
         if (post->end->finished < post->ticket) return HET_OK;
         post->end = NULL;
@@ -13413,7 +13412,6 @@ static het_result heti_advance_ring(heti_rank *r)
             HETI_TRY(heti_enter_phase(r));
         }
         HETI_TRY(heti_advance_turns(r));
-        if (ring->end) HETI_TRY(heti_test_end(r, ring->end));
         if (ring->more || (ring->end && ring->end->finished < ring->end->given)) return HET_OK;
         if (ring->phase != HETI_PHASE_OUT) {
             ring->phase = ring->phase == HETI_PHASE_IN ? HETI_PHASE_RING : HETI_PHASE_OUT;
@@ -13596,10 +13594,11 @@ static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer)
     }
 }
 
-/* Takes what has come and posts what is next, as far as it goes without waiting: rings and sharded gradients. */
+/* Takes what has come and posts what is next, as far as it goes without waiting: groups, rings and sharded gradients. */
 static het_result heti_advance(heti_rank *r)
 {
     int64_t i;
+    for (i = 0; i < r->ends; i++) HETI_TRY(heti_test_end(r, &r->end[i]));
     for (i = 0; i < r->shard.peers; i++) {
         HETI_TRY(heti_advance_in(r, &r->shard.peer[i]));
         HETI_TRY(heti_advance_out(r, &r->shard.peer[i]));
