@@ -991,10 +991,10 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
    Optional. A group is a set of ranks whose devices move data among them by themselves: reductions, gathers and messages between its members do
    not pass through host memory. The engine decides which groups it needs, makes one of its members ask for an identity, carries that to the others
    and has all join, in het_create and het_replan. Ops are given to a queue of the member's device, which they run on in order, and may return
-   before they have run; nothing blocks but `leave`. All members give the ops of a group in the same order. Calls on one member (het_group) never
+   before they have run; nothing blocks but `leave`. All members give the ops of a group in the same order. Calls on one member (het_member) never
    overlap, whichever thread they come from; different members of a process are used by different threads at once. */
 
-typedef struct het_group het_group; /* one member's end of a group: the provider's own */
+typedef struct het_member het_member; /* one member's end of a group: the provider's own */
 typedef enum het_group_element { HET_GROUP_F32 = 0, HET_GROUP_F64 = 1, HET_GROUP_I64 = 2 } het_group_element;
 
 #define HETRAIN_GROUP_VERSION 1
@@ -1011,25 +1011,25 @@ typedef struct het_group_iface {
     het_result (*identity)(void *self, void *id);
     /* starts joining as member number `member` of `members`; *group belongs to the engine until `leave`, also if joining fails later. At most `ops`
        ops are given and not finished at any time. Joins of a process's members of one group are started one after the other, then polled */
-    het_result (*join)(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_group **group);
-    het_result (*joined)(void *self, het_group *group, int32_t *done); /* 1: ops may be given */
+    het_result (*join)(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_member **group);
+    het_result (*joined)(void *self, het_member *group, int32_t *done); /* 1: ops may be given */
     /* Ops. start: [members + 1] ascending, elements of `data`, read before the call returns; ranges may be empty. reduce_scatter: the sum of all
        members' elements [start[m], start[m + 1]) ends in member m's data, the others' are undefined. all_gather: these elements of member m's data
        end in everybody's. Sums of double and int64 are exact wherever any order gives them exactly; of float, of one order for one group */
-    het_result (*reduce_scatter)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
-    het_result (*all_gather)(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
-    het_result (*send)(void *self, het_group *group, het_queue *queue, int64_t to, const void *data, size_t bytes);    /* to a member */
-    het_result (*receive)(void *self, het_group *group, het_queue *queue, int64_t from, void *data, size_t bytes);
+    het_result (*reduce_scatter)(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
+    het_result (*all_gather)(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
+    het_result (*send)(void *self, het_member *group, het_queue *queue, int64_t to, const void *data, size_t bytes);    /* to a member */
+    het_result (*receive)(void *self, het_member *group, het_queue *queue, int64_t from, void *data, size_t bytes);
     /* how many of the ops given since `join` have run: work given to the device from then on, on any queue, sees what they did. Also the place where
        an error that came up since is told. Polled while the engine waits */
-    het_result (*test)(void *self, het_group *group, int64_t *finished);
+    het_result (*test)(void *self, het_member *group, int64_t *finished);
     /* what is under way at this member, joining included, ends before long, whatever the others do; only `leave` follows. The engine aborts every
        member of a process whose job failed, each on the thread that uses it */
-    void (*abort)(void *self, het_group *group);
+    void (*abort)(void *self, het_member *group);
     /* returns when nothing of this member touches memory any more, and frees it; waits for no other member's leave. Either all its ops have finished
        or it was aborted before */
-    void (*leave)(void *self, het_group *group);
-    const char *(*last_error)(void *self, het_group *group); /* of this member; group NULL: of place, identity or join */
+    void (*leave)(void *self, het_member *group);
+    const char *(*last_error)(void *self, het_member *group); /* of this member; group NULL: of place, identity or join */
 } het_group_iface;
 
 typedef struct het_groups { const het_group_iface *iface; void *self; } het_groups;
@@ -11046,7 +11046,7 @@ typedef struct heti_group {
 /* A rank's end of a group. Each has a queue of its own: what waits for other members holds up nothing else. */
 typedef struct heti_end {
     int64_t group, member;    /* into ctx->group; the rank's number in it */
-    het_group *handle;        /* NULL: not joined */
+    het_member *handle;        /* NULL: not joined */
     int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the world that is put aside (heti_replan) */
     het_queue *queue;
     het_event *event;         /* of a seat: what an op works on is there */

@@ -236,7 +236,11 @@ static void late_destroy(void *self)
 static const char *late_last_error(void *self) { late_device *d = self; return d->cpu.iface->last_error(d->cpu.self); }
 static void *late_alloc(void *self, size_t size) { late_device *d = self; return d->cpu.iface->alloc(d->cpu.self, size); }
 static void late_free(void *self, void *p, size_t size) { late_device *d = self; d->cpu.iface->free(d->cpu.self, p, size); }
-static size_t late_workspace(void *self, het_op op, const void *a) { late_device *d = self; return d->cpu.iface->workspace_bytes(d->cpu.self, op, a); }
+static size_t late_workspace(void *self, het_op op, const void *a)
+{
+    late_device *d = self;
+    return d->cpu.iface->workspace_bytes(d->cpu.self, op, a);
+}
 
 static het_result late_memory(void *self, het_queue *queue, late_kind kind, void *to, const void *from, size_t size, float factor)
 {
@@ -247,10 +251,19 @@ static het_result late_memory(void *self, het_queue *queue, late_kind kind, void
     i->factor = factor;
     return HET_OK;
 }
-static het_result late_copy(void *self, het_queue *q, void *to, const void *from, size_t size) { return late_memory(self, q, LATE_COPY, to, from, size, 0); }
+static het_result late_copy(void *self, het_queue *q, void *to, const void *from, size_t size)
+{
+    return late_memory(self, q, LATE_COPY, to, from, size, 0);
+}
 static het_result late_clear(void *self, het_queue *q, void *to, size_t size) { return late_memory(self, q, LATE_CLEAR, to, NULL, size, 0); }
-static het_result late_plus(void *self, het_queue *q, float *y, const float *x, int64_t n) { return late_memory(self, q, LATE_ADD, y, x, (size_t)n, 0); }
-static het_result late_scale(void *self, het_queue *q, float *y, float f, int64_t n) { return late_memory(self, q, LATE_SCALE, y, NULL, (size_t)n, f); }
+static het_result late_plus(void *self, het_queue *q, float *y, const float *x, int64_t n)
+{
+    return late_memory(self, q, LATE_ADD, y, x, (size_t)n, 0);
+}
+static het_result late_scale(void *self, het_queue *q, float *y, float f, int64_t n)
+{
+    return late_memory(self, q, LATE_SCALE, y, NULL, (size_t)n, f);
+}
 
 static het_result late_queue_create(void *self, het_queue **queue)
 {
@@ -341,7 +354,9 @@ static void late_start(void)
 typedef enum fake_call {
     FAKE_PLACE, FAKE_IDENTITY, FAKE_JOIN, FAKE_JOINED, FAKE_REDUCE, FAKE_GATHER, FAKE_SEND, FAKE_RECEIVE, FAKE_TEST, FAKE_CALLS
 } fake_call;
-static const char *const fake_names[FAKE_CALLS] = { "place", "identity", "join", "joined", "reduce_scatter", "all_gather", "send", "receive", "test" };
+static const char *const fake_names[FAKE_CALLS] = {
+    "place", "identity", "join", "joined", "reduce_scatter", "all_gather", "send", "receive", "test"
+};
 
 #define FAKE_MEMBERS 8
 typedef struct fake_group {         /* what its members share */
@@ -350,14 +365,14 @@ typedef struct fake_group {         /* what its members share */
     int64_t members, joined, left;
     struct fake_op *front[FAKE_MEMBERS];
 } fake_group;
-struct het_group {                  /* one member */
+struct het_member {                  /* one member */
     fake_group *shared;
     late_device *device;
     int64_t member, most, given, finished, polls;
     int aborted, failed;
 };
 typedef struct fake_op {
-    het_group *group;
+    het_member *group;
     fake_call kind;
     char *data;
     int64_t start[FAKE_MEMBERS + 1];
@@ -425,9 +440,11 @@ static void fake_collect(fake_op *const *front, int64_t n)
             else FAKE_SUM(int64_t);
         }
     }
-    for (m = 0; m < n && front[0]->kind == FAKE_REDUCE; m++) /* undefined afterwards: what another member's range held */
+    for (m = 0; m < n && front[0]->kind == FAKE_REDUCE; m++) { /* undefined afterwards: what another member's range held */
+        const size_t at = (size_t)front[0]->start[m] * size, bytes = (size_t)(front[0]->start[m + 1] - front[0]->start[m]) * size;
         for (k = 0; k < n; k++)
-            if (k != m) memset(front[k]->data + (size_t)front[0]->start[m] * size, 0x7f, (size_t)(front[0]->start[m + 1] - front[0]->start[m]) * size);
+            if (k != m) memset(front[k]->data + at, 0x7f, bytes);
+    }
 }
 
 static void fake_match(fake_group *g, fake_op *op)
@@ -461,7 +478,7 @@ static void fake_match(fake_group *g, fake_op *op)
 /* A queue has come to an op; 0: it must wait. */
 static int fake_run(fake_op *op)
 {
-    het_group *group = op->group;
+    het_member *group = op->group;
     int done;
     pthread_mutex_lock(&fake.lock);
     if (!op->arrived && !group->aborted && (fake.lose_at < 0 || fake.lose != op->kind || fake.calls[op->kind] <= fake.lose_at)) {
@@ -506,7 +523,7 @@ static het_result fake_identity(void *self, void *id)
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static het_result fake_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_group **group)
+static het_result fake_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_member **group)
 {
     fake_group *g;
     uint64_t number;
@@ -540,7 +557,7 @@ static het_result fake_join(void *self, const het_device *device, const void *id
     return HET_OK;
 }
 
-static het_result fake_joined(void *self, het_group *group, int32_t *done)
+static het_result fake_joined(void *self, het_member *group, int32_t *done)
 {
     int fails;
     (void)self;
@@ -551,7 +568,7 @@ static het_result fake_joined(void *self, het_group *group, int32_t *done)
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static het_result fake_give(het_group *group, het_queue *queue, fake_call kind, const void *data, const int64_t *start, het_group_element element,
+static het_result fake_give(het_member *group, het_queue *queue, fake_call kind, const void *data, const int64_t *start, het_group_element element,
                             int64_t peer, size_t bytes)
 {
     fake_op *op = support_alloc(1, sizeof *op);
@@ -575,28 +592,28 @@ static het_result fake_give(het_group *group, het_queue *queue, fake_call kind, 
     else late_add(group->device, queue, LATE_GROUP)->op = op;
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
-static het_result fake_reduce(void *self, het_group *g, het_queue *q, void *data, const int64_t *start, het_group_element element)
+static het_result fake_reduce(void *self, het_member *g, het_queue *q, void *data, const int64_t *start, het_group_element element)
 {
     (void)self;
     return fake_give(g, q, FAKE_REDUCE, data, start, element, -1, 0);
 }
-static het_result fake_gather(void *self, het_group *g, het_queue *q, void *data, const int64_t *start, het_group_element element)
+static het_result fake_gather(void *self, het_member *g, het_queue *q, void *data, const int64_t *start, het_group_element element)
 {
     (void)self;
     return fake_give(g, q, FAKE_GATHER, data, start, element, -1, 0);
 }
-static het_result fake_send(void *self, het_group *g, het_queue *q, int64_t to, const void *data, size_t bytes)
+static het_result fake_send(void *self, het_member *g, het_queue *q, int64_t to, const void *data, size_t bytes)
 {
     (void)self;
     return fake_give(g, q, FAKE_SEND, data, NULL, HET_GROUP_F32, to, bytes);
 }
-static het_result fake_receive(void *self, het_group *g, het_queue *q, int64_t from, void *data, size_t bytes)
+static het_result fake_receive(void *self, het_member *g, het_queue *q, int64_t from, void *data, size_t bytes)
 {
     (void)self;
     return fake_give(g, q, FAKE_RECEIVE, data, NULL, HET_GROUP_F32, from, bytes);
 }
 
-static het_result fake_test(void *self, het_group *group, int64_t *finished)
+static het_result fake_test(void *self, het_member *group, int64_t *finished)
 {
     het_ctx *cancel = NULL;
     int fails;
@@ -611,7 +628,7 @@ static het_result fake_test(void *self, het_group *group, int64_t *finished)
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 
-static void fake_abort(void *self, het_group *group)
+static void fake_abort(void *self, het_member *group)
 {
     (void)self;
     pthread_mutex_lock(&fake.lock);
@@ -621,7 +638,7 @@ static void fake_abort(void *self, het_group *group)
     pthread_mutex_unlock(&fake.lock);
 }
 
-static void fake_leave(void *self, het_group *group)
+static void fake_leave(void *self, het_member *group)
 {
     fake_group **at = &fake.groups;
     int64_t tries = 0;
@@ -646,7 +663,7 @@ static void fake_leave(void *self, het_group *group)
     free(group);
 }
 
-static const char *fake_last_error(void *self, het_group *group) { (void)self, (void)group; return "planted"; }
+static const char *fake_last_error(void *self, het_member *group) { (void)self, (void)group; return "planted"; }
 
 static const het_group_iface fake_iface = {
     HETRAIN_GROUP_VERSION, "fake", sizeof(uint64_t), fake_place, fake_identity, fake_join, fake_joined, fake_reduce, fake_gather, fake_send,
