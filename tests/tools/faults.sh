@@ -46,7 +46,7 @@ apply() {
 record_of() {
     local suite source
     suite=$(cat "$1/suite")
-    case $suite in golden*) source="tests/golden.c tests/golden/expected.txt" ;; *) source="tests/$suite.c tests/support.[ch]" ;; esac
+    case $suite in golden*) source="tests/golden.c tests/golden/expected.txt" ;; *) source="tests/$suite.c tests/support.c tests/*.h" ;; esac
     # shellcheck disable=SC2086
     echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h $source; "$CC" --version; } | cksum | tr ' ' -)"
 }
