@@ -32,7 +32,7 @@ static void layout_start(layout *l, het_family family)
 {
     const het_model_desc model = support_deep_model(family);
     support_run_start(&l->run, &model, STEPS, SUPPORT_SHORT);
-    l->run.desc.deadline = l->run.desc.stall_deadline = 20.0;
+    l->run.desc.deadline = l->run.desc.stall_deadline = 300.0; /* nothing waits that long, on however slow a machine */
     fake_reset();
 }
 
@@ -411,13 +411,13 @@ static void who_never_joins_is_waited_for_in_vain(void **state)
     layout_end(&l);
 }
 
-/* An op that never comes to an end: the deadline, a cancellation, another rank's failure. All end what is under way before they leave. */
 static het_result fail_later(void *user, const het_hook_info *info)
 {
     (void)user;
-    return info->rank == 1 && info->micro_batch > 0 ? HET_ERR_CALLBACK : HET_OK;
+    return info->rank == 1 && info->micro_batch > 0 ? HET_ERR_CALLBACK : HET_OK; /* micro-batches of its pipeline */
 }
 
+/* An op that never comes to an end: the deadline, or a cancellation. All end what is under way before they leave. */
 static void ops_without_end_are_aborted(void **state)
 {
     static const fake_call lost[] = { FAKE_REDUCE, FAKE_GATHER, FAKE_SEND, FAKE_RECEIVE };
@@ -434,20 +434,34 @@ static void ops_without_end_are_aborted(void **state)
         EXPECT_ERROR(one_step(&l, &error), HET_ERR_CANCELLED, error.text, "step 0: cancelled");
         assert_true(fake.aborts > 0);
         fake_reset();
-        l.run.desc.stall_deadline = 0.2;
+        l.run.desc.stall_deadline = 0.5;
         fake.lose = lost[k];
         fake.lose_at = 1;
         fake.lost_tests = 100; /* nobody cancels */
-        EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "rank|step 0|waited|stall deadline is 0.2");
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "waited|rank|stall deadline is 0.5");
         layout_end(&l);
     }
-    {
+}
+
+static int silent_after_one(void *user, int64_t rank, int64_t step, int64_t position) { (void)user, (void)step; return rank == 1 && position > 1; }
+
+static void others_failures_end_what_is_under_way(void **state)
+{
+    static const char *const plans[] = { "pp", "dp" };
+    int k;
+    (void)state;
+    for (k = 0; k < 2; k++) {
         het_error error;
         layout l;
         layout_start(&l, HET_GPT2);
-        layout_group(&l, "012", "pp");
+        layout_group(&l, "012", plans[k]);
         l.run.desc.hook = fail_later;
         EXPECT_ERROR(one_step(&l, &error), HET_ERR_CALLBACK, error.text, "rank 1|action");
+        l.run.desc.hook = NULL;
+        l.run.desc.silent = silent_after_one;
+        l.run.desc.deadline = 0.2;
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "rank 1|no sign of life|0.2");
+        assert_true(fake.aborts > 0);
         layout_end(&l);
     }
 }
@@ -599,7 +613,7 @@ typedef struct process {
     const support_data *data;
     het_desc desc;
     het_device_desc device[MOST];
-    int steps;
+    het_plan *second;                /* from step 1 on */
     het_result result;
     uint64_t hash;
     char text[300];
@@ -613,8 +627,13 @@ static void *process_run(void *arg)
     int step;
     p->result = het_create(&p->desc, &ctx, &error);
     if (p->result != HET_OK) snprintf(p->text, sizeof p->text, "%s", error.text);
-    for (step = 0; step < p->steps && p->result == HET_OK; step++) {
+    for (step = 0; step < STEPS && p->result == HET_OK; step++) {
         support_group group;
+        het_replan_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.plan = p->second;
+        if (step == 1) p->result = het_replan(ctx, &desc);
+        if (p->result != HET_OK) break;
         support_group_start(&group, p->data, step, SUPPORT_APART);
         p->result = het_step(ctx, group.batch, group.count, NULL);
         support_group_end(&group);
@@ -630,6 +649,7 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
 {
     post_office office = { .lock = PTHREAD_MUTEX_INITIALIZER };
     process run[MOST];
+    het_plan *second;
     size_t i, at = 0, n = 0;
     int64_t count = 0;
     int failed = 0;
@@ -637,6 +657,7 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
     for (i = 0; ranks[i]; i++) count += ranks[i] != '|';
     het_plan_free(l->run.plan);
     l->run.plan = support_plan(plan, NULL, 8, count, 1);
+    second = support_plan(strcmp(plan, "pp") == 0 ? "dp" : "pp", NULL, 8, count, 1);
     office.processes = 1;
     for (i = 0; ranks[i]; i++) office.processes += ranks[i] == '|';
     for (n = 0; n < (size_t)office.processes; n++) {
@@ -656,7 +677,7 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
         run[n].box.office = &office;
         run[n].box.process = (int64_t)n;
         run[n].data = &l->run.data;
-        run[n].steps = STEPS;
+        run[n].second = second;
         if (strchr(part, 'c') == NULL || strlen(part) > 1) run[n].desc.groups.iface = &fake_iface; /* one that has none */
     }
     for (i = 0; i < n; i++) assert_int_equal(pthread_create(&run[i].thread, NULL, process_run, &run[i]), 0);
@@ -668,6 +689,7 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
             snprintf(texts + strlen(texts), capacity - strlen(texts), "process %d: %s\n", (int)i, run[i].text);
         } else if (run[i].hash != hash) fail_msg("%s, %s: process %d has other weights", ranks, plan, (int)i);
     }
+    het_plan_free(second);
     while (office.first) {
         letter *next = office.first->next;
         free(office.first);
@@ -676,6 +698,7 @@ static int processes_run(layout *l, const char *ranks, const char *plan, uint64_
     return failed;
 }
 
+/* Each run goes over to another plan behind its first step. */
 static void groups_reach_over_processes(void **state)
 {
     static const char *const ranks[] = { "0|1", "0c|1c", "0|1|c", "01|23", "c01|2", "01|01" };
@@ -732,6 +755,7 @@ int main(void)
         cmocka_unit_test(each_call_may_fail),
         cmocka_unit_test(who_never_joins_is_waited_for_in_vain),
         cmocka_unit_test(ops_without_end_are_aborted),
+        cmocka_unit_test(others_failures_end_what_is_under_way),
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(groups_reach_over_processes),
