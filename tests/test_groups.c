@@ -341,6 +341,42 @@ static void replanning_keeps_groups_and_bits(void **state)
     layout_end(&l);
 }
 
+/* No memory for another plan with other groups: the old one stays, its groups too. */
+static void replanning_without_memory(void **state)
+{
+    support_memory memory;
+    het_replan_desc desc;
+    het_result result = HET_ERR_OOM;
+    het_plan *plan;
+    het_ctx *one, *many;
+    int64_t k;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    one = support_create(&l.run.desc);
+    layout_group(&l, "01c", "dp");
+    l.run.desc.allocator = support_allocator(&memory);
+    many = support_create(&l.run.desc);
+    memset(&desc, 0, sizeof desc);
+    desc.plan = plan = support_plan("pp", NULL, 8, 3, 1);
+    for (k = 0; result != HET_OK; k++) {
+        memory.fail_at = memory.calls + k;
+        result = het_replan(many, &desc);
+        memory.fail_at = -1;
+        if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, het_last_error(many));
+        if (k > 0 && result != HET_OK) continue;
+        (void)support_step(one, &l.run.data, k > 0, SUPPORT_TOGETHER);
+        (void)support_step(many, &l.run.data, k > 0, SUPPORT_APART);
+        assert_true(support_hash(one) == support_hash(many));
+    }
+    assert_true(k > 5);
+    het_plan_free(plan);
+    het_destroy(one);
+    het_destroy(many);
+    assert_int_equal(memory.live, 0);
+    layout_end(&l);
+}
+
 /* ---- what fails ---- */
 
 static het_result one_step(const layout *l, het_error *error)
@@ -752,6 +788,7 @@ int main(void)
         cmocka_unit_test(messages_count_their_rows),
         cmocka_unit_test(emulated_links_stay_on_the_host),
         cmocka_unit_test(replanning_keeps_groups_and_bits),
+        cmocka_unit_test(replanning_without_memory),
         cmocka_unit_test(each_call_may_fail),
         cmocka_unit_test(who_never_joins_is_waited_for_in_vain),
         cmocka_unit_test(ops_without_end_are_aborted),
