@@ -235,7 +235,13 @@ static void late_destroy(void *self)
 }
 static const char *late_last_error(void *self) { late_device *d = self; return d->cpu.iface->last_error(d->cpu.self); }
 static void *late_alloc(void *self, size_t size) { late_device *d = self; return d->cpu.iface->alloc(d->cpu.self, size); }
-static void late_free(void *self, void *p, size_t size) { late_device *d = self; d->cpu.iface->free(d->cpu.self, p, size); }
+/* May block, as >>device_api says: what still works on it runs before. */
+static void late_free(void *self, void *p, size_t size)
+{
+    late_device *d = self;
+    while (late_pump(d, 8)) {}
+    d->cpu.iface->free(d->cpu.self, p, size);
+}
 static size_t late_workspace(void *self, het_op op, const void *a)
 {
     late_device *d = self;
