@@ -13068,24 +13068,30 @@ static void heti_abort_ends(const het_groups *groups, heti_rank *r, int all)
     }
 }
 
-/* Leaves the groups of `of`, which has the tables of rank `r` or of the world aside. */
+/* Leaves a rank's groups, but for borrowed ones. */
+static void heti_leave_ends(const het_groups *groups, heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; r->end && i < r->ends; i++) {
+        if (r->end[i].handle && !r->end[i].borrowed) groups->iface->leave(groups->self, r->end[i].handle);
+        r->end[i].handle = NULL;
+    }
+}
+
+/* Gives back the queues and events of `of`, which has the tables of rank `r` or of the world aside. Nothing uses them any more: the groups are left,
+   and either the rank's own queue has been waited for or its memory is given back. */
 static void heti_close_ends(heti_rank *r, heti_rank *of)
 {
-    const het_groups *groups = &r->ctx->desc.groups;
     const het_device_iface *iface = r->device.iface;
     int64_t i;
     if (!of->end) return; /* its tables were never made */
     for (i = 0; i < of->ends; i++) {
-        heti_end *end = &of->end[i];
-        if (end->handle && !end->borrowed) groups->iface->leave(groups->self, end->handle);
-        if (end->event) iface->event_destroy(r->device.self, end->event);
-        if (end->queue) iface->queue_destroy(r->device.self, end->queue);
-        memset(end, 0, sizeof *end);
+        if (of->end[i].queue) iface->queue_destroy(r->device.self, of->end[i].queue);
+        if (of->end[i].event) iface->event_destroy(r->device.self, of->end[i].event);
     }
     for (i = 0; i < of->message_count + 2 && of->lanes > 0; i++) {
         heti_message *message = i < of->message_count ? &of->message[i] : &of->outgoing[i - of->message_count];
         if (message->event) iface->event_destroy(r->device.self, message->event);
-        message->event = NULL;
     }
     of->ends = of->lanes = 0;
 }
@@ -14991,8 +14997,8 @@ static void heti_release_rank(heti_rank *r)
 {
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
-        heti_close_ends(r, r);
         heti_close_memory(r);
+        heti_close_ends(r, r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
         if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
@@ -15009,6 +15015,7 @@ static void heti_release(het_ctx *ctx)
     int64_t i;
     heti_end_threads(ctx);
     for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_abort_ends(&ctx->desc.groups, &ctx->rank[i], ctx->failed != 0);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &ctx->rank[i]);
     for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
     het_schedule_free(ctx->schedule);
@@ -16009,6 +16016,7 @@ static void heti_drop_world(het_ctx *ctx, heti_world *other)
 {
     int64_t i;
     for (i = 0; other->rank && i < ctx->local_count; i++) heti_abort_ends(&ctx->desc.groups, &other->rank[i], ctx->failed != 0);
+    for (i = 0; other->rank && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &other->rank[i]);
     for (i = 0; other->rank && i < ctx->local_count; i++) {
         heti_close_ends(&ctx->rank[i], &other->rank[i]);
         heti_arena_end(&other->rank[i].host, &ctx->allocator);
