@@ -135,10 +135,10 @@ int main(int argc, char **argv) {
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
    several cards het_device_desc.ordinal says which.
-   Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
-   then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
    links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
+   Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
+   then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
 
    FILES
    hetrain_files.h, a companion, reads and writes them: weights as Hugging Face has them, state of the optimizer, config.json, tokenizers. A program
@@ -11162,11 +11162,12 @@ typedef struct heti_rank {
     heti_message *message;               /* incoming */
     heti_message outgoing[2];
     int64_t next_outgoing;
-    size_t message_bytes, lane_bytes;    /* rows of the largest message that passes through the host, that takes a lane */
+    size_t message_bytes;
     heti_ring ring;
     heti_shard shard;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
     heti_end *end;                       /* [ends] in the order of ctx->group */
+    size_t lane_bytes;                   /* rows of the largest message that takes a lane; message_bytes: of one that passes through the host */
     size_t queue_bytes;                  /* of the host that their queues and events took */
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
