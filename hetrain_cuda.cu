@@ -37,6 +37,11 @@ enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2 };
 const het_device_iface *het_cuda_device_with(int32_t options);
 const het_device_iface *het_cuda_device(void);
 
+/* Of a device that one of these tables made, for libraries that work on its card: which card (-1: the device is another's), and the cudaStream_t of a
+   queue (NULL: of the default queue). Threads: any. */
+int32_t het_cuda_ordinal(const het_device *device);
+void *het_cuda_stream(const het_device *device, het_queue *queue);
+
 #ifdef __cplusplus
 }
 #endif
@@ -2660,6 +2665,13 @@ extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }
+
+extern "C" int32_t het_cuda_ordinal(const het_device *device)
+{
+    return device->iface->destroy == hetc_destroy ? hetc_self(device->self)->ordinal : -1;
+}
+
+extern "C" void *het_cuda_stream(const het_device *device, het_queue *queue) { return hetc_queue_of(device->self, queue)->stream; }
 
 #endif /* HETC_KERNELS_ONLY */
 #endif /* HETRAIN_CUDA_DECLARATIONS */

@@ -2,12 +2,12 @@
    Device memory is pages that only work on a stream may touch: host code that reads or writes them ends with SIGSEGV. It starts as NaNs, ends at
    a page nobody may touch, and every copy, clear and product is checked to lie inside one allocation. Host memory of an asynchronous copy must be
    pinned. Work given to a stream runs when somebody asks for its progress, never earlier, so that a missing wait shows: as late as can be.
-   Streams, memory and the thread's current device must belong together, as on the real thing. */
+   Streams, memory and the thread's current device must belong together, as on the real thing. Collectives of NCCL run when the streams of all members
+   have come to them, and must agree in kind, count, type and root. */
 #ifndef STANDIN_H
 #define STANDIN_H
 
 #include <stdint.h>
-#include <functional>
 
 struct CUstream_st;
 
@@ -21,6 +21,9 @@ typedef struct standin_count {
     char misused[160];   /* the first of the misuses */
 } standin_count;
 
+#ifdef __cplusplus
+#include <functional>
+
 void standin_reset(int devices);             /* nothing may be live */
 void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none */
 void standin_skip(int on);                   /* 1: kernels and products are counted and checked but compute nothing */
@@ -28,4 +31,10 @@ void standin_stall(int on);                  /* 1: no work runs any more */
 standin_count standin_counted(void);
 /* Runs on the stream, in its order, while device memory may be touched. cudaGetLastError says whether it was taken. */
 void standin_enqueue(struct CUstream_st *stream, std::function<void()> work);
+
+/* NCCL: communicators are of one process, a thread each. Calls are in progress until they have been asked about some times, a first exchange until all
+   its members have called it. */
+void standin_nccl_version(int version);      /* what ncclGetVersion gives; 0: the header's */
+void standin_nccl_error(int device, int code); /* what ncclCommGetAsyncError finds on this card; 0: nothing */
+#endif
 #endif

@@ -1,0 +1,478 @@
+/* Groups of CUDA devices over NCCL (hetrain_nccl.c): the table by itself, then whole training steps against the CPU device, alone and mixed with CPU ranks.
+   make test runs it without a GPU, on the stand-ins for the CUDA runtime, cuBLASLt and NCCL (standin/standin.h); make test-cuda on real cards, where
+   nothing can be made to fail; with fewer than two of them there is nothing to test. */
+#ifndef __CUDACC__
+#define HETC_EMULATED 1
+#define HETC_BLAS_WORKSPACE (size_t(4096))
+#endif
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <functional>
+#include <string>
+#include <vector>
+#include "hetrain_cuda.cu"
+#include "hetrain_nccl.c"
+extern "C" {
+#include "support.h"
+}
+#include "training.h"
+
+/* ---- the table by itself: all members in one thread, which asks them in turn ---- */
+
+enum { RIG_OPS = 3 };
+
+struct end { /* a member */
+    het_device device;
+    het_queue *queue;
+    het_group *group;
+};
+
+struct rig {
+    support_memory memory;
+    het_allocator allocator;
+    het_parallel parallel;
+    het_groups groups;
+    std::vector<end> ends;
+    std::string text;
+};
+
+#define RIG_TRY(call) do { const het_result tried = (call); if (tried != HET_OK) return tried; } while (0)
+
+static het_result rig_fail(rig *r, het_result result, size_t m)
+{
+    if (result != HET_OK) r->text = r->groups.iface->last_error(r->groups.self, m < r->ends.size() ? r->ends[m].group : NULL);
+    return result;
+}
+
+static het_result rig_device_fail(rig *r, het_result result, size_t m)
+{
+    if (result != HET_OK) r->text = r->ends[m].device.iface->last_error(r->ends[m].device.self);
+    return result;
+}
+
+static het_result rig_open(rig *r)
+{
+    het_nccl_desc desc;
+    het_error error;
+    memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
+    desc.allocator = r->allocator;
+    desc.abort_seconds = desc.close_seconds = 0.2;
+    const het_result result = het_nccl_open(&desc, &r->groups, &error);
+    r->text = error.text;
+    return result;
+}
+
+static het_result rig_devices(rig *r, size_t members)
+{
+    for (size_t m = 0; m < members; m++) {
+        het_device_config config;
+        het_error error;
+        end one;
+        memset(&config, 0, sizeof config);
+        memset(&error, 0, sizeof error);
+        memset(&one, 0, sizeof one);
+        config.allocator = &r->allocator;
+        config.parallel = &r->parallel;
+        config.threads = 1;
+        config.ordinal = static_cast<int32_t>(m);
+        config.error = &error;
+        one.device.iface = het_cuda_device();
+        const het_result result = one.device.iface->create(&config, &one.device.self);
+        r->text = error.text;
+        RIG_TRY(result);
+        r->ends.push_back(one);
+        RIG_TRY(rig_device_fail(r, one.device.iface->queue_create(one.device.self, &r->ends[m].queue), m));
+    }
+    return HET_OK;
+}
+
+/* Starts all joins but those of the last `absent` members. */
+static het_result rig_join(rig *r, size_t absent)
+{
+    const het_group_iface *t = r->groups.iface;
+    const size_t members = r->ends.size();
+    unsigned char id[HETRAIN_GROUP_ID];
+    char place[2][HETRAIN_GROUP_PLACE];
+    memset(place, 0, sizeof place);
+    for (size_t m = 0; m < members; m++) {
+        RIG_TRY(rig_fail(r, t->place(r->groups.self, &r->ends[m].device, place[m & 1], sizeof place[0]), members));
+        assert_true(place[m & 1][0] != 0 && strcmp(place[0], place[1]) != 0);
+    }
+    assert_true(t->id_bytes <= sizeof id);
+    RIG_TRY(rig_fail(r, t->identity(r->groups.self, id), members));
+    for (size_t m = 0; m + absent < members; m++) {
+        const int64_t all = static_cast<int64_t>(members);
+        RIG_TRY(rig_fail(r, t->join(r->groups.self, &r->ends[m].device, id, all, static_cast<int64_t>(m), RIG_OPS, &r->ends[m].group), members));
+    }
+    return HET_OK;
+}
+
+/* Asks `rounds` times whether all have joined. */
+static het_result rig_joined(rig *r, int rounds, int *all)
+{
+    for (*all = 0; rounds > 0 && !*all; rounds--) {
+        *all = 1;
+        for (size_t m = 0; m < r->ends.size(); m++) {
+            int32_t done = 0;
+            if (r->ends[m].group == NULL) continue;
+            RIG_TRY(rig_fail(r, r->groups.iface->joined(r->groups.self, r->ends[m].group, &done), m));
+            *all &= done;
+        }
+    }
+    return HET_OK;
+}
+
+/* Asks until every member has finished so many ops. */
+static het_result rig_wait(rig *r, int64_t ops, int rounds)
+{
+    for (; rounds > 0; rounds--) {
+        int all = 1;
+        for (size_t m = 0; m < r->ends.size(); m++) {
+            int64_t finished = 0;
+            RIG_TRY(rig_fail(r, r->groups.iface->test(r->groups.self, r->ends[m].group, &finished), m));
+            assert_true(finished <= ops);
+            all &= finished == ops;
+        }
+        if (all) return HET_OK;
+    }
+    r->text = "ops did not end";
+    return HET_ERR_TRANSPORT;
+}
+
+static het_result rig_start(rig *r, size_t members)
+{
+    int all = 0;
+    memset(&r->memory, 0, sizeof r->memory);
+    memset(&r->groups, 0, sizeof r->groups);
+    r->allocator = support_allocator(&r->memory);
+    r->parallel = support_serial();
+    RIG_TRY(rig_open(r));
+    RIG_TRY(rig_devices(r, members));
+    RIG_TRY(rig_join(r, 0));
+    RIG_TRY(rig_joined(r, 100, &all));
+    if (!all) r->text = "not all have joined";
+    return all ? HET_OK : HET_ERR_TRANSPORT;
+}
+
+/* Everything that there is goes; the first error of closing. */
+static het_result rig_end(rig *r, int abort_first)
+{
+    het_error error;
+    het_result result = HET_OK;
+    memset(&error, 0, sizeof error);
+    for (end &one : r->ends)
+        if (one.group != NULL && abort_first) r->groups.iface->abort(r->groups.self, one.group);
+    for (end &one : r->ends) {
+        if (one.group != NULL) r->groups.iface->leave(r->groups.self, one.group);
+        one.group = NULL;
+    }
+    if (r->groups.iface != NULL) result = het_nccl_close(&r->groups, &error);
+    if (result != HET_OK) r->text = error.text;
+    for (end &one : r->ends) {
+        if (one.queue != NULL) one.device.iface->queue_destroy(one.device.self, one.queue);
+        one.device.iface->destroy(one.device.self);
+    }
+    r->ends.clear();
+    assert_int_equal(r->memory.live, 0);
+    assert_int_equal(r->memory.wrong, 0);
+    return result;
+}
+
+static size_t bytes_of(het_element element) { return element == HET_ELEMENT_F32 ? 4 : 8; }
+
+static double number_of(const void *data, size_t i, het_element element)
+{
+    if (element == HET_ELEMENT_F32) return static_cast<double>(static_cast<const float *>(data)[i]);
+    return element == HET_ELEMENT_F64 ? static_cast<const double *>(data)[i] : static_cast<double>(static_cast<const int64_t *>(data)[i]);
+}
+
+static void set_number(void *data, size_t i, het_element element, int64_t value)
+{
+    if (element == HET_ELEMENT_F32) static_cast<float *>(data)[i] = static_cast<float>(value);
+    else if (element == HET_ELEMENT_F64) static_cast<double *>(data)[i] = static_cast<double>(value);
+    else static_cast<int64_t *>(data)[i] = value;
+}
+
+/* What member m has at element i; sums of four are exact in every type. */
+static int64_t value_at(size_t m, size_t i) { return static_cast<int64_t>((i * 7919 + m * 104729) % 100003) - 50000; }
+
+#define RIG_OK(r, call) EXPECT_ERROR((call), HET_OK, (r)->text.c_str(), "")
+
+/* A reduce-scatter and, given at once behind it, an all-gather: everybody has every sum. */
+static void check_sums(size_t members, const std::vector<int64_t> &start, het_element element)
+{
+    const size_t count = static_cast<size_t>(start[members]) + 5, bytes = count * bytes_of(element), first = static_cast<size_t>(start[0]);
+    rig r;
+    std::vector<void *> memory;
+    std::vector<unsigned char> host(bytes);
+    stand_in(static_cast<int>(members));
+    RIG_OK(&r, rig_start(&r, members));
+    for (size_t m = 0; m < members; m++) {
+        const het_device *d = &r.ends[m].device;
+        memory.push_back(d->iface->alloc(d->self, bytes));
+        for (size_t i = 0; i < count; i++) set_number(host.data(), i, element, value_at(m, i));
+        EXPECT_OK(d->iface->copy_in(d->self, r.ends[m].queue, memory[m], host.data(), bytes));
+        wait_for(d, r.ends[m].queue); /* host is used again */
+    }
+    for (size_t m = 0; m < members; m++) {
+        std::vector<int64_t> passing = start; /* ranges are read before the call returns */
+        EXPECT_OK(r.groups.iface->reduce_scatter(r.groups.self, r.ends[m].group, r.ends[m].queue, memory[m], passing.data(), element));
+        EXPECT_OK(r.groups.iface->all_gather(r.groups.self, r.ends[m].group, r.ends[m].queue, memory[m], passing.data(), element));
+        passing.assign(passing.size(), 0);
+    }
+    RIG_OK(&r, rig_wait(&r, 2, 100));
+    for (size_t m = 0; m < members; m++) {
+        const het_device *d = &r.ends[m].device;
+        EXPECT_OK(d->iface->copy_out(d->self, r.ends[m].queue, host.data(), memory[m], bytes));
+        wait_for(d, r.ends[m].queue);
+        for (size_t i = 0; i < count; i++) {
+            double expected = i < first || i >= count - 5 ? static_cast<double>(value_at(m, i)) : 0.0;
+            if (i >= first && i < count - 5)
+                for (size_t k = 0; k < members; k++) expected += static_cast<double>(value_at(k, i));
+            if (number_of(host.data(), i, element) != expected) /* both are exact */
+                fail_msg("element %d of member %d is %g, not %g", static_cast<int>(i), static_cast<int>(m), number_of(host.data(), i, element), expected);
+        }
+        d->iface->free(d->self, memory[m], bytes);
+    }
+    EXPECT_OK(rig_end(&r, 0));
+    stand_down();
+}
+
+static void sums_of_uneven_ranges(void **)
+{
+    const het_element elements[3] = { HET_ELEMENT_F32, HET_ELEMENT_F64, HET_ELEMENT_I64 };
+    for (const het_element element : elements) {
+        check_sums(2, { 0, 700, 1000 }, element);
+        check_sums(2, { 3, 3, 64 }, element);
+        if (cards() >= 3) check_sums(3, { 0, 1, 1, 1029 }, element);
+        if (cards() >= 4) check_sums(4, { 2, 2, 100, 1000, 1001 }, element);
+    }
+    check_sums(2, { 4, 4, 4 }, HET_ELEMENT_F32);
+}
+
+/* Several under way each way, as many as the group was joined for. */
+static void messages_keep_their_order(void **)
+{
+    const size_t count = RIG_OPS, bytes = 1000 * sizeof(int32_t);
+    rig r;
+    std::vector<int32_t> from(1000 * count), to(1000 * count);
+    void *memory[2];
+    stand_in(2);
+    RIG_OK(&r, rig_start(&r, 2));
+    for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<int32_t>(i * i);
+    for (size_t m = 0; m < 2; m++) {
+        const het_device *d = &r.ends[m].device;
+        memory[m] = d->iface->alloc(d->self, count * bytes);
+        if (m == 0) EXPECT_OK(d->iface->copy_in(d->self, r.ends[m].queue, memory[m], from.data(), count * bytes));
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *out = static_cast<char *>(memory[0]) + i * bytes, *in = static_cast<char *>(memory[1]) + i * bytes;
+        EXPECT_OK(r.groups.iface->send(r.groups.self, r.ends[0].group, r.ends[0].queue, 1, out, bytes));
+        EXPECT_OK(r.groups.iface->receive(r.groups.self, r.ends[1].group, r.ends[1].queue, 0, in, bytes));
+    }
+    RIG_OK(&r, rig_wait(&r, RIG_OPS, 100));
+    const het_device *d = &r.ends[1].device;
+    EXPECT_OK(d->iface->copy_out(d->self, r.ends[1].queue, to.data(), memory[1], count * bytes));
+    wait_for(d, r.ends[1].queue);
+    assert_true(from == to);
+    for (size_t m = 0; m < 2; m++) r.ends[m].device.iface->free(r.ends[m].device.self, memory[m], count * bytes);
+    EXPECT_OK(rig_end(&r, 0));
+    stand_down();
+}
+
+static void other_devices_have_no_place(void **)
+{
+    het_nccl_desc desc;
+    het_groups groups;
+    het_error error;
+    het_device device;
+    char place[HETRAIN_GROUP_PLACE] = "x", id[HETRAIN_GROUP_ID];
+    het_group *group = NULL;
+    std::string host(96, 'h');
+    stand_in(1);
+    memset(&desc, 0, sizeof desc);
+    device.iface = het_cpu_device();
+    device.self = NULL;
+    EXPECT_OK(het_nccl_open(NULL, &groups, &error));
+    EXPECT_OK(groups.iface->place(groups.self, &device, place, sizeof place));
+    assert_string_equal(place, "");
+    EXPECT_OK(groups.iface->identity(groups.self, id));
+    EXPECT_ERROR(groups.iface->join(groups.self, &device, id, 2, 0, 1, &group), HET_ERR_INVALID, groups.iface->last_error(groups.self, NULL), "\"cpu\"");
+    EXPECT_OK(het_nccl_close(&groups, &error));
+    EXPECT_OK(het_nccl_close(&groups, &error));
+    desc.host = host.c_str();
+    EXPECT_ERROR(het_nccl_open(&desc, &groups, &error), HET_ERR_LIMIT, error.text, "host|96|95");
+    desc.host = NULL;
+    desc.close_seconds = -1;
+    EXPECT_ERROR(het_nccl_open(&desc, &groups, &error), HET_ERR_INVALID, error.text, "close_seconds|-1");
+    desc.close_seconds = 0;
+    desc.end_canary = 7;
+    EXPECT_ERROR(het_nccl_open(&desc, &groups, &error), HET_ERR_INVALID, error.text, "cleared");
+    stand_down();
+}
+
+/* Ops that cannot be: an error each, which is the group's last word. */
+static void impossible_ops(void **)
+{
+    const int64_t descending[3] = { 0, 8, 4 };
+    rig r;
+    for (int which = 0; which < 3; which++) {
+        stand_in(2);
+        RIG_OK(&r, rig_start(&r, 2));
+        const het_group_iface *t = r.groups.iface;
+        het_group *group = r.ends[0].group;
+        het_queue *queue = r.ends[0].queue;
+        het_result result = HET_OK;
+        if (which == 0) result = t->reduce_scatter(r.groups.self, group, queue, NULL, descending, HET_ELEMENT_F32);
+        if (which == 1) result = t->send(r.groups.self, group, queue, 0, NULL, 4);
+        if (which == 2) {
+            const int64_t empty[3] = { 0, 0, 0 };
+            for (int i = 0; i < RIG_OPS; i++) EXPECT_OK(t->send(r.groups.self, group, queue, 1, NULL, 0));
+            result = t->all_gather(r.groups.self, group, queue, NULL, empty, HET_ELEMENT_F32);
+        }
+        assert_int_equal(result, which == 2 ? HET_ERR_LIMIT : HET_ERR_INVALID);
+        const char *expected = which == 0 ? "range 1|[8, 4)" : which == 1 ? "members 0 and 0 of 2" : "3 ops";
+        EXPECT_ERROR(result, result, t->last_error(r.groups.self, group), expected);
+        EXPECT_OK(rig_end(&r, 1));
+        stand_down();
+    }
+}
+
+#ifdef HETC_EMULATED
+/* ---- failures of the table ---- */
+
+static void versions_are_compared(void **)
+{
+    rig r;
+    stand_in(2);
+    memset(&r.memory, 0, sizeof r.memory);
+    r.allocator = support_allocator(&r.memory);
+    r.parallel = support_serial();
+    standin_nccl_version(21805);
+    EXPECT_ERROR(rig_open(&r), HET_ERR_UNSUPPORTED, r.text.c_str(), "2.18.5|2.28.9");
+    standin_nccl_version(0);
+    RIG_OK(&r, rig_open(&r));
+    RIG_OK(&r, rig_devices(&r, 2));
+    unsigned char id[HETRAIN_GROUP_ID];
+    het_groups newer;
+    het_error error;
+    standin_nccl_version(23007);
+    EXPECT_OK(het_nccl_open(NULL, &newer, &error));
+    EXPECT_OK(newer.iface->identity(newer.self, id));
+    EXPECT_OK(het_nccl_close(&newer, &error));
+    EXPECT_ERROR(rig_fail(&r, r.groups.iface->join(r.groups.self, &r.ends[1].device, id, 2, 1, RIG_OPS, &r.ends[1].group), 2), HET_ERR_UNSUPPORTED,
+                 r.text.c_str(), "member 1 of 2|2.28.9|2.30.7");
+    assert_null(r.ends[1].group);
+    memset(id, 1, sizeof id);
+    EXPECT_ERROR(rig_fail(&r, r.groups.iface->join(r.groups.self, &r.ends[1].device, id, 2, 1, RIG_OPS, &r.ends[1].group), 2), HET_ERR_INVALID,
+                 r.text.c_str(), "not an identity");
+    EXPECT_OK(rig_end(&r, 0));
+    standin_nccl_version(0);
+    stand_down();
+}
+
+/* One of three never joins: the others wait for as long as they like, then abort. */
+static void a_member_that_never_joins(void **)
+{
+    rig r;
+    int all = 0;
+    stand_in(3);
+    memset(&r.memory, 0, sizeof r.memory);
+    r.allocator = support_allocator(&r.memory);
+    r.parallel = support_serial();
+    RIG_OK(&r, rig_open(&r));
+    RIG_OK(&r, rig_devices(&r, 3));
+    RIG_OK(&r, rig_join(&r, 1));
+    RIG_OK(&r, rig_joined(&r, 50, &all));
+    assert_false(all);
+    EXPECT_ERROR(het_nccl_close(&r.groups, NULL), HET_ERR_STATE, "", "");
+    EXPECT_OK(rig_end(&r, 1));
+    stand_down();
+}
+
+/* One member dies with an op of the other under way: that ends behind its own abort, and not before. */
+static void a_member_that_dies(void **)
+{
+    rig r;
+    int64_t finished = 0;
+    const int64_t start[3] = { 0, 100, 200 };
+    stand_in(2);
+    RIG_OK(&r, rig_start(&r, 2));
+    const het_device *d = &r.ends[0].device;
+    void *memory = d->iface->alloc(d->self, 1600);
+    for (int i = 0; i < 2; i++)
+        EXPECT_OK(r.groups.iface->reduce_scatter(r.groups.self, r.ends[0].group, r.ends[0].queue, memory, start, HET_ELEMENT_I64));
+    r.groups.iface->abort(r.groups.self, r.ends[1].group);
+    for (int i = 0; i < 50; i++) EXPECT_OK(r.groups.iface->test(r.groups.self, r.ends[0].group, &finished));
+    assert_int_equal(finished, 0);
+    r.groups.iface->abort(r.groups.self, r.ends[0].group);
+    EXPECT_ERROR(r.groups.iface->test(r.groups.self, r.ends[0].group, &finished), HET_ERR_STATE,
+                 r.groups.iface->last_error(r.groups.self, r.ends[0].group), "aborted");
+    r.groups.iface->leave(r.groups.self, r.ends[0].group); /* from now on the memory is the device's again */
+    r.ends[0].group = NULL;
+    d->iface->free(d->self, memory, 1600);
+    EXPECT_OK(rig_end(&r, 1));
+    stand_down();
+}
+
+/* One leaves, the other does not in time: closing says so, and nothing hangs. */
+static void a_member_that_never_leaves(void **)
+{
+    rig r;
+    het_error error;
+    stand_in(2);
+    RIG_OK(&r, rig_start(&r, 2));
+    heti_nccl_group *other = heti_nccl_of(r.ends[1].group);
+    ncclComm_t comm = other->comm;
+    other->comm = NULL; /* it is a process that does nothing any more */
+    r.groups.iface->leave(r.groups.self, r.ends[0].group);
+    r.groups.iface->leave(r.groups.self, r.ends[1].group);
+    r.ends[0].group = r.ends[1].group = NULL;
+    EXPECT_ERROR(het_nccl_close(&r.groups, &error), HET_ERR_TRANSPORT, error.text, "1 members|in time");
+    assert_int_equal(ncclCommAbort(comm), ncclSuccess);
+    EXPECT_OK(rig_end(&r, 0));
+    for (int32_t card = 0; card < 2; card++) assert_int_equal(standin_free_of_size(card, HETI_NCCL_SCRATCH), 1); /* left to the process's end */
+    stand_down();
+}
+
+/* What NCCL finds while nobody calls it is told by `test`. */
+static void errors_that_come_up_later(void **)
+{
+    rig r;
+    stand_in(2);
+    RIG_OK(&r, rig_start(&r, 2));
+    standin_nccl_error(1, ncclRemoteError);
+    EXPECT_ERROR(rig_wait(&r, 0, 5), HET_ERR_TRANSPORT, r.text.c_str(), "cuda:1|member 1 of 2|ncclRemoteError|hetrain_nccl.c:");
+    standin_nccl_error(1, 0);
+    EXPECT_OK(rig_end(&r, 1));
+    stand_down();
+}
+
+/* All the table does, once. */
+static het_result go_through(rig *r)
+{
+    const int64_t start[3] = { 0, 30, 100 };
+    RIG_TRY(rig_start(r, 2));
+    for (size_t m = 0; m < 2; m++) {
+        const het_device *d = &r->ends[m].device;
+        const het_group_iface *t = r->groups.iface;
+        void *self = r->groups.self, *memory = NULL;
+        het_group *group = r->ends[m].group;
+        het_queue *queue = r->ends[m].queue;
+        char *data = static_cast<char *>(r->shared[m]);
+        (void)d, (void)memory;
+        RIG_TRY(rig_fail(r, t->reduce_scatter(self, group, queue, data, start, HET_ELEMENT_F64), m));
+        RIG_TRY(rig_fail(r, t->all_gather(self, group, queue, data, start, HET_ELEMENT_F64), m));
+        if (m == 0) RIG_TRY(rig_fail(r, t->send(self, group, queue, 1, data, 800), m));
+        else RIG_TRY(rig_fail(r, t->receive(self, group, queue, 0, data, 800), m));
+    }
+    return rig_wait(r, 3, 200);
+}
+#endif
