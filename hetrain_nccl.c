@@ -9,14 +9,14 @@
        if (het_nccl_open(&desc, &context.groups, &error) == HET_OK) { ...; het_destroy(ctx); het_nccl_close(&context.groups, &error); }
 
    MEMBERS   Devices of hetrain_cuda.cu, in one process or in many. NCCL refuses two members on one GPU. It tells machines apart by the variable
-   NCCL_HOSTID, else by host name and boot id, and GPUs of one machine by their PCI bus; `place` does the same, so that two ranks of one GPU never
-   meet in a group. A program that sets NCCL_HOSTID says so in het_nccl_desc.host: nothing here looks at the environment (NCCL itself does: its
-   other variables choose interfaces, protocols and how much it tells).
+   NCCL_HOSTID, else by host name and boot id, and GPUs of one machine by their PCI bus; `place` does the same, so that two ranks of one GPU
+   never meet in a group. A program that sets NCCL_HOSTID says so in het_nccl_desc.host: nothing here looks at the environment (NCCL itself does:
+   its other variables choose interfaces, protocols and how much it tells).
 
-   COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once and is followed up by ncclCommGetAsyncError whenever
-   the engine asks. NCCL wants nothing but its own work on a stream while a call is in progress, so that a group has a stream of its own: an op
-   waits there for an event of its queue, and an event behind it tells `test` that it has run. An op given while another is still being issued
-   waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes when they are first used are made
+   COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once and is followed up by ncclCommGetAsyncError
+   whenever the engine asks. NCCL wants nothing but its own work on a stream while a call is in progress, so that a group has a stream of its
+   own: an op waits there for an event of its queue, and an event behind it tells `test` that it has run; what is given to the queue later has to
+   wait for `test`. An op given while another is still being issued waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes when they are first used are made
    there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd: NCCL runs them as one. A float is
    summed in the order of NCCL's ring, which is the same each time in one group on the same machines.
 
@@ -131,7 +131,7 @@ typedef enum heti_nccl_kind {
 
 typedef struct heti_nccl_op {
     heti_nccl_kind kind;
-    het_element element;
+    het_group_element element;
     char *data;
     int64_t peer;             /* of send and receive */
     size_t bytes;             /* the same */
@@ -179,7 +179,7 @@ struct heti_nccl {
     pthread_mutex_t lock;           /* guards all below */
     heti_nccl_card *card;
     heti_nccl_group *closing;
-    int64_t members, lost;          /* handles given out; those whose ops did not end */
+    int64_t members, stuck, late;   /* handles given out; left although their ops did not end; whose other members did not leave in time */
     char text[HETI_NCCL_TEXT];  /* of place, identity, join */
 };
 
@@ -308,11 +308,11 @@ static void heti_nccl_release(void *user, void *pointer, size_t size)
 static heti_nccl *heti_nccl_self(void *self) { return HETI_CAST(heti_nccl *, self); }
 static heti_nccl_group *heti_nccl_of(het_group *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
 
-static size_t heti_nccl_element_bytes(het_element element) { return element == HET_ELEMENT_F32 ? 4 : 8; }
+static size_t heti_nccl_element_bytes(het_group_element element) { return element == HET_GROUP_F32 ? 4 : 8; }
 
-static ncclDataType_t heti_nccl_type(het_element element)
+static ncclDataType_t heti_nccl_type(het_group_element element)
 {
-    return element == HET_ELEMENT_F32 ? ncclFloat32 : element == HET_ELEMENT_F64 ? ncclFloat64 : ncclInt64;
+    return element == HET_GROUP_F32 ? ncclFloat32 : element == HET_GROUP_F64 ? ncclFloat64 : ncclInt64;
 }
 
 /* Notes the first error of the calls between ncclGroupStart and ncclGroupEnd. */
@@ -392,7 +392,7 @@ static het_result heti_nccl_ask(heti_nccl_group *g, int32_t *busy)
     if (code != ncclSuccess) return heti_nccl_failed(g, code, "ncclCommGetAsyncError", __LINE__);
     if (state == ncclInProgress) *busy = 1;
     else if (state != ncclSuccess)
-        return heti_nccl_failed(g, state, g->stage == HETI_NCCL_JOINING ? "ncclCommInitRankConfig (in progress)" : "an operation in progress", __LINE__);
+        return heti_nccl_failed(g, state, g->stage == HETI_NCCL_JOINING ? "ncclCommInitRankConfig" : "ncclCommGetAsyncError found", __LINE__);
     return HET_OK;
 }
 
@@ -459,7 +459,8 @@ static het_result heti_nccl_give(heti_nccl_group *g)
     return heti_nccl_advance(g);
 }
 
-static het_result heti_nccl_collective(het_group *group, het_queue *queue, heti_nccl_kind kind, void *data, const int64_t *start, het_element element)
+static het_result heti_nccl_collective(het_group *group, het_queue *queue, heti_nccl_kind kind, void *data, const int64_t *start,
+                                       het_group_element element)
 {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
@@ -474,13 +475,14 @@ static het_result heti_nccl_collective(het_group *group, het_queue *queue, heti_
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_reduce_scatter(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_element element)
+static het_result heti_nccl_reduce_scatter(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start,
+                                           het_group_element element)
 {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_REDUCE_SCATTER, data, start, element);
 }
 
-static het_result heti_nccl_all_gather(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_element element)
+static het_result heti_nccl_all_gather(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_group_element element)
 {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_ALL_GATHER, data, start, element);
@@ -603,7 +605,7 @@ static int heti_nccl_settle(heti_nccl *n, int give_up)
         (void)cudaSetDevice(g->ordinal);
         if (result == HET_OK && !busy) (void)ncclCommDestroy(g->comm);
         else {
-            if (result == HET_OK) n->lost++; /* members elsewhere have not left in time */
+            if (result == HET_OK) n->late++;
             (void)ncclCommAbort(g->comm);
         }
         *at = g->next;
@@ -641,7 +643,7 @@ static void heti_nccl_leave(void *self, het_group *group)
         g->next = n->closing;
         n->closing = g;
     } else if (drained) heti_nccl_free_group(g);
-    else n->lost++; /* its events and stream are left to the process's end */
+    else n->stuck++; /* its events and stream are left to the process's end */
     (void)heti_nccl_settle(n, 0);
     (void)pthread_mutex_unlock(&n->lock);
 }
@@ -719,7 +721,8 @@ static void heti_nccl_version_text(int version, char *text, size_t capacity)
     (void)snprintf(text, capacity, "%d.%d.%d", version / (old ? 1000 : 10000), version / 100 % (old ? 10 : 100), version % 100);
 }
 
-static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, const heti_nccl_id *id, int64_t members, int64_t member, int64_t ops)
+static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, const heti_nccl_id *id, int64_t members, int64_t member,
+                                       int64_t ops)
 {
     char here[16], there[16];
     if (het_cuda_ordinal(device) < 0)
@@ -727,7 +730,8 @@ static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, c
     if (members < 1 || members > INT_MAX || member < 0 || member >= members || ops < 1 || ops > INT_MAX / (members + 1))
         return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: member %lld of %lld for %lld ops is impossible", HETI_CAST(long long, member),
                               HETI_CAST(long long, members), HETI_CAST(long long, ops));
-    if (id->magic != HETI_NCCL_MAGIC) return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: these %d bytes are not an identity of a group", HETI_CAST(int, sizeof *id));
+    if (id->magic != HETI_NCCL_MAGIC)
+        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: these %d bytes are not an identity of a group", HETI_CAST(int, sizeof *id));
     if (id->version == n->version) return HET_OK;
     heti_nccl_version_text(n->version, here, sizeof here);
     heti_nccl_version_text(id->version, there, sizeof there);
@@ -735,7 +739,8 @@ static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, c
                           HETI_CAST(long long, member), HETI_CAST(long long, members), here, there);
 }
 
-static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_group **group)
+static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops,
+                                 het_group **group)
 {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_id identity;
@@ -865,13 +870,14 @@ static het_result heti_nccl_check_version(int32_t *version, het_error *error)
     int found = 0;
     const ncclResult_t code = ncclGetVersion(&found);
     if (code != ncclSuccess)
-        return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: ncclGetVersion: %s (%s), %s:%d", heti_nccl_code(code), ncclGetErrorString(code),
-                              heti_nccl_base_name(__FILE__), __LINE__);
+        return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: ncclGetVersion: %s (%s), %s:%d", heti_nccl_code(code),
+                              ncclGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
     *version = found;
     if (found >= NCCL_VERSION_CODE) return HET_OK;
     heti_nccl_version_text(NCCL_VERSION_CODE, header, sizeof header);
     heti_nccl_version_text(found, library, sizeof library);
-    return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: the NCCL library is version %s, this program was compiled for %s", library, header);
+    return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: the NCCL library is version %s, this program was compiled for %s", library,
+                          header);
 }
 
 HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups, het_error *error)
@@ -907,7 +913,7 @@ static void heti_nccl_free_cards(heti_nccl *n)
     while (n->card != NULL) {
         heti_nccl_card *card = n->card;
         (void)cudaSetDevice(card->ordinal);
-        if (card->scratch != NULL && n->lost == 0) (void)cudaFree(card->scratch); /* it waits for the card, which could then be for ever */
+        if (card->scratch != NULL && n->stuck == 0) (void)cudaFree(card->scratch); /* it waits for the card, else for ever */
         n->card = card->next;
         n->allocator.free(n->allocator.user, card, sizeof *card);
     }
@@ -919,7 +925,7 @@ HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error)
     const double start = heti_nccl_now();
     heti_nccl *n;
     int settled = 0;
-    int64_t lost;
+    int64_t stuck, late;
     het_allocator allocator;
     if (groups == NULL || groups->self == NULL) return HET_OK;
     if (groups->iface != &heti_nccl_iface)
@@ -935,13 +941,15 @@ HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error)
         (void)pthread_mutex_unlock(&n->lock);
         if (!settled) heti_nccl_pause();
     }
-    lost = n->lost;
+    stuck = n->stuck;
+    late = n->late;
     allocator = n->allocator;
     heti_nccl_free_cards(n);
     (void)pthread_mutex_destroy(&n->lock);
     allocator.free(allocator.user, n, sizeof *n);
-    if (lost == 0) return HET_OK;
-    return heti_nccl_fail(error, HET_ERR_TRANSPORT, "het_nccl_close: %lld members did not come to an end in time", HETI_CAST(long long, lost));
+    if (stuck + late == 0) return HET_OK;
+    return heti_nccl_fail(error, HET_ERR_TRANSPORT, "het_nccl_close: ops of %lld members did not end, other members of %lld did not leave in time",
+                          HETI_CAST(long long, stuck), HETI_CAST(long long, late));
 }
 
 #ifdef __cplusplus

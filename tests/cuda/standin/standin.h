@@ -15,6 +15,7 @@ typedef struct standin_count {
     int64_t calls;       /* that could have failed, since standin_reset */
     int64_t live;        /* allocations, streams, events, handles and descriptors not given back */
     int64_t products;    /* of cublasLtMatmul */
+    int64_t exchanges;   /* collectives and messages of NCCL that have taken place */
     int64_t ran;         /* pieces of work that ran */
     int64_t misuse;      /* calls whose arguments were wrong */
     char failed[64];     /* the call that was told to fail */
@@ -32,8 +33,8 @@ standin_count standin_counted(void);
 /* Runs on the stream, in its order, while device memory may be touched. cudaGetLastError says whether it was taken. */
 void standin_enqueue(struct CUstream_st *stream, std::function<void()> work);
 
-/* NCCL: communicators are of one process, a thread each. Calls are in progress until they have been asked about some times, a first exchange until all
-   its members have called it. */
+/* NCCL: communicators are of one process, a thread each. Calls are in progress until they have been asked about some times, a first exchange until
+   all its members have called it. */
 void standin_nccl_version(int version);      /* what ncclGetVersion gives; 0: the header's */
 void standin_nccl_error(int device, int code); /* what ncclCommGetAsyncError finds on this card; 0: nothing */
 #endif

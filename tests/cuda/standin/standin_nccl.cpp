@@ -1,7 +1,7 @@
 /* The stand-in for NCCL (standin.h), the last part of standin.cpp.
    Members of a clique meet: number n of the collectives of one meets number n of the others, number n of the messages from a to b likewise. What has
    been called between ncclGroupStart and ncclGroupEnd is one piece of work, which ends when all its meetings have taken place. */
-namespace {
+namespace standin_nccl {
 
 enum { NCCL_POLLS = 3 }; /* so often a call is found in progress */
 enum meeting_kind { MEETING_REDUCE, MEETING_BROADCAST, MEETING_MESSAGE };
@@ -41,9 +41,11 @@ struct called { ncclComm *comm; CUstream_st *stream; appointment appointed; int 
 thread_local std::vector<called> group;
 thread_local int group_depth;
 
+enum comm_call { COMM_IDLE, COMM_INIT, COMM_GROUP, COMM_FINALIZE, COMM_FINALIZED };
+
 } /* namespace */
 
-enum comm_call { COMM_IDLE, COMM_INIT, COMM_GROUP, COMM_FINALIZE, COMM_FINALIZED };
+using namespace standin_nccl;
 
 struct ncclComm {
     std::shared_ptr<clique> c;
@@ -58,7 +60,7 @@ struct ncclComm {
     std::map<int, int> connected;     /* from * ranks + to */
 };
 
-namespace {
+namespace standin_nccl {
 
 #define NCCL_CALL() do { if (told_to_fail(__func__)) return ncclInternalError; } while (0)
 #define NCCL_CHECK(right, what) do { if (!(right) && misuse(what)) return ncclInvalidUsage; } while (0)
@@ -81,6 +83,7 @@ void hold(meeting &at)
 {
     const void *from = at.party_of[static_cast<size_t>(at.root)].from;
     at.held = 1;
+    gpu.count.exchanges++;
     if (gpu.skip) return;
     if (at.kind == MEETING_REDUCE && at.type == ncclFloat32) sum_up<float>(at);
     else if (at.kind == MEETING_REDUCE && at.type == ncclFloat64) sum_up<double>(at);
@@ -166,7 +169,8 @@ ncclResult_t appoint(const char *name, meeting_kind kind, const void *from, void
 {
     clique &c = *comm->c;
     const int ranks = c.ranks, key = kind != MEETING_MESSAGE ? 0 : from != nullptr ? comm->rank * ranks + peer : peer * ranks + comm->rank;
-    std::shared_ptr<meeting> &at = kind != MEETING_MESSAGE ? c.collective[comm->collectives++] : c.message[std::make_pair(key, comm->messages[key]++)];
+    std::shared_ptr<meeting> &at = kind != MEETING_MESSAGE ? c.collective[comm->collectives++]
+                                                           : c.message[std::make_pair(key, comm->messages[key]++)];
     const size_t bytes = count * nccl_bytes(type);
     called one;
     NCCL_CHECK(comm->call == COMM_IDLE, "a communicator was used while a call was in progress");
@@ -248,7 +252,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     NCCL_CALL();
     memcpy(&number, id.internal, sizeof number);
     NCCL_CHECK(number > 0 && number <= net.ids, "ncclCommInitRankConfig: no such id");
-    NCCL_CHECK(config != nullptr && config->size == sizeof *config && config->blocking == 0, "ncclCommInitRankConfig: only non-blocking ones are played");
+    NCCL_CHECK(config != nullptr && config->size == sizeof *config && config->blocking == 0,
+               "ncclCommInitRankConfig: only non-blocking communicators are played");
     std::shared_ptr<clique> &c = net.cliques[number];
     if (c == nullptr) {
         c = std::make_shared<clique>();
@@ -337,26 +342,30 @@ ncclResult_t ncclGroupEnd(void)
     return fails ? ncclInternalError : end_group();
 }
 
-ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                        cudaStream_t stream)
 {
     guard g(gpu.lock);
     NCCL_CALL();
     NCCL_CHECK(op == ncclSum && type != ncclUint8, "ncclReduce: only sums of float, double and int64 are played");
-    return single(appoint("ncclReduce: members disagree", MEETING_REDUCE, from, comm->rank == root ? to : nullptr, count, type, root, root, comm, stream));
+    return single(appoint("ncclReduce: members disagree", MEETING_REDUCE, from, comm->rank == root ? to : nullptr, count, type, root, root, comm,
+                          stream));
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream)
 {
     guard g(gpu.lock);
     NCCL_CALL();
-    return single(appoint("ncclBroadcast: members disagree", MEETING_BROADCAST, comm->rank == root ? from : nullptr, to, count, type, root, root, comm, stream));
+    return single(appoint("ncclBroadcast: members disagree", MEETING_BROADCAST, comm->rank == root ? from : nullptr, to, count, type, root, root,
+                          comm, stream));
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
     guard g(gpu.lock);
     NCCL_CALL();
-    return single(appoint("ncclSend: the receiver expects something else", MEETING_MESSAGE, from, nullptr, count, type, comm->rank, peer, comm, stream));
+    return single(appoint("ncclSend: the receiver expects something else", MEETING_MESSAGE, from, nullptr, count, type, comm->rank, peer, comm,
+                          stream));
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
