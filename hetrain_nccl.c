@@ -16,12 +16,12 @@
    COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once and is followed up by ncclCommGetAsyncError
    whenever the engine asks. NCCL wants nothing but its own work on a stream while a call is in progress, so that a group has a stream of its
    own: an op waits there for an event of its queue, and an event behind it tells `test` that it has run; what is given to the queue later has to
-   wait for `test`. An op given while another is still being issued waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes when they are first used are made
-   there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd: NCCL runs them as one. A float is
-   summed in the order of NCCL's ring, which is the same each time in one group on the same machines.
+   wait for `test`. An op given while another is still being issued waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes when
+   they are first used are made there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd:
+   NCCL runs them as one. A float is summed in the order of NCCL's ring, which is the same each time in one group on the same machines.
 
-   VERSIONS   The library must not be older than the header this file was compiled with. Identities carry the version of the library that made them, and
-   a member with another one does not join. Both errors name both versions.
+   VERSIONS   The library must not be older than the header this file was compiled with. Identities carry the version of the library that made
+   them, and a member with another one does not join. Both errors name both versions.
 
    FAILURE   Any error of NCCL or CUDA, told by a call or found by `test`, ends the group: the error names member, call, code, file and line.
    `abort` is ncclCommAbort, also while joining; members that are not aborted by their own process hear of it from the network or from the engine.
@@ -333,7 +333,7 @@ static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, h
     const size_t bytes = heti_nccl_element_bytes(op->element);
     const ncclDataType_t type = heti_nccl_type(op->element);
     int m;
-    for (m = 0; m < HETI_CAST(int, g->members); m++) {
+    for (m = 0; m < HETI_CAST(int, g->members) && issue->code == ncclSuccess; m++) {
         const size_t count = HETI_CAST(size_t, op->start[m + 1] - op->start[m]);
         char *data = op->data + HETI_CAST(size_t, op->start[m]) * bytes;
         if (count == 0) continue;
@@ -347,9 +347,9 @@ static void heti_nccl_first(const heti_nccl_group *g, heti_nccl_issue *issue)
 {
     char *data = HETI_CAST(char *, g->scratch);
     HETI_NCCL_NOTE(issue, ncclReduce, (data, data, 1, ncclInt64, ncclSum, 0, g->comm, g->stream));
-    if (g->members != 2) return;
+    if (g->members != 2 || issue->code != ncclSuccess) return;
     HETI_NCCL_NOTE(issue, ncclSend, (data + 64, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
-    HETI_NCCL_NOTE(issue, ncclRecv, (data + 128, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
+    if (issue->code == ncclSuccess) HETI_NCCL_NOTE(issue, ncclRecv, (data + 128, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
 }
 
 /* Op number `issued` is on the stream. */

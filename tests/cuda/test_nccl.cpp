@@ -214,7 +214,8 @@ static void set_number(void *data, size_t i, het_group_element element, int64_t 
 /* What member m has at element i; sums of four are exact in every type. */
 static int64_t value_at(size_t m, size_t i) { return static_cast<int64_t>((i * 7919 + m * 104729) % 100003) - 50000; }
 
-#define RIG_OK(r, call) EXPECT_ERROR((call), HET_OK, (r)->text.c_str(), "")
+#define RIG_EXPECT(r, call, code, words) do { const het_result got = (call); support_expect(got, (code), (r)->text.c_str(), (words), #call, __LINE__); } while (0)
+#define RIG_OK(r, call) RIG_EXPECT(r, call, HET_OK, "")
 
 /* A reduce-scatter and, given at once behind it, an all-gather: everybody has every sum. */
 static void check_sums(size_t members, const std::vector<int64_t> &start, het_group_element element)
@@ -359,7 +360,7 @@ static void versions_are_compared(void **)
     rig r;
     stand_in(2);
     standin_nccl_version(21805);
-    EXPECT_ERROR(rig_open(&r), HET_ERR_UNSUPPORTED, r.text.c_str(), "2.18.5|2.28.9");
+    RIG_EXPECT(&r, rig_open(&r), HET_ERR_UNSUPPORTED, "2.18.5|2.28.9");
     standin_nccl_version(0);
     RIG_OK(&r, rig_open(&r));
     RIG_OK(&r, rig_devices(&r, 2));
@@ -445,7 +446,7 @@ static void errors_that_come_up_later(void **)
     stand_in(2);
     RIG_OK(&r, rig_start(&r, 2));
     standin_nccl_error(1, ncclRemoteError);
-    EXPECT_ERROR(rig_wait(&r, 0, 5), HET_ERR_TRANSPORT, r.text.c_str(), "cuda:1|member 1 of 2|ncclRemoteError|hetrain_nccl.c:");
+    RIG_EXPECT(&r, rig_wait(&r, 0, 5), HET_ERR_TRANSPORT, "cuda:1|member 1 of 2|ncclRemoteError|hetrain_nccl.c:");
     standin_nccl_error(1, 0);
     EXPECT_OK(rig_end(&r, 1));
     stand_down();

@@ -39,7 +39,7 @@ network net;
 
 struct called { ncclComm *comm; CUstream_st *stream; appointment appointed; int connects; };
 thread_local std::vector<called> group;
-thread_local int group_depth;
+thread_local int group_depth, group_failed;
 
 enum comm_call { COMM_IDLE, COMM_INIT, COMM_GROUP, COMM_FINALIZE, COMM_FINALIZED };
 
@@ -63,6 +63,7 @@ struct ncclComm {
 namespace standin_nccl {
 
 #define NCCL_CALL() do { if (told_to_fail(__func__)) return ncclInternalError; } while (0)
+#define NCCL_OP() do { if (told_to_fail(__func__)) { group_failed = group_depth > 0; return ncclInternalError; } } while (0)
 #define NCCL_CHECK(right, what) do { if (!(right) && misuse(what)) return ncclInvalidUsage; } while (0)
 
 size_t nccl_bytes(ncclDataType_t type) { return type == ncclUint8 ? 1 : type == ncclFloat32 ? 4 : 8; }
@@ -338,15 +339,19 @@ ncclResult_t ncclGroupEnd(void)
     NCCL_CHECK(group_depth > 0, "ncclGroupEnd without ncclGroupStart");
     group_depth--;
     if (group_depth > 0) return ncclSuccess;
-    if (fails) group.clear();
-    return fails ? ncclInternalError : end_group();
+    if (fails || group_failed) { /* of a group with an error nothing runs */
+        group.clear();
+        group_failed = 0;
+        return ncclInternalError;
+    }
+    return end_group();
 }
 
 ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
                         cudaStream_t stream)
 {
     guard g(gpu.lock);
-    NCCL_CALL();
+    NCCL_OP();
     NCCL_CHECK(op == ncclSum && type != ncclUint8, "ncclReduce: only sums of float, double and int64 are played");
     return single(appoint("ncclReduce: members disagree", MEETING_REDUCE, from, comm->rank == root ? to : nullptr, count, type, root, root, comm,
                           stream));
@@ -355,7 +360,7 @@ ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream)
 {
     guard g(gpu.lock);
-    NCCL_CALL();
+    NCCL_OP();
     return single(appoint("ncclBroadcast: members disagree", MEETING_BROADCAST, comm->rank == root ? from : nullptr, to, count, type, root, root,
                           comm, stream));
 }
@@ -363,7 +368,7 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
     guard g(gpu.lock);
-    NCCL_CALL();
+    NCCL_OP();
     return single(appoint("ncclSend: the receiver expects something else", MEETING_MESSAGE, from, nullptr, count, type, comm->rank, peer, comm,
                           stream));
 }
@@ -371,6 +376,6 @@ ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int p
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
 {
     guard g(gpu.lock);
-    NCCL_CALL();
+    NCCL_OP();
     return single(appoint("ncclRecv: the sender sends something else", MEETING_MESSAGE, nullptr, to, count, type, peer, peer, comm, stream));
 }
