@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 BUILD ?= build
 LIBS = -lm -lpthread
 
-.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda test-cuda bench-cuda
+.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda
 .PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
@@ -23,6 +23,7 @@ menu:
 	@echo 'make bench         build/het_bench: speed of products and of whole steps'
 	@echo 'make mpi           build/train_mpi: the same program for several processes, mpirun -n N build/train_mpi ...'
 	@echo 'make cuda          build/train_cuda: the same program with a CUDA device, build/train_cuda --devices cuda:0 ...'
+	@echo 'make nccl          build/train_nccl: CUDA, and cards that exchange by NCCL, in one process or (with MPI, where it is found) in many'
 	@echo 'make test-cuda     the CUDA device against the CPU device, on a GPU'
 	@echo 'make bench-cuda    everything that wants a GPU, benchmarks beside PyTorch included: tests/cuda/on_gpu.sh, results in build/on_gpu'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
@@ -95,14 +96,37 @@ build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o
 	$(HAS_NVCC)
 	$(CUDA_LINK)
 
-# The tests on a real card: programs with kernels, device and test in one.
-ON_CUDA = $(CUDA_SUITES:%=build/on_cuda/%)
+# NCCL is looked for in NCCL_HOME, beside CUDA and in the system. MPI is taken in where there is one.
+CUDA_ROOT = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC_FOUND)))
+NCCL_HEADER = $(firstword $(wildcard $(NCCL_HOME:%=%/include/nccl.h) $(CUDA_ROOT)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
+NCCL_ROOT = $(patsubst %/include/nccl.h,%,$(NCCL_HEADER))
+NCCL_INCLUDES = $(patsubst %,-isystem %,$(filter-out /usr/include /usr/local/include,$(CUDA_ROOT)/include $(NCCL_ROOT)/include))
+NCCL_FOLDERS = $(realpath $(wildcard $(NCCL_ROOT)/lib64 $(NCCL_ROOT)/lib))
+NCCL_LIBS = $(foreach folder,$(NCCL_FOLDERS),-L$(folder) -Xlinker -rpath=$(folder)) -lnccl
+HAS_NCCL = @[ -n "$(NCCL_HEADER)" ] || { echo 'make nccl: nccl.h is missing (Debian, Ubuntu: libnccl-dev; or NCCL_HOME=...)' >&2; exit 2; }
 
-$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp hetrain_cuda.cu hetrain.h build/tests/support.o build/tests/implementation.o
+nccl: build/train_nccl
+
+build/hetrain_nccl.o: hetrain_nccl.c hetrain_cuda.cu hetrain.h | build
+	$(HAS_NVCC)
+	$(HAS_NCCL)
+	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(NCCL_INCLUDES) -c $< -o $@
+
+build/train_nccl.o: examples/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c | build
+	$(CC) $(CFLAGS) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) -I. -c $< -o $@
+
+build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
+	$(CXX) $^ -o $@ -L$(CUDA_LIBRARIES) -Xlinker -rpath=$(CUDA_LIBRARIES) -lcudart -lcublasLt $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
+
+# The tests on a real card: programs with kernels, device and test in one; those of NCCL where it is found.
+ON_CUDA = $(patsubst %,build/on_cuda/%,$(if $(NCCL_HEADER),$(CUDA_SUITES),$(filter-out test_nccl,$(CUDA_SUITES))))
+
+$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp tests/cuda/training.h hetrain_cuda.cu hetrain_nccl.c hetrain.h build/tests/support.o build/tests/implementation.o
 	$(HAS_NVCC)
 	@mkdir -p build/on_cuda
-	$(NVCC) -std=c++17 -O2 -I. -Itests $(CUDA_CODE) -x cu -c $< -o $@.o
-	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+	$(NVCC) -std=c++17 -O2 -I. -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt \
+	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
 
 cuda-tests: $(ON_CUDA)
 
@@ -175,7 +199,7 @@ $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c
 
 # The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in.
 STANDIN = tests/cuda/standin
-STANDIN_FILES = hetrain_cuda.cu tests/cuda/emulator.h $(wildcard $(STANDIN)/*)
+STANDIN_FILES = hetrain_cuda.cu hetrain_nccl.c $(wildcard tests/cuda/*.h $(STANDIN)/*)
 STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) -I. -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
 
 $(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(BUILD)/tests/standin.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
@@ -187,10 +211,21 @@ $(BUILD)/tests/standin.o: $(STANDIN)/standin.cpp $(STANDIN_FILES) | $(BUILD)/tes
 	@$(STANDIN_CXX) -c $< -o $@
 
 # Whole programs on the stand-in, for tests/cuda/on_gpu.sh with STANDIN=1.
-standin-programs: $(BUILD)/standin/train_cuda $(BUILD)/standin/bench_cuda
+standin-programs: $(BUILD)/standin/train_cuda $(BUILD)/standin/train_nccl $(BUILD)/standin/bench_cuda
 
 $(BUILD)/standin/%_cuda: $(BUILD)/standin/%_cuda.o $(BUILD)/standin/hetrain_cuda.o $(BUILD)/tests/standin.o
 	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
+
+$(BUILD)/standin/train_nccl: $(patsubst %,$(BUILD)/standin/%.o,train_nccl hetrain_nccl hetrain_cuda) $(BUILD)/tests/standin.o
+	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
+
+$(BUILD)/standin/hetrain_nccl.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
+	@echo "  compile $@"
+	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat -I$(STANDIN) -c hetrain_nccl.c -o $@
+
+$(BUILD)/standin/train_nccl.o: examples/train.c $(HEADERS) $(STANDIN_FILES) | $(BUILD)/standin
+	@echo "  compile $@"
+	@$(TEST_CC) $(C_WARNINGS) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
 
 $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $<"

@@ -13,11 +13,11 @@
    never meet in a group. A program that sets NCCL_HOSTID says so in het_nccl_desc.host: nothing here looks at the environment (NCCL itself does:
    its other variables choose interfaces, protocols and how much it tells).
 
-   COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once and is followed up by ncclCommGetAsyncError
-   whenever the engine asks. NCCL wants nothing but its own work on a stream while a call is in progress, so that a group has a stream of its
-   own: an op waits there for an event of its queue, and an event behind it tells `test` that it has run; what is given to the queue later has to
-   wait for `test`. An op given while another is still being issued waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes when
-   they are first used are made there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd:
+   COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once and is followed up by ncclCommGetAsyncError whenever
+   the engine asks. NCCL wants nothing but its own work on a stream while a call is in progress, so that a group has a stream of its own: an op waits
+   there for an event of its queue, and an event behind it tells `test` that it has run; what is given to the queue later has to wait for `test`. An
+   op given while another is still being issued waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes
+   when they are first used are made there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd:
    NCCL runs them as one. A float is summed in the order of NCCL's ring, which is the same each time in one group on the same machines.
 
    VERSIONS   The library must not be older than the header this file was compiled with. Identities carry the version of the library that made

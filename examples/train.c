@@ -12,6 +12,10 @@
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"
 #endif
+#ifdef HETRAIN_NCCL /* make nccl: cards that exchange without their hosts */
+#define HETRAIN_NCCL_DECLARATIONS
+#include "hetrain_nccl.c"
+#endif
 #include "adapter.h"
 #include "auto.h"
 #include "checkpoint.h"
@@ -62,7 +66,7 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast]; default: one cpu, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast], cuda:local; default: one cpu, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
@@ -544,6 +548,33 @@ static int configure_plan(job *j) {
 
 static int start_adapting(job *j);
 
+/* Where two or more ranks of all processes are cards, they exchange by themselves. */
+static int open_groups(job *j) {
+#ifdef HETRAIN_NCCL
+    het_nccl_desc desc;
+    het_error error = { HET_OK, "" };
+    int64_t r, cards = 0;
+    for (r = 0; r < j->ranks.world; r++) cards += j->ranks.all[r].iface != NULL && !j->ranks.all[r].iface->host_memory;
+    if (cards < 2) return 0;
+    memset(&desc, 0, sizeof desc);
+    desc.host = getenv("NCCL_HOSTID");
+    if (het_nccl_open(&desc, &j->desc.groups, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+#else
+    (void)j;
+#endif
+    return 0;
+}
+
+static int close_groups(job *j, int status) {
+#ifdef HETRAIN_NCCL
+    het_error error = { HET_OK, "" };
+    if (het_nccl_close(&j->desc.groups, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
+#else
+    (void)j;
+#endif
+    return status;
+}
+
 static int configure_context(job *j) {
     const settings *s = &j->set;
     het_desc *d = &j->desc;
@@ -575,6 +606,7 @@ static int configure_context(job *j) {
         d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
         d->max_micro_batches = j->feed.micro_batches;
     }
+    if ((status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
@@ -1507,6 +1539,7 @@ int main(int argc, char **argv) {
     if (saver_wait(&j->save) != 0 && status == 0) status = FAILED;
     saver_close(&j->save);
     het_destroy(j->ctx);
+    status = close_groups(j, status);
     status = close_transport(j, status);
     if (j->validation.data == j->training.data) j->validation.data = NULL;
     close_source(&j->validation);

@@ -1,5 +1,5 @@
-/* Groups of CUDA devices over NCCL (hetrain_nccl.c): the table by itself, then whole training steps against the CPU device, of cards alone and mixed with
-   CPU ranks. make test runs it without a GPU, on the stand-ins for the CUDA runtime, cuBLASLt and NCCL (standin/standin.h); make test-cuda on real
+/* Groups of CUDA devices over NCCL (hetrain_nccl.c): the table by itself, then whole training steps against the CPU device, of cards alone and mixed
+   with CPU ranks. make test runs it without a GPU, on the stand-ins for the CUDA runtime, cuBLASLt and NCCL (standin/standin.h); make test-cuda on real
    cards, where nothing can be made to fail; with fewer than two of them there is nothing to test. */
 #ifndef __CUDACC__
 #define HETC_EMULATED 1
@@ -214,7 +214,8 @@ static void set_number(void *data, size_t i, het_group_element element, int64_t 
 /* What member m has at element i; sums of four are exact in every type. */
 static int64_t value_at(size_t m, size_t i) { return static_cast<int64_t>((i * 7919 + m * 104729) % 100003) - 50000; }
 
-#define RIG_EXPECT(r, call, code, words) do { const het_result got = (call); support_expect(got, (code), (r)->text.c_str(), (words), #call, __LINE__); } while (0)
+#define RIG_EXPECT(r, call, code, words) do { const het_result got = (call); \
+    support_expect(got, (code), (r)->text.c_str(), (words), #call, __LINE__); } while (0)
 #define RIG_OK(r, call) RIG_EXPECT(r, call, HET_OK, "")
 
 /* A reduce-scatter and, given at once behind it, an all-gather: everybody has every sum. */
@@ -249,7 +250,8 @@ static void check_sums(size_t members, const std::vector<int64_t> &start, het_gr
             if (summed)
                 for (size_t k = 0; k < members; k++) expected += static_cast<double>(value_at(k, i));
             if (!(fabs(number_of(host.data(), i, element) - expected) <= 0.0))
-                fail_msg("element %d of member %d is %g, not %g", static_cast<int>(i), static_cast<int>(m), number_of(host.data(), i, element), expected);
+                fail_msg("element %d of member %d is %g, not %g", static_cast<int>(i), static_cast<int>(m), number_of(host.data(), i, element),
+                         expected);
         }
     }
     EXPECT_OK(rig_end(&r, 0));
@@ -475,7 +477,8 @@ static het_result go_through(rig *r)
 static int may_be_lost(const char *call)
 {
     static const char *const quiet[] = { "cudaFree", "cudaFreeHost", "cudaStreamDestroy", "cudaEventDestroy", "cudaStreamQuery", "cudaSetDevice",
-                                         "cublasLtDestroy", "cublasLtMatmulPreferenceDestroy", "ncclCommFinalize", "ncclCommDestroy",
+                                         "cublasLtDestroy", "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy",
+                                         "cublasLtMatmulPreferenceDestroy", "ncclCommFinalize", "ncclCommDestroy",
                                          "ncclCommAbort", "ncclCommGetAsyncError" };
     for (const char *name : quiet)
         if (strcmp(call, name) == 0) return 1;
@@ -597,6 +600,18 @@ static void cards_share_the_batch(void **)
     compare_groups(HET_LLAMA, HET_F32, HET_REDUCE_FAST, "012", "dp", NULL, "three cards dp fast");
 }
 
+/* Uneven work and uneven state: the owners' ranges are 1 to 3, and 0 to 2 to 1. */
+static void cards_share_the_batch_unevenly(void **)
+{
+    compare_groups(HET_GPT2, HET_F32, HET_REDUCE_EXACT, "01",
+                   "{\"schedule\":\"1f1b\",\"pipelines\":[{\"share\":3,\"stages\":[{\"rank\":0,\"units\":[0,6]}]},"
+                   "{\"share\":1,\"stages\":[{\"rank\":1,\"units\":[0,6]}]}],\"state_shares\":[1,3]}", NULL, "two cards, shares of 3 and 1");
+    compare_groups(HET_GPT2, HET_F32, HET_REDUCE_FAST, "201",
+                   "{\"schedule\":\"1f1b\",\"pipelines\":[{\"share\":2,\"stages\":[{\"rank\":0,\"units\":[0,6]}]},"
+                   "{\"share\":1,\"stages\":[{\"rank\":1,\"units\":[0,4]},{\"rank\":2,\"units\":[4,6]}]}],\"state_shares\":[0,2,1]}", NULL,
+                   "one card beside a pipeline of two");
+}
+
 static void cards_share_the_layers(void **)
 {
     compare_groups(HET_LLAMA, HET_F32, HET_REDUCE_EXACT, "01", "pp", "1f1b", "cuda:0,cuda:1 pp");
@@ -625,16 +640,165 @@ static void cards_and_cpus_share_the_layers(void **)
     compare_groups(HET_GPT2, HET_F32, HET_REDUCE_EXACT, "01cc", "dp2xpp2", "1f1b", "cuda:0,cuda:1,cpu,cpu dp2xpp2");
 }
 
+#ifdef HETC_EMULATED
+/* ---- failures in steps ---- */
+
+static void tiny(support_run *run, const char *plan)
+{
+    het_model_desc model;
+    het_error error;
+    memset(&model, 0, sizeof model);
+    model.family = HET_GPT2;
+    model.layers = 1, model.width = 8, model.heads = 2, model.vocab = 11, model.context = 8;
+    support_expect(het_model_complete(&model, &error), HET_OK, error.text, "", "het_model_complete", __LINE__);
+    support_run_start(run, &model, 1, "4,3");
+    support_run_ranks(run, 2);
+    for (int32_t r = 0; r < 2; r++) run->device[r].iface = het_cuda_device(), run->device[r].ordinal = r;
+    run->desc.max_micro_batches = 2;
+    run->desc.deadline = run->desc.stall_deadline = 20.0;
+    support_run_plan(run, plan, NULL, 1);
+    open_groups(run);
+}
+
+static void tiny_end(support_run *run)
+{
+    close_groups(run);
+    support_run_end(run);
+}
+
+/* Creates, makes a step and reads a parameter; the first error. */
+static het_result try_all(const support_run *run, std::string *text)
+{
+    std::vector<float> values(4096);
+    support_group batches;
+    het_error error;
+    het_ctx *ctx = NULL;
+    memset(&error, 0, sizeof error);
+    het_result result = het_create(&run->desc, &ctx, &error);
+    *text = error.text;
+    if (result != HET_OK) return result;
+    support_group_start(&batches, &run->data, 0, "0");
+    result = het_step(ctx, batches.batch, batches.count, NULL);
+    if (result == HET_OK) result = het_parameter_read(ctx, 0, HET_WEIGHT, values.data());
+    *text = het_last_error(ctx);
+    support_group_end(&batches);
+    het_destroy(ctx);
+    return result;
+}
+
+/* Every step-th call of CUDA, cuBLASLt and NCCL fails: an error that says so, no hang, everything given back. */
+static void fail_each(const char *plan, int64_t step, int64_t *tried)
+{
+    for (int64_t n = 0;; n += step) {
+        std::string text;
+        support_run run;
+        het_error error;
+        stand_in(2);
+        tiny(&run, plan);
+        standin_skip(1);
+        standin_fail(n);
+        const het_result result = try_all(&run, &text);
+        standin_count count = standin_counted();
+        if (count.failed[0] == 0) standin_fail(-1);
+        const het_result closed = het_nccl_close(&run.desc.groups, &error);
+        support_run_end(&run);
+        count = standin_counted();
+        if (count.live != 0 || count.misuse != 0)
+            fail_msg("call %d (%s) fails: %d things are not given back, %s", static_cast<int>(n), count.failed, static_cast<int>(count.live),
+                     count.misused);
+        if (count.failed[0] == 0) break;
+        (*tried)++;
+        if (closed != HET_OK && result == HET_OK && !may_be_lost(count.failed)) fail_msg("%s", error.text);
+        if (result == HET_OK && may_be_lost(count.failed)) continue;
+        if (result != HET_ERR_DEVICE && result != HET_ERR_OOM)
+            fail_msg("call %d (%s) fails: result %d, %s", static_cast<int>(n), count.failed, static_cast<int>(result), text.c_str());
+        if (result == HET_ERR_DEVICE && strstr(text.c_str(), ".cu:") == NULL && strstr(text.c_str(), "hetrain_nccl.c:") == NULL)
+            fail_msg("call %d (%s) fails: no file and line in \"%s\"", static_cast<int>(n), count.failed, text.c_str());
+    }
+    standin_fail(-1);
+}
+
+static void calls_fail_in_steps(void **)
+{
+    int64_t tried = 0;
+    const int step = support_environment("HETRAIN_TEST_EVERY", 11);
+    fail_each("dp", step, &tried);
+    fail_each("pp", step, &tried);
+    print_message("%d calls failed in turn\n", static_cast<int>(tried));
+    assert_true(tried > 50);
+}
+
+/* Makes a step that must end with an error soon. */
+static void expect_end(support_run *run, het_result code, const char *words)
+{
+    support_group batches;
+    het_ctx *ctx = support_create(&run->desc);
+    support_group_start(&batches, &run->data, 0, "0");
+    const het_result result = het_step(ctx, batches.batch, batches.count, NULL);
+    const std::string text = het_last_error(ctx);
+    support_group_end(&batches);
+    standin_stall(0);
+    het_destroy(ctx);
+    support_expect(result, code, text.c_str(), words, "het_step", __LINE__);
+}
+
+static int silent(void *user, int64_t rank, int64_t step, int64_t position)
+{
+    (void)user, (void)step, (void)position;
+    return rank == 1;
+}
+
+/* A rank stops answering in the middle of a step; what the other has given to the group ends with its abort. */
+static void a_rank_that_falls_silent(void **)
+{
+    for (const char *plan : { "dp", "pp" }) {
+        support_run run;
+        stand_in(2);
+        tiny(&run, plan);
+        run.desc.silent = silent;
+        run.desc.deadline = run.desc.stall_deadline = 0.3;
+        expect_end(&run, HET_ERR_TRANSPORT, "rank 1");
+        tiny_end(&run);
+        stand_down();
+    }
+}
+
+/* NCCL finds an error on one card in the middle of training. */
+static void an_error_from_elsewhere(void **)
+{
+    for (const char *plan : { "dp", "pp" }) {
+        support_run run;
+        support_group batches;
+        stand_in(2);
+        tiny(&run, plan);
+        het_ctx *ctx = support_create(&run.desc);
+        support_group_start(&batches, &run.data, 0, "0");
+        EXPECT_OK(het_step(ctx, batches.batch, batches.count, NULL));
+        standin_nccl_error(1, ncclRemoteError);
+        const het_result result = het_step(ctx, batches.batch, batches.count, NULL);
+        const std::string text = het_last_error(ctx);
+        standin_nccl_error(1, 0);
+        support_group_end(&batches);
+        het_destroy(ctx);
+        support_expect(result, HET_ERR_TRANSPORT, text.c_str(), "rank 1|nccl|ncclRemoteError|hetrain_nccl.c:", plan, __LINE__);
+        tiny_end(&run);
+        stand_down();
+    }
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_uneven_ranges), cmocka_unit_test(messages_keep_their_order), cmocka_unit_test(other_devices_have_no_place),
-        cmocka_unit_test(impossible_ops), cmocka_unit_test(cards_share_the_batch), cmocka_unit_test(cards_share_the_layers),
+        cmocka_unit_test(impossible_ops), cmocka_unit_test(cards_share_the_batch), cmocka_unit_test(cards_share_the_batch_unevenly),
+        cmocka_unit_test(cards_share_the_layers),
         cmocka_unit_test(cards_share_both), cmocka_unit_test(cards_and_cpus_share_the_batch), cmocka_unit_test(cards_and_cpus_share_the_layers),
 #ifdef HETC_EMULATED
         cmocka_unit_test(versions_are_compared), cmocka_unit_test(a_member_that_never_joins), cmocka_unit_test(a_member_that_dies),
         cmocka_unit_test(a_member_that_never_leaves), cmocka_unit_test(errors_that_come_up_later), cmocka_unit_test(every_call_fails_in_turn),
-        cmocka_unit_test(memory_fails_in_turn),
+        cmocka_unit_test(memory_fails_in_turn), cmocka_unit_test(calls_fail_in_steps), cmocka_unit_test(a_rank_that_falls_silent),
+        cmocka_unit_test(an_error_from_elsewhere),
 #endif
     };
     if (cards() < 2) {

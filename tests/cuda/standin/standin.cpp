@@ -40,7 +40,8 @@ struct machine {
     std::vector<CUstream_st *> streams;
     standin_count count;
     int64_t fail_at = -1, next = 0;
-    int devices = 1, skip = 0, stall = 0, open = 0;
+    int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
+    int skip = 0, stall = 0, open = 0;
     uint64_t clock = 0;
 };
 machine gpu;

@@ -25,7 +25,7 @@ typedef struct standin_count {
 #ifdef __cplusplus
 #include <functional>
 
-void standin_reset(int devices);             /* nothing may be live */
+void standin_reset(int devices);             /* nothing may be live. Programs that never call it have STANDIN_DEVICES cards, or one */
 void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none */
 void standin_skip(int on);                   /* 1: kernels and products are counted and checked but compute nothing */
 void standin_stall(int on);                  /* 1: no work runs any more */
