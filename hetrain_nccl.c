@@ -306,7 +306,7 @@ static void heti_nccl_release(void *user, void *pointer, size_t size)
 /* ---- operations --------------------------------------------------------------------------------------------------- */
 
 static heti_nccl *heti_nccl_self(void *self) { return HETI_CAST(heti_nccl *, self); }
-static heti_nccl_group *heti_nccl_of(het_group *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
+static heti_nccl_group *heti_nccl_of(het_member *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
 
 static size_t heti_nccl_element_bytes(het_group_element element) { return element == HET_GROUP_F32 ? 4 : 8; }
 
@@ -459,7 +459,7 @@ static het_result heti_nccl_give(heti_nccl_group *g)
     return heti_nccl_advance(g);
 }
 
-static het_result heti_nccl_collective(het_group *group, het_queue *queue, heti_nccl_kind kind, void *data, const int64_t *start,
+static het_result heti_nccl_collective(het_member *group, het_queue *queue, heti_nccl_kind kind, void *data, const int64_t *start,
                                        het_group_element element)
 {
     heti_nccl_group *g = heti_nccl_of(group);
@@ -475,20 +475,20 @@ static het_result heti_nccl_collective(het_group *group, het_queue *queue, heti_
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_reduce_scatter(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start,
+static het_result heti_nccl_reduce_scatter(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start,
                                            het_group_element element)
 {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_REDUCE_SCATTER, data, start, element);
 }
 
-static het_result heti_nccl_all_gather(void *self, het_group *group, het_queue *queue, void *data, const int64_t *start, het_group_element element)
+static het_result heti_nccl_all_gather(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start, het_group_element element)
 {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_ALL_GATHER, data, start, element);
 }
 
-static het_result heti_nccl_message(het_group *group, het_queue *queue, heti_nccl_kind kind, int64_t peer, char *data, size_t bytes)
+static het_result heti_nccl_message(het_member *group, het_queue *queue, heti_nccl_kind kind, int64_t peer, char *data, size_t bytes)
 {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
@@ -501,7 +501,7 @@ static het_result heti_nccl_message(het_group *group, het_queue *queue, heti_ncc
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_send(void *self, het_group *group, het_queue *queue, int64_t to, const void *data, size_t bytes)
+static het_result heti_nccl_send(void *self, het_member *group, het_queue *queue, int64_t to, const void *data, size_t bytes)
 {
     union { const void *from; char *to; } only_read; /* one field holds what is sent and what is received */
     (void)self;
@@ -509,13 +509,13 @@ static het_result heti_nccl_send(void *self, het_group *group, het_queue *queue,
     return heti_nccl_message(group, queue, HETI_NCCL_SEND, to, only_read.to, bytes);
 }
 
-static het_result heti_nccl_receive(void *self, het_group *group, het_queue *queue, int64_t from, void *data, size_t bytes)
+static het_result heti_nccl_receive(void *self, het_member *group, het_queue *queue, int64_t from, void *data, size_t bytes)
 {
     (void)self;
     return heti_nccl_message(group, queue, HETI_NCCL_RECEIVE, from, HETI_CAST(char *, data), bytes);
 }
 
-static het_result heti_nccl_joined(void *self, het_group *group, int32_t *done)
+static het_result heti_nccl_joined(void *self, het_member *group, int32_t *done)
 {
     heti_nccl_group *g = heti_nccl_of(group);
     const het_result result = heti_nccl_advance(g);
@@ -524,7 +524,7 @@ static het_result heti_nccl_joined(void *self, het_group *group, int32_t *done)
     return result;
 }
 
-static het_result heti_nccl_test(void *self, het_group *group, int64_t *finished)
+static het_result heti_nccl_test(void *self, het_member *group, int64_t *finished)
 {
     heti_nccl_group *g = heti_nccl_of(group);
     const het_result result = heti_nccl_advance(g);
@@ -549,7 +549,7 @@ static void heti_nccl_abort_group(heti_nccl_group *g)
     g->stage = HETI_NCCL_ABORTED;
 }
 
-static void heti_nccl_abort(void *self, het_group *group)
+static void heti_nccl_abort(void *self, het_member *group)
 {
     (void)self;
     heti_nccl_abort_group(heti_nccl_of(group));
@@ -625,7 +625,7 @@ static int heti_nccl_finalize(heti_nccl_group *g)
     return 1;
 }
 
-static void heti_nccl_leave(void *self, het_group *group)
+static void heti_nccl_leave(void *self, het_member *group)
 {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_group *g = heti_nccl_of(group);
@@ -740,7 +740,7 @@ static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, c
 }
 
 static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops,
-                                 het_group **group)
+                                 het_member **group)
 {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_id identity;
@@ -763,7 +763,7 @@ static het_result heti_nccl_join(void *self, const het_device *device, const voi
     (void)pthread_mutex_lock(&n->lock);
     n->members++;
     (void)pthread_mutex_unlock(&n->lock);
-    *group = HETI_NCCL_BITS(het_group *, g);
+    *group = HETI_NCCL_BITS(het_member *, g);
     return HET_OK;
 }
 
@@ -804,7 +804,7 @@ static het_result heti_nccl_identity(void *self, void *id)
     return HET_OK;
 }
 
-static const char *heti_nccl_last_error(void *self, het_group *group)
+static const char *heti_nccl_last_error(void *self, het_member *group)
 {
     return group != NULL ? heti_nccl_of(group)->text : heti_nccl_self(self)->text;
 }

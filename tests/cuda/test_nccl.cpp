@@ -39,7 +39,7 @@ enum { RIG_OPS = 3, RIG_BYTES = 12000 };
 struct end { /* a member */
     het_device device;
     het_queue *queue;
-    het_group *group;
+    het_member *group;
     void *memory; /* [RIG_BYTES] device */
 };
 
@@ -302,7 +302,7 @@ static void other_devices_have_no_place(void **)
     het_error error;
     het_device device;
     char place[HETRAIN_GROUP_PLACE] = "x", id[HETRAIN_GROUP_ID];
-    het_group *group = NULL;
+    het_member *group = NULL;
     std::string host(96, 'h');
     stand_in(1);
     memset(&desc, 0, sizeof desc);
@@ -336,7 +336,7 @@ static void impossible_ops(void **)
         stand_in(2);
         RIG_OK(&r, rig_start(&r, 2));
         const het_group_iface *t = r.groups.iface;
-        het_group *group = r.ends[0].group;
+        het_member *group = r.ends[0].group;
         het_queue *queue = r.ends[0].queue;
         het_result result = HET_OK;
         if (which == 0) result = t->reduce_scatter(r.groups.self, group, queue, NULL, descending, HET_GROUP_F32);
@@ -462,7 +462,7 @@ static het_result go_through(rig *r)
     for (size_t m = 0; m < 2; m++) {
         const het_group_iface *t = r->groups.iface;
         void *self = r->groups.self;
-        het_group *group = r->ends[m].group;
+        het_member *group = r->ends[m].group;
         het_queue *queue = r->ends[m].queue;
         char *data = static_cast<char *>(r->ends[m].memory);
         RIG_TRY(rig_fail(r, t->reduce_scatter(self, group, queue, data, start, HET_GROUP_F64), m));
