@@ -961,6 +961,7 @@ static void show_devices(const job *j) {
         if (d->speed > 0) printf("@%g", d->speed);
         printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
     }
+    if (j->desc.groups.iface != NULL) printf("groups   of cards that reach each other: %s\n", j->desc.groups.iface->name);
 }
 
 static void show_configuration(const job *j) {
