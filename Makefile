@@ -173,7 +173,7 @@ test:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
 
-test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
+test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_nccl $(CHECKED) mpi-test-programs
 
 # Where there is no MPI the shell suite says so.
 mpi-test-programs:

@@ -541,8 +541,6 @@ static void heti_nccl_abort_group(heti_nccl_group *g)
     (void)cudaSetDevice(g->ordinal);
     (void)ncclCommAbort(g->comm);
     g->comm = NULL;
-    if (g->busy && g->stage != HETI_NCCL_JOINING && g->stage != HETI_NCCL_CLOSING)
-        if (cudaEventRecord(g->op[g->issued % g->ops].ran, g->stream) == cudaSuccess) g->issued++; /* of what NCCL had begun to issue */
     (void)cudaGetLastError();
     g->busy = 0;
     g->given = g->issued;
