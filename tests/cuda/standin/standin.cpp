@@ -25,7 +25,7 @@ struct CUstream_st {
 struct CUevent_st {
     CUstream_st *stream;
     uint64_t at;       /* has happened when so much of the stream's work is done */
-    uint64_t stamp;    /* the clock of the stand-in then: products count their algorithm's cost */
+    std::shared_ptr<uint64_t> stamp; /* the clock of the stand-in then: products count their algorithm's cost. Outlives the event */
     int timed;
 };
 
@@ -370,6 +370,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     guard g(gpu.lock);
     CALL(cudaErrorMemoryAllocation);
     *event = new CUevent_st();
+    (*event)->stamp = std::make_shared<uint64_t>(0);
     (*event)->timed = (flags & cudaEventDisableTiming) == 0;
     gpu.count.live++;
     return cudaSuccess;
@@ -390,7 +391,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
     CHECK(right_stream(stream) && event != nullptr, "cudaEventRecord on a stream of another device");
-    put(stream, [=] { event->stamp = gpu.clock; });
+    const std::shared_ptr<uint64_t> stamp = event->stamp;
+    put(stream, [=] { *stamp = gpu.clock; });
     event->stream = stream;
     event->at = stream->issued;
     return cudaSuccess;
@@ -411,7 +413,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
     CHECK(start->timed && end->timed && end->stream != nullptr && end->stream->done >= end->at, "cudaEventElapsedTime too early");
-    *milliseconds = static_cast<float>(end->stamp - start->stamp) * 1e-3f;
+    *milliseconds = static_cast<float>(*end->stamp - *start->stamp) * 1e-3f;
     return cudaSuccess;
 }
 
