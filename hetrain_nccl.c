@@ -20,6 +20,11 @@
    when they are first used are made there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd:
    NCCL runs them as one. A float is summed in the order of NCCL's ring, which is the same each time in one group on the same machines.
 
+   SIDE BY SIDE   The groups of a card have ops under way at the same time, in an order that is not the same on all cards. NCCL allows this as long as
+   all their kernels find room on the card at once, beside which nothing waits for another group: a rank has at most five groups at work (a message
+   each way with each neighbour, one reduction), each with at most 32 blocks, half a multiprocessor or less a block. Parts of a card with fewer
+   than 80 multiprocessors want NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default.
+
    VERSIONS   The library must not be older than the header this file was compiled with. Identities carry the version of the library that made
    them, and a member with another one does not join. Both errors name both versions.
 
