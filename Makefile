@@ -34,7 +34,7 @@ menu:
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
 
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = hetrain.h $(wildcard hetrain_*.h examples/*.h)
+HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 
@@ -164,7 +164,7 @@ TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
 SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
-TEST_HEADERS = hetrain.h $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
+TEST_HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
@@ -284,7 +284,7 @@ sanitize:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
 	@bash tests/tools/run_tests.sh build/tsan $(THREAD_SUITES)
 
-THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups
+THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups test_tcp
 thread-test-programs: $(THREAD_SUITES:%=$(BUILD)/tests/%)
 
 faults:

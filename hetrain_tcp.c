@@ -566,8 +566,9 @@ static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *nod
     if (m->ended) return "after an abort";
     if (node->process == m->process) return m->leaving ? "in close" : NULL;
     if (m->leaving && node->receives) return "in close";
-    if (p->bye || p->closing) return node->receives && !p->bye ? NULL : "which has closed";
-    return p->socket < 0 ? "which is gone" : NULL;
+    if (p->bye) return "which has closed";
+    if (p->socket < 0) return "which is gone";
+    return p->closing && !node->receives ? "which has closed" : NULL;
 }
 
 static void heti_tcp_fail_node(heti_tcp *m, heti_tcp_node *node, const char *why)
@@ -1330,6 +1331,15 @@ static struct sockaddr *heti_tcp_general(struct sockaddr_storage *address)
     return HETI_CAST(struct sockaddr *, HETI_CAST(void *, address));
 }
 
+static int heti_tcp_port(const struct sockaddr_storage *address)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, address, sizeof v4);
+    memcpy(&v6, address, sizeof v6);
+    return ntohs(address->ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+}
+
 /* An address on the wire and back, HETI_TCP_ENTRY bytes. IPv4 in IPv6 becomes IPv4. */
 static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *address, int port)
 {
@@ -1381,9 +1391,14 @@ static int heti_tcp_is_loopback(const unsigned char *entry)
     return entry[0] == 4 ? entry[4] == 127 : memcmp(entry + 4, v6, 16) == 0;
 }
 
-static void heti_tcp_name(char *text, size_t capacity, struct sockaddr_storage *address, socklen_t length)
+/* "127.0.0.1:4711", "[::1]:4711" */
+static void heti_tcp_name(char *text, size_t capacity, const struct sockaddr_storage *given, socklen_t length)
 {
+    struct sockaddr_storage copy = *given, *address = &copy;
     char host[64], port[16];
+    unsigned char entry[HETI_TCP_ENTRY];
+    heti_tcp_pack(entry, address, heti_tcp_port(address));
+    if (entry[0] == 4) length = heti_tcp_unpack(address, entry, 0);
     if (getnameinfo(heti_tcp_general(address), length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         (void)snprintf(host, sizeof host, "?"), port[0] = 0;
     (void)snprintf(text, capacity, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
@@ -1585,15 +1600,8 @@ static int heti_tcp_port_of(int s)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
-    unsigned char entry[HETI_TCP_ENTRY];
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
     memset(&address, 0, sizeof address);
-    if (getsockname(s, heti_tcp_general(&address), &length) != 0) return 0;
-    memset(entry, 0, sizeof entry);
-    memcpy(&v4, &address, sizeof v4);
-    memcpy(&v6, &address, sizeof v6);
-    return ntohs(address.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+    return getsockname(s, heti_tcp_general(&address), &length) == 0 ? heti_tcp_port(&address) : 0;
 }
 
 /* ---- open: those who come ------------------------------------------------------------------------------------------------- */
