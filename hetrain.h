@@ -137,8 +137,8 @@ int main(int argc, char **argv) {
    several cards het_device_desc.ordinal says which.
    Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
    then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
-   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
-   links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
+   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one over TCP. het_device_desc.speed and
+   het_desc.links emulate slow devices and links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
    FILES
    hetrain_files.h, a companion, reads and writes them: weights as Hugging Face has them, state of the optimizer, config.json, tokenizers. A program

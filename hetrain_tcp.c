@@ -38,8 +38,8 @@
 
    CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others receive it, and says goodbye. When all have
    done so it returns HET_OK; this also holds after an abort. It waits for processes that are still at work as long as their heartbeats come.
-   It gives up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds, or abort_seconds after an abort. Memory, sockets
-   and thread are returned in any case.
+   It gives up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds, or abort_seconds after an abort. Memory,
+   sockets and thread are returned in any case.
 
    WIRE   Numbers are little-endian. Hello, 64 bytes: "hetrtcp\n", version, processes, process, port (4 bytes each), run, session (8 each), zeros.
    Answers until the connection is open: "HTCP", kind (4), length of what follows (8). Then frames of 16 bytes: kind, flag, 0, 0,

@@ -34,7 +34,8 @@ static inline het_result connect_where(connect_place *place, const char *name, c
     const char *colon = strrchr(where, ':'), *host = where;
     size_t length;
     if (strncmp(where, "file:", 5) == 0) {
-        if (where[5] == 0 || strlen(where + 5) >= sizeof place->file) return connect_fail(error, name, value, "file: wants a path of at most 1000 bytes");
+        if (where[5] == 0 || strlen(where + 5) >= sizeof place->file)
+            return connect_fail(error, name, value, "file: wants a path of at most 1000 bytes");
         snprintf(place->file, sizeof place->file, "%s", where + 5);
         return HET_OK;
     }

@@ -69,7 +69,7 @@ static const option options[] = {
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
      "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast], cuda:local; default: one cpu, all processors" },
     { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), 0, 0,
-      "process R of N; WHERE: HOST:PORT of process 0, or file:PATH that all reach; default: as RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT say" },
+      "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },

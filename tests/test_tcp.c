@@ -932,7 +932,8 @@ static void case_absent(int number)
         refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "time is up, 3 of 4 processes did not come to process 0: 1, 2, 3" : words);
     } else { /* 3 is missing */
         desc.open_seconds = me == 0 ? 0.6 : 20;
-        refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "time is up, 1 of 4 processes|process 0: 3" : "process 0 has given up|did not come to process 0: 3");
+        refused(&desc, HET_ERR_TRANSPORT,
+                me == 0 ? "time is up, 1 of 4 processes|process 0: 3" : "process 0 has given up|did not come to process 0: 3");
     }
     CHECK(now() - begin < 10);
 }
@@ -1177,7 +1178,8 @@ static void case_speed(int number)
         for (i = 0; i < runs[r].rounds; i++) exchange(&t, data, runs[r].size);
         seconds = (now() - begin) / (2.0 * runs[r].rounds);
         if (me == 0)
-            printf("# %llu bytes: %.1f us one way, %.3f GB/s\n", (unsigned long long)runs[r].size, seconds * 1e6, (double)runs[r].size / seconds * 1e-9);
+            printf("# %llu bytes: %.1f us one way, %.3f GB/s\n", (unsigned long long)runs[r].size, seconds * 1e6,
+                   (double)runs[r].size / seconds * 1e-9);
     }
     for (i = 0; i < 100; i++) { /* both processes asleep: the message holds the time when it was given */
         double sent;
