@@ -159,19 +159,21 @@ static void finish(const het_transport *t, het_request *request)
     CHECK(result == HET_OK);
 }
 
-static void meet(const het_transport *t) /* nobody leaves before all are here */
+/* Nobody leaves before all are here, and `centre` not before all others have left. */
+static void meet_at(const het_transport *t, int centre)
 {
     int round, p;
-    for (round = 0; round < 2; round++)
-        for (p = 1; p < processes; p++) {
+    for (round = 0; round < 3; round++)
+        for (p = 0; p < processes; p++) {
             het_request request;
-            const int64_t other = me == 0 ? p : 0;
-            if (me != 0 && p > 1) break;
-            if ((me == 0) == (round == 0)) RECEIVE(t, other, 0xFFFFFF, NULL, 0, &request);
+            const int64_t other = me == centre ? p : centre;
+            if (p == centre || (me != centre && p != me)) continue;
+            if ((me == centre) == (round != 1)) RECEIVE(t, other, 0xFFFFFF, NULL, 0, &request);
             else SEND(t, other, 0xFFFFFF, NULL, 0, &request);
             finish(t, &request);
         }
 }
+static void meet(const het_transport *t) { meet_at(t, 0); }
 
 /* Bytes that tell who sent which message to whom. */
 static void fill(unsigned char *data, size_t size, int from, int to, int number)
@@ -573,23 +575,23 @@ static void case_abort(int who)
     het_request hopeless[5], late;
     char text[300], reason[300];
     int64_t from = -1;
-    unsigned char *large = (unsigned char *)support_alloc(1u << 24, 1), small[64];
+    unsigned char *large = (unsigned char *)support_alloc(1u << 26, 1), small[64];
     double begin;
     int i;
-    memset(large, 0, 1u << 24);
+    memset(large, 0, 1u << 26);
     CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK);
-    meet(&t);
     /* nobody sends or receives any of the first four; the fifth is under way */
     RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &hopeless[0]);
     SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &hopeless[1]);
     RECEIVE(&t, (me + processes - 1) % processes, 3, large, 1u << 20, &hopeless[2]);
     SEND(&t, (me + 1) % processes, 4, "eager", 5, &hopeless[3]);
-    if (me == 0) SEND(&t, processes - 1, 5, large, 1u << 24, &hopeless[4]);
-    else RECEIVE(&t, 0, 5, large, 1u << 24, &hopeless[4]);
+    if (me == 0) SEND(&t, processes - 1, 5, large, 1u << 26, &hopeless[4]);
+    else RECEIVE(&t, 0, 5, large, 1u << 26, &hopeless[4]);
     memset(reason, 'x', sizeof reason);
     memcpy(reason, "process ran out of tape\n", 24);
     reason[who % 2 ? 30 : 299] = 0;
     begin = now();
+    meet_at(&t, who);
     if (me == who) {
         nap(who == 0 ? 0.001 : 0.1);
         t.iface->abort(t.self, HET_ERR_DEVICE, reason);
@@ -607,7 +609,7 @@ static void case_abort(int who)
     CHECK(wait_for(&t, &hopeless[0]) == HET_ERR_TRANSPORT);
     CHECK(wait_for(&t, &hopeless[2]) == HET_ERR_TRANSPORT);
     CHECK(has(t.iface->last_error(t.self), "aborted: process ran out of tape"));
-    memset(large, 0xEE, 1u << 24);
+    memset(large, 0xEE, 1u << 26);
     free(large); /* the messages are over: nothing touches it any more */
     close_good(&t);
 }
@@ -706,8 +708,9 @@ static void case_stop(int aborts)
     nap(0.05);
     started[0] = t.iface->isend(t.self, processes - 1, 2, large, sizeof large, &request[0]) == HET_OK;
     started[1] = t.iface->irecv(t.self, processes - 1, 2, in, sizeof in, &request[1]) == HET_OK;
-    if (aborts) { /* another one may have been first */
-        t.iface->abort(t.self, HET_ERR_DEVICE, "lost");
+    if (aborts) {
+        if (me == 0) t.iface->abort(t.self, HET_ERR_DEVICE, "lost");
+        while (t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK) nap(0.001);
         CHECK(!started[0] || wait_for(&t, &request[0]) == HET_ERR_TRANSPORT);
         CHECK(!started[1] || wait_for(&t, &request[1]) == HET_ERR_TRANSPORT);
     }
