@@ -164,7 +164,7 @@ TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
 
 SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
-TEST_HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
+TEST_HEADERS = hetrain.h $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
@@ -248,6 +248,8 @@ $(BUILD)/tests/test_inside: $(BUILD)/tests/test_inside.o $(BUILD)/tests/support.
 $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
+
+$(BUILD)/tests/test_tcp.o: hetrain_tcp.c
 
 $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"

@@ -223,7 +223,7 @@ static pid_t start(int n, int number, case_run run, int argument)
     if (child > 0) return child;
     me = number, processes = n;
     signal(SIGALRM, SIG_DFL);
-    alarm(100); /* nobody hangs */
+    alarm(60); /* nobody hangs */
     run(argument);
     fflush(NULL);
     _exit(0);
