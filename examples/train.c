@@ -1507,27 +1507,35 @@ static const char *early_option(int argc, char **argv, const char *name) {
     return value;
 }
 
-/* Over TCP where --world or a launcher says where process 0 is, else over MPI where that is built in. A launcher that started several processes must
-   find them connected: otherwise each would train, and write, for itself. */
+/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher that
+   started several processes must find them connected: else each would train, and write, for itself. */
 static int open_transport(job *j, int *argc, char ***argv) {
     const char *world = early_option(*argc, *argv, "--world");
     connect_place place;
     het_launch launch;
     het_error error = { HET_OK, "" };
+    het_result result;
     j->processes = 1;
     memset(&place, 0, sizeof place);
     memset(&launch, 0, sizeof launch);
     if (world != NULL) {
-        if (connect_parse("--world", world, &place, &error) != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+        result = connect_parse("--world", world, &place, &error);
         launch.size = place.processes;
     } else {
+        result = het_launch_detect(&launch, &error);
 #ifdef HETRAIN_MPI
-        if (het_mpi_open(argc, argv, NULL, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
-        program_is_mute = j->transport.iface->process(j->transport.self) > 0;
+        if (result == HET_OK && (strcmp(launch.launcher, "torchrun") == 0 || strcmp(launch.launcher, "hetrain") == 0))
+            result = connect_detect(&launch, &place, &error);
+        if (place.processes == 0) {
+            het_error of_mpi = { HET_OK, "" };
+            if (het_mpi_open(argc, argv, NULL, &j->transport, &of_mpi) != HET_OK) return fail(FAILED, "%s", of_mpi.text);
+            program_is_mute = j->transport.iface->process(j->transport.self) > 0;
+        }
+#else
+        if (result == HET_OK) result = connect_detect(&launch, &place, &error);
 #endif
-        if (het_launch_detect(&launch, &error) != HET_OK) return fail(BAD_INPUT, "%s", error.text);
-        if (j->transport.iface == NULL && connect_detect(&launch, &place, &error) != HET_OK) return fail(BAD_INPUT, "%s", error.text);
     }
+    if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
     if (place.processes > 1 && connect_open(&place, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
     if (j->transport.iface != NULL) {
         j->processes = j->transport.iface->processes(j->transport.self);

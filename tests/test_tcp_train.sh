@@ -3,7 +3,8 @@
 # something bad end all others. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
-program=$PWD/${BUILD:-build}/checked/train
+programs=$PWD/${BUILD:-build}
+program=$programs/checked/train
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 head -c 60000 hetrain.h > "$work/text"
@@ -75,10 +76,11 @@ status=$?
 wait $! || status=1
 report "$([ $status = 0 ] && [ "$hash" = "$(grep -h '^weights' out.0 out.1)" ]; echo $?)" 'HOST:PORT' "$(tail -n 3 out.0 out.1)"
 launcher=$(command -v torchrun)
-if [ -n "$launcher" ] && [ -n "$HETRAIN_TEST_TORCHRUN" ]; then
-    timeout 200 "$launcher" --standalone --nproc-per-node 2 --no-python "$program" "${run[@]}" --steps 8 --devices cpu:1 > out 2>&1 < /dev/null
-    report "$([ "$hash" = "$(grep '^weights' out)" ]; echo $?)" 'torchrun' "$(tail -n 5 out)"
-fi
+for with in "$program" "$programs/mpi/train_mpi"; do # the latter goes by torchrun's variables as well
+    [ -n "$launcher" ] && [ -x "$with" ] || continue
+    timeout 200 "$launcher" --standalone --nproc-per-node 2 --no-python "$with" "${run[@]}" --steps 8 --devices cpu:1 > out 2>&1 < /dev/null
+    report "$([ "$hash" = "$(grep '^weights' out)" ]; echo $?)" "torchrun ${with##*/}" "$(tail -n 5 out)"
+done
 
 # ---- what is refused ----
 fails() { # fails WORDS COMMAND...: status 2, one line with the words
