@@ -1507,8 +1507,8 @@ static const char *early_option(int argc, char **argv, const char *name) {
     return value;
 }
 
-/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher that
-   started several processes must find them connected: else each would train, and write, for itself. */
+/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher
+   that started several processes must find them connected: else each would train, and write, for itself. */
 static int open_transport(job *j, int *argc, char ***argv) {
     const char *world = early_option(*argc, *argv, "--world");
     connect_place place;
