@@ -34,7 +34,7 @@ menu:
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
 
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = hetrain.h $(wildcard hetrain_*.h examples/*.h)
+HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 
@@ -249,6 +249,8 @@ $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
 
+$(BUILD)/tests/test_tcp.o: hetrain_tcp.c
+
 $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) $< -o $@ $(LIBS)
@@ -284,7 +286,7 @@ sanitize:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
 	@bash tests/tools/run_tests.sh build/tsan $(THREAD_SUITES)
 
-THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups
+THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups test_tcp
 thread-test-programs: $(THREAD_SUITES:%=$(BUILD)/tests/%)
 
 faults:

@@ -135,10 +135,10 @@ int main(int argc, char **argv) {
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
    several cards het_device_desc.ordinal says which.
-   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
-   links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
    Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
    then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
+   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one over TCP. het_device_desc.speed and
+   het_desc.links emulate slow devices and links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
    FILES
    hetrain_files.h, a companion, reads and writes them: weights as Hugging Face has them, state of the optimizer, config.json, tokenizers. A program

@@ -19,6 +19,7 @@
 #include "adapter.h"
 #include "auto.h"
 #include "checkpoint.h"
+#include "connect.h"
 #include "curve.h"
 #include "feed.h"
 #include "launch.h"
@@ -28,7 +29,7 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to;
+    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to, *world;
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
@@ -67,6 +68,8 @@ static const option options[] = {
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
      "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast], cuda:local; default: one cpu, all processors" },
+    { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), 0, 0,
+      "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
@@ -120,7 +123,7 @@ static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
                                         "--devices", "--save-plan", "--save-profile", "--trace",
                                          "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--tokenizer",
-                                         "--init-adapter", "--export", "--save-dtype", "--force-resume" };
+                                         "--init-adapter", "--export", "--save-dtype", "--force-resume", "--world" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -1491,44 +1494,74 @@ static int run(job *j, int argc, char **argv) {
 
 /* ---- several processes ---------------------------------------------------------------------------------------------------- */
 
-/* A launcher that started several processes must find them connected: otherwise each would train, and write, for itself. */
-static int check_launch(const job *j) {
-    het_launch launch;
-    het_error error = { HET_OK, "" };
-    if (het_launch_detect(&launch, &error) != HET_OK) return fail(BAD_INPUT, "%s", error.text);
-    if (launch.size == j->processes) return 0;
-#ifdef HETRAIN_MPI
-    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
-#else
-    return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi)", launch.launcher, (long long)launch.size);
-#endif
+/* The value of an option that counts before all options are read. */
+static const char *early_option(int argc, char **argv, const char *name) {
+    const size_t length = strlen(name);
+    const char *value = NULL;
+    int i;
+    for (i = 1; i < argc; i++) {
+        if (strncmp(argv[i], name, length) != 0) continue;
+        if (argv[i][length] == '=') value = argv[i] + length + 1;
+        else if (argv[i][length] == 0 && i + 1 < argc) value = argv[++i];
+    }
+    return value;
 }
 
+/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher
+   that started several processes must find them connected: else each would train, and write, for itself. */
 static int open_transport(job *j, int *argc, char ***argv) {
+    const char *world = early_option(*argc, *argv, "--world");
+    connect_place place;
+    het_launch launch;
+    het_error error = { HET_OK, "" };
+    het_result result;
     j->processes = 1;
+    memset(&place, 0, sizeof place);
+    memset(&launch, 0, sizeof launch);
+    if (world != NULL) {
+        result = connect_parse("--world", world, &place, &error);
+        launch.size = place.processes;
+    } else {
+        result = het_launch_detect(&launch, &error);
 #ifdef HETRAIN_MPI
-    {
-        het_error error = { HET_OK, "" };
-        if (het_mpi_open(argc, argv, NULL, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+        if (result == HET_OK && (strcmp(launch.launcher, "torchrun") == 0 || strcmp(launch.launcher, "hetrain") == 0))
+            result = connect_detect(&launch, &place, &error);
+        if (place.processes == 0) {
+            het_error of_mpi = { HET_OK, "" };
+            if (het_mpi_open(argc, argv, NULL, &j->transport, &of_mpi) != HET_OK) return fail(FAILED, "%s", of_mpi.text);
+            program_is_mute = j->transport.iface->process(j->transport.self) > 0;
+        }
+#else
+        if (result == HET_OK) result = connect_detect(&launch, &place, &error);
+#endif
+    }
+    if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+    if (place.processes > 1 && connect_open(&place, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+    if (j->transport.iface != NULL) {
         j->processes = j->transport.iface->processes(j->transport.self);
         j->process = j->transport.iface->process(j->transport.self);
         program_is_mute = j->process > 0;
     }
+    if (launch.size == j->processes) return 0;
+#ifdef HETRAIN_MPI
+    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
 #else
-    (void)argc, (void)argv;
+    return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi), or set MASTER_ADDR and MASTER_PORT",
+                launch.launcher, (long long)launch.size);
 #endif
-    return check_launch(j);
 }
 
 static int close_transport(job *j, int status) {
-#ifdef HETRAIN_MPI
     het_error error = { HET_OK, "" };
-    if (status != 0 && j->transport.iface != NULL) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
-    if (het_mpi_close(&j->transport, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
-#else
-    (void)j;
+    het_result result;
+    if (j->transport.iface == NULL) return status;
+    if (status != 0) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
+#ifdef HETRAIN_MPI
+    if (strcmp(j->transport.iface->name, "tcp") != 0) result = het_mpi_close(&j->transport, &error);
+    else
 #endif
-    return status;
+    result = het_tcp_close(&j->transport, &error);
+    return result != HET_OK && status == 0 ? fail(FAILED, "%s", error.text) : status;
 }
 
 int main(int argc, char **argv) {
