@@ -1083,6 +1083,7 @@ HETC_KERNEL hetc_verdict_kernel(het_verdict_args a)
     if (infinite || !(loss - loss == 0.0)) s->verdict = HET_VERDICT_NOT_FINITE;
     else if (repeat) s->verdict = HET_VERDICT_REPEAT;
     else if (!(norm - norm == 0.0)) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (s->spike_norm > 0.0 && (loss > s->spike_loss || norm > s->spike_norm)) s->verdict = HET_VERDICT_SPIKE;
     else if (s->maximum_norm > 0.0 && norm > s->maximum_norm) s->clip_scale = (float)(s->maximum_norm / norm);
 }
 
