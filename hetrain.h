@@ -109,9 +109,10 @@ int main(int argc, char **argv) {
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
    het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
    every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
-   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite, or a spike
-   (het_desc.spike), changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
-   and het_destroy. The first rank that fails stops the others, and its error, which names rank, step and action, is the context's.
+   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not
+   finite, or a spike (het_desc.spike), changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the
+   context: afterwards it answers only queries and het_destroy. The first rank that fails stops the others, and its error, which names rank, step
+   and action, is the context's.
    Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
    het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
@@ -468,7 +469,8 @@ typedef struct het_norm_args {
    W_0, then W_1, ...; backward_weight: dW_p += dy_p^T x, db_p += sum of dy_p, one term a granule. */
 typedef struct het_linear_part {
     int64_t out;
-    const float *w;       /* [out][in] */
+    const float *w;       /* [out][in]; NULL where the weight is frozen and kept in bf16: */
+    const uint16_t *w_bf16; /* the same; a float's upper half */
     const float *bias;    /* [out] or NULL */
     float *y;             /* forward (=) [rows][out] */
     const float *dy;      /* backward [rows][out] */
@@ -534,6 +536,7 @@ typedef struct het_embedding_args {
     const het_view *view;
     int64_t rows, width, vocab, context;
     const float *table, *positions; /* [V][D], [T][D] */
+    const uint16_t *table_bf16;     /* in place of table, which is NULL then */
     float *y;                       /* (=) [rows][D] */
     const float *dy;
     const het_gradient *dtable, *dpositions; /* dpositions NULL: none */
@@ -582,7 +585,8 @@ typedef struct het_sum_squares_args {
 } het_sum_squares_args;
 
 /* Joins what REDUCE left: not finite -> NOT_FINITE; some maximum >= 2^(exponent + 6), or no history -> REPEAT (nothing else is
-   changed: the host sets exponents); loss or norm above scalars->spike_loss, spike_norm -> SPIKE; otherwise ACCEPT. Writes scalars->{verdict, gradient_norm, clip_scale}. */
+   changed: the host sets exponents); loss or norm above scalars->spike_loss, spike_norm -> SPIKE; otherwise ACCEPT. Writes
+   scalars->{verdict, gradient_norm, clip_scale}. */
 typedef struct het_verdict_args {
     het_step_scalars *scalars;
     int64_t parameters;
@@ -676,6 +680,8 @@ typedef struct het_device_iface {
     het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
     /* y *= factor. Optional: without it models with het_model_desc.lora_rank are refused */
     het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
+    /* 1: linear_forward, linear_backward_input and embedding_forward take weights in bf16. 0: het_desc.weights = HET_BF16 is refused */
+    int32_t bf16_weights;
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -703,6 +709,7 @@ typedef struct het_parameter_desc {
     float init_std;         /* HET_INIT_NORMAL; of HET_INIT_UNIFORM the bound: values from -init_std to init_std */
     int32_t decay;          /* weight decay applies */
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
+    int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -763,7 +770,8 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may overwrite them */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
-    float *weight[HETRAIN_MAX_UNIT_PARAMETERS];
+    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where weight_bf16 has it */
+    const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS];
     het_gradient gradient[HETRAIN_MAX_UNIT_PARAMETERS];
     const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
     void *workspace;
@@ -1129,6 +1137,8 @@ typedef struct het_desc {
     het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE brings the sums together (ZeRO-1); yes: it keeps
                                          only the part it owns, what each backward call adds goes to the owners at once (ZeRO-2, arXiv 1910.02054):
                                          less memory, more messages. Only with reduce = exact, whose sums have no order */
+    het_dtype weights;                /* f32; bf16: matrices that are not trained, frozen or of an inference context, lie in memory as bf16, rounded
+                                         when they are written; what is computed is what f32 weights of these values give */
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
     double spike;                     /* K: a step whose loss or gradient norm is above median + 1.4826 K MAD of the last HETRAIN_RECENT accepted
                                          steps (MAD: the median distance from the median; Hampel, JASA 69, 1974: 1.4826 MAD is the standard
@@ -1244,6 +1254,7 @@ typedef struct het_parameter_info {
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
     int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
+    int32_t bf16;                     /* kept in bf16: het_desc.weights */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
@@ -1253,7 +1264,8 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int6
 
 /* For those who load: hetrain_files.h does. From het_restore_begin on the parts (bits of het_condition) count as incomplete: what computes or
    re-plans is refused, until het_restore_end says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done and the
-   exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes an error of the caller's the context's own, as if a call had failed. Threads: owner. */
+   exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes an error of the caller's the context's own, as if a call
+   had failed. Threads: owner. */
 typedef enum het_condition { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_condition;
 HETRAIN_API int32_t het_get_condition(const het_ctx *ctx);             /* bits; HET_FAILED: it answers only queries. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_begin(het_ctx *ctx, int32_t parts);
@@ -2697,8 +2709,16 @@ static HETI_UNUSED double heti_cos(double x) { return heti_sin_quarter(x, 1.0); 
 /* An operand of a product: element (line, k) is at data[line * line_stride + k * k_stride]. Lines are rows of A or columns of B. */
 typedef struct heti_operand {
     const float *data;
+    const uint16_t *bf16; /* in place of data, which is NULL then */
     int64_t line_stride, k_stride;
 } heti_operand;
+
+static HETI_UNUSED void heti_move_operand(heti_operand *operand, int64_t lines, int64_t k)
+{
+    const int64_t by = lines * operand->line_stride + k * operand->k_stride;
+    if (operand->bf16 != NULL) operand->bf16 += by;
+    else operand->data += by;
+}
 
 /* A block of an operand. */
 typedef struct heti_block {
@@ -3555,6 +3575,20 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
+/* Some lines and k of an operand in bf16 as floats in `to`, which has room for most_lines x most_k. */
+HETI_IN void HETI_K(unfold_bf16)(int64_t lines, int64_t k, int64_t most_lines, int64_t most_k, heti_operand *part, float *to)
+{
+    const int by_line = part->k_stride == 1;
+    const int64_t rows = by_line ? lines : k, columns = by_line ? k : lines, stride = by_line ? part->line_stride : part->k_stride;
+    const int64_t pitch = by_line ? most_k : most_lines;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) to[r * pitch + c] = heti_bits_float(HETI_CAST(uint32_t, part->bf16[r * stride + c]) << 16);
+    part->data = to;
+    part->bf16 = NULL;
+    part->line_stride = by_line ? pitch : 1;
+    part->k_stride = by_line ? 1 : pitch;
+}
+
 #if HETI_ISA_PASS == 4
 /* Floats to pairs of bf16, `low` before `high`. The instruction rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
 HETI_IN __m512i HETI_K(narrow)(__m512 low, __m512 high)
@@ -3601,6 +3635,7 @@ HETI_IN void HETI_K(pair_columns)(const heti_operand *from, int64_t lines, int64
 
 HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
 {
+    float wide[16 * 32];
     for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
         for (int64_t j = 0; j < k; j += 32) {
             const int64_t depth = heti_min(32, k - j);
@@ -3608,7 +3643,8 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
                 const int64_t count = heti_min(heti_min(16, tile - i), lines - line - i);
                 float *pairs = to + j / 2 * tile + i;
                 heti_operand part = *from;
-                part.data += (line + i) * from->line_stride + j * from->k_stride;
+                heti_move_operand(&part, line + i, j);
+                if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, 16, 32, &part, wide);
                 if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, depth, tile - i, pairs, tile);
                 else HETI_K(pair_columns)(&part, count, depth, tile - i, pairs, tile);
             }
@@ -3620,6 +3656,7 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[16 * HETI_TILE_COLUMNS + 16]; /* and what gather writes beyond */
+    float wide[16 * HETI_TILE_COLUMNS];
 #if HETI_ISA_PASS == 4
     if (bf16) {
         HETI_K(pack_pairs)(tile, lines, k, from, to);
@@ -3631,7 +3668,8 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
         for (int64_t j = 0; j < k; j += 16) {
             int64_t depth = heti_min(16, k - j);
             heti_operand part = *from;
-            part.data += line * from->line_stride + j * from->k_stride;
+            heti_move_operand(&part, line, j);
+            if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, HETI_TILE_COLUMNS, 16, &part, wide);
             if (!bf16 && tile % 16 == 0) {
                 HETI_K(gather)(tile, count, depth, &part, to + j * tile);
                 continue;
@@ -3786,7 +3824,7 @@ HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int6
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
     heti_walk walk = HETI_K(walk)(b, 0, 0, 0, 0);
-    if (next != NULL) {
+    if (next != NULL && next->from.data != NULL) {
         const int by_line = next->from.k_stride == 1;
         walk = HETI_K(walk)(next->from.data, 4 * (by_line ? next->from.line_stride : next->from.k_stride), 4 * (by_line ? next->k : next->lines),
                             by_line ? next->lines : next->k, (m + HETI_TILE_M - 1) / HETI_TILE_M * (k / 8));
@@ -3871,6 +3909,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, in
             int64_t depth = heti_min(HETI_PRODUCT_K, k - l);
             float *panel = pack + heti_packed(rows, depth, HETI_TILE_M);
             heti_operand from;
+            from.bf16 = NULL;
             from.data = a + i * a_row + l * a_column;
             from.line_stride = a_row;
             from.k_stride = a_column;
@@ -4371,11 +4410,15 @@ HETI_FN void HETI_K(embedding_forward)(const void *args, int64_t begin, int64_t 
     const het_embedding_args *a = HETI_CAST(const het_embedding_args *, args);
     (void)partial;
     for (int64_t r = begin; r < end; r++) {
-        const float *token = a->table + a->view->token[a->view->row_begin + r] * a->width;
+        const int64_t token = a->view->token[a->view->row_begin + r] * a->width;
         const float *position = a->positions != NULL ? a->positions + a->view->position[a->view->row_begin + r] * a->width : NULL;
         for (int64_t j = 0; j < a->width; j += 16) {
             const int64_t left = a->width - j;
-            HETI_V y = HETI_K(get)(token + j, left);
+            float wide[16];
+            HETI_V y;
+            for (int64_t i = 0; a->table == NULL && i < 16; i++)
+                wide[i] = i < left ? heti_bits_float(HETI_CAST(uint32_t, a->table_bf16[token + j + i]) << 16) : 0.0f;
+            y = HETI_K(get)(a->table != NULL ? a->table + token + j : wide, left);
             HETI_K(put)(a->y + r * a->width + j, position != NULL ? HETI_ADD(y, HETI_K(get)(position + j, left)) : y, left);
         }
     }
@@ -4980,7 +5023,7 @@ static void heti_linear_pack_task(void *arg, int64_t index)
     int64_t begin, end;
     heti_share(heti_ceil_div(job->rows, tile), job->tasks, index, &begin, &end);
     if (begin == end) return;
-    from.data += begin * tile * from.line_stride + job->chunk_begin * from.k_stride;
+    heti_move_operand(&from, begin * tile, job->chunk_begin);
     job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
 }
 
@@ -4994,7 +5037,7 @@ static const heti_linear_output *heti_linear_block(const heti_linear_job *job, i
     block->lines = heti_min(wide, output->columns - *column);
     block->k = heti_min(HETI_PRODUCT_K, job->chunk - k);
     block->from = job->weight[output - job->output][job->present];
-    block->from.data += *column * block->from.line_stride + (job->chunk_begin + k) * block->from.k_stride;
+    heti_move_operand(&block->from, *column, job->chunk_begin + k);
     return output;
 }
 
@@ -5082,8 +5125,16 @@ static heti_operand heti_make_operand(const float *data, int64_t line_stride, in
 {
     heti_operand operand;
     operand.data = data;
+    operand.bf16 = NULL;
     operand.line_stride = line_stride;
     operand.k_stride = k_stride;
+    return operand;
+}
+
+static heti_operand heti_weight_operand(const het_linear_part *part, int64_t line_stride, int64_t k_stride)
+{
+    heti_operand operand = heti_make_operand(part->w, line_stride, k_stride);
+    if (part->w == NULL) operand.bf16 = part->w_bf16;
     return operand;
 }
 
@@ -5103,7 +5154,7 @@ static het_result heti_cpu_linear_forward(void *self, het_queue *queue, const he
         job.output[p].c = a->part[p].y;
         job.output[p].bias = a->part[p].bias;
         job.output[p].columns = a->part[p].out;
-        job.weight[p][0] = heti_make_operand(a->part[p].w, a->in, 1);
+        job.weight[p][0] = heti_weight_operand(&a->part[p], a->in, 1);
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -5124,7 +5175,7 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
     for (int64_t p = 0; p < a->parts; p++) {
         job.source[p] = heti_make_operand(a->part[p].dy, a->part[p].out, 1);
         job.source_k[p] = a->part[p].out;
-        job.weight[0][p] = heti_make_operand(a->part[p].w, 1, a->in);
+        job.weight[0][p] = heti_weight_operand(&a->part[p], 1, a->in);
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -5751,7 +5802,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -5821,7 +5872,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -6795,6 +6846,7 @@ static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_in
     p->decay = columns > 1;
     p->init_std = HETI_CAST(float, std);
     p->init = columns > 1 ? HET_INIT_NORMAL : what == HETI_BIAS ? HET_INIT_ZERO : HET_INIT_ONE;
+    p->bf16 = columns > 1 && role != HETI_ROLE_POSITIONS; /* vectors and positions are few */
     return p;
 }
 
@@ -6897,6 +6949,7 @@ static void heti_linear_part(het_linear_args *a, const het_unit_call *c, int w, 
     het_linear_part *p = &a->part[a->parts++];
     p->out = out;
     p->w = c->weight[w];
+    p->w_bf16 = c->weight_bf16[w];
     p->bias = b < 0 ? NULL : c->weight[b];
     p->y = y;
     p->dy = dy;
@@ -7006,6 +7059,7 @@ static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, con
         a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
         b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
         a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->bf16 = b->bf16 = 0;
         a->init = HET_INIT_UNIFORM;
         b->init = HET_INIT_ZERO;
         widest = heti_max(widest, heti_max(m->in, m->out));
@@ -7158,6 +7212,7 @@ static het_embedding_args heti_embedding_args(const het_unit_call *c)
     a.vocab = m->vocab;
     a.context = m->context;
     a.table = c->weight[0];
+    a.table_bf16 = c->weight_bf16[0];
     a.dtable = &c->gradient[0];
     if (m->position == HET_LEARNED) {
         a.positions = c->weight[1];
@@ -10986,9 +11041,10 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 typedef struct heti_parameter {
     char name[64];
     int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
+    int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter;
+    int32_t decay, frozen, uses, adapter, bf16;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -10996,6 +11052,7 @@ typedef struct heti_parameter {
    those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
 typedef struct heti_parameter_block {
     int64_t elements, holders;
+    int64_t weight_floats;    /* room of its weights; of trained ones `elements` */
     int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
@@ -11358,6 +11415,7 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
     if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
     if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
+    if (desc->weights == HET_DTYPE_DEFAULT) desc->weights = HET_F32;
     if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
     if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
     if (desc->skip_bad_steps == HET_DEFAULT) desc->skip_bad_steps = HET_NO;
@@ -11419,6 +11477,7 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
     HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED));
     HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
+    HETI_TRY(heti_check_range(e, "weights", HETI_CAST(int64_t, d->weights), HET_F32, HET_BF16));
     HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
     HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
@@ -11517,6 +11576,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name,
                              p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
+        to[i].bf16 = to[i].bf16 && p->bf16;
         return HET_OK;
     }
     ctx->parameter_count++;
@@ -11534,6 +11594,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].adapter = p->adapter;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
     return HET_OK;
 }
 
@@ -11588,6 +11649,9 @@ static void heti_build_blocks(het_ctx *ctx)
         parameter->block = b;
         parameter->offset = ctx->block[b].elements;
         ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+        parameter->weight_offset = ctx->block[b].weight_floats;
+        ctx->block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), parameter->bf16 ? 32 : 16)) /
+                                       (parameter->bf16 ? 2 : 1);
     }
 }
 
@@ -11978,7 +12042,7 @@ static void heti_layout_blocks(heti_rank *r)
         r->gradient_at[b] = HETI_NOWHERE;
         r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
         if (place < 0) continue;
-        r->weight_elements += block->elements;
+        r->weight_elements += block->weight_floats;
         if (block->frozen) continue;
         owned = block->cut[place + 1] - block->cut[place];
         sharded = heti_is_sharded(r->ctx, block);
@@ -12383,6 +12447,53 @@ static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_
 {
     HETI_TRY(heti_copy_out_later(r, to, from, count, size));
     return heti_sync(r);
+}
+
+/* A weight that the rank holds in bf16. */
+static uint16_t *heti_bf16_weight(const heti_rank *r, const heti_parameter *p)
+{
+    return HETI_CAST(uint16_t *, HETI_CAST(void *, r->weights + r->weight_at[p->block] + p->weight_offset));
+}
+
+/* To the nearest, ties to even; what is not a number stays so. */
+static uint16_t heti_bf16_of(float value)
+{
+    const uint32_t bits = heti_float_bits(value);
+    if (value != value) return HETI_CAST(uint16_t, bits >> 16 | 0x40u);
+    return HETI_CAST(uint16_t, (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+#define HETI_NARROW 2048 /* values a time between float and bf16 */
+
+/* Elements [first, first + count) of a weight that the rank holds, as floats on the host. */
+static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to)
+{
+    uint16_t narrow[HETI_NARROW];
+    int64_t n, i;
+    if (!p->bf16) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->weight_offset + first, count, sizeof *to);
+    for (; count > 0; first += n, to += n, count -= n) {
+        n = heti_min(HETI_NARROW, count);
+        HETI_TRY(heti_copy_out(r, narrow, heti_bf16_weight(r, p) + first, n, sizeof narrow[0]));
+        for (i = 0; i < n; i++) to[i] = heti_bits_float(HETI_CAST(uint32_t, narrow[i]) << 16);
+    }
+    return HET_OK;
+}
+
+static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, const float *from)
+{
+    uint16_t narrow[HETI_NARROW];
+    int64_t n, i;
+    if (!p->bf16) {
+        HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[p->block] + p->weight_offset + first, from, count, sizeof *from));
+        return heti_sync(r);
+    }
+    for (; count > 0; first += n, from += n, count -= n) {
+        n = heti_min(HETI_NARROW, count);
+        for (i = 0; i < n; i++) narrow[i] = heti_bf16_of(from[i]);
+        HETI_TRY(heti_copy_in(r, heti_bf16_weight(r, p) + first, narrow, n, sizeof narrow[0]));
+        HETI_TRY(heti_sync(r));
+    }
+    return HET_OK;
 }
 
 static het_result heti_clear(heti_rank *r, void *to, size_t bytes)
@@ -12902,6 +13013,7 @@ static het_result heti_agree(het_ctx *ctx)
         heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
         heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
         heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
+        heti_xxh64_add(&state, &ctx->parameter[i].bf16, sizeof ctx->parameter[i].bf16);
     }
     heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
@@ -13996,7 +14108,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
-        c->weight[i] = r->weights + r->weight_at[p->block] + p->offset;
+        if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
+        else c->weight[i] = r->weights + r->weight_at[p->block] + p->weight_offset;
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
     }
     c->cosine = r->cosine;
@@ -14665,7 +14778,7 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash)
     heti_xxh64_start(&state, 0);
     for (first = 0; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
-        HETI_TRY(heti_copy_out(r, r->staging, r->weights + r->weight_at[p->block] + p->offset + first, n, sizeof(float)));
+        HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->staging))));
         heti_xxh64_add(&state, r->staging, HETI_CAST(size_t, n) * sizeof(float));
     }
     *hash = heti_xxh64_end(&state);
@@ -15216,6 +15329,8 @@ static het_result heti_open_device(heti_rank *r)
     if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`", ctx->desc.model.lora_rank,
                          r->desc.iface->name);
+    if (ctx->desc.weights == HET_BF16 && !r->desc.iface->bf16_weights)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32", r->desc.iface->name);
     if (ctx->desc.parallel.run) {
         r->parallel = ctx->desc.parallel;
     } else {
@@ -15677,9 +15792,7 @@ static het_result heti_init_weights(heti_rank *r)
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
             task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
             r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count,
-                                  sizeof(float)));
-            HETI_TRY(heti_sync(r));
+            HETI_TRY(heti_write_weight(r, parameter, task.first, task.count, task.to));
         }
     }
     return HET_OK;
@@ -15897,6 +16010,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->uses = p->uses;
     info->exponent = p->exponent;
     info->adapter = p->adapter;
+    info->bf16 = p->bf16;
     return HET_OK;
 }
 
@@ -15926,7 +16040,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
 {
     const heti_parameter *p = &r->ctx->parameter[index];
     int64_t done, i, n;
-    if (what == HET_WEIGHT) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->offset + first, count, sizeof *to);
+    if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
     if (what != HET_GRADIENT) {
         const heti_parameter_block *block = &r->ctx->block[p->block];
         const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
@@ -15967,16 +16081,16 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
     int64_t i;
     for (i = 0; i < block->holders; i++) {
         const int64_t local = block->holder[i] - ctx->first_rank;
-        const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
-        const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
+        const int64_t low = heti_max(p->offset + first, block->cut[i]), high = heti_min(p->offset + first + count, block->cut[i + 1]);
         heti_rank *r;
-        float *to;
-        if (local < 0 || local >= ctx->local_count || low >= high) continue;
+        het_result result = HET_OK;
+        if (local < 0 || local >= ctx->local_count) continue;
         r = &ctx->rank[local];
-        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low
-                                : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
-        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
-            return heti_take_error(ctx, r);
+        if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
+        else if (low < high)
+            result = heti_copy_in(r, r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i], from + (low - p->offset - first),
+                                  high - low, sizeof *from);
+        if (result != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
     }
     return HET_OK;
 }

@@ -2656,7 +2656,7 @@ static het_result hetc_create_3(const het_device_config *config, void **self) { 
     hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale }
+    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0 }
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 {

@@ -211,8 +211,8 @@ HETRAIN_API void het_folder_close(het_folder *folder);                /* Threads
    Weights lie in files under the names, shapes and layouts of Hugging Face: GPT-2's matrices transposed (Conv1D) with q, k and v side by side,
    NeoX's q, k and v head by head; Llama's and Qwen's as they are, q and k in the order of transformers' rotary positions. State holds the optimizer's
    slots, "<parameter>/<slot>", and in the metadata step, seed, granule, exponents of the exact sums, recent steps (het_recent) and options: what
-   decides the bits of the next step. Weights and state loaded into a context of the same description continue bit for bit, on any plan. Errors are the context's:
-   het_last_error. With several processes all make the same calls; a writer that keeps nothing will do on all but one. */
+   decides the bits of the next step. Weights and state loaded into a context of the same description continue bit for bit, on any plan. Errors are
+   the context's: het_last_error. With several processes all make the same calls; a writer that keeps nothing will do on all but one. */
 
 typedef struct het_tensor_info {
     char name[96];
@@ -5519,6 +5519,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx)
     heti_f_pairs_integer(p, "warmup_steps", a->warmup_steps, 0);
     heti_f_pairs_integer(p, "total_steps", a->total_steps, 0);
     heti_f_pairs_add(p, "dtype", heti_f_dtypes[d->dtype]);
+    heti_f_pairs_add(p, "weights", heti_f_dtypes[d->weights]);
     heti_f_pairs_add(p, "reduce", heti_f_reduces[d->reduce]);
     heti_f_pairs_add(p, "schedule", heti_f_schedules[a->schedule]);
     heti_f_pairs_add(p, "optimizer", a->iface->name);

@@ -32,7 +32,7 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet, on_bad_step, verify;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet, on_bad_step, verify, weights;
     int64_t lora;
     double lr, min_lr, weight_decay, clip, dropout, lora_alpha, spike;
     uint64_t seed;
@@ -49,6 +49,7 @@ static const option options[] = {
     { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
     { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
     { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
+    { "--weights", "f32|bf16", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes, rounded" },
     { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), 0, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
@@ -115,7 +116,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1;
+    s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
@@ -136,7 +137,7 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
                                          "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce",
-                                         "--lora", "--lora-alpha", "--lora-target", "--spike" };
+                                         "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -614,6 +615,7 @@ static int configure_context(job *j) {
     d->optimizer.warmup_steps = s->warmup;
     d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
+    d->weights = (het_dtype)s->weights;
     d->spike = s->spike, d->skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->logger.log = on_log, d->logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;

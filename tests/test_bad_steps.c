@@ -354,7 +354,7 @@ static void a_flipped_bit_is_found(void **state)
     char found[96] = "";
     int which;
     (void)state;
-    for (which = 0; which < 4; which++) { /* on rank 0, where het_parameter_read shows it; on ranks 1 and 2; on rank 1 in a frozen weight that is trained on */
+    for (which = 0; which < 4; which++) { /* on ranks 0 (where het_parameter_read shows it), 1, 2; on rank 1 in a step, in a frozen weight */
         const int rank = which < 3 ? which : 1;
         support_run run;
         support_group group;
