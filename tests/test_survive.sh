@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs of build/train that are stopped, killed and continued: the weights of one that never was. HETRAIN_TEST_KILLS sets how many times one is killed
-# with SIGKILL (8; make soak: 2000), HETRAIN_TEST_LINKS how many times it is stopped and continued on other devices (3; soak: 20). Prints TAP.
+# with SIGKILL (8; make soak: 2000), HETRAIN_TEST_LINKS how many times it is stopped and continued on other devices (3), HETRAIN_TEST_FIRST_ROUND when.
+# Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
 program=$PWD/${BUILD:-build}/checked/train
@@ -12,7 +13,7 @@ head -c 30000 hetrain.h > "$work/text"
 cd "$work" || exit 2
 run=(--data text --model gpt2:layers=1,width=16,heads=1,context=16 --sequences 4 --micro-batches 2 --granule 1 --schedule-lr constant --evaluate-every 0 --quiet)
 
-random=12345
+random=$((12345 + ${HETRAIN_TEST_FIRST_ROUND:-0}))
 below() { random=$(((random * 1103515245 + 12345) % 2147483648)); picked=$(((random >> 12) % $1)); }
 hash_of() { grep -E '^weights [0-9a-f]{16}$' "$1"; }
 # whole STEPS: the hash of a run that was never stopped
