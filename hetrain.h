@@ -16251,13 +16251,14 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter)
     }
     for (i = 0; i < block->holders; i++) {
         int64_t equal = 0;
-        for (k = 0; k < block->holders; k++) equal += hash[block->holder[k]] == hash[block->holder[i]];
-        if (equal > most) first = i;
+        for (k = 0; k < block->holders; k++) equal += hash[block->holder[k]] == hash[block->holder[block->by_rank[i]]];
+        if (equal > most) first = block->by_rank[i];
         most = heti_max(most, equal);
     }
     for (i = 0; i < block->holders; i++) {
-        heti_text *t = &text[hash[block->holder[i]] != hash[block->holder[first]]];
-        if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", block->holder[i]);
+        const int64_t rank = block->holder[block->by_rank[i]];
+        heti_text *t = &text[hash[rank] != hash[block->holder[first]]];
+        if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", rank);
         else if (t->length + 5 < t->capacity) heti_text_write(t, ", ...");
     }
     ctx->failed = 1;
