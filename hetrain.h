@@ -109,9 +109,10 @@ int main(int argc, char **argv) {
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
    het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
    every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
-   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite
-   changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
-   and het_destroy. The first rank that fails stops the others, and its error, which names rank, step and action, is the context's.
+   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not
+   finite, or a spike (het_desc.spike), changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the
+   context: afterwards it answers only queries and het_destroy. The first rank that fails stops the others, and its error, which names rank, step
+   and action, is the context's.
    Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
    het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
@@ -156,7 +157,8 @@ int main(int argc, char **argv) {
                          het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_replan
                          het_set_speed het_spread het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
-                         het_get_condition het_restore_begin het_restore_end het_fail het_hash het_xxh64
+                         het_get_condition het_restore_begin het_restore_end het_get_recent het_fail het_hash het_verify
+                         het_xxh64
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
                          het_data_tokens
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
@@ -265,7 +267,8 @@ extern "C" {
     X(HET_ERR_NOT_FINITE,    -10, "loss or gradient is not finite")                               \
     X(HET_ERR_CANCELLED,     -11, "cancelled by het_cancel")                                      \
     X(HET_ERR_STATE,         -12, "not allowed in the present state of the context")              \
-    X(HET_ERR_CALLBACK,      -13, "a user callback reported failure")
+    X(HET_ERR_CALLBACK,      -13, "a user callback reported failure")                            \
+    X(HET_ERR_SPIKE,         -14, "loss or gradient is far outside its recent range")
 
 #define HETRAIN_RESULT_ENUM(name, value, text) name = value,
 typedef enum het_result { HETRAIN_RESULTS(HETRAIN_RESULT_ENUM) } het_result;
@@ -424,9 +427,12 @@ typedef struct het_step_scalars {
     int32_t verdict;          /* het_verdict, written by verdict */
     double gradient_norm;     /* written by verdict */
     double maximum_norm;      /* clip; 0: none */
+    double spike_loss;        /* the sum of losses above which the step is a spike; only where spike_norm is not 0 */
+    double spike_norm;        /* the gradient norm likewise; 0: nothing is a spike */
 } het_step_scalars;
 
-typedef enum het_verdict { HET_VERDICT_NONE = 0, HET_VERDICT_ACCEPT = 1, HET_VERDICT_REPEAT = 2, HET_VERDICT_NOT_FINITE = 3 } het_verdict;
+typedef enum het_verdict { HET_VERDICT_NONE = 0, HET_VERDICT_ACCEPT = 1, HET_VERDICT_REPEAT = 2, HET_VERDICT_NOT_FINITE = 3,
+                           HET_VERDICT_SPIKE = 4 } het_verdict;
 
 /* An order-free sum of doubles: value = sum over i < 19 of limb[i] 2^(32 i - 320). limb[19] counts terms that are not finite (or 2^288 and
    larger): the value is then NaN. Added and reduced as integers; up to 2^30 terms. */
@@ -463,7 +469,8 @@ typedef struct het_norm_args {
    W_0, then W_1, ...; backward_weight: dW_p += dy_p^T x, db_p += sum of dy_p, one term a granule. */
 typedef struct het_linear_part {
     int64_t out;
-    const float *w;       /* [out][in] */
+    const float *w;       /* [out][in]; NULL where the weight is frozen and kept in bf16: */
+    const uint16_t *w_bf16; /* the same; a float's upper half */
     const float *bias;    /* [out] or NULL */
     float *y;             /* forward (=) [rows][out] */
     const float *dy;      /* backward [rows][out] */
@@ -529,6 +536,7 @@ typedef struct het_embedding_args {
     const het_view *view;
     int64_t rows, width, vocab, context;
     const float *table, *positions; /* [V][D], [T][D] */
+    const uint16_t *table_bf16;     /* in place of table, which is NULL then */
     float *y;                       /* (=) [rows][D] */
     const float *dy;
     const het_gradient *dtable, *dpositions; /* dpositions NULL: none */
@@ -577,7 +585,8 @@ typedef struct het_sum_squares_args {
 } het_sum_squares_args;
 
 /* Joins what REDUCE left: not finite -> NOT_FINITE; some maximum >= 2^(exponent + 6), or no history -> REPEAT (nothing else is
-   changed: the host sets exponents); otherwise ACCEPT. Writes scalars->{verdict, gradient_norm, clip_scale}. */
+   changed: the host sets exponents); loss or norm above scalars->spike_loss, spike_norm -> SPIKE; otherwise ACCEPT. Writes
+   scalars->{verdict, gradient_norm, clip_scale}. */
 typedef struct het_verdict_args {
     het_step_scalars *scalars;
     int64_t parameters;
@@ -671,6 +680,8 @@ typedef struct het_device_iface {
     het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
     /* y *= factor. Optional: without it models with het_model_desc.lora_rank are refused */
     het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
+    /* 1: linear_forward, linear_backward_input and embedding_forward take weights in bf16. 0: het_desc.weights = HET_BF16 is refused */
+    int32_t bf16_weights;
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -698,6 +709,7 @@ typedef struct het_parameter_desc {
     float init_std;         /* HET_INIT_NORMAL; of HET_INIT_UNIFORM the bound: values from -init_std to init_std */
     int32_t decay;          /* weight decay applies */
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
+    int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -758,7 +770,8 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may overwrite them */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
-    float *weight[HETRAIN_MAX_UNIT_PARAMETERS];
+    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where weight_bf16 has it */
+    const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS];
     het_gradient gradient[HETRAIN_MAX_UNIT_PARAMETERS];
     const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
     void *workspace;
@@ -1124,8 +1137,13 @@ typedef struct het_desc {
     het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE brings the sums together (ZeRO-1); yes: it keeps
                                          only the part it owns, what each backward call adds goes to the owners at once (ZeRO-2, arXiv 1910.02054):
                                          less memory, more messages. Only with reduce = exact, whose sums have no order */
+    het_dtype weights;                /* f32; bf16: matrices that are not trained, frozen or of an inference context, lie in memory as bf16, rounded
+                                         when they are written; what is computed is what f32 weights of these values give */
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
-    het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
+    double spike;                     /* K: a step whose loss or gradient norm is above median + 1.4826 K MAD of the last HETRAIN_RECENT accepted
+                                         steps (MAD: the median distance from the median; Hampel, JASA 69, 1974: 1.4826 MAD is the standard
+                                         deviation of a normal distribution) is a bad step; the first ones are not judged. 0: off */
+    het_choice skip_bad_steps;        /* no: a step that is not finite, or a spike, is an error; yes: it changes no weight, is logged and skipped */
     int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
     het_result (*hook)(void *user, const het_hook_info *info);
     void *user;                       /* of silent, frozen and hook */
@@ -1163,8 +1181,12 @@ typedef struct het_step_info {
     double weight;                    /* sum of target weights */
     int64_t tokens;
     int32_t repeated;                 /* the step was measured again for its exponents */
-    int32_t skipped;                  /* not finite, and skipped as configured */
+    int32_t skipped;                  /* not finite or a spike, and skipped as configured */
 } het_step_info;
+
+/* What het_desc.spike judges by: the last accepted steps, the latest last. It is state: who saves a run saves it. */
+#define HETRAIN_RECENT 32
+typedef struct het_recent { int64_t count; double loss[HETRAIN_RECENT], norm[HETRAIN_RECENT]; } het_recent;
 
 HETRAIN_API int32_t het_version(void);                       /* major * 10000 + minor * 100 + patch. Threads: any. */
 HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
@@ -1232,6 +1254,7 @@ typedef struct het_parameter_info {
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
     int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
+    int32_t bf16;                     /* kept in bf16: het_desc.weights */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
@@ -1241,15 +1264,22 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int6
 
 /* For those who load: hetrain_files.h does. From het_restore_begin on the parts (bits of het_condition) count as incomplete: what computes or
    re-plans is refused, until het_restore_end says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done and the
-   exponents [parameters] too. het_fail makes an error of the caller's the context's own, as if a call had failed. Threads: owner. */
+   exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes an error of the caller's the context's own, as if a call
+   had failed. Threads: owner. */
 typedef enum het_condition { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_condition;
 HETRAIN_API int32_t het_get_condition(const het_ctx *ctx);             /* bits; HET_FAILED: it answers only queries. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_begin(het_ctx *ctx, int32_t parts);
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
+                                                          const het_recent *recent);
+HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent);  /* Threads: owner. */
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* returns code */
 
 /* XXH64 (seed 0) of the list of XXH64 of each parameter's f32 values, both in table order and little-endian. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash);
+/* Compares the holders' copies of every parameter by hash, on all processes. A difference (a bit has flipped in some memory) is HET_ERR_DEVICE, names
+   the first parameter, its block and the ranks, and ends the context: what it holds is not to be saved. GATHER brings the owner's values to all
+   copies of a trained weight in every step, so this sees what went wrong since the last one, and in a frozen weight at any time. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_verify(het_ctx *ctx);
 HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
 
 /* ---- >>data_api: token sources and sampling ---------------------------------------------------------------------- */
@@ -2679,8 +2709,16 @@ static HETI_UNUSED double heti_cos(double x) { return heti_sin_quarter(x, 1.0); 
 /* An operand of a product: element (line, k) is at data[line * line_stride + k * k_stride]. Lines are rows of A or columns of B. */
 typedef struct heti_operand {
     const float *data;
+    const uint16_t *bf16; /* in place of data, which is NULL then */
     int64_t line_stride, k_stride;
 } heti_operand;
+
+static HETI_UNUSED void heti_move_operand(heti_operand *operand, int64_t lines, int64_t k)
+{
+    const int64_t by = lines * operand->line_stride + k * operand->k_stride;
+    if (operand->bf16 != NULL) operand->bf16 += by;
+    else operand->data += by;
+}
 
 /* A block of an operand. */
 typedef struct heti_block {
@@ -3537,6 +3575,20 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
+/* Some lines and k of an operand in bf16 as floats in `to`, which has room for most_lines x most_k. */
+HETI_IN void HETI_K(unfold_bf16)(int64_t lines, int64_t k, int64_t most_lines, int64_t most_k, heti_operand *part, float *to)
+{
+    const int by_line = part->k_stride == 1;
+    const int64_t rows = by_line ? lines : k, columns = by_line ? k : lines, stride = by_line ? part->line_stride : part->k_stride;
+    const int64_t pitch = by_line ? most_k : most_lines;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) to[r * pitch + c] = heti_bits_float(HETI_CAST(uint32_t, part->bf16[r * stride + c]) << 16);
+    part->data = to;
+    part->bf16 = NULL;
+    part->line_stride = by_line ? pitch : 1;
+    part->k_stride = by_line ? 1 : pitch;
+}
+
 #if HETI_ISA_PASS == 4
 /* Floats to pairs of bf16, `low` before `high`. The instruction rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
 HETI_IN __m512i HETI_K(narrow)(__m512 low, __m512 high)
@@ -3583,6 +3635,7 @@ HETI_IN void HETI_K(pair_columns)(const heti_operand *from, int64_t lines, int64
 
 HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
 {
+    float wide[16 * 32];
     for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
         for (int64_t j = 0; j < k; j += 32) {
             const int64_t depth = heti_min(32, k - j);
@@ -3590,7 +3643,8 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
                 const int64_t count = heti_min(heti_min(16, tile - i), lines - line - i);
                 float *pairs = to + j / 2 * tile + i;
                 heti_operand part = *from;
-                part.data += (line + i) * from->line_stride + j * from->k_stride;
+                heti_move_operand(&part, line + i, j);
+                if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, 16, 32, &part, wide);
                 if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, depth, tile - i, pairs, tile);
                 else HETI_K(pair_columns)(&part, count, depth, tile - i, pairs, tile);
             }
@@ -3602,6 +3656,7 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[16 * HETI_TILE_COLUMNS + 16]; /* and what gather writes beyond */
+    float wide[16 * HETI_TILE_COLUMNS];
 #if HETI_ISA_PASS == 4
     if (bf16) {
         HETI_K(pack_pairs)(tile, lines, k, from, to);
@@ -3613,7 +3668,8 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
         for (int64_t j = 0; j < k; j += 16) {
             int64_t depth = heti_min(16, k - j);
             heti_operand part = *from;
-            part.data += line * from->line_stride + j * from->k_stride;
+            heti_move_operand(&part, line, j);
+            if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, HETI_TILE_COLUMNS, 16, &part, wide);
             if (!bf16 && tile % 16 == 0) {
                 HETI_K(gather)(tile, count, depth, &part, to + j * tile);
                 continue;
@@ -3768,7 +3824,7 @@ HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int6
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
     heti_walk walk = HETI_K(walk)(b, 0, 0, 0, 0);
-    if (next != NULL) {
+    if (next != NULL && next->from.data != NULL) {
         const int by_line = next->from.k_stride == 1;
         walk = HETI_K(walk)(next->from.data, 4 * (by_line ? next->from.line_stride : next->from.k_stride), 4 * (by_line ? next->k : next->lines),
                             by_line ? next->lines : next->k, (m + HETI_TILE_M - 1) / HETI_TILE_M * (k / 8));
@@ -3853,6 +3909,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, in
             int64_t depth = heti_min(HETI_PRODUCT_K, k - l);
             float *panel = pack + heti_packed(rows, depth, HETI_TILE_M);
             heti_operand from;
+            from.bf16 = NULL;
             from.data = a + i * a_row + l * a_column;
             from.line_stride = a_row;
             from.k_stride = a_column;
@@ -4353,11 +4410,15 @@ HETI_FN void HETI_K(embedding_forward)(const void *args, int64_t begin, int64_t 
     const het_embedding_args *a = HETI_CAST(const het_embedding_args *, args);
     (void)partial;
     for (int64_t r = begin; r < end; r++) {
-        const float *token = a->table + a->view->token[a->view->row_begin + r] * a->width;
+        const int64_t token = a->view->token[a->view->row_begin + r] * a->width;
         const float *position = a->positions != NULL ? a->positions + a->view->position[a->view->row_begin + r] * a->width : NULL;
         for (int64_t j = 0; j < a->width; j += 16) {
             const int64_t left = a->width - j;
-            HETI_V y = HETI_K(get)(token + j, left);
+            float wide[16];
+            HETI_V y;
+            for (int64_t i = 0; a->table == NULL && i < 16; i++)
+                wide[i] = i < left ? heti_bits_float(HETI_CAST(uint32_t, a->table_bf16[token + j + i]) << 16) : 0.0f;
+            y = HETI_K(get)(a->table != NULL ? a->table + token + j : wide, left);
             HETI_K(put)(a->y + r * a->width + j, position != NULL ? HETI_ADD(y, HETI_K(get)(position + j, left)) : y, left);
         }
     }
@@ -4962,7 +5023,7 @@ static void heti_linear_pack_task(void *arg, int64_t index)
     int64_t begin, end;
     heti_share(heti_ceil_div(job->rows, tile), job->tasks, index, &begin, &end);
     if (begin == end) return;
-    from.data += begin * tile * from.line_stride + job->chunk_begin * from.k_stride;
+    heti_move_operand(&from, begin * tile, job->chunk_begin);
     job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
 }
 
@@ -4976,7 +5037,7 @@ static const heti_linear_output *heti_linear_block(const heti_linear_job *job, i
     block->lines = heti_min(wide, output->columns - *column);
     block->k = heti_min(HETI_PRODUCT_K, job->chunk - k);
     block->from = job->weight[output - job->output][job->present];
-    block->from.data += *column * block->from.line_stride + (job->chunk_begin + k) * block->from.k_stride;
+    heti_move_operand(&block->from, *column, job->chunk_begin + k);
     return output;
 }
 
@@ -5064,8 +5125,16 @@ static heti_operand heti_make_operand(const float *data, int64_t line_stride, in
 {
     heti_operand operand;
     operand.data = data;
+    operand.bf16 = NULL;
     operand.line_stride = line_stride;
     operand.k_stride = k_stride;
+    return operand;
+}
+
+static heti_operand heti_weight_operand(const het_linear_part *part, int64_t line_stride, int64_t k_stride)
+{
+    heti_operand operand = heti_make_operand(part->w, line_stride, k_stride);
+    if (part->w == NULL) operand.bf16 = part->w_bf16;
     return operand;
 }
 
@@ -5085,7 +5154,7 @@ static het_result heti_cpu_linear_forward(void *self, het_queue *queue, const he
         job.output[p].c = a->part[p].y;
         job.output[p].bias = a->part[p].bias;
         job.output[p].columns = a->part[p].out;
-        job.weight[p][0] = heti_make_operand(a->part[p].w, a->in, 1);
+        job.weight[p][0] = heti_weight_operand(&a->part[p], a->in, 1);
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -5106,7 +5175,7 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
     for (int64_t p = 0; p < a->parts; p++) {
         job.source[p] = heti_make_operand(a->part[p].dy, a->part[p].out, 1);
         job.source_k[p] = a->part[p].out;
-        job.weight[0][p] = heti_make_operand(a->part[p].w, 1, a->in);
+        job.weight[0][p] = heti_weight_operand(&a->part[p], 1, a->in);
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -5675,7 +5744,8 @@ static int heti_outgrown(uint32_t maximum, int32_t exponent)
 static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdict_args *a)
 {
     het_step_scalars *s = a->scalars;
-    int repeat = 0, finite = heti_is_finite(heti_sum_value(a->loss));
+    const double loss = heti_sum_value(a->loss);
+    int repeat = 0, finite = heti_is_finite(loss);
     (void)self;
     (void)queue;
     for (int64_t p = 0; p < a->parameters; p++) {
@@ -5688,6 +5758,7 @@ static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdi
     if (!finite) s->verdict = HET_VERDICT_NOT_FINITE;
     else if (repeat) s->verdict = HET_VERDICT_REPEAT;
     else if (!heti_is_finite(s->gradient_norm)) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (s->spike_norm > 0.0 && (loss > s->spike_loss || s->gradient_norm > s->spike_norm)) s->verdict = HET_VERDICT_SPIKE;
     else if (s->maximum_norm > 0.0 && s->gradient_norm > s->maximum_norm) s->clip_scale = HETI_CAST(float, s->maximum_norm / s->gradient_norm);
     return HET_OK;
 }
@@ -5731,7 +5802,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -5801,7 +5872,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -6775,6 +6846,7 @@ static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_in
     p->decay = columns > 1;
     p->init_std = HETI_CAST(float, std);
     p->init = columns > 1 ? HET_INIT_NORMAL : what == HETI_BIAS ? HET_INIT_ZERO : HET_INIT_ONE;
+    p->bf16 = columns > 1 && role != HETI_ROLE_POSITIONS; /* vectors and positions are few */
     return p;
 }
 
@@ -6877,6 +6949,7 @@ static void heti_linear_part(het_linear_args *a, const het_unit_call *c, int w, 
     het_linear_part *p = &a->part[a->parts++];
     p->out = out;
     p->w = c->weight[w];
+    p->w_bf16 = c->weight_bf16[w];
     p->bias = b < 0 ? NULL : c->weight[b];
     p->y = y;
     p->dy = dy;
@@ -6986,6 +7059,7 @@ static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, con
         a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
         b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
         a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->bf16 = b->bf16 = 0;
         a->init = HET_INIT_UNIFORM;
         b->init = HET_INIT_ZERO;
         widest = heti_max(widest, heti_max(m->in, m->out));
@@ -7138,6 +7212,7 @@ static het_embedding_args heti_embedding_args(const het_unit_call *c)
     a.vocab = m->vocab;
     a.context = m->context;
     a.table = c->weight[0];
+    a.table_bf16 = c->weight_bf16[0];
     a.dtable = &c->gradient[0];
     if (m->position == HET_LEARNED) {
         a.positions = c->weight[1];
@@ -10966,9 +11041,10 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 typedef struct heti_parameter {
     char name[64];
     int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
+    int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter;
+    int32_t decay, frozen, uses, adapter, bf16;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -10976,6 +11052,7 @@ typedef struct heti_parameter {
    those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
 typedef struct heti_parameter_block {
     int64_t elements, holders;
+    int64_t weight_floats;    /* room of its weights; of trained ones `elements` */
     int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
@@ -11210,10 +11287,13 @@ typedef struct heti_rank {
 #endif
 } heti_rank;
 #define HETI_STAGING 16384
+#define HETI_MOST_RANKS (INT64_C(1) << 24)
 #define HETI_NOWHERE INT64_MIN
 
 /* What the local ranks do together. */
-typedef enum heti_job { HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_END } heti_job;
+typedef enum heti_job {
+    HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_VERIFY, HETI_JOB_END
+} heti_job;
 
 /* What is known of a step before it starts. */
 typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
@@ -11253,6 +11333,9 @@ struct het_ctx {
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
     uint32_t *host_maximum;              /* [parameters] */
+    int32_t *maximum_rank;               /* [parameters] the lowest rank that met it */
+    het_recent recent;
+    double spike_loss, spike_norm;       /* where a step's mean loss and gradient norm begin to be a spike; spike_norm 0: they are not judged */
     int32_t *host_exponent, *saved_exponent;
     double *host_grid;
     int64_t *granule_start;              /* [max_tokens + 1] scratch */
@@ -11262,6 +11345,7 @@ struct het_ctx {
     heti_totals totals;
     int64_t infer_past, infer_count;
     const int32_t *infer_token;
+    int64_t different;                   /* HETI_JOB_VERIFY: the first parameter whose copies are not equal, -1: none */
     het_sum joined_loss;                 /* what the ranks leave behind: written by the first local rank */
     het_step_scalars joined_scalars;
 #ifdef HETI_THREADS
@@ -11332,9 +11416,10 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
     if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
     if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
+    if (desc->weights == HET_DTYPE_DEFAULT) desc->weights = HET_F32;
     if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
     if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
-    if (desc->skip_not_finite == HET_DEFAULT) desc->skip_not_finite = HET_NO;
+    if (desc->skip_bad_steps == HET_DEFAULT) desc->skip_bad_steps = HET_NO;
     heti_optimizer_defaults(&desc->optimizer);
     if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
 }
@@ -11393,13 +11478,15 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
     HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED));
     HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
+    HETI_TRY(heti_check_range(e, "weights", HETI_CAST(int64_t, d->weights), HET_F32, HET_BF16));
     HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
     HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
     if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
         return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in which they come");
     HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "skip_not_finite", HETI_CAST(int64_t, d->skip_not_finite), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "skip_bad_steps", HETI_CAST(int64_t, d->skip_bad_steps), HET_YES, HET_NO));
+    if (!(d->spike >= 0.0 && d->spike <= 1e30)) return heti_fail(e, HET_ERR_INVALID, "het_desc.spike is %g, must be 0 .. 1e30", d->spike);
     HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
     if (d->device_count > 1 && !d->devices)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
@@ -11490,6 +11577,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name,
                              p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
+        to[i].bf16 = to[i].bf16 && p->bf16;
         return HET_OK;
     }
     ctx->parameter_count++;
@@ -11507,6 +11595,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].adapter = p->adapter;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
     return HET_OK;
 }
 
@@ -11561,6 +11650,9 @@ static void heti_build_blocks(het_ctx *ctx)
         parameter->block = b;
         parameter->offset = ctx->block[b].elements;
         ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+        parameter->weight_offset = ctx->block[b].weight_floats;
+        ctx->block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), parameter->bf16 ? 32 : 16)) /
+                                       (parameter->bf16 ? 2 : 1);
     }
 }
 
@@ -11951,7 +12043,7 @@ static void heti_layout_blocks(heti_rank *r)
         r->gradient_at[b] = HETI_NOWHERE;
         r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
         if (place < 0) continue;
-        r->weight_elements += block->elements;
+        r->weight_elements += block->weight_floats;
         if (block->frozen) continue;
         owned = block->cut[place + 1] - block->cut[place];
         sharded = heti_is_sharded(r->ctx, block);
@@ -12056,7 +12148,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->host_weight = HETI_TAKE(arena, float, rows);
     r->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
     r->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    r->joined = HETI_TAKE(arena, int64_t, 2 * (2 * HETI_SUM_INTEGERS + ctx->parameter_count));
+    r->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + 2 * ctx->parameter_count, ctx->ranks));
     r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
     mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
@@ -12356,6 +12448,53 @@ static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_
 {
     HETI_TRY(heti_copy_out_later(r, to, from, count, size));
     return heti_sync(r);
+}
+
+/* A weight that the rank holds in bf16. */
+static uint16_t *heti_bf16_weight(const heti_rank *r, const heti_parameter *p)
+{
+    return HETI_CAST(uint16_t *, HETI_CAST(void *, r->weights + r->weight_at[p->block] + p->weight_offset));
+}
+
+/* To the nearest, ties to even; what is not a number stays so. */
+static uint16_t heti_bf16_of(float value)
+{
+    const uint32_t bits = heti_float_bits(value);
+    if (value != value) return HETI_CAST(uint16_t, bits >> 16 | 0x40u);
+    return HETI_CAST(uint16_t, (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+#define HETI_NARROW 2048 /* values a time between float and bf16 */
+
+/* Elements [first, first + count) of a weight that the rank holds, as floats on the host. */
+static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to)
+{
+    uint16_t narrow[HETI_NARROW];
+    int64_t n, i;
+    if (!p->bf16) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->weight_offset + first, count, sizeof *to);
+    for (; count > 0; first += n, to += n, count -= n) {
+        n = heti_min(HETI_NARROW, count);
+        HETI_TRY(heti_copy_out(r, narrow, heti_bf16_weight(r, p) + first, n, sizeof narrow[0]));
+        for (i = 0; i < n; i++) to[i] = heti_bits_float(HETI_CAST(uint32_t, narrow[i]) << 16);
+    }
+    return HET_OK;
+}
+
+static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, const float *from)
+{
+    uint16_t narrow[HETI_NARROW];
+    int64_t n, i;
+    if (!p->bf16) {
+        HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[p->block] + p->weight_offset + first, from, count, sizeof *from));
+        return heti_sync(r);
+    }
+    for (; count > 0; first += n, from += n, count -= n) {
+        n = heti_min(HETI_NARROW, count);
+        for (i = 0; i < n; i++) narrow[i] = heti_bf16_of(from[i]);
+        HETI_TRY(heti_copy_in(r, heti_bf16_weight(r, p) + first, narrow, n, sizeof narrow[0]));
+        HETI_TRY(heti_sync(r));
+    }
+    return HET_OK;
 }
 
 static het_result heti_clear(heti_rank *r, void *to, size_t bytes)
@@ -12875,6 +13014,7 @@ static het_result heti_agree(het_ctx *ctx)
         heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
         heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
         heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
+        heti_xxh64_add(&state, &ctx->parameter[i].bf16, sizeof ctx->parameter[i].bf16);
     }
     heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
@@ -13969,7 +14109,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
-        c->weight[i] = r->weights + r->weight_at[p->block] + p->offset;
+        if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
+        else c->weight[i] = r->weights + r->weight_at[p->block] + p->weight_offset;
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
     }
     c->cosine = r->cosine;
@@ -14454,7 +14595,7 @@ static het_result heti_square(heti_rank *r)
     return HET_OK;
 }
 
-/* Loss, squares and maxima of all ranks together, in every rank's device memory. */
+/* Loss, squares and maxima of all ranks together, in every rank's device memory. Below a maximum's bits travels which rank it is of. */
 static het_result heti_join_scalars(heti_rank *r)
 {
     const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->parameter_count;
@@ -14464,9 +14605,12 @@ static het_result heti_join_scalars(heti_rank *r)
     HETI_TRY(heti_copy_out_later(r, r->joined, r->loss, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out_later(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
-    for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]);
+    for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters));
-    for (p = 0; p < parameters; p++) maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p]);
+    for (p = 0; p < parameters; p++) {
+        maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p] / HETI_MOST_RANKS);
+        if (r->local == 0) r->ctx->maximum_rank[p] = HETI_CAST(int32_t, HETI_MOST_RANKS - 1 - r->joined[2 * limbs + p] % HETI_MOST_RANKS);
+    }
     HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_in(r, r->squares, r->joined + limbs, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_in(r, r->maximum, maximum, parameters, sizeof *maximum));
@@ -14544,7 +14688,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a)
     if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->batch_count[a->pipeline]) return 0;
     if (ctx->job == HETI_JOB_STEP) return 1;
     if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
-    return forward && (ctx->job == HETI_JOB_EVALUATE || a->slice == 0);
+    return forward && (ctx->job == HETI_JOB_EVALUATE || (ctx->job == HETI_JOB_INFER && a->slice == 0));
 }
 
 #ifdef HETI_THREADS
@@ -14610,6 +14754,8 @@ static het_result heti_set_scalars(heti_rank *r)
     s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
     s->clip_scale = 1.0f;
     s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    s->spike_loss = ctx->spike_loss * ctx->totals.weight;
+    s->spike_norm = ctx->job == HETI_JOB_STEP ? ctx->spike_norm : 0.0;
     return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
 }
 
@@ -14624,6 +14770,48 @@ static het_result heti_begin_sums(heti_rank *r)
     return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
 }
 
+/* XXH64 of a weight that the rank holds. */
+static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash)
+{
+    const heti_parameter *p = &r->ctx->parameter[index];
+    heti_xxh64 state;
+    int64_t first, n;
+    heti_xxh64_start(&state, 0);
+    for (first = 0; first < p->count; first += n) {
+        n = heti_min(2 * HETI_STAGING, p->count - first);
+        HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->staging))));
+        heti_xxh64_add(&state, r->staging, HETI_CAST(size_t, n) * sizeof(float));
+    }
+    *hash = heti_xxh64_end(&state);
+    return HET_OK;
+}
+
+/* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of the first where they differ, every rank's. */
+static het_result heti_compare_replicas(heti_rank *r)
+{
+    const int64_t parameters = r->ctx->parameter_count;
+    int64_t *joined = r->joined, p;
+    for (p = 0; p < parameters; p++) {
+        uint64_t hash = 0;
+        const int held = r->weight_at[r->ctx->parameter[p].block] >= 0;
+        if (held) HETI_TRY(heti_hash_weight(r, p, &hash));
+        memcpy(&joined[p], &hash, sizeof hash);
+        joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
+        if (!held) joined[p] = INT64_MIN;
+    }
+    HETI_TRY(heti_join(r, 0, 2 * parameters));
+    for (p = 0; p < parameters && joined[p] == -1 - joined[parameters + p]; p++) {}
+    if (r->local == 0) r->ctx->different = p < parameters ? p : -1;
+    if (p == parameters) return HET_OK;
+    memset(joined, 0, HETI_CAST(size_t, r->ctx->ranks) * sizeof *joined);
+    if (r->weight_at[r->ctx->parameter[p].block] >= 0) {
+        uint64_t hash;
+        HETI_TRY(heti_hash_weight(r, p, &hash));
+        memcpy(&joined[r->rank], &hash, sizeof hash);
+    }
+    return heti_join(r, r->ctx->ranks, r->ctx->ranks);
+}
+
 /* A rank's part of a job. The first local rank leaves behind what the caller wants to know. */
 static het_result heti_run_job(heti_rank *r)
 {
@@ -14636,6 +14824,7 @@ static het_result heti_run_job(heti_rank *r)
     if (trains) HETI_TRY(heti_begin_sums(r));
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
+    if (ctx->job == HETI_JOB_VERIFY) return heti_compare_replicas(r);
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
@@ -14869,14 +15058,97 @@ static void heti_restore_exponents(het_ctx *ctx)
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
 }
 
-static het_result heti_name_not_finite(het_ctx *ctx, double loss)
+/* The middle of `count` values, of an even number the mean of the two in the middle. Sorts them. */
+static double heti_median(double *value, int64_t count)
 {
-    int64_t p;
-    for (p = 0; p < ctx->parameter_count; p++)
-        if (ctx->host_maximum[p] >= 0x7f800000u)
-            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step,
-                             ctx->parameter[p].name, loss);
-    return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
+    int64_t i, k;
+    for (i = 1; i < count; i++) {
+        const double x = value[i];
+        for (k = i; k > 0 && value[k - 1] > x; k--) value[k] = value[k - 1];
+        value[k] = x;
+    }
+    return 0.5 * (value[(count - 1) / 2] + value[count / 2]);
+}
+
+/* Where values begin to be far outside of HETRAIN_RECENT earlier ones: het_desc.spike. */
+static double heti_spike_limit(const double *recent, double factor)
+{
+    double value[HETRAIN_RECENT], median;
+    int64_t i;
+    memcpy(value, recent, sizeof value);
+    median = heti_median(value, HETRAIN_RECENT);
+    for (i = 0; i < HETRAIN_RECENT; i++) value[i] = fabs(recent[i] - median);
+    return fma(1.4826 * factor, heti_median(value, HETRAIN_RECENT), median);
+}
+
+static void heti_set_spike(het_ctx *ctx)
+{
+    const int judged = ctx->desc.spike > 0.0 && ctx->recent.count == HETRAIN_RECENT;
+    ctx->spike_loss = judged ? heti_spike_limit(ctx->recent.loss, ctx->desc.spike) : 0.0;
+    ctx->spike_norm = judged ? heti_spike_limit(ctx->recent.norm, ctx->desc.spike) : 0.0;
+}
+
+static void heti_remember(het_recent *recent, double loss, double norm)
+{
+    if (recent->count == HETRAIN_RECENT) {
+        recent->count--;
+        memmove(recent->loss, recent->loss + 1, sizeof recent->loss - sizeof loss);
+        memmove(recent->norm, recent->norm + 1, sizeof recent->norm - sizeof norm);
+    }
+    recent->loss[recent->count] = loss;
+    recent->norm[recent->count++] = norm;
+}
+
+/* The parameter with the first term that is not finite or, where all are, whose terms have grown most since the last accepted step; -1: none. */
+static int64_t heti_find_culprit(const het_ctx *ctx)
+{
+    int64_t p, found = -1;
+    double most = -HETI_DINFINITY;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const uint32_t maximum = ctx->host_maximum[p];
+        const int32_t before = ctx->saved_exponent[p];
+        double grown;
+        if (maximum >= 0x7f800000u) return p;
+        if (maximum == 0 || before == HETRAIN_NO_EXPONENT) continue;
+        grown = ldexp(HETI_CAST(double, heti_bits_float(maximum)), -before);
+        if (grown > most) {
+            most = grown;
+            found = p;
+        }
+    }
+    return found;
+}
+
+/* What is wrong with a step that was not accepted, with the parameter, unit and rank that show it. */
+static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info)
+{
+    const int spike = ctx->joined_scalars.verdict == HET_VERDICT_SPIKE, by_loss = spike && info->loss > ctx->spike_loss;
+    const int64_t p = heti_find_culprit(ctx);
+    const int infinite = p >= 0 && ctx->host_maximum[p] >= 0x7f800000u;
+    char what[112] = "loss or gradient norm is not finite", where[128] = "";
+    if (spike)
+        (void)heti_format(what, sizeof what, "%s %g is above %g, the median of %d steps + %g deviations", by_loss ? "loss" : "gradient norm",
+                          by_loss ? info->loss : info->gradient_norm, by_loss ? ctx->spike_loss : ctx->spike_norm,
+                          HETI_CAST(int64_t, HETRAIN_RECENT), ctx->desc.spike);
+    if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite", ctx->parameter[p].name);
+    if (p >= 0) {
+        const int64_t unit = ctx->use[ctx->block[ctx->parameter[p].block].first_use];
+        (void)heti_format(where, sizeof where, "%s%s; unit %d (%s), rank %d", infinite ? "" : "; most of all grew the gradient of ",
+                          infinite ? "" : ctx->parameter[p].name, unit, ctx->unit[unit].unit.iface->name, HETI_CAST(int64_t, ctx->maximum_rank[p]));
+    }
+    return heti_fail(&ctx->error, spike ? HET_ERR_SPIKE : HET_ERR_NOT_FINITE, spike ? "step %d: %s%s" : "step %d: %s%s (loss %g)", ctx->step, what,
+                     where, info->loss);
+}
+
+/* A bad step as configured: an error, or a line in the log. */
+static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info)
+{
+    const het_result result = heti_name_bad_step(ctx, info);
+    if (ctx->desc.skip_bad_steps != HET_YES || !update) return result;
+    if (ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_WARNING, result, ctx->error.text);
+    memset(&ctx->error, 0, sizeof ctx->error);
+    info->skipped = 1;
+    return HET_OK;
 }
 
 /* Runs the lists until the verdict is final: at most twice. */
@@ -14906,6 +15178,7 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
     memset(&info, 0, sizeof info);
     for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
+    heti_set_spike(ctx);
     ctx->batches = batches;
     heti_divide(ctx, count);
     HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
@@ -14913,15 +15186,13 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
     info.weight = ctx->totals.weight;
     info.tokens = ctx->totals.tokens;
-    if (ctx->joined_scalars.verdict == HET_VERDICT_NOT_FINITE) {
-        if (ctx->desc.skip_not_finite != HET_YES || !update) {
-            heti_restore_exponents(ctx);
-            return heti_name_not_finite(ctx, info.loss);
-        }
-        info.skipped = 1;
+    if (ctx->joined_scalars.verdict == HET_VERDICT_ACCEPT && update) {
+        heti_set_exponents(ctx, 0);
+        heti_remember(&ctx->recent, info.loss, info.gradient_norm);
+    } else {
+        heti_restore_exponents(ctx);
     }
-    if (update && !info.skipped) heti_set_exponents(ctx, 0);
-    else heti_restore_exponents(ctx);
+    if (ctx->joined_scalars.verdict != HET_VERDICT_ACCEPT) HETI_TRY(heti_bad_step(ctx, update, &info));
     if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
@@ -15059,6 +15330,8 @@ static het_result heti_open_device(heti_rank *r)
     if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`", ctx->desc.model.lora_rank,
                          r->desc.iface->name);
+    if (ctx->desc.weights == HET_BF16 && !r->desc.iface->bf16_weights)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32", r->desc.iface->name);
     if (ctx->desc.parallel.run) {
         r->parallel = ctx->desc.parallel;
     } else {
@@ -15127,6 +15400,7 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
     ctx->use = HETI_TAKE(arena, int64_t, uses);
     ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
+    ctx->maximum_rank = HETI_TAKE(arena, int32_t, uses);
     ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->host_grid = HETI_TAKE(arena, double, uses);
@@ -15519,9 +15793,7 @@ static het_result heti_init_weights(heti_rank *r)
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
             task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
             r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count,
-                                  sizeof(float)));
-            HETI_TRY(heti_sync(r));
+            HETI_TRY(heti_write_weight(r, parameter, task.first, task.count, task.to));
         }
     }
     return HET_OK;
@@ -15739,6 +16011,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->uses = p->uses;
     info->exponent = p->exponent;
     info->adapter = p->adapter;
+    info->bf16 = p->bf16;
     return HET_OK;
 }
 
@@ -15768,7 +16041,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
 {
     const heti_parameter *p = &r->ctx->parameter[index];
     int64_t done, i, n;
-    if (what == HET_WEIGHT) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->offset + first, count, sizeof *to);
+    if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
     if (what != HET_GRADIENT) {
         const heti_parameter_block *block = &r->ctx->block[p->block];
         const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
@@ -15809,16 +16082,16 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
     int64_t i;
     for (i = 0; i < block->holders; i++) {
         const int64_t local = block->holder[i] - ctx->first_rank;
-        const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
-        const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
+        const int64_t low = heti_max(p->offset + first, block->cut[i]), high = heti_min(p->offset + first + count, block->cut[i + 1]);
         heti_rank *r;
-        float *to;
-        if (local < 0 || local >= ctx->local_count || low >= high) continue;
+        het_result result = HET_OK;
+        if (local < 0 || local >= ctx->local_count) continue;
         r = &ctx->rank[local];
-        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low
-                                : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
-        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
-            return heti_take_error(ctx, r);
+        if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
+        else if (low < high)
+            result = heti_copy_in(r, r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i], from + (low - p->offset - first),
+                                  high - low, sizeof *from);
+        if (result != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
     }
     return HET_OK;
 }
@@ -15879,29 +16152,51 @@ HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts)
     return heti_leave(ctx, &fp, result);
 }
 
-static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents)
+static het_result heti_check_recent(het_error *error, const het_recent *recent)
+{
+    int64_t i;
+    if (!recent) return HET_OK;
+    if (recent->count < 0 || recent->count > HETRAIN_RECENT)
+        return heti_fail(error, HET_ERR_INVALID, "het_restore_end: %d recent steps, must be 0 .. %d", recent->count,
+                         HETI_CAST(int64_t, HETRAIN_RECENT));
+    for (i = 0; i < recent->count; i++)
+        if (!heti_is_finite(recent->loss[i]) || !(recent->norm[i] >= 0.0 && heti_is_finite(recent->norm[i])))
+            return heti_fail(error, HET_ERR_INVALID, "het_restore_end: recent step %d has loss %g and gradient norm %g", i, recent->loss[i],
+                             recent->norm[i]);
+    return HET_OK;
+}
+
+static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents, const het_recent *recent)
 {
     int64_t p;
     HETI_TRY(heti_check_parts(ctx, "het_restore_end", parts));
     if (parts & HET_STATE_INCOMPLETE) {
         if (step < 0 || !exponents)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step, exponents ? "given" : "NULL");
+        HETI_TRY(heti_check_recent(&ctx->error, recent));
         for (p = 0; p < ctx->parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
                 return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
                                  ctx->parameter[p].name, HETI_CAST(int64_t, exponents[p]));
         for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
         ctx->step = step;
+        memset(&ctx->recent, 0, sizeof ctx->recent);
+        if (recent) ctx->recent = *recent;
     }
     ctx->torn &= ~parts;
     return HET_OK;
 }
 
-HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents)
+HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents, const het_recent *recent)
 {
     heti_fp fp;
     HETI_TRY(heti_enter(ctx, &fp));
-    return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents));
+    return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents, recent));
+}
+
+HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent)
+{
+    if (ctx && recent) *recent = ctx->recent;
 }
 
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
@@ -15914,22 +16209,16 @@ HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
 
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash)
 {
-    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
     unsigned char digest[8];
-    heti_xxh64 all, one;
-    int64_t p, first, n;
+    heti_xxh64 all;
+    int64_t p;
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->parameter_count; p++) {
         const int64_t rank = ctx->block[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
-        uint64_t value;
-        heti_xxh64_start(&one, 0);
-        for (first = 0; local >= 0 && local < ctx->local_count && first < ctx->parameter[p].count; first += n) {
-            n = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - first);
-            if (heti_read_local(&ctx->rank[local], p, HET_WEIGHT, first, n, chunk) != HET_OK) return heti_take_error(ctx, &ctx->rank[local]);
-            heti_xxh64_add(&one, chunk, HETI_CAST(size_t, n) * sizeof *chunk);
-        }
-        value = heti_xxh64_end(&one);
+        uint64_t value = 0;
+        if (local >= 0 && local < ctx->local_count && heti_hash_weight(&ctx->rank[local], p, &value) != HET_OK)
+            return heti_take_error(ctx, &ctx->rank[local]);
         HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
@@ -15945,6 +16234,54 @@ HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash)
     HETI_TRY(heti_enter(ctx, &fp));
     result = hash ? heti_hash_all(ctx, hash) : heti_fail(&ctx->error, HET_ERR_INVALID, "het_hash: hash is NULL");
     return heti_leave(ctx, &fp, result);
+}
+
+/* Which ranks have which copy: those that have what most have, and the others. */
+static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter)
+{
+    const heti_parameter_block *block = &ctx->block[ctx->parameter[parameter].block];
+    const int64_t *hash = ctx->rank[0].joined;
+    char list[2][48];
+    heti_text text[2];
+    int64_t i, k, most = 0, first = 0;
+    int other;
+    for (other = 0; other < 2; other++) {
+        text[other].to = list[other];
+        text[other].capacity = sizeof list[other];
+        text[other].length = 0;
+    }
+    for (i = 0; i < block->holders; i++) {
+        int64_t equal = 0;
+        for (k = 0; k < block->holders; k++) equal += hash[block->holder[k]] == hash[block->holder[block->by_rank[i]]];
+        if (equal > most) first = block->by_rank[i];
+        most = heti_max(most, equal);
+    }
+    for (i = 0; i < block->holders; i++) {
+        const int64_t rank = block->holder[block->by_rank[i]];
+        heti_text *t = &text[hash[rank] != hash[block->holder[first]]];
+        if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", rank);
+        else if (t->length + 5 < t->capacity) heti_text_write(t, ", ...");
+    }
+    ctx->failed = 1;
+    return heti_fail(&ctx->error, HET_ERR_DEVICE, "step %d: copies of %s (block %d) differ: rank %s against rank %s", ctx->step,
+                     ctx->parameter[parameter].name, ctx->parameter[parameter].block, list[0], list[1]);
+}
+
+static het_result heti_verify(het_ctx *ctx)
+{
+    HETI_TRY(heti_check_torn(ctx, "het_verify"));
+    if (ctx->ranks == 1) return HET_OK;
+    ctx->totals.weight = 1.0;
+    ctx->inferred = 0;
+    HETI_TRY(heti_run(ctx, HETI_JOB_VERIFY));
+    return ctx->different < 0 ? HET_OK : heti_name_replicas(ctx, ctx->different);
+}
+
+HETRAIN_API het_result het_verify(het_ctx *ctx)
+{
+    heti_fp fp;
+    HETI_TRY(heti_enter(ctx, &fp));
+    return heti_leave(ctx, &fp, heti_verify(ctx));
 }
 
 /* ---- another plan ----

@@ -1083,6 +1083,7 @@ HETC_KERNEL hetc_verdict_kernel(het_verdict_args a)
     if (infinite || !(loss - loss == 0.0)) s->verdict = HET_VERDICT_NOT_FINITE;
     else if (repeat) s->verdict = HET_VERDICT_REPEAT;
     else if (!(norm - norm == 0.0)) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (s->spike_norm > 0.0 && (loss > s->spike_loss || norm > s->spike_norm)) s->verdict = HET_VERDICT_SPIKE;
     else if (s->maximum_norm > 0.0 && norm > s->maximum_norm) s->clip_scale = (float)(s->maximum_norm / norm);
 }
 
@@ -2655,7 +2656,7 @@ static het_result hetc_create_3(const het_device_config *config, void **self) { 
     hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale }
+    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0 }
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 {

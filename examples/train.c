@@ -33,9 +33,9 @@ typedef struct settings {
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet, on_bad_step, verify, weights;
     int64_t lora;
-    double lr, min_lr, weight_decay, clip, dropout, lora_alpha;
+    double lr, min_lr, weight_decay, clip, dropout, lora_alpha, spike;
     uint64_t seed;
 } settings;
 
@@ -50,6 +50,7 @@ static const option options[] = {
     { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
     { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
     { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
+    { "--weights", "f32|bf16", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes, rounded" },
     { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), 0, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
@@ -61,6 +62,9 @@ static const option options[] = {
     { "--schedule-lr", "cosine|linear|constant|wsd", OPTION_CHOICE, AT(schedule_lr), 0, 0, "how the learning rate falls (wsd: over the last 20 %)" },
     { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "AdamW's decay of matrices; 0: none" },
     { "--clip", "X", OPTION_REAL, AT(clip), 0, 1e9, "largest gradient norm; 0: no clipping" },
+    { "--spike", "K", OPTION_REAL, AT(spike), 0, 1e9,
+      "a step with loss or gradient norm K deviations above the median of the last 32 is bad, as one that is not finite; 0: off" },
+    { "--on-bad-step", "stop|skip", OPTION_CHOICE, AT(on_bad_step), 0, 0, "stop: status 1, the checkpoints stay; skip: no weight changes" },
     { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of initial weights, data order and dropout" },
     { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "sequences a granule; 0: by rule" },
     { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
@@ -99,6 +103,8 @@ static const option options[] = {
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
     { "--keep", "K", OPTION_INTEGER, AT(keep), 1, 1e6, "checkpoints kept" },
+    { "--verify", "N", OPTION_INTEGER, AT(verify), 0, 1e12,
+      "compares the ranks' copies of weights every N steps and before saving; one that differs stops the run; 0: never" },
     { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options, on any devices and plan" },
     { "--force-resume", NULL, OPTION_FLAG, AT(force_resume), 0, 0, "also with options that change what is trained" },
     { "--log", "FILE", OPTION_TEXT, AT(log), 0, 0, "JSON lines; default: DIR/log.jsonl" },
@@ -113,7 +119,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->plan_seconds = 5, s->keep = 2;
+    s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
@@ -134,7 +140,7 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
                                          "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce",
-                                         "--lora", "--lora-alpha", "--lora-target" };
+                                         "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -550,6 +556,16 @@ static int configure_plan(job *j) {
 }
 
 static int start_adapting(job *j);
+static void end_progress(job *j);
+
+/* Bad steps that are skipped get a line each; errors come back to the caller. */
+static void on_log(void *user, het_log_level level, het_result code, const char *text) {
+    job *j = (job *)user;
+    (void)code;
+    if (level != HET_LOG_WARNING || j->process > 0) return;
+    end_progress(j);
+    fail(0, "step %lld skipped: %s", (long long)het_get_step(j->ctx) + 1, text);
+}
 
 /* Where two or more ranks of all processes are cards, they exchange by themselves. */
 static int open_groups(job *j) {
@@ -602,6 +618,9 @@ static int configure_context(job *j) {
     d->optimizer.warmup_steps = s->warmup;
     d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
+    d->weights = (het_dtype)s->weights;
+    d->spike = s->spike, d->skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
+    d->logger.log = on_log, d->logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
     if (automatic) {
@@ -719,12 +738,18 @@ static int collect_beside(const job *j, saved_beside *b) {
     return 0;
 }
 
+/* --verify: copies of weights that differ stop the run, and nothing more is saved. */
+static int verify(job *j) {
+    return het_verify(j->ctx) == HET_OK ? 0 : fail(FAILED, "--verify: %s", het_last_error(j->ctx));
+}
+
 /* Starts saving the step that is done. */
 static int save(job *j) {
     saved_options *o;
     saved_beside b;
     int status;
     if (j->save.saved_step == het_get_step(j->ctx)) return 0;
+    if (j->set.verify > 0 && (status = verify(j)) != 0) return status;
     if ((o = (saved_options *)malloc(sizeof *o)) == NULL) return fail(FAILED, "out of memory");
     collect_options(j, o);
     status = collect_beside(j, &b);
@@ -871,7 +896,7 @@ static void log_step(job *j, const het_step_info *info, double seconds) {
     log_number(j->log, "step_ms", 1e3 * seconds);
     log_number(j->log, "tokens_per_s", (double)info->tokens / seconds);
     log_number(j->log, "peak_share", j->peak > 0 ? 1e-9 * flops_per_token(j) * (double)info->tokens / seconds / j->peak : (double)NAN);
-    fprintf(j->log, "}\n");
+    fprintf(j->log, "%s}\n", info->skipped ? ",\"skipped\":true" : "");
     fflush(j->log);
 }
 
@@ -1344,6 +1369,7 @@ static int train(job *j) {
         done = het_get_step(j->ctx);
         last = done == s->steps;
         due = last || (s->evaluate_every > 0 && done % s->evaluate_every == 0);
+        if (s->verify > 0 && done % s->verify == 0 && (status = verify(j)) != 0) break;
         if (due) status = evaluate(j, &validation_loss);
         if (status == 0) show_progress(j, &info, validation_loss, due || done == j->resumed_step + 1);
         if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) status = save(j);
