@@ -12757,6 +12757,7 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
 
 static het_result heti_advance(heti_rank *r);
 
+#ifdef HETI_THREADS
 /* Whether a group has ops of the rank under way. */
 static int heti_gives_ops(const heti_rank *r)
 {
@@ -12766,7 +12767,6 @@ static int heti_gives_ops(const heti_rank *r)
     return 0;
 }
 
-#ifdef HETI_THREADS
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link delivers or the next look at the world. */
 static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
 {
@@ -13093,6 +13093,7 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsi
                      process == ctx->process ? groups->iface->last_error(groups->self, NULL) : "its process has the reason");
 }
 
+#ifdef HETI_THREADS
 static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_end *end, het_result result, const char *op)
 {
     const het_groups *groups = &ctx->desc.groups;
@@ -13101,6 +13102,8 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
     return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->caller, r->rank, groups->iface->name, op, group->member[0],
                      group->member[group->members - 1], text && text[0] ? text : het_result_text(result));
 }
+
+#endif
 
 /* All local members of a group join it. */
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id)
