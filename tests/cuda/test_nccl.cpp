@@ -721,7 +721,7 @@ static void fail_each(const char *plan, int64_t step, int64_t *tried)
 static void calls_fail_in_steps(void **)
 {
     int64_t tried = 0;
-    const int step = support_environment("HETRAIN_TEST_EVERY", 11);
+    const int step = support_environment("HETRAIN_TEST_EVERY", 17);
     fail_each("dp", step, &tried);
     fail_each("pp", step, &tried);
     print_message("%d calls failed in turn\n", static_cast<int>(tried));
