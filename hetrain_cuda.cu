@@ -30,8 +30,9 @@
 extern "C" {
 #endif
 
-/* Products of f32 by tf32 operands (10 bits of fraction); the fastest algorithms by timing, which may be others in the next run, with other bits. */
-enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2 };
+/* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest algorithms by timing, which may be others in the next
+   run, with other bits. EAGER: no graphs, every op is started by itself. */
+enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4 };
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card. Threads: any. */
 const het_device_iface *het_cuda_device_with(int32_t options);
@@ -1833,7 +1834,8 @@ struct hetc_queue {
 
 struct hetc_device {
     het_allocator allocator;
-    int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED */
+    int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED, HET_CUDA_EAGER */
+    int32_t capturing;            /* between capture_begin and capture_end */
     int32_t failed, copying;      /* atomic: no copy with the host starts any more; one is under way */
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
     cublasLtHandle_t blas;
@@ -2145,6 +2147,50 @@ static het_result hetc_event_sync(void *self, het_event *event, double deadline_
     return hetc_await_event(hetc_self(self), hetc_event(event), deadline_seconds);
 }
 
+/* ---- graphs: a stream's work, kept while it is captured. The driver's memory for a graph is taken when it is made, and is not in the plan ---- */
+
+static het_result hetc_capture_begin(void *self, het_queue *queue)
+{
+    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_CUDA(self, cudaStreamBeginCapture, (hetc_queue_of(self, queue)->stream, cudaStreamCaptureModeThreadLocal)); /* other ranks may do as they like */
+    hetc_self(self)->capturing = 1;
+    return HET_OK;
+}
+
+static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **graph)
+{
+    cudaGraph_t captured = nullptr;
+    cudaGraphExec_t made = nullptr;
+    const char *what = "cudaStreamEndCapture";
+    cudaError_t code;
+    hetc_self(self)->capturing = 0;
+    code = cudaStreamEndCapture(hetc_queue_of(self, queue)->stream, &captured);
+    if (code == cudaSuccess && graph != nullptr) {
+        what = "cudaGraphInstantiate";
+        code = cudaGraphInstantiate(&made, captured, 0);
+    }
+    if (captured != nullptr) (void)cudaGraphDestroy(captured);
+    if (graph == nullptr) {
+        (void)cudaGetLastError(); /* an error has been told already, or what was captured is not wanted */
+        return HET_OK;
+    }
+    *graph = reinterpret_cast<het_graph *>(made);
+    return code == cudaSuccess ? HET_OK : hetc_fail(self, code, what, __FILE__, __LINE__);
+}
+
+static het_result hetc_graph_launch(void *self, het_queue *queue, het_graph *graph)
+{
+    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_CUDA(self, cudaGraphLaunch, (reinterpret_cast<cudaGraphExec_t>(graph), hetc_queue_of(self, queue)->stream));
+    return HET_OK;
+}
+
+static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph)
+{
+    (void)cudaSetDevice(hetc_self(self)->ordinal);
+    if (hetc_drain(hetc_queue_of(self, queue))) (void)cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph));
+}
+
 /* ---------------------------------------------------------------------------------------------------------------------
    >>cu_linear  cuBLASLt products.
 
@@ -2154,7 +2200,9 @@ static het_result hetc_event_sync(void *self, het_event *event, double deadline_
        dW = dy^T x:     dW^T [in x out]  = x [in x rows] op_T(dy [out x rows])
    Fast sums take dW as one product over all rows that is added to the float sum; exact sums take one product a granule into a float term, which is
    then added on the grid (>>cu_loss). bf16: operands are rounded into the workspace, sums are f32.
-   GELU is an op of its own in the table, with other buffers than the product's, and cannot be its epilogue.
+   tanh GELU is the epilogue of the product before it: y = GELU(x W^T + b) with what it is taken of kept beside it; so is its derivative,
+   dx = (dy W) GELU'. That is for bf16 and tf32: cuBLASLt does not say how exact its tanh is, so f32 keeps the kernels of >>cu_rows, as does what
+   the library has no algorithm for. Gradients of biases are terms of granules, which no epilogue adds up.
 
    Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card alone, with reductions that add in a fixed order
    (none, or partial sums in f32 added in a step of their own). HET_CUDA_TIMED takes the fastest of eight, which may be another tomorrow.
@@ -2172,14 +2220,18 @@ typedef struct hetc_product_key {
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
     int32_t bf16, bias;               /* bias: its alignment, 0: none */
     int32_t align_a, align_b, align_d; /* bytes: 16, or the largest power of two below that divides the address */
+    int32_t gelu;                     /* hetc_gelu */
     int32_t used;
 } hetc_product_key;
+
+enum hetc_gelu { HETC_GELU_NONE = 0, HETC_GELU_FORWARD = 1, HETC_GELU_BACKWARD = 2 };
 
 typedef struct hetc_product {
     hetc_product_key key;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
+    int32_t refused;                  /* the library has no algorithm with this epilogue */
 } hetc_product;
 
 typedef struct hetc_product_call {
@@ -2187,6 +2239,8 @@ typedef struct hetc_product_call {
     const void *a, *b;
     const float *bias;
     float *d;
+    const float *aux; /* what GELU is taken of, as large as d: forward it is written. key.gelu */
+    int refused;     /* hetc_multiply: nothing has been done, the product has to go without GELU */
     float beta;      /* d = a b + beta d */
     float *scratch;  /* for timing, as large as d; NULL: d may be overwritten */
     void *workspace; /* [HETC_BLAS_WORKSPACE], aligned to 256 */
@@ -2222,13 +2276,16 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     };
     const hetc_product_key *key = &p->key;
     const int32_t bytes[4] = { key->align_a, key->align_b, key->align_d, key->align_d };
+    cublasStatus_t status;
     for (int i = 0; i < 4; i++) {
         const uint32_t value = static_cast<uint32_t>(bytes[i]);
         HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute, (device->preference, alignment[i], &value, sizeof value));
     }
     *found = 0;
-    HETC_BLAS(device, cublasLtMatmulAlgoGetHeuristic,
-              (device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted, result, found));
+    status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted, result, found);
+    p->refused = key->gelu != HETC_GELU_NONE && (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && *found == 0));
+    if (p->refused) return HET_OK;
+    if (status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
     if (*found > 0) return HET_OK;
     snprintf(device->text, sizeof device->text, "cuda:%d: cuBLASLt has no algorithm for %lld x %lld x %lld in %s", static_cast<int>(device->ordinal),
              static_cast<long long>(key->m), static_cast<long long>(key->n), static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
@@ -2263,27 +2320,40 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
     return HET_OK;
 }
 
+/* The product's epilogue, and the pointers that go with it. The heuristic looks at their alignment. */
+static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const hetc_product_call *c)
+{
+    const int32_t bias = c->bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
+    const int32_t epilogue = c->key.gelu == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU : c->key.gelu == HETC_GELU_FORWARD
+                           ? CUBLASLT_EPILOGUE_GELU_AUX | bias : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    if (c->key.gelu == HETC_GELU_NONE) return HET_OK;
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux, sizeof c->aux));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->key.ldd, sizeof c->key.ldd));
+    return HET_OK;
+}
+
 static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, hetc_product *p, const hetc_product_call *c)
 {
     const hetc_product_key *key = &c->key;
     const cudaDataType_t type = key->bf16 ? CUDA_R_16BF : CUDA_R_32F;
     const cublasComputeType_t compute = !key->bf16 && (device->options & HET_CUDA_TF32) != 0 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t op_a = static_cast<cublasOperation_t>(key->transpose_a), op_b = static_cast<cublasOperation_t>(key->transpose_b);
-    const cublasLtEpilogue_t epilogue = key->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     const uint64_t m = static_cast<uint64_t>(key->m), n = static_cast<uint64_t>(key->n), k = static_cast<uint64_t>(key->k);
-    const int timed = (device->options & HET_CUDA_TIMED) != 0;
+    const int timed = (device->options & HET_CUDA_TIMED) != 0 && !device->capturing;
     cublasLtMatmulHeuristicResult_t candidate[HETC_ALGORITHMS];
     int candidates = 0;
     HETC_BLAS(device, cublasLtMatmulDescCreate, (&p->desc, compute, CUDA_R_32F));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    HETC_TRY(hetc_set_epilogue(device, p, c));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->a, type, op_a == CUBLAS_OP_T ? k : m, op_a == CUBLAS_OP_T ? m : k, key->lda));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k : n, key->ldb));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, CUDA_R_32F, m, n, key->ldd));
     p->key = *key;
     HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate, &candidates));
+    if (p->refused) return HET_OK;
     p->algorithm = candidate[0].algo;
     return timed && candidates > 1 ? hetc_time_algorithms(device, stream, p, c, candidate, candidates) : HET_OK;
 }
@@ -2320,8 +2390,12 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     c->key.bias = c->bias != nullptr ? hetc_alignment(c->bias) : 0;
     c->key.used = 1;
     HETC_TRY(hetc_find_product(device, stream, c, &p));
+    c->refused = p->refused;
+    if (c->refused) return HET_OK;
     if (c->bias != nullptr)
         HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    if (c->aux != nullptr)
+        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux, sizeof c->aux));
     return hetc_run_product(device, stream, p, c, c->d, &p->algorithm);
 }
 
@@ -2393,10 +2467,28 @@ static int64_t hetc_widest(const het_linear_args *a)
     return out;
 }
 
+/* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie as cuBLASLt wants them (EPILOGUE_AUX_LD). */
+static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain, hetc_gelu gelu, float *d,
+                                     const float *aux, het_activation kind, int *fused)
+{
+    hetc_product_call c = *plain;
+    *fused = 0;
+    if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
+    if (c.key.ldd % 8 != 0 || hetc_alignment(aux) != 16 || hetc_alignment(d) != 16) return HET_OK;
+    c.key.gelu = gelu;
+    c.d = d;
+    c.aux = aux;
+    HETC_TRY(hetc_multiply(device, queue, &c));
+    *fused = !c.refused;
+    return HET_OK;
+}
+
 /* ---- the ops ---- */
 
-static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a)
+/* `f`: the activation of the first part's y, or NULL. */
+static het_result hetc_linear_activation_forward(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f)
 {
+    int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
     hetc_space space = hetc_space_of(a->workspace);
@@ -2419,13 +2511,20 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
         c.key.m = c.key.ldd = part->out;
         c.bias = part->bias;
         c.d = part->y;
-        HETC_TRY(hetc_multiply(device, queue, &c));
+        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
+        if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return HET_OK;
+    return f != nullptr && !fused ? hetc_activation_forward(self, queue, f) : HET_OK;
+}
+static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a)
+{
+    return hetc_linear_activation_forward(self, queue, a, nullptr);
 }
 
-static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a)
+/* `f`: the activation behind the layer's x, or NULL. */
+static het_result hetc_linear_activation_backward(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f)
 {
+    int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
     hetc_space space = hetc_space_of(a->workspace);
@@ -2448,9 +2547,14 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
         HETC_TRY(hetc_operand(device, queue, bf16, part->dy, a->rows, part->out, dy, &c.b, &c.key.ldb));
         c.key.k = part->out;
         c.beta = p > 0 ? 1.0f : 0.0f;
-        HETC_TRY(hetc_multiply(device, queue, &c));
+        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
+        if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return HET_OK;
+    return f != nullptr && !fused ? hetc_activation_backward(self, queue, f) : HET_OK;
+}
+static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a)
+{
+    return hetc_linear_activation_backward(self, queue, a, nullptr);
 }
 
 /* What dW's products of one call share. */
@@ -2635,13 +2739,13 @@ static size_t hetc_workspace_bytes(void *self, het_op op, const void *args)
     return hetc_rows_workspace(op, args);
 }
 
-static het_result hetc_create_0(const het_device_config *config, void **self) { return hetc_create_with(config, 0, self); }
-static het_result hetc_create_1(const het_device_config *config, void **self) { return hetc_create_with(config, 1, self); }
-static het_result hetc_create_2(const het_device_config *config, void **self) { return hetc_create_with(config, 2, self); }
-static het_result hetc_create_3(const het_device_config *config, void **self) { return hetc_create_with(config, 3, self); }
+template <int32_t OPTIONS> static het_result hetc_create(const het_device_config *config, void **self)
+{
+    return hetc_create_with(config, OPTIONS, self);
+}
 
-#define HETC_TABLE(create) { \
-    HETRAIN_DEVICE_VERSION, "cuda", 0, create, hetc_destroy, hetc_last_error, \
+#define HETC_TABLE(options, ...) { \
+    HETRAIN_DEVICE_VERSION, "cuda", 0, hetc_create<options>, hetc_destroy, hetc_last_error, \
     hetc_alloc, hetc_free, hetc_copy_in, hetc_copy_out, hetc_copy_within, hetc_clear, \
     hetc_queue_create, hetc_queue_destroy, hetc_event_create, hetc_event_destroy, hetc_event_record, hetc_event_wait, hetc_event_sync, \
     hetc_workspace_bytes, \
@@ -2650,13 +2754,18 @@ static het_result hetc_create_3(const het_device_config *config, void **self) { 
     hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale }
+    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, \
+    hetc_linear_activation_forward, hetc_linear_activation_backward, __VA_ARGS__ }
+#define HETC_GRAPHS hetc_capture_begin, hetc_capture_end, hetc_graph_launch, hetc_graph_destroy
+#define HETC_NO_GRAPHS nullptr, nullptr, nullptr, nullptr
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 {
-    static const het_device_iface hetc_tables[4] = { HETC_TABLE(hetc_create_0), HETC_TABLE(hetc_create_1), HETC_TABLE(hetc_create_2),
-                                                     HETC_TABLE(hetc_create_3) };
-    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED)];
+    static const het_device_iface hetc_tables[8] = {
+        HETC_TABLE(0, HETC_GRAPHS), HETC_TABLE(1, HETC_GRAPHS), HETC_TABLE(2, HETC_GRAPHS), HETC_TABLE(3, HETC_GRAPHS),
+        HETC_TABLE(4, HETC_NO_GRAPHS), HETC_TABLE(5, HETC_NO_GRAPHS), HETC_TABLE(6, HETC_NO_GRAPHS), HETC_TABLE(7, HETC_NO_GRAPHS)
+    };
+    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER)];
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }
