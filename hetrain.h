@@ -13519,30 +13519,28 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
     }
 }
 
-/* The place of work that has come before, marked as used. Otherwise NULL, and the work is noted: in the place of what has waited longest for its
-   second time, or of a graph that has not been used for eight rounds of the table; where neither is, nowhere. */
+/* The place of work that has come before, marked as used. Otherwise NULL, and the work is noted in the place of what was used longest ago. A graph
+   counts as used eight rounds of the table later than it was, and does not go before. */
 static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2])
 {
-    heti_graph *oldest = NULL, *idle = NULL;
+    const int64_t grace = 8 * r->graphs;
+    heti_graph *victim = r->graph;
     int64_t i;
     r->works++;
     for (i = 0; i < r->graphs; i++) {
-        heti_graph *g = &r->graph[i], **older = g->graph ? &idle : &oldest;
+        heti_graph *g = &r->graph[i];
         if (g->key[0] == key[0] && g->key[1] == key[1]) {
             g->used = r->works;
             return g;
         }
-        if (!*older || g->used < (*older)->used) *older = g;
+        if (g->used + (g->graph ? grace : 0) < victim->used + (victim->graph ? grace : 0)) victim = g;
     }
-    if (!oldest && r->works - idle->used < 8 * r->graphs) return NULL;
-    if (!oldest) {
-        r->device.iface->graph_destroy(r->device.self, r->queue, idle->graph);
-        oldest = idle;
-    }
-    memset(oldest, 0, sizeof *oldest);
-    oldest->key[0] = key[0];
-    oldest->key[1] = key[1];
-    oldest->used = r->works;
+    if (victim->graph && r->works - victim->used < grace) return NULL;
+    if (victim->graph) r->device.iface->graph_destroy(r->device.self, r->queue, victim->graph);
+    memset(victim, 0, sizeof *victim);
+    victim->key[0] = key[0];
+    victim->key[1] = key[1];
+    victim->used = r->works;
     return NULL;
 }
 

@@ -65,7 +65,8 @@ const het_device_iface *het_cuda_device(void);
 
 #define HETC_TRY(call) do { const het_result hetc_tried = (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
-/* >>cu_device: the queue's stream (NULL: the default queue), and how an error is kept: "what", the error's name, file and line. */
+/* >>cu_device: the queue's stream (NULL: the default queue); whether f32 may be tf32; how an error is kept: "what", the error's name, file and line. */
+static int hetc_allows_tf32(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
@@ -289,6 +290,30 @@ HETC_DEVICE void hetc_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 #else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* d += a b with a 16 x 8, b 8 x 8, of tf32: floats whose fraction has 10 bits. */
+HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#ifdef HETC_EMULATED
+    emulator_mma_tf32(d, a, b0, b1);
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* The bits of x as tf32, to nearest, ties away from zero. */
+HETC_DEVICE uint32_t hetc_tf32_bits(float x)
+{
+#ifdef HETC_EMULATED
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+#else
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
 #endif
 }
 
@@ -1132,12 +1157,13 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    The gradients of keys and values mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element has one owner
    and a fixed order of additions: no atomics.
 
-   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float), head size padded to P = 64, 96
+   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float or tf32), head size padded to P = 64, 96
    or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers while
    the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
 
    A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2, which is the
-   layout of mma m16n8k16; the float kind does the same sums by fma, so that both are one source.
+   layout of mma m16n8k16 and m16n8k8; the float kind does the same sums by fma, so that all three are one source. tf32 operands have 10 bits of
+   fraction, those of the second product (weights, dS) as well; sums, exponentials and statistics are float.
    --------------------------------------------------------------------------------------------------------------------- */
 
 template <class E> struct hetc_attention {
@@ -1152,6 +1178,11 @@ template <class E> struct hetc_attention {
 };
 
 struct hetc_run { int first, last; };
+
+struct hetc_tf32 { uint32_t bits; };
+/* Whether a kind of element goes through the tensor cores: it then has their exponential as well. */
+template <class E> struct hetc_kind { enum { TENSOR = 1 }; };
+template <> struct hetc_kind<float> { enum { TENSOR = 0 }; };
 
 HETC_DEVICE int hetc_min(int a, int b) { return a < b ? a : b; }
 HETC_DEVICE int hetc_max(int a, int b) { return a > b ? a : b; }
@@ -1213,6 +1244,7 @@ template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, co
 template <class E> HETC_DEVICE E hetc_element(float x)
 {
     if constexpr (sizeof(E) == 2) return hetc_bf16(x);
+    else if constexpr (hetc_kind<E>::TENSOR) return { hetc_tf32_bits(x) };
     else return x;
 }
 
@@ -1257,6 +1289,10 @@ template <int P> struct hetc_left<uint16_t, P> {
         for (int k = 0; k < P / 16; k++) hetc_ldmatrix<false>(a[k], hetc_chunk<uint16_t, P>(tile, row + lane % 16, 2 * k + lane / 16));
     }
 };
+template <int P> struct hetc_left<hetc_tf32, P> { /* in registers they would be twice those of bf16 */
+    hetc_tf32 *tile;
+    __device__ __forceinline__ void load(hetc_tf32 *tile_, int row) { tile = tile_ + (row + hetc_lane() % 16) * hetc_tile<hetc_tf32, P>::PITCH; }
+};
 template <int P> struct hetc_left<float, P> {
     float *tile;
     int row;
@@ -1280,6 +1316,28 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
             hetc_mma(s[2 * n], left.a[k], b[0], b[1]);
             hetc_mma(s[2 * n + 1], left.a[k], b[2], b[3]);
         }
+}
+
+/* Four tf32 are the 16 bytes of a row of ldmatrix: a lane gets element lane % 4 of row lane / 4. */
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<hetc_tf32, P> &left, hetc_tf32 *right)
+{
+    const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
+    HETC_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        HETC_UNROLL
+        for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
+    HETC_ROLLED
+    for (int k = 0; k < P / 8; k++) {
+        uint32_t a[4];
+        hetc_ldmatrix<false>(a, hetc_chunk<hetc_tf32, P>(left.tile, 0, 2 * k + lane / 16));
+        HETC_UNROLL
+        for (int n = 0; n < N / 16; n++) {
+            uint32_t b[4];
+            hetc_ldmatrix<false>(b, hetc_chunk<hetc_tf32, P>(right, 16 * n + row, 2 * k + chunk));
+            hetc_mma_tf32(s[2 * n], a, b[0], b[1]);
+            hetc_mma_tf32(s[2 * n + 1], a, b[2], b[3]);
+        }
+    }
 }
 
 template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk)
@@ -1340,6 +1398,21 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
+/* tf32: columns 2 t and 2 t + 1 of w, which lane t of four holds, are the product's columns t and t + 4; the rows of `right` are taken likewise. */
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, hetc_tf32 *right)
+{
+    const int lane = hetc_lane();
+    HETC_UNROLL
+    for (int k = 0; k < N / 8; k++) {
+        const uint32_t a[4] = { hetc_tf32_bits(w[k][0]), hetc_tf32_bits(w[k][2]), hetc_tf32_bits(w[k][1]), hetc_tf32_bits(w[k][3]) };
+        const hetc_tf32 *const even = right + (8 * k + lane % 4 * 2) * hetc_tile<hetc_tf32, P>::PITCH + lane / 4;
+        const hetc_tf32 *const odd = even + hetc_tile<hetc_tf32, P>::PITCH;
+        hetc_keep_order();
+        HETC_UNROLL
+        for (int n = 0; n < P / 8; n++) hetc_mma_tf32(x[n], a, even[8 * n].bits, odd[8 * n].bits);
+    }
+}
+
 template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right)
 {
     const int lane = hetc_lane(), column = lane % 4 * 2;
@@ -1361,10 +1434,10 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
 }
 
 /* exp(s - m), with the shift of m made beforehand. -infinity (nothing seen yet) shifts by nothing. */
-template <class E> HETC_DEVICE float hetc_shift(float m) { return m == -INFINITY ? 0.0f : sizeof(E) == 2 ? m * HETC_LOG2_E : m; }
+template <class E> HETC_DEVICE float hetc_shift(float m) { return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * HETC_LOG2_E : m; }
 template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift)
 {
-    return sizeof(E) == 2 ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
+    return hetc_kind<E>::TENSOR ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
 }
 
 /* Row lane / 4 + 8 r of a warp's accumulators into memory: columns of a head of `size`, times `scale`. add: on what is there. */
@@ -1673,10 +1746,11 @@ static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const flo
 
 /* Rows and steps of the three kernels: what registers (accumulators grow with P) and 99 KiB of shared memory take. */
 template <class E, int P> struct hetc_tiles {
-    enum { BF16 = sizeof(E) == 2, WIDE = P > 64 };
-    enum { FORWARD_ROWS = BF16 ? 128 : 64, FORWARD_STEP = !BF16 ? 16 : WIDE ? 32 : 64 };
-    enum { QUERIES_ROWS = BF16 ? 64 : 32, QUERIES_STEP = !BF16 ? 16 : WIDE ? 32 : 64 };
-    enum { KEYS_ROWS = BF16 ? 64 : 32, KEYS_STEP = !BF16 ? 16 : WIDE ? 32 : 64 };
+    enum { BF16 = sizeof(E) == 2, WIDE = P > 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
+    enum { NARROW_STEP = TF32 && !WIDE ? 32 : 16 }; /* of 4 bytes an element */
+    enum { FORWARD_ROWS = BF16 ? 128 : 64, FORWARD_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
+    enum { QUERIES_ROWS = BF16 || (TF32 && !WIDE) ? 64 : 32, QUERIES_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
+    enum { KEYS_ROWS = BF16 || (TF32 && !WIDE) ? 64 : 32, KEYS_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
 };
 
 /* First key that a query of the slice sees. */
@@ -1769,6 +1843,8 @@ static het_result hetc_attention_either(void *self, het_queue *queue, const het_
         if (size <= 96) return hetc_attention_run<uint16_t, 96>(self, queue, a, backward);
         return hetc_attention_run<uint16_t, 128>(self, queue, a, backward);
     }
+    if (hetc_allows_tf32(self) && size <= 64) return hetc_attention_run<hetc_tf32, 64>(self, queue, a, backward);
+    if (hetc_allows_tf32(self)) return hetc_attention_run<hetc_tf32, 128>(self, queue, a, backward);
     if (size <= 64) return hetc_attention_run<float, 64>(self, queue, a, backward);
     return hetc_attention_run<float, 128>(self, queue, a, backward);
 }
@@ -1847,6 +1923,8 @@ struct hetc_device {
 };
 
 static hetc_device *hetc_self(void *self) { return static_cast<hetc_device *>(self); }
+
+static int hetc_allows_tf32(void *self) { return (hetc_self(self)->options & HET_CUDA_TF32) != 0; }
 
 static const char *hetc_base_name(const char *file)
 {
@@ -2169,7 +2247,13 @@ static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **gra
         what = "cudaGraphInstantiate";
         code = cudaGraphInstantiate(&made, captured, 0);
     }
-    if (captured != nullptr) (void)cudaGraphDestroy(captured);
+    if (captured != nullptr) {
+        const cudaError_t destroyed = cudaGraphDestroy(captured);
+        if (code == cudaSuccess && destroyed != cudaSuccess) {
+            what = "cudaGraphDestroy";
+            code = destroyed;
+        }
+    }
     if (graph == nullptr) {
         (void)cudaGetLastError(); /* an error has been told already, or what was captured is not wanted */
         return HET_OK;
@@ -2189,6 +2273,7 @@ static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph)
 {
     (void)cudaSetDevice(hetc_self(self)->ordinal);
     if (hetc_drain(hetc_queue_of(self, queue))) (void)cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph));
+    (void)cudaGetLastError();
 }
 
 /* ---------------------------------------------------------------------------------------------------------------------
