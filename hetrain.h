@@ -11831,8 +11831,8 @@ static het_result heti_layout(heti_rank *r, char *base)
 #define HETI_SHARD_CHUNK 16384 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
-/* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has no graphs, or where a hook, unit kinds or an optimizer
-   of the user's or sharded gradients have something to do on the host in between. */
+/* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has no graphs, or where a hook, unit kinds or an
+   optimizer of the user's or sharded gradients have something to do on the host in between. */
 static int64_t heti_graph_places(const heti_rank *r)
 {
     const het_ctx *ctx = r->ctx;

@@ -30,8 +30,8 @@
 extern "C" {
 #endif
 
-/* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest algorithms by timing, which may be others in the next
-   run, with other bits. EAGER: no graphs, every op is started by itself. */
+/* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest algorithms by timing, which may be others in the
+   next run, with other bits. EAGER: no graphs, every op is started by itself. */
 enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4 };
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card. Threads: any. */
@@ -65,7 +65,7 @@ const het_device_iface *het_cuda_device(void);
 
 #define HETC_TRY(call) do { const het_result hetc_tried = (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
-/* >>cu_device: the queue's stream (NULL: the default queue); whether f32 may be tf32; how an error is kept: "what", the error's name, file and line. */
+/* >>cu_device: whether f32 may be tf32; the queue's stream (NULL: the default queue); how an error is kept: "what", its name, file and line. */
 static int hetc_allows_tf32(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
@@ -1157,9 +1157,9 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    The gradients of keys and values mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element has one owner
    and a fixed order of additions: no atomics.
 
-   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float or tf32), head size padded to P = 64, 96
-   or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers while
-   the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
+   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float or tf32), head size padded to
+   P = 64, 96 or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers
+   while the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
 
    A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2, which is the
    layout of mma m16n8k16 and m16n8k8; the float kind does the same sums by fma, so that all three are one source. tf32 operands have 10 bits of
@@ -2230,7 +2230,8 @@ static het_result hetc_event_sync(void *self, het_event *event, double deadline_
 static het_result hetc_capture_begin(void *self, het_queue *queue)
 {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
-    HETC_CUDA(self, cudaStreamBeginCapture, (hetc_queue_of(self, queue)->stream, cudaStreamCaptureModeThreadLocal)); /* other ranks may do as they like */
+    /* other threads, which are other ranks, may meanwhile do as they like */
+    HETC_CUDA(self, cudaStreamBeginCapture, (hetc_queue_of(self, queue)->stream, cudaStreamCaptureModeThreadLocal));
     hetc_self(self)->capturing = 1;
     return HET_OK;
 }

@@ -62,7 +62,7 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast]; default: one cpu, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager]; default: one cpu, all processors" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },

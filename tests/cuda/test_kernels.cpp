@@ -2,7 +2,8 @@
    run on the emulator; built by nvcc (-x cu) on the GPU.
 
    What has the CPU's order of operations must have its bits; other floats differ by rounding (F32, relative to element and root mean square);
-   attention in bf16 by its products' and weights' rounding (BF16), in tf32 also by that of q, k, v and do (TF32). Arrays have exactly the size the op may touch, with guards around them. */
+   attention in bf16 by its products' and weights' rounding (BF16), in tf32 also by that of q, k, v and do (TF32). Arrays have exactly the size the
+   op may touch, with guards around them. */
 #include <cmath>
 #include <cstdarg>
 #include <cstddef>

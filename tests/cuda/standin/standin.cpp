@@ -567,7 +567,8 @@ struct tail { uint64_t epilogue; const float *bias; float *aux; int64_t ld; };
 float finished(const tail &t, float x, int64_t i, int64_t j)
 {
     if (t.epilogue & CUBLASLT_EPILOGUE_BIAS) x += t.bias[i];
-    if (t.epilogue == CUBLASLT_EPILOGUE_DGELU) return static_cast<float>(static_cast<double>(x) * gelu_slope(static_cast<double>(t.aux[j * t.ld + i])));
+    if (t.epilogue == CUBLASLT_EPILOGUE_DGELU)
+        return static_cast<float>(static_cast<double>(x) * gelu_slope(static_cast<double>(t.aux[j * t.ld + i])));
     if ((t.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) != CUBLASLT_EPILOGUE_GELU_AUX) return x;
     t.aux[j * t.ld + i] = x;
     return static_cast<float>(gelu(static_cast<double>(x)));
