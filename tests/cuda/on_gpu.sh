@@ -77,6 +77,8 @@ fi
 
 try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
     a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
+try 60 'train --devices cuda:0:eager: graphs change no bits' train_eager.txt bash -c '
+    a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
 try 60 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
 try 60 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp
 
