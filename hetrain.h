@@ -134,7 +134,8 @@ int main(int argc, char **argv) {
    BACKENDS
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
-   several cards het_device_desc.ordinal says which.
+   several cards het_device_desc.ordinal says which. Queues and events, graphs of work that repeats, and an activation as part of its product are
+   members that a device may lack.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
    links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
