@@ -139,9 +139,10 @@ static void stand_down(void)
 #define BLOCKS "17|5,0,9|24|1"
 #define LAYOUT "01|23"
 
-static void start(support_run *run, het_family family, het_dtype dtype, het_reduce reduce)
+static void start_layers(support_run *run, het_family family, het_dtype dtype, het_reduce reduce, int64_t layers)
 {
-    const het_model_desc model = support_model(family);
+    het_model_desc model = support_model(family);
+    model.layers = layers;
     support_run_start(run, &model, 3, BLOCKS);
     run->desc.dtype = dtype;
     run->desc.reduce = reduce;
@@ -150,6 +151,8 @@ static void start(support_run *run, het_family family, het_dtype dtype, het_redu
     run->desc.optimizer.epsilon = 1e-3f; /* at the usual 1e-8 the sign of a gradient that is 0 but for rounding would decide */
     support_run_ranks(run, 1);
 }
+
+static void start(support_run *run, het_family family, het_dtype dtype, het_reduce reduce) { start_layers(run, family, dtype, reduce, 2); }
 
 static double limit_of(het_dtype dtype) { return dtype == HET_BF16 ? 2e-2 : 1e-5; }
 
@@ -194,6 +197,7 @@ static void gelu_in_the_product(void **)
         support_run run;
         stand_in(1);
         model.mlp_width = t.width;
+        model.layers = 1;
         support_run_start(&run, &model, 3, BLOCKS);
         run.desc.dtype = t.dtype;
         run.desc.optimizer.epsilon = 1e-3f;
@@ -205,8 +209,7 @@ static void gelu_in_the_product(void **)
 #endif
         expect_same(cpu, train(&run, LAYOUT), t.options != 0 ? 5e-3 : limit_of(t.dtype), t.dtype == HET_BF16 ? "gelu bf16" : "gelu f32, tf32");
 #ifdef HETC_EMULATED
-        /* three attempts, two layers, two micro-batches, both ways, as far as they are not in a graph */
-        assert_true(t.fused ? standin_counted().fused >= 2 * 2 * 2 * 2 : standin_counted().fused == 0);
+        assert_int_equal(standin_counted().fused, t.fused * 2 * 2 * 2); /* attempts until it is kept, micro-batches, both ways */
 #endif
         support_run_end(&run);
         stand_down();
@@ -350,7 +353,7 @@ static void graphs_change_no_bits(void **)
 {
     support_run run;
     stand_in(1);
-    start(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT);
+    start_layers(&run, HET_GPT2, HET_F32, HET_REDUCE_EXACT, 1);
     run.desc.skip_not_finite = HET_YES;
     expect_graphs_without_a_trace(&run);
     support_run_end(&run);
@@ -364,6 +367,7 @@ static void graphs_change_no_bits_with_dropout(void **)
     stand_in(1);
     model.dropout = 0.2f;
     model.mlp_width = 56;
+    model.layers = 1;
     support_run_start(&run, &model, 3, BLOCKS);
     run.desc.dtype = HET_BF16;
     run.desc.reduce = HET_REDUCE_FAST;
@@ -378,7 +382,7 @@ static void graphs_change_no_bits_of_slices(void **)
 {
     support_run run;
     stand_in(1);
-    start(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT);
+    start_layers(&run, HET_LLAMA, HET_F32, HET_REDUCE_EXACT, 1);
     run.desc.skip_not_finite = HET_YES;
     run.desc.max_slices = 2;
     run.desc.recompute = HET_YES;
@@ -398,7 +402,7 @@ static void work_is_kept_once(void **)
         het_timeline timeline;
         int64_t pieces = 0;
         stand_in(1);
-        start(&run, HET_GPT2, HET_F32, exact ? HET_REDUCE_EXACT : HET_REDUCE_FAST);
+        start_layers(&run, HET_GPT2, HET_F32, exact ? HET_REDUCE_EXACT : HET_REDUCE_FAST, 1);
         run.device[0].iface = het_cuda_device();
         het_ctx *ctx = support_create(&run.desc);
         for (int step = 0; step < 5; step++) (void)support_step(ctx, &run.data, step, LAYOUT);
@@ -426,13 +430,13 @@ static void hooks_keep_graphs_away(void **)
     int64_t seen = 0;
     support_run run;
     stand_in(1);
-    start(&run, HET_GPT2, HET_F32, HET_REDUCE_FAST);
+    start_layers(&run, HET_GPT2, HET_F32, HET_REDUCE_FAST, 1);
     run.device[0].iface = het_cuda_device();
     run.desc.hook = look_on;
     run.desc.user = &seen;
     het_ctx *ctx = support_create(&run.desc);
     for (int step = 0; step < 3; step++) (void)support_step(ctx, &run.data, step, LAYOUT);
-    assert_int_equal(seen, 3 * 2 * 2 * 6); /* steps, micro-batches, directions, units */
+    assert_int_equal(seen, 3 * 2 * 2 * 4); /* steps, micro-batches, directions, units */
     assert_int_equal(standin_counted().captured, 0);
     het_destroy(ctx);
     support_run_end(&run);
@@ -451,16 +455,17 @@ static trained change_shapes(int32_t options, int64_t *live)
     model.layers = 1, model.width = 8, model.heads = 2, model.vocab = 11, model.context = 16;
     support_expect(het_model_complete(&model, &error), HET_OK, error.text, "", "het_model_complete", __LINE__);
     support_run_start(&run, &model, 1, "16,16");
+    run.desc.reduce = HET_REDUCE_FAST;
     support_run_ranks(&run, 1);
     run.device[0].iface = het_cuda_device_with(options);
     het_ctx *ctx = support_create(&run.desc);
     *live = 0;
-    for (int step = 0; step < 300; step++) {
+    for (int step = 0; step < 120; step++) {
         support_batch batch;
         het_step_info info;
         support_batch_start(&batch);
-        support_batch_sequence(&batch, 1 + step / 3 % 10, model.vocab, 0, 1);
-        support_batch_sequence(&batch, 1 + step / 30 % 10, model.vocab, 1, 2);
+        support_batch_sequence(&batch, 1 + step / 2 % 8, model.vocab, 0, 1);
+        support_batch_sequence(&batch, 1 + step / 16 % 8, model.vocab, 1, 2);
         support_expect(het_step(ctx, &batch.batch, 1, &info), HET_OK, het_last_error(ctx), "", "het_step", __LINE__);
         t.loss.push_back(info.loss);
         if (standin_counted().live > *live) *live = standin_counted().live;
@@ -479,7 +484,7 @@ static void more_shapes_than_graphs(void **)
     const standin_count count = standin_counted();
     print_message("%d graphs made, at most %d alive\n", static_cast<int>(count.captured), static_cast<int>(live - eager_live));
     expect_equal(eager, kept);
-    assert_true(count.captured > 100 && live - eager_live < 60); /* 2 actions + 16 places */
+    assert_true(count.captured > 70 && live - eager_live < 60); /* 2 actions + 16 places */
     stand_down();
 }
 #endif
