@@ -2,7 +2,7 @@
 # Seeded bugs: applies each entry of faults.txt to a copy of hetrain_cuda.cu, builds test_kernels with it, and expects a test to fail.
 # "@ N" after an entry: its text is in the file several times, the N-th is meant. "& FILE TESTS": the bug is in hetrain.h or hetrain_cuda.cu, and
 # those of test_cuda_device whose names match TESTS have to fail. Prints TAP, and last "N faults, N caught".
-# usage: tests/cuda/faults/run.sh [words of the names to try]
+# usage: tests/cuda/faults/run.sh [REGULAR EXPRESSION of the names to try]
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 cd "$root" || exit 2
 work=$(mktemp -d)
@@ -11,7 +11,7 @@ wanted=$*
 
 awk -v work="$work" -v wanted="$wanted" '
     function flush(  d) {
-        if (name != "" && (wanted == "" || index(name, wanted))) {
+        if (name != "" && name ~ wanted) {
             d = sprintf("%s/%03d", work, ++count)
             system("mkdir " d)
             print name > (d "/name"); print old > (d "/fault_old"); print new > (d "/fault_new")
