@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 BUILD ?= build
 LIBS = -lm -lpthread
 
-.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda test-cuda bench-cuda
+.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda
 .PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
@@ -23,6 +23,7 @@ menu:
 	@echo 'make bench         build/het_bench: speed of products and of whole steps'
 	@echo 'make mpi           build/train_mpi: the same program for several processes, mpirun -n N build/train_mpi ...'
 	@echo 'make cuda          build/train_cuda: the same program with a CUDA device, build/train_cuda --devices cuda:0 ...'
+	@echo 'make nccl          build/train_nccl: CUDA, and cards that exchange by NCCL, in one process or (with MPI, where it is found) in many'
 	@echo 'make test-cuda     the CUDA device against the CPU device, on a GPU'
 	@echo 'make bench-cuda    everything that wants a GPU, benchmarks beside PyTorch included: tests/cuda/on_gpu.sh, results in build/on_gpu'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
@@ -33,7 +34,7 @@ menu:
 # build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
 
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = hetrain.h $(wildcard hetrain_*.h examples/*.h)
+HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 
@@ -95,14 +96,37 @@ build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o
 	$(HAS_NVCC)
 	$(CUDA_LINK)
 
-# The tests on a real card: programs with kernels, device and test in one.
-ON_CUDA = $(CUDA_SUITES:%=build/on_cuda/%)
+# NCCL is looked for in NCCL_HOME, beside CUDA and in the system. MPI is taken in where there is one.
+CUDA_ROOT = $(patsubst %/bin/nvcc,%,$(realpath $(NVCC_FOUND)))
+NCCL_HEADER = $(firstword $(wildcard $(NCCL_HOME:%=%/include/nccl.h) $(CUDA_ROOT)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
+NCCL_ROOT = $(patsubst %/include/nccl.h,%,$(NCCL_HEADER))
+NCCL_INCLUDES = $(patsubst %,-isystem %,$(filter-out /usr/include /usr/local/include,$(CUDA_ROOT)/include $(NCCL_ROOT)/include))
+NCCL_FOLDERS = $(realpath $(wildcard $(NCCL_ROOT)/lib64 $(NCCL_ROOT)/lib))
+NCCL_LIBS = $(foreach folder,$(NCCL_FOLDERS),-L$(folder) -Xlinker -rpath=$(folder)) -lnccl
+HAS_NCCL = @[ -n "$(NCCL_HEADER)" ] || { echo 'make nccl: nccl.h is missing (Debian, Ubuntu: libnccl-dev; or NCCL_HOME=...)' >&2; exit 2; }
 
-$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp hetrain_cuda.cu hetrain.h build/tests/support.o build/tests/implementation.o
+nccl: build/train_nccl
+
+build/hetrain_nccl.o: hetrain_nccl.c hetrain_cuda.cu hetrain.h | build
+	$(HAS_NVCC)
+	$(HAS_NCCL)
+	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(NCCL_INCLUDES) -c $< -o $@
+
+build/train_nccl.o: examples/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c | build
+	$(CC) $(CFLAGS) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) -I. -c $< -o $@
+
+build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
+	$(CXX) $^ -o $@ -L$(CUDA_LIBRARIES) -Xlinker -rpath=$(CUDA_LIBRARIES) -lcudart -lcublasLt $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
+
+# The tests on a real card: programs with kernels, device and test in one; those of NCCL where it is found.
+ON_CUDA = $(patsubst %,build/on_cuda/%,$(if $(NCCL_HEADER),$(CUDA_SUITES),$(filter-out test_nccl,$(CUDA_SUITES))))
+
+$(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp tests/cuda/training.h hetrain_cuda.cu hetrain_nccl.c hetrain.h build/tests/support.o build/tests/implementation.o
 	$(HAS_NVCC)
 	@mkdir -p build/on_cuda
-	$(NVCC) -std=c++17 -O2 -I. -Itests $(CUDA_CODE) -x cu -c $< -o $@.o
-	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
+	$(NVCC) -std=c++17 -O2 -I. -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt \
+	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
 
 cuda-tests: $(ON_CUDA)
 
@@ -149,7 +173,7 @@ test:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) test-programs || true
 	@CC="$(CC)" CXX="$(CXX)" bash tests/tools/run_tests.sh $(BUILD) $(SUITES) $(CUDA_SUITES) $(SHELL_SUITES) tests/tools/golden.sh tests/tools/check_header.sh
 
-test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(CHECKED) mpi-test-programs
+test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(BUILD)/standin/train_nccl $(CHECKED) mpi-test-programs
 
 # Where there is no MPI the shell suite says so.
 mpi-test-programs:
@@ -175,7 +199,7 @@ $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c
 
 # The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in.
 STANDIN = tests/cuda/standin
-STANDIN_FILES = hetrain_cuda.cu tests/cuda/emulator.h $(wildcard $(STANDIN)/*)
+STANDIN_FILES = hetrain_cuda.cu hetrain_nccl.c $(wildcard tests/cuda/*.h $(STANDIN)/*)
 STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) -I. -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
 
 $(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(BUILD)/tests/standin.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
@@ -187,10 +211,21 @@ $(BUILD)/tests/standin.o: $(STANDIN)/standin.cpp $(STANDIN_FILES) | $(BUILD)/tes
 	@$(STANDIN_CXX) -c $< -o $@
 
 # Whole programs on the stand-in, for tests/cuda/on_gpu.sh with STANDIN=1.
-standin-programs: $(BUILD)/standin/train_cuda $(BUILD)/standin/bench_cuda
+standin-programs: $(BUILD)/standin/train_cuda $(BUILD)/standin/train_nccl $(BUILD)/standin/bench_cuda
 
 $(BUILD)/standin/%_cuda: $(BUILD)/standin/%_cuda.o $(BUILD)/standin/hetrain_cuda.o $(BUILD)/tests/standin.o
 	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
+
+$(BUILD)/standin/train_nccl: $(patsubst %,$(BUILD)/standin/%.o,train_nccl hetrain_nccl hetrain_cuda) $(BUILD)/tests/standin.o
+	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
+
+$(BUILD)/standin/hetrain_nccl.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
+	@echo "  compile $@"
+	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat -I$(STANDIN) -c hetrain_nccl.c -o $@
+
+$(BUILD)/standin/train_nccl.o: examples/train.c $(HEADERS) $(STANDIN_FILES) | $(BUILD)/standin
+	@echo "  compile $@"
+	@$(TEST_CC) $(C_WARNINGS) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
 
 $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $<"
@@ -213,6 +248,8 @@ $(BUILD)/tests/test_inside: $(BUILD)/tests/test_inside.o $(BUILD)/tests/support.
 $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
+
+$(BUILD)/tests/test_tcp.o: hetrain_tcp.c
 
 $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
@@ -249,7 +286,7 @@ sanitize:
 	@$(MAKE) --no-print-directory -k -j$(JOBS) BUILD=build/tsan TEST_FLAGS='-O1 -g' SANITIZER='-fsanitize=thread' thread-test-programs || true
 	@bash tests/tools/run_tests.sh build/tsan $(THREAD_SUITES)
 
-THREAD_SUITES = test_threads test_bits test_ranks test_replan
+THREAD_SUITES = test_threads test_bits test_ranks test_replan test_groups test_tcp
 thread-test-programs: $(THREAD_SUITES:%=$(BUILD)/tests/%)
 
 faults:
@@ -262,8 +299,7 @@ soak: sanitize faults
 	HETRAIN_TEST_ROUNDS=$(ROUNDS) HETRAIN_TEST_FIRST_ROUND=$(FIRST_ROUND) $(BUILD)/tests/test_bits
 	HETRAIN_TEST_ROUNDS=$(RANK_ROUNDS) HETRAIN_TEST_FAILURES=1000 $(BUILD)/tests/test_ranks
 	HETRAIN_TEST_KILLS=50 HETRAIN_TEST_DRAWN=100 bash tests/test_mpi_train.sh
-	HETRAIN_TEST_EVERY=1 HETRAIN_TEST_LOSSES=40 HETRAIN_TEST_ROUNDS=120 HETRAIN_TEST_CHAIN=20 $(BUILD)/tests/test_checkpoint
-	HETRAIN_TEST_KILLS=2000 HETRAIN_TEST_LINKS=20 bash tests/test_survive.sh
+	bash tests/tools/soak.sh
 
 bench: build/het_bench
 	build/het_bench --what machine
@@ -281,11 +317,12 @@ oracle:
 	python3 tests/oracle/llmc.py
 
 # Every tests/fuzz/fuzz_NAME.c is a target of clang's libFuzzer, tests/fuzz/corpus/NAME its corpus and tests/fuzz/NAME.dict, where there is one, its
-# words. What is new goes to build/fuzz/found/NAME, inputs that fail to build/fuzz/NAME-*.
+# words. What is new goes to build/fuzz/found/NAME, inputs that fail to build/fuzz/NAME-*. The plain ones are not told of comparisons, which takes half of
+# the time; the asserting ones are.
 FUZZ_CC ?= clang
 FUZZ_FLAGS = -std=c99 -g -O1 -DHETRAIN_NO_SIMD=1 -DHETRAIN_FUZZ_LINKED=1 -fno-sanitize-recover=all -fno-omit-frame-pointer -I.
 FUZZ_asserting = '-DHETRAIN_ASSERT(condition)=do { if (!(condition)) __builtin_trap(); } while (0)'
-FUZZ_plain = -DNDEBUG=1
+FUZZ_plain = -DNDEBUG=1 -fno-sanitize-coverage=trace-cmp
 SECONDS ?= 60
 TARGETS ?= $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZERS = $(foreach target,$(TARGETS),build/fuzz/$(target)-asserting build/fuzz/$(target)-plain)

@@ -109,9 +109,10 @@ int main(int argc, char **argv) {
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
    het_last_error(ctx), or in a het_error where no context exists yet. Outputs are written only on success. Arguments and files are checked in
    every build. The library never exits, aborts, prints or reads the environment; it reads the clock for timelines, deadlines and emulated links
-   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not finite
-   changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the context: afterwards it answers only queries
-   and het_destroy. The first rank that fails stops the others, and its error, which names rank, step and action, is the context's.
+   and speeds, never for a result. het_desc.logger receives messages; het_log_stderr is a ready one. A step whose loss or gradient is not
+   finite, or a spike (het_desc.spike), changes no weight. Any other failed computation (cancelled, a device error, a failed callback) ends the
+   context: afterwards it answers only queries and het_destroy. The first rank that fails stops the others, and its error, which names rank, step
+   and action, is the context's.
    Nobody waits for ever: a process that gave no sign of life for het_desc.deadline seconds counts as dead, and a rank that waited
    het_desc.stall_deadline seconds for another gives up. With a transport any failed call ends the context on all processes.
 
@@ -136,8 +137,10 @@ int main(int argc, char **argv) {
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
    several cards het_device_desc.ordinal says which. Queues and events, graphs of work that repeats, and an activation as part of its product are
    members that a device may lack.
-   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI. het_device_desc.speed and het_desc.links emulate slow devices and
-   links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
+   Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
+   then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
+   A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one over TCP. het_device_desc.speed and
+   het_desc.links emulate slow devices and links. hetrain_plan.h measures ranks and links, searches for a plan and simulates a schedule.
 
    FILES
    hetrain_files.h, a companion, reads and writes them: weights as Hugging Face has them, state of the optimizer, config.json, tokenizers. A program
@@ -155,7 +158,8 @@ int main(int argc, char **argv) {
                          het_last_error het_get_desc het_get_memory het_get_timeline het_get_step het_cancel het_replan
                          het_set_speed het_spread het_step het_gradients het_evaluate het_infer
                          het_parameter_count het_parameter_get_info het_parameter_read het_parameter_write
-                         het_get_condition het_restore_begin het_restore_end het_fail het_hash het_xxh64
+                         het_get_condition het_restore_begin het_restore_end het_get_recent het_fail het_hash het_verify
+                         het_xxh64
        >>data_api        het_data_open het_data_close het_data_get_info het_data_batch het_data_held_out
                          het_data_tokens
        >>json_api        het_json_start het_json_peek het_json_enter het_json_next het_json_string het_json_integer
@@ -174,6 +178,7 @@ int main(int argc, char **argv) {
        >>plan_api        het_plan: who does what
        >>schedule_api    het_schedule: in which order
        >>transport_api   het_transport_iface: other processes
+       >>group_api       het_group_iface: devices that reach each other without the host
        >>timeline_api    het_timeline: what happened when, what was sent
        >>context_api     het_desc, het_create, het_step, het_evaluate, het_infer, parameters and tensors
        >>data_api        token files, windows, batches
@@ -209,6 +214,7 @@ int main(int argc, char **argv) {
        >>optim           learning rate, AdamW, grid of the exact sums
        >>rank            what a rank asks of its device
        >>mail            messages between ranks, waiting, failing
+       >>group           groups of devices that reach each other without the host
        >>ring            reductions, gathers, joining of scalars
        >>shard           gradients of which a rank keeps only its part
        >>exec            micro-batches into places, units into calls, actions into work
@@ -262,7 +268,8 @@ extern "C" {
     X(HET_ERR_NOT_FINITE,    -10, "loss or gradient is not finite")                               \
     X(HET_ERR_CANCELLED,     -11, "cancelled by het_cancel")                                      \
     X(HET_ERR_STATE,         -12, "not allowed in the present state of the context")              \
-    X(HET_ERR_CALLBACK,      -13, "a user callback reported failure")
+    X(HET_ERR_CALLBACK,      -13, "a user callback reported failure")                            \
+    X(HET_ERR_SPIKE,         -14, "loss or gradient is far outside its recent range")
 
 #define HETRAIN_RESULT_ENUM(name, value, text) name = value,
 typedef enum het_result { HETRAIN_RESULTS(HETRAIN_RESULT_ENUM) } het_result;
@@ -422,9 +429,12 @@ typedef struct het_step_scalars {
     int32_t verdict;          /* het_verdict, written by verdict */
     double gradient_norm;     /* written by verdict */
     double maximum_norm;      /* clip; 0: none */
+    double spike_loss;        /* the sum of losses above which the step is a spike; only where spike_norm is not 0 */
+    double spike_norm;        /* the gradient norm likewise; 0: nothing is a spike */
 } het_step_scalars;
 
-typedef enum het_verdict { HET_VERDICT_NONE = 0, HET_VERDICT_ACCEPT = 1, HET_VERDICT_REPEAT = 2, HET_VERDICT_NOT_FINITE = 3 } het_verdict;
+typedef enum het_verdict { HET_VERDICT_NONE = 0, HET_VERDICT_ACCEPT = 1, HET_VERDICT_REPEAT = 2, HET_VERDICT_NOT_FINITE = 3,
+                           HET_VERDICT_SPIKE = 4 } het_verdict;
 
 /* An order-free sum of doubles: value = sum over i < 19 of limb[i] 2^(32 i - 320). limb[19] counts terms that are not finite (or 2^288 and
    larger): the value is then NaN. Added and reduced as integers; up to 2^30 terms. */
@@ -461,7 +471,8 @@ typedef struct het_norm_args {
    W_0, then W_1, ...; backward_weight: dW_p += dy_p^T x, db_p += sum of dy_p, one term a granule. */
 typedef struct het_linear_part {
     int64_t out;
-    const float *w;       /* [out][in] */
+    const float *w;       /* [out][in]; NULL where the weight is frozen and kept in bf16: */
+    const uint16_t *w_bf16; /* the same; a float's upper half */
     const float *bias;    /* [out] or NULL */
     float *y;             /* forward (=) [rows][out] */
     const float *dy;      /* backward [rows][out] */
@@ -527,6 +538,7 @@ typedef struct het_embedding_args {
     const het_view *view;
     int64_t rows, width, vocab, context;
     const float *table, *positions; /* [V][D], [T][D] */
+    const uint16_t *table_bf16;     /* in place of table, which is NULL then */
     float *y;                       /* (=) [rows][D] */
     const float *dy;
     const het_gradient *dtable, *dpositions; /* dpositions NULL: none */
@@ -575,7 +587,8 @@ typedef struct het_sum_squares_args {
 } het_sum_squares_args;
 
 /* Joins what REDUCE left: not finite -> NOT_FINITE; some maximum >= 2^(exponent + 6), or no history -> REPEAT (nothing else is
-   changed: the host sets exponents); otherwise ACCEPT. Writes scalars->{verdict, gradient_norm, clip_scale}. */
+   changed: the host sets exponents); loss or norm above scalars->spike_loss, spike_norm -> SPIKE; otherwise ACCEPT. Writes
+   scalars->{verdict, gradient_norm, clip_scale}. */
 typedef struct het_verdict_args {
     het_step_scalars *scalars;
     int64_t parameters;
@@ -669,6 +682,8 @@ typedef struct het_device_iface {
     het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
     /* y *= factor. Optional: without it models with het_model_desc.lora_rank are refused */
     het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
+    /* 1: linear_forward, linear_backward_input and embedding_forward take weights in bf16. 0: het_desc.weights = HET_BF16 is refused */
+    int32_t bf16_weights;
     /* An activation as part of the product beside it. Optional, each; without it the two ops are called one after the other. Forward: linear_forward
        of one part, then activation_forward with f->a = a->part[0].y, which stays readable; backward: linear_backward_input, then activation_backward
        with f->dy = f->da = a->dx. Workspace: the linear op's */
@@ -708,6 +723,7 @@ typedef struct het_parameter_desc {
     float init_std;         /* HET_INIT_NORMAL; of HET_INIT_UNIFORM the bound: values from -init_std to init_std */
     int32_t decay;          /* weight decay applies */
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
+    int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -768,7 +784,8 @@ typedef struct het_unit_call {
     float *d_out[HETRAIN_MAX_STREAMS];      /* backward: gradients of the output streams; the unit may overwrite them */
     float *d_in[HETRAIN_MAX_STREAMS];       /* backward_input (=) */
     float *tensor[HETRAIN_MAX_UNIT_TENSORS];/* at the slice's first row; CARRY tensors at row 0 of the micro-batch */
-    float *weight[HETRAIN_MAX_UNIT_PARAMETERS];
+    float *weight[HETRAIN_MAX_UNIT_PARAMETERS]; /* NULL where weight_bf16 has it */
+    const uint16_t *weight_bf16[HETRAIN_MAX_UNIT_PARAMETERS];
     het_gradient gradient[HETRAIN_MAX_UNIT_PARAMETERS];
     const float *cosine, *sine;             /* rotary tables [T][rotary / 2] */
     void *workspace;
@@ -997,6 +1014,55 @@ typedef struct het_transport_iface {
 
 typedef struct het_transport { const het_transport_iface *iface; void *self; } het_transport;
 
+/* ---- >>group_api: devices that reach each other without the host ---------------------------------------------------
+   Optional. A group is a set of ranks whose devices move data among them by themselves: reductions, gathers and messages between its members do
+   not pass through host memory. The engine decides which groups it needs, makes one of its members ask for an identity, carries that to the others
+   and has all join, in het_create and het_replan. Ops are given to a queue of the member's device, which they run on in order, and may return
+   before they have run; nothing blocks but `leave`. All members give the ops of a group in the same order; between groups there is no order: a rank
+   may have ops of several under way, each group's on a queue of its own, and none may need another one's to end first. Calls on one member
+   (het_member) never overlap, whichever thread they come from; different members of a process are used by different threads at once. Scalars of the
+   verdict and sharded gradients (het_desc.shard_gradients) pass through the host. */
+
+typedef struct het_member het_member; /* one member's end of a group: the provider's own */
+typedef enum het_group_element { HET_GROUP_F32 = 0, HET_GROUP_F64 = 1, HET_GROUP_I64 = 2 } het_group_element;
+
+#define HETRAIN_GROUP_VERSION 1
+#define HETRAIN_GROUP_ID 160        /* bytes of an identity at most */
+#define HETRAIN_GROUP_PLACE 128     /* bytes of a place at most, its final 0 included */
+typedef struct het_group_iface {
+    uint32_t version;               /* HETRAIN_GROUP_VERSION */
+    const char *name;
+    size_t id_bytes;                /* of an identity; the same in all processes */
+    /* where a device is, as text of at most capacity - 1 characters that any process would give the same device. "": it cannot be a member.
+       Members of one group are at different places. Only asked for devices with queues */
+    het_result (*place)(void *self, const het_device *device, char *text, size_t capacity);
+    /* a fresh one, for one group; id: [id_bytes] */
+    het_result (*identity)(void *self, void *id);
+    /* starts joining as member number `member` of `members`; *group belongs to the engine until `leave`, also if joining fails later. At most `ops`
+       ops are given and not finished at any time. Joins of a process's members of one group are started one after the other, then polled */
+    het_result (*join)(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops, het_member **group);
+    het_result (*joined)(void *self, het_member *group, int32_t *done); /* 1: ops may be given */
+    /* Ops. start: [members + 1] ascending, elements of `data`, read before the call returns; ranges may be empty. reduce_scatter: the sum of all
+       members' elements [start[m], start[m + 1]) ends in member m's data, the others' are undefined. all_gather: these elements of member m's data
+       end in everybody's. Sums of double and int64 are exact wherever any order gives them exactly; of float, of one order for one group */
+    het_result (*reduce_scatter)(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
+    het_result (*all_gather)(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start, het_group_element element);
+    het_result (*send)(void *self, het_member *group, het_queue *queue, int64_t to, const void *data, size_t bytes);    /* to a member */
+    het_result (*receive)(void *self, het_member *group, het_queue *queue, int64_t from, void *data, size_t bytes);
+    /* how many of the ops given since `join` have run: work given to the device from then on, on any queue, sees what they did. Also the place where
+       an error that came up since is told. Polled while the engine waits */
+    het_result (*test)(void *self, het_member *group, int64_t *finished);
+    /* what is under way at this member, joining included, ends before long, whatever the others do; only `leave` follows. The engine aborts every
+       member of a process whose job failed, each on the thread that uses it */
+    void (*abort)(void *self, het_member *group);
+    /* returns when nothing of this member touches memory any more, and frees it; waits for no other member's leave. Either all its ops have finished
+       or it was aborted before */
+    void (*leave)(void *self, het_member *group);
+    const char *(*last_error)(void *self, het_member *group); /* of this member; group NULL: of place, identity or join */
+} het_group_iface;
+
+typedef struct het_groups { const het_group_iface *iface; void *self; } het_groups;
+
 /* ---- >>timeline_api: what happened, or would --------------------------------------------------------------------- */
 typedef struct het_record {
     het_action action;
@@ -1058,6 +1124,8 @@ typedef struct het_desc {
     const het_device_desc *devices;   /* [device_count] of this process, a rank each; NULL: one CPU device of one thread */
     int64_t device_count;
     het_transport transport;          /* to other processes, whose ranks come before and behind these; iface NULL: there are none */
+    het_groups groups;                /* devices that reach each other without the host (>>group_api); iface NULL: none do. A rank with an emulated
+                                         link is in no group */
     const het_plan *plan;             /* NULL: every rank has the whole model and an equal share ("dp") */
     const het_schedule *schedule;     /* compute lists for max_micro_batches; NULL: het_schedule_make */
     const het_link *links;            /* [link_count]; other ranks are not slowed down */
@@ -1083,8 +1151,13 @@ typedef struct het_desc {
     het_choice shard_gradients;       /* no: a rank sums the whole gradient of what it holds, REDUCE brings the sums together (ZeRO-1); yes: it keeps
                                          only the part it owns, what each backward call adds goes to the owners at once (ZeRO-2, arXiv 1910.02054):
                                          less memory, more messages. Only with reduce = exact, whose sums have no order */
+    het_dtype weights;                /* f32; bf16: matrices that are not trained, frozen or of an inference context, lie in memory as bf16, rounded
+                                         when they are written; what is computed is what f32 weights of these values give */
     het_choice inference;             /* no; yes: no gradients, no optimizer state, het_step is refused */
-    het_choice skip_not_finite;       /* no: a step whose gradient is not finite is an error; yes: it is skipped */
+    double spike;                     /* K: a step whose loss or gradient norm is above median + 1.4826 K MAD of the last HETRAIN_RECENT accepted
+                                         steps (MAD: the median distance from the median; Hampel, JASA 69, 1974: 1.4826 MAD is the standard
+                                         deviation of a normal distribution) is a bad step; the first ones are not judged. 0: off */
+    het_choice skip_bad_steps;        /* no: a step that is not finite, or a spike, is an error; yes: it changes no weight, is logged and skipped */
     int (*frozen)(void *user, const char *parameter); /* nonzero: this parameter is not trained; NULL: all are */
     het_result (*hook)(void *user, const het_hook_info *info);
     void *user;                       /* of silent, frozen and hook */
@@ -1108,8 +1181,9 @@ typedef struct het_replan_desc {
 typedef struct het_memory {           /* bytes */
     size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
     size_t communication;             /* of that, message buffers */
-    size_t weights, gradients, optimizer, activations, workspace;
-    size_t device;                    /* the sum of the line above: what the device's allocator is asked for */
+    size_t weights, gradients, optimizer;
+    size_t activations, workspace;    /* messages between members of a group count as activations */
+    size_t device;                    /* the sum of the two lines above: what the device's allocator is asked for */
     int64_t parameters;               /* elements */
 } het_memory;
 
@@ -1121,8 +1195,12 @@ typedef struct het_step_info {
     double weight;                    /* sum of target weights */
     int64_t tokens;
     int32_t repeated;                 /* the step was measured again for its exponents */
-    int32_t skipped;                  /* not finite, and skipped as configured */
+    int32_t skipped;                  /* not finite or a spike, and skipped as configured */
 } het_step_info;
+
+/* What het_desc.spike judges by: the last accepted steps, the latest last. It is state: who saves a run saves it. */
+#define HETRAIN_RECENT 32
+typedef struct het_recent { int64_t count; double loss[HETRAIN_RECENT], norm[HETRAIN_RECENT]; } het_recent;
 
 HETRAIN_API int32_t het_version(void);                       /* major * 10000 + minor * 100 + patch. Threads: any. */
 HETRAIN_API const char *het_result_text(het_result result);  /* never NULL. Threads: any. */
@@ -1190,6 +1268,7 @@ typedef struct het_parameter_info {
     int32_t uses;                     /* units that use it: 2 for a tied embedding */
     int32_t exponent;                 /* of the exact sum; HETRAIN_NO_EXPONENT: none yet */
     int32_t adapter;                  /* a factor of het_model_desc.lora_rank */
+    int32_t bf16;                     /* kept in bf16: het_desc.weights */
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
@@ -1199,15 +1278,22 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int6
 
 /* For those who load: hetrain_files.h does. From het_restore_begin on the parts (bits of het_condition) count as incomplete: what computes or
    re-plans is refused, until het_restore_end says that they are whole. With HET_STATE_INCOMPLETE that sets the number of steps done and the
-   exponents [parameters] too. het_fail makes an error of the caller's the context's own, as if a call had failed. Threads: owner. */
+   exponents [parameters] and the recent steps (NULL: none are known) too. het_fail makes an error of the caller's the context's own, as if a call
+   had failed. Threads: owner. */
 typedef enum het_condition { HET_WEIGHTS_INCOMPLETE = 1, HET_STATE_INCOMPLETE = 2, HET_FAILED = 4 } het_condition;
 HETRAIN_API int32_t het_get_condition(const het_ctx *ctx);             /* bits; HET_FAILED: it answers only queries. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_begin(het_ctx *ctx, int32_t parts);
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents);
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents,
+                                                          const het_recent *recent);
+HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent);  /* Threads: owner. */
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text); /* returns code */
 
 /* XXH64 (seed 0) of the list of XXH64 of each parameter's f32 values, both in table order and little-endian. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_hash(het_ctx *ctx, uint64_t *hash);
+/* Compares the holders' copies of every parameter by hash, on all processes. A difference (a bit has flipped in some memory) is HET_ERR_DEVICE, names
+   the first parameter, its block and the ranks, and ends the context: what it holds is not to be saved. GATHER brings the owner's values to all
+   copies of a trained weight in every step, so this sees what went wrong since the last one, and in a frozen weight at any time. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_verify(het_ctx *ctx);
 HETRAIN_API uint64_t het_xxh64(const void *data, size_t size, uint64_t seed); /* Threads: any. */
 
 /* ---- >>data_api: token sources and sampling ---------------------------------------------------------------------- */
@@ -2637,8 +2723,16 @@ static HETI_UNUSED double heti_cos(double x) { return heti_sin_quarter(x, 1.0); 
 /* An operand of a product: element (line, k) is at data[line * line_stride + k * k_stride]. Lines are rows of A or columns of B. */
 typedef struct heti_operand {
     const float *data;
+    const uint16_t *bf16; /* in place of data, which is NULL then */
     int64_t line_stride, k_stride;
 } heti_operand;
+
+static HETI_UNUSED void heti_move_operand(heti_operand *operand, int64_t lines, int64_t k)
+{
+    const int64_t by = lines * operand->line_stride + k * operand->k_stride;
+    if (operand->bf16 != NULL) operand->bf16 += by;
+    else operand->data += by;
+}
 
 /* A block of an operand. */
 typedef struct heti_block {
@@ -3495,6 +3589,20 @@ HETI_FN void HETI_K(round_bf16)(int64_t n, float *p)
     if (i < n) HETI_STORE_PART(p + i, HETI_K(bf16)(HETI_LOAD_PART(p + i, n - i)), n - i);
 }
 
+/* Some lines and k of an operand in bf16 as floats in `to`, which has room for most_lines x most_k. */
+HETI_IN void HETI_K(unfold_bf16)(int64_t lines, int64_t k, int64_t most_lines, int64_t most_k, heti_operand *part, float *to)
+{
+    const int by_line = part->k_stride == 1;
+    const int64_t rows = by_line ? lines : k, columns = by_line ? k : lines, stride = by_line ? part->line_stride : part->k_stride;
+    const int64_t pitch = by_line ? most_k : most_lines;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) to[r * pitch + c] = heti_bits_float(HETI_CAST(uint32_t, part->bf16[r * stride + c]) << 16);
+    part->data = to;
+    part->bf16 = NULL;
+    part->line_stride = by_line ? pitch : 1;
+    part->k_stride = by_line ? 1 : pitch;
+}
+
 #if HETI_ISA_PASS == 4
 /* Floats to pairs of bf16, `low` before `high`. The instruction rounds as HETI_K(bf16) does, but for a zero's sign, which no chain from +0 shows. */
 HETI_IN __m512i HETI_K(narrow)(__m512 low, __m512 high)
@@ -3541,6 +3649,7 @@ HETI_IN void HETI_K(pair_columns)(const heti_operand *from, int64_t lines, int64
 
 HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
 {
+    float wide[16 * 32];
     for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
         for (int64_t j = 0; j < k; j += 32) {
             const int64_t depth = heti_min(32, k - j);
@@ -3548,7 +3657,8 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
                 const int64_t count = heti_min(heti_min(16, tile - i), lines - line - i);
                 float *pairs = to + j / 2 * tile + i;
                 heti_operand part = *from;
-                part.data += (line + i) * from->line_stride + j * from->k_stride;
+                heti_move_operand(&part, line + i, j);
+                if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, 16, 32, &part, wide);
                 if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, depth, tile - i, pairs, tile);
                 else HETI_K(pair_columns)(&part, count, depth, tile - i, pairs, tile);
             }
@@ -3560,6 +3670,7 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[16 * HETI_TILE_COLUMNS + 16]; /* and what gather writes beyond */
+    float wide[16 * HETI_TILE_COLUMNS];
 #if HETI_ISA_PASS == 4
     if (bf16) {
         HETI_K(pack_pairs)(tile, lines, k, from, to);
@@ -3571,7 +3682,8 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
         for (int64_t j = 0; j < k; j += 16) {
             int64_t depth = heti_min(16, k - j);
             heti_operand part = *from;
-            part.data += line * from->line_stride + j * from->k_stride;
+            heti_move_operand(&part, line, j);
+            if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, HETI_TILE_COLUMNS, 16, &part, wide);
             if (!bf16 && tile % 16 == 0) {
                 HETI_K(gather)(tile, count, depth, &part, to + j * tile);
                 continue;
@@ -3726,7 +3838,7 @@ HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int6
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
     heti_walk walk = HETI_K(walk)(b, 0, 0, 0, 0);
-    if (next != NULL) {
+    if (next != NULL && next->from.data != NULL) {
         const int by_line = next->from.k_stride == 1;
         walk = HETI_K(walk)(next->from.data, 4 * (by_line ? next->from.line_stride : next->from.k_stride), 4 * (by_line ? next->k : next->lines),
                             by_line ? next->lines : next->k, (m + HETI_TILE_M - 1) / HETI_TILE_M * (k / 8));
@@ -3811,6 +3923,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, in
             int64_t depth = heti_min(HETI_PRODUCT_K, k - l);
             float *panel = pack + heti_packed(rows, depth, HETI_TILE_M);
             heti_operand from;
+            from.bf16 = NULL;
             from.data = a + i * a_row + l * a_column;
             from.line_stride = a_row;
             from.k_stride = a_column;
@@ -4311,11 +4424,15 @@ HETI_FN void HETI_K(embedding_forward)(const void *args, int64_t begin, int64_t 
     const het_embedding_args *a = HETI_CAST(const het_embedding_args *, args);
     (void)partial;
     for (int64_t r = begin; r < end; r++) {
-        const float *token = a->table + a->view->token[a->view->row_begin + r] * a->width;
+        const int64_t token = a->view->token[a->view->row_begin + r] * a->width;
         const float *position = a->positions != NULL ? a->positions + a->view->position[a->view->row_begin + r] * a->width : NULL;
         for (int64_t j = 0; j < a->width; j += 16) {
             const int64_t left = a->width - j;
-            HETI_V y = HETI_K(get)(token + j, left);
+            float wide[16];
+            HETI_V y;
+            for (int64_t i = 0; a->table == NULL && i < 16; i++)
+                wide[i] = i < left ? heti_bits_float(HETI_CAST(uint32_t, a->table_bf16[token + j + i]) << 16) : 0.0f;
+            y = HETI_K(get)(a->table != NULL ? a->table + token + j : wide, left);
             HETI_K(put)(a->y + r * a->width + j, position != NULL ? HETI_ADD(y, HETI_K(get)(position + j, left)) : y, left);
         }
     }
@@ -4884,7 +5001,7 @@ static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, 
    stays in its first cache, and runs it down the packed rows. Weights are never written to memory in another order. */
 
 #define HETI_LINEAR_FLOATS (INT64_C(4) << 20) /* packed activations at a time */
-#define HETI_LINEAR_ROWS 600                  /* rows x PRODUCT_K floats stay in the second cache, of pairs twice as many; a multiple of every tile height */
+#define HETI_LINEAR_ROWS 600                  /* rows x PRODUCT_K floats stay in the second cache, twice as many pairs; tiles of all heights fill them */
 #define HETI_PANEL_FLOATS (HETI_PRODUCT_K * HETI_TILE_COLUMNS)
 
 /* output[o] (columns) = chain over the k of every source s of source[s].data[row][k] weight(o, s)[k][column]. Forward has one source and an output
@@ -4920,7 +5037,7 @@ static void heti_linear_pack_task(void *arg, int64_t index)
     int64_t begin, end;
     heti_share(heti_ceil_div(job->rows, tile), job->tasks, index, &begin, &end);
     if (begin == end) return;
-    from.data += begin * tile * from.line_stride + job->chunk_begin * from.k_stride;
+    heti_move_operand(&from, begin * tile, job->chunk_begin);
     job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
 }
 
@@ -4934,7 +5051,7 @@ static const heti_linear_output *heti_linear_block(const heti_linear_job *job, i
     block->lines = heti_min(wide, output->columns - *column);
     block->k = heti_min(HETI_PRODUCT_K, job->chunk - k);
     block->from = job->weight[output - job->output][job->present];
-    block->from.data += *column * block->from.line_stride + (job->chunk_begin + k) * block->from.k_stride;
+    heti_move_operand(&block->from, *column, job->chunk_begin + k);
     return output;
 }
 
@@ -5022,8 +5139,16 @@ static heti_operand heti_make_operand(const float *data, int64_t line_stride, in
 {
     heti_operand operand;
     operand.data = data;
+    operand.bf16 = NULL;
     operand.line_stride = line_stride;
     operand.k_stride = k_stride;
+    return operand;
+}
+
+static heti_operand heti_weight_operand(const het_linear_part *part, int64_t line_stride, int64_t k_stride)
+{
+    heti_operand operand = heti_make_operand(part->w, line_stride, k_stride);
+    if (part->w == NULL) operand.bf16 = part->w_bf16;
     return operand;
 }
 
@@ -5043,7 +5168,7 @@ static het_result heti_cpu_linear_forward(void *self, het_queue *queue, const he
         job.output[p].c = a->part[p].y;
         job.output[p].bias = a->part[p].bias;
         job.output[p].columns = a->part[p].out;
-        job.weight[p][0] = heti_make_operand(a->part[p].w, a->in, 1);
+        job.weight[p][0] = heti_weight_operand(&a->part[p], a->in, 1);
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -5064,7 +5189,7 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
     for (int64_t p = 0; p < a->parts; p++) {
         job.source[p] = heti_make_operand(a->part[p].dy, a->part[p].out, 1);
         job.source_k[p] = a->part[p].out;
-        job.weight[0][p] = heti_make_operand(a->part[p].w, 1, a->in);
+        job.weight[0][p] = heti_weight_operand(&a->part[p], 1, a->in);
     }
     heti_linear_run(cpu, &job, a);
     return HET_OK;
@@ -5633,7 +5758,8 @@ static int heti_outgrown(uint32_t maximum, int32_t exponent)
 static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdict_args *a)
 {
     het_step_scalars *s = a->scalars;
-    int repeat = 0, finite = heti_is_finite(heti_sum_value(a->loss));
+    const double loss = heti_sum_value(a->loss);
+    int repeat = 0, finite = heti_is_finite(loss);
     (void)self;
     (void)queue;
     for (int64_t p = 0; p < a->parameters; p++) {
@@ -5646,6 +5772,7 @@ static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdi
     if (!finite) s->verdict = HET_VERDICT_NOT_FINITE;
     else if (repeat) s->verdict = HET_VERDICT_REPEAT;
     else if (!heti_is_finite(s->gradient_norm)) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (s->spike_norm > 0.0 && (loss > s->spike_loss || s->gradient_norm > s->spike_norm)) s->verdict = HET_VERDICT_SPIKE;
     else if (s->maximum_norm > 0.0 && s->gradient_norm > s->maximum_norm) s->clip_scale = HETI_CAST(float, s->maximum_norm / s->gradient_norm);
     return HET_OK;
 }
@@ -5689,7 +5816,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale,
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1,
     NULL, NULL, NULL, NULL, NULL, NULL
 };
 
@@ -5760,7 +5887,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale,
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1,
     NULL, NULL, NULL, NULL, NULL, NULL
 };
 
@@ -6735,6 +6862,7 @@ static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_in
     p->decay = columns > 1;
     p->init_std = HETI_CAST(float, std);
     p->init = columns > 1 ? HET_INIT_NORMAL : what == HETI_BIAS ? HET_INIT_ZERO : HET_INIT_ONE;
+    p->bf16 = columns > 1 && role != HETI_ROLE_POSITIONS; /* vectors and positions are few */
     return p;
 }
 
@@ -6837,6 +6965,7 @@ static void heti_linear_part(het_linear_args *a, const het_unit_call *c, int w, 
     het_linear_part *p = &a->part[a->parts++];
     p->out = out;
     p->w = c->weight[w];
+    p->w_bf16 = c->weight_bf16[w];
     p->bias = b < 0 ? NULL : c->weight[b];
     p->y = y;
     p->dy = dy;
@@ -6946,6 +7075,7 @@ static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, con
         a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
         b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
         a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->bf16 = b->bf16 = 0;
         a->init = HET_INIT_UNIFORM;
         b->init = HET_INIT_ZERO;
         widest = heti_max(widest, heti_max(m->in, m->out));
@@ -7107,6 +7237,7 @@ static het_embedding_args heti_embedding_args(const het_unit_call *c)
     a.vocab = m->vocab;
     a.context = m->context;
     a.table = c->weight[0];
+    a.table_bf16 = c->weight_bf16[0];
     a.dtable = &c->gradient[0];
     if (m->position == HET_LEARNED) {
         a.positions = c->weight[1];
@@ -10943,9 +11074,10 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
 typedef struct heti_parameter {
     char name[64];
     int64_t rows, columns, count, block, offset; /* elements; offset is a multiple of 16 */
+    int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter;
+    int32_t decay, frozen, uses, adapter, bf16;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -10953,10 +11085,15 @@ typedef struct heti_parameter {
    those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
 typedef struct heti_parameter_block {
     int64_t elements, holders;
-    int64_t *holder;          /* [holders] ranks, ascending */
+    int64_t weight_floats;    /* room of its weights; of trained ones `elements` */
+    int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
+    int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
-    int64_t members;          /* of the ring that reduces it: the first holder of each process or, in one process, every holder */
-    int64_t *member;          /* [members + 1] numbers of holders, then `holders` */
+    int64_t seats;            /* holders that reach each other without the host share one, the first of them leads; their first ranks ascend */
+    int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
+    int64_t *group;           /* [seats] into ctx->group; -1: a seat of one holder */
+    int64_t members;          /* of the ring that reduces it: the first seat of each process or, in one process, every seat */
+    int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
     int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
     int32_t frozen;
 } heti_parameter_block;
@@ -11009,6 +11146,26 @@ typedef struct heti_slot {
     char *memory;                            /* device */
 } heti_slot;
 
+/* Ranks whose devices reach each other: the holders of a seat, or the two ends of a lane, on which one of two neighbouring stages sends to the
+   other. */
+typedef struct heti_group {
+    int64_t members;
+    const int64_t *member;    /* [members] ranks; of a lane: the sender, then the receiver */
+    int64_t pair[2];          /* what `member` of a lane points to */
+    int32_t lane;
+} heti_group;
+
+/* A rank's end of a group. Each has a queue of its own: what waits for other members holds up nothing else. */
+typedef struct heti_end {
+    int64_t group, member;    /* into ctx->group; the rank's number in it */
+    het_member *handle;        /* NULL: not joined */
+    int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the world that is put aside (heti_replan) */
+    het_queue *queue;
+    het_event *event;         /* of a seat: what an op works on is there */
+    int64_t given, finished;  /* ops */
+    const char *op;           /* the last one given, for messages */
+} heti_end;
+
 /* One side of a transfer between two ranks. */
 typedef struct heti_post {
     struct heti_post *next;
@@ -11020,10 +11177,12 @@ typedef struct heti_post {
     int32_t state;            /* atomic: heti_post_state */
     int32_t remote;
     het_request request;      /* of the transport, where remote */
+    heti_end *end;            /* op number `ticket` of it belongs to the message as well; NULL: none does */
+    int64_t ticket;
 } heti_post;
 typedef enum heti_post_state { HETI_POST_IDLE = 0, HETI_POST_STARTED = 1, HETI_POST_DONE = 2 } heti_post_state;
 
-/* What travels between stages: an envelope, then the rows of each stream. */
+/* What travels between stages: an envelope, then the rows of each stream. On a lane only the envelope passes through the host. */
 typedef struct heti_envelope {
     int64_t step, size;
     het_action action;        /* the one that consumes it */
@@ -11034,19 +11193,28 @@ typedef struct heti_message {
     heti_post post;
     het_record *record;       /* of its RECV */
     char *data;
+    heti_end *end;            /* the lane its rows take; NULL: the host */
+    int64_t ticket;           /* number of its receive on that */
+    char *rows;               /* device memory; NULL: the rank has no lanes */
+    het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are holders, -1: nobody. */
+/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers are seats, -1: nobody. */
 typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
 
 #define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
 #define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a turn */
 
-/* Reductions and gathers of blocks, one after the other, each a ring over the block's holders. */
+/* Reductions and gathers of blocks, one after the other, each inside the block's seats, then a ring over their leaders, then inside again. */
+typedef enum heti_phase { HETI_PHASE_IN = 0, HETI_PHASE_RING = 1, HETI_PHASE_OUT = 2 } heti_phase;
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; } heti_ring_job;
 typedef struct heti_ring {
     heti_ring_job *job;       /* [2 blocks] */
     int64_t jobs, done;
+    heti_phase phase;         /* of the job at `done` */
+    heti_end *end;            /* of its seat; NULL: the rank sits alone */
+    int64_t *start;           /* [ranks + 1] ranges of an op */
+    int32_t more;             /* turns are left */
     int64_t number, chunk;    /* of the turn of the job at `done`: the chunk that is taken next */
     int64_t posted;           /* chunks of the turn */
     heti_turn turn;
@@ -11117,6 +11285,10 @@ typedef struct heti_rank {
     int32_t capturing;                   /* what the device is given now is kept and does not run */
     heti_ring ring;
     heti_shard shard;
+    int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
+    heti_end *end;                       /* [ends] in the order of ctx->group */
+    size_t lane_bytes;                   /* rows of the largest message that takes a lane; message_bytes: of one that passes through the host */
+    size_t queue_bytes;                  /* of the host that their queues and events took */
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
     int64_t records, slice_rows;
@@ -11158,10 +11330,13 @@ typedef struct heti_rank {
 #endif
 } heti_rank;
 #define HETI_STAGING 16384
+#define HETI_MOST_RANKS (INT64_C(1) << 24)
 #define HETI_NOWHERE INT64_MIN
 
 /* What the local ranks do together. */
-typedef enum heti_job { HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_END } heti_job;
+typedef enum heti_job {
+    HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_VERIFY, HETI_JOB_END
+} heti_job;
 
 /* What is known of a step before it starts. */
 typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
@@ -11189,6 +11364,9 @@ struct het_ctx {
     int64_t processes, process, alone[2];
     het_transport transport;             /* iface NULL: this process is the world */
     het_request request;                 /* of heti_spread */
+    uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
+    int64_t groups;
+    heti_group *group;                   /* [groups] of the plan */
     heti_rank *rank;                     /* [local_count] */
     het_link *link;                      /* [link_count] emulated ones */
     double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
@@ -11198,6 +11376,9 @@ struct het_ctx {
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
     uint32_t *host_maximum;              /* [parameters] */
+    int32_t *maximum_rank;               /* [parameters] the lowest rank that met it */
+    het_recent recent;
+    double spike_loss, spike_norm;       /* where a step's mean loss and gradient norm begin to be a spike; spike_norm 0: they are not judged */
     int32_t *host_exponent, *saved_exponent;
     double *host_grid;
     int64_t *granule_start;              /* [max_tokens + 1] scratch */
@@ -11207,6 +11388,7 @@ struct het_ctx {
     heti_totals totals;
     int64_t infer_past, infer_count;
     const int32_t *infer_token;
+    int64_t different;                   /* HETI_JOB_VERIFY: the first parameter whose copies are not equal, -1: none */
     het_sum joined_loss;                 /* what the ranks leave behind: written by the first local rank */
     het_step_scalars joined_scalars;
 #ifdef HETI_THREADS
@@ -11277,9 +11459,10 @@ HETRAIN_API void het_desc_defaults(het_desc *desc)
     if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
     if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
     if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
+    if (desc->weights == HET_DTYPE_DEFAULT) desc->weights = HET_F32;
     if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
     if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
-    if (desc->skip_not_finite == HET_DEFAULT) desc->skip_not_finite = HET_NO;
+    if (desc->skip_bad_steps == HET_DEFAULT) desc->skip_bad_steps = HET_NO;
     heti_optimizer_defaults(&desc->optimizer);
     if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
 }
@@ -11338,13 +11521,15 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
     HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED));
     HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
+    HETI_TRY(heti_check_range(e, "weights", HETI_CAST(int64_t, d->weights), HET_F32, HET_BF16));
     HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
     HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
     HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
     if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
         return heti_fail(e, HET_ERR_UNSUPPORTED, "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in which they come");
     HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "skip_not_finite", HETI_CAST(int64_t, d->skip_not_finite), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "skip_bad_steps", HETI_CAST(int64_t, d->skip_bad_steps), HET_YES, HET_NO));
+    if (!(d->spike >= 0.0 && d->spike <= 1e30)) return heti_fail(e, HET_ERR_INVALID, "het_desc.spike is %g, must be 0 .. 1e30", d->spike);
     HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
     if (d->device_count > 1 && !d->devices)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
@@ -11361,6 +11546,12 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
     if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
         return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, d->transport.iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
+    if (d->groups.iface && d->groups.iface->version != HETRAIN_GROUP_VERSION)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: the table has version %d, this is %d", HETI_CAST(int64_t, d->groups.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_GROUP_VERSION));
+    if (d->groups.iface && (d->groups.iface->id_bytes < 1 || d->groups.iface->id_bytes > HETRAIN_GROUP_ID))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: an identity of %u bytes; they have 1 to %d",
+                         HETI_CAST(uint64_t, d->groups.iface->id_bytes), HETI_CAST(int64_t, HETRAIN_GROUP_ID));
     HETI_TRY(heti_check_links(e, d));
     return heti_check_optimizer(e, &d->optimizer);
 }
@@ -11429,6 +11620,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
             return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in an earlier unit", unit, p->name,
                              p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
+        to[i].bf16 = to[i].bf16 && p->bf16;
         return HET_OK;
     }
     ctx->parameter_count++;
@@ -11446,6 +11638,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].adapter = p->adapter;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
     return HET_OK;
 }
 
@@ -11500,6 +11693,9 @@ static void heti_build_blocks(het_ctx *ctx)
         parameter->block = b;
         parameter->offset = ctx->block[b].elements;
         ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+        parameter->weight_offset = ctx->block[b].weight_floats;
+        ctx->block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), parameter->bf16 ? 32 : 16)) /
+                                       (parameter->bf16 ? 2 : 1);
     }
 }
 
@@ -11559,38 +11755,163 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank)
     return p;
 }
 
-/* Which holders of a block are members of its ring: see >>ring. */
+static int64_t heti_seat_rank(const heti_parameter_block *block, int64_t seat) { return block->holder[block->seat[seat]]; }
+
+/* Which seats of a block are members of its ring: see >>ring. */
 static void heti_find_members(const het_ctx *ctx, heti_parameter_block *block)
 {
-    const int64_t processes = heti_process_of(ctx, block->holder[block->holders - 1]) - heti_process_of(ctx, block->holder[0]);
-    int64_t i;
-    for (i = 0; i < block->holders; i++)
-        if (i == 0 || processes == 0 || heti_process_of(ctx, block->holder[i]) != heti_process_of(ctx, block->holder[i - 1]))
-            block->member[block->members++] = i;
-    block->member[block->members] = block->holders;
+    const int64_t last = block->seats - 1, process = heti_process_of(ctx, heti_seat_rank(block, 0));
+    const int spread = heti_process_of(ctx, heti_seat_rank(block, last)) != process;
+    int64_t s;
+    for (s = 0; s <= last; s++)
+        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(block, s)) != heti_process_of(ctx, heti_seat_rank(block, s - 1)))
+            block->member[block->members++] = s;
+    block->member[block->members] = block->seats;
 }
 
-/* Holders of every block, and who owns which part. Ranks come in ascending order, each once. holder: room for all there will be. */
-static void heti_build_holders(het_ctx *ctx, int64_t *holder, double *owed)
+/* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere else. */
+static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count)
+{
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (ctx->place[rank] == 0 || ctx->place[seated[i]] == 0 || ctx->place[seated[i]] == ctx->place[rank]) return 0;
+    return 1;
+}
+
+/* Whether what goes from stage to stage between two ranks takes a lane. */
+static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) { return from != to && heti_may_sit(ctx, from, &to, 1); }
+
+/* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may sit. */
+static void heti_find_seats(const het_ctx *ctx, heti_parameter_block *block)
+{
+    const int64_t holders = block->holders;
+    int64_t *rank = block->by_rank, taken = 0, next, i;
+    for (next = 0; next < holders; next++) {
+        const int64_t first = taken;
+        if (rank[next] < 0) continue; /* has one */
+        block->seat[block->seats++] = first;
+        for (i = next; i < holders && (i == next || ctx->place[block->holder[first]] != 0); i++) {
+            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], block->holder + first, taken - first)) continue;
+            block->holder[taken++] = rank[i];
+            rank[i] = -1;
+        }
+    }
+    block->seat[block->seats] = holders;
+    for (taken = 0; taken < holders; taken++) {
+        for (i = taken; i > 0 && block->holder[rank[i - 1]] > block->holder[taken]; i--) rank[i] = rank[i - 1];
+        rank[i] = taken;
+    }
+}
+
+/* Holders of every block, and who owns which part. table: room for all there will be. */
+static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed)
 {
     int64_t b, i, s;
     for (b = 0; b < ctx->block_count; b++) {
         heti_parameter_block *block = &ctx->block[b];
-        block->holder = holder;
+        int64_t *rank = block->by_rank = table; /* ascending, each once, until they have their seats */
         for (s = 0; s < ctx->plan->stages; s++) {
             const het_stage *stage = &ctx->plan->stage[s];
             if (!heti_stage_uses(ctx, stage, block)) continue;
-            for (i = block->holders; i > 0 && holder[i - 1] > stage->rank; i--) {}
-            if (i > 0 && holder[i - 1] == stage->rank) continue;
-            memmove(holder + i + 1, holder + i, HETI_CAST(size_t, block->holders - i) * sizeof *holder);
-            holder[i] = stage->rank;
+            for (i = block->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
+            if (i > 0 && rank[i - 1] == stage->rank) continue;
+            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, block->holders - i) * sizeof *rank);
+            rank[i] = stage->rank;
             block->holders++;
         }
-        block->cut = holder + block->holders;
-        block->member = block->cut + block->holders + 1;
-        holder = block->member + block->holders + 1;
+        block->holder = rank + block->holders;
+        block->cut = block->holder + block->holders;
+        block->seat = block->cut + block->holders + 1;
+        block->group = block->seat + block->holders + 1;
+        block->member = block->group + block->holders;
+        table = block->member + block->holders + 1;
+        heti_find_seats(ctx, block);
         heti_cut_block(ctx, b, owed);
         heti_find_members(ctx, block);
+    }
+}
+
+/* ---- groups: sets of ranks whose devices reach each other ---- */
+
+/* The group of these members, a new one where there is none yet. */
+static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane)
+{
+    heti_group *group;
+    int64_t g;
+    for (g = 0; g < ctx->groups; g++) {
+        group = &ctx->group[g];
+        if (group->lane == lane && group->members == members && memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0)
+            return g;
+    }
+    group = &ctx->group[ctx->groups++];
+    group->lane = lane;
+    group->members = members;
+    group->member = member;
+    if (lane) {
+        group->pair[0] = member[0];
+        group->pair[1] = member[1];
+        group->member = group->pair;
+    }
+    return g;
+}
+
+/* The groups of a plan, in the same order in all processes: seats of blocks that are trained, lanes between the stages of pipelines. */
+static void heti_find_groups(het_ctx *ctx)
+{
+    const het_plan *plan = ctx->plan;
+    const int trains = ctx->desc.inference != HET_YES;
+    int64_t b, p, s;
+    ctx->groups = 0;
+    for (b = 0; b < ctx->block_count; b++) {
+        heti_parameter_block *block = &ctx->block[b];
+        for (s = 0; s < block->seats; s++) {
+            const int64_t members = block->seat[s + 1] - block->seat[s];
+            block->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx, block->holder + block->seat[s], members, 0) : -1;
+        }
+    }
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+            const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
+            if (!heti_on_lane(ctx, forth[0], forth[1])) continue;
+            (void)heti_find_group(ctx, forth, 2, 1);
+            if (trains) (void)heti_find_group(ctx, back, 2, 1);
+        }
+}
+
+/* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
+static heti_end *heti_end_of(const heti_rank *r, int64_t group)
+{
+    int64_t i;
+    for (i = 0; i < r->ends; i++)
+        if (r->end[i].group == group) return &r->end[i];
+    return NULL;
+}
+
+static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to)
+{
+    int64_t i;
+    for (i = 0; i < r->ends; i++) {
+        const heti_group *group = &r->ctx->group[r->end[i].group];
+        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &r->end[i];
+    }
+    return NULL;
+}
+
+/* The ends a rank has; with `end` NULL they are only counted. */
+static void heti_find_ends(heti_rank *r, heti_end *end)
+{
+    int64_t g, m;
+    r->ends = r->lanes = 0;
+    for (g = 0; g < r->ctx->groups; g++) {
+        const heti_group *group = &r->ctx->group[g];
+        for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
+        if (m == group->members) continue;
+        if (end) {
+            end[r->ends].group = g;
+            end[r->ends].member = m;
+        }
+        r->ends++;
+        r->lanes += group->lane != 0;
     }
 }
 
@@ -11600,10 +11921,10 @@ static int64_t heti_holder_of(const heti_parameter_block *block, int64_t rank)
     int64_t low = 0, high = block->holders;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        if (block->holder[middle] < rank) low = middle + 1;
+        if (block->holder[block->by_rank[middle]] < rank) low = middle + 1;
         else high = middle;
     }
-    return low < block->holders && block->holder[low] == rank ? low : -1;
+    return low < block->holders && block->holder[block->by_rank[low]] == rank ? block->by_rank[low] : -1;
 }
 
 /* ---- a rank's device memory ---- */
@@ -11765,7 +12086,7 @@ static void heti_layout_blocks(heti_rank *r)
         r->gradient_at[b] = HETI_NOWHERE;
         r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
         if (place < 0) continue;
-        r->weight_elements += block->elements;
+        r->weight_elements += block->weight_floats;
         if (block->frozen) continue;
         owned = block->cut[place + 1] - block->cut[place];
         sharded = heti_is_sharded(r->ctx, block);
@@ -11810,6 +12131,10 @@ static het_result heti_layout(heti_rank *r, char *base)
         r->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
         r->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
         r->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+    }
+    for (s = 0; r->lanes > 0 && s < r->message_count + 2; s++) {
+        heti_message *message = s < r->message_count ? &r->message[s] : &r->outgoing[s - r->message_count];
+        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->lane_bytes));
     }
     HETI_MARK(activations);
     r->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->shared_bytes));
@@ -11866,6 +12191,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
+    r->ring.start = HETI_TAKE(arena, int64_t, ctx->groups > 0 ? ctx->ranks + 1 : 0);
+    r->end = HETI_TAKE(arena, heti_end, r->ends);
     r->shard.peer = HETI_TAKE(arena, heti_shard_peer, r->shard.peers);
     for (i = 0; i < r->carry_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
@@ -11881,11 +12208,11 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->host_weight = HETI_TAKE(arena, float, rows);
     r->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
     r->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    r->joined = HETI_TAKE(arena, int64_t, 2 * (2 * HETI_SUM_INTEGERS + ctx->parameter_count));
+    r->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + 2 * ctx->parameter_count, ctx->ranks));
     r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
     mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->message_bytes));
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + r->message_bytes));
         if (arena->base && i < r->message_count) r->message[i].data = data;
         else if (arena->base) r->outgoing[i - r->message_count].data = data;
     }
@@ -12183,6 +12510,53 @@ static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_
     return heti_sync(r);
 }
 
+/* A weight that the rank holds in bf16. */
+static uint16_t *heti_bf16_weight(const heti_rank *r, const heti_parameter *p)
+{
+    return HETI_CAST(uint16_t *, HETI_CAST(void *, r->weights + r->weight_at[p->block] + p->weight_offset));
+}
+
+/* To the nearest, ties to even; what is not a number stays so. */
+static uint16_t heti_bf16_of(float value)
+{
+    const uint32_t bits = heti_float_bits(value);
+    if (value != value) return HETI_CAST(uint16_t, bits >> 16 | 0x40u);
+    return HETI_CAST(uint16_t, (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+#define HETI_NARROW 2048 /* values a time between float and bf16 */
+
+/* Elements [first, first + count) of a weight that the rank holds, as floats on the host. */
+static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to)
+{
+    uint16_t narrow[HETI_NARROW];
+    int64_t n, i;
+    if (!p->bf16) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->weight_offset + first, count, sizeof *to);
+    for (; count > 0; first += n, to += n, count -= n) {
+        n = heti_min(HETI_NARROW, count);
+        HETI_TRY(heti_copy_out(r, narrow, heti_bf16_weight(r, p) + first, n, sizeof narrow[0]));
+        for (i = 0; i < n; i++) to[i] = heti_bits_float(HETI_CAST(uint32_t, narrow[i]) << 16);
+    }
+    return HET_OK;
+}
+
+static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, const float *from)
+{
+    uint16_t narrow[HETI_NARROW];
+    int64_t n, i;
+    if (!p->bf16) {
+        HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[p->block] + p->weight_offset + first, from, count, sizeof *from));
+        return heti_sync(r);
+    }
+    for (; count > 0; first += n, from += n, count -= n) {
+        n = heti_min(HETI_NARROW, count);
+        for (i = 0; i < n; i++) narrow[i] = heti_bf16_of(from[i]);
+        HETI_TRY(heti_copy_in(r, heti_bf16_weight(r, p) + first, narrow, n, sizeof narrow[0]));
+        HETI_TRY(heti_sync(r));
+    }
+    return HET_OK;
+}
+
 static het_result heti_clear(heti_rank *r, void *to, size_t bytes)
 {
     if (bytes > 0) HETI_DEVICE(r, r->device.iface->clear(r->device.self, r->queue, to, bytes), "clear");
@@ -12378,6 +12752,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->data = data;
     post->size = size;
     post->ready = 0.0;
+    post->end = NULL;
     post->remote = peer < ctx->first_rank || peer >= ctx->first_rank + ctx->local_count;
     HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
     if (!receives && channel == HETI_CHANNEL_STAGE) {
@@ -12395,11 +12770,36 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, ctx->step, iface->name, iface->last_error(ctx->transport.self));
 }
 
+static het_result heti_group_fail(heti_rank *r, const heti_end *end, het_result result, const char *op)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    const heti_group *group = &r->ctx->group[end->group];
+    const char *text = groups->iface->last_error(groups->self, end->handle);
+    if (text == NULL || text[0] == 0) text = het_result_text(result);
+    return heti_fail(&r->error, result, "rank %d, step %d: %s %s, ranks %d%s%d: %s", r->rank, r->ctx->step, groups->iface->name, op, group->member[0],
+                     group->lane ? " to " : " ... ", group->member[group->members - 1], text);
+}
+
+/* Asks how far the ops of an end have come. */
+static het_result heti_test_end(heti_rank *r, heti_end *end)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    het_result result;
+    if (end->finished == end->given) return HET_OK;
+    result = groups->iface->test(groups->self, end->handle, &end->finished);
+    return result == HET_OK ? HET_OK : heti_group_fail(r, end, result, end->op);
+}
+
 /* Whether a post's buffer is the rank's again. */
 static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
 {
     const het_transport_iface *iface = r->ctx->transport.iface;
     int32_t finished = 0;
+    if (post->end) { /* heti_advance asks how far it is */
+        *done = 0;
+        if (post->end->finished < post->ticket) return HET_OK;
+        post->end = NULL;
+    }
     *done = 1;
     if (HETI_ATOMIC_LOAD(&post->state) == HETI_POST_IDLE) return HET_OK;
     if (!post->remote) {
@@ -12417,6 +12817,15 @@ static het_result heti_test_post(heti_rank *r, heti_post *post, int *done)
 
 static het_result heti_advance(heti_rank *r);
 
+/* Whether a group has ops of the rank under way. */
+static int heti_gives_ops(const heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; i < r->ends; i++)
+        if (r->end[i].finished < r->end[i].given) return 1;
+    return 0;
+}
+
 #ifdef HETI_THREADS
 /* Sleeps until something has happened since event number `seen`, at most until an emulated link delivers or the next look at the world. */
 static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
@@ -12425,6 +12834,7 @@ static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post)
     double most = 0.05;
     if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
+    else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
     else if (r->ring.running || r->shard.peers > 0) most = 1e-3; /* their messages may be on an emulated link as well */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
@@ -12449,7 +12859,9 @@ static int64_t heti_reduction_peer(const heti_rank *r)
 {
     const heti_turn *t = &r->ring.turn;
     int64_t i;
-    if (r->ring.running) return r->ctx->block[r->ring.job[r->ring.done].block].holder[t->from >= 0 ? t->from : t->to];
+    if (r->ring.running && r->ring.phase == HETI_PHASE_RING)
+        return heti_seat_rank(&r->ctx->block[r->ring.job[r->ring.done].block], t->from >= 0 ? t->from : t->to);
+    if (r->ring.running) return r->ctx->group[r->ring.end->group].member[r->ring.end->member == 0];
     for (i = 0; i < r->shard.peers; i++)
         if (r->shard.peer[i].sending || r->shard.peer[i].in.count > 0) return r->shard.peer[i].rank;
     return -1;
@@ -12501,6 +12913,7 @@ static void heti_forget_mail(het_ctx *ctx)
         for (m = 0; m < r->message_count; m++) r->message[m].used = 0;
         for (m = 0; m < 2; m++) {
             r->outgoing[m].post.state = HETI_POST_IDLE;
+            r->outgoing[m].post.end = NULL;
             r->outgoing[m].action.kind = -1;
         }
         for (m = 0; m < HETI_RING_WINDOW; m++) r->ring.send[m].state = r->ring.receive[m].state = HETI_POST_IDLE;
@@ -12540,6 +12953,27 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post)
     post->state = HETI_POST_IDLE;
 }
 
+#ifdef HETI_THREADS
+/* One turn of waiting outside a step, since `start`, for `what`. */
+static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    int64_t i, process;
+    char text[200];
+    if (HETI_ATOMIC_LOAD(&ctx->cancelled)) return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
+    if (iface && iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
+        return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+    for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
+        if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
+            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
+    if (heti_now() - start > ctx->desc.stall_deadline)
+        return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for %s; the stall deadline is %g s", heti_now() - start, what,
+                         ctx->desc.stall_deadline);
+    (void)sched_yield();
+    return HET_OK;
+}
+#endif
+
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
 {
 #ifdef HETI_THREADS
@@ -12547,21 +12981,10 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
     const double start = heti_now();
     int32_t done = 0;
     for (;;) {
-        int64_t i, process;
-        char text[200];
         if (iface->test(ctx->transport.self, request, &done) != HET_OK)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
         if (done) return HET_OK;
-        if (HETI_ATOMIC_LOAD(&ctx->cancelled)) return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
-        if (iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
-        for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
-            if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
-                return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
-        if (heti_now() - start > ctx->desc.stall_deadline)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "waited %g s for another process; the stall deadline is %g s", heti_now() - start,
-                             ctx->desc.stall_deadline);
-        (void)sched_yield();
+        HETI_TRY(heti_wait_turn(ctx, start, "another process"));
     }
 #else
     (void)request;
@@ -12651,6 +13074,7 @@ static het_result heti_agree(het_ctx *ctx)
         heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
         heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
         heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
+        heti_xxh64_add(&state, &ctx->parameter[i].bf16, sizeof ctx->parameter[i].bf16);
     }
     heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
@@ -12669,23 +13093,272 @@ static het_result heti_agree(het_ctx *ctx)
 }
 
 /* ================================================================================================================
+   >>group  Devices that reach each other without the host: finding out who can, joining, giving ops, leaving.
+
+   Ranks whose devices are at different places can be members of one group (>>group_api). Two uses: the holders of a block that reach each other
+   share a seat (heti_find_seats), where reductions and gathers begin and end (>>ring); and neighbouring stages have a lane each way, so that the
+   order of messages between two ranks, which het_schedule_check has proved, is the order of the lane's ops, and nothing else is ordered.
+   Groups are joined one after the other, in the order in which all processes know them. An op waits for what it works on by an event of the
+   device; that it has run is polled where the rank looks after its messages (heti_await), so that the host waits under its deadlines and hears
+   of other ranks' failures, and the device's own queue never stands behind an op that may not come. Scalars of the verdict, sharded gradients and
+   whatever is done outside a step pass through the host, as does all between ranks that are in no group together.
+   ================================================================================================================ */
+
+/* What the processes tell each other of their groups, and of each rank's place. */
+static het_result heti_find_places(het_ctx *ctx)
+{
+    const het_groups *groups = &ctx->desc.groups;
+    const uint64_t own = groups->iface ? het_xxh64(groups->iface->name, strlen(groups->iface->name), groups->iface->id_bytes) : 0;
+    int64_t i;
+    for (i = 0; groups->iface && i < ctx->local_count; i++) {
+        const heti_rank *r = &ctx->rank[i];
+        char text[HETRAIN_GROUP_PLACE];
+        int64_t l;
+        het_result result;
+        for (l = 0; l < ctx->desc.link_count && ctx->link[l].from != r->rank && ctx->link[l].to != r->rank; l++) {}
+        if (!r->queue || l < ctx->desc.link_count) continue;
+        memset(text, 0, sizeof text);
+        result = groups->iface->place(groups->self, &r->device, text, sizeof text);
+        if (result != HET_OK)
+            return heti_fail(&ctx->error, result, "%s: %s place of rank %d: %s", ctx->caller, groups->iface->name, r->rank,
+                             groups->iface->last_error(groups->self, NULL));
+        text[sizeof text - 1] = 0;
+        if (text[0]) ctx->place[r->rank] = het_xxh64(text, strlen(text), 0) | 1;
+    }
+    for (i = 0; i < ctx->processes; i++) {
+        const int64_t first = ctx->process_first[i], ranks = ctx->process_first[i + 1] - first;
+        uint64_t other = own;
+        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (own != 0 && other != 0 && own != other)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "process %d has groups by another provider than process %d, or another version of it", i,
+                             ctx->process);
+        HETI_TRY(heti_spread(ctx, i, ctx->place + first, HETI_CAST(size_t, ranks) * sizeof *ctx->place));
+    }
+    return HET_OK;
+}
+
+/* A fresh identity of a group, from its first member's process to all. */
+static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsigned char id[HETRAIN_GROUP_ID])
+{
+    const het_groups *groups = &ctx->desc.groups;
+    const int64_t process = heti_process_of(ctx, group->member[0]);
+    struct { int64_t code; unsigned char id[HETRAIN_GROUP_ID]; } made;
+    memset(&made, 0, sizeof made);
+    if (process == ctx->process) made.code = groups->iface->identity(groups->self, made.id);
+    HETI_TRY(heti_spread(ctx, process, &made, sizeof made));
+    memcpy(id, made.id, sizeof made.id);
+    if (made.code == HET_OK) return HET_OK;
+    return heti_fail(&ctx->error, HETI_CAST(het_result, made.code), "%s: rank %d, identity of its group with rank %d: %s", ctx->caller,
+                     group->member[0], group->member[group->members - 1],
+                     process == ctx->process ? groups->iface->last_error(groups->self, NULL) : "its process has the reason");
+}
+
+static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_end *end, het_result result, const char *op)
+{
+    const het_groups *groups = &ctx->desc.groups;
+    const heti_group *group = &ctx->group[end->group];
+    const char *text = groups->iface->last_error(groups->self, end->handle);
+    return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->caller, r->rank, groups->iface->name, op, group->member[0],
+                     group->member[group->members - 1], text && text[0] ? text : het_result_text(result));
+}
+
+/* All local members of a group join it. */
+static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id)
+{
+#ifdef HETI_THREADS
+    const het_groups *groups = &ctx->desc.groups;
+    const double start = heti_now();
+    int64_t i, missing = 1;
+    for (i = 0; i < ctx->local_count; i++) {
+        const heti_rank *r = &ctx->rank[i];
+        heti_end *end = heti_end_of(r, g);
+        het_result result;
+        if (!end) continue;
+        result = groups->iface->join(groups->self, &r->device, id, ctx->group[g].members, end->member,
+                                     ctx->group[g].lane ? r->message_count + 2 : ctx->group[g].members, &end->handle);
+        if (result != HET_OK) {
+            end->handle = NULL;
+            return heti_join_fail(ctx, r, end, result, "join");
+        }
+    }
+    while (missing > 0) {
+        for (i = missing = 0; i < ctx->local_count; i++) {
+            const heti_rank *r = &ctx->rank[i];
+            heti_end *end = heti_end_of(r, g);
+            het_result result = HET_OK;
+            if (end && !end->joined) result = groups->iface->joined(groups->self, end->handle, &end->joined);
+            if (result != HET_OK) return heti_join_fail(ctx, r, end, result, "joined");
+            missing += end && !end->joined;
+        }
+        if (missing > 0) {
+            char what[80];
+            (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", ctx->group[g].member[0],
+                              ctx->group[g].member[ctx->group[g].members - 1]);
+            HETI_TRY(heti_wait_turn(ctx, start, what));
+        }
+    }
+    return HET_OK;
+#else
+    (void)g, (void)id;
+    return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "this build has no threads and no groups");
+#endif
+}
+
+/* The groups of the world in use. Those that the world `aside` has as well, if there is one, are borrowed from it; all processes know which. */
+static het_result heti_join_groups(het_ctx *ctx, const heti_group *aside, int64_t groups, heti_rank *rank_aside)
+{
+    int64_t g, i, k;
+    for (g = 0; g < ctx->groups; g++) {
+        const heti_group *group = &ctx->group[g];
+        unsigned char id[HETRAIN_GROUP_ID];
+        for (k = 0; k < groups; k++)
+            if (aside[k].lane == group->lane && aside[k].members == group->members &&
+                memcmp(aside[k].member, group->member, HETI_CAST(size_t, group->members) * sizeof *group->member) == 0) break;
+        if (k == groups) {
+            HETI_TRY(heti_make_identity(ctx, group, id));
+            HETI_TRY(heti_join_group(ctx, g, id));
+        }
+        for (i = 0; k < groups && i < ctx->local_count; i++) {
+            heti_end *end = heti_end_of(&ctx->rank[i], g);
+            int64_t e;
+            for (e = 0; end && e < rank_aside[i].ends; e++) {
+                const heti_end *from = &rank_aside[i].end[e];
+                if (from->group != k) continue;
+                end->handle = from->handle;
+                end->given = from->given;
+                end->finished = from->finished;
+                end->joined = end->borrowed = 1;
+            }
+        }
+    }
+    return HET_OK;
+}
+
+/* Queues and events for a rank's ends and the messages on its lanes. */
+static het_result heti_open_ends(heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    const size_t live = r->ctx->counter.live;
+    const char *text;
+    het_result result = HET_OK;
+    int64_t i;
+    for (i = 0; result == HET_OK && i < r->ends; i++) {
+        result = iface->queue_create(r->device.self, &r->end[i].queue);
+        if (result == HET_OK) result = iface->event_create(r->device.self, &r->end[i].event);
+    }
+    for (i = 0; result == HET_OK && r->lanes > 0 && i < r->message_count + 2; i++) {
+        heti_message *message = i < r->message_count ? &r->message[i] : &r->outgoing[i - r->message_count];
+        result = iface->event_create(r->device.self, &message->event);
+    }
+    r->queue_bytes = r->ctx->counter.live - live;
+    if (result == HET_OK) return HET_OK;
+    text = iface->last_error(r->device.self);
+    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->caller, r->rank,
+                     text && text[0] ? text : het_result_text(result));
+}
+
+/* Ends what is under way in a rank's groups: in all, or in those that are not joined. */
+static void heti_abort_ends(const het_groups *groups, heti_rank *r, int all)
+{
+    int64_t i;
+    for (i = 0; r->end && i < r->ends; i++) {
+        heti_end *end = &r->end[i];
+        if (!end->handle || end->borrowed || end->aborted || (end->joined && !all)) continue;
+        groups->iface->abort(groups->self, end->handle);
+        end->aborted = 1;
+    }
+}
+
+/* Leaves a rank's groups, but for borrowed ones. */
+static void heti_leave_ends(const het_groups *groups, heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; r->end && i < r->ends; i++) {
+        if (r->end[i].handle && !r->end[i].borrowed) groups->iface->leave(groups->self, r->end[i].handle);
+        r->end[i].handle = NULL;
+    }
+}
+
+/* Gives back the queues and events of `of`, which has the tables of rank `r` or of the world aside. Nothing uses them any more: the groups are left,
+   and either the rank's own queue has been waited for or its memory is given back. */
+static void heti_close_ends(heti_rank *r, heti_rank *of)
+{
+    const het_device_iface *iface = r->device.iface;
+    int64_t i;
+    if (!of->end) return; /* its tables were never made */
+    for (i = 0; i < of->ends; i++) {
+        if (of->end[i].queue) iface->queue_destroy(r->device.self, of->end[i].queue);
+        if (of->end[i].event) iface->event_destroy(r->device.self, of->end[i].event);
+    }
+    for (i = 0; i < of->message_count + 2 && of->lanes > 0; i++) {
+        heti_message *message = i < of->message_count ? &of->message[i] : &of->outgoing[i - of->message_count];
+        if (message->event) iface->event_destroy(r->device.self, message->event);
+    }
+    of->ends = of->lanes = 0;
+}
+
+/* Lets an end's queue wait for an event of the rank's own queue; NULL: for all that was given to it so far. */
+static het_result heti_order_end(heti_rank *r, heti_end *end, het_event *event)
+{
+    const het_device_iface *iface = r->device.iface;
+    if (!event) {
+        event = end->event;
+        HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, event), "event");
+    }
+    HETI_DEVICE(r, iface->event_wait(r->device.self, end->queue, event), "wait for an event");
+    return HET_OK;
+}
+
+/* Gives an end a message to or from member `peer`. */
+static het_result heti_give_message(heti_rank *r, heti_end *end, int receives, int64_t peer, void *data, size_t bytes)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    het_result result;
+    end->op = receives ? "receive" : "send";
+    result = receives ? groups->iface->receive(groups->self, end->handle, end->queue, peer, data, bytes)
+                      : groups->iface->send(groups->self, end->handle, end->queue, peer, data, bytes);
+    if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
+    end->given++;
+    return HET_OK;
+}
+
+/* A reduction to owners, or a gather from them, of the ranges [start[m], start[m + 1]) of all members. */
+static het_result heti_give_ranges(heti_rank *r, heti_end *end, int gather, void *data, const int64_t *start, het_group_element element)
+{
+    const het_groups *groups = &r->ctx->desc.groups;
+    het_result result;
+    end->op = gather ? "all_gather" : "reduce_scatter";
+    result = gather ? groups->iface->all_gather(groups->self, end->handle, end->queue, data, start, element)
+                    : groups->iface->reduce_scatter(groups->self, end->handle, end->queue, data, start, element);
+    if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
+    end->given++;
+    return HET_OK;
+}
+
+/* ================================================================================================================
    >>ring  Reductions of gradients to their owners, gathering of new weights, joining of a step's scalars.
 
    A reduce-scatter over K members in K - 1 turns: in turn t member k sends part k - t - 1 (mod K), which holds the sum of what it got before,
    to member k + 1, and adds what comes from k - 1 to part k - t - 2; in the last turn that is its own. Each sends every part but one, in the
    mean (K - 1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any size, none included, and travel
    in chunks. In exact mode the sum has no order (DESIGN section 6); in fast mode the plan fixes it.
-   Where holders are spread over processes the ring has one member a process, its first holder, and two more sets of turns: before the ring
-   the others of the process add their block to the leader's, behind it they get their parts back. In one process every holder is a member.
+   Its members are seats: holders that reach each other without the host (>>group) share one, all others have one of their own. A job has three
+   phases. In: the holders of a seat reduce to its first one, who leads; or at once to the owners, where the block has no other seat. Ring: leaders
+   bring the seats' parts together. Out: the leader gives each holder of its seat what it owns. A gather does the same backwards.
+   Where seats are spread over processes the ring has one member a process, its first seat, and two more sets of turns: before the ring the others
+   of the process add their block to the leader's, behind it they get their parts back. In one process every seat is a member.
    Jobs of a rank run one after the other, in the one order all ranks' lists share, beside computation: heti_advance_ring is called between
    units and while waiting.
    ================================================================================================================ */
 
-/* One of the turns of holder i in which its process adds to, or gets from, the leader: holder `first` of [first, last). */
+/* The first element that a seat's holders own; of `seats`: the end. */
+static int64_t heti_seat_cut(const heti_parameter_block *block, int64_t seat) { return block->cut[block->seat[seat]]; }
+
+/* One of the turns of seat i in which its process adds to, or gets from, the leader: seat `first` of the process. */
 static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64_t first, int64_t other, int inwards, int gather, heti_turn *t)
 {
     const int whole = inwards != gather;
-    const int64_t begin = whole ? 0 : block->cut[other], end = whole ? block->elements : block->cut[other + 1];
+    const int64_t begin = whole ? 0 : heti_seat_cut(block, other), end = whole ? block->elements : heti_seat_cut(block, other + 1);
     if (i == (inwards ? other : first)) {
         t->to = inwards ? first : other;
         t->send_begin = begin;
@@ -12698,7 +13371,7 @@ static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64
     }
 }
 
-/* Fills *t with turn number `turn` of holder i; 0: there are no more. */
+/* Fills *t with turn number `turn` of seat i; 0: there are no more. */
 static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t)
 {
     const int64_t members = block->members;
@@ -12717,11 +13390,11 @@ static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gath
         t->to = block->member[(m + 1) % members];
         t->from = block->member[(m + members - 1) % members];
         part = (m + 2 * members - (turn - inside) - (gather ? 0 : 1)) % members;
-        t->send_begin = block->cut[block->member[part]];
-        t->send_end = block->cut[block->member[part + 1]];
+        t->send_begin = heti_seat_cut(block, block->member[part]);
+        t->send_end = heti_seat_cut(block, block->member[part + 1]);
         part = (part + members - 1) % members;
-        t->receive_begin = block->cut[block->member[part]];
-        t->receive_end = block->cut[block->member[part + 1]];
+        t->receive_begin = heti_seat_cut(block, block->member[part]);
+        t->receive_end = heti_seat_cut(block, block->member[part + 1]);
         t->add = !gather;
     }
     return 1;
@@ -12803,13 +13476,15 @@ static het_result heti_ring_post(heti_rank *r)
             HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
             address = ring->outgoing + at;
         }
-        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, block->holder[t->to], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, heti_seat_rank(block, t->to), HETI_CHANNEL_RING, address,
+                                 HETI_CAST(size_t, count) * element));
     }
     count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->posted, &first);
     address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
     ring->posted++;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, block->holder[t->from], HETI_CHANNEL_RING, address, HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, heti_seat_rank(block, t->from), HETI_CHANNEL_RING, address,
+                                 HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
 
@@ -12831,62 +13506,148 @@ static het_result heti_ring_take(heti_rank *r)
     return heti_sync(r);
 }
 
-/* Moves to turn `number` of the present job, or to the next one in which there is something to do; 0: the job is finished. */
+/* The seat of a rank, which may lead it or not. */
+static int64_t heti_seat_of(const heti_parameter_block *block, int64_t rank)
+{
+    const int64_t holder = heti_holder_of(block, rank);
+    int64_t s = 0;
+    while (block->seat[s + 1] <= holder) s++;
+    return s;
+}
+
+/* Moves to turn `number` of the present job, or to the next one in which there is something to do; 0: there are no more for this rank. */
 static int heti_ring_seek(heti_rank *r, int64_t number)
 {
     heti_ring *ring = &r->ring;
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_parameter_block *block = &r->ctx->block[job->block];
-    const int64_t i = heti_holder_of(block, r->rank);
+    const int64_t seat = heti_seat_of(block, r->rank);
     ring->chunk = ring->posted = 0;
-    for (ring->number = number; heti_ring_turn(block, i, job->gather, ring->number, &ring->turn); ring->number++)
+    if (heti_seat_rank(block, seat) != r->rank) return 0; /* does not lead */
+    for (ring->number = number; heti_ring_turn(block, seat, job->gather, ring->number, &ring->turn); ring->number++)
         if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
     return 0;
 }
 
-/* Takes what has come and posts what is next, as far as it goes without waiting. */
+/* Takes what has come and posts what is next, until the turns are over or it would have to wait. */
+static het_result heti_advance_turns(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    while (ring->more) {
+        const int64_t slot = ring->chunk % HETI_RING_WINDOW, end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
+        int sent, received;
+        while (ring->posted < end) HETI_TRY(heti_ring_post(r));
+        HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
+        HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
+        if (!sent || !received) return HET_OK;
+        HETI_TRY(heti_ring_take(r));
+        if (ring->chunk == heti_ring_chunks(&ring->turn)) ring->more = heti_ring_seek(r, ring->number + 1);
+    }
+    return HET_OK;
+}
+
+/* What a member of the rank's seat gets from it in the present job, for the timeline. */
+static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes)
+{
+    het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->ranks + peer];
+    if (bytes == 0 || peer == r->rank) return;
+    traffic->reductions++;
+    traffic->reduction_bytes += bytes;
+    r->record[r->ring.job[r->ring.done].record].bytes += bytes;
+}
+
+/* Phase `in` of a gather, `out` of a reduction: what each holder of a seat owns goes to, or comes from, the leader. */
+static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first)
+{
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const heti_group *group = &r->ctx->group[end->group];
+    const size_t element = heti_ring_element(r, job);
+    int64_t m;
+    HETI_TRY(heti_order_end(r, end, NULL));
+    for (m = 1; m < group->members; m++) {
+        const int64_t at = block->cut[first + m], bytes = (block->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
+        const int receives = (end->member == 0) == (job->gather != 0);
+        if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
+        if (!receives) heti_count_sent(r, group->member[end->member == 0 ? m : 0], bytes);
+        HETI_TRY(heti_give_message(r, end, receives, end->member == 0 ? m : 0, heti_ring_address(r, job, at), HETI_CAST(size_t, bytes)));
+    }
+    return HET_OK;
+}
+
+/* Phase `in` of a reduction, `out` of a gather: all of the block to the leader or from it, or each part to its owner or from it. */
+static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first)
+{
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const heti_group *group = &r->ctx->group[end->group];
+    const size_t element = heti_ring_element(r, job);
+    int64_t *start = r->ring.start, m;
+    for (m = 0; m <= group->members; m++) start[m] = block->seats == 1 ? block->cut[first + m] : m > 0 ? block->elements : 0;
+    for (m = 0; m < group->members; m++) {
+        const int64_t owner = job->gather ? end->member : m;
+        heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
+    }
+    HETI_TRY(heti_order_end(r, end, NULL));
+    return heti_give_ranges(r, end, job->gather, heti_ring_address(r, job, 0), start, element == sizeof(double) ? HET_GROUP_F64 : HET_GROUP_F32);
+}
+
+/* Begins the present phase of the present job. */
+static het_result heti_enter_phase(heti_rank *r)
+{
+    heti_ring *ring = &r->ring;
+    const heti_ring_job *job = &ring->job[ring->done];
+    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const int64_t seat = heti_seat_of(block, r->rank);
+    ring->more = 0;
+    ring->end = block->group[seat] >= 0 ? heti_end_of(r, block->group[seat]) : NULL;
+    if (ring->phase == HETI_PHASE_RING) {
+        ring->more = heti_ring_seek(r, 0);
+        return HET_OK;
+    }
+    if (!ring->end) return HET_OK;
+    if ((ring->phase == HETI_PHASE_OUT) == (job->gather != 0)) return heti_give_block(r, ring->end, job, block->seat[seat]);
+    return block->seats > 1 ? heti_give_parts(r, ring->end, job, block->seat[seat]) : HET_OK;
+}
+
+/* Goes on with the jobs, as far as it goes without waiting. */
 static het_result heti_advance_ring(heti_rank *r)
 {
     heti_ring *ring = &r->ring;
     while (ring->done < ring->jobs) {
-        const int64_t slot = ring->chunk % HETI_RING_WINDOW;
-        int sent, received, more = 1;
+        het_record *record = &r->record[ring->job[ring->done].record];
         if (!ring->running) {
-            r->record[ring->job[ring->done].record].start = heti_now() - r->began;
-            more = heti_ring_seek(r, 0);
+            record->start = heti_now() - r->began;
             ring->running = 1;
-        } else {
-            HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
-            HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
-            if (!sent || !received) return HET_OK;
-            HETI_TRY(heti_ring_take(r));
-            if (ring->chunk == heti_ring_chunks(&ring->turn)) more = heti_ring_seek(r, ring->number + 1);
+            ring->phase = HETI_PHASE_IN;
+            HETI_TRY(heti_enter_phase(r));
         }
-        if (more) {
-            const int64_t end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
-            while (ring->posted < end) HETI_TRY(heti_ring_post(r));
+        HETI_TRY(heti_advance_turns(r));
+        if (ring->more || (ring->end && ring->end->finished < ring->end->given)) return HET_OK;
+        if (ring->phase != HETI_PHASE_OUT) {
+            ring->phase = ring->phase == HETI_PHASE_IN ? HETI_PHASE_RING : HETI_PHASE_OUT;
+            HETI_TRY(heti_enter_phase(r));
             continue;
         }
-        r->record[ring->job[ring->done].record].end = heti_now() - r->began;
+        record->end = heti_now() - r->began;
         ring->running = 0;
         ring->done++;
     }
     return HET_OK;
 }
 
-/* Adds a block to the ring, if the rank is not its only holder. */
+/* Adds a block to the jobs, if the rank is not its only holder. */
 static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
 {
     const heti_parameter_block *block = &r->ctx->block[b];
     heti_ring_job *job = &r->ring.job[r->ring.jobs];
     heti_turn t;
-    int64_t turn;
+    int64_t turn, seat;
     if (block->frozen || block->holders < 2 || (!gather && heti_is_sharded(r->ctx, block))) return;
     job->block = b;
     job->gather = gather;
     job->record = record;
     r->ring.jobs++;
-    for (turn = 0; heti_ring_turn(block, heti_holder_of(block, r->rank), gather, turn, &t); turn++)
+    seat = heti_seat_of(block, r->rank);
+    for (turn = 0; heti_seat_rank(block, seat) == r->rank && heti_ring_turn(block, seat, gather, turn, &t); turn++)
         r->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
@@ -13042,10 +13803,11 @@ static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer)
     }
 }
 
-/* Takes what has come and posts what is next, as far as it goes without waiting: rings and sharded gradients. */
+/* Takes what has come and posts what is next, as far as it goes without waiting: groups, rings and sharded gradients. */
 static het_result heti_advance(heti_rank *r)
 {
     int64_t i;
+    for (i = 0; i < r->ends; i++) HETI_TRY(heti_test_end(r, &r->end[i]));
     for (i = 0; i < r->shard.peers; i++) {
         HETI_TRY(heti_advance_in(r, &r->shard.peer[i]));
         HETI_TRY(heti_advance_out(r, &r->shard.peer[i]));
@@ -13407,7 +14169,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
-        c->weight[i] = r->weights + r->weight_at[p->block] + p->offset;
+        if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
+        else c->weight[i] = r->weights + r->weight_at[p->block] + p->weight_offset;
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
     }
     c->cosine = r->cosine;
@@ -13709,6 +14472,24 @@ static het_result heti_unpack(heti_rank *r, const char *data, float *const *stre
     return heti_sync(r);
 }
 
+/* The same between the device memory of a message on a lane and the streams. */
+static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs, float *const *stream, int64_t unit, int64_t rows)
+{
+    const het_device_iface *iface = r->device.iface;
+    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
+    char *at = message->rows;
+    int64_t s;
+    for (s = 0; s < info->out_streams; s++) {
+        const size_t bytes = HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
+        if (bytes == 0) continue;
+        HETI_DEVICE(r, packs ? iface->copy(r->device.self, r->queue, at, stream[s], bytes)
+                             : iface->copy(r->device.self, r->queue, stream[s], at, bytes), "copy of a message");
+        at += bytes;
+    }
+    HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, message->event), "event");
+    return HET_OK;
+}
+
 static heti_message *heti_find_message(heti_rank *r, const het_action *key)
 {
     int64_t i;
@@ -13725,6 +14506,7 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
                          r->message_count);
     (*message)->used = 1;
     (*message)->action = *key;
+    (*message)->end = NULL;
     return HET_OK;
 }
 
@@ -13768,32 +14550,44 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
         r->next_outgoing = 1 - r->next_outgoing;
         HETI_TRY(heti_await_post(r, &message->post, "a receive", to));
         message->action = key;
+        message->end = heti_lane(r, r->rank, to);
     }
     memset(&envelope, 0, sizeof envelope);
     envelope.step = r->ctx->step;
     envelope.action = key;
     envelope.size = HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows));
     memcpy(message->data, &envelope, sizeof envelope);
-    return heti_pack(r, message->data, stream, unit, rows);
+    return message->end ? heti_copy_rows(r, message, 1, stream, unit, rows) : heti_pack(r, message->data, stream, unit, rows);
 }
 
 static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
 {
     const int forward = a->kind == HET_ACTION_SEND_F;
+    const int64_t to = forward ? stage->after : stage->before;
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
     heti_envelope envelope;
+    heti_message *message;
     int i;
     for (i = 0; i < 2 && !heti_action_same(&r->outgoing[i].action, &key); i++) {}
     if (i == 2) return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank, r->ctx->step);
-    memcpy(&envelope, r->outgoing[i].data, sizeof envelope);
+    message = &r->outgoing[i];
+    memcpy(&envelope, message->data, sizeof envelope);
     record->bytes = envelope.size - HETI_ENVELOPE;
-    return heti_start_post(r, &r->outgoing[i].post, 0, forward ? stage->after : stage->before, HETI_CHANNEL_STAGE, r->outgoing[i].data,
-                           HETI_CAST(size_t, envelope.size));
+    if (!message->end) return heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data, HETI_CAST(size_t, envelope.size));
+    HETI_TRY(heti_start_post(r, &message->post, 0, to, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
+    if (record->bytes == 0) return HET_OK;
+    r->ctx->traffic[r->local * r->ctx->ranks + to].transfer_bytes += record->bytes;
+    HETI_TRY(heti_order_end(r, message->end, message->event));
+    HETI_TRY(heti_give_message(r, message->end, 0, 1, message->rows, HETI_CAST(size_t, record->bytes)));
+    message->post.end = message->end;
+    message->post.ticket = message->end->given;
+    return HET_OK;
 }
 
 static het_result heti_receive(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record)
 {
     const int forward = a->kind == HET_ACTION_RECV_F;
+    const int64_t from = forward ? stage->before : stage->after;
     const het_action key = heti_consumer(a, stage->index, forward);
     heti_message *message;
     int64_t rows;
@@ -13802,8 +14596,16 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     HETI_TRY(heti_new_message(r, &key, &message));
     size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end, rows);
     message->record = record;
+    message->end = heti_lane(r, from, r->rank);
     record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
-    return heti_start_post(r, &message->post, 1, forward ? stage->before : stage->after, HETI_CHANNEL_STAGE, message->data, size);
+    if (!message->end) return heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, size);
+    HETI_TRY(heti_start_post(r, &message->post, 1, from, HETI_CHANNEL_STAGE, message->data, HETI_ENVELOPE));
+    if (record->bytes > 0) {
+        HETI_TRY(heti_order_end(r, message->end, message->event));
+        HETI_TRY(heti_give_message(r, message->end, 1, 0, message->rows, HETI_CAST(size_t, record->bytes)));
+    }
+    message->ticket = message->end->given;
+    return HET_OK;
 }
 
 /* Waits for what a compute action needs from a neighbouring stage and brings it to the device. */
@@ -13826,13 +14628,21 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
                          "rank %d, step %d: rank %d sent what belongs to step %d, stage %d, micro-batch %d instead of stage %d, micro-batch %d",
                          r->rank, r->ctx->step, from, envelope.step, HETI_CAST(int64_t, envelope.action.stage),
                          HETI_CAST(int64_t, envelope.action.micro_batch), HETI_CAST(int64_t, key.stage), HETI_CAST(int64_t, key.micro_batch));
+    if (envelope.size != HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows)))
+        return heti_fail(&r->error, HET_ERR_TRANSPORT, "rank %d, step %d: rank %d sends a message of %d bytes, expected are %u", r->rank,
+                         r->ctx->step, from, envelope.size, HETI_CAST(uint64_t, heti_stream_bytes(r->ctx, unit, rows)));
+    if (message->end) { /* the envelope is right: now the rows */
+        message->post.end = message->end;
+        message->post.ticket = message->ticket;
+        HETI_TRY(heti_await_post(r, &message->post, forward ? "an activation" : "a gradient", from));
+    }
     message->used = 0;
     r->present->start = heti_now() - r->began;
     if (from != r->rank) {
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    return heti_unpack(r, message->data, stream, unit, rows);
+    return message->end ? heti_copy_rows(r, message, 0, stream, unit, rows) : heti_unpack(r, message->data, stream, unit, rows);
 }
 
 /* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of one sequence ---- */
@@ -13971,7 +14781,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work)
     return HET_OK;
 }
 
-/* Loss, squares and maxima of all ranks together, in every rank's device memory. */
+/* Loss, squares and maxima of all ranks together, in every rank's device memory. Below a maximum's bits travels which rank it is of. */
 static het_result heti_join_scalars(heti_rank *r)
 {
     const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->parameter_count;
@@ -13981,9 +14791,12 @@ static het_result heti_join_scalars(heti_rank *r)
     HETI_TRY(heti_copy_out_later(r, r->joined, r->loss, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out_later(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
-    for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]);
+    for (p = 0; p < parameters; p++) r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters));
-    for (p = 0; p < parameters; p++) maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p]);
+    for (p = 0; p < parameters; p++) {
+        maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p] / HETI_MOST_RANKS);
+        if (r->local == 0) r->ctx->maximum_rank[p] = HETI_CAST(int32_t, HETI_MOST_RANKS - 1 - r->joined[2 * limbs + p] % HETI_MOST_RANKS);
+    }
     HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_in(r, r->squares, r->joined + limbs, limbs, sizeof(int64_t)));
     HETI_TRY(heti_copy_in(r, r->maximum, maximum, parameters, sizeof *maximum));
@@ -14064,7 +14877,7 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a)
     if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->batch_count[a->pipeline]) return 0;
     if (ctx->job == HETI_JOB_STEP) return 1;
     if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
-    return forward && (ctx->job == HETI_JOB_EVALUATE || a->slice == 0);
+    return forward && (ctx->job == HETI_JOB_EVALUATE || (ctx->job == HETI_JOB_INFER && a->slice == 0));
 }
 
 #ifdef HETI_THREADS
@@ -14130,6 +14943,8 @@ static het_result heti_set_scalars(heti_rank *r)
     s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
     s->clip_scale = 1.0f;
     s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
+    s->spike_loss = ctx->spike_loss * ctx->totals.weight;
+    s->spike_norm = ctx->job == HETI_JOB_STEP ? ctx->spike_norm : 0.0;
     return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
 }
 
@@ -14144,6 +14959,48 @@ static het_result heti_begin_sums(heti_rank *r)
     return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
 }
 
+/* XXH64 of a weight that the rank holds. */
+static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash)
+{
+    const heti_parameter *p = &r->ctx->parameter[index];
+    heti_xxh64 state;
+    int64_t first, n;
+    heti_xxh64_start(&state, 0);
+    for (first = 0; first < p->count; first += n) {
+        n = heti_min(2 * HETI_STAGING, p->count - first);
+        HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->staging))));
+        heti_xxh64_add(&state, r->staging, HETI_CAST(size_t, n) * sizeof(float));
+    }
+    *hash = heti_xxh64_end(&state);
+    return HET_OK;
+}
+
+/* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of the first where they differ, every rank's. */
+static het_result heti_compare_replicas(heti_rank *r)
+{
+    const int64_t parameters = r->ctx->parameter_count;
+    int64_t *joined = r->joined, p;
+    for (p = 0; p < parameters; p++) {
+        uint64_t hash = 0;
+        const int held = r->weight_at[r->ctx->parameter[p].block] >= 0;
+        if (held) HETI_TRY(heti_hash_weight(r, p, &hash));
+        memcpy(&joined[p], &hash, sizeof hash);
+        joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
+        if (!held) joined[p] = INT64_MIN;
+    }
+    HETI_TRY(heti_join(r, 0, 2 * parameters));
+    for (p = 0; p < parameters && joined[p] == -1 - joined[parameters + p]; p++) {}
+    if (r->local == 0) r->ctx->different = p < parameters ? p : -1;
+    if (p == parameters) return HET_OK;
+    memset(joined, 0, HETI_CAST(size_t, r->ctx->ranks) * sizeof *joined);
+    if (r->weight_at[r->ctx->parameter[p].block] >= 0) {
+        uint64_t hash;
+        HETI_TRY(heti_hash_weight(r, p, &hash));
+        memcpy(&joined[r->rank], &hash, sizeof hash);
+    }
+    return heti_join(r, r->ctx->ranks, r->ctx->ranks);
+}
+
 /* A rank's part of a job. The first local rank leaves behind what the caller wants to know. */
 static het_result heti_run_job(heti_rank *r)
 {
@@ -14156,6 +15013,7 @@ static het_result heti_run_job(heti_rank *r)
     if (trains) HETI_TRY(heti_begin_sums(r));
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
+    if (ctx->job == HETI_JOB_VERIFY) return heti_compare_replicas(r);
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
@@ -14184,6 +15042,7 @@ static void heti_run_rank(heti_rank *r)
                         heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->action));
     }
     heti_raise(r);
+    heti_abort_ends(&r->ctx->desc.groups, r, 1);
 }
 
 #ifdef HETI_THREADS
@@ -14388,14 +15247,97 @@ static void heti_restore_exponents(het_ctx *ctx)
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
 }
 
-static het_result heti_name_not_finite(het_ctx *ctx, double loss)
+/* The middle of `count` values, of an even number the mean of the two in the middle. Sorts them. */
+static double heti_median(double *value, int64_t count)
 {
-    int64_t p;
-    for (p = 0; p < ctx->parameter_count; p++)
-        if (ctx->host_maximum[p] >= 0x7f800000u)
-            return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: the gradient of %s is not finite (loss %g)", ctx->step,
-                             ctx->parameter[p].name, loss);
-    return heti_fail(&ctx->error, HET_ERR_NOT_FINITE, "step %d: loss or gradient norm is not finite (loss %g)", ctx->step, loss);
+    int64_t i, k;
+    for (i = 1; i < count; i++) {
+        const double x = value[i];
+        for (k = i; k > 0 && value[k - 1] > x; k--) value[k] = value[k - 1];
+        value[k] = x;
+    }
+    return 0.5 * (value[(count - 1) / 2] + value[count / 2]);
+}
+
+/* Where values begin to be far outside of HETRAIN_RECENT earlier ones: het_desc.spike. */
+static double heti_spike_limit(const double *recent, double factor)
+{
+    double value[HETRAIN_RECENT], median;
+    int64_t i;
+    memcpy(value, recent, sizeof value);
+    median = heti_median(value, HETRAIN_RECENT);
+    for (i = 0; i < HETRAIN_RECENT; i++) value[i] = fabs(recent[i] - median);
+    return fma(1.4826 * factor, heti_median(value, HETRAIN_RECENT), median);
+}
+
+static void heti_set_spike(het_ctx *ctx)
+{
+    const int judged = ctx->desc.spike > 0.0 && ctx->recent.count == HETRAIN_RECENT;
+    ctx->spike_loss = judged ? heti_spike_limit(ctx->recent.loss, ctx->desc.spike) : 0.0;
+    ctx->spike_norm = judged ? heti_spike_limit(ctx->recent.norm, ctx->desc.spike) : 0.0;
+}
+
+static void heti_remember(het_recent *recent, double loss, double norm)
+{
+    if (recent->count == HETRAIN_RECENT) {
+        recent->count--;
+        memmove(recent->loss, recent->loss + 1, sizeof recent->loss - sizeof loss);
+        memmove(recent->norm, recent->norm + 1, sizeof recent->norm - sizeof norm);
+    }
+    recent->loss[recent->count] = loss;
+    recent->norm[recent->count++] = norm;
+}
+
+/* The parameter with the first term that is not finite or, where all are, whose terms have grown most since the last accepted step; -1: none. */
+static int64_t heti_find_culprit(const het_ctx *ctx)
+{
+    int64_t p, found = -1;
+    double most = -HETI_DINFINITY;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const uint32_t maximum = ctx->host_maximum[p];
+        const int32_t before = ctx->saved_exponent[p];
+        double grown;
+        if (maximum >= 0x7f800000u) return p;
+        if (maximum == 0 || before == HETRAIN_NO_EXPONENT) continue;
+        grown = ldexp(HETI_CAST(double, heti_bits_float(maximum)), -before);
+        if (grown > most) {
+            most = grown;
+            found = p;
+        }
+    }
+    return found;
+}
+
+/* What is wrong with a step that was not accepted, with the parameter, unit and rank that show it. */
+static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info)
+{
+    const int spike = ctx->joined_scalars.verdict == HET_VERDICT_SPIKE, by_loss = spike && info->loss > ctx->spike_loss;
+    const int64_t p = heti_find_culprit(ctx);
+    const int infinite = p >= 0 && ctx->host_maximum[p] >= 0x7f800000u;
+    char what[112] = "loss or gradient norm is not finite", where[128] = "";
+    if (spike)
+        (void)heti_format(what, sizeof what, "%s %g is above %g, the median of %d steps + %g deviations", by_loss ? "loss" : "gradient norm",
+                          by_loss ? info->loss : info->gradient_norm, by_loss ? ctx->spike_loss : ctx->spike_norm,
+                          HETI_CAST(int64_t, HETRAIN_RECENT), ctx->desc.spike);
+    if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite", ctx->parameter[p].name);
+    if (p >= 0) {
+        const int64_t unit = ctx->use[ctx->block[ctx->parameter[p].block].first_use];
+        (void)heti_format(where, sizeof where, "%s%s; unit %d (%s), rank %d", infinite ? "" : "; most of all grew the gradient of ",
+                          infinite ? "" : ctx->parameter[p].name, unit, ctx->unit[unit].unit.iface->name, HETI_CAST(int64_t, ctx->maximum_rank[p]));
+    }
+    return heti_fail(&ctx->error, spike ? HET_ERR_SPIKE : HET_ERR_NOT_FINITE, spike ? "step %d: %s%s" : "step %d: %s%s (loss %g)", ctx->step, what,
+                     where, info->loss);
+}
+
+/* A bad step as configured: an error, or a line in the log. */
+static het_result heti_bad_step(het_ctx *ctx, int update, het_step_info *info)
+{
+    const het_result result = heti_name_bad_step(ctx, info);
+    if (ctx->desc.skip_bad_steps != HET_YES || !update) return result;
+    if (ctx->desc.logger.log) ctx->desc.logger.log(ctx->desc.logger.user, HET_LOG_WARNING, result, ctx->error.text);
+    memset(&ctx->error, 0, sizeof ctx->error);
+    info->skipped = 1;
+    return HET_OK;
 }
 
 /* Runs the lists until the verdict is final: at most twice. */
@@ -14425,6 +15367,7 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count, ctx->desc.max_micro_batches);
     memset(&info, 0, sizeof info);
     for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
+    heti_set_spike(ctx);
     ctx->batches = batches;
     heti_divide(ctx, count);
     HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
@@ -14432,15 +15375,13 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
     info.weight = ctx->totals.weight;
     info.tokens = ctx->totals.tokens;
-    if (ctx->joined_scalars.verdict == HET_VERDICT_NOT_FINITE) {
-        if (ctx->desc.skip_not_finite != HET_YES || !update) {
-            heti_restore_exponents(ctx);
-            return heti_name_not_finite(ctx, info.loss);
-        }
-        info.skipped = 1;
+    if (ctx->joined_scalars.verdict == HET_VERDICT_ACCEPT && update) {
+        heti_set_exponents(ctx, 0);
+        heti_remember(&ctx->recent, info.loss, info.gradient_norm);
+    } else {
+        heti_restore_exponents(ctx);
     }
-    if (update && !info.skipped) heti_set_exponents(ctx, 0);
-    else heti_restore_exponents(ctx);
+    if (ctx->joined_scalars.verdict != HET_VERDICT_ACCEPT) HETI_TRY(heti_bad_step(ctx, update, &info));
     if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
@@ -14519,6 +15460,7 @@ static void heti_release_rank(heti_rank *r)
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
         heti_close_memory(r);
+        heti_close_ends(r, r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
         if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
@@ -14534,6 +15476,8 @@ static void heti_release(het_ctx *ctx)
     const het_allocator inner = ctx->counter.inner;
     int64_t i;
     heti_end_threads(ctx);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_abort_ends(&ctx->desc.groups, &ctx->rank[i], ctx->failed != 0);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &ctx->rank[i]);
     for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
     het_schedule_free(ctx->schedule);
@@ -14576,6 +15520,8 @@ static het_result heti_open_device(heti_rank *r)
     if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
         return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`", ctx->desc.model.lora_rank,
                          r->desc.iface->name);
+    if (ctx->desc.weights == HET_BF16 && !r->desc.iface->bf16_weights)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32", r->desc.iface->name);
     if (ctx->desc.parallel.run) {
         r->parallel = ctx->desc.parallel;
     } else {
@@ -14644,6 +15590,7 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
     ctx->use = HETI_TAKE(arena, int64_t, uses);
     ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
+    ctx->maximum_rank = HETI_TAKE(arena, int32_t, uses);
     ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
     ctx->host_grid = HETI_TAKE(arena, double, uses);
@@ -14651,6 +15598,7 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
     ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
     ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
+    ctx->place = HETI_TAKE(arena, uint64_t, ctx->ranks);
 #ifdef HETI_THREADS
     ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
 #endif
@@ -14682,12 +15630,14 @@ static het_result heti_build_shared(het_ctx *ctx)
 }
 
 /* Tables whose sizes the plan decides. */
-static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder, double **owed)
+static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **table, double **owed)
 {
-    int64_t b, s, holders = 0;
+    int64_t b, s, i, holders = 0, places = 0;
     for (b = 0; b < ctx->block_count; b++)
         for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
-    *holder = HETI_TAKE(arena, int64_t, 3 * holders + 2 * ctx->block_count + 1);
+    for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
+    *table = HETI_TAKE(arena, int64_t, 6 * holders + 3 * ctx->block_count);
+    ctx->group = HETI_TAKE(arena, heti_group, places > 1 ? holders / 2 + 2 * ctx->plan->stages : 0);
     *owed = HETI_TAKE(arena, double, ctx->ranks);
     ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
     ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
@@ -14696,12 +15646,13 @@ static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **holder,
 
 static het_result heti_build_world(het_ctx *ctx)
 {
-    int64_t *holder;
+    int64_t *table;
     double *owed;
-    heti_layout_world(ctx, &ctx->world, &holder, &owed);
+    heti_layout_world(ctx, &ctx->world, &table, &owed);
     HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, ctx->caller, &ctx->error));
-    heti_layout_world(ctx, &ctx->world, &holder, &owed);
-    heti_build_holders(ctx, holder, owed);
+    heti_layout_world(ctx, &ctx->world, &table, &owed);
+    heti_build_holders(ctx, table, owed);
+    heti_find_groups(ctx);
     return HET_OK;
 }
 
@@ -14767,21 +15718,21 @@ static het_result heti_place_units(heti_rank *r)
     return HET_OK;
 }
 
-/* Bytes of the largest message that reaches or leaves the rank. */
-static size_t heti_message_bytes(const heti_rank *r)
+/* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on lanes, or through the host. */
+static size_t heti_message_bytes(const heti_rank *r, int on_lane)
 {
-    int64_t s, i, widest = 0;
-    for (s = 0; s < r->ctx->plan->stages; s++) {
-        const het_stage *stage = &r->ctx->plan->stage[s];
-        const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
-        const het_unit_info *before = stage->unit_begin ? &r->ctx->unit[stage->unit_begin - 1].info : NULL;
-        int64_t in = 0, out = 0;
-        if (stage->rank != r->rank) continue;
-        for (i = 0; i < last->out_streams; i++) out += last->out_width[i];
-        for (i = 0; before && i < before->out_streams; i++) in += before->out_width[i];
-        widest = heti_max(widest, heti_max(in, out));
-    }
-    return HETI_ENVELOPE + HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+    const het_plan *plan = r->ctx->plan;
+    int64_t p, s, i, widest = 0;
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+            const het_stage *stage = &plan->stage[s];
+            const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
+            int64_t width = 0;
+            if ((stage->rank != r->rank && stage[1].rank != r->rank) || heti_on_lane(r->ctx, stage->rank, stage[1].rank) != on_lane) continue;
+            for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
+            widest = heti_max(widest, width);
+        }
+    return HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
 }
 
 static het_result heti_count_needs(heti_rank *r)
@@ -14801,7 +15752,9 @@ static het_result heti_count_needs(heti_rank *r)
     r->carry_count = heti_max(needs.carries, r->stage_count);
     r->message_count = needs.messages;
     r->slice_rows = heti_slice_rows(ctx);
-    r->message_bytes = heti_message_bytes(r);
+    r->message_bytes = heti_message_bytes(r, 0);
+    r->lane_bytes = heti_message_bytes(r, 1);
+    heti_find_ends(r, NULL);
     r->shard.peers = heti_shard_peers(r, NULL);
     for (s = 0; s < ctx->plan->stages; s++) {
         const het_stage *stage = &ctx->plan->stage[s];
@@ -14824,6 +15777,8 @@ static het_result heti_map_rank(heti_rank *r)
     heti_layout_host(r, &r->host);
     (void)heti_shard_peers(r, r->shard.peer);
     heti_find_stages(r);
+    heti_find_ends(r, r->end);
+    HETI_TRY(heti_open_ends(r));
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
     r->sizes.communication = r->communication_bytes;
@@ -14867,7 +15822,10 @@ static void heti_count_host(het_ctx *ctx)
     int64_t i;
     shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
     if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
-    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].sizes.host = ctx->rank[i].opened + ctx->rank[i].host.size + (i == 0 ? shared : 0);
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+        r->sizes.host = r->opened + r->queue_bytes + r->host.size + (i == 0 ? shared : 0);
+    }
 }
 
 /* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and limits. */
@@ -14895,6 +15853,7 @@ static het_result heti_prepare(het_ctx *ctx, const het_desc *desc)
                          HETI_CAST(int64_t, 2 * HETI_STAGING));
     ctx->desc.units = NULL; /* copied */
     HETI_TRY(heti_open_ranks(ctx));
+    HETI_TRY(heti_find_places(ctx));
     return heti_prepare_world(ctx);
 }
 
@@ -15024,9 +15983,7 @@ static het_result heti_init_weights(heti_rank *r)
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
             task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
             r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[parameter->block] + parameter->offset + task.first, task.to, task.count,
-                                  sizeof(float)));
-            HETI_TRY(heti_sync(r));
+            HETI_TRY(heti_write_weight(r, parameter, task.first, task.count, task.to));
         }
     }
     return HET_OK;
@@ -15095,7 +16052,8 @@ static het_result heti_start(het_ctx *ctx)
         return ctx->error.code;
     }
     HETI_TRY(heti_begin_threads(ctx));
-    return ctx->transport.iface ? heti_agree(ctx) : HET_OK;
+    if (ctx->transport.iface) HETI_TRY(heti_agree(ctx));
+    return heti_join_groups(ctx, NULL, 0, NULL);
 }
 
 HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error)
@@ -15111,6 +16069,7 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
     if (result == HET_OK) {
         result = heti_start(c);
         if (result != HET_OK) {
+            c->failed = 1;
             if (error) *error = c->error;
             heti_call_off(c, result);
             heti_release(c);
@@ -15242,6 +16201,7 @@ HETRAIN_API het_result het_parameter_get_info(const het_ctx *ctx, int64_t index,
     info->uses = p->uses;
     info->exponent = p->exponent;
     info->adapter = p->adapter;
+    info->bf16 = p->bf16;
     return HET_OK;
 }
 
@@ -15271,7 +16231,7 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
 {
     const heti_parameter *p = &r->ctx->parameter[index];
     int64_t done, i, n;
-    if (what == HET_WEIGHT) return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->offset + first, count, sizeof *to);
+    if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
     if (what != HET_GRADIENT) {
         const heti_parameter_block *block = &r->ctx->block[p->block];
         const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
@@ -15312,16 +16272,16 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
     int64_t i;
     for (i = 0; i < block->holders; i++) {
         const int64_t local = block->holder[i] - ctx->first_rank;
-        const int64_t low = heti_max(p->offset + first, what == HET_WEIGHT ? 0 : block->cut[i]);
-        const int64_t high = heti_min(p->offset + first + count, what == HET_WEIGHT ? block->elements : block->cut[i + 1]);
+        const int64_t low = heti_max(p->offset + first, block->cut[i]), high = heti_min(p->offset + first + count, block->cut[i + 1]);
         heti_rank *r;
-        float *to;
-        if (local < 0 || local >= ctx->local_count || low >= high) continue;
+        het_result result = HET_OK;
+        if (local < 0 || local >= ctx->local_count) continue;
         r = &ctx->rank[local];
-        to = what == HET_WEIGHT ? r->weights + r->weight_at[p->block] + low
-                                : r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i];
-        if (heti_copy_in(r, to, from + (low - p->offset - first), high - low, sizeof *from) != HET_OK || heti_sync(r) != HET_OK)
-            return heti_take_error(ctx, r);
+        if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
+        else if (low < high)
+            result = heti_copy_in(r, r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i], from + (low - p->offset - first),
+                                  high - low, sizeof *from);
+        if (result != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
     }
     return HET_OK;
 }
@@ -15382,29 +16342,51 @@ HETRAIN_API het_result het_restore_begin(het_ctx *ctx, int32_t parts)
     return heti_leave(ctx, &fp, result);
 }
 
-static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents)
+static het_result heti_check_recent(het_error *error, const het_recent *recent)
+{
+    int64_t i;
+    if (!recent) return HET_OK;
+    if (recent->count < 0 || recent->count > HETRAIN_RECENT)
+        return heti_fail(error, HET_ERR_INVALID, "het_restore_end: %d recent steps, must be 0 .. %d", recent->count,
+                         HETI_CAST(int64_t, HETRAIN_RECENT));
+    for (i = 0; i < recent->count; i++)
+        if (!heti_is_finite(recent->loss[i]) || !(recent->norm[i] >= 0.0 && heti_is_finite(recent->norm[i])))
+            return heti_fail(error, HET_ERR_INVALID, "het_restore_end: recent step %d has loss %g and gradient norm %g", i, recent->loss[i],
+                             recent->norm[i]);
+    return HET_OK;
+}
+
+static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents, const het_recent *recent)
 {
     int64_t p;
     HETI_TRY(heti_check_parts(ctx, "het_restore_end", parts));
     if (parts & HET_STATE_INCOMPLETE) {
         if (step < 0 || !exponents)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: step %d, exponents %s", step, exponents ? "given" : "NULL");
+        HETI_TRY(heti_check_recent(&ctx->error, recent));
         for (p = 0; p < ctx->parameter_count; p++)
             if (exponents[p] != HETRAIN_NO_EXPONENT && (exponents[p] < -200 || exponents[p] > 200))
                 return heti_fail(&ctx->error, HET_ERR_INVALID, "het_restore_end: the exponent of %s is %d, must be -200 .. 200",
                                  ctx->parameter[p].name, HETI_CAST(int64_t, exponents[p]));
         for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
         ctx->step = step;
+        memset(&ctx->recent, 0, sizeof ctx->recent);
+        if (recent) ctx->recent = *recent;
     }
     ctx->torn &= ~parts;
     return HET_OK;
 }
 
-HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents)
+HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step, const int32_t *exponents, const het_recent *recent)
 {
     heti_fp fp;
     HETI_TRY(heti_enter(ctx, &fp));
-    return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents));
+    return heti_leave(ctx, &fp, heti_restore_end(ctx, parts, step, exponents, recent));
+}
+
+HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent)
+{
+    if (ctx && recent) *recent = ctx->recent;
 }
 
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
@@ -15417,22 +16399,16 @@ HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text)
 
 static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash)
 {
-    float *chunk = HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
     unsigned char digest[8];
-    heti_xxh64 all, one;
-    int64_t p, first, n;
+    heti_xxh64 all;
+    int64_t p;
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->parameter_count; p++) {
         const int64_t rank = ctx->block[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
-        uint64_t value;
-        heti_xxh64_start(&one, 0);
-        for (first = 0; local >= 0 && local < ctx->local_count && first < ctx->parameter[p].count; first += n) {
-            n = heti_min(2 * HETI_STAGING, ctx->parameter[p].count - first);
-            if (heti_read_local(&ctx->rank[local], p, HET_WEIGHT, first, n, chunk) != HET_OK) return heti_take_error(ctx, &ctx->rank[local]);
-            heti_xxh64_add(&one, chunk, HETI_CAST(size_t, n) * sizeof *chunk);
-        }
-        value = heti_xxh64_end(&one);
+        uint64_t value = 0;
+        if (local >= 0 && local < ctx->local_count && heti_hash_weight(&ctx->rank[local], p, &value) != HET_OK)
+            return heti_take_error(ctx, &ctx->rank[local]);
         HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
@@ -15450,6 +16426,54 @@ HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash)
     return heti_leave(ctx, &fp, result);
 }
 
+/* Which ranks have which copy: those that have what most have, and the others. */
+static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter)
+{
+    const heti_parameter_block *block = &ctx->block[ctx->parameter[parameter].block];
+    const int64_t *hash = ctx->rank[0].joined;
+    char list[2][48];
+    heti_text text[2];
+    int64_t i, k, most = 0, first = 0;
+    int other;
+    for (other = 0; other < 2; other++) {
+        text[other].to = list[other];
+        text[other].capacity = sizeof list[other];
+        text[other].length = 0;
+    }
+    for (i = 0; i < block->holders; i++) {
+        int64_t equal = 0;
+        for (k = 0; k < block->holders; k++) equal += hash[block->holder[k]] == hash[block->holder[block->by_rank[i]]];
+        if (equal > most) first = block->by_rank[i];
+        most = heti_max(most, equal);
+    }
+    for (i = 0; i < block->holders; i++) {
+        const int64_t rank = block->holder[block->by_rank[i]];
+        heti_text *t = &text[hash[rank] != hash[block->holder[first]]];
+        if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", rank);
+        else if (t->length + 5 < t->capacity) heti_text_write(t, ", ...");
+    }
+    ctx->failed = 1;
+    return heti_fail(&ctx->error, HET_ERR_DEVICE, "step %d: copies of %s (block %d) differ: rank %s against rank %s", ctx->step,
+                     ctx->parameter[parameter].name, ctx->parameter[parameter].block, list[0], list[1]);
+}
+
+static het_result heti_verify(het_ctx *ctx)
+{
+    HETI_TRY(heti_check_torn(ctx, "het_verify"));
+    if (ctx->ranks == 1) return HET_OK;
+    ctx->totals.weight = 1.0;
+    ctx->inferred = 0;
+    HETI_TRY(heti_run(ctx, HETI_JOB_VERIFY));
+    return ctx->different < 0 ? HET_OK : heti_name_replicas(ctx, ctx->different);
+}
+
+HETRAIN_API het_result het_verify(het_ctx *ctx)
+{
+    heti_fp fp;
+    HETI_TRY(heti_enter(ctx, &fp));
+    return heti_leave(ctx, &fp, heti_verify(ctx));
+}
+
 /* ---- another plan ----
    Two worlds, the one in use and the other, change places with heti_exchange. The new one is built whole, but for device memory, while the old
    one is intact; then weights and state go to the host, and from there to those who hold them now. */
@@ -15463,6 +16487,8 @@ typedef struct heti_world {
     heti_arena world;
     het_plan *plan;
     het_schedule *schedule;
+    int64_t groups;
+    heti_group *group;
     int64_t *first_batch, *batch_count, *granule_start;
     int64_t max_granule_tokens, max_tokens, max_sequences, max_micro_batches;
 } heti_world;
@@ -15485,6 +16511,8 @@ static void heti_exchange(het_ctx *ctx, heti_world *other)
     HETI_SWAP(ctx->world, other->world);
     HETI_SWAP(ctx->plan, other->plan);
     HETI_SWAP(ctx->schedule, other->schedule);
+    HETI_SWAP(ctx->groups, other->groups);
+    HETI_SWAP(ctx->group, other->group);
     HETI_SWAP(ctx->first_batch, other->first_batch);
     HETI_SWAP(ctx->batch_count, other->batch_count);
     HETI_SWAP(ctx->granule_start, other->granule_start);
@@ -15495,7 +16523,11 @@ static void heti_exchange(het_ctx *ctx, heti_world *other)
     for (i = 0; i < ctx->block_count; i++) {
         HETI_SWAP(ctx->block[i].holders, other->block[i].holders);
         HETI_SWAP(ctx->block[i].holder, other->block[i].holder);
+        HETI_SWAP(ctx->block[i].by_rank, other->block[i].by_rank);
         HETI_SWAP(ctx->block[i].cut, other->block[i].cut);
+        HETI_SWAP(ctx->block[i].seats, other->block[i].seats);
+        HETI_SWAP(ctx->block[i].seat, other->block[i].seat);
+        HETI_SWAP(ctx->block[i].group, other->block[i].group);
         HETI_SWAP(ctx->block[i].members, other->block[i].members);
         HETI_SWAP(ctx->block[i].member, other->block[i].member);
     }
@@ -15511,7 +16543,12 @@ static void heti_exchange(het_ctx *ctx, heti_world *other)
 static void heti_drop_world(het_ctx *ctx, heti_world *other)
 {
     int64_t i;
-    for (i = 0; other->rank && i < ctx->local_count; i++) heti_arena_end(&other->rank[i].host, &ctx->allocator);
+    for (i = 0; other->rank && i < ctx->local_count; i++) heti_abort_ends(&ctx->desc.groups, &other->rank[i], ctx->failed != 0);
+    for (i = 0; other->rank && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &other->rank[i]);
+    for (i = 0; other->rank && i < ctx->local_count; i++) {
+        heti_close_ends(&ctx->rank[i], &other->rank[i]);
+        heti_arena_end(&other->rank[i].host, &ctx->allocator);
+    }
     het_schedule_free(other->schedule);
     het_plan_free(other->plan);
     heti_arena_end(&other->world, &ctx->allocator);
@@ -15663,6 +16700,19 @@ static void heti_close_memories(het_ctx *ctx)
     for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i]);
 }
 
+/* Groups that both worlds have belong to the one in use. */
+static void heti_keep_borrowed(het_ctx *ctx, heti_world *aside)
+{
+    int64_t i, k, e;
+    for (i = 0; i < ctx->local_count; i++)
+        for (k = 0; k < ctx->rank[i].ends; k++) {
+            heti_end *end = &ctx->rank[i].end[k];
+            for (e = 0; end->borrowed && e < aside->rank[i].ends; e++)
+                if (aside->rank[i].end[e].handle == end->handle) aside->rank[i].end[e].handle = NULL;
+            end->borrowed = 0;
+        }
+}
+
 /* From here on there is no way back but through `staged`: the old world's device memory goes before the new one's comes. */
 static het_result heti_move(het_ctx *ctx, heti_world *other)
 {
@@ -15671,7 +16721,10 @@ static het_result heti_move(het_ctx *ctx, heti_world *other)
     heti_close_memories(ctx);
     heti_exchange(ctx, other);
     result = heti_vote(ctx, heti_open_memories(ctx));
-    if (result == HET_OK) return heti_deliver_parts(ctx, other->block, other->staged);
+    if (result == HET_OK) {
+        heti_keep_borrowed(ctx, other);
+        return heti_deliver_parts(ctx, other->block, other->staged);
+    }
     why = ctx->error;
     heti_close_memories(ctx);
     heti_exchange(ctx, other);
@@ -15698,6 +16751,10 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     if (result == HET_OK && ctx->transport.iface) {
         result = heti_agree(ctx);
         *together = result == HET_OK;
+    }
+    if (result == HET_OK && ctx->groups > 0) {
+        result = heti_vote(ctx, heti_join_groups(ctx, other.group, other.groups, other.rank));
+        *together = !ctx->failed;
     }
     if (other.arena.base) heti_exchange(ctx, &other);
     if (result == HET_OK) result = heti_stage_parts(ctx, other.staged, &staged);

@@ -38,6 +38,11 @@ enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4 };
 const het_device_iface *het_cuda_device_with(int32_t options);
 const het_device_iface *het_cuda_device(void);
 
+/* Of a device that one of these tables made, for libraries that work on its card: which card (-1: the device is another's), and the cudaStream_t of a
+   queue (NULL: of the default queue). Threads: any. */
+int32_t het_cuda_ordinal(const het_device *device);
+void *het_cuda_stream(const het_device *device, het_queue *queue);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1104,6 +1109,7 @@ HETC_KERNEL hetc_verdict_kernel(het_verdict_args a)
     if (infinite || !(loss - loss == 0.0)) s->verdict = HET_VERDICT_NOT_FINITE;
     else if (repeat) s->verdict = HET_VERDICT_REPEAT;
     else if (!(norm - norm == 0.0)) s->verdict = HET_VERDICT_NOT_FINITE;
+    else if (s->spike_norm > 0.0 && (loss > s->spike_loss || norm > s->spike_norm)) s->verdict = HET_VERDICT_SPIKE;
     else if (s->maximum_norm > 0.0 && norm > s->maximum_norm) s->clip_scale = (float)(s->maximum_norm / norm);
 }
 
@@ -2840,7 +2846,7 @@ template <int32_t OPTIONS> static het_result hetc_create(const het_device_config
     hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, \
+    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0, \
     hetc_linear_activation_forward, hetc_linear_activation_backward, __VA_ARGS__ }
 #define HETC_GRAPHS hetc_capture_begin, hetc_capture_end, hetc_graph_launch, hetc_graph_destroy
 #define HETC_NO_GRAPHS nullptr, nullptr, nullptr, nullptr
@@ -2855,6 +2861,13 @@ extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }
+
+extern "C" int32_t het_cuda_ordinal(const het_device *device)
+{
+    return device->iface->destroy == hetc_destroy ? hetc_self(device->self)->ordinal : -1;
+}
+
+extern "C" void *het_cuda_stream(const het_device *device, het_queue *queue) { return hetc_queue_of(device->self, queue)->stream; }
 
 #endif /* HETC_KERNELS_ONLY */
 #endif /* HETRAIN_CUDA_DECLARATIONS */

@@ -210,9 +210,9 @@ HETRAIN_API void het_folder_close(het_folder *folder);                /* Threads
 /* ---- >>weights_api: weights and state of a context ------------------------------------------------------------------
    Weights lie in files under the names, shapes and layouts of Hugging Face: GPT-2's matrices transposed (Conv1D) with q, k and v side by side,
    NeoX's q, k and v head by head; Llama's and Qwen's as they are, q and k in the order of transformers' rotary positions. State holds the optimizer's
-   slots, "<parameter>/<slot>", and in the metadata step, seed, granule, exponents of the exact sums and options: what decides the bits of the next
-   step. Weights and state loaded into a context of the same description continue bit for bit, on any plan. Errors are the context's:
-   het_last_error. With several processes all make the same calls; a writer that keeps nothing will do on all but one. */
+   slots, "<parameter>/<slot>", and in the metadata step, seed, granule, exponents of the exact sums, recent steps (het_recent) and options: what
+   decides the bits of the next step. Weights and state loaded into a context of the same description continue bit for bit, on any plan. Errors are
+   the context's: het_last_error. With several processes all make the same calls; a writer that keeps nothing will do on all but one. */
 
 typedef struct het_tensor_info {
     char name[96];
@@ -5050,7 +5050,7 @@ HETRAIN_API void het_folder_close(het_folder *folder)
    parameter table is walked and names are recognised, so parameters of a user's own units appear under their own names.
    ================================================================================================================ */
 
-#define HETI_F_STATE_VERSION "2"
+#define HETI_F_STATE_VERSION "3"
 
 typedef enum heti_f_layout { HETI_F_PLAIN, HETI_F_TRANSPOSED, HETI_F_INTERLEAVED } heti_f_layout;
 
@@ -5391,6 +5391,12 @@ static void heti_f_inventory_close(const het_ctx *ctx, heti_f_inventory *all)
 
 /* ---- state's metadata ---- */
 
+static void heti_f_text_hex(heti_f_text *t, uint64_t value)
+{
+    int shift;
+    for (shift = 60; shift >= 0; shift -= 4) heti_f_text_char(t, "0123456789abcdef"[value >> shift & 15u]);
+}
+
 /* The fewest digits that read back as the same float. */
 static void heti_f_text_float(heti_f_text *t, float value)
 {
@@ -5513,6 +5519,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx)
     heti_f_pairs_integer(p, "warmup_steps", a->warmup_steps, 0);
     heti_f_pairs_integer(p, "total_steps", a->total_steps, 0);
     heti_f_pairs_add(p, "dtype", heti_f_dtypes[d->dtype]);
+    heti_f_pairs_add(p, "weights", heti_f_dtypes[d->weights]);
     heti_f_pairs_add(p, "reduce", heti_f_reduces[d->reduce]);
     heti_f_pairs_add(p, "schedule", heti_f_schedules[a->schedule]);
     heti_f_pairs_add(p, "optimizer", a->iface->name);
@@ -5524,6 +5531,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx)
     heti_f_pairs_float(p, "epsilon", a->epsilon);
     heti_f_pairs_float(p, "weight_decay", a->weight_decay);
     heti_f_pairs_float(p, "clip", a->clip);
+    heti_f_pairs_float(p, "spike", HETI_F_CAST(float, d->spike));
     if (p->result == HET_OK && heti_f_settings_of(&settings, &d->model) != HET_OK)
         p->result = heti_f_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
     if (p->result != HET_OK) return;
@@ -5553,6 +5561,26 @@ static void heti_f_pairs_exponents(heti_f_pairs *p, const het_ctx *ctx)
         p->result = heti_f_list_add(&p->text, number, t.length, &p->allocator, p->error);
     }
     if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, "", 1, &p->allocator, p->error);
+}
+
+/* The bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn. */
+static void heti_f_pairs_recent(heti_f_pairs *p, const het_ctx *ctx)
+{
+    char text[2 * HETRAIN_RECENT * 16 + 1];
+    het_recent recent;
+    heti_f_text t;
+    int64_t i;
+    het_get_recent(ctx, &recent);
+    t.to = text;
+    t.capacity = sizeof text;
+    t.length = 0;
+    for (i = 0; i < 2 * recent.count; i++) {
+        uint64_t bits;
+        memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
+        heti_f_text_hex(&t, bits);
+    }
+    text[t.length] = 0;
+    heti_f_pairs_add(p, "recent", text);
 }
 
 /* Makes the list; the texts do not move any more. */
@@ -5658,6 +5686,7 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
         heti_f_pairs_integer(&pairs, "step", het_get_step(ctx), 0);
         heti_f_pairs_options(&pairs, ctx);
         heti_f_pairs_exponents(&pairs, ctx);
+        heti_f_pairs_recent(&pairs, ctx);
     }
     result = heti_f_pairs_finish(&pairs);
     if (result == HET_OK) {
@@ -5962,6 +5991,37 @@ static het_result heti_f_state_exponents(const heti_f_saved *f, int32_t *to)
                        heti_f_reader_name(&f->part[0].from), parameters, p);
 }
 
+/* 1: 16 hexadecimal digits, the bits of a double. */
+static int heti_f_hex_double(const char *text, double *value)
+{
+    static const char heti_f_digits[] = "0123456789abcdef";
+    uint64_t bits = 0;
+    int i;
+    for (i = 0; i < 16; i++) {
+        const char *digit = text[i] != 0 ? strchr(heti_f_digits, text[i]) : NULL;
+        if (digit == NULL) return 0;
+        bits = bits << 4 | HETI_F_CAST(uint64_t, digit - heti_f_digits);
+    }
+    memcpy(value, &bits, sizeof bits);
+    return 1;
+}
+
+static het_result heti_f_state_recent(const heti_f_saved *f, het_recent *recent)
+{
+    const char *text;
+    size_t i, count;
+    HETI_F_TRY(heti_f_state_value(f, "recent", &text));
+    memset(recent, 0, sizeof *recent);
+    count = strlen(text) / 16;
+    if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_RECENT) {
+        for (i = 0; i < count && heti_f_hex_double(text + 16 * i, i % 2 == 0 ? &recent->loss[i / 2] : &recent->norm[i / 2]); i++) {}
+        recent->count = HETI_F_CAST(int64_t, count / 2);
+        if (i == count) return HET_OK;
+    }
+    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not the bits of up to %d numbers",
+                       heti_f_reader_name(&f->part[0].from), HETI_F_CAST(int64_t, 2 * HETRAIN_RECENT));
+}
+
 static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step)
 {
     const char *value;
@@ -5975,14 +6035,16 @@ static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step)
 static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents contents, const heti_f_inventory *all, int32_t *exponents)
 {
     int64_t step = 0;
+    het_recent recent;
     if (contents == HETI_F_STATE) {
         HETI_F_TRY(heti_f_state_options(f));
+        HETI_F_TRY(heti_f_state_recent(f, &recent));
         HETI_F_TRY(heti_f_state_step(f, &step));
         HETI_F_TRY(heti_f_state_exponents(f, exponents));
     }
     HETI_F_TRY(heti_f_check(f, all, contents));
     HETI_F_TRY(heti_f_load_all(f, all, contents));
-    return het_restore_end(f->ctx, HETI_F_CAST(int32_t, contents), step, exponents);
+    return het_restore_end(f->ctx, HETI_F_CAST(int32_t, contents), step, exponents, contents == HETI_F_STATE ? &recent : NULL);
 }
 
 static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents contents)
@@ -6591,7 +6653,7 @@ static het_result heti_f_load_llmc(het_ctx *ctx, const het_reader *from, het_err
     if (result == HET_OK) {
         result = heti_f_llmc_walk(ctx, from, &file, values, &largest, error);
         if (result != HET_OK) result = heti_f_torn(ctx, result, HETI_F_WEIGHTS, error);
-        else result = het_restore_end(ctx, HET_WEIGHTS_INCOMPLETE, 0, NULL);
+        else result = het_restore_end(ctx, HET_WEIGHTS_INCOMPLETE, 0, NULL, NULL);
     }
     heti_f_floats_free(ctx, values, largest);
     return result;
@@ -8315,12 +8377,6 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
         if (result != HET_OK) return result;
     }
     return HET_OK;
-}
-
-static void heti_f_text_hex(heti_f_text *t, uint64_t value)
-{
-    int shift;
-    for (shift = 60; shift >= 0; shift -= 4) heti_f_text_char(t, "0123456789abcdef"[value >> shift & 15u]);
 }
 
 static void heti_f_text_option(heti_f_text *t, const char *value, size_t length)

@@ -32,9 +32,9 @@ typedef struct evaluation {
     settings set;
     unsigned char given[OPTIONS];
     loaded model;
-    int32_t *token, *target;   /* target: of the windows of a call */
+    int32_t *token, *target;   /* target: [micro-batches of a call][sequences][length] */
     int64_t tokens;
-    int64_t *start;            /* [sequences + 1] */
+    int64_t *start;            /* [micro-batches of a call][sequences + 1] */
     het_choices *choices;
     double began;
 } evaluation;
@@ -98,31 +98,22 @@ static double predicted_bytes(const evaluation *e) {
     return bytes;
 }
 
-/* Windows [first, first + count): sum of -log p of what none before them predicted, and how many tokens that is. */
-static int evaluate_windows(evaluation *e, int64_t first, int64_t count, double *loss, double *predicted) {
+/* A micro-batch of windows [first, first + count) in place number `slot`. The tokens of more than one must follow each other. */
+static het_batch window_batch(evaluation *e, int64_t slot, int64_t first, int64_t count) {
     const int64_t length = e->set.length, stride = e->set.stride;
-    het_step_info info;
+    int32_t *target = e->target + slot * e->set.sequences * length;
+    int64_t *start = e->start + slot * (e->set.sequences + 1), w, i, at = 0;
     het_batch batch;
-    int64_t w, i, at = 0;
     memset(&batch, 0, sizeof batch);
     for (w = 0; w < count; w++) {
         const int64_t begin = (first + w) * stride, fresh = first + w > 0 ? length - stride : 0;
-        e->start[w] = at;
-        for (i = 0; i < length && begin + i + 1 < e->tokens; i++) e->target[at++] = i >= fresh ? e->token[begin + i + 1] : -1;
+        start[w] = at;
+        for (i = 0; i < length && begin + i + 1 < e->tokens; i++) target[at++] = i >= fresh ? e->token[begin + i + 1] : -1;
     }
-    e->start[count] = at;
-    for (w = 0; w < count; w++) { /* a call for each where windows overlap: their tokens do not follow each other */
-        const int64_t from = stride == length ? 0 : w, to = stride == length ? count : w + 1, base = e->start[from];
-        int64_t row[2];
-        row[0] = 0, row[1] = e->start[to] - base;
-        batch.tokens = e->start[to] - base, batch.sequences = to - from;
-        batch.token = e->token + (first + from) * stride, batch.target = e->target + base;
-        batch.sequence_start = stride == length ? e->start : row;
-        if (het_evaluate(e->model.ctx, &batch, 1, &info) != HET_OK) return fail(FAILED, "%s", het_last_error(e->model.ctx));
-        *loss += info.loss * info.weight, *predicted += info.weight;
-        if (stride == length) break;
-    }
-    return 0;
+    start[count] = at;
+    batch.tokens = at, batch.sequences = count;
+    batch.token = e->token + first * stride, batch.target = target, batch.sequence_start = start;
+    return batch;
 }
 
 static int show_text(const evaluation *e, double loss, double predicted) {
@@ -141,22 +132,30 @@ static int show_text(const evaluation *e, double loss, double predicted) {
     return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
 }
 
+/* Windows go in calls of CALL micro-batches, which ranks share; the losses of a call are summed exactly. */
+enum { CALL = 64 };
+
 static int evaluate_text(evaluation *e) {
     const settings *s = &e->set;
-    const int64_t windows = (e->tokens - 2) / s->stride + 1;
+    const int64_t together = s->stride == s->length ? s->sequences : 1; /* the tokens of windows that overlap do not follow each other */
+    int64_t windows = (e->tokens - 2) / s->stride + 1, first = 0;
     double loss = 0, predicted = 0;
-    int64_t first;
-    int status = 0;
-    e->target = (int32_t *)malloc((size_t)(s->sequences * s->length) * sizeof *e->target);
-    e->start = (int64_t *)malloc((size_t)(s->sequences + 1) * sizeof *e->start);
+    het_batch batch[CALL];
+    het_step_info info;
+    e->target = (int32_t *)malloc((size_t)(CALL * s->sequences * s->length) * sizeof *e->target);
+    e->start = (int64_t *)malloc((size_t)(CALL * (s->sequences + 1)) * sizeof *e->start);
     if (e->target == NULL || e->start == NULL) return fail(FAILED, "out of memory");
-    for (first = 0; first < windows && status == 0; first += s->sequences) {
-        int64_t count = windows - first < s->sequences ? windows - first : s->sequences;
-        /* windows that the ones before reach over have nothing of their own */
-        while (count > 0 && first + count > 1 && (first + count - 2) * s->stride + s->length + 1 >= e->tokens) count--;
-        if (count > 0) status = evaluate_windows(e, first, count, &loss, &predicted);
+    while (windows > 1 && (windows - 2) * s->stride + s->length + 1 >= e->tokens) windows--; /* those before reach over it */
+    while (first < windows) {
+        int64_t count = 0, n;
+        for (; count < CALL && first < windows; count++, first += n) {
+            n = windows - first < together ? windows - first : together;
+            batch[count] = window_batch(e, count, first, n);
+        }
+        if (het_evaluate(e->model.ctx, batch, count, &info) != HET_OK) return fail(FAILED, "%s", het_last_error(e->model.ctx));
+        loss += info.loss * info.weight, predicted += info.weight;
     }
-    return status == 0 ? show_text(e, loss, predicted) : status;
+    return show_text(e, loss, predicted);
 }
 
 /* ---- questions ------------------------------------------------------------------------------------------------------------- */
@@ -250,7 +249,7 @@ static int configure(evaluation *e) {
         if (s->stride > s->length) s->stride = s->length;
     }
     d->max_tokens = s->data != NULL ? s->length * s->sequences : e->choices->longest;
-    d->max_sequences = s->data != NULL ? s->sequences : 1, d->max_micro_batches = 1;
+    d->max_sequences = s->data != NULL ? s->sequences : 1, d->max_micro_batches = s->data != NULL ? 0 : 1;
     d->dtype = (het_dtype)s->dtype;
     return loaded_create(&e->model, &s->from);
 }

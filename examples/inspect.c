@@ -1,14 +1,14 @@
 /* What weight files hold: names, types, shapes, places and metadata of every tensor, after proving that the file is one.
      build/inspect model.safetensors          one file
-     build/inspect build/run                  a directory: its config.json, every safetensors file in it, an index of shards, a state.json
+     build/inspect build/run                  a directory: its config.json, every safetensors file in it, an index of shards
+     build/inspect build/run/step-00000100    a checkpoint: also its step and options, and every byte against its checksums
      build/inspect --json DIR                 the same as one JSON object
    Exit status: 0 the files are good, 2 bad usage or a bad file (one line names the file, the byte and the rule), 1 anything else. */
 #define PROGRAM "inspect"
 #define HETRAIN_IMPLEMENTATION
 #include "common.h"
+#include "disk.h"
 #include "files.h"
-
-#include <dirent.h>
 
 enum { PATHS = 10000, MOST_TENSORS = 1000000 };
 
@@ -237,7 +237,7 @@ static int check_rest(const settings *s, char *const *name, const shard *table, 
 
 static int read_index(const settings *s, const char *path, char *const *name, shard *table, int count) {
     char key[16], *text = NULL;
-    size_t length, key_length;
+    size_t length = 0, key_length;
     int64_t tensors = 0;
     het_json j;
     int status = read_file(s->path, path, &text, &length), maps = 0;
@@ -275,37 +275,72 @@ static int inspect_index(const settings *s, char *const *name, int count) {
     return status;
 }
 
-/* The step in the state.json of a saved run, where there is one. */
-static int inspect_state(const settings *s) {
-    char path[1200], key[16], *text = NULL;
-    size_t length, key_length;
-    int64_t step = -1;
-    het_json j;
-    int status;
+/* ---- a checkpoint ---- */
+
+enum { SHOWN_HASHES = 2 };
+
+static void checkpoint_as_text(const het_saved *saved) {
+    int64_t i, k;
+    printf("state after step %lld\n", (long long)saved->step);
+    for (i = 0; i < saved->options; i++) {
+        printf("  ");
+        print_plain(saved->option[i].key, saved->option[i].key_length);
+        printf(" = ");
+        print_plain(saved->option[i].value, saved->option[i].value_length);
+        putchar('\n');
+    }
+    for (i = 0; i < saved->files; i++) {
+        const het_saved_file *f = &saved->file[i];
+        const int64_t blocks = (int64_t)((f->size + 1048575) / 1048576);
+        printf("  %s: %llu bytes, XXH64 of %lld block%s good:", f->name, (unsigned long long)f->size, (long long)blocks, blocks == 1 ? "" : "s");
+        for (k = 0; k < blocks && k < SHOWN_HASHES; k++) printf(" %016llx", (unsigned long long)f->hash[k]);
+        printf("%s\n", blocks > SHOWN_HASHES ? " ..." : "");
+    }
+}
+
+static void checkpoint_as_json(const het_saved *saved) {
+    int64_t i, k;
+    printf("\"step\":%lld,\"options\":{", (long long)saved->step);
+    for (i = 0; i < saved->options; i++) {
+        if (i > 0) putchar(',');
+        print_quoted(saved->option[i].key, saved->option[i].key_length);
+        putchar(':');
+        print_quoted(saved->option[i].value, saved->option[i].value_length);
+    }
+    printf("},\"checksums\":{");
+    for (i = 0; i < saved->files; i++) {
+        const het_saved_file *f = &saved->file[i];
+        printf("%s", i > 0 ? "," : "");
+        print_quoted(f->name, strlen(f->name));
+        printf(":[");
+        for (k = 0; k < (int64_t)((f->size + 1048575) / 1048576); k++) printf("%s\"%016llx\"", k > 0 ? "," : "", (unsigned long long)f->hash[k]);
+        putchar(']');
+    }
+    printf("},");
+}
+
+/* Where there is a state.json the directory is a checkpoint: every byte of it is read and compared with its checksums. */
+static int inspect_checkpoint(const settings *s) {
+    const het_disk disk = disk_posix();
+    het_saved *saved = NULL;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    char path[1200];
     if (!path_join(path, sizeof path, s->path, "state.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
     if (access(path, F_OK) != 0) return 0;
-    if ((status = read_file(s->path, path, &text, &length)) != 0) return status;
-    j = het_json_start(text, length);
-    het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) {
-        if (key_length == 4 && memcmp(key, "step", 4) == 0) het_json_integer(&j, &step);
-        else het_json_skip(&j);
-    }
-    het_json_end(&j);
-    if (j.rule != NULL) status = fail(BAD_INPUT, "%s: byte %zu: %s", path, j.rule_at, j.rule);
-    else if (step < 0) status = fail(BAD_INPUT, "%s: step is missing or negative", path);
-    else if (s->json) printf("\"step\":%lld,", (long long)step);
-    else printf("state after step %lld\n", (long long)step);
-    free(text);
-    return status;
+    result = het_checkpoint_find(&disk, s->path, NULL, &saved, &error);
+    if (result == HET_OK && s->json) checkpoint_as_json(saved);
+    else if (result == HET_OK) checkpoint_as_text(saved);
+    het_checkpoint_free(saved);
+    return result == HET_OK ? 0 : fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s", error.text);
 }
 
 static int inspect_directory(const settings *s) {
     char **name = (char **)calloc(PATHS, sizeof *name), path[1200];
-    int count = 0, i, status = name != NULL ? inspect_config(s) : fail(FAILED, "no memory");
+    int count = 0, i, status = name != NULL ? inspect_checkpoint(s) : fail(FAILED, "no memory");
+    if (status == 0) status = inspect_config(s);
     if (status == 0) status = list_files(s->path, name, &count);
     if (status == 0) status = inspect_index(s, name, count);
-    if (status == 0) status = inspect_state(s);
     if (s->json) printf("\"files\":[");
     for (i = 0; i < count && status == 0; i++) {
         if (!path_join(path, sizeof path, s->path, name[i])) status = fail(BAD_INPUT, "%s: path too long", s->path);

@@ -3,6 +3,7 @@
 #define LAYOUT_H
 
 #include "common.h"
+#include "launch.h"
 #ifdef HETRAIN_CUDA /* make cuda */
 #define HETRAIN_CUDA_DECLARATIONS
 #include "hetrain_cuda.cu"
@@ -48,6 +49,15 @@ static inline int parse_seconds(const char *text, size_t length, double *seconds
     return parse_with_unit(text, length, units, factors, 5, seconds);
 }
 
+/* "local" is the number that a launcher gave the process on its machine, 0 without one; else the digits themselves. 0: neither. */
+static inline int layout_ordinal(const char *text, int64_t *ordinal) {
+    het_launch launch;
+    if (strcmp(text, "local") != 0) return parse_integer(text, 0, 255, ordinal);
+    if (het_launch_detect(&launch, NULL) != HET_OK) return 0; /* the program has said so, or will */
+    *ordinal = launch.local_rank;
+    return 1;
+}
+
 /* N of cuda:N[:fast][:eager]: which card; fast: tf32 for f32 and algorithms chosen by timing; eager: without graphs. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
 #ifdef HETRAIN_CUDA
@@ -58,8 +68,8 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
     char number[32];
     int64_t ordinal;
     snprintf(number, sizeof number, "%.*s", (int)length, digits);
-    if ((!eager && *rest != 0) || !parse_integer(number, 0, 255, &ordinal))
-        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager], N from 0 to 255", list, digits);
+    if ((!eager && *rest != 0) || !layout_ordinal(number, &ordinal))
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager], N from 0 to 255 or local", list, digits);
     d->iface = het_cuda_device_with((fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (eager ? HET_CUDA_EAGER : 0));
     d->ordinal = (int32_t)ordinal, d->threads = 1;
     return 0;
@@ -69,7 +79,7 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
 #endif
 }
 
-/* cpu:N[@SPEED][/SIZE]: N threads, slowed down to SPEED of its own, memory capped; cuda:N, the card of that number. */
+/* cpu:N[@SPEED][/SIZE]: N threads, slowed down to SPEED of its own, memory capped; cuda:N, the card of that number; cuda:local. */
 static inline int layout_device(layout *l, const char *list, const char *item, size_t length) {
     het_device_desc *d = &l->device[l->devices];
     const int cuda = length >= 5 && strncmp(item, "cuda:", 5) == 0;

@@ -8,7 +8,10 @@
 #include "text.h"
 
 /* What the options of a program say; NULL or 0: not given. */
-typedef struct loaded_options { const char *init, *model, *adapter, *tokenizer, *devices, *links, *plan, *schedule; int64_t threads; } loaded_options;
+typedef struct loaded_options {
+    const char *init, *model, *adapter, *tokenizer, *devices, *links, *plan, *schedule;
+    int64_t threads, weights;
+} loaded_options;
 
 /* Rows for a program's table of options; `field` is the loaded_options in its settings. */
 #define LOADED_AT(field, member) (offsetof(settings, field) + offsetof(loaded_options, member))
@@ -21,6 +24,7 @@ typedef struct loaded_options { const char *init, *model, *adapter, *tokenizer, 
     { "--links", "LIST", OPTION_TEXT, LOADED_AT(field, links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks" }, \
     { "--plan", "SPEC", OPTION_TEXT, LOADED_AT(field, plan), 0, 0, "dp, pp, pp:0-5|6-9 (units), ..., or a file of JSON [dp]" }, \
     { "--schedule", "NAME", OPTION_TEXT, LOADED_AT(field, schedule), 0, 0, "as for build/train" }, \
+    { "--weights", "f32|bf16", OPTION_CHOICE, LOADED_AT(field, weights), 0, 0, "type of the matrices in memory; bf16: half the bytes, rounded" }, \
     { "--threads", "N", OPTION_INTEGER, LOADED_AT(field, threads), 1, 256, "of the one device, by default all processors" }
 
 typedef struct loaded {
@@ -73,7 +77,9 @@ static inline int loaded_create(loaded *l, const loaded_options *o) {
         if (status != 0) return status;
         l->desc.plan = l->ranks.plan, l->desc.schedule = l->ranks.schedule;
     }
+    if (l->desc.max_micro_batches == 0) l->desc.max_micro_batches = l->ranks.world > 1 ? 4 * l->ranks.world : 1;
     l->desc.inference = HET_YES;
+    l->desc.weights = (het_dtype)o->weights;
     result = het_create(&l->desc, &l->ctx, &error);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if ((status = load_weights(l->ctx, "--init", l->weights)) != 0 || o->adapter == NULL) return status;

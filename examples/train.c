@@ -12,9 +12,14 @@
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"
 #endif
+#ifdef HETRAIN_NCCL /* make nccl: cards that exchange without their hosts */
+#define HETRAIN_NCCL_DECLARATIONS
+#include "hetrain_nccl.c"
+#endif
 #include "adapter.h"
 #include "auto.h"
 #include "checkpoint.h"
+#include "connect.h"
 #include "curve.h"
 #include "feed.h"
 #include "launch.h"
@@ -24,13 +29,13 @@
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to;
+    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to, *world;
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet, on_bad_step, verify, weights;
     int64_t lora;
-    double lr, min_lr, weight_decay, clip, dropout, lora_alpha;
+    double lr, min_lr, weight_decay, clip, dropout, lora_alpha, spike;
     uint64_t seed;
 } settings;
 
@@ -45,6 +50,7 @@ static const option options[] = {
     { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
     { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
     { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
+    { "--weights", "f32|bf16", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes, rounded" },
     { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), 0, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
@@ -56,13 +62,18 @@ static const option options[] = {
     { "--schedule-lr", "cosine|linear|constant|wsd", OPTION_CHOICE, AT(schedule_lr), 0, 0, "how the learning rate falls (wsd: over the last 20 %)" },
     { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "AdamW's decay of matrices; 0: none" },
     { "--clip", "X", OPTION_REAL, AT(clip), 0, 1e9, "largest gradient norm; 0: no clipping" },
+    { "--spike", "K", OPTION_REAL, AT(spike), 0, 1e9,
+      "a step with loss or gradient norm K deviations above the median of the last 32 is bad, as one that is not finite; 0: off" },
+    { "--on-bad-step", "stop|skip", OPTION_CHOICE, AT(on_bad_step), 0, 0, "stop: status 1, the checkpoints stay; skip: no weight changes" },
     { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of initial weights, data order and dropout" },
     { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "sequences a granule; 0: by rule" },
     { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
-     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager]; default: one cpu, all processors" },
+     "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager], cuda:local; default: one cpu, all processors" },
+    { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), 0, 0,
+      "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
@@ -92,6 +103,8 @@ static const option options[] = {
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
     { "--keep", "K", OPTION_INTEGER, AT(keep), 1, 1e6, "checkpoints kept" },
+    { "--verify", "N", OPTION_INTEGER, AT(verify), 0, 1e12,
+      "compares the ranks' copies of weights every N steps and before saving; one that differs stops the run; 0: never" },
     { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options, on any devices and plan" },
     { "--force-resume", NULL, OPTION_FLAG, AT(force_resume), 0, 0, "also with options that change what is trained" },
     { "--log", "FILE", OPTION_TEXT, AT(log), 0, 0, "JSON lines; default: DIR/log.jsonl" },
@@ -106,7 +119,7 @@ static const char summary[] = "build/train --data FILE [options]\n\nTrains a tra
 static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
-    s->plan_seconds = 5, s->keep = 2;
+    s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
     s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
@@ -116,7 +129,7 @@ static int option_is_saved(const option *o) {
     static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
                                         "--devices", "--save-plan", "--save-profile", "--trace",
                                          "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--tokenizer",
-                                         "--init-adapter", "--export", "--save-dtype", "--force-resume" };
+                                         "--init-adapter", "--export", "--save-dtype", "--force-resume", "--world" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
@@ -127,7 +140,7 @@ static int option_is_saved(const option *o) {
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
                                          "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce",
-                                         "--lora", "--lora-alpha", "--lora-target" };
+                                         "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -543,6 +556,43 @@ static int configure_plan(job *j) {
 }
 
 static int start_adapting(job *j);
+static void end_progress(job *j);
+
+/* Bad steps that are skipped get a line each; errors come back to the caller. */
+static void on_log(void *user, het_log_level level, het_result code, const char *text) {
+    job *j = (job *)user;
+    (void)code;
+    if (level != HET_LOG_WARNING || j->process > 0) return;
+    end_progress(j);
+    fail(0, "step %lld skipped: %s", (long long)het_get_step(j->ctx) + 1, text);
+}
+
+/* Where two or more ranks of all processes are cards, they exchange by themselves. */
+static int open_groups(job *j) {
+#ifdef HETRAIN_NCCL
+    het_nccl_desc desc;
+    het_error error = { HET_OK, "" };
+    int64_t r, cards = 0;
+    for (r = 0; r < j->ranks.world; r++) cards += j->ranks.all[r].iface != NULL && !j->ranks.all[r].iface->host_memory;
+    if (cards < 2) return 0;
+    memset(&desc, 0, sizeof desc);
+    desc.host = getenv("NCCL_HOSTID");
+    if (het_nccl_open(&desc, &j->desc.groups, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+#else
+    (void)j;
+#endif
+    return 0;
+}
+
+static int close_groups(job *j, int status) {
+#ifdef HETRAIN_NCCL
+    het_error error = { HET_OK, "" };
+    if (het_nccl_close(&j->desc.groups, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
+#else
+    (void)j;
+#endif
+    return status;
+}
 
 static int configure_context(job *j) {
     const settings *s = &j->set;
@@ -568,6 +618,9 @@ static int configure_context(job *j) {
     d->optimizer.warmup_steps = s->warmup;
     d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
+    d->weights = (het_dtype)s->weights;
+    d->spike = s->spike, d->skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
+    d->logger.log = on_log, d->logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
     if ((status = configure_plan(j)) != 0 || s->steps == 0) return status;
     if (automatic) {
@@ -575,6 +628,7 @@ static int configure_context(job *j) {
         d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
         d->max_micro_batches = j->feed.micro_batches;
     }
+    if ((status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
     if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
@@ -684,12 +738,18 @@ static int collect_beside(const job *j, saved_beside *b) {
     return 0;
 }
 
+/* --verify: copies of weights that differ stop the run, and nothing more is saved. */
+static int verify(job *j) {
+    return het_verify(j->ctx) == HET_OK ? 0 : fail(FAILED, "--verify: %s", het_last_error(j->ctx));
+}
+
 /* Starts saving the step that is done. */
 static int save(job *j) {
     saved_options *o;
     saved_beside b;
     int status;
     if (j->save.saved_step == het_get_step(j->ctx)) return 0;
+    if (j->set.verify > 0 && (status = verify(j)) != 0) return status;
     if ((o = (saved_options *)malloc(sizeof *o)) == NULL) return fail(FAILED, "out of memory");
     collect_options(j, o);
     status = collect_beside(j, &b);
@@ -836,7 +896,7 @@ static void log_step(job *j, const het_step_info *info, double seconds) {
     log_number(j->log, "step_ms", 1e3 * seconds);
     log_number(j->log, "tokens_per_s", (double)info->tokens / seconds);
     log_number(j->log, "peak_share", j->peak > 0 ? 1e-9 * flops_per_token(j) * (double)info->tokens / seconds / j->peak : (double)NAN);
-    fprintf(j->log, "}\n");
+    fprintf(j->log, "%s}\n", info->skipped ? ",\"skipped\":true" : "");
     fflush(j->log);
 }
 
@@ -929,6 +989,7 @@ static void show_devices(const job *j) {
         if (d->speed > 0) printf("@%g", d->speed);
         printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
     }
+    if (j->desc.groups.iface != NULL) printf("groups   of cards that reach each other: %s\n", j->desc.groups.iface->name);
 }
 
 static void show_configuration(const job *j) {
@@ -1308,6 +1369,7 @@ static int train(job *j) {
         done = het_get_step(j->ctx);
         last = done == s->steps;
         due = last || (s->evaluate_every > 0 && done % s->evaluate_every == 0);
+        if (s->verify > 0 && done % s->verify == 0 && (status = verify(j)) != 0) break;
         if (due) status = evaluate(j, &validation_loss);
         if (status == 0) show_progress(j, &info, validation_loss, due || done == j->resumed_step + 1);
         if (status == 0 && s->checkpoint_every > 0 && done % s->checkpoint_every == 0) status = save(j);
@@ -1458,44 +1520,74 @@ static int run(job *j, int argc, char **argv) {
 
 /* ---- several processes ---------------------------------------------------------------------------------------------------- */
 
-/* A launcher that started several processes must find them connected: otherwise each would train, and write, for itself. */
-static int check_launch(const job *j) {
-    het_launch launch;
-    het_error error = { HET_OK, "" };
-    if (het_launch_detect(&launch, &error) != HET_OK) return fail(BAD_INPUT, "%s", error.text);
-    if (launch.size == j->processes) return 0;
-#ifdef HETRAIN_MPI
-    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
-#else
-    return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi)", launch.launcher, (long long)launch.size);
-#endif
+/* The value of an option that counts before all options are read. */
+static const char *early_option(int argc, char **argv, const char *name) {
+    const size_t length = strlen(name);
+    const char *value = NULL;
+    int i;
+    for (i = 1; i < argc; i++) {
+        if (strncmp(argv[i], name, length) != 0) continue;
+        if (argv[i][length] == '=') value = argv[i] + length + 1;
+        else if (argv[i][length] == 0 && i + 1 < argc) value = argv[++i];
+    }
+    return value;
 }
 
+/* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher
+   that started several processes must find them connected: else each would train, and write, for itself. */
 static int open_transport(job *j, int *argc, char ***argv) {
+    const char *world = early_option(*argc, *argv, "--world");
+    connect_place place;
+    het_launch launch;
+    het_error error = { HET_OK, "" };
+    het_result result;
     j->processes = 1;
+    memset(&place, 0, sizeof place);
+    memset(&launch, 0, sizeof launch);
+    if (world != NULL) {
+        result = connect_parse("--world", world, &place, &error);
+        launch.size = place.processes;
+    } else {
+        result = het_launch_detect(&launch, &error);
 #ifdef HETRAIN_MPI
-    {
-        het_error error = { HET_OK, "" };
-        if (het_mpi_open(argc, argv, NULL, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+        if (result == HET_OK && (strcmp(launch.launcher, "torchrun") == 0 || strcmp(launch.launcher, "hetrain") == 0))
+            result = connect_detect(&launch, &place, &error);
+        if (place.processes == 0) {
+            het_error of_mpi = { HET_OK, "" };
+            if (het_mpi_open(argc, argv, NULL, &j->transport, &of_mpi) != HET_OK) return fail(FAILED, "%s", of_mpi.text);
+            program_is_mute = j->transport.iface->process(j->transport.self) > 0;
+        }
+#else
+        if (result == HET_OK) result = connect_detect(&launch, &place, &error);
+#endif
+    }
+    if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
+    if (place.processes > 1 && connect_open(&place, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+    if (j->transport.iface != NULL) {
         j->processes = j->transport.iface->processes(j->transport.self);
         j->process = j->transport.iface->process(j->transport.self);
         program_is_mute = j->process > 0;
     }
+    if (launch.size == j->processes) return 0;
+#ifdef HETRAIN_MPI
+    return fail(BAD_INPUT, "%s started %lld processes, MPI connects %lld", launch.launcher, (long long)launch.size, (long long)j->processes);
 #else
-    (void)argc, (void)argv;
+    return fail(BAD_INPUT, "%s started %lld processes; this program is one: use build/train_mpi (make mpi), or set MASTER_ADDR and MASTER_PORT",
+                launch.launcher, (long long)launch.size);
 #endif
-    return check_launch(j);
 }
 
 static int close_transport(job *j, int status) {
-#ifdef HETRAIN_MPI
     het_error error = { HET_OK, "" };
-    if (status != 0 && j->transport.iface != NULL) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
-    if (het_mpi_close(&j->transport, &error) != HET_OK && status == 0) status = fail(FAILED, "%s", error.text);
-#else
-    (void)j;
+    het_result result;
+    if (j->transport.iface == NULL) return status;
+    if (status != 0) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
+#ifdef HETRAIN_MPI
+    if (strcmp(j->transport.iface->name, "tcp") != 0) result = het_mpi_close(&j->transport, &error);
+    else
 #endif
-    return status;
+    result = het_tcp_close(&j->transport, &error);
+    return result != HET_OK && status == 0 ? fail(FAILED, "%s", error.text) : status;
 }
 
 int main(int argc, char **argv) {
@@ -1507,6 +1599,7 @@ int main(int argc, char **argv) {
     if (saver_wait(&j->save) != 0 && status == 0) status = FAILED;
     saver_close(&j->save);
     het_destroy(j->ctx);
+    status = close_groups(j, status);
     status = close_transport(j, status);
     if (j->validation.data == j->training.data) j->validation.data = NULL;
     close_source(&j->validation);

@@ -1,7 +1,8 @@
 /* Checkpoints on a disk in memory that fails, forgets what was not synced, and flips bits: whatever happens while one is written, the one before is
    there, byte for byte; nothing damaged is accepted; a run that was stopped and went on in another layout ends with the bits of one that was not.
    HETRAIN_TEST_EVERY: of all truncations and bit flips every so manieth (50; make soak: 1). HETRAIN_TEST_LOSSES: random losses of power for each
-   prefix of the log of writes (2; soak: 40). HETRAIN_TEST_ROUNDS: changes of layout (10; soak: 120). HETRAIN_TEST_CHAIN: links of a chain (5; 20). */
+   prefix of the log of writes (2; soak: 40). HETRAIN_TEST_ROUNDS: changes of layout (10; soak: 120), from the one numbered
+   HETRAIN_TEST_FIRST_ROUND (0) on. HETRAIN_TEST_CHAIN: links of a chain (5; 20). */
 #include "support.h"
 
 #include "hetrain_files.h"
@@ -923,10 +924,10 @@ static void chain(int round, int links)
 
 static void transitions(void **state)
 {
-    const int rounds = support_environment("HETRAIN_TEST_ROUNDS", 10);
+    const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 10);
     int round;
     (void)state;
-    for (round = 0; round < rounds; round++) chain(round, 1);
+    for (round = first; round < first + rounds; round++) chain(round, 1);
 }
 
 static void long_chain(void **state)

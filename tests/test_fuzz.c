@@ -8,6 +8,7 @@
 #include <dirent.h>
 
 #define HETRAIN_FUZZ_REPLAY
+#include "fuzz/fuzz_checkpoint.c"
 #include "fuzz/fuzz_config.c"
 #include "fuzz/fuzz_data.c"
 #include "fuzz/fuzz_index.c"
@@ -61,6 +62,7 @@ static void replay(const char *name, int (*target)(const uint8_t *, size_t), int
     assert_true(files >= least);
 }
 
+static void checkpoint(void **state) { (void)state; replay("checkpoint", fuzz_checkpoint, 9); }
 static void config(void **state) { (void)state; replay("config", fuzz_config, 10); }
 static void data(void **state) { (void)state; replay("data", fuzz_data, 6); }
 static void index_of_shards(void **state) { (void)state; replay("index", fuzz_index, 3); }
@@ -69,6 +71,7 @@ static void plan(void **state) { (void)state; replay("plan", fuzz_plan, 10); }
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checkpoint),
         cmocka_unit_test(config),
         cmocka_unit_test(data),
         cmocka_unit_test(index_of_shards),

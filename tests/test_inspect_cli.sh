@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
 root=$PWD
 inspect=$PWD/${BUILD:-build}/checked/inspect
+train=$PWD/${BUILD:-build}/checked/train
 data=$root/tests/oracle/data/files
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -87,13 +88,34 @@ refuses "$index: byte |" shards
 head -c 100 "$data/qwen3/$index" > "shards/$index"
 refuses "$index: byte 100: " shards
 
-# A saved run.
-mkdir saved; cp "$data/reference.safetensors" saved/model.safetensors; printf '{"hetrain":"0.1.0",\n"step":17,"options":{}}\n' > saved/state.json
-shows 'the step of a saved run' 'state after step 17|model.safetensors: 1720 bytes' saved
-shows 'the step of a saved run as JSON' '"step":17,"files":[' --json saved
-printf '{"hetrain":"0.1.0",\n"step":17,' > saved/state.json
-refuses 'saved/state.json: byte 30: ' saved
-printf '{"step":-1}' > saved/state.json
-refuses 'saved/state.json: step is missing or negative' saved
+# A checkpoint: shown with its checksums, and one of each kind of damage.
+head -c 20000 "$root/hetrain.h" > text
+"$train" --data text --model gpt2:layers=2,width=128,heads=2,context=16 --steps 3 --quiet --out run > log 2>&1
+saved=run/step-00000003
+shows 'a checkpoint' "state after step 3|lr = 0.001|optimizer.safetensors: | blocks good: | ...|config.json: |XXH64 of 1 block good: |wte.weight" $saved
+"$inspect" --json $saved > out.json && python3 - $saved > log 2>&1 << 'END'
+import json, os, sys
+told, state = json.load(open("out.json")), json.load(open(sys.argv[1] + "/state.json"))
+assert told["step"] == 3 and told["options"] == state["options"] and set(told["checksums"]) == set(os.listdir(sys.argv[1])) - {"state.json"}
+assert told["checksums"] == {name: f["xxh64"] for name, f in state["files"].items()}
+assert all(len(h) == -(-os.path.getsize(sys.argv[1] + "/" + name) // 2**20) for name, h in told["checksums"].items())
+END
+report $? 'a checkpoint as JSON says what its files say' "$(tail -n 1 log)"
+spoilt() { # spoilt WORDS FILE BYTE
+    rm -rf spoilt
+    cp -r $saved spoilt
+    printf '\001' | dd of="spoilt/$2" bs=1 seek="$3" conv=notrunc 2> /dev/null
+    refuses "$1" spoilt
+}
+spoilt 'spoilt/optimizer.safetensors: bytes 2097152 to 3145727: XXH64 is |, state.json says ' optimizer.safetensors 2100001
+spoilt 'spoilt/model.safetensors: bytes 0 to 1048575: XXH64 is ' model.safetensors 1048575
+spoilt 'spoilt/config.json: bytes 0 to ' config.json 40
+spoilt 'spoilt/state.json: its last line is not the checksum' state.json 30
+rm -rf spoilt; cp -r $saved spoilt; printf x >> spoilt/config.json
+refuses 'spoilt/config.json: ' spoilt
+rm spoilt/config.json
+refuses 'spoilt/config.json' spoilt
+rm -rf spoilt; cp -r $saved spoilt; printf '{"step":17}' > spoilt/state.json
+refuses 'spoilt/state.json: 11 bytes are too few' spoilt
 
 finish

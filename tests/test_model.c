@@ -650,7 +650,7 @@ static void steps_that_are_not_finite(void **state)
         uint64_t hash;
         int64_t last;
         batch_of(&batch, usual, 4, 3);
-        desc.skip_not_finite = skip ? HET_YES : HET_NO;
+        desc.skip_bad_steps = skip ? HET_YES : HET_NO;
         ctx = support_create(&desc);
         EXPECT_OK(het_step(ctx, &batch.batch, 1, &info));
         last = het_parameter_count(ctx) - 1;
@@ -746,7 +746,7 @@ static void not_finite_leaves_the_exponents(void **state)
         fresh = support_create(&desc);
         desc.hook = spoil_second_attempt;
         desc.user = &late;
-        desc.skip_not_finite = form == 2 ? HET_YES : HET_NO;
+        desc.skip_bad_steps = form == 2 ? HET_YES : HET_NO;
         ctx = support_create(&desc);
         if (form == 0) EXPECT_ERROR(het_step(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 0|not finite");
         if (form == 1) EXPECT_ERROR(het_gradients(ctx, &bad.batch, 1, NULL), HET_ERR_NOT_FINITE, het_last_error(ctx), "step 0|not finite");

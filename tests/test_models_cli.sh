@@ -87,6 +87,14 @@ does 'of its token file' evaluate --init t --data text.tok --json
 near 'the same loss' "$(number loss)" "$loss" 0
 does 'on two ranks, other windows at once' evaluate --init t --data text --json --devices cpu:1,cpu:1 --plan pp --sequences 7
 near 'the same loss' "$(number loss)" "$loss" 1e-12
+for ranks in 'cpu:1,cpu:1' 'cpu:2,cpu:1,cpu:1' 'cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xpp2 --schedule gpipe'; do
+    # shellcheck disable=SC2086
+    does "on $ranks" evaluate --init t --data text --json --devices $ranks
+    near 'the same bits' "$(number loss)" "$loss" 0
+done
+does 'with weights in bf16' evaluate --init t --data text --json --weights bf16
+near 'nearly the same loss' "$(number loss)" "$loss" 1e-2
+report "$([ "$(number loss)" != "$loss" ]; echo $?)" 'but not the same'
 does 'windows that overlap' evaluate --init t --data text --json --stride 5
 near 'predict as many tokens' "$(number tokens)" "$tokens" 0
 does 'short windows' evaluate --init t --data text --json --length 4

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs of build/train that are stopped, killed and continued: the weights of one that never was. HETRAIN_TEST_KILLS sets how many times one is killed
-# with SIGKILL (8; make soak: 2000), HETRAIN_TEST_LINKS how many times it is stopped and continued on other devices (3; soak: 20). Prints TAP.
+# with SIGKILL (8; make soak: 2000), HETRAIN_TEST_LINKS how many times it is stopped and continued on other devices (3), HETRAIN_TEST_FIRST_ROUND when.
+# Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
 program=$PWD/${BUILD:-build}/checked/train
@@ -12,7 +13,7 @@ head -c 30000 hetrain.h > "$work/text"
 cd "$work" || exit 2
 run=(--data text --model gpt2:layers=1,width=16,heads=1,context=16 --sequences 4 --micro-batches 2 --granule 1 --schedule-lr constant --evaluate-every 0 --quiet)
 
-random=12345
+random=$((12345 + ${HETRAIN_TEST_FIRST_ROUND:-0}))
 below() { random=$(((random * 1103515245 + 12345) % 2147483648)); picked=$(((random >> 12) % $1)); }
 hash_of() { grep -E '^weights [0-9a-f]{16}$' "$1"; }
 # whole STEPS: the hash of a run that was never stopped
@@ -89,6 +90,22 @@ for link in $(seq "$links"); do
 done
 report "$([ -z "$bad" ] && [ "$(hash_of on.out)" = "$(whole $((3 + 2 * links)))" ]; echo $?)" "$links times on other devices: the same bits" "$bad"
 
+# ---- bad steps: a run that goes on skips the same ones, one that stops says why ----
+bad=("${run[@]}" --spike 1.2 --on-bad-step skip --verify 7)
+"$program" "${bad[@]}" --steps 60 --hash > whole.out 2> whole.err
+rm -rf spiky
+"$program" "${bad[@]}" --steps 40 --checkpoint-every 20 --out spiky > /dev/null 2> on.err
+"$program" --resume spiky --steps 60 --devices cpu:1,cpu:1 --hash > on.out 2>> on.err
+report "$([ "$(grep -c 'skipped: .*deviations' whole.err)" -ge 2 ] && [ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ] &&
+    [ "$(sed 's/;.*//' on.err)" = "$(sed 's/;.*//' whole.err)" ]; echo $?)" 'spikes: a run that goes on skips the same steps' "$(head -n 3 whole.err on.err)"
+refuses '--spike|1.2|9' --resume spiky --steps 60 --spike 9
+rm -rf spiky
+"$program" "${run[@]}" --spike 1.2 --steps 60 --checkpoint-every 2 --out spiky > on.out 2>&1
+status=$?
+n=$(($(grep -o 'train: step [0-9]*' on.out | grep -o '[0-9]*$') - 1))
+report "$([ $status = 1 ] && grep -q 'above .* deviations; .*; unit [0-9]* (.*), rank 0' on.out && [ "$n" -ge 32 ] && [ "$(step_of spiky)" -ge $((n - 1)) ]; echo $?)" \
+    'a spike stops the run, its checkpoints stay' "status $status, step $n, saved $(step_of spiky)" "$(tail -n 2 on.out)"
+
 # ---- killed ----
 rm -rf out
 kills=${HETRAIN_TEST_KILLS:-8}
@@ -151,4 +168,19 @@ n=$(step_of out)
 "${launch[@]}" -n 2 "$parallel" --resume out --devices cpu:1 --steps $((n + 3)) --hash > on.out 2>&1 < /dev/null
 report "$([ $status != 0 ] && [ "$n" -ge 4 ] && [ "$(hash_of on.out)" = "$(whole $((n + 3)))" ] && ! grep -q damaged on.out; echo $?)" \
     'one of three processes killed, two go on: the same bits' "status $status, step $n" "$(tail -n 3 on.out)"
+
+# Processes that began with different frozen weights: found before anything is saved.
+"$program" "${run[@]}" --steps 1 --export . > /dev/null 2>&1
+mkdir -p base flipped
+cp config.json model.safetensors base
+cp config.json model.safetensors flipped
+size=$(wc -c < model.safetensors)
+byte=$(od -An -tu1 -j $((size - 400)) -N 1 model.safetensors)
+printf "\\$(printf %03o $((byte ^ 1)))" | dd of=flipped/model.safetensors bs=1 seek=$((size - 400)) conv=notrunc 2> /dev/null
+lora=(--data text --lora 2 --lora-target o --sequences 4 --micro-batches 2 --steps 8 --evaluate-every 0 --quiet --devices cpu:1 --checkpoint-every 5 --verify 3)
+rm -rf out
+"${launch[@]}" -n 1 "$parallel" "${lora[@]}" --init base --out out : -n 2 "$parallel" "${lora[@]}" --init flipped --out out > on.out 2>&1 < /dev/null
+status=$?
+report "$([ $status != 0 ] && grep -q -- '--verify: step 3: copies of [a-z0-9._]* (block [0-9]*) differ: rank 1, 2 against rank 0' on.out && [ "$(step_of out)" = 0 ]
+    echo $?)" 'weights of processes that differ are found before anything is saved' "status $status" "$(tail -n 4 on.out)"
 finish

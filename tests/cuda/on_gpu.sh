@@ -37,7 +37,7 @@ try() {
 # ---- what there is ----
 if [ -n "$STANDIN" ]; then
     card='stand-in: no GPU' programs=build/standin tests=build/tests small=(--small)
-    targets=(build/tests/test_cuda_device build/tests/test_kernels standin-programs)
+    targets=(build/tests/test_cuda_device build/tests/test_kernels build/tests/test_nccl standin-programs)
     model=gpt2:layers=1,width=16,heads=2,context=16
 else
     card=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null | head -n 1)
@@ -81,6 +81,25 @@ try 60 'train --devices cuda:0:eager: graphs change no bits' train_eager.txt bas
     a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
 try 60 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
 try 60 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp
+
+# NCCL: what one card can say of it. Two processes on it, which NCCL takes for two machines; one of them killed.
+if [ -n "$STANDIN" ]; then
+    try 150 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
+    row 'two processes on one card, NCCL over sockets' 'not run' 'the stand-in is of one process'
+    row 'one of two processes killed' 'not run' 'the stand-in is of one process'
+elif echo '#include <nccl.h>' | "${NVCC:-nvcc}" ${NCCL_HOME:+-I"$NCCL_HOME/include"} -E -x cu - > /dev/null 2>&1; then
+    [ -n "$PROGRAMS_BUILT" ] || try 200 'build NCCL' build_nccl.txt make -j"$JOBS" nccl build/on_cuda/test_nccl
+    try 100 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
+    pair=("$programs/train_nccl" --data README.md --model "$model" --sequences 2 --micro-batches 2 --hash)
+    for plan in dp pp; do
+        try 60 "two processes on one card, NCCL over sockets, $plan" "nccl_$plan.txt" \
+            bash tests/cuda/two_processes.sh run "$folder/nccl_$plan" "${pair[@]}" --steps 5 --plan "$plan"
+    done
+    try 100 'one of two processes killed' nccl_kill.txt \
+        bash tests/cuda/two_processes.sh kill "$folder/nccl_kill" "${pair[@]}" --steps 1000000 --plan dp
+else
+    row 'NCCL' 'not run' 'there is no nccl.h'
+fi
 
 # ---- benchmarks ----
 try 120 'benchmark of ops' bench_ops.jsonl "$programs/bench_cuda" ops "${small[@]}"

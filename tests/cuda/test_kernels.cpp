@@ -735,7 +735,7 @@ static void adamw(void **)
 
 static void verdicts(void **)
 {
-    int seen[4] = { 0, 0, 0, 0 };
+    int seen[5] = { 0, 0, 0, 0, 0 };
     for (uint64_t seed = 0; seed < 300; seed++) {
         draw(seed);
         const int64_t parameters = 1 + below(400);
@@ -762,6 +762,11 @@ static void verdicts(void **)
         for (int64_t i = below(4); i > 0; i--) loss[0].limb[below(12)] += below(INT64_C(1) << 40) - (INT64_C(1) << 39);
         if (seed % 11 == 0) loss[0].limb[19] = 1;
         if (seed % 13 == 0) squares[0].limb[19] = 1;
+        if (seed % 3 == 0) { /* limits on both sides of loss and norm, and on them */
+            const int64_t which = below(3);
+            one.spike_loss = support_sum_value(&loss.data[0]) + double(below(3) - 1);
+            one.spike_norm = sqrt(support_sum_value(&squares.data[0])) * (which == 0 ? 0.5 : which == 1 ? 1.0 : 2.0);
+        }
         array<het_step_scalars> scalars2(scalars);
         const het_step_scalars &two = scalars2[0];
         het_verdict_args a = { scalars.data, parameters, maximum.data, exponent.data, int32_t(below(3) > 0), squares.data, loss.data }, b = a;
@@ -773,7 +778,7 @@ static void verdicts(void **)
         same_bits("clip scale", &two.clip_scale, &one.clip_scale, 1);
         assert_true(one.gradient_norm == two.gradient_norm || (std::isnan(one.gradient_norm) && std::isnan(two.gradient_norm)));
     }
-    assert_true(seen[HET_VERDICT_ACCEPT] > 20 && seen[HET_VERDICT_REPEAT] > 20 && seen[HET_VERDICT_NOT_FINITE] > 20);
+    assert_true(seen[HET_VERDICT_ACCEPT] > 20 && seen[HET_VERDICT_REPEAT] > 20 && seen[HET_VERDICT_NOT_FINITE] > 20 && seen[HET_VERDICT_SPIKE] > 10);
 }
 
 /* ---- attention ---- */

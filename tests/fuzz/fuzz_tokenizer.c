@@ -112,19 +112,21 @@ static void fuzz_text(const het_tokenizer *t, const char *text, size_t length)
     free(ids);
 }
 
-/* Through tokenizers made once, of a text with many repeated letters; and through one trained of the text itself, which takes longer, at times. */
+#define FUZZ_TEXT 512 /* bytes: what a longer text does, its pieces do */
+
+/* Through a tokenizer made once, of a text with many repeated letters; and, now and then, through one trained of the text itself, which takes
+   longer. The length says which of the ways to split. */
 static void fuzz_words(const char *text, size_t length)
 {
     static het_tokenizer *made[4];
     static const char from[] =
         "abab aaab abba ba bb aab don't we'll 2024 1984 !! ?? .. \n\n  \t\xC3\xA9\xC3\xA9 \xE0\xA4\xBF\xE0\xA4\xBF aaaaaaaa bababababa abc cab";
-    int i;
-    for (i = 0; i < 4; i++) {
-        if (made[i] == NULL) made[i] = fuzz_train(fuzz_splits[i], 300, from, sizeof from - 1);
-        fuzz_text(made[i], text, length);
-    }
-    if (length % 8 == 3) {
-        het_tokenizer *t = fuzz_train(fuzz_splits[length / 8 % 4], 257 + (int64_t)(length % 64), text, length);
+    const int i = (int)(length % 4);
+    if (made[i] == NULL) made[i] = fuzz_train(fuzz_splits[i], 300, from, sizeof from - 1);
+    if (length > FUZZ_TEXT) length = FUZZ_TEXT;
+    fuzz_text(made[i], text, length);
+    if (length / 4 % 16 == 3) {
+        het_tokenizer *t = fuzz_train(fuzz_splits[i], 257 + (int64_t)(length % 64), text, length);
         fuzz_text(t, text, length);
         het_tokenizer_free(t);
     }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers, builds the suite it names, and expects it to fail.
+# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers (of hetrain_tcp.c for its suite), builds the suite it names, and expects it to fail.
 # An entry whose text is not in them exactly once is an error. Prints TAP, and last "N faults, N caught".
 # What was caught is recorded in build/faults under a checksum of the headers, the suite and the fault; the next run takes it from there.
 # usage: tests/tools/faults.sh [words of the names to try]
@@ -31,8 +31,9 @@ awk -v work="$work" -v wanted="$wanted" '
 
 # Writes the headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
 apply() {
-    local header found=0
-    for header in hetrain*.h; do
+    local header found=0 files=hetrain*.h
+    [ "$(cat "$1/suite")" = test_tcp ] && files=hetrain_tcp.c
+    for header in $files; do
         awk -v oldfile="$1/old" -v newfile="$1/new" '
             BEGIN { getline old < oldfile; getline new < newfile }
             { at = index($0, old); if (at) { found++; $0 = substr($0, 1, at - 1) new substr($0, at + length(old)) } print }
@@ -46,7 +47,11 @@ apply() {
 record_of() {
     local suite source
     suite=$(cat "$1/suite")
-    case $suite in golden*) source="tests/golden.c tests/golden/expected.txt" ;; *) source="tests/$suite.c tests/support.[ch]" ;; esac
+    case $suite in
+    golden*) source="tests/golden.c tests/golden/expected.txt" ;;
+    test_tcp) source="tests/test_tcp.c hetrain_tcp.c tests/support.c tests/*.h" ;;
+    *) source="tests/$suite.c tests/support.c tests/*.h" ;;
+    esac
     # shellcheck disable=SC2086
     echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h $source; "$CC" --version; } | cksum | tr ' ' -)"
 }
@@ -82,7 +87,7 @@ try() {
     fi
     case $suite in
     golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
-    test_inside) $CC $flags -I"$d" -Itests tests/test_inside.c "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
+    test_inside | test_tcp) $CC $flags -I"$d" -I. -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
     *) $CC $flags -I"$d" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
         && $CC "$build/tests/$suite.o" "$build/tests/support.o" "$d/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
     esac
@@ -103,7 +108,7 @@ try() {
         sed -i "s/^/$suite: /" "$d/caught"
         cp "$d/caught" "$record"
     fi
-    rm -f "$d/program" "$d/implementation.o" "$d"/hetrain*.h
+    rm -f "$d/program" "$d/implementation.o" "$d"/hetrain*.[ch]
 }
 
 . tests/tools/faults_run.sh

@@ -25,10 +25,13 @@ typedef enum cudaStreamCaptureMode {
 typedef void (*cudaHostFn_t)(void *user);
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 
+#ifdef __cplusplus
 extern "C" {
+#endif
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device);
 cudaError_t cudaMalloc(void **pointer, size_t size);
 cudaError_t cudaFree(void *pointer);
 cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags);
@@ -54,7 +57,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
+#ifdef __cplusplus
 }
+#endif
 
 #include "standin.h"
 #endif

@@ -1,5 +1,6 @@
 /* The stand-in for the CUDA runtime and cuBLASLt: see standin.h. One lock around everything; work runs on the thread that asks for progress. */
 #include "cublasLt.h"
+#include "nccl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,15 +9,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <deque>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 typedef std::vector<std::function<void()>> work_list;
 struct CUstream_st {
-    int device;
+    int device, running;
     uint64_t issued, done;
-    std::deque<std::function<void()>> work;
+    std::deque<std::function<int()>> work; /* 0: it cannot run yet */
     work_list *kept; /* being captured */
 };
 struct CUgraph_st { int device; work_list work; };
@@ -29,7 +34,7 @@ struct CUgraphExec_st {
 struct CUevent_st {
     CUstream_st *stream;
     uint64_t at;       /* has happened when so much of the stream's work is done */
-    uint64_t stamp;    /* the clock of the stand-in then: products count their algorithm's cost */
+    std::shared_ptr<uint64_t> stamp; /* the clock of the stand-in then: products count their algorithm's cost. Outlives the event */
     int timed;
 };
 
@@ -44,7 +49,8 @@ struct machine {
     std::vector<CUstream_st *> streams;
     standin_count count;
     int64_t fail_at = -1, next = 0;
-    int devices = 1, skip = 0, stall = 0, refuse = 0, open = 0;
+    int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
+    int skip = 0, stall = 0, refuse = 0, open = 0;
     uint64_t clock = 0;
 };
 machine gpu;
@@ -97,20 +103,23 @@ void protect(int access)
 /* Runs the stream's work up to `until`, at most `most` pieces. */
 void advance(CUstream_st *stream, uint64_t until, uint64_t most)
 {
-    if (gpu.stall || stream->done >= until) return;
+    if (gpu.stall || stream->done >= until || stream->running) return;
     if (gpu.open++ == 0) protect(PROT_READ | PROT_WRITE);
+    stream->running = 1;
     for (; most > 0 && stream->done < until; most--) {
-        const std::function<void()> work = std::move(stream->work.front());
+        const std::function<int()> work = stream->work.front();
+        if (!work()) break;
         stream->work.pop_front();
-        work();
         stream->done++;
         gpu.count.ran++;
         gpu.clock++;
     }
+    stream->running = 0;
     if (--gpu.open == 0) protect(PROT_NONE);
 }
 
-void put(CUstream_st *stream, std::function<void()> work)
+/* The work says whether it could run: it is asked again until then. */
+void put_waiting(CUstream_st *stream, std::function<int()> work)
 {
     if (stream->kept != nullptr) {
         stream->kept->push_back(std::move(work));
@@ -118,6 +127,15 @@ void put(CUstream_st *stream, std::function<void()> work)
     }
     stream->work.push_back(std::move(work));
     stream->issued++;
+}
+
+void put(CUstream_st *stream, std::function<void()> work) { put_waiting(stream, [=] { work(); return 1; }); }
+
+int is_open(const CUstream_st *stream)
+{
+    for (const CUstream_st *one : gpu.streams)
+        if (one == stream) return 1;
+    return 0;
 }
 
 size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
@@ -187,6 +205,15 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorInvalidDevice);
+    CHECK(device >= 0 && device < gpu.devices && size >= 13, "cudaDeviceGetPCIBusId: no such device, or no room for its bus");
+    snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device + 16));
+    return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void **pointer, size_t size)
 {
     guard g(gpu.lock);
@@ -221,17 +248,34 @@ static int give_back(std::vector<region> &regions, void *pointer, int mapped)
     return 0;
 }
 
+/* Waits for all the card does; 0: that would be for ever. Other members of a collective may still come to it, on threads of their own. */
+static int wait_for_card(void)
+{
+    const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+        {
+            guard g(gpu.lock);
+            int idle = 1;
+            for (CUstream_st *stream : gpu.streams) {
+                if (stream->device != current_device) continue;
+                advance(stream, stream->issued, UINT64_MAX);
+                idle &= stream->done == stream->issued;
+            }
+            if (idle || gpu.stall) return idle;
+        }
+        std::this_thread::yield();
+    }
+    return 0;
+}
+
 /* A call that gives something back does so also when it fails: the error is an earlier one's. */
 cudaError_t cudaFree(void *pointer)
 {
+    const int idle = wait_for_card();
     guard g(gpu.lock);
     const int fails = told_to_fail(__func__);
     NOT_CAPTURING();
-    for (CUstream_st *stream : gpu.streams) { /* it waits for all the card does */
-        if (stream->device != current_device) continue;
-        CHECK(!gpu.stall || stream->done == stream->issued, "cudaFree that would wait for ever");
-        advance(stream, stream->issued, UINT64_MAX);
-    }
+    CHECK(idle, "cudaFree that would wait for ever");
     CHECK(give_back(gpu.memory, pointer, 1), "cudaFree of what cudaMalloc did not give");
     return fails ? failed(cudaErrorUnknown) : cudaSuccess;
 }
@@ -300,6 +344,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     NOT_CAPTURING();
     CHECK(stream != nullptr, "cudaStreamDestroy of NULL");
     advance(stream, stream->issued, UINT64_MAX); /* what was given to it still runs */
+    CHECK(stream->done == stream->issued, "cudaStreamDestroy of a stream whose work cannot end yet");
     for (size_t i = 0; i < gpu.streams.size(); i++)
         if (gpu.streams[i] == stream) { gpu.streams.erase(gpu.streams.begin() + static_cast<long>(i)); break; }
     delete stream;
@@ -326,7 +371,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->stream != nullptr) {
         CUstream_st *other = event->stream;
         const uint64_t at = event->at;
-        put(stream, [=] { advance(other, at, UINT64_MAX); });
+        put_waiting(stream, [=] {
+            if (!is_open(other)) return 1; /* all its work has run */
+            advance(other, at, UINT64_MAX);
+            return other->done >= at ? 1 : 0;
+        });
     }
     return cudaSuccess;
 }
@@ -424,6 +473,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     guard g(gpu.lock);
     CALL(cudaErrorMemoryAllocation);
     *event = new CUevent_st();
+    (*event)->stamp = std::make_shared<uint64_t>(0);
     (*event)->timed = (flags & cudaEventDisableTiming) == 0;
     gpu.count.live++;
     return cudaSuccess;
@@ -445,7 +495,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     CALL(cudaErrorUnknown);
     NOT_CAPTURING();
     CHECK(right_stream(stream) && event != nullptr, "cudaEventRecord on a stream of another device");
-    put(stream, [=] { event->stamp = gpu.clock; });
+    const std::shared_ptr<uint64_t> stamp = event->stamp;
+    put(stream, [=] { *stamp = gpu.clock; });
     event->stream = stream;
     event->at = stream->issued;
     return cudaSuccess;
@@ -467,7 +518,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEve
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
     CHECK(start->timed && end->timed && end->stream != nullptr && end->stream->done >= end->at, "cudaEventElapsedTime too early");
-    *milliseconds = static_cast<float>(end->stamp - start->stamp) * 1e-3f;
+    *milliseconds = static_cast<float>(*end->stamp - *start->stamp) * 1e-3f;
     return cudaSuccess;
 }
 
@@ -758,3 +809,5 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     });
     return CUBLAS_STATUS_SUCCESS;
 }
+
+#include "standin_nccl.cpp"

@@ -4,12 +4,12 @@
    pinned. Work given to a stream runs when somebody asks for its progress, never earlier, so that a missing wait shows: as late as can be.
    Streams, memory and the thread's current device must belong together, as on the real thing. What is given to a stream while it is captured does
    not run but goes into the graph, arguments as they are then; meanwhile its thread may not allocate, free, ask for progress or have a host function
-   run, whose argument would be another when the graph runs. */
+   run, whose argument would be another when the graph runs. Collectives of NCCL run when the streams of all members have come to them, and must
+   agree in kind, count, type and root. */
 #ifndef STANDIN_H
 #define STANDIN_H
 
 #include <stdint.h>
-#include <functional>
 
 struct CUstream_st;
 
@@ -19,13 +19,17 @@ typedef struct standin_count {
     int64_t products;    /* of cublasLtMatmul */
     int64_t fused;       /* of these, with GELU or its derivative */
     int64_t captured, launched; /* graphs made, and launches of graphs */
+    int64_t exchanges;   /* collectives and messages of NCCL that have taken place */
     int64_t ran;         /* pieces of work that ran */
     int64_t misuse;      /* calls whose arguments were wrong */
     char failed[64];     /* the call that was told to fail */
     char misused[160];   /* the first of the misuses */
 } standin_count;
 
-void standin_reset(int devices);             /* nothing may be live */
+#ifdef __cplusplus
+#include <functional>
+
+void standin_reset(int devices);             /* nothing may be live. Programs that never call it have STANDIN_DEVICES cards, or one */
 void standin_fail(int64_t call);             /* call number `call` from now (0: the next) fails; negative: none */
 void standin_skip(int on);                   /* 1: kernels and products are counted and checked but compute nothing */
 void standin_refuse(int on);                 /* 1: cuBLASLt has no algorithm with GELU */
@@ -33,4 +37,10 @@ void standin_stall(int on);                  /* 1: no work runs any more */
 standin_count standin_counted(void);
 /* Runs on the stream, in its order, while device memory may be touched. cudaGetLastError says whether it was taken. */
 void standin_enqueue(struct CUstream_st *stream, std::function<void()> work);
+
+/* NCCL: communicators are of one process, a thread each. Calls are in progress until they have been asked about some times, a first exchange until
+   all its members have called it. */
+void standin_nccl_version(int version);      /* what ncclGetVersion gives; 0: the header's */
+void standin_nccl_error(int device, int code); /* what ncclCommGetAsyncError finds on this card; 0: nothing */
+#endif
 #endif

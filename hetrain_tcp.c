@@ -1,0 +1,2405 @@
+/* hetrain_tcp.c: connects processes for hetrain over TCP sockets (het_transport_iface; no MPI, no launcher needed). POSIX; C99 and C++11.
+
+   USE
+       cc -O2 -I. -c hetrain_tcp.c                             once; needs libc and pthreads
+       #define HETRAIN_TCP_DECLARATIONS                        in the files that call het_tcp_open: this file then only declares
+       #include "hetrain_tcp.c"
+       het_tcp_desc desc;
+       het_transport transport;
+       memset(&desc, 0, sizeof desc);
+       desc.processes = 3, desc.process = 1, desc.host = "10.0.0.5", desc.port = 29500;     on all three, with process 0, 1 and 2
+       if (het_tcp_open(&desc, &transport, &error) == HET_OK) { ...; het_tcp_close(&transport, &error); }
+
+   OPENING   Process 0 listens at host:port. The others come there and say how many processes there are, which they are, of which run, and at which
+   port of their own the processes above them reach them; they get the addresses of all, connect to each other, and het_tcp_open returns in all
+   of them or in none: a failure of one is one of all. With `file` instead of host:port process 0 listens at a port that the system gives and writes
+   its addresses into that file, which it makes under another name and renames, and removes in the end. A file that an earlier run has left
+   names a run that nobody answers for; it is read again until a new one is there. Whoever connects and does not say what belongs here is turned
+   away, as is one that says nothing for a few seconds, and the rest goes on. What a process needs to be told, such as another number of
+   processes, it gets as the text of its error. Names are looked up with getaddrinfo, which may take longer than open_seconds. Nothing
+   is encrypted, and nobody proves who they are: for networks whose users trust each other.
+
+   WHERE IT LISTENS   Process 0: at host where that is a number or localhost and an address of its machine, else at all addresses. The others: at
+   the address by which they reached process 0, at all addresses where that was a loopback address got from a name or a file. The listening ports
+   are closed when het_tcp_open returns.
+
+   ENVIRONMENT   Is not looked at. examples/connect.h makes a description from torchrun's variables.
+
+   MESSAGES   One connection for each two processes; a communication thread owns them all and sleeps in poll. A receiver tells the sender how
+   many receives it has started on a channel, and a message goes out when its receive is there: it is written from the sender's memory and
+   read into the receiver's, in chunks of 256 KiB, between which other messages to the same process of up to 4 KiB pass. A message of up to
+   4 KiB may also go before its receive is known, as long as one of the 32 places kept for that at the receiver is free. Thus no message
+   waits behind one that nobody receives. The het_request is the node of the queues: nothing is allocated for a message. A channel that is
+   used for the first time, in either direction, takes about 200 bytes until the end, 64 channels at a time; each
+   other process takes about 220 KB.
+
+   FAILURE   A transport ends with the first abort, its own or one received, which every process passes on to all. All requests then fail at once:
+   the threads here never hold a caller's memory between two calls of the system. A process whose connection ends without goodbye is gone: silence is
+   infinite, requests from and to it fail, also those started later, and the rest goes on. last_error is the first error and does not change.
+
+   CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others receive it, and says goodbye. When all have
+   done so it returns HET_OK; this also holds after an abort. It waits for processes that are still at work as long as their heartbeats come.
+   It gives up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds, or abort_seconds after an abort. Memory,
+   sockets and thread are returned in any case.
+
+   WIRE   Numbers are little-endian. Hello, 64 bytes: "hetrtcp\n", version, processes, process, port (4 bytes each), run, session (8 each), zeros.
+   Answers until the connection is open: "HTCP", kind (4), length of what follows (8). Then frames of 16 bytes: kind, flag, 0, 0,
+   channel (4), value (8):
+       kind             value and what follows
+       1 DATA           bytes of the message; its first chunk. flag 1: takes one of the receiver's places
+       2 MORE           bytes of this chunk, which follows: 262144, or the rest
+       3 GRANT          receives started on the channel since the beginning
+       4 ASK            0: a message of the channel waits for its receive
+       5 CREDIT         places that are free again
+       6 BEAT           0
+       7 STOP           code of the abort, and 65536 x its process; 240 bytes of text
+       8 CLOSING        0: messages are received no more
+       9 BYE            0: the last frame */
+#ifndef HETRAIN_TCP_DECLARED
+#define HETRAIN_TCP_DECLARED
+
+#if !defined(HETRAIN_TCP_DECLARATIONS) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L /* getaddrinfo, clock_gettime under -std=c99 */
+#endif
+#if !defined(HETRAIN_TCP_DECLARATIONS) && defined(__APPLE__) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE 1 /* SO_NOSIGPIPE */
+#endif
+
+#include "hetrain.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 0 everywhere else: all defaults. */
+typedef struct het_tcp_desc {
+    uint32_t start_canary;     /* must be 0 */
+    int64_t processes;         /* how many there are, 1 to 2048 */
+    int64_t process;           /* which one this is, from 0 */
+    const char *host;          /* of process 0: a name, or an IPv4 or IPv6 number. With `file`: where process 0 listens; NULL: everywhere */
+    int64_t port;              /* of process 0, 1 to 65535; with `file` 0: the system chooses */
+    int64_t ports;             /* 1: process 0 takes the first free port of so many from `port` on, the others look for it there */
+    const char *file;          /* a path that all processes reach, instead of host and port */
+    const char *run;           /* "": processes that give another name to their run are turned away */
+    double open_seconds;       /* 120: for all processes to come and connect */
+    double heartbeat_seconds;  /* 0.5: every process hears from this one at least so often */
+    double dead_seconds;       /* 10: het_tcp_close gives up on a process silent for so long */
+    double abort_seconds;      /* 5: the longest abort waits for the others to hear of it, and close waits after one */
+    het_allocator allocator;   /* malloc and free; also called by the communication thread, for channels */
+    uint32_t end_canary;       /* must be 0 */
+} het_tcp_desc;
+
+/* Connects this process with all others and fills *transport; what desc points to is not kept. Blocks until all are there, or open_seconds.
+   HET_ERR_INVALID, HET_ERR_OOM, else HET_ERR_TRANSPORT. Any number of transports may be open at once. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport, het_error *error);
+/* See CLOSING. Clears *transport; one that is not open is left alone. Threads: owner. */
+HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HETRAIN_TCP_DECLARED */
+
+#if !defined(HETRAIN_TCP_DECLARATIONS) && !defined(HETRAIN_TCP_DONE)
+#define HETRAIN_TCP_DONE
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <math.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+#include <stdlib.h>
+#endif
+
+#ifndef HETRAIN_TCP_FAULT
+#define HETRAIN_TCP_FAULT(call) 0 /* for tests: not 0, and errno set, where the call of the system with this name is to fail */
+#endif
+
+#ifndef HETI_CAST
+#ifdef __cplusplus
+#define HETI_CAST(type, value) static_cast<type>(value)
+#else
+#define HETI_CAST(type, value) ((type)(value))
+#endif
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define HETI_TCP_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#define HETI_TCP_MAY_ALIAS __attribute__((may_alias)) /* the memory of a het_request */
+#else
+#define HETI_TCP_PRINTF(text, first)
+#define HETI_TCP_MAY_ALIAS
+#endif
+
+#ifdef MSG_NOSIGNAL
+#define HETI_TCP_SEND_FLAGS MSG_NOSIGNAL
+#else
+#define HETI_TCP_SEND_FLAGS 0 /* SO_NOSIGPIPE, on the systems that have it */
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HETI_TCP_SYSTEM(name, call) (HETRAIN_TCP_FAULT(name) ? -1 : (call))
+#define HETI_TCP_VERSION 1
+#define HETI_TCP_MOST 2048           /* processes: the table of their addresses fits into a peer's buffer */
+#define HETI_TCP_CHANNELS (1 << 24)
+#define HETI_TCP_TEXT 240            /* bytes of an abort's text */
+#define HETI_TCP_HELLO 64
+#define HETI_TCP_ANSWER 16
+#define HETI_TCP_ENTRY 20            /* of the table: 4 or 6, 0, port (2), address (16) */
+#define HETI_TCP_FRAME 16
+#define HETI_TCP_CHUNK 262144
+#define HETI_TCP_EAGER 4096          /* a message that may go before its receive is known */
+#define HETI_TCP_PLACES 32           /* for those, of each peer */
+#define HETI_TCP_IN 49152
+#define HETI_TCP_OUT 32768
+#define HETI_TCP_AHEAD 256           /* bytes read behind a chunk when the message goes on: few, since they are copied */
+#define HETI_TCP_BUDGET (4 * HETI_TCP_CHUNK) /* bytes read or written for one peer until it is another's turn */
+#define HETI_TCP_BUCKETS 1024
+#define HETI_TCP_PAGE 64             /* lines */
+#define HETI_TCP_GUESTS 32           /* connections whose hello is not complete */
+#define HETI_TCP_GUEST_SECONDS 5.0
+#define HETI_TCP_ADDRESSES 16        /* in a file */
+#define HETI_TCP_ADDRESS_TEXT 80
+
+enum {
+    HETI_TCP_DATA = 1, HETI_TCP_MORE = 2, HETI_TCP_GRANT = 3, HETI_TCP_ASK = 4, HETI_TCP_CREDIT = 5, HETI_TCP_BEAT = 6, HETI_TCP_STOP = 7,
+    HETI_TCP_CLOSING = 8, HETI_TCP_BYE = 9
+};
+/* Answers. REFUSED ends the asker's open, LATER may be otherwise next time; both have a text, as FAILED. */
+enum { HETI_TCP_WELCOME = 1, HETI_TCP_REFUSED = 2, HETI_TCP_LATER = 3, HETI_TCP_TABLE = 4, HETI_TCP_READY = 5, HETI_TCP_GO = 6, HETI_TCP_FAILED = 7 };
+
+enum { HETI_TCP_BUSY = 0x5443, HETI_TCP_OK, HETI_TCP_WRONG }; /* state of a request; other values: never started */
+
+/* A request, in the memory of a het_request. `state` is guarded by the lock; all else belongs to the communication thread once queued. */
+typedef struct heti_tcp_node {
+    struct heti_tcp_node *next;
+    const unsigned char *from; /* of a send */
+    unsigned char *to;         /* of a receive */
+    size_t size, moved;        /* bytes; those written or read */
+    int receives, process;
+    uint32_t channel;
+    int outcome;               /* what state becomes */
+    int state;
+} HETI_TCP_MAY_ALIAS heti_tcp_node;
+
+typedef char heti_tcp_node_fits[sizeof(heti_tcp_node) <= sizeof(het_request) ? 1 : -1];
+
+typedef struct heti_tcp_list { heti_tcp_node *first, *last; } heti_tcp_list;
+
+/* A message that came before its receive. */
+typedef struct heti_tcp_place {
+    struct heti_tcp_place *next;
+    size_t size;
+    unsigned char data[HETI_TCP_EAGER];
+} heti_tcp_place;
+
+/* Queues of lines, of each peer: whose first send goes next, small or large; whose grants or questions are to be written; whose first send is small
+   and waits for a place. */
+enum { HETI_TCP_SMALL = 0, HETI_TCP_LARGE = 1, HETI_TCP_TELL = 2, HETI_TCP_QUESTION = 3, HETI_TCP_STARVED = 4, HETI_TCP_QUEUES = 5 };
+
+/* A channel from and to one peer. */
+typedef struct heti_tcp_line {
+    struct heti_tcp_line *bucket;                /* the next of the same hash */
+    struct heti_tcp_line *link[HETI_TCP_QUEUES];
+    unsigned char in[HETI_TCP_QUEUES];
+    unsigned char asking;     /* a question was asked and not answered */
+    unsigned char asked;      /* the next receive is to be told of, however small */
+    unsigned char takes_place; /* the first send, in a queue, has a place reserved */
+    int process;
+    uint32_t channel;
+    heti_tcp_list sends, receives;
+    heti_tcp_place *early, *last_early;
+    uint64_t sent, granted;   /* messages begun; receives there have been at the peer, as far as told */
+    uint64_t posted, arrived; /* receives started; messages whose DATA came */
+    heti_tcp_node *incoming;  /* the receive of the message under way; NULL: it goes to a place, or nowhere */
+    uint64_t incoming_left;   /* bytes of that message */
+} heti_tcp_line;
+
+typedef struct heti_tcp_page { struct heti_tcp_page *next; int used; heti_tcp_line line[HETI_TCP_PAGE]; } heti_tcp_page;
+
+typedef struct heti_tcp_peer {
+    int socket;                      /* -1: gone, or this process itself */
+    int port;                        /* where it listens, while opening */
+    int ready;                       /* while opening: it has connected to all */
+    struct { heti_tcp_line *first, *last; } queue[HETI_TCP_QUEUES];
+    int64_t sends;                   /* in its lines */
+    int owes_beat, owes_stop, owes_closing;
+    int bye_sent, bye, closing, stopped; /* the last three: of the peer */
+    int full;                        /* the socket takes no more for now */
+    int heard_now;
+    double heard;                    /* guarded by the lock: when; -infinity: gone or said goodbye */
+    int credit, returned;            /* places to send to; of one's own that are free and not told */
+    heti_tcp_place *places;          /* that are free */
+    unsigned char *out, *in;
+    size_t out_begin, out_end, in_begin, in_end;
+    heti_tcp_node *chunk;            /* what is written behind `out`: of this send; NULL: zeros */
+    size_t chunk_left;
+    heti_tcp_line *source;           /* what is read: a chunk of this line's message */
+    heti_tcp_place *place;           /* into this place */
+    size_t source_left;
+    char address[HETI_TCP_ADDRESS_TEXT];
+} heti_tcp_peer;
+
+/* A connection whose hello is not complete. */
+typedef struct heti_tcp_guest { int socket; size_t have; double since; unsigned char hello[HETI_TCP_HELLO]; } heti_tcp_guest;
+
+typedef struct heti_tcp {
+    het_allocator allocator;
+    size_t block;
+    double heartbeat, dead, abort_limit;
+    int processes, process;
+    heti_tcp_peer *peer;             /* [processes] */
+    struct pollfd *polls;            /* [processes + 1 + HETI_TCP_GUESTS] */
+    int wake_read, wake_write;       /* a pipe */
+    int running;
+    pthread_t thread;
+
+    pthread_mutex_t lock;            /* guards from here ... */
+    heti_tcp_list queued;            /* requests that the communication thread has not yet seen */
+    int asleep, stop, closing;       /* asleep: a byte in the pipe is needed; stop: no more messages, after an abort or in close */
+    int aborted, abort_process;      /* the first abort; aborted: a het_result */
+    int abort_told;                  /* all that are there have stopped too */
+    double abort_time, close_time;
+    char abort_text[HETI_TCP_TEXT + 1];
+    het_error error;                 /* the first one */
+                                     /* ... to here, and each peer's `heard` */
+    heti_tcp_list done;              /* The communication thread's own, from here to the end */
+    int ended, leaving;              /* an abort, close has been seen */
+    int clean, leave;
+    double next_beat, moved_time;
+    heti_tcp_page *pages;
+    heti_tcp_line *bucket[HETI_TCP_BUCKETS];
+
+    uint64_t run, session;           /* while opening, from here to the end */
+    int listener, lax;               /* lax: a loopback address may not be what others reach this machine by */
+    double deadline;
+    heti_tcp_guest guest[HETI_TCP_GUESTS];
+} heti_tcp;
+
+/* ---- texts, time, memory ------------------------------------------------------------------------------------------ */
+
+static void heti_tcp_clean_text(char *text)
+{
+    for (; *text != 0; text++)
+        if ((*text > 0 && *text < 32) || *text == 127) *text = '?';
+}
+
+static void heti_tcp_format(het_error *error, het_result code, const char *format, va_list list) HETI_TCP_PRINTF(3, 0);
+static void heti_tcp_format(het_error *error, het_result code, const char *format, va_list list)
+{
+    (void)vsnprintf(error->text, sizeof error->text, format, list);
+    heti_tcp_clean_text(error->text);
+    error->code = code;
+}
+
+static het_result heti_tcp_fail(het_error *error, het_result code, const char *format, ...) HETI_TCP_PRINTF(3, 4);
+static het_result heti_tcp_fail(het_error *error, het_result code, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    if (error != NULL) heti_tcp_format(error, code, format, list);
+    va_end(list);
+    return code;
+}
+
+/* The first error stays. Call with the lock held. */
+static het_result heti_tcp_say(heti_tcp *m, het_result code, const char *format, ...) HETI_TCP_PRINTF(3, 4);
+static het_result heti_tcp_say(heti_tcp *m, het_result code, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    if (m->error.text[0] == 0) heti_tcp_format(&m->error, code, format, list);
+    va_end(list);
+    return code;
+}
+
+static double heti_tcp_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return HETI_CAST(double, t.tv_sec) + 1e-9 * HETI_CAST(double, t.tv_nsec);
+}
+
+static void heti_tcp_nap(double seconds)
+{
+    struct timespec t;
+    if (!(seconds > 0)) return;
+    t.tv_sec = HETI_CAST(time_t, seconds);
+    t.tv_nsec = HETI_CAST(long, (seconds - HETI_CAST(double, t.tv_sec)) * 1e9);
+    (void)nanosleep(&t, NULL);
+}
+
+/* Milliseconds for poll, at least 1 of a time to come. */
+static int heti_tcp_milliseconds(double seconds)
+{
+    if (!(seconds > 0)) return 0;
+    return seconds > 1e6 ? 1000000000 : HETI_CAST(int, seconds * 1e3) + 1;
+}
+
+#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
+static void *heti_tcp_malloc(void *user, size_t size, size_t align)
+{
+    (void)user, (void)align; /* the structs here need no more than malloc gives */
+    return malloc(size);
+}
+
+static void heti_tcp_release(void *user, void *pointer, size_t size)
+{
+    (void)user, (void)size;
+    free(pointer);
+}
+#endif
+
+/* ---- numbers on the wire ------------------------------------------------------------------------------------------- */
+
+static void heti_tcp_put(unsigned char *to, int bytes, uint64_t value)
+{
+    int i;
+    for (i = 0; i < bytes; i++) to[i] = HETI_CAST(unsigned char, value >> (8 * i) & 255u);
+}
+
+static uint64_t heti_tcp_get(const unsigned char *from, int bytes)
+{
+    uint64_t value = 0;
+    int i;
+    for (i = 0; i < bytes; i++) value |= HETI_CAST(uint64_t, from[i]) << (8 * i);
+    return value;
+}
+
+/* ---- lists and queues ------------------------------------------------------------------------------------------------ */
+
+static void heti_tcp_append(heti_tcp_list *list, heti_tcp_node *node)
+{
+    node->next = NULL;
+    if (list->last != NULL) list->last->next = node;
+    else list->first = node;
+    list->last = node;
+}
+
+static heti_tcp_node *heti_tcp_take(heti_tcp_list *list)
+{
+    heti_tcp_node *node = list->first;
+    if (node != NULL) {
+        list->first = node->next;
+        if (node->next == NULL) list->last = NULL;
+    }
+    return node;
+}
+
+static void heti_tcp_enter(heti_tcp_peer *p, int queue, heti_tcp_line *line)
+{
+    if (line->in[queue]) return;
+    line->in[queue] = 1;
+    line->link[queue] = NULL;
+    if (p->queue[queue].last != NULL) p->queue[queue].last->link[queue] = line;
+    else p->queue[queue].first = line;
+    p->queue[queue].last = line;
+}
+
+static heti_tcp_line *heti_tcp_call(heti_tcp_peer *p, int queue)
+{
+    heti_tcp_line *line = p->queue[queue].first;
+    if (line == NULL) return NULL;
+    line->in[queue] = 0;
+    p->queue[queue].first = line->link[queue];
+    if (p->queue[queue].first == NULL) p->queue[queue].last = NULL;
+    return line;
+}
+
+static void heti_tcp_complete(heti_tcp *m, heti_tcp_node *node, int outcome)
+{
+    node->outcome = outcome;
+    if (!node->receives) m->peer[node->process].sends--;
+    heti_tcp_append(&m->done, node);
+}
+
+/* ---- the first abort ---------------------------------------------------------------------------------------------------- */
+
+/* Call with the lock held. `length` bytes of text need no end. */
+static void heti_tcp_record_abort(heti_tcp *m, int process, int code, const char *text, size_t length)
+{
+    if (m->aborted != HET_OK) return;
+    if (length > HETI_TCP_TEXT) length = HETI_TCP_TEXT;
+    if (length > 0) memcpy(m->abort_text, text, length);
+    m->abort_text[length] = 0;
+    heti_tcp_clean_text(m->abort_text);
+    m->aborted = code;
+    m->abort_process = process;
+    m->abort_time = heti_tcp_now();
+    m->stop = 1;
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d aborted: %.180s", process, m->abort_text);
+}
+
+/* ---- the communication thread: lines ------------------------------------------------------------------------------------ */
+
+static size_t heti_tcp_hash(int process, uint32_t channel)
+{
+    const uint32_t h = (channel * 2048u + HETI_CAST(uint32_t, process)) * 2654435769u ^ channel >> 16;
+    return (h >> 16 ^ h) % HETI_TCP_BUCKETS;
+}
+
+/* NULL: no memory, and this process aborts. */
+static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channel)
+{
+    heti_tcp_line **bucket = &m->bucket[heti_tcp_hash(process, channel)], *line;
+    heti_tcp_page *page = m->pages;
+    for (line = *bucket; line != NULL; line = line->bucket)
+        if (line->process == process && line->channel == channel) return line;
+    if (page == NULL || page->used == HETI_TCP_PAGE) {
+        page = HETI_CAST(heti_tcp_page *, m->allocator.alloc(m->allocator.user, sizeof *page, 64));
+        if (page == NULL) {
+            char text[80];
+            const int length = snprintf(text, sizeof text, "tcp: the allocator has no %llu bytes for channels",
+                                        HETI_CAST(unsigned long long, sizeof *page));
+            (void)pthread_mutex_lock(&m->lock);
+            heti_tcp_record_abort(m, m->process, HET_ERR_OOM, text, HETI_CAST(size_t, length));
+            (void)pthread_mutex_unlock(&m->lock);
+            return NULL;
+        }
+        memset(page, 0, sizeof *page);
+        page->next = m->pages;
+        m->pages = page;
+    }
+    line = &page->line[page->used++];
+    line->process = process;
+    line->channel = channel;
+    line->bucket = *bucket;
+    *bucket = line;
+    return line;
+}
+
+static void heti_tcp_length_error(heti_tcp *m, const heti_tcp_node *receive, uint64_t sent)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: message from process %d to process %d, channel %d: %llu bytes were sent, %llu expected",
+                       receive->process, m->process, HETI_CAST(int, receive->channel), HETI_CAST(unsigned long long, sent),
+                       HETI_CAST(unsigned long long, receive->size));
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* May the first send of a line go? Then it stands in the queue of its size. */
+static void heti_tcp_schedule(heti_tcp *m, heti_tcp_line *line)
+{
+    heti_tcp_peer *p = &m->peer[line->process];
+    const heti_tcp_node *node = line->sends.first;
+    const int small = node != NULL && node->size <= HETI_TCP_EAGER;
+    if (node == NULL || line->in[HETI_TCP_SMALL] || line->in[HETI_TCP_LARGE]) return;
+    line->takes_place = 0;
+    if (line->sent >= line->granted) {
+        if (small && p->credit > 0) {
+            p->credit--;
+            line->takes_place = 1;
+        } else {
+            if (!line->asking) heti_tcp_enter(p, HETI_TCP_QUESTION, line);
+            line->asking = 1;
+            if (small) heti_tcp_enter(p, HETI_TCP_STARVED, line);
+            return;
+        }
+    }
+    heti_tcp_enter(p, small ? HETI_TCP_SMALL : HETI_TCP_LARGE, line);
+}
+
+/* Of the process to itself. */
+static void heti_tcp_match(heti_tcp *m, heti_tcp_line *line)
+{
+    while (line->sends.first != NULL && line->receives.first != NULL) {
+        heti_tcp_node *send = heti_tcp_take(&line->sends), *receive = heti_tcp_take(&line->receives);
+        if (send->size != receive->size) heti_tcp_length_error(m, receive, send->size);
+        else if (send->size > 0) memcpy(receive->to, send->from, send->size);
+        heti_tcp_complete(m, send, HETI_TCP_OK);
+        heti_tcp_complete(m, receive, send->size == receive->size ? HETI_TCP_OK : HETI_TCP_WRONG);
+    }
+}
+
+/* A place is free again. Few are told of at once; a sender without any can still ask. */
+static void heti_tcp_return_place(heti_tcp_peer *p, heti_tcp_place *place)
+{
+    if (place != NULL) {
+        place->next = p->places;
+        p->places = place;
+    }
+    p->returned++;
+}
+
+/* The first message that came early goes to the first receive. */
+static void heti_tcp_deliver(heti_tcp *m, heti_tcp_line *line)
+{
+    heti_tcp_place *place = line->early;
+    heti_tcp_node *node = heti_tcp_take(&line->receives);
+    const int fits = place->size == node->size;
+    line->early = place->next;
+    if (line->early == NULL) line->last_early = NULL;
+    if (!fits) heti_tcp_length_error(m, node, place->size);
+    else if (place->size > 0) memcpy(node->to, place->data, place->size);
+    heti_tcp_return_place(&m->peer[line->process], place);
+    heti_tcp_complete(m, node, fits ? HETI_TCP_OK : HETI_TCP_WRONG);
+}
+
+static void heti_tcp_start_receive(heti_tcp *m, heti_tcp_line *line, heti_tcp_node *node)
+{
+    heti_tcp_append(&line->receives, node);
+    line->posted++;
+    if (line->early != NULL) heti_tcp_deliver(m, line);
+    else if (node->size > HETI_TCP_EAGER || line->asked) heti_tcp_enter(&m->peer[line->process], HETI_TCP_TELL, line);
+}
+
+/* Whether a request to or from this peer has no chance, and why. */
+static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *node)
+{
+    const heti_tcp_peer *p = &m->peer[node->process];
+    if (m->ended) return "after an abort";
+    if (node->process == m->process) return m->leaving ? "in close" : NULL;
+    if (m->leaving && node->receives) return "in close";
+    if (p->bye) return "which has closed";
+    if (p->socket < 0) return "which is gone";
+    return p->closing && !node->receives ? "which has closed" : NULL;
+}
+
+static void heti_tcp_fail_node(heti_tcp *m, heti_tcp_node *node, const char *why)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: a message of %llu bytes %s process %d, channel %d, failed: %s",
+                       HETI_CAST(unsigned long long, node->size), node->receives ? "from" : "to", node->process, HETI_CAST(int, node->channel), why);
+    (void)pthread_mutex_unlock(&m->lock);
+    heti_tcp_complete(m, node, HETI_TCP_WRONG);
+}
+
+static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node)
+{
+    heti_tcp_line *line = heti_tcp_line_of(m, node->process, node->channel);
+    const char *why = line == NULL ? "no memory" : heti_tcp_hopeless(m, node);
+    if (!node->receives) m->peer[node->process].sends++;
+    if (node->receives && line != NULL && line->early != NULL && !m->ended && !m->leaving) why = NULL; /* it is here already */
+    if (why != NULL) {
+        heti_tcp_fail_node(m, node, why);
+    } else if (node->process == m->process) {
+        heti_tcp_append(node->receives ? &line->receives : &line->sends, node);
+        heti_tcp_match(m, line);
+    } else if (node->receives) {
+        heti_tcp_start_receive(m, line, node);
+    } else {
+        heti_tcp_append(&line->sends, node);
+        heti_tcp_schedule(m, line);
+    }
+}
+
+/* Fails the requests of one line that now are hopeless. A send under way towards a process that closes goes on. */
+static void heti_tcp_fail_line(heti_tcp *m, heti_tcp_line *line)
+{
+    heti_tcp_peer *p = &m->peer[line->process];
+    heti_tcp_list all = line->sends;
+    heti_tcp_node *node;
+    const char *why;
+    if (line->incoming != NULL && (why = heti_tcp_hopeless(m, line->incoming)) != NULL) {
+        heti_tcp_fail_node(m, line->incoming, why);
+        line->incoming = NULL;
+    }
+    line->sends.first = line->sends.last = NULL;
+    while ((node = heti_tcp_take(&all)) != NULL) {
+        why = heti_tcp_hopeless(m, node);
+        if (why != NULL && !m->ended && p->socket >= 0 && (node->moved > 0 || node == p->chunk)) why = NULL;
+        if (why != NULL && node == p->chunk) p->chunk = NULL;
+        if (why != NULL) heti_tcp_fail_node(m, node, why);
+        else heti_tcp_append(&line->sends, node);
+    }
+    all = line->receives;
+    line->receives.first = line->receives.last = NULL;
+    while ((node = heti_tcp_take(&all)) != NULL) {
+        why = heti_tcp_hopeless(m, node);
+        if (why != NULL) heti_tcp_fail_node(m, node, why);
+        else heti_tcp_append(&line->receives, node);
+    }
+}
+
+static void heti_tcp_fail_lines(heti_tcp *m)
+{
+    heti_tcp_page *page;
+    int i;
+    for (page = m->pages; page != NULL; page = page->next)
+        for (i = 0; i < page->used; i++) heti_tcp_fail_line(m, &page->line[i]);
+}
+
+/* The connection is over. `what` failed with an errno, 0: it ended. */
+static void heti_tcp_lose(heti_tcp *m, heti_tcp_peer *p, const char *what, int number)
+{
+    const int process = HETI_CAST(int, p - m->peer);
+    (void)close(p->socket);
+    p->socket = -1;
+    p->chunk_left = p->source_left = 0;
+    p->chunk = NULL;
+    p->source = NULL;
+    (void)pthread_mutex_lock(&m->lock);
+    p->heard = -HETI_CAST(double, INFINITY);
+    if (!p->bye)
+        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d (%s) is gone: %s%s%.80s", process, p->address, what, number != 0 ? ": " : "",
+                           number != 0 ? strerror(number) : "");
+    (void)pthread_mutex_unlock(&m->lock);
+    heti_tcp_fail_lines(m);
+}
+
+/* ---- the communication thread: writing ---------------------------------------------------------------------------------- */
+
+static void heti_tcp_put_frame(heti_tcp_peer *p, int kind, int flag, uint32_t channel, uint64_t value)
+{
+    unsigned char *to = p->out + p->out_end;
+    memset(to, 0, HETI_TCP_FRAME);
+    to[0] = HETI_CAST(unsigned char, kind);
+    to[1] = HETI_CAST(unsigned char, flag);
+    heti_tcp_put(to + 4, 4, channel);
+    heti_tcp_put(to + 8, 8, value);
+    p->out_end += HETI_TCP_FRAME;
+}
+
+/* The abort is read without the lock: once recorded it does not change. */
+static void heti_tcp_put_stop(heti_tcp *m, heti_tcp_peer *p)
+{
+    const size_t length = strlen(m->abort_text);
+    heti_tcp_put_frame(p, HETI_TCP_STOP, 0, 0, HETI_CAST(uint64_t, -m->aborted) | HETI_CAST(uint64_t, m->abort_process) << 16);
+    memset(p->out + p->out_end, 0, HETI_TCP_TEXT);
+    memcpy(p->out + p->out_end, m->abort_text, length);
+    p->out_end += HETI_TCP_TEXT;
+    p->owes_stop = 0;
+}
+
+/* What there is to say besides messages. */
+static void heti_tcp_fill_control(heti_tcp *m, heti_tcp_peer *p)
+{
+    heti_tcp_line *line;
+    if (HETI_TCP_OUT - p->out_end < 8 * HETI_TCP_FRAME + HETI_TCP_TEXT) return;
+    if (p->owes_stop) heti_tcp_put_stop(m, p);
+    if (p->owes_closing) heti_tcp_put_frame(p, HETI_TCP_CLOSING, 0, 0, 0);
+    if (p->owes_beat) heti_tcp_put_frame(p, HETI_TCP_BEAT, 0, 0, 0);
+    p->owes_closing = p->owes_beat = 0;
+    if (p->returned >= HETI_TCP_PLACES / 4) {
+        heti_tcp_put_frame(p, HETI_TCP_CREDIT, 0, 0, HETI_CAST(uint64_t, p->returned));
+        p->returned = 0;
+    }
+    while (HETI_TCP_OUT - p->out_end >= HETI_TCP_FRAME && (line = heti_tcp_call(p, HETI_TCP_TELL)) != NULL) {
+        line->asked = 0;
+        heti_tcp_put_frame(p, HETI_TCP_GRANT, 0, line->channel, line->posted);
+    }
+    while (HETI_TCP_OUT - p->out_end >= HETI_TCP_FRAME && (line = heti_tcp_call(p, HETI_TCP_QUESTION)) != NULL)
+        if (line->asking) heti_tcp_put_frame(p, HETI_TCP_ASK, 0, line->channel, 0);
+}
+
+/* A message of up to HETI_TCP_EAGER bytes is copied, so that several go with one call. */
+static void heti_tcp_fill_small(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line)
+{
+    heti_tcp_node *node = heti_tcp_take(&line->sends);
+    if (node == NULL) return;
+    heti_tcp_put_frame(p, HETI_TCP_DATA, line->takes_place, line->channel, node->size);
+    if (node->size > 0) memcpy(p->out + p->out_end, node->from, node->size);
+    p->out_end += node->size;
+    line->sent++;
+    heti_tcp_complete(m, node, HETI_TCP_OK);
+    heti_tcp_schedule(m, line);
+}
+
+/* The next chunk of the first large message. 0: there is none. */
+static int heti_tcp_fill_large(heti_tcp_peer *p)
+{
+    heti_tcp_line *line = p->queue[HETI_TCP_LARGE].first;
+    heti_tcp_node *node;
+    while (line != NULL && line->sends.first == NULL) { /* its sends have failed */
+        (void)heti_tcp_call(p, HETI_TCP_LARGE);
+        line = p->queue[HETI_TCP_LARGE].first;
+    }
+    if (line == NULL) return 0;
+    node = line->sends.first;
+    p->chunk = node;
+    p->chunk_left = node->size - node->moved < HETI_TCP_CHUNK ? node->size - node->moved : HETI_TCP_CHUNK;
+    if (node->moved == 0) {
+        line->sent++;
+        heti_tcp_put_frame(p, HETI_TCP_DATA, 0, line->channel, node->size);
+    } else {
+        heti_tcp_put_frame(p, HETI_TCP_MORE, 0, line->channel, p->chunk_left);
+    }
+    return 1;
+}
+
+/* Puts into `out` what can go, until a chunk follows it. */
+static void heti_tcp_fill(heti_tcp *m, heti_tcp_peer *p)
+{
+    while (p->chunk_left == 0 && !p->bye_sent) {
+        heti_tcp_line *line;
+        if (p->out_begin == p->out_end) p->out_begin = p->out_end = 0;
+        heti_tcp_fill_control(m, p);
+        if (HETI_TCP_OUT - p->out_end < 2 * HETI_TCP_FRAME + HETI_TCP_EAGER) return;
+        line = heti_tcp_call(p, HETI_TCP_SMALL);
+        if (line != NULL) {
+            heti_tcp_fill_small(m, p, line);
+            continue;
+        }
+        if (heti_tcp_fill_large(p)) return;
+        if (m->leaving && p->sends == 0 && !p->owes_closing && !p->owes_stop) {
+            heti_tcp_put_frame(p, HETI_TCP_BYE, 0, 0, 0);
+            p->bye_sent = 1;
+        }
+        return;
+    }
+}
+
+/* `n` bytes have been written. */
+static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n)
+{
+    const size_t staged = p->out_end - p->out_begin < n ? p->out_end - p->out_begin : n;
+    heti_tcp_node *node = p->chunk;
+    heti_tcp_line *line;
+    p->out_begin += staged;
+    n -= staged;
+    p->chunk_left -= n;
+    if (node == NULL) return;
+    node->moved += n;
+    if (p->chunk_left > 0 || n == 0) return;
+    p->chunk = NULL;
+    if (node->moved < node->size) return;
+    line = heti_tcp_call(p, HETI_TCP_LARGE); /* it is still the first */
+    (void)heti_tcp_take(&line->sends);
+    heti_tcp_complete(m, node, HETI_TCP_OK);
+    heti_tcp_schedule(m, line);
+}
+
+static ssize_t heti_tcp_send(int to, const void *data, size_t size, const void *more, size_t more_size)
+{
+    struct msghdr message;
+    struct iovec part[2]; /* iov_base is not const, but only read from */
+    memset(&message, 0, sizeof message);
+    memcpy(&part[0].iov_base, &data, sizeof data);
+    part[0].iov_len = size;
+    memcpy(&part[1].iov_base, &more, sizeof more);
+    part[1].iov_len = more_size;
+    message.msg_iov = size > 0 ? part : part + 1;
+    message.msg_iovlen = size > 0 && more_size > 0 ? 2 : 1;
+    return HETI_TCP_SYSTEM("sendmsg", sendmsg(to, &message, HETI_TCP_SEND_FLAGS));
+}
+
+/* Writes until nothing is left, the socket is full, or it is another peer's turn. Returns whether there may be more to write at once. */
+static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p)
+{
+    static const unsigned char zeros[4096] = { 0 };
+    size_t written = 0;
+    while (written < HETI_TCP_BUDGET) {
+        const unsigned char *more = zeros;
+        size_t more_size;
+        ssize_t n;
+        heti_tcp_fill(m, p);
+        more_size = p->chunk_left;
+        if (p->chunk != NULL) more = p->chunk->from + p->chunk->moved;
+        else if (more_size > sizeof zeros) more_size = sizeof zeros;
+        if (p->out_begin == p->out_end && more_size == 0) return 0;
+        n = heti_tcp_send(p->socket, p->out + p->out_begin, p->out_end - p->out_begin, more, more_size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) p->full = 1;
+            else heti_tcp_lose(m, p, "sendmsg", errno);
+            return 0;
+        }
+        written += HETI_CAST(size_t, n);
+        m->moved_time = heti_tcp_now();
+        heti_tcp_wrote(m, p, HETI_CAST(size_t, n));
+    }
+    return 1;
+}
+
+/* ---- the communication thread: reading ---------------------------------------------------------------------------------- */
+
+/* A message of `size` bytes begins. 0: the peer must not send it. */
+static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uint64_t size, int takes_place)
+{
+    heti_tcp_node *node;
+    if (line->incoming_left > 0 || (takes_place && size > HETI_TCP_EAGER)) return 0;
+    node = heti_tcp_take(&line->receives);
+    line->arrived++;
+    line->incoming = NULL;
+    line->incoming_left = size;
+    if (node != NULL) {
+        if (takes_place) heti_tcp_return_place(p, NULL);
+        if (node->size == size) {
+            line->incoming = node;
+        } else {
+            heti_tcp_length_error(m, node, size);
+            heti_tcp_complete(m, node, HETI_TCP_WRONG);
+        }
+    } else if (m->ended || m->leaving) {
+        if (takes_place) heti_tcp_return_place(p, NULL);
+    } else if (takes_place && p->places != NULL) {
+        p->place = p->places;
+        p->places = p->place->next;
+        p->place->size = HETI_CAST(size_t, size);
+    } else {
+        return 0;
+    }
+    p->source = line;
+    p->source_left = size < HETI_TCP_CHUNK ? HETI_CAST(size_t, size) : HETI_TCP_CHUNK;
+    return 1;
+}
+
+static int heti_tcp_more(heti_tcp_peer *p, heti_tcp_line *line, uint64_t size)
+{
+    const uint64_t expected = line->incoming_left < HETI_TCP_CHUNK ? line->incoming_left : HETI_TCP_CHUNK;
+    if (size == 0 || size != expected) return 0;
+    p->source = line;
+    p->source_left = HETI_CAST(size_t, size);
+    return 1;
+}
+
+static int heti_tcp_stop(heti_tcp *m, heti_tcp_peer *p, uint64_t value, const unsigned char *text)
+{
+    const int code = HETI_CAST(int, value & 0xFFFFu), process = HETI_CAST(int, value >> 16 & 0xFFFFu);
+    size_t length = 0;
+    if (code == 0 || process >= m->processes) return 0;
+    while (length < HETI_TCP_TEXT && text[length] != 0) length++;
+    p->stopped = 1;
+    (void)pthread_mutex_lock(&m->lock);
+    heti_tcp_record_abort(m, process, -code, HETI_CAST(const char *, HETI_CAST(const void *, text)), length);
+    (void)pthread_mutex_unlock(&m->lock);
+    return 1;
+}
+
+/* The peer receives no more; with `bye` it also sends no more. */
+static void heti_tcp_part(heti_tcp *m, heti_tcp_peer *p, int bye)
+{
+    p->closing = 1;
+    if (bye) {
+        p->bye = 1;
+        (void)pthread_mutex_lock(&m->lock);
+        p->heard = -HETI_CAST(double, INFINITY);
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    heti_tcp_fail_lines(m);
+}
+
+static int heti_tcp_credit(heti_tcp *m, heti_tcp_peer *p, uint64_t places)
+{
+    heti_tcp_line *line, *last = p->queue[HETI_TCP_STARVED].last;
+    if (places > HETI_CAST(uint64_t, HETI_TCP_PLACES - p->credit)) return 0;
+    p->credit += HETI_CAST(int, places);
+    while ((line = heti_tcp_call(p, HETI_TCP_STARVED)) != NULL) {
+        heti_tcp_schedule(m, line);
+        if (line == last) break;
+    }
+    return 1;
+}
+
+/* One frame, its 240 bytes of text behind it where it is STOP. 0: nothing that a peer sends. */
+static int heti_tcp_frame(heti_tcp *m, heti_tcp_peer *p, const unsigned char *frame)
+{
+    const uint32_t channel = HETI_CAST(uint32_t, heti_tcp_get(frame + 4, 4));
+    const uint64_t value = heti_tcp_get(frame + 8, 8);
+    heti_tcp_line *line = NULL;
+    if (p->bye || channel >= HETI_TCP_CHANNELS || frame[1] > 1 || frame[2] != 0 || frame[3] != 0) return 0;
+    if (frame[0] >= HETI_TCP_DATA && frame[0] <= HETI_TCP_ASK) {
+        line = heti_tcp_line_of(m, HETI_CAST(int, p - m->peer), channel);
+        if (line == NULL) return 0;
+    }
+    switch (frame[0]) {
+    case HETI_TCP_DATA: return heti_tcp_data(m, p, line, value, frame[1]);
+    case HETI_TCP_MORE: return heti_tcp_more(p, line, value);
+    case HETI_TCP_GRANT:
+        line->asking = 0;
+        if (value > line->granted) line->granted = value;
+        heti_tcp_schedule(m, line);
+        return 1;
+    case HETI_TCP_ASK:
+        line->asked = 1;
+        if (line->posted > line->arrived) heti_tcp_enter(p, HETI_TCP_TELL, line);
+        return 1;
+    case HETI_TCP_CREDIT: return heti_tcp_credit(m, p, value);
+    case HETI_TCP_BEAT: return 1;
+    case HETI_TCP_STOP: return heti_tcp_stop(m, p, value, frame + HETI_TCP_FRAME);
+    case HETI_TCP_CLOSING: heti_tcp_part(m, p, 0); return 1;
+    case HETI_TCP_BYE: heti_tcp_part(m, p, 1); return 1;
+    default: return 0;
+    }
+}
+
+/* `n` bytes of the chunk under way have come to where they belong. */
+static void heti_tcp_read_chunk(heti_tcp *m, heti_tcp_peer *p, size_t n)
+{
+    heti_tcp_line *line = p->source;
+    p->source_left -= n;
+    line->incoming_left -= n;
+    if (line->incoming != NULL) line->incoming->moved += n;
+    if (p->source_left > 0) return;
+    p->source = NULL;
+    if (line->incoming_left > 0) return;
+    if (line->incoming != NULL) heti_tcp_complete(m, line->incoming, HETI_TCP_OK);
+    line->incoming = NULL;
+    if (p->place == NULL) return;
+    p->place->next = NULL;
+    if (line->last_early != NULL) line->last_early->next = p->place;
+    else line->early = p->place;
+    line->last_early = p->place;
+    p->place = NULL;
+    if (line->receives.first != NULL) heti_tcp_deliver(m, line);
+}
+
+/* Where the chunk under way goes on; NULL: nowhere. */
+static unsigned char *heti_tcp_target(const heti_tcp_peer *p)
+{
+    const heti_tcp_line *line = p->source;
+    if (p->place != NULL) return p->place->data + (p->place->size - p->source_left);
+    return line->incoming != NULL ? line->incoming->to + line->incoming->moved : NULL;
+}
+
+/* Goes through what has been read into `in`. 0: it makes no sense. */
+static int heti_tcp_parse(heti_tcp *m, heti_tcp_peer *p)
+{
+    while (p->socket >= 0) {
+        const unsigned char *at = p->in + p->in_begin;
+        size_t have = p->in_end - p->in_begin, need = HETI_TCP_FRAME;
+        if (p->source != NULL) {
+            unsigned char *to = heti_tcp_target(p);
+            if (have > p->source_left) have = p->source_left;
+            if (have > 0 && to != NULL) memcpy(to, at, have);
+            p->in_begin += have;
+            if (have == 0 && p->source_left > 0) break;
+            heti_tcp_read_chunk(m, p, have);
+            continue;
+        }
+        if (have > 0 && at[0] == HETI_TCP_STOP) need += HETI_TCP_TEXT;
+        if (have < need) break;
+        p->in_begin += need;
+        if (!heti_tcp_frame(m, p, at)) return 0;
+    }
+    if (p->in_begin == p->in_end) p->in_begin = p->in_end = 0;
+    return 1;
+}
+
+/* One call of the system: the rest of the chunk under way straight to where it belongs, what follows into `in`. Returns its result, *asked bytes. */
+static ssize_t heti_tcp_receive(heti_tcp_peer *p, size_t *asked, unsigned char *direct)
+{
+    struct msghdr message;
+    struct iovec part[2];
+    size_t parts = 0, room;
+    if (p->in_begin > 0) { /* less than a frame, or nothing */
+        memmove(p->in, p->in + p->in_begin, p->in_end - p->in_begin);
+        p->in_end -= p->in_begin;
+        p->in_begin = 0;
+    }
+    room = HETI_TCP_IN - p->in_end;
+    *asked = 0;
+    if (direct != NULL) {
+        part[parts].iov_base = direct;
+        part[parts++].iov_len = p->source_left;
+        *asked += p->source_left;
+        if (p->source->incoming_left > p->source_left) room = HETI_TCP_AHEAD;
+    }
+    part[parts].iov_base = p->in + p->in_end;
+    part[parts++].iov_len = room;
+    *asked += room;
+    memset(&message, 0, sizeof message);
+    message.msg_iov = part;
+    message.msg_iovlen = parts;
+    return HETI_TCP_SYSTEM("recvmsg", recvmsg(p->socket, &message, 0));
+}
+
+/* Reads until nothing is left or it is another peer's turn. Returns whether there may be more. */
+static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p)
+{
+    size_t got = 0;
+    while (got < HETI_TCP_BUDGET) {
+        unsigned char *direct = p->source != NULL && p->source_left > 0 ? heti_tcp_target(p) : NULL;
+        size_t asked, n;
+        const ssize_t result = heti_tcp_receive(p, &asked, direct);
+        if (result < 0 && errno == EINTR) continue;
+        if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+        if (result <= 0) {
+            heti_tcp_lose(m, p, result < 0 ? "recvmsg" : "its connection ended", result < 0 ? errno : 0);
+            return 0;
+        }
+        p->heard_now = 1;
+        n = HETI_CAST(size_t, result);
+        got += n;
+        if (direct != NULL) {
+            const size_t part = n < p->source_left ? n : p->source_left;
+            heti_tcp_read_chunk(m, p, part);
+            p->in_end += n - part;
+        } else {
+            p->in_end += n;
+        }
+        if (!heti_tcp_parse(m, p)) {
+            heti_tcp_lose(m, p, "it sent what makes no sense", 0);
+            return 0;
+        }
+        if (n < asked || p->socket < 0) return 0;
+    }
+    return 1;
+}
+
+/* ---- the communication thread: its turns ------------------------------------------------------------------------------ */
+
+/* Tells the owners. A node must not be touched afterwards. */
+static void heti_tcp_publish(heti_tcp *m, double now)
+{
+    heti_tcp_node *node;
+    int p;
+    (void)pthread_mutex_lock(&m->lock);
+    for (p = 0; p < m->processes; p++) {
+        if (m->peer[p].heard_now && m->peer[p].heard > 0) m->peer[p].heard = now;
+        m->peer[p].heard_now = 0;
+    }
+    while ((node = heti_tcp_take(&m->done)) != NULL) node->state = node->outcome;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* What the owners want: new requests, an abort, the end. */
+static void heti_tcp_listen_to_owners(heti_tcp *m)
+{
+    heti_tcp_list queued;
+    heti_tcp_node *node;
+    int ended, leaving, p;
+    (void)pthread_mutex_lock(&m->lock);
+    m->asleep = 0;
+    queued = m->queued;
+    m->queued.first = m->queued.last = NULL;
+    ended = m->aborted != HET_OK;
+    leaving = m->closing;
+    (void)pthread_mutex_unlock(&m->lock);
+    while ((node = heti_tcp_take(&queued)) != NULL) heti_tcp_start(m, node);
+    if (ended == m->ended && leaving == m->leaving) return;
+    for (p = 0; p < m->processes; p++) {
+        if (m->peer[p].bye_sent) continue;
+        if (ended && !m->ended) m->peer[p].owes_stop = 1;
+        if (leaving && !m->leaving) m->peer[p].owes_closing = 1;
+    }
+    m->ended = ended;
+    m->leaving = leaving;
+    heti_tcp_fail_lines(m);
+}
+
+/* Have all that are there stopped, too? */
+static void heti_tcp_look_at_abort(heti_tcp *m)
+{
+    int p, told = 1;
+    for (p = 0; p < m->processes; p++)
+        if (m->peer[p].socket >= 0 && !m->peer[p].stopped && !m->peer[p].bye) told = 0;
+    if (!told) return;
+    (void)pthread_mutex_lock(&m->lock);
+    m->abort_told = 1;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* Closing: are all goodbyes here, and all one's own on their way? Or is there no use in waiting? */
+static void heti_tcp_try_leave(heti_tcp *m, double now)
+{
+    int p, waits = 0, lost = 0, dead = -1;
+    (void)pthread_mutex_lock(&m->lock);
+    for (p = 0; p < m->processes; p++) {
+        const heti_tcp_peer *peer = &m->peer[p];
+        if (p == m->process) continue;
+        if (!peer->bye && peer->socket < 0) lost++;
+        if (peer->socket < 0 || (peer->bye && peer->bye_sent && peer->out_begin == peer->out_end)) continue;
+        waits++;
+        if (now - (peer->bye ? m->moved_time : peer->heard) > m->dead) dead = p;
+    }
+    if (waits > 0 && m->ended && now - (m->close_time > m->abort_time ? m->close_time : m->abort_time) > m->abort_limit) {
+        m->leave = 1;
+    } else if (dead >= 0 && !m->ended) {
+        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: close: process %d has been silent for more than %g seconds", dead, m->dead);
+        m->leave = 1;
+    } else if (waits == 0) {
+        m->clean = lost == 0;
+        m->leave = 1;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* Sleeps until a socket or an owner has something, at most until the next beat. `more`: does not sleep. */
+static void heti_tcp_sleep(heti_tcp *m, int more)
+{
+    double seconds = m->next_beat - heti_tcp_now();
+    char bytes[64];
+    ssize_t got = 0;
+    int p, n = 1, asleep;
+    if ((m->ended || m->leaving) && seconds > 0.05) seconds = 0.05;
+    m->polls[0].fd = m->wake_read;
+    m->polls[0].events = POLLIN;
+    m->polls[0].revents = 0;
+    for (p = 0; p < m->processes; p++) {
+        const heti_tcp_peer *peer = &m->peer[p];
+        struct pollfd *poll_of = &m->polls[n];
+        poll_of->fd = peer->socket; /* below 0: poll leaves it out */
+        poll_of->events = peer->full ? POLLIN | POLLOUT : POLLIN;
+        poll_of->revents = 0;
+        n++;
+    }
+    (void)pthread_mutex_lock(&m->lock);
+    asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving && (m->aborted != HET_OK) == m->ended;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, n), asleep ? heti_tcp_milliseconds(seconds) : 0)) < 0) {
+        for (p = 0; p <= m->processes; p++) m->polls[p].revents = 0;
+        if (errno != EINTR) heti_tcp_nap(1e-3); /* no memory for now */
+    }
+    if (m->polls[0].revents != 0) got = read(m->wake_read, bytes, sizeof bytes);
+    (void)got;
+}
+
+static void *heti_tcp_run(void *argument)
+{
+    heti_tcp *m = HETI_CAST(heti_tcp *, argument);
+    int more = 0, p;
+    (void)pthread_mutex_lock(&m->lock); /* until het_tcp_open is done */
+    (void)pthread_mutex_unlock(&m->lock);
+    while (!m->leave) {
+        double now;
+        heti_tcp_sleep(m, more);
+        now = heti_tcp_now();
+        more = 0;
+        heti_tcp_listen_to_owners(m);
+        for (p = 0; p < m->processes; p++) {
+            heti_tcp_peer *peer = &m->peer[p];
+            const int seen = m->polls[p + 1].revents;
+            if (peer->socket < 0) continue;
+            if (seen & POLLOUT) peer->full = 0;
+            if ((seen & ~POLLOUT) != 0) more |= heti_tcp_read(m, peer);
+        }
+        heti_tcp_listen_to_owners(m); /* an abort that has come is passed on at once */
+        for (p = 0; p < m->processes; p++) {
+            heti_tcp_peer *peer = &m->peer[p];
+            if (now >= m->next_beat) peer->owes_beat = 1;
+            if (peer->socket >= 0 && !peer->full) more |= heti_tcp_write(m, peer);
+        }
+        if (now >= m->next_beat) m->next_beat = now + m->heartbeat;
+        if (m->ended) heti_tcp_look_at_abort(m);
+        if (m->leaving) heti_tcp_try_leave(m, heti_tcp_now());
+        if (m->leave) { /* nobody will receive what is left */
+            m->ended = 1;
+            heti_tcp_fail_lines(m);
+        }
+        heti_tcp_publish(m, now);
+    }
+    return NULL;
+}
+
+/* ---- the transport's table: any thread --------------------------------------------------------------------------------- */
+
+static int64_t heti_tcp_processes(void *self) { return HETI_CAST(heti_tcp *, self)->processes; }
+static int64_t heti_tcp_process(void *self) { return HETI_CAST(heti_tcp *, self)->process; }
+
+static const char *heti_tcp_last_error(void *self)
+{
+    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+    const char *text;
+    (void)pthread_mutex_lock(&m->lock);
+    text = m->error.text[0] != 0 ? m->error.text : ""; /* never changes once there */
+    (void)pthread_mutex_unlock(&m->lock);
+    return text;
+}
+
+/* Wakes the communication thread if it sleeps. Call with the lock held. */
+static void heti_tcp_wake(heti_tcp *m)
+{
+    const ssize_t written = m->asleep ? write(m->wake_write, "", 1) : 0;
+    (void)written; /* where the pipe is full, it wakes as well */
+    m->asleep = 0;
+}
+
+static het_result heti_tcp_check(heti_tcp *m, const char *call, int64_t process, uint32_t channel, const void *data, size_t size,
+                                 const het_request *request)
+{
+    if (process < 0 || process >= m->processes)
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: process %lld, there are %d", call, HETI_CAST(long long, process), m->processes);
+    if (channel >= HETI_TCP_CHANNELS)
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: channel %lu, must be below %d", call, HETI_CAST(unsigned long, channel), HETI_TCP_CHANNELS);
+    if (data == NULL && size > 0)
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: data is NULL, size %llu", call, HETI_CAST(unsigned long long, size));
+    if (request == NULL) return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: request is NULL", call);
+    if (m->stop) return heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: %s: the transport has been closed", call);
+    return HET_OK;
+}
+
+static het_result heti_tcp_request(heti_tcp *m, int64_t process, uint32_t channel, const void *from, void *to, int receives, size_t size,
+                                   het_request *request)
+{
+    heti_tcp_node *node = HETI_CAST(heti_tcp_node *, HETI_CAST(void *, request));
+    het_result result;
+    (void)pthread_mutex_lock(&m->lock);
+    result = heti_tcp_check(m, receives ? "irecv" : "isend", process, channel, receives ? to : from, size, request);
+    if (result == HET_OK) {
+        node->from = HETI_CAST(const unsigned char *, from);
+        node->to = HETI_CAST(unsigned char *, to);
+        node->size = size;
+        node->moved = 0;
+        node->receives = receives;
+        node->process = HETI_CAST(int, process);
+        node->channel = channel;
+        node->state = node->outcome = HETI_TCP_BUSY;
+        heti_tcp_append(&m->queued, node);
+        heti_tcp_wake(m);
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return result;
+}
+
+static het_result heti_tcp_isend(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request)
+{
+    return heti_tcp_request(HETI_CAST(heti_tcp *, self), to, channel, data, NULL, 0, size, request);
+}
+
+static het_result heti_tcp_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
+{
+    return heti_tcp_request(HETI_CAST(heti_tcp *, self), from, channel, NULL, data, 1, size, request);
+}
+
+static het_result heti_tcp_test(void *self, het_request *request, int32_t *done)
+{
+    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+    het_result result = HET_OK;
+    int state;
+    (void)pthread_mutex_lock(&m->lock);
+    if (request == NULL || done == NULL) {
+        result = heti_tcp_say(m, HET_ERR_INVALID, "tcp: test: %s is NULL", request == NULL ? "request" : "done");
+    } else {
+        state = HETI_CAST(heti_tcp_node *, HETI_CAST(void *, request))->state;
+        if (state == HETI_TCP_BUSY) *done = 0;
+        else if (state == HETI_TCP_OK) *done = 1;
+        else if (state == HETI_TCP_WRONG) result = HET_ERR_TRANSPORT;
+        else result = heti_tcp_say(m, HET_ERR_INVALID, "tcp: test: the request was not started by isend or irecv");
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return result;
+}
+
+static double heti_tcp_silence(void *self, int64_t process)
+{
+    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+    double heard;
+    if (process < 0 || process >= m->processes) return HETI_CAST(double, INFINITY);
+    if (process == m->process) return 0;
+    (void)pthread_mutex_lock(&m->lock);
+    heard = m->peer[process].heard;
+    (void)pthread_mutex_unlock(&m->lock);
+    return heti_tcp_now() - heard;
+}
+
+static void heti_tcp_abort(void *self, het_result code, const char *text)
+{
+    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+    int told = 0, closing;
+    (void)pthread_mutex_lock(&m->lock);
+    closing = m->closing;
+    if (!closing) {
+        heti_tcp_record_abort(m, m->process, code != HET_OK ? code : HET_ERR_TRANSPORT, text, text != NULL ? strlen(text) : 0);
+        heti_tcp_wake(m);
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    while (!closing && !told) {
+        (void)pthread_mutex_lock(&m->lock);
+        told = m->abort_told || heti_tcp_now() - m->abort_time > m->abort_limit;
+        (void)pthread_mutex_unlock(&m->lock);
+        if (!told) heti_tcp_nap(1e-3);
+    }
+}
+
+static het_result heti_tcp_aborted(void *self, int64_t *process, char *text, size_t capacity)
+{
+    heti_tcp *m = HETI_CAST(heti_tcp *, self);
+    het_result result;
+    (void)pthread_mutex_lock(&m->lock);
+    result = HETI_CAST(het_result, m->aborted);
+    if (result != HET_OK) {
+        if (process != NULL) *process = m->abort_process;
+        if (text != NULL && capacity > 0) (void)snprintf(text, capacity, "%s", m->abort_text);
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return result;
+}
+
+static const het_transport_iface heti_tcp_iface = {
+    HETRAIN_TRANSPORT_VERSION, "tcp", heti_tcp_processes, heti_tcp_process, heti_tcp_isend, heti_tcp_irecv, heti_tcp_test, heti_tcp_silence,
+    heti_tcp_abort, heti_tcp_aborted, heti_tcp_last_error
+};
+
+/* ---- open: sockets ------------------------------------------------------------------------------------------------------ */
+
+static struct sockaddr *heti_tcp_general(struct sockaddr_storage *address)
+{
+    return HETI_CAST(struct sockaddr *, HETI_CAST(void *, address));
+}
+
+static int heti_tcp_port(const struct sockaddr_storage *address)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    memcpy(&v4, address, sizeof v4);
+    memcpy(&v6, address, sizeof v6);
+    return ntohs(address->ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
+}
+
+/* An address on the wire and back, HETI_TCP_ENTRY bytes. IPv4 in IPv6 becomes IPv4. */
+static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *address, int port)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    const int is_v4 = address->ss_family == AF_INET;
+    memset(entry, 0, HETI_TCP_ENTRY);
+    memcpy(&v4, address, sizeof v4);
+    memcpy(&v6, address, sizeof v6);
+    entry[0] = is_v4 ? 4 : 6;
+    heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, port));
+    if (is_v4) {
+        memcpy(entry + 4, &v4.sin_addr, 4);
+    } else if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+        entry[0] = 4;
+        memcpy(entry + 4, v6.sin6_addr.s6_addr + 12, 4);
+    } else {
+        memcpy(entry + 4, v6.sin6_addr.s6_addr, 16);
+    }
+}
+
+/* A link-local address holds on the link of `scope`. */
+static socklen_t heti_tcp_unpack(struct sockaddr_storage *address, const unsigned char *entry, uint32_t scope)
+{
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    const uint16_t port = htons(HETI_CAST(uint16_t, heti_tcp_get(entry + 2, 2)));
+    memset(address, 0, sizeof *address);
+    memset(&v4, 0, sizeof v4);
+    memset(&v6, 0, sizeof v6);
+    if (entry[0] == 4) {
+        v4.sin_family = AF_INET;
+        v4.sin_port = port;
+        memcpy(&v4.sin_addr, entry + 4, 4);
+        memcpy(address, &v4, sizeof v4);
+        return HETI_CAST(socklen_t, sizeof v4);
+    }
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = port;
+    memcpy(v6.sin6_addr.s6_addr, entry + 4, 16);
+    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) v6.sin6_scope_id = scope;
+    memcpy(address, &v6, sizeof v6);
+    return HETI_CAST(socklen_t, sizeof v6);
+}
+
+static int heti_tcp_is_loopback(const unsigned char *entry)
+{
+    static const unsigned char v6[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
+    return entry[0] == 4 ? entry[4] == 127 : memcmp(entry + 4, v6, 16) == 0;
+}
+
+/* "127.0.0.1:4711", "[::1]:4711" */
+static void heti_tcp_name(char *text, size_t capacity, const struct sockaddr_storage *given, socklen_t length)
+{
+    struct sockaddr_storage copy = *given, *address = &copy;
+    char host[64], port[16];
+    unsigned char entry[HETI_TCP_ENTRY];
+    heti_tcp_pack(entry, address, heti_tcp_port(address));
+    if (entry[0] == 4) length = heti_tcp_unpack(address, entry, 0);
+    if (getnameinfo(heti_tcp_general(address), length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        (void)snprintf(host, sizeof host, "?"), port[0] = 0;
+    (void)snprintf(text, capacity, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+/* Neither inherited nor blocking nor delayed. -1: errno says why, and it is closed. */
+static int heti_tcp_prepare(int s)
+{
+    const int on = 1;
+    int flags;
+    if (s < 0) return -1;
+    flags = HETI_TCP_SYSTEM("fcntl", fcntl(s, F_GETFL));
+    if (flags < 0 || fcntl(s, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(s, F_SETFD, FD_CLOEXEC) < 0) {
+        const int number = errno;
+        (void)close(s);
+        errno = number;
+        return -1;
+    }
+    (void)setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+#ifdef SO_NOSIGPIPE
+    (void)setsockopt(s, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+    return s;
+}
+
+static int heti_tcp_socket(int family) { return heti_tcp_prepare(HETI_TCP_SYSTEM("socket", socket(family, SOCK_STREAM, 0))); }
+
+/* Until the socket is ready. 0: time is up. */
+static int heti_tcp_ready(int s, short events, double until)
+{
+    struct pollfd one;
+    for (;;) {
+        const double left = until - heti_tcp_now();
+        int n;
+        one.fd = s;
+        one.events = events;
+        one.revents = 0;
+        n = HETI_TCP_SYSTEM("poll", poll(&one, 1, heti_tcp_milliseconds(left)));
+        if (n > 0) return 1;
+        if (left <= 0) return 0;
+        if (n < 0 && errno != EINTR) heti_tcp_nap(1e-3);
+    }
+}
+
+/* All bytes, or 0 and errno: 0 where the connection ended, ETIMEDOUT where time is up. */
+static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until)
+{
+    while (size > 0) {
+        ssize_t n;
+        if (!heti_tcp_ready(s, POLLIN, until)) {
+            errno = ETIMEDOUT;
+            return 0;
+        }
+        n = HETI_TCP_SYSTEM("recv", recv(s, to, size, 0));
+        if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
+        if (n == 0) errno = 0;
+        if (n <= 0) return 0;
+        to += n;
+        size -= HETI_CAST(size_t, n);
+    }
+    return 1;
+}
+
+static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, double until)
+{
+    while (size > 0) {
+        ssize_t n;
+        if (!heti_tcp_ready(s, POLLOUT, until)) {
+            errno = ETIMEDOUT;
+            return 0;
+        }
+        n = heti_tcp_send(s, from, size, NULL, 0);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
+        if (n < 0) return 0;
+        from += n;
+        size -= HETI_CAST(size_t, n);
+    }
+    return 1;
+}
+
+static int heti_tcp_answer(int s, uint32_t kind, const void *data, size_t size, double until)
+{
+    unsigned char head[HETI_TCP_ANSWER];
+    memcpy(head, "HTCP", 4);
+    heti_tcp_put(head + 4, 4, kind);
+    heti_tcp_put(head + 8, 8, size);
+    return heti_tcp_write_all(s, head, sizeof head, until) && heti_tcp_write_all(s, HETI_CAST(const unsigned char *, data), size, until);
+}
+
+/* An answer of at most `capacity` bytes. Returns its kind; 0: errno as in heti_tcp_read_all, EPROTO where it is none. */
+static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *size, double until)
+{
+    unsigned char head[HETI_TCP_ANSWER];
+    uint64_t length, kind;
+    if (!heti_tcp_read_all(s, head, sizeof head, until)) return 0;
+    kind = heti_tcp_get(head + 4, 4);
+    length = heti_tcp_get(head + 8, 8);
+    if (memcmp(head, "HTCP", 4) != 0 || kind < 1 || kind > HETI_TCP_FAILED || length > capacity) {
+        errno = EPROTO;
+        return 0;
+    }
+    *size = HETI_CAST(size_t, length);
+    if (*size > 0 && !heti_tcp_read_all(s, data, *size, until)) return 0;
+    return HETI_CAST(int, kind);
+}
+
+/* As heti_tcp_hear, of a text, which is ended. */
+static int heti_tcp_hear_text(int s, char *text, size_t capacity, double until)
+{
+    unsigned char data[HETI_TCP_TEXT];
+    size_t size = 0;
+    const int kind = heti_tcp_hear(s, data, capacity - 1 < sizeof data ? capacity - 1 : sizeof data, &size, until);
+    if (kind == 0) {
+        (void)snprintf(text, capacity, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ? "it speaks otherwise" : strerror(errno));
+        return 0;
+    }
+    if (size > 0) memcpy(text, data, size);
+    text[size] = 0;
+    heti_tcp_clean_text(text);
+    return kind;
+}
+
+/* ---- open: listening ------------------------------------------------------------------------------------------------------ */
+
+/* A socket that listens there; port 0: at one that the system chooses. -1: errno. */
+static int heti_tcp_listen_at(struct sockaddr_storage *address, socklen_t length, int backlog)
+{
+    const int on = 1, off = 0, s = heti_tcp_socket(address->ss_family);
+    int number;
+    if (s < 0) return -1;
+    (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->ss_family == AF_INET6) (void)setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (HETI_TCP_SYSTEM("bind", bind(s, heti_tcp_general(address), length)) == 0 && HETI_TCP_SYSTEM("listen", listen(s, backlog)) == 0) return s;
+    number = errno;
+    (void)close(s);
+    errno = number;
+    return -1;
+}
+
+/* At all addresses of this machine. */
+static int heti_tcp_listen_everywhere(int port, int backlog)
+{
+    unsigned char entry[HETI_TCP_ENTRY];
+    struct sockaddr_storage address;
+    socklen_t length;
+    int s;
+    memset(entry, 0, sizeof entry);
+    entry[0] = 6;
+    heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, port));
+    length = heti_tcp_unpack(&address, entry, 0);
+    s = heti_tcp_listen_at(&address, length, backlog);
+    if (s >= 0 || errno == EADDRINUSE) return s;
+    entry[0] = 4; /* no IPv6 here */
+    length = heti_tcp_unpack(&address, entry, 0);
+    return heti_tcp_listen_at(&address, length, backlog);
+}
+
+static int heti_tcp_resolve(const char *host, int port, int flags, struct addrinfo **found)
+{
+    struct addrinfo hints;
+    char text[16];
+    memset(&hints, 0, sizeof hints);
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICSERV;
+    (void)snprintf(text, sizeof text, "%d", port);
+    *found = NULL;
+    return HETRAIN_TCP_FAULT("getaddrinfo") ? EAI_FAIL : getaddrinfo(host, text, &hints, found);
+}
+
+/* A number, or localhost: what it names is the same for all that use it. */
+static int heti_tcp_is_exact(const char *host)
+{
+    struct addrinfo *found;
+    if (strcmp(host, "localhost") == 0) return 1;
+    if (heti_tcp_resolve(host, 0, AI_NUMERICHOST, &found) != 0) return 0;
+    freeaddrinfo(found);
+    return 1;
+}
+
+/* Process 0's socket: see WHERE IT LISTENS. */
+static int heti_tcp_listen_first(const char *host, int port, int backlog)
+{
+    struct addrinfo *found, *a;
+    int s = -1;
+    if (host == NULL || !heti_tcp_is_exact(host) || heti_tcp_resolve(host, port, 0, &found) != 0) return heti_tcp_listen_everywhere(port, backlog);
+    errno = EADDRNOTAVAIL;
+    for (a = found; a != NULL && s < 0; a = a->ai_next) {
+        struct sockaddr_storage address;
+        memset(&address, 0, sizeof address);
+        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        s = heti_tcp_listen_at(&address, a->ai_addrlen, backlog);
+    }
+    freeaddrinfo(found);
+    return s < 0 && errno == EADDRNOTAVAIL ? heti_tcp_listen_everywhere(port, backlog) : s;
+}
+
+static int heti_tcp_port_of(int s)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    memset(&address, 0, sizeof address);
+    return getsockname(s, heti_tcp_general(&address), &length) == 0 ? heti_tcp_port(&address) : 0;
+}
+
+/* ---- open: those who come ------------------------------------------------------------------------------------------------- */
+
+static void heti_tcp_dismiss(heti_tcp_guest *g)
+{
+    (void)close(g->socket);
+    g->socket = -1;
+}
+
+static void heti_tcp_invite(heti_tcp *m, double now)
+{
+    heti_tcp_guest *g = &m->guest[0];
+    int i, s = HETI_TCP_SYSTEM("accept", accept(m->listener, NULL, NULL));
+    if (s < 0) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) heti_tcp_nap(5e-3); /* no descriptors for now, or the guest has left */
+        return;
+    }
+    s = heti_tcp_prepare(s);
+    if (s < 0) return;
+    for (i = 0; i < HETI_TCP_GUESTS; i++)
+        if (m->guest[i].socket < 0 || (g->socket >= 0 && m->guest[i].since < g->since)) g = &m->guest[i];
+    if (g->socket >= 0) heti_tcp_dismiss(g); /* the one who has said nothing for longest */
+    g->socket = s;
+    g->have = 0;
+    g->since = now;
+}
+
+/* What is wrong with a complete hello: an answer and its text. 0: nothing. */
+static uint32_t heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, char *text, size_t capacity)
+{
+    const uint64_t version = heti_tcp_get(hello + 8, 4), processes = heti_tcp_get(hello + 12, 4), process = heti_tcp_get(hello + 16, 4);
+    if (version != HETI_TCP_VERSION) {
+        (void)snprintf(text, capacity, "process %d speaks version %d, not %llu", m->process, HETI_TCP_VERSION,
+                       HETI_CAST(unsigned long long, version));
+        return HETI_TCP_REFUSED;
+    }
+    if (heti_tcp_get(hello + 24, 8) != m->run || heti_tcp_get(hello + 32, 8) != (m->process > 0 ? m->session : 0)) {
+        (void)snprintf(text, capacity, "process %d is of another run", m->process);
+        return HETI_TCP_LATER;
+    }
+    if (processes != HETI_CAST(uint64_t, m->processes)) {
+        (void)snprintf(text, capacity, "process %d is one of %d, not of %llu", m->process, m->processes, HETI_CAST(unsigned long long, processes));
+        return HETI_TCP_REFUSED;
+    }
+    if (process <= HETI_CAST(uint64_t, m->process) || process >= processes) {
+        (void)snprintf(text, capacity, "process %llu of %d cannot come to process %d", HETI_CAST(unsigned long long, process), m->processes,
+                       m->process);
+        return HETI_TCP_REFUSED;
+    }
+    if (m->peer[process].socket >= 0) {
+        (void)snprintf(text, capacity, "there is a process %llu already", HETI_CAST(unsigned long long, process));
+        return HETI_TCP_LATER;
+    }
+    return 0;
+}
+
+/* More of a hello has come. A complete one becomes a peer or is turned away. */
+static void heti_tcp_welcome(heti_tcp *m, heti_tcp_guest *g)
+{
+    char text[HETI_TCP_TEXT];
+    const ssize_t n = HETI_TCP_SYSTEM("recv", recv(g->socket, g->hello + g->have, HETI_TCP_HELLO - g->have, 0));
+    const double soon = heti_tcp_now() + 1;
+    uint32_t answer;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (n > 0) g->have += HETI_CAST(size_t, n);
+    if (n <= 0 || memcmp(g->hello, "hetrtcp\n", g->have < 8 ? g->have : 8) != 0) {
+        heti_tcp_dismiss(g);
+        return;
+    }
+    if (g->have < HETI_TCP_HELLO) return;
+    answer = heti_tcp_judge(m, g->hello, text, sizeof text);
+    if (answer != 0) {
+        (void)heti_tcp_answer(g->socket, answer, text, strlen(text), soon);
+    } else if (heti_tcp_answer(g->socket, HETI_TCP_WELCOME, NULL, 0, soon)) {
+        heti_tcp_peer *p = &m->peer[heti_tcp_get(g->hello + 16, 4)];
+        struct sockaddr_storage address;
+        socklen_t length = sizeof address;
+        memset(&address, 0, sizeof address);
+        if (getpeername(g->socket, heti_tcp_general(&address), &length) == 0) {
+            p->socket = g->socket;
+            p->port = HETI_CAST(int, heti_tcp_get(g->hello + 20, 4) & 0xFFFFu);
+            heti_tcp_name(p->address, sizeof p->address, &address, length);
+            g->socket = -1;
+            return;
+        }
+    }
+    heti_tcp_dismiss(g);
+}
+
+/* While others are awaited: process 0 hears nothing of those who are there unless they leave, the others only that process 0 gives up. */
+static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error)
+{
+    heti_tcp_peer *p = &m->peer[process];
+    char text[HETI_TCP_TEXT];
+    if (m->process > 0) {
+        (void)heti_tcp_hear_text(p->socket, text, sizeof text, m->deadline);
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.180s", text);
+    }
+    (void)close(p->socket); /* it may come again */
+    p->socket = -1;
+    return HET_OK;
+}
+
+/* "2, 5, 7": those who are missing. */
+static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity)
+{
+    size_t length = 0;
+    int p, missing = 0;
+    text[0] = 0;
+    for (p = m->process + 1; p < m->processes; p++) {
+        if (m->peer[p].socket >= 0) continue;
+        if (length < capacity) {
+            const int n = snprintf(text + length, capacity - length, "%s%d", missing > 0 ? ", " : "", p);
+            length += HETI_CAST(size_t, n);
+        }
+        missing++;
+    }
+    return missing;
+}
+
+/* Until all processes above this one have come. */
+static het_result heti_tcp_gather(heti_tcp *m, het_error *error)
+{
+    char text[100];
+    int missing;
+    while ((missing = heti_tcp_missing(m, text, sizeof text)) > 0) {
+        const double now = heti_tcp_now();
+        struct pollfd *f = m->polls;
+        const int watched = m->process > 0 ? 1 : m->processes;
+        int i, n = 0;
+        if (now > m->deadline)
+            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come to process %d: %s", missing,
+                                 m->processes, m->process, text);
+        for (i = 0; i < 1 + HETI_TCP_GUESTS + watched; i++, n++) {
+            f[n].fd = i == 0 ? m->listener : i <= HETI_TCP_GUESTS ? m->guest[i - 1].socket : m->peer[i - 1 - HETI_TCP_GUESTS].socket;
+            f[n].events = POLLIN;
+            f[n].revents = 0;
+        }
+        if (HETI_TCP_SYSTEM("poll", poll(f, HETI_CAST(nfds_t, n), heti_tcp_milliseconds(m->deadline - now < 0.5 ? m->deadline - now : 0.5))) < 0) {
+            if (errno != EINTR) heti_tcp_nap(1e-3);
+            continue;
+        }
+        for (i = 0; i < watched; i++)
+            if (f[1 + HETI_TCP_GUESTS + i].revents != 0) {
+                const het_result result = heti_tcp_look_after(m, i, error);
+                if (result != HET_OK) return result;
+            }
+        for (i = 0; i < HETI_TCP_GUESTS; i++) {
+            if (m->guest[i].socket < 0) continue;
+            if (f[1 + i].revents != 0) heti_tcp_welcome(m, &m->guest[i]);
+            else if (now - m->guest[i].since > HETI_TCP_GUEST_SECONDS) heti_tcp_dismiss(&m->guest[i]);
+        }
+        if (f[0].revents != 0) heti_tcp_invite(m, now);
+    }
+    return HET_OK;
+}
+
+/* ---- open: going to others -------------------------------------------------------------------------------------------------- */
+
+/* A connection, or -1 and why. */
+static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, char *why, size_t capacity)
+{
+    struct sockaddr_storage mine, theirs;
+    socklen_t mine_length = sizeof mine, theirs_length = sizeof theirs;
+    int number = 0, s = heti_tcp_socket(address->ss_family);
+    socklen_t size = sizeof number;
+    if (s < 0) {
+        (void)snprintf(why, capacity, "socket: %s", strerror(errno));
+        return -1;
+    }
+    if (HETI_TCP_SYSTEM("connect", connect(s, heti_tcp_general(address), length)) != 0) number = errno;
+    if (number == EINPROGRESS || number == EINTR) {
+        if (!heti_tcp_ready(s, POLLOUT, until)) number = ETIMEDOUT;
+        else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &number, &size) != 0) number = errno;
+    }
+    memset(&mine, 0, sizeof mine);
+    memset(&theirs, 0, sizeof theirs);
+    if (number == 0 && (getsockname(s, heti_tcp_general(&mine), &mine_length) != 0 || getpeername(s, heti_tcp_general(&theirs), &theirs_length) != 0))
+        number = errno;
+    /* a port of this machine where nobody listens may be given to the asker itself */
+    if (number == 0 && mine_length == theirs_length && memcmp(&mine, &theirs, mine_length) == 0) number = ECONNREFUSED;
+    if (number == 0) return s;
+    (void)snprintf(why, capacity, "%s", strerror(number));
+    (void)close(s);
+    return -1;
+}
+
+/* Says hello and waits for the answer: HETI_TCP_WELCOME, HETI_TCP_REFUSED and why, else why not yet. */
+static int heti_tcp_greet(const heti_tcp *m, int s, uint64_t session, double until, char *why, size_t capacity)
+{
+    unsigned char hello[HETI_TCP_HELLO];
+    int kind;
+    memset(hello, 0, sizeof hello);
+    memcpy(hello, "hetrtcp\n", 8);
+    heti_tcp_put(hello + 8, 4, HETI_TCP_VERSION);
+    heti_tcp_put(hello + 12, 4, HETI_CAST(uint64_t, m->processes));
+    heti_tcp_put(hello + 16, 4, HETI_CAST(uint64_t, m->process));
+    heti_tcp_put(hello + 20, 4, HETI_CAST(uint64_t, heti_tcp_port_of(m->listener)));
+    heti_tcp_put(hello + 24, 8, m->run);
+    heti_tcp_put(hello + 32, 8, session);
+    if (!heti_tcp_write_all(s, hello, sizeof hello, until)) {
+        (void)snprintf(why, capacity, "%s", strerror(errno));
+        return 0;
+    }
+    kind = heti_tcp_hear_text(s, why, capacity, until);
+    return kind;
+}
+
+/* Where the processes above this one will come: see WHERE IT LISTENS. */
+static int heti_tcp_listen_beside(heti_tcp *m, int s)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    unsigned char entry[HETI_TCP_ENTRY];
+    struct sockaddr_in6 v6;
+    memset(&address, 0, sizeof address);
+    if (getsockname(s, heti_tcp_general(&address), &length) != 0) return -1;
+    heti_tcp_pack(entry, &address, 0);
+    if (m->lax && heti_tcp_is_loopback(entry)) return heti_tcp_listen_everywhere(0, m->processes);
+    memcpy(&v6, &address, sizeof v6);
+    length = heti_tcp_unpack(&address, entry, v6.sin6_family == AF_INET6 ? v6.sin6_scope_id : 0);
+    return heti_tcp_listen_at(&address, length, m->processes);
+}
+
+/* One attempt to come to process `to` at an address. The same answers as heti_tcp_greet. */
+static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, socklen_t length, double seconds, char *why, size_t capacity)
+{
+    const double now = heti_tcp_now(), until = now + seconds < m->deadline ? now + seconds : m->deadline;
+    int kind = 0, s = heti_tcp_dial(address, length, until, why, capacity);
+    if (s < 0) return 0;
+    if (to == 0 && m->listener < 0 && m->process + 1 < m->processes) {
+        m->listener = heti_tcp_listen_beside(m, s);
+        if (m->listener < 0) (void)snprintf(why, capacity, "no port to listen at: %s", strerror(errno));
+    }
+    if (m->listener >= 0 || m->process + 1 == m->processes) kind = heti_tcp_greet(m, s, to == 0 ? 0 : m->session, until, why, capacity);
+    if (kind != HETI_TCP_WELCOME) {
+        (void)close(s);
+        return kind;
+    }
+    m->peer[to].socket = s;
+    heti_tcp_name(m->peer[to].address, sizeof m->peer[to].address, address, length);
+    return kind;
+}
+
+/* All addresses of a name. */
+static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seconds, char *why, size_t capacity)
+{
+    struct addrinfo *found, *a;
+    int kind = 0;
+    const int status = heti_tcp_resolve(host, port, 0, &found);
+    if (status != 0) {
+        (void)snprintf(why, capacity, "%s", gai_strerror(status));
+        return 0;
+    }
+    for (a = found; a != NULL && kind != HETI_TCP_WELCOME && kind != HETI_TCP_REFUSED; a = a->ai_next) {
+        struct sockaddr_storage address;
+        memset(&address, 0, sizeof address);
+        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        kind = heti_tcp_come(m, 0, &address, a->ai_addrlen, seconds, why, capacity);
+    }
+    freeaddrinfo(found);
+    return kind;
+}
+
+/* ---- open: the file ---------------------------------------------------------------------------------------------------------
+   "hetrain-tcp 1 RUN PROCESSES", RUN in 16 hexadecimal digits, then a line "ADDRESS PORT" for each address of process 0. */
+
+static uint64_t heti_tcp_mix(uint64_t hash, const void *data, size_t size) /* FNV-1a, 64 bits */
+{
+    const unsigned char *bytes = HETI_CAST(const unsigned char *, data);
+    size_t i;
+    for (i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001B3u;
+    return hash;
+}
+
+/* A number that another run will not have. */
+static uint64_t heti_tcp_draw(const heti_tcp *m)
+{
+    struct timespec t;
+    const pid_t pid = getpid();
+    uint64_t hash = 0xCBF29CE484222325u;
+    const void *place = m;
+    memset(&t, 0, sizeof t);
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    hash = heti_tcp_mix(hash, &t, sizeof t);
+    hash = heti_tcp_mix(hash, &pid, sizeof pid);
+    hash = heti_tcp_mix(hash, &place, sizeof place);
+    hash ^= hash >> 32;
+    return hash != 0 ? hash : 1;
+}
+
+/* Loopback first: whoever shares the machine uses it. Returns the length. */
+static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port)
+{
+    struct ifaddrs *all = NULL, *a;
+    size_t length = 0;
+    int count = 0, loopback;
+    if (getifaddrs(&all) != 0) all = NULL;
+    for (loopback = 1; loopback >= 0; loopback--)
+        for (a = all; a != NULL && count < HETI_TCP_ADDRESSES; a = a->ifa_next) {
+            struct sockaddr_storage address;
+            unsigned char entry[HETI_TCP_ENTRY];
+            socklen_t size;
+            char host[64];
+            if (a->ifa_addr == NULL || (a->ifa_addr->sa_family != AF_INET && a->ifa_addr->sa_family != AF_INET6)) continue;
+            size = HETI_CAST(socklen_t, a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+            memset(&address, 0, sizeof address);
+            memcpy(&address, a->ifa_addr, size);
+            heti_tcp_pack(entry, &address, port);
+            if (heti_tcp_is_loopback(entry) != loopback || (entry[0] == 6 && entry[4] == 0xFE && entry[5] == 0x80)) continue;
+            if (getnameinfo(a->ifa_addr, size, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0) continue;
+            length += HETI_CAST(size_t, snprintf(text + length, capacity - length, "%s %d\n", host, port));
+            count++;
+        }
+    if (all != NULL) freeifaddrs(all);
+    if (count == 0) length = HETI_CAST(size_t, snprintf(text, capacity, "127.0.0.1 %d\n", port));
+    return length;
+}
+
+static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint64_t token, het_error *error)
+{
+    char path[1100], text[64 + 80 * HETI_TCP_ADDRESSES];
+    const int port = heti_tcp_port_of(m->listener);
+    size_t length = HETI_CAST(size_t, snprintf(text, sizeof text, "hetrain-tcp 1 %016llx %d\n", HETI_CAST(unsigned long long, token), m->processes));
+    int f;
+    if (d->host != NULL) length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%.255s %d\n", d->host, port));
+    else length += heti_tcp_write_addresses(text + length, sizeof text - length, port);
+    (void)snprintf(path, sizeof path, "%.1024s.%016llx", d->file, HETI_CAST(unsigned long long, token));
+    f = HETI_TCP_SYSTEM("open", open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (f >= 0) {
+        const int written = HETI_TCP_SYSTEM("write", write(f, text, length)) == HETI_CAST(ssize_t, length), closed = close(f) == 0;
+        if (written && closed && HETI_TCP_SYSTEM("rename", rename(path, d->file)) == 0) return HET_OK;
+    }
+    (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: file %.150s: %.60s", d->file, strerror(errno));
+    if (f >= 0) (void)unlink(path);
+    return HET_ERR_TRANSPORT;
+}
+
+/* The file's text and the run it names. 0: it is not there, or not whole. */
+static int heti_tcp_read_file(const char *path, char *text, size_t capacity, uint64_t *token, int *processes, char *why, size_t why_capacity)
+{
+    const int f = HETI_TCP_SYSTEM("open", open(path, O_RDONLY | O_CLOEXEC));
+    ssize_t n = f >= 0 ? HETI_TCP_SYSTEM("read", read(f, text, capacity - 1)) : -1;
+    unsigned long long run = 0;
+    if (n < 0) {
+        (void)snprintf(why, why_capacity, "%s", strerror(errno));
+        n = 0;
+    }
+    if (f >= 0) (void)close(f);
+    text[n] = 0;
+    if (n == 0) return 0;
+    if (sscanf(text, "hetrain-tcp 1 %16llx %d\n", &run, processes) == 2 && text[n - 1] == '\n') {
+        *token = run;
+        return 1;
+    }
+    (void)snprintf(why, why_capacity, "not the file of a run");
+    return 0;
+}
+
+/* One attempt at all addresses in the file. */
+static int heti_tcp_come_by_file(heti_tcp *m, const char *path, uint64_t run, double seconds, char *why, size_t capacity)
+{
+    char text[64 + 80 * HETI_TCP_ADDRESSES + 300], host[260], *line;
+    uint64_t token = 0;
+    int port, processes, kind = 0;
+    if (!heti_tcp_read_file(path, text, sizeof text, &token, &processes, why, capacity)) return 0;
+    m->run = heti_tcp_mix(run, &token, sizeof token);
+    (void)snprintf(why, capacity, "it names no address");
+    for (line = strchr(text, '\n'); line != NULL && kind != HETI_TCP_WELCOME && kind != HETI_TCP_REFUSED; line = strchr(line + 1, '\n'))
+        if (sscanf(line + 1, "%255s %d", host, &port) == 2 && port > 0 && port < 65536)
+            kind = heti_tcp_come_to(m, host, port, seconds, why, capacity);
+    return kind;
+}
+
+/* Removes the file if it still is this run's. */
+static void heti_tcp_remove_file(const char *path, uint64_t token)
+{
+    char text[64 + 80 * HETI_TCP_ADDRESSES + 300], why[64];
+    uint64_t found = 0;
+    int processes;
+    if (heti_tcp_read_file(path, text, sizeof text, &found, &processes, why, sizeof why) && found == token) (void)unlink(path);
+}
+
+/* ---- open: all together ----------------------------------------------------------------------------------------------------- */
+
+/* Process 0 listens, and says where. */
+static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, uint64_t *token, het_error *error)
+{
+    const int first = HETI_CAST(int, d->port), last = first + HETI_CAST(int, d->ports) - 1;
+    int port;
+    for (port = first; port <= last && m->listener < 0; port++) {
+        m->listener = heti_tcp_listen_first(d->host, port, m->processes + HETI_TCP_GUESTS);
+        if (m->listener < 0 && errno != EADDRINUSE) break;
+    }
+    if (m->listener < 0)
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 cannot listen at port %d%s: %.100s", first,
+                             last > first ? " and those that follow" : "", strerror(errno));
+    if (d->file == NULL) return HET_OK;
+    *token = heti_tcp_draw(m);
+    m->run = heti_tcp_mix(run, token, sizeof *token);
+    return heti_tcp_publish_file(m, d, *token, error);
+}
+
+/* Comes to process 0, which may not be there yet. */
+static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error)
+{
+    char why[HETI_TCP_TEXT];
+    double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3; /* for somebody else there who says nothing */
+    int kind = 0;
+    why[0] = 0;
+    for (;;) {
+        int port, last = HETI_CAST(int, d->port + d->ports) - 1;
+        if (d->file != NULL) kind = heti_tcp_come_by_file(m, d->file, run, seconds, why, sizeof why);
+        for (port = HETI_CAST(int, d->port); d->file == NULL && port <= last && kind != HETI_TCP_WELCOME; port++) {
+            kind = heti_tcp_come_to(m, d->host, port, seconds, why, sizeof why);
+            if (kind == HETI_TCP_REFUSED && d->ports == 1) break;
+        }
+        if (kind == HETI_TCP_WELCOME) return HET_OK;
+        if (kind == HETI_TCP_REFUSED) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %.200s", why);
+        if (heti_tcp_now() + nap > m->deadline) break;
+        heti_tcp_nap(nap);
+        nap = nap < 0.2 ? 1.3 * nap : nap;
+        seconds = seconds < 30 ? 1.3 * seconds : seconds;
+    }
+    if (d->file != NULL)
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0 is not reached by file %.100s: %.80s", d->file, why);
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0 is not reached at %.80s port %d: %.80s", d->host,
+                         HETI_CAST(int, d->port), why);
+}
+
+/* Process 0 tells process `to` where the others are. Those that came by a loopback address share this machine: for others they are where it is. */
+static int heti_tcp_send_table(heti_tcp *m, int to)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    unsigned char *table = m->peer[to].out, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
+    int p;
+    memset(&address, 0, sizeof address);
+    if (getsockname(m->peer[to].socket, heti_tcp_general(&address), &length) != 0) return 0;
+    heti_tcp_pack(here, &address, 0);
+    heti_tcp_put(table, 8, m->session);
+    memset(table + 8, 0, HETI_TCP_ENTRY);
+    for (p = 1; p < m->processes; p++) {
+        unsigned char *entry = table + 8 + p * HETI_TCP_ENTRY;
+        length = sizeof address;
+        memset(&address, 0, sizeof address);
+        if (getpeername(m->peer[p].socket, heti_tcp_general(&address), &length) != 0) return 0;
+        heti_tcp_pack(theirs, &address, 0);
+        memcpy(entry, heti_tcp_is_loopback(theirs) ? here : theirs, HETI_TCP_ENTRY);
+        heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
+    }
+    return heti_tcp_answer(m->peer[to].socket, HETI_TCP_TABLE, table, 8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY, m->deadline);
+}
+
+/* Process 0: until all have connected to all. */
+static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error)
+{
+    char text[HETI_TCP_TEXT];
+    int p, waits;
+    for (;;) {
+        for (p = 0, waits = 0; p < m->processes; p++) {
+            m->polls[p].fd = m->peer[p].ready ? -1 : m->peer[p].socket;
+            m->polls[p].events = POLLIN;
+            m->polls[p].revents = 0;
+            waits += m->polls[p].fd >= 0;
+        }
+        if (waits == 0) return HET_OK;
+        if (heti_tcp_now() > m->deadline)
+            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d processes have not connected to the others", waits);
+        if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, m->processes), heti_tcp_milliseconds(m->deadline - heti_tcp_now()))) < 0) {
+            if (errno != EINTR) heti_tcp_nap(1e-3);
+            continue;
+        }
+        for (p = 1; p < m->processes; p++) {
+            if (m->polls[p].revents == 0) continue;
+            m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, text, sizeof text, m->deadline) == HETI_TCP_READY;
+            if (!m->peer[p].ready) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %.200s", p, text);
+        }
+    }
+}
+
+/* The others: connects to all processes between 0 and this one, and has those above come. */
+static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error)
+{
+    unsigned char *table = m->peer[0].in;
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    struct sockaddr_in6 v6;
+    char why[HETI_TCP_TEXT];
+    size_t size = 0;
+    int p, kind = heti_tcp_hear(m->peer[0].socket, table, HETI_TCP_IN, &size, m->deadline);
+    if (kind == HETI_TCP_FAILED)
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.*s", HETI_CAST(int, size < 180 ? size : 180),
+                             HETI_CAST(const char *, HETI_CAST(const void *, table)));
+    if (kind != HETI_TCP_TABLE || size != 8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY)
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 does not say where the others are: %.80s",
+                             kind == 0 && errno != 0 ? strerror(errno) : "the connection ended");
+    m->session = heti_tcp_get(table, 8);
+    memset(&address, 0, sizeof address);
+    memset(&v6, 0, sizeof v6);
+    if (getsockname(m->peer[0].socket, heti_tcp_general(&address), &length) == 0 && address.ss_family == AF_INET6) memcpy(&v6, &address, sizeof v6);
+    for (p = 1; p < m->process; p++) {
+        length = heti_tcp_unpack(&address, table + 8 + p * HETI_TCP_ENTRY, v6.sin6_scope_id);
+        do {
+            kind = heti_tcp_come(m, p, &address, length, 5, why, sizeof why);
+            if (kind == HETI_TCP_WELCOME) break;
+            heti_tcp_nap(0.05);
+            if (heti_tcp_now() > m->deadline || heti_tcp_ready(m->peer[0].socket, POLLIN, 0)) break; /* process 0 has given up */
+        } while (kind != HETI_TCP_REFUSED);
+        if (kind == HETI_TCP_WELCOME) continue;
+        heti_tcp_name(m->peer[p].address, sizeof m->peer[p].address, &address, length);
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
+                             m->peer[p].address, why);
+    }
+    return heti_tcp_gather(m, error);
+}
+
+/* The thread waits for the lock, which the opener keeps until all is well. Signals are for the program's own threads. */
+static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error)
+{
+    int ends[2], status;
+    sigset_t all, before;
+    if (HETI_TCP_SYSTEM("pipe", pipe(ends)) != 0) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
+    m->wake_read = heti_tcp_prepare(ends[0]);
+    m->wake_write = heti_tcp_prepare(ends[1]);
+    if (m->wake_read < 0 || m->wake_write < 0) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
+    m->moved_time = m->next_beat = heti_tcp_now();
+    status = pthread_mutex_init(&m->lock, NULL);
+    if (status == 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+        status = HETRAIN_TCP_FAULT("pthread_create") ? EAGAIN : pthread_create(&m->thread, NULL, heti_tcp_run, m);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        m->running = status == 0;
+        if (status == 0) return HET_OK;
+        (void)pthread_mutex_unlock(&m->lock);
+        (void)pthread_mutex_destroy(&m->lock);
+    }
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: the communication thread could not be started: %s", strerror(status));
+}
+
+/* Process 0's part: all come, learn of each other, connect, and go. */
+static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error)
+{
+    uint64_t token = 0;
+    int p;
+    het_result result = heti_tcp_be_first(m, d, run, &token, error);
+    if (result == HET_OK) result = heti_tcp_gather(m, error);
+    if (token != 0) heti_tcp_remove_file(d->file, token);
+    m->session = heti_tcp_draw(m);
+    for (p = 1; p < m->processes && result == HET_OK; p++)
+        if (!heti_tcp_send_table(m, p)) result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p, strerror(errno));
+    if (result == HET_OK) result = heti_tcp_await_ready(m, error);
+    if (result == HET_OK) result = heti_tcp_start_thread(m, error);
+    for (p = 1; p < m->processes; p++) {
+        const char *text = result == HET_OK || error == NULL ? "" : error->text;
+        if (m->peer[p].socket < 0) continue;
+        if (!heti_tcp_answer(m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text), heti_tcp_now() + 1) &&
+            result == HET_OK)
+            result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p, strerror(errno));
+    }
+    return result;
+}
+
+static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error)
+{
+    char text[HETI_TCP_TEXT];
+    het_result result = heti_tcp_find_first(m, d, run, error);
+    if (result != HET_OK) return result;
+    result = heti_tcp_connect_all(m, error);
+    if (result == HET_OK) result = heti_tcp_start_thread(m, error);
+    if (result != HET_OK) {
+        (void)heti_tcp_answer(m->peer[0].socket, HETI_TCP_FAILED, error->text, strlen(error->text), heti_tcp_now() + 1);
+        return result;
+    }
+    if (!heti_tcp_answer(m->peer[0].socket, HETI_TCP_READY, NULL, 0, m->deadline))
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has gone: %s", strerror(errno));
+    if (heti_tcp_hear_text(m->peer[0].socket, text, sizeof text, m->deadline) == HETI_TCP_GO) return HET_OK;
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.180s", text);
+}
+
+static het_result heti_tcp_seconds(double *seconds, double standard, const char *name, het_error *error)
+{
+    if (!(*seconds >= 0 && *seconds <= 1e6))
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: %s is %g, must be from 0 (default) to 1e6", name, *seconds);
+    if (!(*seconds > 0)) *seconds = standard;
+    return HET_OK;
+}
+
+static het_result heti_tcp_place_settings(het_tcp_desc *d, het_error *error)
+{
+    if (d->processes < 1 || d->processes > HETI_TCP_MOST)
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: processes is %lld, must be from 1 to %d", HETI_CAST(long long, d->processes),
+                             HETI_TCP_MOST);
+    if (d->process < 0 || d->process >= d->processes)
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: process is %lld, there are %lld", HETI_CAST(long long, d->process),
+                             HETI_CAST(long long, d->processes));
+    if (d->processes > 1 && d->file == NULL && (d->host == NULL || d->host[0] == 0))
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: neither host nor file says where process 0 is");
+    if (d->file != NULL && (d->file[0] == 0 || strlen(d->file) > 1000))
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: file has %llu bytes, must have 1 to 1000",
+                             HETI_CAST(unsigned long long, strlen(d->file)));
+    if (d->host != NULL && strlen(d->host) > 255)
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: host has %llu bytes, 255 are the most",
+                             HETI_CAST(unsigned long long, strlen(d->host)));
+    if (d->ports == 0) d->ports = 1;
+    if (d->ports < 1 || d->port < 0 || d->port > 65535 || d->ports > 65536 - d->port || (d->processes > 1 && d->port == 0 && d->file == NULL))
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: port is %lld, ports %lld: must lie from 1 to 65535",
+                             HETI_CAST(long long, d->port), HETI_CAST(long long, d->ports));
+    return HET_OK;
+}
+
+static het_result heti_tcp_settings(const het_tcp_desc *desc, het_tcp_desc *settings, het_error *error)
+{
+    het_result result;
+    memset(settings, 0, sizeof *settings);
+    if (desc == NULL) return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: desc is NULL");
+    *settings = *desc;
+    if (settings->start_canary != 0 || settings->end_canary != 0)
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: the description was not cleared to 0");
+    result = heti_tcp_place_settings(settings, error);
+    if (result == HET_OK) result = heti_tcp_seconds(&settings->open_seconds, 120, "open_seconds", error);
+    if (result == HET_OK) result = heti_tcp_seconds(&settings->heartbeat_seconds, 0.5, "heartbeat_seconds", error);
+    if (result == HET_OK) result = heti_tcp_seconds(&settings->dead_seconds, 10, "dead_seconds", error);
+    if (result == HET_OK) result = heti_tcp_seconds(&settings->abort_seconds, 5, "abort_seconds", error);
+    if (result != HET_OK) return result;
+    if ((settings->allocator.alloc == NULL) != (settings->allocator.free == NULL))
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: the allocator has one of alloc and free, must have both or neither");
+    if (settings->allocator.alloc == NULL) {
+#ifdef HETRAIN_NO_DEFAULT_ALLOCATOR
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: the allocator is missing, and this build has no default one");
+#else
+        settings->allocator.alloc = heti_tcp_malloc;
+        settings->allocator.free = heti_tcp_release;
+#endif
+    }
+    return HET_OK;
+}
+
+static size_t heti_tcp_whole(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* One block: the transport, [processes] peers, descriptors for poll, then for each other process its buffers and places. */
+static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **created, het_error *error)
+{
+    const size_t processes = HETI_CAST(size_t, settings->processes), head = heti_tcp_whole(sizeof(heti_tcp));
+    const size_t peers = heti_tcp_whole(processes * sizeof(heti_tcp_peer));
+    const size_t polls = heti_tcp_whole((processes + 1 + HETI_TCP_GUESTS) * sizeof(struct pollfd));
+    const size_t places = heti_tcp_whole(HETI_TCP_PLACES * sizeof(heti_tcp_place)), each = HETI_TCP_IN + HETI_TCP_OUT + places;
+    const size_t block = head + peers + polls + (processes - 1) * each;
+    unsigned char *rest = HETI_CAST(unsigned char *, settings->allocator.alloc(settings->allocator.user, block, 64));
+    heti_tcp *m;
+    int p, i;
+    *created = NULL;
+    if (rest == NULL)
+        return heti_tcp_fail(error, HET_ERR_OOM, "het_tcp_open: the allocator has no %llu bytes", HETI_CAST(unsigned long long, block));
+    memset(rest, 0, head + peers + polls);
+    m = HETI_CAST(heti_tcp *, HETI_CAST(void *, rest));
+    m->peer = HETI_CAST(heti_tcp_peer *, HETI_CAST(void *, rest + head));
+    m->polls = HETI_CAST(struct pollfd *, HETI_CAST(void *, rest + head + peers));
+    rest += head + peers + polls;
+    m->block = block;
+    m->allocator = settings->allocator;
+    m->heartbeat = settings->heartbeat_seconds;
+    m->dead = settings->dead_seconds;
+    m->abort_limit = settings->abort_seconds;
+    m->processes = HETI_CAST(int, settings->processes);
+    m->process = HETI_CAST(int, settings->process);
+    m->listener = m->wake_read = m->wake_write = -1;
+    for (i = 0; i < HETI_TCP_GUESTS; i++) m->guest[i].socket = -1;
+    for (p = 0; p < m->processes; p++) {
+        heti_tcp_peer *peer = &m->peer[p];
+        peer->socket = -1;
+        if (p == m->process) continue;
+        peer->in = rest;
+        peer->out = rest + HETI_TCP_IN;
+        for (i = 0; i < HETI_TCP_PLACES; i++) {
+            heti_tcp_place *place = HETI_CAST(heti_tcp_place *, HETI_CAST(void *, rest + HETI_TCP_IN + HETI_TCP_OUT)) + i;
+            place->next = peer->places;
+            peer->places = place;
+        }
+        peer->credit = HETI_TCP_PLACES;
+        rest += each;
+    }
+    *created = m;
+    return HET_OK;
+}
+
+static void heti_tcp_close_socket(int *s)
+{
+    if (*s >= 0) (void)close(*s);
+    *s = -1;
+}
+
+static void heti_tcp_end_opening(heti_tcp *m)
+{
+    int i;
+    heti_tcp_close_socket(&m->listener);
+    for (i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_close_socket(&m->guest[i].socket);
+}
+
+static void heti_tcp_destroy(heti_tcp *m)
+{
+    const het_allocator allocator = m->allocator;
+    heti_tcp_page *page, *next;
+    int p;
+    heti_tcp_end_opening(m);
+    for (p = 0; p < m->processes; p++) heti_tcp_close_socket(&m->peer[p].socket);
+    heti_tcp_close_socket(&m->wake_read);
+    heti_tcp_close_socket(&m->wake_write);
+    for (page = m->pages; page != NULL; page = next) {
+        next = page->next;
+        allocator.free(allocator.user, page, sizeof *page);
+    }
+    allocator.free(allocator.user, m, m->block);
+}
+
+static void heti_tcp_join(heti_tcp *m)
+{
+    (void)pthread_join(m->thread, NULL);
+    (void)pthread_mutex_destroy(&m->lock);
+}
+
+static het_result heti_tcp_connect(heti_tcp *m, const het_tcp_desc *d, het_error *error)
+{
+    const char *name = d->run != NULL ? d->run : "";
+    const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, name, strlen(name));
+    m->run = run;
+    m->lax = d->host == NULL || !heti_tcp_is_exact(d->host);
+    if (m->processes == 1) return heti_tcp_start_thread(m, error);
+    return m->process == 0 ? heti_tcp_open_first(m, d, run, error) : heti_tcp_open_other(m, d, run, error);
+}
+
+HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport, het_error *error)
+{
+    het_tcp_desc settings;
+    het_error own;
+    heti_tcp *m = NULL;
+    het_result result;
+    int p;
+    if (error == NULL) error = &own;
+    if (transport == NULL) return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: transport is NULL");
+    transport->iface = NULL;
+    transport->self = NULL;
+    result = heti_tcp_settings(desc, &settings, error);
+    if (result == HET_OK) result = heti_tcp_create(&settings, &m, error);
+    if (result != HET_OK) return result;
+    m->deadline = heti_tcp_now() + settings.open_seconds;
+    result = heti_tcp_connect(m, &settings, error);
+    heti_tcp_end_opening(m);
+    if (m->running) {
+        for (p = 0; p < m->processes; p++) m->peer[p].heard = heti_tcp_now();
+        m->leave = result != HET_OK;
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    if (result != HET_OK) {
+        if (m->running) heti_tcp_join(m);
+        heti_tcp_destroy(m);
+        return result;
+    }
+    transport->iface = &heti_tcp_iface;
+    transport->self = m;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
+{
+    heti_tcp *m;
+    int p, missing = 0, clean;
+    if (transport == NULL || transport->self == NULL) return HET_OK;
+    if (transport->iface != &heti_tcp_iface)
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_close: the transport is \"%s\", not \"tcp\"", transport->iface->name);
+    m = HETI_CAST(heti_tcp *, transport->self);
+    transport->iface = NULL;
+    transport->self = NULL;
+    (void)pthread_mutex_lock(&m->lock);
+    m->closing = m->stop = 1;
+    m->close_time = heti_tcp_now();
+    heti_tcp_wake(m);
+    (void)pthread_mutex_unlock(&m->lock);
+    heti_tcp_join(m);
+    clean = m->clean;
+    for (p = 0; p < m->processes; p++) missing += p != m->process && !m->peer[p].bye;
+    if (!clean)
+        (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_close: no goodbye of %d of %d other processes: %.180s", missing, m->processes - 1,
+                            m->error.text);
+    heti_tcp_destroy(m);
+    return clean ? HET_OK : HET_ERR_TRANSPORT;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* implementation */
+
+/* Licence: that of hetrain.h. */

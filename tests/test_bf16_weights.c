@@ -1,0 +1,250 @@
+/* Weights that are not trained, kept in bf16: what is computed is, bit for bit, what f32 weights of the rounded values give, and they take half the
+   bytes. */
+#include "support.h"
+
+#include "hetrain_files.h"
+
+static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
+enum { FAMILIES = (int)(sizeof families / sizeof families[0]) };
+
+static int some_frozen(void *user, const char *parameter)
+{
+    (void)user;
+    return strstr(parameter, ".1.") != NULL || strstr(parameter, "wte") != NULL || strstr(parameter, "embed") != NULL;
+}
+
+/* Nearest, ties to even, by the two neighbours in bf16. */
+static float rounded(float value)
+{
+    uint32_t low, high;
+    float a, b;
+    memcpy(&low, &value, sizeof low);
+    low &= 0xffff0000u;
+    high = low + 0x10000u;
+    memcpy(&a, &low, sizeof a);
+    memcpy(&b, &high, sizeof b);
+    if (fabs((double)value - (double)a) == fabs((double)b - (double)value)) return low & 0x10000u ? b : a;
+    return fabs((double)value - (double)a) < fabs((double)b - (double)value) ? a : b;
+}
+
+/* Own values into every matrix that is not trained: rounded here, or by the context. Returns the bytes that bf16 saves. */
+static size_t write_weights(het_ctx *ctx, int round_here)
+{
+    size_t saved = 0;
+    int64_t p, i;
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        float *value, *back;
+        int narrow;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        narrow = info.frozen && info.columns > 1 && !info.adapter && strstr(info.name, "wpe") == NULL;
+        if (!round_here) assert_int_equal(info.bf16, narrow);
+        if (!narrow) continue;
+        value = support_floats(info.count, 0.3, 7919u * (uint64_t)p + 1);
+        back = support_floats(info.count, 0.0, 1);
+        value[0] = 0.75048828125f; /* between two: to the even one */
+        value[info.count - 1] = -1e-39f;
+        for (i = 0; i < info.count && round_here; i++) value[i] = rounded(value[i]);
+        EXPECT_OK(het_parameter_write(ctx, p, HET_WEIGHT, value));
+        EXPECT_OK(het_parameter_read(ctx, p, HET_WEIGHT, back));
+        for (i = 0; i < info.count; i++) assert_int_equal(support_bits(back[i]), support_bits(rounded(value[i])));
+        saved += (((size_t)info.count + 15) / 16 * 16 - ((size_t)info.count + 31) / 32 * 16) * sizeof(float);
+        free(value);
+        free(back);
+    }
+    return saved;
+}
+
+typedef struct outcome { double loss[3], norm[3]; uint64_t weights; size_t memory, saved; } outcome;
+
+static outcome train(const support_run *run, const char *layout, int narrow)
+{
+    het_desc desc = run->desc;
+    het_ctx *ctx;
+    het_memory memory;
+    outcome o;
+    int step;
+    memset(&o, 0, sizeof o);
+    desc.weights = narrow ? HET_BF16 : HET_F32;
+    ctx = support_create(&desc);
+    o.saved = write_weights(ctx, !narrow);
+    het_get_memory(ctx, 0, &memory);
+    o.memory = memory.device;
+    for (step = 0; step < 3; step++) {
+        const het_step_info info = support_step(ctx, &run->data, step, layout);
+        o.loss[step] = info.loss;
+        o.norm[step] = info.gradient_norm;
+    }
+    EXPECT_OK(het_verify(ctx));
+    o.weights = support_hash(ctx);
+    het_destroy(ctx);
+    return o;
+}
+
+static void same(const outcome *a, const outcome *b)
+{
+    assert_memory_equal(a->loss, b->loss, sizeof a->loss);
+    assert_memory_equal(a->norm, b->norm, sizeof a->norm);
+    assert_true(a->weights == b->weights);
+}
+
+static void training_beside_them_has_the_bits_of_rounded_weights(void **state)
+{
+    uint64_t seed = 21;
+    int f, form;
+    (void)state;
+    for (f = 0; f < FAMILIES; f++)
+        for (form = 0; form < 4; form++) { /* factors on everything, or some parameters frozen; products in f32 and bf16 */
+            het_model_desc model = support_deep_model(families[f]);
+            support_run run;
+            outcome wide, narrow, other;
+            if (form < 2) {
+                model.lora_rank = 3;
+                model.lora_targets = HET_LORA_ALL;
+            }
+            EXPECT_OK(het_model_complete(&model, NULL));
+            support_run_start(&run, &model, 3, SUPPORT_SHORT);
+            run.desc.deadline = 20.0;
+            run.desc.dtype = form % 2 ? HET_BF16 : HET_F32;
+            if (form >= 2) run.desc.frozen = some_frozen;
+            wide = train(&run, SUPPORT_TOGETHER, 0);
+            narrow = train(&run, SUPPORT_TOGETHER, 1);
+            same(&wide, &narrow);
+            assert_true(narrow.saved > 0);
+            assert_int_equal(wide.memory - narrow.memory, (narrow.saved + 63) / 64 * 64);
+            support_run_ranks(&run, 3);
+            support_run_mixed(&run, 1, &seed);
+            support_run_plan(&run, form % 2 ? "pp" : "dp", "1f1b", 1);
+            other = train(&run, SUPPORT_APART, 1);
+            same(&wide, &other);
+            support_run_end(&run);
+        }
+}
+
+/* A model of which everything lies in bf16 but vectors, on every instruction set: logits with and without what was kept. */
+static void inference_has_the_bits_of_rounded_weights(void **state)
+{
+    static const int32_t token[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
+    het_isa isas[5];
+    const int sets = support_isas(isas);
+    int f, form, i;
+    (void)state;
+    for (f = 0; f < FAMILIES; f++)
+        for (form = 0; form < 2 * sets; form++) {
+            const het_model_desc model = support_model(families[f]);
+            het_device_desc device;
+            float *logits[2];
+            memset(&device, 0, sizeof device);
+            device.isa = isas[form / 2];
+            for (i = 0; i < 2; i++) {
+                het_desc desc;
+                het_ctx *ctx;
+                memset(&desc, 0, sizeof desc);
+                desc.model = model;
+                desc.devices = &device;
+                desc.device_count = 1;
+                desc.inference = HET_YES;
+                desc.dtype = form % 2 ? HET_BF16 : HET_F32;
+                desc.weights = i ? HET_BF16 : HET_F32;
+                ctx = support_create(&desc);
+                assert_true(write_weights(ctx, !i) > 0);
+                logits[i] = support_alloc(2 * (size_t)model.vocab, sizeof(float));
+                EXPECT_OK(het_infer(ctx, token, 5, 0, logits[i]));
+                EXPECT_OK(het_infer(ctx, token + 5, 3, 5, logits[i] + model.vocab));
+                het_destroy(ctx);
+            }
+            if (memcmp(logits[0], logits[1], 2 * (size_t)model.vocab * sizeof(float)) != 0)
+                fail_msg("%s, products in %s: other logits", support_isa_name(device.isa), form % 2 ? "bf16" : "f32");
+            free(logits[0]);
+            free(logits[1]);
+        }
+}
+
+/* Files hold the rounded values; another plan and a state that is loaded change nothing; the other type is another run. */
+static void files_and_plans_carry_them(void **state)
+{
+    het_model_desc model = support_deep_model(HET_LLAMA);
+    support_run run;
+    support_buffer weights, saved;
+    het_replan_desc another;
+    het_writer to;
+    het_reader from;
+    het_ctx *ctx, *other;
+    het_plan *pp;
+    uint64_t hash;
+    (void)state;
+    support_run_start(&run, &model, 3, SUPPORT_SHORT);
+    support_run_ranks(&run, 2);
+    run.desc.frozen = some_frozen;
+    run.desc.weights = HET_BF16;
+    ctx = support_create(&run.desc);
+    (void)write_weights(ctx, 0);
+    (void)support_step(ctx, &run.data, 0, SUPPORT_APART);
+    hash = support_hash(ctx);
+    memset(&another, 0, sizeof another);
+    pp = support_plan("pp", "1f1b", 2 * model.layers + 2, 2, 1);
+    another.plan = pp;
+    EXPECT_OK(het_replan(ctx, &another));
+    assert_true(support_hash(ctx) == hash);
+    support_buffer_start(&weights);
+    support_buffer_start(&saved);
+    to = support_writer(&weights);
+    EXPECT_OK(het_save_weights(ctx, &to));
+    to = support_writer(&saved);
+    EXPECT_OK(het_save_state(ctx, &to));
+    (void)support_step(ctx, &run.data, 1, SUPPORT_APART);
+    support_run_ranks(&run, 1);
+    other = support_create(&run.desc);
+    from = support_reader(&weights);
+    EXPECT_OK(het_load_weights(other, &from));
+    assert_true(support_hash(other) == hash);
+    from = support_reader(&saved);
+    EXPECT_OK(het_load_state(other, &from));
+    (void)support_step(other, &run.data, 1, SUPPORT_TOGETHER);
+    assert_true(support_hash(other) == support_hash(ctx));
+    het_destroy(other);
+    run.desc.weights = HET_F32;
+    other = support_create(&run.desc);
+    from = support_reader(&weights);
+    EXPECT_OK(het_load_weights(other, &from));
+    assert_true(support_hash(other) == hash);
+    from = support_reader(&saved);
+    EXPECT_ERROR(het_load_state(other, &from), HET_ERR_INVALID, het_last_error(other), "weights|bf16|f32");
+    het_destroy(other);
+    het_destroy(ctx);
+    het_plan_free(pp);
+    support_buffer_end(&weights);
+    support_buffer_end(&saved);
+    support_run_end(&run);
+}
+
+static void devices_that_take_only_floats_refuse(void **state)
+{
+    het_device_iface floats = *het_cpu_device();
+    het_model_desc model = support_model(HET_LLAMA);
+    het_error error = { HET_OK, "" };
+    support_run run;
+    het_ctx *ctx;
+    (void)state;
+    floats.bf16_weights = 0;
+    floats.name = "plain";
+    support_run_start(&run, &model, 1, SUPPORT_SHORT);
+    support_run_ranks(&run, 1);
+    run.device[0].iface = &floats;
+    run.desc.weights = HET_BF16;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_UNSUPPORTED, error.text, "weights|bf16|plain");
+    run.desc.weights = (het_dtype)7;
+    EXPECT_ERROR(het_create(&run.desc, &ctx, &error), HET_ERR_INVALID, error.text, "weights|7");
+    support_run_end(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_beside_them_has_the_bits_of_rounded_weights),
+        cmocka_unit_test(inference_has_the_bits_of_rounded_weights),
+        cmocka_unit_test(files_and_plans_carry_them),
+        cmocka_unit_test(devices_that_take_only_floats_refuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

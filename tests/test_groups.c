@@ -1,0 +1,803 @@
+/* Ranks whose devices reach each other without the host: the bits of one rank in every mixture with others, bytes as the formulas say, and errors
+   that name rank and op whichever call of the provider fails, or never comes to an end. */
+#define _POSIX_C_SOURCE 200809L
+#include "late_groups.h"
+
+#define STEPS 3
+#define MOST 5
+
+/* ---- layouts: a letter a rank. c: a CPU; 0 to 9: a late device at that place ---- */
+
+typedef struct layout {
+    support_run run;
+    het_device_desc device[MOST];
+} layout;
+
+static void layout_ranks(layout *l, const char *ranks)
+{
+    const size_t count = strlen(ranks);
+    size_t i;
+    assert_true(count <= MOST);
+    memset(l->device, 0, sizeof l->device);
+    for (i = 0; i < count; i++) {
+        if (ranks[i] == 'c') continue;
+        l->device[i].iface = &late_table;
+        l->device[i].ordinal = ranks[i] - '0';
+    }
+    l->run.desc.devices = l->device;
+    l->run.desc.device_count = (int64_t)count;
+}
+
+static void layout_start(layout *l, het_family family)
+{
+    const het_model_desc model = support_deep_model(family);
+    support_run_start(&l->run, &model, STEPS, SUPPORT_SHORT);
+    l->run.desc.deadline = l->run.desc.stall_deadline = 300.0; /* nothing waits that long, on however slow a machine */
+    fake_reset();
+}
+
+static void layout_group(layout *l, const char *ranks, const char *plan)
+{
+    layout_ranks(l, ranks);
+    l->run.desc.groups.iface = &fake_iface;
+    support_run_plan(&l->run, plan, NULL, 1);
+}
+
+static void layout_end(layout *l)
+{
+    support_run_end(&l->run);
+    if (fake.wrong > 0) fail_msg("%d uses against the contract, the first: %s", (int)fake.wrong, fake.what);
+    assert_int_equal(fake.live, 0);
+    fake_reset();
+}
+
+/* ---- the same bits ---- */
+
+typedef struct shape { const char *ranks, *plan, *schedule; int slices; int64_t joins; } shape; /* joins: members of all groups */
+static const shape shapes[] = {
+    { "01", "dp", NULL, 1, 2 }, { "012", "dp", NULL, 1, 3 }, { "01234", "dp", NULL, 1, 5 }, /* one group */
+    { "01c", "dp", NULL, 1, 2 }, { "c0c1", "dp", NULL, 1, 2 }, { "0c12c", "dp", NULL, 1, 3 }, /* two levels */
+    { "0011", "dp", NULL, 1, 4 }, { "010", "dp", NULL, 1, 2 }, { "00c", "dp", NULL, 1, 0 }, { "01010", "dp", NULL, 1, 4 }, /* places met twice */
+    { "01", "pp", "1f1b", 1, 4 + 2 }, { "012", "pp", "zb-h1", 1, 8 + 2 }, { "0c1", "pp", "1f1b", 1, 2 }, /* tied ends are a group as well */
+    { "c01", "pp", "gpipe", 2, 4 },
+    { "0123", "dp2xpp2", "1f1b", 1, 8 + 4 + 4 }, { "01c2", "dp2xpp2", "zb-h1", 1, 4 + 3 + 2 }, { "0123", "pp", "interleaved", 1, -1 },
+    { "012", "pp", "interleaved", 1, -1 }, { "0101", "pp", "zb-v", 1, -1 }, { "01", "pp", "sliced-1f1b", 3, 4 + 2 },
+    { "0c1", "{\"schedule\":\"1f1b\",\"pipelines\":[{\"share\":2,\"stages\":[{\"rank\":0,\"units\":[0,3]},{\"rank\":1,\"units\":[3,5]},"
+      "{\"rank\":2,\"units\":[5,8]}]},{\"share\":1,\"stages\":[{\"rank\":2,\"units\":[0,4]},{\"rank\":0,\"units\":[4,8]}]}],"
+      "\"state_shares\":[1,0,3]}", NULL, 1, -1 },
+};
+
+static void one_shape(int number, het_family family, int variant)
+{
+    const shape *s = &shapes[number];
+    support_result base;
+    char what[200];
+    layout l;
+    layout_start(&l, family);
+    if (variant == 1) l.run.desc.dtype = HET_BF16;
+    if (variant == 2) l.run.desc.shard_gradients = HET_YES;
+    base = support_train(&l.run, SUPPORT_TOGETHER);
+    layout_ranks(&l, s->ranks);
+    l.run.desc.groups.iface = &fake_iface;
+    support_run_plan(&l.run, s->plan, s->schedule, s->slices);
+    if (variant == 3) { /* uneven: some own nothing, one owns most */
+        l.run.plan->state_share[0] = 0.0;
+        l.run.plan->state_share[strlen(s->ranks) - 1] = 3.0;
+    }
+    snprintf(what, sizeof what, "%s over %s, family %d, variant %d", s->plan, s->ranks, (int)family, variant);
+    support_train_same(&base, &l.run, SUPPORT_APART, what);
+    if (s->joins >= 0 && family == HET_GPT2 && fake.joins != s->joins) fail_msg("%s: %d members joined", what, (int)fake.joins);
+    if (fake.joins > 0) assert_true(fake.calls[FAKE_TEST] > 0 && fake.calls[FAKE_GATHER] + fake.calls[FAKE_SEND] > 0);
+    layout_end(&l);
+}
+
+static void every_mixture_has_the_same_bits(void **state)
+{
+    const int rounds = support_environment("HETRAIN_TEST_ROUNDS", 1);
+    int number, round;
+    (void)state;
+    for (round = 0; round < rounds; round++)
+        for (number = 0; number < (int)(sizeof shapes / sizeof *shapes); number++) {
+            one_shape(number, HET_GPT2, round + number % 2 * 3);
+            if (number % 3 == 0 || round > 0) one_shape(number, HET_LLAMA, (number + round) % 4);
+        }
+}
+
+static void narrow_types_and_sharded_gradients(void **state)
+{
+    (void)state;
+    one_shape(0, HET_GPT2, 1);
+    one_shape(3, HET_GPT2, 1);
+    one_shape(10, HET_GPT2, 1);
+    one_shape(1, HET_LLAMA, 2);
+    one_shape(3, HET_GPT2, 2);
+}
+
+/* Float sums: members are added in one order, so that two runs agree, and stay close to the exact one. */
+static void fast_sums_repeat(void **state)
+{
+    support_result exact, fast, again;
+    layout l;
+    int i;
+    (void)state;
+    layout_start(&l, HET_LLAMA);
+    exact = support_train(&l.run, SUPPORT_TOGETHER);
+    layout_group(&l, "01c2", "dp");
+    l.run.desc.reduce = HET_REDUCE_FAST;
+    fast = support_train(&l.run, SUPPORT_APART);
+    again = support_train(&l.run, SUPPORT_APART);
+    assert_true(support_same(&fast, &again, "a second run"));
+    for (i = 0; i < STEPS; i++) assert_true(fabs(fast.loss[i] - exact.loss[i]) <= 1e-4 * exact.loss[i]);
+    layout_end(&l);
+}
+
+/* Evaluation, inference, reading: what is not a step. */
+static void what_is_not_a_step(void **state)
+{
+    support_group group;
+    het_step_info x, y;
+    het_ctx *a, *b;
+    float logits[2][700];
+    const int32_t token[9] = { 1, 5, 7, 2, 9, 11, 3, 0, 4 };
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    a = support_create(&l.run.desc);
+    layout_group(&l, "01c2", "dp2xpp2");
+    b = support_create(&l.run.desc);
+    support_group_start(&group, &l.run.data, 0, SUPPORT_APART);
+    EXPECT_OK(het_step(a, group.batch, group.count, NULL));
+    EXPECT_OK(het_step(b, group.batch, group.count, NULL));
+    EXPECT_OK(het_evaluate(a, group.batch, group.count, &x));
+    EXPECT_OK(het_evaluate(b, group.batch, group.count, &y));
+    assert_true(x.loss == y.loss);
+    EXPECT_OK(het_gradients(a, group.batch, group.count, &x));
+    EXPECT_OK(het_gradients(b, group.batch, group.count, &y));
+    assert_true(x.gradient_norm == y.gradient_norm);
+    support_same_state(a, b, 1, "one rank and four");
+    EXPECT_OK(het_infer(a, token, 9, 0, logits[0]));
+    EXPECT_OK(het_infer(b, token, 4, 0, logits[1]));
+    EXPECT_OK(het_infer(b, token + 4, 5, 4, logits[1]));
+    assert_memory_equal(logits[0], logits[1], (size_t)l.run.desc.model.vocab * sizeof **logits);
+    het_destroy(b);
+    l.run.desc.inference = HET_YES; /* lanes in one direction, no reductions */
+    fake.joins = 0;
+    b = support_create(&l.run.desc);
+    assert_int_equal(fake.joins, 2);
+    het_destroy(b);
+    het_destroy(a);
+    support_group_end(&group);
+    layout_end(&l);
+}
+
+/* ---- bytes ---- */
+
+static int64_t padded_elements(het_ctx *ctx)
+{
+    int64_t p, elements = 0;
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        het_parameter_info info;
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        elements += (info.count + 15) / 16 * 16;
+    }
+    return elements;
+}
+
+static int64_t sent(het_ctx *ctx, int64_t from, int64_t to, int transfers)
+{
+    het_timeline t;
+    het_get_timeline(ctx, from, &t);
+    return transfers ? t.traffic[to].transfer_bytes : t.traffic[to].reduction_bytes;
+}
+
+/* One group: each sends what it does not own, to its owner, and gets it back as floats. Two levels, ranks 0 and 1 in a seat beside rank 2:
+   1 gives all to 0, the ring is a ring of two, 0 gives 1 what it owns; weights go backwards. */
+static void traffic_is_what_the_formulas_say(void **state)
+{
+    static const char *const ranks[] = { "012", "01c" };
+    int which;
+    (void)state;
+    for (which = 0; which < 2; which++) {
+        int64_t elements, own[3], i, j, records = 0, total = 0;
+        layout l;
+        het_ctx *ctx;
+        layout_start(&l, HET_LLAMA);
+        layout_group(&l, ranks[which], "dp");
+        l.run.plan->state_share[1] = 2.0;
+        l.run.desc.reduce = HET_REDUCE_EXACT;
+        ctx = support_create(&l.run.desc);
+        (void)support_step(ctx, &l.run.data, 0, SUPPORT_APART); /* measured, repeated: everything twice */
+        elements = padded_elements(ctx);
+        for (i = 0; i < 3; i++) {
+            het_memory memory;
+            het_timeline t;
+            het_get_memory(ctx, i, &memory);
+            own[i] = (int64_t)memory.optimizer / 8;
+            het_get_timeline(ctx, i, &t);
+            for (j = 0; j < t.records; j++)
+                if (t.record[j].action.kind == HET_ACTION_REDUCE || t.record[j].action.kind == HET_ACTION_GATHER) records += t.record[j].bytes;
+        }
+        for (i = 0; i < 3; i++)
+            for (j = 0; j < 3; j++) total += i == j ? 0 : sent(ctx, i, j, 0);
+        assert_int_equal(total, 2 * records);
+        if (which == 0) {
+            for (i = 0; i < 3; i++)
+                for (j = 0; j < 3; j++)
+                    if (i != j) assert_int_equal(sent(ctx, i, j, 0), 2 * (8 * own[j] + 4 * own[i]));
+        } else {
+            const int64_t seat = own[0] + own[1];
+            assert_int_equal(sent(ctx, 1, 0, 0), 2 * (8 * elements + 4 * own[1]));
+            assert_int_equal(sent(ctx, 0, 1, 0), 2 * (8 * own[1] + 4 * elements));
+            assert_int_equal(sent(ctx, 0, 2, 0), 2 * (8 * own[2] + 4 * seat));
+            assert_int_equal(sent(ctx, 2, 0, 0), 2 * (8 * seat + 4 * own[2]));
+            assert_int_equal(sent(ctx, 1, 2, 0) + sent(ctx, 2, 1, 0), 0);
+        }
+        het_destroy(ctx);
+        layout_end(&l);
+    }
+}
+
+/* Two messages a cut, counted once on the lane, with memory of the device for them, as het_memory_estimate said; no room on the host. */
+static void messages_count_their_rows(void **state)
+{
+    het_memory planned, used, far;
+    het_timeline t;
+    int64_t rows, j, recorded = 0;
+    het_error error;
+    het_ctx *ctx;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_LLAMA);
+    layout_group(&l, "01", "pp");
+    l.run.desc.reduce = HET_REDUCE_FAST;
+    EXPECT_OK(het_memory_estimate(&l.run.desc, 1, &planned, &error));
+    ctx = support_create(&l.run.desc);
+    het_get_memory(ctx, 1, &used);
+    assert_memory_equal(&planned, &used, sizeof used);
+    (void)support_step(ctx, &l.run.data, 0, SUPPORT_APART);
+    rows = l.run.data.tokens * l.run.desc.model.width * 4;
+    assert_int_equal(sent(ctx, 0, 1, 1), rows);
+    assert_int_equal(sent(ctx, 1, 0, 1), rows);
+    het_get_timeline(ctx, 0, &t);
+    for (j = 0; j < t.records; j++)
+        if (t.record[j].action.kind == HET_ACTION_SEND_F || t.record[j].action.kind == HET_ACTION_RECV_B) recorded += t.record[j].bytes;
+    assert_int_equal(recorded, 2 * rows);
+    het_destroy(ctx);
+    l.run.desc.groups.iface = NULL;
+    EXPECT_OK(het_memory_estimate(&l.run.desc, 1, &far, &error));
+    assert_true(far.communication > used.communication && far.activations < used.activations);
+    layout_end(&l);
+}
+
+/* An emulated link is emulated: its ranks are in no group. */
+static void emulated_links_stay_on_the_host(void **state)
+{
+    support_result base;
+    het_link link;
+    layout l;
+    (void)state;
+    memset(&link, 0, sizeof link);
+    link.to = 1;
+    link.latency = 1e-4;
+    layout_start(&l, HET_GPT2);
+    base = support_train(&l.run, SUPPORT_TOGETHER);
+    layout_group(&l, "012", "dp");
+    l.run.desc.links = &link;
+    l.run.desc.link_count = 1;
+    support_train_same(&base, &l.run, SUPPORT_APART, "linked");
+    assert_int_equal(fake.joins, 0);
+    layout_end(&l);
+}
+
+/* ---- another plan ---- */
+
+static void replanning_keeps_groups_and_bits(void **state)
+{
+    static const char *const plans[] = { "pp", "dp2xpp2", "dp2xpp2", "dp" };
+    /* three cuts both ways and the tied ends; beside lanes that are there the other cut's owners and all for the tied ends; nothing; nothing */
+    static const int64_t joins[] = { 12 + 2, 4 + 4, 0, 0 };
+    het_ctx *one, *many;
+    layout l, other;
+    int k, step = 0;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    one = support_create(&l.run.desc);
+    layout_group(&l, "0123", "dp");
+    many = support_create(&l.run.desc);
+    for (k = 0; k < 5; k++) {
+        if (k > 0) {
+            het_replan_desc desc;
+            const int64_t before = fake.joins;
+            memset(&desc, 0, sizeof desc);
+            other.run.plan = support_plan(plans[k - 1], NULL, 8, 4, 1);
+            desc.plan = other.run.plan;
+            EXPECT_OK(het_replan(many, &desc));
+            het_plan_free(other.run.plan);
+            if (fake.joins - before != joins[k - 1]) fail_msg("%s: %d members joined", plans[k - 1], (int)(fake.joins - before));
+        }
+        (void)support_step(one, &l.run.data, step, SUPPORT_TOGETHER);
+        (void)support_step(many, &l.run.data, step++, SUPPORT_APART);
+        assert_true(support_hash(one) == support_hash(many));
+        support_same_state(one, many, 0, plans[k > 0 ? k - 1 : 0]);
+    }
+    /* what fails leaves the old plan as it was: joining, then memory */
+    for (k = 0; k < 3; k++) {
+        het_replan_desc desc;
+        memset(&desc, 0, sizeof desc);
+        other.run.plan = support_plan("dp2xpp2", NULL, 8, 4, 1);
+        desc.plan = other.run.plan;
+        fake.fail = k == 0 ? FAKE_IDENTITY : k == 1 ? FAKE_JOIN : FAKE_JOINED;
+        fake.fail_at = fake.calls[fake.fail] + 3;
+        EXPECT_ERROR(het_replan(many, &desc), HET_ERR_TRANSPORT, het_last_error(many), k == 0 ? "het_replan|rank|identity|planted" :
+                     k == 1 ? "het_replan|rank|fake join|planted" : "het_replan|rank|fake joined|planted");
+        fake.fail_at = -1;
+        het_plan_free(other.run.plan);
+        (void)support_step(one, &l.run.data, step, SUPPORT_TOGETHER);
+        (void)support_step(many, &l.run.data, step++, SUPPORT_APART);
+        assert_true(support_hash(one) == support_hash(many));
+    }
+    het_destroy(one);
+    het_destroy(many);
+    layout_end(&l);
+}
+
+/* No memory for another plan with other groups: the old one stays, its groups too. */
+static void replanning_without_memory(void **state)
+{
+    support_memory memory;
+    het_replan_desc desc;
+    het_result result = HET_ERR_OOM;
+    het_plan *plan;
+    het_ctx *one, *many;
+    int64_t k;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    one = support_create(&l.run.desc);
+    layout_group(&l, "01c", "dp");
+    l.run.desc.allocator = support_allocator(&memory);
+    many = support_create(&l.run.desc);
+    memset(&desc, 0, sizeof desc);
+    desc.plan = plan = support_plan("pp", NULL, 8, 3, 1);
+    for (k = 0; result != HET_OK; k++) {
+        memory.fail_at = memory.calls + k;
+        result = het_replan(many, &desc);
+        memory.fail_at = -1;
+        if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, het_last_error(many));
+        if (k > 0 && result != HET_OK) continue;
+        (void)support_step(one, &l.run.data, k > 0, SUPPORT_TOGETHER);
+        (void)support_step(many, &l.run.data, k > 0, SUPPORT_APART);
+        assert_true(support_hash(one) == support_hash(many));
+    }
+    assert_true(k > 5);
+    het_plan_free(plan);
+    het_destroy(one);
+    het_destroy(many);
+    assert_int_equal(memory.live, 0);
+    layout_end(&l);
+}
+
+/* ---- what fails ---- */
+
+static het_result one_step(const layout *l, het_error *error)
+{
+    het_ctx *ctx = NULL;
+    support_group group;
+    het_result result = het_create(&l->run.desc, &ctx, error);
+    if (result != HET_OK) {
+        assert_null(ctx);
+        return result;
+    }
+    fake.cancel = ctx;
+    support_group_start(&group, &l->run.data, 0, SUPPORT_APART);
+    result = het_step(ctx, group.batch, group.count, NULL);
+    if (result != HET_OK) {
+        snprintf(error->text, sizeof error->text, "%s", het_last_error(ctx));
+        assert_int_equal(het_step(ctx, group.batch, group.count, NULL), HET_ERR_STATE);
+    }
+    support_group_end(&group);
+    het_destroy(ctx);
+    return result;
+}
+
+/* Each call of the provider fails once, at several moments. */
+static void each_call_may_fail(void **state)
+{
+    static const char *const plans[] = { "dp", "dp2xpp2", "dp" };
+    static const char *const ranks[] = { "0123", "0123", "01c2" };
+    int which, call, k;
+    (void)state;
+    for (which = 0; which < 3; which++)
+        for (call = 0; call < FAKE_CALLS; call++) {
+            layout l;
+            int64_t calls;
+            het_error error;
+            layout_start(&l, HET_GPT2);
+            layout_group(&l, ranks[which], plans[which]);
+            EXPECT_OK(one_step(&l, &error));
+            calls = fake.calls[call];
+            for (k = 0; k < 3 && calls > 0; k++) {
+                char words[80];
+                fake_reset();
+                fake.fail = (fake_call)call;
+                /* how often a test is asked depends on the moment: an early one */
+                fake.fail_at = k == 0 ? 0 : call == FAKE_TEST || call == FAKE_JOINED ? 3 * k : calls * k / 2 - 1;
+                if (fake.fail_at < 0 || fake.fail_at >= calls) continue;
+                snprintf(words, sizeof words, "rank|planted|%s", call == FAKE_TEST ? "fake" : fake_names[call]);
+                EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, words);
+                if (call > FAKE_JOINED && !strstr(error.text, "step 0")) fail_msg("no step in: %s", error.text);
+                if (fake.wrong > 0) fail_msg("%s fails: %s", fake_names[call], fake.what);
+                assert_int_equal(fake.live, 0);
+            }
+            layout_end(&l);
+        }
+}
+
+static void who_never_joins_is_waited_for_in_vain(void **state)
+{
+    het_error error;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    layout_group(&l, "012", "dp");
+    l.run.desc.stall_deadline = 0.2;
+    fake.never_join = 1;
+    EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "group of ranks 0 ... 2|stall deadline is 0.2");
+    assert_int_equal(fake.aborts, 3);
+    layout_end(&l);
+}
+
+static het_result fail_later(void *user, const het_hook_info *info)
+{
+    (void)user;
+    return info->rank == 1 && info->micro_batch > 0 ? HET_ERR_CALLBACK : HET_OK; /* micro-batches of its pipeline */
+}
+
+/* An op that never comes to an end: the deadline, or a cancellation. All end what is under way before they leave. */
+static void ops_without_end_are_aborted(void **state)
+{
+    static const fake_call lost[] = { FAKE_REDUCE, FAKE_GATHER, FAKE_SEND, FAKE_RECEIVE };
+    int k;
+    (void)state;
+    for (k = 0; k < 4; k++) {
+        const char *plan = lost[k] == FAKE_REDUCE || lost[k] == FAKE_GATHER ? "dp" : "pp";
+        het_error error;
+        layout l;
+        layout_start(&l, HET_GPT2);
+        layout_group(&l, "012", plan);
+        fake.lose = lost[k];
+        fake.lose_at = 1;
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_CANCELLED, error.text, "step 0: cancelled");
+        assert_true(fake.aborts > 0);
+        fake_reset();
+        l.run.desc.stall_deadline = 0.5;
+        fake.lose = lost[k];
+        fake.lose_at = 1;
+        fake.lost_tests = 100; /* nobody cancels */
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "waited|rank|stall deadline is 0.5");
+        layout_end(&l);
+    }
+}
+
+static int silent_after_one(void *user, int64_t rank, int64_t step, int64_t position) { (void)user, (void)step; return rank == 1 && position > 1; }
+
+static void others_failures_end_what_is_under_way(void **state)
+{
+    static const char *const plans[] = { "pp", "dp" };
+    int k;
+    (void)state;
+    for (k = 0; k < 2; k++) {
+        het_error error;
+        layout l;
+        layout_start(&l, HET_GPT2);
+        layout_group(&l, "012", plans[k]);
+        l.run.desc.hook = fail_later;
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_CALLBACK, error.text, "rank 1|action");
+        l.run.desc.hook = NULL;
+        l.run.desc.silent = silent_after_one;
+        l.run.desc.deadline = 0.2;
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, "rank 1|no sign of life|0.2");
+        assert_true(fake.aborts > 0);
+        layout_end(&l);
+    }
+}
+
+static void bad_tables_are_refused(void **state)
+{
+    het_group_iface table = fake_iface;
+    het_error error;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    layout_group(&l, "01", "dp");
+    l.run.desc.groups.iface = &table;
+    table.version = 9;
+    EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "groups|version 9");
+    table = fake_iface;
+    table.id_bytes = HETRAIN_GROUP_ID + 1;
+    EXPECT_ERROR(one_step(&l, &error), HET_ERR_INVALID, error.text, "groups|161|160");
+    layout_end(&l);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    support_memory memory;
+    het_error error;
+    het_ctx *ctx = NULL;
+    het_result result = HET_ERR_OOM;
+    int64_t k;
+    layout l;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    layout_group(&l, "01c", "{\"pipelines\":[{\"share\":1,\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,8]}]},"
+                            "{\"share\":1,\"stages\":[{\"rank\":2,\"units\":[0,8]}]}]}");
+    for (k = 0; result != HET_OK; k++) {
+        l.run.desc.allocator = support_allocator(&memory);
+        memory.fail_at = k;
+        result = het_create(&l.run.desc, &ctx, &error);
+        if (result != HET_OK && result != HET_ERR_OOM) fail_msg("allocation %d: %s", (int)k, error.text);
+        if (result == HET_OK) het_destroy(ctx);
+        assert_int_equal(memory.live, 0);
+        assert_int_equal(memory.wrong, 0);
+    }
+    assert_true(k > 10);
+    layout_end(&l);
+}
+
+/* ---- several processes: threads with a context each, and a transport of letters between them ---- */
+
+typedef struct letter {
+    struct letter *next;
+    int64_t from, to;
+    uint32_t channel;
+    size_t size;
+    unsigned char data[];
+} letter;
+typedef struct post_office { pthread_mutex_t lock; letter *first; int64_t processes; int aborted, by; char text[200]; } post_office;
+typedef struct post_box { post_office *office; int64_t process; } post_box;
+typedef struct wish { void *to; size_t size; int64_t from, tests; uint32_t channel; } wish; /* lies in a het_request */
+
+static int64_t box_processes(void *self) { return ((post_box *)self)->office->processes; }
+static int64_t box_process(void *self) { return ((post_box *)self)->process; }
+static het_result box_isend(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request)
+{
+    post_box *box = self;
+    letter **at, *l = support_alloc(1, sizeof *l + size);
+    memset(request, 0, sizeof *request);
+    l->next = NULL;
+    l->from = box->process;
+    l->to = to;
+    l->channel = channel;
+    l->size = size;
+    memcpy(l->data, data, size);
+    pthread_mutex_lock(&box->office->lock);
+    for (at = &box->office->first; *at; at = &(*at)->next) {}
+    *at = l;
+    pthread_mutex_unlock(&box->office->lock);
+    return HET_OK;
+}
+static het_result box_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
+{
+    wish w;
+    (void)self;
+    w.to = data;
+    w.size = size;
+    w.from = from;
+    w.tests = 0;
+    w.channel = channel;
+    memset(request, 0, sizeof *request);
+    memcpy(request, &w, sizeof w);
+    return HET_OK;
+}
+static het_result box_test(void *self, het_request *request, int32_t *done)
+{
+    post_box *box = self;
+    letter **at, *l;
+    wish w;
+    memcpy(&w, request, sizeof w);
+    *done = w.to == NULL;
+    if (*done) return HET_OK;
+    pthread_mutex_lock(&box->office->lock);
+    for (at = &box->office->first; *at && ((*at)->to != box->process || (*at)->from != w.from || (*at)->channel != w.channel); at = &(*at)->next) {}
+    l = *at;
+    if (l) *at = l->next;
+    *done = l != NULL;
+    if (box->office->aborted) w.tests++; /* what waits sees why */
+    pthread_mutex_unlock(&box->office->lock);
+    memcpy(request, &w, sizeof w);
+    if (w.tests > 2000) return HET_ERR_TRANSPORT;
+    if (l) {
+        assert_int_equal(l->size, w.size);
+        memcpy(w.to, l->data, w.size);
+        free(l);
+    }
+    if (*done) memset(request, 0, sizeof *request);
+    return HET_OK;
+}
+static double box_silence(void *self, int64_t process) { (void)self, (void)process; return 0.0; }
+static void box_abort(void *self, het_result code, const char *text)
+{
+    post_box *box = self;
+    pthread_mutex_lock(&box->office->lock);
+    if (!box->office->aborted) {
+        box->office->by = (int)box->process;
+        snprintf(box->office->text, sizeof box->office->text, "%s", text);
+        box->office->aborted = code;
+    }
+    pthread_mutex_unlock(&box->office->lock);
+}
+static het_result box_aborted(void *self, int64_t *process, char *text, size_t capacity)
+{
+    post_box *box = self;
+    het_result result;
+    pthread_mutex_lock(&box->office->lock);
+    result = (het_result)box->office->aborted;
+    *process = box->office->by;
+    if (result != HET_OK) snprintf(text, capacity, "%s", box->office->text);
+    pthread_mutex_unlock(&box->office->lock);
+    return result;
+}
+static const char *box_last_error(void *self) { (void)self; return "another process aborted"; }
+static const het_transport_iface box_iface = {
+    HETRAIN_TRANSPORT_VERSION, "letters", box_processes, box_process, box_isend, box_irecv, box_test, box_silence, box_abort, box_aborted,
+    box_last_error
+};
+
+typedef struct process {
+    pthread_t thread;
+    post_box box;
+    const support_data *data;
+    het_desc desc;
+    het_device_desc device[MOST];
+    het_plan *second;                /* from step 1 on */
+    het_result result;
+    uint64_t hash;
+    char text[300];
+} process;
+
+static void *process_run(void *arg)
+{
+    process *p = arg;
+    het_ctx *ctx = NULL;
+    het_error error;
+    int step;
+    p->result = het_create(&p->desc, &ctx, &error);
+    if (p->result != HET_OK) snprintf(p->text, sizeof p->text, "%s", error.text);
+    for (step = 0; step < STEPS && p->result == HET_OK; step++) {
+        support_group group;
+        het_replan_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.plan = p->second;
+        if (step == 1) p->result = het_replan(ctx, &desc);
+        if (p->result != HET_OK) break;
+        support_group_start(&group, p->data, step, SUPPORT_APART);
+        p->result = het_step(ctx, group.batch, group.count, NULL);
+        support_group_end(&group);
+    }
+    if (p->result == HET_OK) p->result = het_hash(ctx, &p->hash);
+    if (p->result != HET_OK && ctx) snprintf(p->text, sizeof p->text, "%s", het_last_error(ctx));
+    het_destroy(ctx);
+    return NULL;
+}
+
+/* ranks: processes one behind the other, '|' between them. Returns how many failed; their texts in `texts`. */
+static int processes_run(layout *l, const char *ranks, const char *plan, uint64_t hash, char *texts, size_t capacity)
+{
+    post_office office = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    process run[MOST];
+    het_plan *second;
+    size_t i, at = 0, n = 0;
+    int64_t count = 0;
+    int failed = 0;
+    memset(run, 0, sizeof run);
+    for (i = 0; ranks[i]; i++) count += ranks[i] != '|';
+    het_plan_free(l->run.plan);
+    l->run.plan = support_plan(plan, NULL, 8, count, 1);
+    second = support_plan(strcmp(plan, "pp") == 0 ? "dp" : "pp", NULL, 8, count, 1);
+    office.processes = 1;
+    for (i = 0; ranks[i]; i++) office.processes += ranks[i] == '|';
+    for (n = 0; n < (size_t)office.processes; n++) {
+        layout own;
+        char part[MOST + 1] = "";
+        size_t length = strcspn(ranks + at, "|");
+        memcpy(part, ranks + at, length);
+        at += length + 1;
+        own.run.desc = l->run.desc;
+        layout_ranks(&own, part);
+        memcpy(run[n].device, own.device, sizeof own.device);
+        run[n].desc = own.run.desc;
+        run[n].desc.devices = run[n].device;
+        run[n].desc.plan = l->run.plan;
+        run[n].desc.transport.iface = &box_iface;
+        run[n].desc.transport.self = &run[n].box;
+        run[n].box.office = &office;
+        run[n].box.process = (int64_t)n;
+        run[n].data = &l->run.data;
+        run[n].second = second;
+        if (strchr(part, 'c') == NULL || strlen(part) > 1) run[n].desc.groups.iface = &fake_iface; /* one that has none */
+    }
+    for (i = 0; i < n; i++) assert_int_equal(pthread_create(&run[i].thread, NULL, process_run, &run[i]), 0);
+    for (i = 0; i < n; i++) (void)pthread_join(run[i].thread, NULL);
+    texts[0] = 0;
+    for (i = 0; i < n; i++) {
+        if (run[i].result != HET_OK) {
+            failed++;
+            snprintf(texts + strlen(texts), capacity - strlen(texts), "process %d: %s\n", (int)i, run[i].text);
+        } else if (run[i].hash != hash) fail_msg("%s, %s: process %d has other weights", ranks, plan, (int)i);
+    }
+    het_plan_free(second);
+    while (office.first) {
+        letter *next = office.first->next;
+        free(office.first);
+        office.first = next;
+    }
+    return failed;
+}
+
+/* Each run goes over to another plan behind its first step. */
+static void groups_reach_over_processes(void **state)
+{
+    static const char *const ranks[] = { "0|1", "0c|1c", "0|1|c", "01|23", "c01|2", "01|01" };
+    static const char *const plans[] = { "dp", "dp", "dp", "dp2xpp2", "dp", "pp" };
+    support_result base;
+    char texts[1200];
+    layout l;
+    int k;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    base = support_train(&l.run, SUPPORT_TOGETHER);
+    for (k = 0; k < 6; k++) {
+        fake_reset();
+        if (processes_run(&l, ranks[k], plans[k], base.weights, texts, sizeof texts) != 0) fail_msg("%s, %s: %s", ranks[k], plans[k], texts);
+        assert_true(fake.joins >= 2);
+        if (fake.wrong > 0) fail_msg("%s, %s: %s", ranks[k], plans[k], fake.what);
+    }
+    layout_end(&l);
+}
+
+/* One process fails; the others say which one, and why. */
+static void a_failing_process_is_named(void **state)
+{
+    static const fake_call calls[] = { FAKE_PLACE, FAKE_IDENTITY, FAKE_JOIN, FAKE_REDUCE, FAKE_GATHER, FAKE_TEST };
+    char texts[1200];
+    layout l;
+    int k;
+    (void)state;
+    layout_start(&l, HET_GPT2);
+    for (k = 0; k < 6; k++) {
+        fake_reset();
+        fake.fail = calls[k];
+        fake.fail_at = 0;
+        if (processes_run(&l, "0c|1", "dp", 0, texts, sizeof texts) != 2) fail_msg("%s: not both failed: %s", fake_names[calls[k]], texts);
+        if (!strstr(texts, "planted")) fail_msg("%s: no reason in %s", fake_names[calls[k]], texts);
+        if (!strstr(texts, "failed: ") && calls[k] != FAKE_IDENTITY) fail_msg("%s: nobody names the other: %s", fake_names[calls[k]], texts);
+        if (fake.wrong > 0) fail_msg("%s", fake.what);
+        assert_int_equal(fake.live, 0);
+    }
+    layout_end(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mixture_has_the_same_bits),
+        cmocka_unit_test(narrow_types_and_sharded_gradients),
+        cmocka_unit_test(fast_sums_repeat),
+        cmocka_unit_test(what_is_not_a_step),
+        cmocka_unit_test(traffic_is_what_the_formulas_say),
+        cmocka_unit_test(messages_count_their_rows),
+        cmocka_unit_test(emulated_links_stay_on_the_host),
+        cmocka_unit_test(replanning_keeps_groups_and_bits),
+        cmocka_unit_test(replanning_without_memory),
+        cmocka_unit_test(each_call_may_fail),
+        cmocka_unit_test(who_never_joins_is_waited_for_in_vain),
+        cmocka_unit_test(ops_without_end_are_aborted),
+        cmocka_unit_test(others_failures_end_what_is_under_way),
+        cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(groups_reach_over_processes),
+        cmocka_unit_test(a_failing_process_is_named),
+    };
+    late_start();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

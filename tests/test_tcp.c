@@ -1,0 +1,1360 @@
+/* hetrain_tcp.c: groups of forked processes that meet by a file or a port; strangers, faults of the system and of memory, dying processes. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <errno.h>
+static int fault(const char *call);
+#define HETRAIN_TCP_FAULT(call) fault(call)
+#include "hetrain_tcp.c"
+
+#include "support.h"
+
+#include <arpa/inet.h>
+#include <sched.h>
+#include <sys/wait.h>
+
+static int me = -1, processes;      /* of a child */
+static char folder[64], meeting[100]; /* of the group that runs: where it meets */
+static int meeting_port;            /* 0: by the file */
+
+#define CHECK(condition) check((condition) ? 1 : 0, #condition, __LINE__)
+static void check(int holds, const char *what, int line)
+{
+    if (holds) return;
+    fprintf(stderr, "process %d, line %d: not so: %s\n", me, line, what);
+    _exit(1);
+}
+
+static int has(const char *text, const char *word)
+{
+    if (strstr(text, word) != NULL) return 1;
+    fprintf(stderr, "process %d: no \"%s\" in \"%s\"\n", me, word, text);
+    return 0;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void nap(double seconds)
+{
+    struct timespec t;
+    t.tv_sec = (time_t)seconds;
+    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+    nanosleep(&t, NULL);
+}
+
+/* ---- calls of the system and of the allocator that fail ---- */
+
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *fault_call; /* NULL: none fails */
+static int fault_at, fault_count, fault_number, fault_hit;
+static int64_t live, allocations, alloc_fails_at = -1;
+
+static int fault(const char *call)
+{
+    int fails = 0;
+    pthread_mutex_lock(&fault_lock);
+    if (fault_call != NULL && strcmp(call, fault_call) == 0) fails = fault_count++ == fault_at;
+    if (fails) fault_hit = 1;
+    pthread_mutex_unlock(&fault_lock);
+    if (fails) errno = fault_number;
+    return fails;
+}
+
+static void *count_alloc(void *user, size_t size, size_t align)
+{
+    int64_t number;
+    (void)user, (void)align;
+    pthread_mutex_lock(&fault_lock);
+    number = allocations++;
+    live += number != alloc_fails_at;
+    pthread_mutex_unlock(&fault_lock);
+    return number == alloc_fails_at ? NULL : malloc(size);
+}
+
+static void count_free(void *user, void *pointer, size_t size)
+{
+    (void)user;
+    memset(pointer, 0xDD, size);
+    pthread_mutex_lock(&fault_lock);
+    live--;
+    pthread_mutex_unlock(&fault_lock);
+    free(pointer);
+}
+
+/* ---- the transport under test ---- */
+
+static het_tcp_desc settings(void)
+{
+    het_tcp_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.processes = processes;
+    desc.process = me;
+    if (meeting_port > 0) desc.host = "127.0.0.1", desc.port = meeting_port;
+    else desc.file = meeting;
+    desc.open_seconds = 30;
+    desc.heartbeat_seconds = 0.05;
+    desc.dead_seconds = 30;
+    desc.abort_seconds = 10;
+    desc.allocator.alloc = count_alloc;
+    desc.allocator.free = count_free;
+    return desc;
+}
+
+static het_transport open_with(const het_tcp_desc *desc)
+{
+    het_transport t;
+    het_error error;
+    het_result result;
+    error.text[0] = 0;
+    result = het_tcp_open(desc, &t, &error);
+    if (result != HET_OK) fprintf(stderr, "process %d: %s\n", me, error.text);
+    CHECK(result == HET_OK);
+    CHECK(t.iface->version == HETRAIN_TRANSPORT_VERSION);
+    CHECK(t.iface->process(t.self) == me && t.iface->processes(t.self) == processes);
+    return t;
+}
+
+static het_transport open_default(void)
+{
+    const het_tcp_desc desc = settings();
+    return open_with(&desc);
+}
+
+static void close_good(het_transport *t)
+{
+    het_error error;
+    het_result result;
+    error.text[0] = 0;
+    result = het_tcp_close(t, &error);
+    if (result != HET_OK) fprintf(stderr, "process %d: %s\n", me, error.text);
+    CHECK(result == HET_OK);
+    CHECK(t->self == NULL && t->iface == NULL);
+    CHECK(live == 0);
+}
+
+#define SEND(t, to, channel, data, size, request) CHECK((t)->iface->isend((t)->self, (to), (channel), (data), (size), (request)) == HET_OK)
+#define RECEIVE(t, from, channel, data, size, request) CHECK((t)->iface->irecv((t)->self, (from), (channel), (data), (size), (request)) == HET_OK)
+
+static het_result wait_for(const het_transport *t, het_request *request)
+{
+    int32_t done = 0;
+    int turns = 0;
+    for (;;) { /* the alarm of the group ends it */
+        const het_result result = t->iface->test(t->self, request, &done);
+        if (result != HET_OK || done) return result;
+        if (++turns < 100) sched_yield();
+        else nap(20e-6);
+    }
+}
+
+static void finish(const het_transport *t, het_request *request)
+{
+    const het_result result = wait_for(t, request);
+    if (result != HET_OK) fprintf(stderr, "process %d: %s\n", me, t->iface->last_error(t->self));
+    CHECK(result == HET_OK);
+}
+
+/* Nobody leaves before all are here, and `centre` not before all others have left. */
+static void meet_at(const het_transport *t, int centre)
+{
+    int round, p;
+    for (round = 0; round < 3; round++)
+        for (p = 0; p < processes; p++) {
+            het_request request;
+            const int64_t other = me == centre ? p : centre;
+            if (p == centre || (me != centre && p != me)) continue;
+            if ((me == centre) == (round != 1)) RECEIVE(t, other, 0xFFFFFF, NULL, 0, &request);
+            else SEND(t, other, 0xFFFFFF, NULL, 0, &request);
+            finish(t, &request);
+        }
+}
+static void meet(const het_transport *t) { meet_at(t, 0); }
+
+/* Bytes that tell who sent which message to whom. */
+static void fill(unsigned char *data, size_t size, int from, int to, int number)
+{
+    uint64_t x = (uint64_t)(from * 64 + to * 8 + 1) * 0xBF58476D1CE4E5B9u + (uint64_t)number * 0x94D049BB133111EBu;
+    size_t i;
+    for (i = 0; i < size; i++, x += 0x9E3779B97F4A7C15u) data[i] = (unsigned char)((x ^ x >> 29) >> 20 & 255u);
+}
+
+static void verify(const unsigned char *data, size_t size, int from, int to, int number)
+{
+    unsigned char *expected = (unsigned char *)malloc(size + 1);
+    CHECK(expected != NULL);
+    fill(expected, size, from, to, number);
+    if (memcmp(data, expected, size) != 0) {
+        fprintf(stderr, "process %d: message %d from %d, of %llu bytes, differs\n", me, number, from, (unsigned long long)size);
+        _exit(1);
+    }
+    free(expected);
+}
+
+/* ---- a group of processes ---- */
+
+typedef void (*case_run)(int number);
+
+/* A port of this machine that nobody uses. */
+static int free_port(void)
+{
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    int s = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(s >= 0);
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    assert_int_equal(bind(s, (struct sockaddr *)(void *)&address, length), 0);
+    assert_int_equal(getsockname(s, (struct sockaddr *)(void *)&address, &length), 0);
+    close(s);
+    return ntohs(address.sin_port);
+}
+
+static pid_t start(int n, int number, case_run run, int argument)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) return child;
+    me = number, processes = n;
+    signal(SIGALRM, SIG_DFL);
+    alarm(60); /* nobody hangs */
+    run(argument);
+    fflush(NULL);
+    _exit(0);
+}
+
+/* Child `killed` (-1: none) ends by SIGKILL, the others well. */
+static void group_but(int n, case_run run, int argument, int killed)
+{
+    pid_t child[16];
+    int i, status, wrong = 0;
+    for (i = 0; i < n; i++) child[i] = start(n, i, run, argument);
+    for (i = 0; i < n; i++) {
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        if (i == killed ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : status != 0) {
+            fprintf(stderr, "process %d of %d, argument %d: %s %d\n", i, n, argument, WIFSIGNALED(status) ? "signal" : "exit status",
+                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+            wrong = 1;
+        }
+    }
+    assert_false(wrong);
+}
+
+static void group(int n, case_run run, int argument) { group_but(n, run, argument, -1); }
+
+static int by_file(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/het_tcp_XXXXXX");
+    if (mkdtemp(folder) == NULL) return 1;
+    snprintf(meeting, sizeof meeting, "%s/meeting", folder);
+    meeting_port = 0;
+    return 0;
+}
+
+static int leave(void **state) /* fails where a file is left */
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+/* ---- messages ---- */
+
+/* One message after the other on a few channels, to all and from all, itself included; all outstanding at once. */
+typedef struct message { het_request send, receive; unsigned char *out, *in; size_t size; int peer, number; uint32_t channel; } message;
+
+static void many(const het_transport *t, int per_pair, const size_t *sizes, int size_count, uint32_t first_channel)
+{
+    const int channels = 3, count = processes * per_pair;
+    message *m = (message *)support_alloc((size_t)count, sizeof *m);
+    int i;
+    for (i = 0; i < count; i++) {
+        m[i].peer = i % processes;
+        m[i].number = i / processes;
+        m[i].size = sizes[m[i].number % size_count];
+        m[i].channel = first_channel + (uint32_t)(m[i].number % channels);
+        m[i].out = (unsigned char *)support_alloc(m[i].size + 1, 1);
+        m[i].in = (unsigned char *)support_alloc(m[i].size + 1, 1);
+        m[i].in[m[i].size] = 77;
+        fill(m[i].out, m[i].size, me, m[i].peer, m[i].number);
+    }
+    /* half of the receives before, half after the sends: expected and unexpected messages. Per (peer, channel) in order */
+    for (i = 0; i < count; i++) {
+        if (m[i].channel % 2 == 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
+        SEND(t, m[i].peer, m[i].channel, m[i].out, m[i].size, &m[i].send);
+    }
+    for (i = 0; i < count; i++)
+        if (m[i].channel % 2 != 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
+    for (i = count - 1; i >= 0; i--) finish(t, &m[i].receive); /* in an order other than that of arrival */
+    for (i = 0; i < count; i++) {
+        finish(t, &m[i].send);
+        finish(t, &m[i].receive); /* asking again changes nothing */
+        verify(m[i].in, m[i].size, m[i].peer, me, m[i].number);
+        CHECK(m[i].in[m[i].size] == 77);
+        free(m[i].out);
+        free(m[i].in);
+    }
+    free(m);
+}
+
+static void case_order(int number)
+{
+    static const size_t sizes[] = { 64 };
+    het_transport t = open_default();
+    int64_t before;
+    (void)number;
+    many(&t, 3, sizes, 1, 0);
+    before = allocations;
+    many(&t, 300, sizes, 1, 0);
+    CHECK(allocations == before);
+    close_good(&t);
+}
+
+static void case_many(int number)
+{
+    static const size_t sizes[] = { 0, 1, 4095, 5, 999, 4096, 4097, 70000, 2000, 3, 262144, 262143, 262145, 600000, 0 };
+    het_transport t = open_default();
+    (void)number;
+    many(&t, 90, sizes, 15, 0);
+    many(&t, 50, sizes, 10, (1u << 24) - 4); /* up to the last channel */
+    close_good(&t);
+}
+
+static void case_sizes(int number)
+{
+    static const size_t sizes[] = { 0, 1, 4095, 1u << 20, 3u << 24 };
+    het_transport t = open_default();
+    int i;
+    for (i = 0; i < number; i++) many(&t, 2, sizes + i, 1, 7);
+    close_good(&t);
+}
+
+/* Messages that wait for receives that come last, on hundreds of channels and more of them small than there are places, are passed by others. */
+static void case_behind(int number)
+{
+    enum { COUNT = 300 };
+    static const size_t sizes[3] = { 300000, 40, 5000 };
+    static unsigned char out[300000], in[300000];
+    het_transport t = open_default();
+    het_request send[COUNT], receive, others[2];
+    const int to = (me + 1) % processes, from = (me + processes - 1) % processes;
+    int i;
+    (void)number;
+    fill(out, sizeof out, me, to, 0);
+    for (i = 0; i < COUNT; i++) SEND(&t, to, (uint32_t)(1000 + i), out, sizes[i % 3], &send[i]);
+    for (i = 0; i < 40; i++) { /* one after the other: all of this passes */
+        const size_t size = i % 2 ? 400 : sizeof in;
+        SEND(&t, to, 7, out, size, &others[0]);
+        RECEIVE(&t, from, 7, in, size, &others[1]);
+        finish(&t, &others[0]);
+        finish(&t, &others[1]);
+        verify(in, size, from, me, 0);
+        in[0] ^= 1;
+    }
+    for (i = COUNT - 1; i >= 0; i--) {
+        RECEIVE(&t, from, (uint32_t)(1000 + i), in, sizes[i % 3], &receive);
+        finish(&t, &receive);
+        verify(in, sizes[i % 3], from, me, 0);
+    }
+    for (i = 0; i < COUNT; i++) finish(&t, &send[i]);
+    close_good(&t);
+}
+
+/* Receives that join a line after its first ones have gone. */
+static void case_line(int number)
+{
+    het_transport t = open_default();
+    het_request send[7], receive[7];
+    unsigned char out[7], in[7];
+    int i, posted = 0;
+    (void)number;
+    for (i = 0; i < 7; i++) {
+        const int to = (me + 1) % processes, from = (me + processes - 1) % processes;
+        for (; posted < 7 && posted <= i + 2; posted++) RECEIVE(&t, from, 5, &in[posted], 1, &receive[posted]);
+        nap(0.005); /* now they stand in line */
+        out[i] = (unsigned char)(10 + i);
+        SEND(&t, to, 5, &out[i], 1, &send[i]);
+        finish(&t, &receive[i]);
+        CHECK(in[i] == 10 + i);
+    }
+    for (i = 0; i < 7; i++) finish(&t, &send[i]);
+    close_good(&t);
+}
+
+/* Process 0 sends `sent` bytes to the last one (itself if alone), which expects another number; what comes behind is as it should be. */
+static void mismatch(const het_transport *t, size_t sent, size_t expected, int late)
+{
+    het_request send[2], receive[2];
+    unsigned char *out = (unsigned char *)support_alloc(sent + 1, 1), *in = (unsigned char *)support_alloc(expected + 16, 1);
+    unsigned char behind[3] = { 0, 0, 0 };
+    size_t i;
+    memset(out, 1, sent);
+    memset(in, 2, expected + 16);
+    if (me == processes - 1) {
+        if (late) nap(0.02);
+        RECEIVE(t, 0, 9, in, expected, &receive[0]);
+        RECEIVE(t, 0, 9, behind, 3, &receive[1]);
+    }
+    if (me == 0) {
+        if (!late) nap(0.02);
+        SEND(t, processes - 1, 9, out, sent, &send[0]);
+        SEND(t, processes - 1, 9, "abc", 3, &send[1]);
+    }
+    if (me == processes - 1) {
+        CHECK(wait_for(t, &receive[0]) == HET_ERR_TRANSPORT);
+        CHECK(wait_for(t, &receive[0]) == HET_ERR_TRANSPORT);
+        for (i = expected; i < expected + 16; i++) CHECK(in[i] == 2);
+        finish(t, &receive[1]);
+        CHECK(memcmp(behind, "abc", 3) == 0);
+    }
+    if (me == 0) finish(t, &send[0]), finish(t, &send[1]);
+    meet(t);
+    free(out);
+    free(in);
+}
+
+static void case_mismatch(int number)
+{
+    static const size_t sizes[][2] = { { 8, 12 }, { 12, 8 }, { 0, 1 }, { 1, 0 }, { 4096, 4097 }, { 4097, 4096 }, { 3, 900000 }, { 900000, 3 },
+                                       { 300000, 299999 }, { 299999, 300000 }, { 262144, 524288 }, { 524288, 262144 } };
+    het_transport t = open_default();
+    char words[80];
+    size_t i;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) mismatch(&t, sizes[i][0], sizes[i][1], number);
+    snprintf(words, sizeof words, "from process 0 to process %d, channel 9: 8 bytes were sent, 12 expected", me);
+    if (me == processes - 1) CHECK(has(t.iface->last_error(t.self), words)); /* the first error stays */
+    close_good(&t);
+}
+
+typedef struct talker { het_transport *t; uint32_t channel; } talker;
+static void *talk(void *argument)
+{
+    static const size_t sizes[] = { 8, 0, 3000, 100000 };
+    talker *k = (talker *)argument;
+    int i;
+    for (i = 0; i < 3; i++) many(k->t, 40, sizes, 4, k->channel);
+    return NULL;
+}
+
+static void case_threads(int number)
+{
+    het_transport t = open_default();
+    talker k[2];
+    pthread_t thread;
+    (void)number;
+    k[0].t = k[1].t = &t;
+    k[0].channel = 100;
+    k[1].channel = 200;
+    CHECK(pthread_create(&thread, NULL, talk, &k[0]) == 0);
+    talk(&k[1]);
+    pthread_join(thread, NULL);
+    close_good(&t);
+}
+
+static void messages(void **state)
+{
+    int n;
+    (void)state;
+    for (n = 1; n <= 4; n++) {
+        group(n, case_order, 0);
+        group(n, case_many, 0);
+        group(n, case_line, 0);
+        group(n, case_threads, 0);
+    }
+    group(1, case_sizes, 5);
+    group(2, case_sizes, 5);
+    group(3, case_sizes, 4);
+    group(9, case_order, 0);
+}
+
+static void behind_others(void **state)
+{
+    (void)state;
+    group(1, case_behind, 0);
+    group(2, case_behind, 0);
+    group(3, case_behind, 0);
+}
+
+static void lengths(void **state)
+{
+    int n;
+    (void)state;
+    for (n = 1; n <= 3; n++) {
+        group(n, case_mismatch, 0);
+        group(n, case_mismatch, 1);
+    }
+}
+
+/* ---- silence, aborts, ends ---- */
+
+/* The last process beats once and then not for a million seconds. The others' silence stays that of their beats. */
+static void case_silence(int number)
+{
+    het_tcp_desc desc = settings();
+    het_transport t;
+    int p;
+    (void)number;
+    if (me == processes - 1) desc.heartbeat_seconds = 1e6;
+    t = open_with(&desc);
+    CHECK(t.iface->silence(t.self, me) <= 0);
+    CHECK(isinf(t.iface->silence(t.self, processes)) && isinf(t.iface->silence(t.self, -1)));
+    if (me == processes - 1) {
+        nap(1.2);
+    } else {
+        double last = 0, most = 0, begin = now();
+        for (;;) {
+            const double s = t.iface->silence(t.self, processes - 1);
+            CHECK(s >= last); /* grows all the time once the one beat was heard */
+            if (now() - begin > 0.4) last = s;
+            for (p = 0; p < processes - 1; p++)
+                if (t.iface->silence(t.self, p) > most) most = t.iface->silence(t.self, p);
+            if (s > 1) break;
+            nap(0.01);
+        }
+        CHECK(most < 0.9); /* eighteen beats */
+    }
+    meet(&t);
+    meet(&t);
+    close_good(&t);
+}
+
+/* A process that has said goodbye is gone for sure; nothing can come from it, nothing can go to it. */
+static void case_goodbye(int number)
+{
+    het_transport t = open_default();
+    het_request request[3];
+    static unsigned char large[100000];
+    (void)number;
+    if (me == 0) {
+        RECEIVE(&t, processes - 1, 1, large, 10, &request[0]);
+        while (!isinf(t.iface->silence(t.self, processes - 1))) nap(0.001);
+        CHECK(wait_for(&t, &request[0]) == HET_ERR_TRANSPORT);
+        CHECK(has(t.iface->last_error(t.self), "which has closed"));
+        RECEIVE(&t, processes - 1, 1, large, 10, &request[1]);
+        SEND(&t, processes - 1, 1, large, sizeof large, &request[2]);
+        CHECK(wait_for(&t, &request[1]) == HET_ERR_TRANSPORT);
+        CHECK(wait_for(&t, &request[2]) == HET_ERR_TRANSPORT);
+    }
+    close_good(&t);
+}
+
+/* What was sent before a process closed still is there. */
+static void case_last_words(int number)
+{
+    het_transport t = open_default();
+    het_request request[2];
+    static unsigned char large[3000000], word[5];
+    (void)number;
+    if (me == 1) {
+        fill(large, sizeof large, 1, 0, 3);
+        SEND(&t, 0, 1, "words", 5, &request[0]);
+        SEND(&t, 0, 2, large, sizeof large, &request[1]);
+    } else if (me == 0) {
+        nap(0.1);
+        RECEIVE(&t, 1, 2, large, sizeof large, &request[1]);
+        finish(&t, &request[1]);
+        verify(large, sizeof large, 1, 0, 3);
+        while (!isinf(t.iface->silence(t.self, 1))) nap(0.001);
+        RECEIVE(&t, 1, 1, word, 5, &request[0]);
+        finish(&t, &request[0]);
+        CHECK(memcmp(word, "words", 5) == 0);
+    }
+    close_good(&t);
+}
+
+/* Process `who` aborts while messages of all kinds are under way. */
+static void case_abort(int who)
+{
+    het_transport t = open_default();
+    het_request hopeless[5], late;
+    char text[300], reason[300];
+    int64_t from = -1;
+    unsigned char *large = (unsigned char *)support_alloc(1u << 26, 1), small[64];
+    double begin;
+    int i;
+    memset(large, 0, 1u << 26);
+    CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK);
+    /* nobody sends or receives any of the first four; the fifth is under way */
+    RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &hopeless[0]);
+    SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &hopeless[1]);
+    RECEIVE(&t, (me + processes - 1) % processes, 3, large, 1u << 20, &hopeless[2]);
+    SEND(&t, (me + 1) % processes, 4, "eager", 5, &hopeless[3]);
+    if (me == 0) SEND(&t, processes - 1, 5, large, 1u << 26, &hopeless[4]);
+    else RECEIVE(&t, 0, 5, large, 1u << 26, &hopeless[4]);
+    memset(reason, 'x', sizeof reason);
+    memcpy(reason, "process ran out of tape\n", 24);
+    reason[who % 2 ? 30 : 299] = 0;
+    begin = now();
+    meet_at(&t, who);
+    if (me == who) {
+        nap(who == 0 ? 0.001 : 0.1);
+        t.iface->abort(t.self, HET_ERR_DEVICE, reason);
+        CHECK(now() - begin < 9);
+        t.iface->abort(t.self, HET_ERR_OOM, "another one"); /* the first one stays */
+    }
+    while (t.iface->aborted(t.self, &from, text, sizeof text) == HET_OK) nap(0.001);
+    CHECK(t.iface->aborted(t.self, &from, text, sizeof text) == HET_ERR_DEVICE);
+    CHECK(from == who);
+    CHECK(strncmp(text, "process ran out of tape?x", 25) == 0);
+    CHECK(strlen(text) == (who % 2 ? 30 : 240));
+    CHECK(t.iface->aborted(t.self, &from, text, 8) == HET_ERR_DEVICE && strcmp(text, "process") == 0);
+    CHECK(t.iface->isend(t.self, 0, 1, NULL, 0, &late) == HET_ERR_TRANSPORT);
+    for (i = 0; i < 5; i++) (void)wait_for(&t, &hopeless[i]);
+    CHECK(wait_for(&t, &hopeless[0]) == HET_ERR_TRANSPORT);
+    CHECK(wait_for(&t, &hopeless[2]) == HET_ERR_TRANSPORT);
+    CHECK(has(t.iface->last_error(t.self), "aborted: process ran out of tape"));
+    memset(large, 0xEE, 1u << 26);
+    free(large); /* the messages are over: nothing touches it any more */
+    close_good(&t);
+}
+
+/* All abort at once: everyone knows one first reason. */
+static void case_abort_all(int number)
+{
+    het_transport t = open_default();
+    int64_t from = -1;
+    char text[64];
+    (void)number;
+    snprintf(text, sizeof text, "from %d", me);
+    t.iface->abort(t.self, HET_ERR_DATA, text);
+    CHECK(t.iface->aborted(t.self, &from, text, sizeof text) == HET_ERR_DATA);
+    CHECK(from >= 0 && from < processes && atoi(text + 5) == from);
+    close_good(&t);
+}
+
+/* Closing with requests outstanding, without an abort. */
+static void case_close_busy(int number)
+{
+    het_transport t = open_default();
+    het_request request[4];
+    unsigned char *large = (unsigned char *)support_alloc(1u << 22, 1), small[8];
+    (void)number;
+    memset(large, 3, 1u << 22);
+    RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &request[0]);
+    SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &request[1]);
+    SEND(&t, (me + 1) % processes, 2, large, 3, &request[2]);
+    if (me % 2 == 0) RECEIVE(&t, (me + processes - 1) % processes, 2, large, 1u << 22, &request[3]);
+    close_good(&t);
+    free(large);
+}
+
+/* The last process dies by SIGKILL, in the midst of a message to and from process 0; process 1 does not wait for it, and hears of it by an abort. */
+static void case_kill(int number)
+{
+    het_transport t = open_default();
+    het_request request[3];
+    unsigned char *large = (unsigned char *)support_alloc(1u << 26, 1);
+    het_error error;
+    char text[300], words[40];
+    int64_t from = -1;
+    (void)number;
+    meet(&t);
+    snprintf(words, sizeof words, "process %d (127.0.0.1:", processes - 1);
+    if (me == processes - 1) {
+        SEND(&t, 0, 1, large, 1u << 26, &request[0]);
+        nap(0.01);
+        raise(SIGKILL);
+    } else if (me == 0) {
+        RECEIVE(&t, processes - 1, 1, large, 1u << 26, &request[0]);
+        RECEIVE(&t, processes - 1, 1, large, 1, &request[1]);
+        SEND(&t, processes - 1, 2, large, 1u << 26, &request[2]);
+        (void)wait_for(&t, &request[0]); /* it may have arrived */
+        CHECK(wait_for(&t, &request[1]) == HET_ERR_TRANSPORT);
+        CHECK(wait_for(&t, &request[2]) == HET_ERR_TRANSPORT);
+        CHECK(isinf(t.iface->silence(t.self, processes - 1)));
+        CHECK(has(t.iface->last_error(t.self), words) && has(t.iface->last_error(t.self), "is gone: "));
+        t.iface->abort(t.self, HET_ERR_TRANSPORT, t.iface->last_error(t.self));
+    } else {
+        while (t.iface->aborted(t.self, &from, text, sizeof text) == HET_OK) nap(0.001);
+        CHECK(from == 0 && has(text, "is gone: "));
+    }
+    CHECK(het_tcp_close(&t, &error) == HET_ERR_TRANSPORT);
+    CHECK(has(error.text, "no goodbye of 1 of") && has(error.text, "is gone") && live == 0);
+    free(large);
+}
+
+/* The last process stops: the others' close gives up, after an abort (1) or after silence (0). Process 0 ends the stopped one. */
+static void case_stop(int aborts)
+{
+    static unsigned char large[1 << 22], in[64];
+    het_tcp_desc desc = settings();
+    het_transport t;
+    het_request request[2], number;
+    het_error error;
+    int32_t victim = getpid();
+    int started[2];
+    const double begin = now();
+    if (aborts) desc.abort_seconds = 0.7;
+    else desc.dead_seconds = 0.7;
+    t = open_with(&desc);
+    if (me == processes - 1) {
+        SEND(&t, 0, 3, &victim, sizeof victim, &number);
+        finish(&t, &number);
+        meet(&t);
+        raise(SIGSTOP);
+        _exit(4);
+    }
+    if (me == 0) {
+        RECEIVE(&t, processes - 1, 3, &victim, sizeof victim, &number);
+        finish(&t, &number);
+    }
+    meet(&t);
+    nap(0.05);
+    started[0] = t.iface->isend(t.self, processes - 1, 2, large, sizeof large, &request[0]) == HET_OK;
+    started[1] = t.iface->irecv(t.self, processes - 1, 2, in, sizeof in, &request[1]) == HET_OK;
+    if (aborts) {
+        if (me == 0) t.iface->abort(t.self, HET_ERR_DEVICE, "lost");
+        while (t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK) nap(0.001);
+        CHECK(!started[0] || wait_for(&t, &request[0]) == HET_ERR_TRANSPORT);
+        CHECK(!started[1] || wait_for(&t, &request[1]) == HET_ERR_TRANSPORT);
+    }
+    CHECK(het_tcp_close(&t, &error) == HET_ERR_TRANSPORT);
+    CHECK(has(error.text, aborts ? "aborted: lost" : "no goodbye of") && now() - begin < 20 && live == 0);
+    if (me == 0) kill(victim, SIGKILL);
+}
+
+static void case_cycles(int number)
+{
+    static const size_t sizes[] = { 3, 0, 5000 };
+    int i;
+    (void)number;
+    for (i = 0; i < 20; i++) {
+        het_transport t = open_default();
+        if (i % 2) many(&t, 4, sizes, 3, 1);
+        close_good(&t);
+    }
+}
+
+static void silence(void **state)
+{
+    (void)state;
+    group(3, case_silence, 0);
+    group(2, case_goodbye, 0);
+    group(3, case_goodbye, 0);
+    group(2, case_last_words, 0);
+}
+
+static void aborts(void **state)
+{
+    int n, who;
+    (void)state;
+    for (n = 1; n <= 4; n++) {
+        for (who = 0; who < n; who++) group(n, case_abort, who);
+        group(n, case_abort_all, 0);
+        group(n, case_close_busy, 0);
+    }
+}
+
+static void deaths(void **state)
+{
+    int n;
+    (void)state;
+    for (n = 2; n <= 4; n++) group_but(n, case_kill, 0, n - 1);
+    group_but(2, case_stop, 0, 1);
+    group_but(3, case_stop, 0, 2);
+    group_but(2, case_stop, 1, 1);
+    group_but(3, case_stop, 1, 2);
+}
+
+static void cycles(void **state)
+{
+    (void)state;
+    group(1, case_cycles, 0);
+    group(3, case_cycles, 0);
+}
+
+/* ---- opening ---- */
+
+static void refused(const het_tcp_desc *desc, het_result code, const char *words)
+{
+    het_transport t;
+    het_error error;
+    char copy[200], *word;
+    het_result result;
+    error.text[0] = 0;
+    memset(&t, 0xCD, sizeof t);
+    result = het_tcp_open(desc, &t, &error);
+    if (result != code) fprintf(stderr, "process %d: result %d, not %d: %s\n", me, result, code, error.text);
+    CHECK(result == code && error.code == code);
+    snprintf(copy, sizeof copy, "%s", words);
+    for (word = strtok(copy, "|"); word != NULL; word = strtok(NULL, "|")) CHECK(has(error.text, word));
+    CHECK(t.self == NULL && t.iface == NULL && live == 0);
+}
+
+/* A connection to the meeting port, which says `size` bytes. */
+static int stranger(const void *data, size_t size)
+{
+    struct sockaddr_in address;
+    int i, s = -1;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons((uint16_t)meeting_port);
+    for (i = 0; i < 2000; i++) {
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(s, (struct sockaddr *)(void *)&address, sizeof address) == 0) break;
+        close(s);
+        s = -1;
+        nap(0.005);
+    }
+    CHECK(s >= 0);
+    if (size > 0) CHECK(send(s, data, size, MSG_NOSIGNAL) == (ssize_t)size);
+    return s;
+}
+
+static void a_hello(unsigned char *hello, uint64_t version, uint64_t count, uint64_t number, uint64_t run)
+{
+    memset(hello, 0, 64);
+    memcpy(hello, "hetrtcp\n", 8);
+    heti_tcp_put(hello + 8, 4, version);
+    heti_tcp_put(hello + 12, 4, count);
+    heti_tcp_put(hello + 16, 4, number);
+    heti_tcp_put(hello + 24, 8, run);
+}
+
+/* The answer has the kind and the words. */
+static void answered(int s, int kind, const char *words)
+{
+    char text[HETI_TCP_TEXT];
+    CHECK(heti_tcp_hear_text(s, text, sizeof text, now() + 20) == kind && has(text, words));
+    close(s);
+}
+
+/* The last process sends strangers before it comes itself. */
+static void case_strangers(int number)
+{
+    static unsigned char garbage[100000];
+    const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, "", 0);
+    unsigned char hello[64];
+    char over[120];
+    het_transport t;
+    int s[60], i, count = 0;
+    (void)number;
+    snprintf(over, sizeof over, "%s/over", folder);
+    while (me > 0 && me < processes - 1 && access(over, F_OK) != 0) nap(0.01); /* so that some are always missing */
+    if (me == processes - 1) {
+        for (i = 0; i < 40; i++) s[count++] = stranger(NULL, 0); /* more than are listened to at a time */
+        fill(garbage, sizeof garbage, 1, 2, 3);
+        s[count++] = stranger(garbage, sizeof garbage);
+        s[count++] = stranger("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 35);
+        a_hello(hello, 1, (uint64_t)processes, 1, run);
+        s[count++] = stranger(hello, 30); /* half a hello */
+        a_hello(hello, 2, 77, 9, 5);
+        answered(stranger(hello, 64), HETI_TCP_REFUSED, "speaks version 1, not 2");
+        a_hello(hello, 1, (uint64_t)processes, 1, run + 1);
+        answered(stranger(hello, 64), HETI_TCP_LATER, "another run");
+        a_hello(hello, 1, 77, 1, run);
+        answered(stranger(hello, 64), HETI_TCP_REFUSED, "not of 77");
+        a_hello(hello, 1, (uint64_t)processes, (uint64_t)processes, run);
+        answered(stranger(hello, 64), HETI_TCP_REFUSED, "cannot come to process 0");
+        a_hello(hello, 1, (uint64_t)processes, 0, run);
+        answered(stranger(hello, 64), HETI_TCP_REFUSED, "process 0 of");
+        a_hello(hello, 1, (uint64_t)processes, (uint64_t)me, run);
+        if (processes > 2) {
+            s[count] = stranger(hello, 64); /* one that pretends to be this process, and leaves */
+            CHECK(heti_tcp_hear_text(s[count], (char *)garbage, 100, now() + 20) == HETI_TCP_WELCOME);
+            answered(stranger(hello, 64), HETI_TCP_LATER, "already");
+            close(s[count]);
+        }
+        close(open(over, O_CREAT | O_WRONLY, 0644));
+    }
+    t = open_default();
+    for (i = 0; i < count; i++) close(s[i]);
+    meet(&t);
+    close_good(&t);
+    if (me == 0) unlink(over);
+}
+
+static void strangers(void **state)
+{
+    int n;
+    (void)state;
+    for (n = 2; n <= 3; n++) {
+        meeting_port = free_port();
+        group(n, case_strangers, 0);
+    }
+}
+
+static void case_taken(int number)
+{
+    het_tcp_desc desc = settings();
+    char words[60];
+    struct sockaddr_in address;
+    int s = -1, on = 1;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons((uint16_t)meeting_port);
+    if (me == 0) {
+        s = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        CHECK(bind(s, (struct sockaddr *)(void *)&address, sizeof address) == 0 && listen(s, 5) == 0);
+    }
+    if (number == 0) {
+        snprintf(words, sizeof words, "cannot listen|port %d|%s", meeting_port, strerror(EADDRINUSE));
+        refused(&desc, HET_ERR_TRANSPORT, words);
+    } else {
+        het_transport t;
+        desc.ports = 20; /* the first one belongs to somebody who says nothing, or not what he should */
+        t = open_with(&desc);
+        meet(&t);
+        close_good(&t);
+    }
+    close(s);
+}
+
+static void taken_port(void **state)
+{
+    (void)state;
+    meeting_port = free_port();
+    group(1, case_taken, 1); /* alone, it needs none */
+    {
+        const pid_t child = start(2, 0, case_taken, 0);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    meeting_port = free_port();
+    group(3, case_taken, 1);
+}
+
+static void case_absent(int number)
+{
+    het_tcp_desc desc = settings();
+    const double begin = now();
+    char words[60];
+    desc.open_seconds = 0.6;
+    if (number == 0) {
+        snprintf(words, sizeof words, "time is up|127.0.0.1 port %d|%s", meeting_port, strerror(ECONNREFUSED));
+        refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "time is up, 3 of 4 processes did not come to process 0: 1, 2, 3" : words);
+    } else { /* 3 is missing */
+        desc.open_seconds = me == 0 ? 0.6 : 20;
+        refused(&desc, HET_ERR_TRANSPORT,
+                me == 0 ? "time is up, 1 of 4 processes|process 0: 3" : "process 0 has given up|did not come to process 0: 3");
+    }
+    CHECK(now() - begin < 10);
+}
+
+static void case_differ(int number)
+{
+    het_tcp_desc desc = settings();
+    desc.open_seconds = 1;
+    if (number == 0) {
+        desc.processes = me == 0 ? 3 : 4;
+        refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "2 of 3 processes did not come" : "refused: process 0 is one of 3, not of 4");
+    } else {
+        desc.run = me == 0 ? "blue" : "red";
+        refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "did not come to process 0: 1" : "time is up|of another run");
+    }
+}
+
+static void absent(void **state)
+{
+    pid_t child[3];
+    int i, status, wrong = 0;
+    (void)state;
+    meeting_port = free_port();
+    for (i = 0; i < 2; i++) { /* each alone in its time */
+        child[0] = start(4, i, case_absent, 0);
+        waitpid(child[0], &status, 0);
+        wrong |= status;
+    }
+    meeting_port = free_port();
+    for (i = 0; i < 3; i++) child[i] = start(4, i, case_absent, 1);
+    for (i = 0; i < 3; i++) {
+        waitpid(child[i], &status, 0);
+        wrong |= status;
+    }
+    assert_int_equal(wrong, 0);
+    meeting_port = free_port();
+    group(2, case_differ, 0);
+    group(2, case_differ, 1);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void case_late(int number)
+{
+    het_transport t;
+    if (me == 0) nap(0.3); /* the others meet the old file */
+    (void)number;
+    t = open_default();
+    CHECK(access(meeting, F_OK) != 0); /* read by all, and removed */
+    meet(&t);
+    close_good(&t);
+}
+
+static void case_no_folder(int number)
+{
+    het_tcp_desc desc = settings();
+    (void)number;
+    desc.file = "/nowhere/at/all";
+    desc.open_seconds = 0.3;
+    refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "file /nowhere/at/all|No such" : "time is up|file /nowhere/at/all|No such");
+}
+
+static void files(void **state)
+{
+    char text[200];
+    (void)state;
+    group(2, case_late, 0);
+    snprintf(text, sizeof text, "hetrain-tcp 1 00000000000000aa 3\n127.0.0.1 %d\n", free_port());
+    write_file(meeting, text); /* nobody is there any more */
+    group(3, case_late, 0);
+    write_file(meeting, "this is not such a file\n");
+    group(2, case_late, 0);
+    write_file(meeting, "hetrain-tcp 1 00000000000000aa"); /* not whole */
+    group(2, case_late, 0);
+    group(2, case_no_folder, 0);
+}
+
+/* A name, an IPv6 number, and a number that is not of this machine: then process 0 listens everywhere. */
+static void case_host(int number)
+{
+    static const char *const hosts[] = { "localhost", "::1" };
+    het_tcp_desc desc = settings();
+    het_transport t;
+    desc.host = hosts[number];
+    desc.run = "a run with a name";
+    t = open_with(&desc);
+    meet(&t);
+    close_good(&t);
+}
+
+static void hosts(void **state)
+{
+    struct sockaddr_in6 v6;
+    const int s = socket(AF_INET6, SOCK_STREAM, 0);
+    int has_v6;
+    (void)state;
+    memset(&v6, 0, sizeof v6);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_addr.s6_addr[15] = 1;
+    has_v6 = s >= 0 && bind(s, (struct sockaddr *)(void *)&v6, sizeof v6) == 0;
+    if (s >= 0) close(s);
+    meeting_port = free_port();
+    group(3, case_host, 0);
+    meeting_port = free_port();
+    if (has_v6) group(3, case_host, 1);
+}
+
+/* ---- faults ---- */
+
+/* Opens, talks and closes, whatever fails on the way. Returns whether all went well. */
+static int try_all(void)
+{
+    enum { COUNT = 12 };
+    static const size_t sizes[3] = { 100, 9000, 700000 };
+    static unsigned char out[700000], in[COUNT][700000];
+    het_request request[2 * COUNT];
+    het_tcp_desc desc = settings();
+    het_transport t;
+    het_error error;
+    het_result result;
+    int good = 1, started[2 * COUNT], i;
+    desc.open_seconds = 0.4;
+    desc.dead_seconds = desc.abort_seconds = 0.5;
+    result = het_tcp_open(&desc, &t, &error);
+    if (result != HET_OK) {
+        CHECK(error.text[0] != 0 && error.code == result && t.self == NULL && live == 0);
+        return 0;
+    }
+    for (i = 0; i < COUNT; i++) {
+        const size_t size = sizes[i % 3];
+        started[2 * i] = t.iface->isend(t.self, 1 - me, (uint32_t)i / 6, out, size, &request[2 * i]) == HET_OK;
+        started[2 * i + 1] = t.iface->irecv(t.self, 1 - me, (uint32_t)i / 6, in[i], size, &request[2 * i + 1]) == HET_OK;
+    }
+    for (i = 0; i < 2 * COUNT; i++) good &= started[i] && wait_for(&t, &request[i]) == HET_OK;
+    if (!good) {
+        CHECK(t.iface->last_error(t.self)[0] != 0);
+        t.iface->abort(t.self, HET_ERR_TRANSPORT, "a message failed");
+    }
+    result = het_tcp_close(&t, &error);
+    CHECK(live == 0);
+    if (result != HET_OK) CHECK(has(error.text, "no goodbye"));
+    return good && result == HET_OK;
+}
+
+static int fault_who;
+/* Exit status 0: all went well; 10: the fault happened here; 11: something failed, but not here. */
+static void case_fault(int at)
+{
+    fault_at = at;
+    if (me != fault_who) fault_call = NULL;
+    {
+        const int good = try_all();
+        fflush(NULL);
+        _exit(fault_hit ? 10 : good ? 0 : 11);
+    }
+}
+
+static void faults(void **state)
+{
+    static const struct { const char *call; int number, most; } calls[] = {
+        { "socket", EMFILE, 9 }, { "fcntl", EINVAL, 9 }, { "bind", EACCES, 3 }, { "listen", EOPNOTSUPP, 3 }, { "accept", EMFILE, 3 },
+        { "connect", ENETUNREACH, 3 }, { "getaddrinfo", 0, 4 }, { "poll", ENOMEM, 12 }, { "recv", ECONNRESET, 5 }, { "sendmsg", EPIPE, 12 },
+        { "recvmsg", ECONNRESET, 6 }, { "pipe", EMFILE, 2 }, { "pthread_create", 0, 2 }, { "open", EACCES, 2 }, { "write", ENOSPC, 2 },
+        { "rename", EROFS, 2 }, { "read", EIO, 2 },
+    };
+    size_t c;
+    int who, at, status, i, hits = 0;
+    (void)state;
+    for (c = 0; c < sizeof calls / sizeof *calls; c++)
+        for (who = 0; who < 2; who++)
+            for (at = 0; at < calls[c].most; at++) {
+                pid_t child[2];
+                int hit = 0, bad = 0;
+                fault_call = calls[c].call, fault_number = calls[c].number, fault_who = who;
+                for (i = 0; i < 2; i++) child[i] = start(2, i, case_fault, at);
+                for (i = 0; i < 2; i++) {
+                    assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+                    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) < 10))
+                        fail_msg("%s fails at its call %d in process %d: process %d ends with %#x", calls[c].call, at, who, i, (unsigned)status);
+                    hit |= WEXITSTATUS(status) == 10;
+                    bad |= WEXITSTATUS(status) == 11;
+                }
+                if (bad && !hit) fail_msg("%s, call %d, process %d: nothing failed, and yet something went wrong", calls[c].call, at, who);
+                hits += hit;
+                unlink(meeting); /* where process 0 could not read it, it was left */
+                if (!hit) break;
+            }
+    fault_call = NULL;
+    assert_true(hits >= 40);
+}
+
+static void case_memory(int at)
+{
+    alloc_fails_at = at;
+    (void)try_all();
+    if (at == 0 && me == 0) CHECK(allocations == 1);
+}
+
+static void memory(void **state)
+{
+    (void)state;
+    group(2, case_memory, 0);
+    group(2, case_memory, 1); /* for channels */
+}
+
+/* ---- speed: only where HETRAIN_TEST_SPEED is set ---- */
+
+static void exchange(const het_transport *t, unsigned char *data, size_t size) /* there and back between 0 and 1 */
+{
+    het_request request;
+    if (me == 0) SEND(t, 1, 5, data, size, &request);
+    else RECEIVE(t, 0, 5, data, size, &request);
+    finish(t, &request);
+    if (me == 0) RECEIVE(t, 1, 5, data, size, &request);
+    else SEND(t, 0, 5, data, size, &request);
+    finish(t, &request);
+}
+
+static void case_speed(int number)
+{
+    static const struct { size_t size; int rounds; } runs[] = { { 8, 2000 }, { 4096, 2000 }, { 1u << 18, 400 }, { 1u << 20, 200 }, { 1u << 24, 20 } };
+    het_tcp_desc desc = settings();
+    het_transport t;
+    unsigned char *data = (unsigned char *)support_alloc(1u << 24, 1);
+    double best = 1e9, sum = 0;
+    het_request request;
+    size_t r;
+    int i;
+    (void)number;
+    desc.heartbeat_seconds = 0;
+    t = open_with(&desc);
+    for (r = 0; r < sizeof runs / sizeof *runs; r++) {
+        double begin, seconds;
+        exchange(&t, data, runs[r].size);
+        begin = now();
+        for (i = 0; i < runs[r].rounds; i++) exchange(&t, data, runs[r].size);
+        seconds = (now() - begin) / (2.0 * runs[r].rounds);
+        if (me == 0)
+            printf("# %llu bytes: %.1f us one way, %.3f GB/s\n", (unsigned long long)runs[r].size, seconds * 1e6,
+                   (double)runs[r].size / seconds * 1e-9);
+    }
+    for (i = 0; i < 100; i++) { /* both processes asleep: the message holds the time when it was given */
+        double sent;
+        if (me == 0) {
+            nap(0.004);
+            sent = now();
+            SEND(&t, 1, 6, &sent, sizeof sent, &request);
+            finish(&t, &request);
+        } else {
+            int32_t done = 0;
+            RECEIVE(&t, 0, 6, &sent, sizeof sent, &request);
+            while (!done) CHECK(t.iface->test(t.self, &request, &done) == HET_OK);
+            sent = now() - sent;
+            if (sent < best) best = sent;
+            sum += sent;
+        }
+    }
+    if (me == 1) printf("# 8 bytes to a process asleep: %.1f us, %.1f at best\n", sum * 1e4, best * 1e6);
+    close_good(&t);
+    free(data);
+}
+
+static void speed(void **state)
+{
+    (void)state;
+    if (support_environment("HETRAIN_TEST_SPEED", 0)) group(2, case_speed, 0);
+}
+
+static void alone(void (*run)(int number), int number)
+{
+    group(1, run, number);
+}
+
+/* A call with a wrong argument, on a transport of its own: the first error stays. */
+static void wrong_call(int which)
+{
+    static const char *const words[8] = { "are", "process -1", "16777216", "size 5", "request", "not started", "request", "done" };
+    het_transport t = open_default();
+    het_result result;
+    het_request request;
+    int32_t done = -7;
+    char byte = 0;
+    memset(&request, 0, sizeof request);
+    CHECK(t.iface->last_error(t.self)[0] == 0);
+    switch (which) {
+    case 0: result = t.iface->isend(t.self, processes, 1, &byte, 1, &request); break;
+    case 1: result = t.iface->irecv(t.self, -1, 1, &byte, 1, &request); break;
+    case 2: result = t.iface->isend(t.self, 0, 1u << 24, &byte, 1, &request); break;
+    case 3: result = t.iface->irecv(t.self, 0, 1, NULL, 5, &request); break;
+    case 4: result = t.iface->irecv(t.self, 0, 1, &byte, 1, NULL); break;
+    case 5: result = t.iface->test(t.self, &request, &done); break;
+    case 6: result = t.iface->test(t.self, NULL, &done); break;
+    default: result = t.iface->test(t.self, &request, NULL);
+    }
+    CHECK(result == HET_ERR_INVALID && has(t.iface->last_error(t.self), words[which]) && done == -7);
+    close_good(&t);
+}
+
+static void case_misuse(int number)
+{
+    het_tcp_desc desc;
+    het_transport t, none;
+    het_error error;
+    int i;
+    (void)number;
+    desc = settings();
+    CHECK(het_tcp_open(&desc, NULL, &error) == HET_ERR_INVALID);
+    refused(NULL, HET_ERR_INVALID, "desc is NULL");
+    CHECK(het_tcp_close(NULL, NULL) == HET_OK);
+    memset(&none, 0, sizeof none);
+    CHECK(het_tcp_close(&none, NULL) == HET_OK);
+    memset(&desc, 0xCD, sizeof desc);
+    refused(&desc, HET_ERR_INVALID, "cleared");
+#define WRONG(assignment, words) desc = settings(), assignment, refused(&desc, HET_ERR_INVALID, words)
+    WRONG(desc.end_canary = 1, "cleared");
+    WRONG(desc.heartbeat_seconds = -2, "heartbeat_seconds is -2");
+    WRONG(desc.dead_seconds = (double)NAN, "dead_seconds");
+    WRONG(desc.abort_seconds = 1e9, "abort_seconds is 1e+09");
+    WRONG(desc.open_seconds = -1, "open_seconds is -1");
+    WRONG(desc.allocator.free = NULL, "allocator");
+    WRONG(desc.processes = 0, "processes is 0, must be from 1 to 2048");
+    WRONG(desc.processes = 3000, "processes is 3000");
+    WRONG(desc.process = 1, "process is 1, there are 1");
+    WRONG(desc.process = -1, "process is -1");
+    WRONG((desc.processes = 2, desc.file = NULL), "neither host nor file");
+    WRONG((desc.processes = 2, desc.file = NULL, desc.host = "x"), "port is 0");
+    WRONG(desc.file = "", "file has 0 bytes");
+    WRONG(desc.port = 65536, "port is 65536");
+    WRONG((desc.port = 65535, desc.ports = 2), "ports 2");
+    WRONG((desc.port = 65535, desc.ports = INT64_MAX), "ports 9223372036854775807");
+    for (i = 0; i < 8; i++) wrong_call(i);
+    t = open_default();
+    CHECK(t.iface->last_error(t.self)[0] == 0);
+    t.iface->abort(t.self, HET_OK, NULL);
+    CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_ERR_TRANSPORT);
+    close_good(&t);
+}
+
+static void misuse(void **state)
+{
+    (void)state;
+    alone(case_misuse, 0);
+}
+
+/* ---- a peer that sends what makes no sense: the connection ends, nothing is touched ---- */
+
+static void case_nonsense(int seed)
+{
+    het_transport t = open_default();
+    het_error error;
+    uint64_t random = (uint64_t)seed * 7919 + 3;
+    unsigned char in[5000], bytes[4000];
+    het_request request[2];
+    if (me == 0) {
+        RECEIVE(&t, 1, 1, in, 5000, &request[0]);
+        RECEIVE(&t, 1, 2, in, 10, &request[1]);
+        while (!isinf(t.iface->silence(t.self, 1))) nap(0.001);
+        CHECK(wait_for(&t, &request[0]) == HET_ERR_TRANSPORT);
+        (void)wait_for(&t, &request[1]);
+    } else {
+        heti_tcp *m = (heti_tcp *)t.self;
+        int i, count = 0, s = dup(m->peer[0].socket);
+        nap(0.02);
+        for (i = 0; i < (int)(sizeof bytes / 16); i++) { /* frames of which most are almost good */
+            const int kind = (int)support_below(&random, 11);
+            memset(bytes + 16 * i, 0, 16);
+            bytes[16 * i] = (unsigned char)kind;
+            bytes[16 * i + 1] = (unsigned char)support_below(&random, 2);
+            bytes[16 * i + 4] = (unsigned char)support_below(&random, 4);
+            bytes[16 * i + 8] = (unsigned char)support_below(&random, 256);
+            bytes[16 * i + 9] = (unsigned char)(support_below(&random, 3) == 0 ? support_below(&random, 256) : 0);
+            bytes[16 * i + 15] = (unsigned char)(support_below(&random, 9) == 0);
+        }
+        for (i = 0; i < 20000 && count >= 0 && !isinf(t.iface->silence(t.self, 0)); i++) {
+            count = (int)send(s, bytes, sizeof bytes, MSG_NOSIGNAL);
+            if (count < 0 && errno == EAGAIN) count = 0, nap(0.001);
+        }
+        shutdown(s, SHUT_RDWR);
+        close(s);
+    }
+    (void)het_tcp_close(&t, &error);
+    CHECK(live == 0);
+}
+
+static void nonsense(void **state)
+{
+    int seed;
+    (void)state;
+    for (seed = support_environment("SEED", 0); seed < 40; seed++) group(2, case_nonsense, seed);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(misuse, by_file, leave),
+        cmocka_unit_test_setup_teardown(messages, by_file, leave),
+        cmocka_unit_test_setup_teardown(behind_others, by_file, leave),
+        cmocka_unit_test_setup_teardown(lengths, by_file, leave),
+        cmocka_unit_test_setup_teardown(silence, by_file, leave),
+        cmocka_unit_test_setup_teardown(aborts, by_file, leave),
+        cmocka_unit_test_setup_teardown(deaths, by_file, leave),
+        cmocka_unit_test_setup_teardown(cycles, by_file, leave),
+        cmocka_unit_test_setup_teardown(strangers, by_file, leave),
+        cmocka_unit_test_setup_teardown(taken_port, by_file, leave),
+        cmocka_unit_test_setup_teardown(absent, by_file, leave),
+        cmocka_unit_test_setup_teardown(files, by_file, leave),
+        cmocka_unit_test_setup_teardown(hosts, by_file, leave),
+        cmocka_unit_test_setup_teardown(faults, by_file, leave),
+        cmocka_unit_test_setup_teardown(memory, by_file, leave),
+        cmocka_unit_test_setup_teardown(nonsense, by_file, leave),
+        cmocka_unit_test_setup_teardown(speed, by_file, leave),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
