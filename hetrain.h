@@ -135,7 +135,8 @@ int main(int argc, char **argv) {
    BACKENDS
    het_cpu_device() computes, het_null_device() allocates and copies but does not compute (for tests of schedules and limits). A device of one's own
    is a filled het_device_iface; copying the CPU's table and replacing some ops is a start (examples/custom_device.c). hetrain_cuda.cu is one; of
-   several cards het_device_desc.ordinal says which.
+   several cards het_device_desc.ordinal says which. Queues and events, graphs of work that repeats, and an activation as part of its product are
+   members that a device may lack.
    Devices that reach each other without the host, as several cards do, say so by a filled het_group_iface (>>group_api): ranks with such devices
    then reduce, gather and pass activations on among themselves, and together with other ranks in two levels.
    A transport is a filled het_transport_iface; hetrain_mpi.c is one over MPI, hetrain_tcp.c one over TCP. het_device_desc.speed and
@@ -416,6 +417,7 @@ typedef struct het_view {
 
 typedef struct het_queue het_queue; /* the device's own */
 typedef struct het_event het_event;
+typedef struct het_graph het_graph;
 
 /* Scalars that change from step to step live in device memory, so that a captured graph stays valid. */
 typedef struct het_step_scalars {
@@ -628,7 +630,7 @@ typedef struct het_device_config {
     het_error *error;                /* create writes here why it failed, if it can say more than its result; may be NULL */
 } het_device_config;
 
-#define HETRAIN_DEVICE_VERSION 1
+#define HETRAIN_DEVICE_VERSION 2
 /* Required unless marked optional. `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc, free and event_sync may block, nothing else does. */
 typedef struct het_device_iface {
@@ -682,6 +684,18 @@ typedef struct het_device_iface {
     het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
     /* 1: linear_forward, linear_backward_input and embedding_forward take weights in bf16. 0: het_desc.weights = HET_BF16 is refused */
     int32_t bf16_weights;
+    /* An activation as part of the product beside it. Optional, each; without it the two ops are called one after the other. Forward: linear_forward
+       of one part, then activation_forward with f->a = a->part[0].y, which stays readable; backward: linear_backward_input, then activation_backward
+       with f->dy = f->da = a->dx. Workspace: the linear op's */
+    het_result (*linear_activation_forward)(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f);
+    het_result (*linear_activation_backward)(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f);
+    /* Graphs. Optional, all four or none. What a queue is given between capture_begin and capture_end does not run: graph_launch runs it, as often
+       as it is called, on the addresses and values it was given with. Only ops, copy and clear come in between, and only such as the queue has run
+       before with the same shapes. capture_end with graph NULL: what was given is forgotten. graph_destroy waits for the graph's last launch */
+    het_result (*capture_begin)(void *self, het_queue *queue);
+    het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
+    het_result (*graph_launch)(void *self, het_queue *queue, het_graph *graph);
+    void (*graph_destroy)(void *self, het_queue *queue, het_graph *graph);
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -5802,7 +5816,8 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1
+    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1,
+    NULL, NULL, NULL, NULL, NULL, NULL
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -5872,7 +5887,8 @@ static const het_device_iface heti_null_iface = {
     heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1
+    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1,
+    NULL, NULL, NULL, NULL, NULL, NULL
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -7160,6 +7176,15 @@ static het_result heti_adapter_backward_weight(const het_unit_call *c, const het
     return heti_linear_weight(c, &inner);
 }
 
+/* Whether none of the matrices first, ... first + count - 1 of the unit has factors. */
+static int heti_adapter_absent(const heti_adapter *x, int first, int count)
+{
+    int p;
+    for (p = first; p < first + count; p++)
+        if (x->parameter[p] >= 0) return 0;
+    return 1;
+}
+
 /* y, dx, and dW with db of a layer with the matrices first, first + 1, ... of the unit, factors included. */
 static het_result heti_layer_forward(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
 {
@@ -7681,8 +7706,12 @@ static het_result heti_mlp_forward(const het_unit_call *c)
     norm.y = c->tensor[HETI_MLP_H];
     heti_linear_part(&down, c, x.down, x.down_bias, m->width, c->tensor[HETI_MLP_Y], NULL);
     HETI_TRY(HETI_OP(c, norm_forward, &norm));
-    HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &first));
-    HETI_TRY(HETI_OP(c, activation_forward, &activation));
+    if (c->device->iface->linear_activation_forward && x.parts == 1 && heti_adapter_absent(&x.adapter, 0, 1)) {
+        HETI_TRY(c->device->iface->linear_activation_forward(c->device->self, c->queue, &first, &activation));
+    } else {
+        HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &first));
+        HETI_TRY(HETI_OP(c, activation_forward, &activation));
+    }
     HETI_TRY(heti_layer_forward(c, &x.adapter, x.parts, &down));
     return HETI_OP(c, dropout_forward, &residual);
 }
@@ -7701,8 +7730,12 @@ static het_result heti_mlp_backward_input(const het_unit_call *c)
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dx = c->d_in[0];
     HETI_TRY(HETI_OP(c, dropout_backward, &residual));
-    HETI_TRY(heti_layer_backward_input(c, &x.adapter, x.parts, &down));
-    HETI_TRY(HETI_OP(c, activation_backward, &activation));
+    if (c->device->iface->linear_activation_backward && x.parts == 1 && heti_adapter_absent(&x.adapter, x.parts, 1)) {
+        HETI_TRY(c->device->iface->linear_activation_backward(c->device->self, c->queue, &down, &activation));
+    } else {
+        HETI_TRY(heti_layer_backward_input(c, &x.adapter, x.parts, &down));
+        HETI_TRY(HETI_OP(c, activation_backward, &activation));
+    }
     HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &first));
     if (heti_yes(m->parallel)) { /* stream 0 is only normed here; stream 1 carries the residual */
         const size_t bytes = HETI_CAST(size_t, c->rows * m->width) * sizeof(float);
@@ -11212,6 +11245,13 @@ typedef struct heti_shard {
     int64_t calls;                    /* finished in this job */
 } heti_shard;
 
+/* Work that has come before (>>exec, device graphs). key 0, 0: a free place; graph NULL: it has come once. */
+typedef struct heti_graph {
+    uint64_t key[2];
+    int64_t used;             /* heti_rank.works when it came last */
+    het_graph *graph;
+} heti_graph;
+
 /* Counts what goes through the user's allocator, so that the plan can be exact. */
 typedef struct heti_counter { het_allocator inner; size_t live; } heti_counter;
 
@@ -11240,6 +11280,9 @@ typedef struct heti_rank {
     heti_message outgoing[2];
     int64_t next_outgoing;
     size_t message_bytes;
+    heti_graph *graph;                   /* [graphs] */
+    int64_t graphs, works;               /* graphs 0: nothing is kept; works: pieces of work so far that could be */
+    int32_t capturing;                   /* what the device is given now is kept and does not run */
     heti_ring ring;
     heti_shard shard;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
@@ -12114,6 +12157,21 @@ static het_result heti_layout(heti_rank *r, char *base)
 #define HETI_SHARD_CHUNK 16384 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
+/* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has no graphs, or where a hook, unit kinds or an
+   optimizer of the user's or sharded gradients have something to do on the host in between. */
+static int64_t heti_graph_places(const heti_rank *r)
+{
+    const het_ctx *ctx = r->ctx;
+    int64_t u;
+    if (!r->device.iface->capture_begin || ctx->desc.hook || ctx->desc.inference == HET_YES || r->shard.peers > 0) return 0;
+    if (ctx->desc.optimizer.iface != het_adamw()) return 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        const het_unit_iface *iface = ctx->unit[u].unit.iface;
+        if (iface != &heti_unit_embed && iface != &heti_unit_attention && iface != &heti_unit_mlp && iface != &heti_unit_head) return 0;
+    }
+    return 2 * r->actions + 16;
+}
+
 /* Host tables, staging and message buffers of a rank. */
 static void heti_layout_host(heti_rank *r, heti_arena *arena)
 {
@@ -12127,6 +12185,8 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->slot = HETI_TAKE(arena, heti_slot, r->slot_count);
     r->message = HETI_TAKE(arena, heti_message, r->message_count);
     r->record = HETI_TAKE(arena, het_record, r->actions);
+    r->graphs = heti_graph_places(r);
+    r->graph = HETI_TAKE(arena, heti_graph, r->graphs);
     r->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
@@ -13804,7 +13864,7 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit)
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
         r->shard.calls++;
     }
-    return heti_advance(r);
+    return r->capturing ? HET_OK : heti_advance(r);
 }
 
 /* ================================================================================================================
@@ -14171,21 +14231,130 @@ static void heti_slow_down(heti_rank *r)
 /* Between two units: whether to go on. The rank's reductions move on. */
 static het_result heti_breathe(heti_rank *r)
 {
+    if (r->capturing) return HET_OK; /* it moves on once the graph is under way */
     heti_slow_down(r);
     HETI_TRY(heti_check_cancel(r));
     return heti_advance(r);
 }
 
-/* The units of a stage forward over one slice. Outside training the loss is made at once: nothing comes back. */
-static het_result heti_forward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a)
+/* ---- device graphs ----
+   Work is the part of an action that only gives ops to the device: the units of F, B, I and W, the squares of VERDICT, an update of STEP. Which ops,
+   with which addresses and values, depends on the action, the places of its activations and the shape of the micro-batch alone: what changes from
+   step to step is in device memory. So the second time that work comes the device keeps it as a graph, and from then on repeats it in one call. The
+   first time is not kept: that is when devices choose algorithms and load kernels. */
+
+typedef struct heti_work {
+    const het_action *action;
+    const heti_stage *stage;  /* NULL where there is no micro-batch: VERDICT, STEP */
+    const heti_slot *slot;
+    const het_view *view;     /* the slice */
+} heti_work;
+typedef het_result (*heti_work_call)(heti_rank *r, const heti_work *work);
+
+/* Two hashes of all that decides what work gives to the device. */
+static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t key[2])
 {
+    const het_action *a = work->action;
+    const het_view *v = work->view;
+    int64_t fact[14];
+    uint64_t i;
+    memset(fact, 0, sizeof fact);
+    fact[0] = a->kind;
+    fact[1] = a->stage; /* STEP: the block */
+    fact[2] = a->pipeline;
+    fact[3] = a->slice;
+    fact[4] = heti_trains(r->ctx);
+    if (v) {
+        fact[5] = work->slot - r->slot;
+        fact[6] = work->slot->carry - r->carry;
+        fact[7] = v->tokens;
+        fact[8] = v->sequences;
+        fact[9] = v->granules;
+        fact[10] = v->row_begin;
+        fact[11] = v->row_end;
+        fact[12] = v->granule_begin;
+        fact[13] = v->granule_end;
+    }
+    for (i = 0; i < 2; i++) {
+        key[i] = het_xxh64(fact, sizeof fact, i + 1);
+        if (!v) continue;
+        key[i] = het_xxh64(v->host_sequence_start, HETI_CAST(size_t, v->sequences + 1) * sizeof *v->host_sequence_start, key[i]);
+        key[i] = het_xxh64(v->host_granule_start, HETI_CAST(size_t, v->granules + 1) * sizeof *v->host_granule_start, key[i]);
+    }
+}
+
+/* The place of work that has come before, marked as used. Otherwise NULL, and the work is noted in the place of what was used longest ago. A graph
+   counts as used eight rounds of the table later than it was, and does not go before. */
+static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2])
+{
+    const int64_t grace = 8 * r->graphs;
+    heti_graph *victim = r->graph;
+    int64_t i;
+    r->works++;
+    for (i = 0; i < r->graphs; i++) {
+        heti_graph *g = &r->graph[i];
+        if (g->key[0] == key[0] && g->key[1] == key[1]) {
+            g->used = r->works;
+            return g;
+        }
+        if (g->used + (g->graph ? grace : 0) < victim->used + (victim->graph ? grace : 0)) victim = g;
+    }
+    if (victim->graph && r->works - victim->used < grace) return NULL;
+    if (victim->graph) r->device.iface->graph_destroy(r->device.self, r->queue, victim->graph);
+    memset(victim, 0, sizeof *victim);
+    victim->key[0] = key[0];
+    victim->key[1] = key[1];
+    victim->used = r->works;
+    return NULL;
+}
+
+/* Does the work, or repeats it. */
+static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_call call)
+{
+    const het_device_iface *iface = r->device.iface;
+    heti_graph *g;
+    het_result result;
+    uint64_t key[2];
+    if (work->stage) HETI_TRY(heti_breathe(r));
+    if (r->graphs == 0 || r->ctx->job == HETI_JOB_INFER) return call(r, work);
+    heti_work_key(r, work, key);
+    g = heti_find_graph(r, key);
+    if (!g) return call(r, work);
+    if (!g->graph) {
+        HETI_DEVICE(r, iface->capture_begin(r->device.self, r->queue), "keeping work as a graph");
+        r->capturing = 1;
+        result = call(r, work);
+        r->capturing = 0;
+        if (result != HET_OK) {
+            (void)iface->capture_end(r->device.self, r->queue, NULL);
+            return result;
+        }
+        HETI_DEVICE(r, iface->capture_end(r->device.self, r->queue, &g->graph), "keeping work as a graph");
+    }
+    HETI_DEVICE(r, iface->graph_launch(r->device.self, r->queue, g->graph), "repeating a graph");
+    return HET_OK;
+}
+
+/* Before the memory that they work on goes. */
+static void heti_drop_graphs(heti_rank *r)
+{
+    int64_t i;
+    for (i = 0; r->graph && i < r->graphs; i++)
+        if (r->graph[i].graph) r->device.iface->graph_destroy(r->device.self, r->queue, r->graph[i].graph);
+    if (r->graph) memset(r->graph, 0, HETI_CAST(size_t, r->graphs) * sizeof *r->graph);
+}
+
+/* The units of a stage forward over one slice. Outside training the loss is made at once: nothing comes back. */
+static het_result heti_forward(heti_rank *r, const heti_work *work)
+{
+    const heti_stage *stage = work->stage;
     het_unit_call c;
     int64_t u;
     for (u = stage->unit_begin; u < stage->unit_end; u++) {
         HETI_TRY(heti_breathe(r));
-        heti_call_prepare(r, stage, u, slot, view, &c);
+        heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
-        HETI_TRY(heti_hook(r, HET_FORWARD, &c, a));
+        HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
         if (c.training || !c.info->is_loss) continue;
         if (r->ctx->job == HETI_JOB_INFER) {
             c.logits = r->logits;
@@ -14216,15 +14385,17 @@ static het_result heti_recompute(heti_rank *r, const het_unit_call *c)
 }
 
 /* The units of a stage last to first over one slice: recompute, I, and in B W as well. The gradient of a boundary lives in one of two
-   buffers that take turns; that of the stage's output is in the first of them, *last gets the number of the one with that of its input. */
-static het_result heti_backward(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view, const het_action *a, int *last)
+   buffers that take turns; that of the stage's output is in the first of them. */
+static het_result heti_backward(heti_rank *r, const heti_work *work)
 {
+    const heti_stage *stage = work->stage;
+    const het_action *a = work->action;
     het_unit_call c;
     int64_t u, s;
     int now = 0;
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         HETI_TRY(heti_breathe(r));
-        heti_call_prepare(r, stage, u, slot, view, &c);
+        heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->gradient_stream[now][s];
         now = 1 - now;
         for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->gradient_stream[now][s];
@@ -14236,17 +14407,17 @@ static het_result heti_backward(heti_rank *r, const heti_stage *stage, const het
         HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u));
     }
-    *last = now;
     return HET_OK;
 }
 
-static het_result heti_backward_weights(heti_rank *r, const heti_stage *stage, const heti_slot *slot, const het_view *view)
+static het_result heti_backward_weights(heti_rank *r, const heti_work *work)
 {
+    const heti_stage *stage = work->stage;
     het_unit_call c;
     int64_t u;
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         HETI_TRY(heti_breathe(r));
-        heti_call_prepare(r, stage, u, slot, view, &c);
+        heti_call_prepare(r, stage, u, work->slot, work->view, &c);
         if (c.info->is_loss) continue;
         HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
@@ -14505,11 +14676,22 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
 
 /* ---- actions ---- */
 
+static heti_work heti_work_of(const het_action *a, const heti_stage *stage, const heti_slot *slot, const het_view *view)
+{
+    heti_work work;
+    work.action = a;
+    work.stage = stage;
+    work.slot = slot;
+    work.view = view;
+    return work;
+}
+
 static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage)
 {
     const int64_t number = stage - r->stage;
     het_ctx *ctx = r->ctx;
     heti_slot *slot;
+    heti_work work;
     het_view view;
     het_unit_call c;
     if (ctx->job == HETI_JOB_INFER) {
@@ -14520,7 +14702,8 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     }
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_take_in(r, a, stage, 1, c.in, c.rows));
-    HETI_TRY(heti_forward(r, stage, slot, &view, a));
+    work = heti_work_of(a, stage, slot, &view);
+    HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, 1, c.out, c.rows));
     if (ctx->job == HETI_JOB_EVALUATE) heti_close_slot(slot);
@@ -14530,19 +14713,21 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
 static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage)
 {
     heti_slot *slot = heti_find_slot(r, stage - r->stage, a->micro_batch, a->slice);
+    const int64_t last = (stage->unit_end - stage->unit_begin) % 2; /* the buffer with the gradient of the stage's input (heti_backward) */
+    heti_work work;
     het_view view;
     int64_t rows;
-    int last = 0;
     if (!slot)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d before its forward", r->rank, r->ctx->step,
                          HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     view = heti_slice(r->ctx, &slot->carry->view, a->slice);
     rows = view.row_end - view.row_begin;
+    work = heti_work_of(a, stage, slot, &view);
     if (a->kind == HET_ACTION_W) {
-        HETI_TRY(heti_backward_weights(r, stage, slot, &view));
+        HETI_TRY(heti_do_work(r, &work, heti_backward_weights));
     } else {
         HETI_TRY(heti_take_in(r, a, stage, 0, r->gradient_stream[0], rows));
-        HETI_TRY(heti_backward(r, stage, slot, &view, a, &last));
+        HETI_TRY(heti_do_work(r, &work, heti_backward));
         HETI_TRY(heti_hand_over(r, a, stage, 0, r->gradient_stream[last], rows));
     }
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
@@ -14575,9 +14760,10 @@ static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
 }
 
 /* Squared norm of the rank's own parts. */
-static het_result heti_square(heti_rank *r)
+static het_result heti_square(heti_rank *r, const heti_work *work)
 {
     int64_t b;
+    (void)work;
     HETI_TRY(heti_clear(r, r->squares, sizeof *r->squares));
     for (b = 0; b < r->ctx->block_count; b++) {
         heti_owned o;
@@ -14617,11 +14803,12 @@ static het_result heti_join_scalars(heti_rank *r)
     return heti_sync(r);
 }
 
-static het_result heti_verdict(heti_rank *r)
+static het_result heti_verdict(heti_rank *r, const het_action *action)
 {
+    const heti_work work = heti_work_of(action, NULL, NULL, NULL);
     het_verdict_args a;
     HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
-    HETI_TRY(heti_square(r));
+    HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
     a.scalars = r->scalars;
     a.parameters = r->ctx->parameter_count;
@@ -14634,12 +14821,13 @@ static het_result heti_verdict(heti_rank *r)
     return HET_OK;
 }
 
-static het_result heti_update(heti_rank *r, int64_t b)
+/* The rank's parts of the block that is the action's stage. */
+static het_result heti_update(heti_rank *r, const heti_work *work)
 {
+    const int64_t b = work->action->stage;
     het_ctx *ctx = r->ctx;
     heti_owned o;
     int64_t s;
-    if (r->gradient_at[b] == HETI_NOWHERE) return HET_OK;
     for (o.parameter = -1; heti_next_owned(r, b, &o);) {
         const heti_parameter *parameter = &ctx->parameter[o.parameter];
         const het_gradient g = heti_owned_gradient(r, &o);
@@ -14664,6 +14852,7 @@ static het_result heti_update(heti_rank *r, int64_t b)
 static het_result heti_run_action(heti_rank *r, const het_action *a, het_record *record)
 {
     const heti_stage *stage = a->kind <= HET_ACTION_RECV_B ? heti_stage_of(r, a) : NULL;
+    const heti_work work = heti_work_of(a, NULL, NULL, NULL);
     switch (a->kind) {
     case HET_ACTION_F: return heti_run_forward(r, a, stage);
     case HET_ACTION_B:
@@ -14674,8 +14863,8 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_RECV_F:
     case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
     case HET_ACTION_REDUCE: heti_ring_start(r, a->stage, 0, r->records); return HET_OK;
-    case HET_ACTION_VERDICT: return heti_verdict(r);
-    case HET_ACTION_STEP: return heti_update(r, a->stage);
+    case HET_ACTION_VERDICT: return heti_verdict(r, a);
+    case HET_ACTION_STEP: return r->gradient_at[a->stage] == HETI_NOWHERE ? HET_OK : heti_do_work(r, &work, heti_update);
     case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->records); return HET_OK;
     default: return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank, HETI_CAST(int64_t, a->kind));
     }
@@ -15261,6 +15450,7 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
 
 static void heti_close_memory(heti_rank *r)
 {
+    heti_drop_graphs(r);
     if (r->memory) r->device.iface->free(r->device.self, r->memory, r->sizes.device);
     r->memory = NULL;
 }

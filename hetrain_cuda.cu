@@ -30,8 +30,9 @@
 extern "C" {
 #endif
 
-/* Products of f32 by tf32 operands (10 bits of fraction); the fastest algorithms by timing, which may be others in the next run, with other bits. */
-enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2 };
+/* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest algorithms by timing, which may be others in the
+   next run, with other bits. EAGER: no graphs, every op is started by itself. */
+enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4 };
 
 /* The device with options, or none of them; het_device_desc.ordinal says which card. Threads: any. */
 const het_device_iface *het_cuda_device_with(int32_t options);
@@ -69,7 +70,8 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 
 #define HETC_TRY(call) do { const het_result hetc_tried = (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
-/* >>cu_device: the queue's stream (NULL: the default queue), and how an error is kept: "what", the error's name, file and line. */
+/* >>cu_device: whether f32 may be tf32; the queue's stream (NULL: the default queue); how an error is kept: "what", its name, file and line. */
+static int hetc_allows_tf32(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
@@ -293,6 +295,30 @@ HETC_DEVICE void hetc_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 #else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* d += a b with a 16 x 8, b 8 x 8, of tf32: floats whose fraction has 10 bits. */
+HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#ifdef HETC_EMULATED
+    emulator_mma_tf32(d, a, b0, b1);
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* The bits of x as tf32, to nearest, ties away from zero. */
+HETC_DEVICE uint32_t hetc_tf32_bits(float x)
+{
+#ifdef HETC_EMULATED
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+#else
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
 #endif
 }
 
@@ -1137,12 +1163,13 @@ static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args 
    The gradients of keys and values mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element has one owner
    and a fixed order of additions: no atomics.
 
-   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float), head size padded to P = 64, 96
-   or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers while
-   the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
+   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float or tf32), head size padded to
+   P = 64, 96 or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers
+   while the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
 
    A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2, which is the
-   layout of mma m16n8k16; the float kind does the same sums by fma, so that both are one source.
+   layout of mma m16n8k16 and m16n8k8; the float kind does the same sums by fma, so that all three are one source. tf32 operands have 10 bits of
+   fraction, those of the second product (weights, dS) as well; sums, exponentials and statistics are float.
    --------------------------------------------------------------------------------------------------------------------- */
 
 template <class E> struct hetc_attention {
@@ -1157,6 +1184,11 @@ template <class E> struct hetc_attention {
 };
 
 struct hetc_run { int first, last; };
+
+struct hetc_tf32 { uint32_t bits; };
+/* Whether a kind of element goes through the tensor cores: it then has their exponential as well. */
+template <class E> struct hetc_kind { enum { TENSOR = 1 }; };
+template <> struct hetc_kind<float> { enum { TENSOR = 0 }; };
 
 HETC_DEVICE int hetc_min(int a, int b) { return a < b ? a : b; }
 HETC_DEVICE int hetc_max(int a, int b) { return a > b ? a : b; }
@@ -1218,6 +1250,7 @@ template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, co
 template <class E> HETC_DEVICE E hetc_element(float x)
 {
     if constexpr (sizeof(E) == 2) return hetc_bf16(x);
+    else if constexpr (hetc_kind<E>::TENSOR) return { hetc_tf32_bits(x) };
     else return x;
 }
 
@@ -1262,6 +1295,10 @@ template <int P> struct hetc_left<uint16_t, P> {
         for (int k = 0; k < P / 16; k++) hetc_ldmatrix<false>(a[k], hetc_chunk<uint16_t, P>(tile, row + lane % 16, 2 * k + lane / 16));
     }
 };
+template <int P> struct hetc_left<hetc_tf32, P> { /* in registers they would be twice those of bf16 */
+    hetc_tf32 *tile;
+    __device__ __forceinline__ void load(hetc_tf32 *tile_, int row) { tile = tile_ + (row + hetc_lane() % 16) * hetc_tile<hetc_tf32, P>::PITCH; }
+};
 template <int P> struct hetc_left<float, P> {
     float *tile;
     int row;
@@ -1285,6 +1322,28 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
             hetc_mma(s[2 * n], left.a[k], b[0], b[1]);
             hetc_mma(s[2 * n + 1], left.a[k], b[2], b[3]);
         }
+}
+
+/* Four tf32 are the 16 bytes of a row of ldmatrix: a lane gets element lane % 4 of row lane / 4. */
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<hetc_tf32, P> &left, hetc_tf32 *right)
+{
+    const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
+    HETC_UNROLL
+    for (int n = 0; n < N / 8; n++)
+        HETC_UNROLL
+        for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
+    HETC_ROLLED
+    for (int k = 0; k < P / 8; k++) {
+        uint32_t a[4];
+        hetc_ldmatrix<false>(a, hetc_chunk<hetc_tf32, P>(left.tile, 0, 2 * k + lane / 16));
+        HETC_UNROLL
+        for (int n = 0; n < N / 16; n++) {
+            uint32_t b[4];
+            hetc_ldmatrix<false>(b, hetc_chunk<hetc_tf32, P>(right, 16 * n + row, 2 * k + chunk));
+            hetc_mma_tf32(s[2 * n], a, b[0], b[1]);
+            hetc_mma_tf32(s[2 * n + 1], a, b[2], b[3]);
+        }
+    }
 }
 
 template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk)
@@ -1345,6 +1404,21 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
+/* tf32: columns 2 t and 2 t + 1 of w, which lane t of four holds, are the product's columns t and t + 4; the rows of `right` are taken likewise. */
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, hetc_tf32 *right)
+{
+    const int lane = hetc_lane();
+    HETC_UNROLL
+    for (int k = 0; k < N / 8; k++) {
+        const uint32_t a[4] = { hetc_tf32_bits(w[k][0]), hetc_tf32_bits(w[k][2]), hetc_tf32_bits(w[k][1]), hetc_tf32_bits(w[k][3]) };
+        const hetc_tf32 *const even = right + (8 * k + lane % 4 * 2) * hetc_tile<hetc_tf32, P>::PITCH + lane / 4;
+        const hetc_tf32 *const odd = even + hetc_tile<hetc_tf32, P>::PITCH;
+        hetc_keep_order();
+        HETC_UNROLL
+        for (int n = 0; n < P / 8; n++) hetc_mma_tf32(x[n], a, even[8 * n].bits, odd[8 * n].bits);
+    }
+}
+
 template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right)
 {
     const int lane = hetc_lane(), column = lane % 4 * 2;
@@ -1366,10 +1440,10 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
 }
 
 /* exp(s - m), with the shift of m made beforehand. -infinity (nothing seen yet) shifts by nothing. */
-template <class E> HETC_DEVICE float hetc_shift(float m) { return m == -INFINITY ? 0.0f : sizeof(E) == 2 ? m * HETC_LOG2_E : m; }
+template <class E> HETC_DEVICE float hetc_shift(float m) { return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * HETC_LOG2_E : m; }
 template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift)
 {
-    return sizeof(E) == 2 ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
+    return hetc_kind<E>::TENSOR ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
 }
 
 /* Row lane / 4 + 8 r of a warp's accumulators into memory: columns of a head of `size`, times `scale`. add: on what is there. */
@@ -1678,10 +1752,11 @@ static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const flo
 
 /* Rows and steps of the three kernels: what registers (accumulators grow with P) and 99 KiB of shared memory take. */
 template <class E, int P> struct hetc_tiles {
-    enum { BF16 = sizeof(E) == 2, WIDE = P > 64 };
-    enum { FORWARD_ROWS = BF16 ? 128 : 64, FORWARD_STEP = !BF16 ? 16 : WIDE ? 32 : 64 };
-    enum { QUERIES_ROWS = BF16 ? 64 : 32, QUERIES_STEP = !BF16 ? 16 : WIDE ? 32 : 64 };
-    enum { KEYS_ROWS = BF16 ? 64 : 32, KEYS_STEP = !BF16 ? 16 : WIDE ? 32 : 64 };
+    enum { BF16 = sizeof(E) == 2, WIDE = P > 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
+    enum { NARROW_STEP = TF32 && !WIDE ? 32 : 16 }; /* of 4 bytes an element */
+    enum { FORWARD_ROWS = BF16 ? 128 : 64, FORWARD_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
+    enum { QUERIES_ROWS = BF16 || (TF32 && !WIDE) ? 64 : 32, QUERIES_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
+    enum { KEYS_ROWS = BF16 || (TF32 && !WIDE) ? 64 : 32, KEYS_STEP = !BF16 ? NARROW_STEP : WIDE ? 32 : 64 };
 };
 
 /* First key that a query of the slice sees. */
@@ -1774,6 +1849,8 @@ static het_result hetc_attention_either(void *self, het_queue *queue, const het_
         if (size <= 96) return hetc_attention_run<uint16_t, 96>(self, queue, a, backward);
         return hetc_attention_run<uint16_t, 128>(self, queue, a, backward);
     }
+    if (hetc_allows_tf32(self) && size <= 64) return hetc_attention_run<hetc_tf32, 64>(self, queue, a, backward);
+    if (hetc_allows_tf32(self)) return hetc_attention_run<hetc_tf32, 128>(self, queue, a, backward);
     if (size <= 64) return hetc_attention_run<float, 64>(self, queue, a, backward);
     return hetc_attention_run<float, 128>(self, queue, a, backward);
 }
@@ -1839,7 +1916,8 @@ struct hetc_queue {
 
 struct hetc_device {
     het_allocator allocator;
-    int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED */
+    int32_t ordinal, options;     /* HET_CUDA_TF32, HET_CUDA_TIMED, HET_CUDA_EAGER */
+    int32_t capturing;            /* between capture_begin and capture_end */
     int32_t failed, copying;      /* atomic: no copy with the host starts any more; one is under way */
     hetc_queue *queue;            /* of those who give none, and of the first who asks for one */
     cublasLtHandle_t blas;
@@ -1851,6 +1929,8 @@ struct hetc_device {
 };
 
 static hetc_device *hetc_self(void *self) { return static_cast<hetc_device *>(self); }
+
+static int hetc_allows_tf32(void *self) { return (hetc_self(self)->options & HET_CUDA_TF32) != 0; }
 
 static const char *hetc_base_name(const char *file)
 {
@@ -2151,6 +2231,58 @@ static het_result hetc_event_sync(void *self, het_event *event, double deadline_
     return hetc_await_event(hetc_self(self), hetc_event(event), deadline_seconds);
 }
 
+/* ---- graphs: a stream's work, kept while it is captured. The driver's memory for a graph is taken when it is made, and is not in the plan ---- */
+
+static het_result hetc_capture_begin(void *self, het_queue *queue)
+{
+    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    /* other threads, which are other ranks, may meanwhile do as they like */
+    HETC_CUDA(self, cudaStreamBeginCapture, (hetc_queue_of(self, queue)->stream, cudaStreamCaptureModeThreadLocal));
+    hetc_self(self)->capturing = 1;
+    return HET_OK;
+}
+
+static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **graph)
+{
+    cudaGraph_t captured = nullptr;
+    cudaGraphExec_t made = nullptr;
+    const char *what = "cudaStreamEndCapture";
+    cudaError_t code;
+    hetc_self(self)->capturing = 0;
+    code = cudaStreamEndCapture(hetc_queue_of(self, queue)->stream, &captured);
+    if (code == cudaSuccess && graph != nullptr) {
+        what = "cudaGraphInstantiate";
+        code = cudaGraphInstantiate(&made, captured, 0);
+    }
+    if (captured != nullptr) {
+        const cudaError_t destroyed = cudaGraphDestroy(captured);
+        if (code == cudaSuccess && destroyed != cudaSuccess) {
+            what = "cudaGraphDestroy";
+            code = destroyed;
+        }
+    }
+    if (graph == nullptr) {
+        (void)cudaGetLastError(); /* an error has been told already, or what was captured is not wanted */
+        return HET_OK;
+    }
+    *graph = reinterpret_cast<het_graph *>(made);
+    return code == cudaSuccess ? HET_OK : hetc_fail(self, code, what, __FILE__, __LINE__);
+}
+
+static het_result hetc_graph_launch(void *self, het_queue *queue, het_graph *graph)
+{
+    HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
+    HETC_CUDA(self, cudaGraphLaunch, (reinterpret_cast<cudaGraphExec_t>(graph), hetc_queue_of(self, queue)->stream));
+    return HET_OK;
+}
+
+static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph)
+{
+    (void)cudaSetDevice(hetc_self(self)->ordinal);
+    if (hetc_drain(hetc_queue_of(self, queue))) (void)cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph));
+    (void)cudaGetLastError();
+}
+
 /* ---------------------------------------------------------------------------------------------------------------------
    >>cu_linear  cuBLASLt products.
 
@@ -2160,7 +2292,9 @@ static het_result hetc_event_sync(void *self, het_event *event, double deadline_
        dW = dy^T x:     dW^T [in x out]  = x [in x rows] op_T(dy [out x rows])
    Fast sums take dW as one product over all rows that is added to the float sum; exact sums take one product a granule into a float term, which is
    then added on the grid (>>cu_loss). bf16: operands are rounded into the workspace, sums are f32.
-   GELU is an op of its own in the table, with other buffers than the product's, and cannot be its epilogue.
+   tanh GELU is the epilogue of the product before it: y = GELU(x W^T + b) with what it is taken of kept beside it; so is its derivative,
+   dx = (dy W) GELU'. That is for bf16 and tf32: cuBLASLt does not say how exact its tanh is, so f32 keeps the kernels of >>cu_rows, as does what
+   the library has no algorithm for. Gradients of biases are terms of granules, which no epilogue adds up.
 
    Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card alone, with reductions that add in a fixed order
    (none, or partial sums in f32 added in a step of their own). HET_CUDA_TIMED takes the fastest of eight, which may be another tomorrow.
@@ -2178,14 +2312,18 @@ typedef struct hetc_product_key {
     int32_t transpose_a, transpose_b; /* cublasOperation_t */
     int32_t bf16, bias;               /* bias: its alignment, 0: none */
     int32_t align_a, align_b, align_d; /* bytes: 16, or the largest power of two below that divides the address */
+    int32_t gelu;                     /* hetc_gelu */
     int32_t used;
 } hetc_product_key;
+
+enum hetc_gelu { HETC_GELU_NONE = 0, HETC_GELU_FORWARD = 1, HETC_GELU_BACKWARD = 2 };
 
 typedef struct hetc_product {
     hetc_product_key key;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
+    int32_t refused;                  /* the library has no algorithm with this epilogue */
 } hetc_product;
 
 typedef struct hetc_product_call {
@@ -2193,6 +2331,8 @@ typedef struct hetc_product_call {
     const void *a, *b;
     const float *bias;
     float *d;
+    const float *aux; /* what GELU is taken of, as large as d: forward it is written. key.gelu */
+    int refused;     /* hetc_multiply: nothing has been done, the product has to go without GELU */
     float beta;      /* d = a b + beta d */
     float *scratch;  /* for timing, as large as d; NULL: d may be overwritten */
     void *workspace; /* [HETC_BLAS_WORKSPACE], aligned to 256 */
@@ -2228,13 +2368,16 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     };
     const hetc_product_key *key = &p->key;
     const int32_t bytes[4] = { key->align_a, key->align_b, key->align_d, key->align_d };
+    cublasStatus_t status;
     for (int i = 0; i < 4; i++) {
         const uint32_t value = static_cast<uint32_t>(bytes[i]);
         HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute, (device->preference, alignment[i], &value, sizeof value));
     }
     *found = 0;
-    HETC_BLAS(device, cublasLtMatmulAlgoGetHeuristic,
-              (device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted, result, found));
+    status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted, result, found);
+    p->refused = key->gelu != HETC_GELU_NONE && (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && *found == 0));
+    if (p->refused) return HET_OK;
+    if (status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
     if (*found > 0) return HET_OK;
     snprintf(device->text, sizeof device->text, "cuda:%d: cuBLASLt has no algorithm for %lld x %lld x %lld in %s", static_cast<int>(device->ordinal),
              static_cast<long long>(key->m), static_cast<long long>(key->n), static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
@@ -2269,27 +2412,40 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
     return HET_OK;
 }
 
+/* The product's epilogue, and the pointers that go with it. The heuristic looks at their alignment. */
+static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const hetc_product_call *c)
+{
+    const int32_t bias = c->bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
+    const int32_t epilogue = c->key.gelu == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU : c->key.gelu == HETC_GELU_FORWARD
+                           ? CUBLASLT_EPILOGUE_GELU_AUX | bias : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    if (c->key.gelu == HETC_GELU_NONE) return HET_OK;
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux, sizeof c->aux));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->key.ldd, sizeof c->key.ldd));
+    return HET_OK;
+}
+
 static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, hetc_product *p, const hetc_product_call *c)
 {
     const hetc_product_key *key = &c->key;
     const cudaDataType_t type = key->bf16 ? CUDA_R_16BF : CUDA_R_32F;
     const cublasComputeType_t compute = !key->bf16 && (device->options & HET_CUDA_TF32) != 0 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t op_a = static_cast<cublasOperation_t>(key->transpose_a), op_b = static_cast<cublasOperation_t>(key->transpose_b);
-    const cublasLtEpilogue_t epilogue = key->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     const uint64_t m = static_cast<uint64_t>(key->m), n = static_cast<uint64_t>(key->n), k = static_cast<uint64_t>(key->k);
-    const int timed = (device->options & HET_CUDA_TIMED) != 0;
+    const int timed = (device->options & HET_CUDA_TIMED) != 0 && !device->capturing;
     cublasLtMatmulHeuristicResult_t candidate[HETC_ALGORITHMS];
     int candidates = 0;
     HETC_BLAS(device, cublasLtMatmulDescCreate, (&p->desc, compute, CUDA_R_32F));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    HETC_TRY(hetc_set_epilogue(device, p, c));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->a, type, op_a == CUBLAS_OP_T ? k : m, op_a == CUBLAS_OP_T ? m : k, key->lda));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k : n, key->ldb));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, CUDA_R_32F, m, n, key->ldd));
     p->key = *key;
     HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate, &candidates));
+    if (p->refused) return HET_OK;
     p->algorithm = candidate[0].algo;
     return timed && candidates > 1 ? hetc_time_algorithms(device, stream, p, c, candidate, candidates) : HET_OK;
 }
@@ -2326,8 +2482,12 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     c->key.bias = c->bias != nullptr ? hetc_alignment(c->bias) : 0;
     c->key.used = 1;
     HETC_TRY(hetc_find_product(device, stream, c, &p));
+    c->refused = p->refused;
+    if (c->refused) return HET_OK;
     if (c->bias != nullptr)
         HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    if (c->aux != nullptr)
+        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux, sizeof c->aux));
     return hetc_run_product(device, stream, p, c, c->d, &p->algorithm);
 }
 
@@ -2399,10 +2559,28 @@ static int64_t hetc_widest(const het_linear_args *a)
     return out;
 }
 
+/* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie as cuBLASLt wants them (EPILOGUE_AUX_LD). */
+static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain, hetc_gelu gelu, float *d,
+                                     const float *aux, het_activation kind, int *fused)
+{
+    hetc_product_call c = *plain;
+    *fused = 0;
+    if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
+    if (c.key.ldd % 8 != 0 || hetc_alignment(aux) != 16 || hetc_alignment(d) != 16) return HET_OK;
+    c.key.gelu = gelu;
+    c.d = d;
+    c.aux = aux;
+    HETC_TRY(hetc_multiply(device, queue, &c));
+    *fused = !c.refused;
+    return HET_OK;
+}
+
 /* ---- the ops ---- */
 
-static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a)
+/* `f`: the activation of the first part's y, or NULL. */
+static het_result hetc_linear_activation_forward(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f)
 {
+    int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
     hetc_space space = hetc_space_of(a->workspace);
@@ -2425,13 +2603,20 @@ static het_result hetc_linear_forward(void *self, het_queue *queue, const het_li
         c.key.m = c.key.ldd = part->out;
         c.bias = part->bias;
         c.d = part->y;
-        HETC_TRY(hetc_multiply(device, queue, &c));
+        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
+        if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return HET_OK;
+    return f != nullptr && !fused ? hetc_activation_forward(self, queue, f) : HET_OK;
+}
+static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a)
+{
+    return hetc_linear_activation_forward(self, queue, a, nullptr);
 }
 
-static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a)
+/* `f`: the activation behind the layer's x, or NULL. */
+static het_result hetc_linear_activation_backward(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f)
 {
+    int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
     hetc_space space = hetc_space_of(a->workspace);
@@ -2454,9 +2639,14 @@ static het_result hetc_linear_backward_input(void *self, het_queue *queue, const
         HETC_TRY(hetc_operand(device, queue, bf16, part->dy, a->rows, part->out, dy, &c.b, &c.key.ldb));
         c.key.k = part->out;
         c.beta = p > 0 ? 1.0f : 0.0f;
-        HETC_TRY(hetc_multiply(device, queue, &c));
+        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
+        if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return HET_OK;
+    return f != nullptr && !fused ? hetc_activation_backward(self, queue, f) : HET_OK;
+}
+static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a)
+{
+    return hetc_linear_activation_backward(self, queue, a, nullptr);
 }
 
 /* What dW's products of one call share. */
@@ -2641,13 +2831,13 @@ static size_t hetc_workspace_bytes(void *self, het_op op, const void *args)
     return hetc_rows_workspace(op, args);
 }
 
-static het_result hetc_create_0(const het_device_config *config, void **self) { return hetc_create_with(config, 0, self); }
-static het_result hetc_create_1(const het_device_config *config, void **self) { return hetc_create_with(config, 1, self); }
-static het_result hetc_create_2(const het_device_config *config, void **self) { return hetc_create_with(config, 2, self); }
-static het_result hetc_create_3(const het_device_config *config, void **self) { return hetc_create_with(config, 3, self); }
+template <int32_t OPTIONS> static het_result hetc_create(const het_device_config *config, void **self)
+{
+    return hetc_create_with(config, OPTIONS, self);
+}
 
-#define HETC_TABLE(create) { \
-    HETRAIN_DEVICE_VERSION, "cuda", 0, create, hetc_destroy, hetc_last_error, \
+#define HETC_TABLE(options, ...) { \
+    HETRAIN_DEVICE_VERSION, "cuda", 0, hetc_create<options>, hetc_destroy, hetc_last_error, \
     hetc_alloc, hetc_free, hetc_copy_in, hetc_copy_out, hetc_copy_within, hetc_clear, \
     hetc_queue_create, hetc_queue_destroy, hetc_event_create, hetc_event_destroy, hetc_event_record, hetc_event_wait, hetc_event_sync, \
     hetc_workspace_bytes, \
@@ -2656,13 +2846,18 @@ static het_result hetc_create_3(const het_device_config *config, void **self) { 
     hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0 }
+    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0, \
+    hetc_linear_activation_forward, hetc_linear_activation_backward, __VA_ARGS__ }
+#define HETC_GRAPHS hetc_capture_begin, hetc_capture_end, hetc_graph_launch, hetc_graph_destroy
+#define HETC_NO_GRAPHS nullptr, nullptr, nullptr, nullptr
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
 {
-    static const het_device_iface hetc_tables[4] = { HETC_TABLE(hetc_create_0), HETC_TABLE(hetc_create_1), HETC_TABLE(hetc_create_2),
-                                                     HETC_TABLE(hetc_create_3) };
-    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED)];
+    static const het_device_iface hetc_tables[8] = {
+        HETC_TABLE(0, HETC_GRAPHS), HETC_TABLE(1, HETC_GRAPHS), HETC_TABLE(2, HETC_GRAPHS), HETC_TABLE(3, HETC_GRAPHS),
+        HETC_TABLE(4, HETC_NO_GRAPHS), HETC_TABLE(5, HETC_NO_GRAPHS), HETC_TABLE(6, HETC_NO_GRAPHS), HETC_TABLE(7, HETC_NO_GRAPHS)
+    };
+    return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER)];
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }

@@ -58,17 +58,19 @@ static inline int layout_ordinal(const char *text, int64_t *ordinal) {
     return 1;
 }
 
-/* N of cuda:N[:fast]: which card, with tf32 for f32 and algorithms chosen by timing. */
+/* N of cuda:N[:fast][:eager]: which card; fast: tf32 for f32 and algorithms chosen by timing; eager: without graphs. */
 static inline int layout_cuda(het_device_desc *d, const char *list, const char *digits) {
 #ifdef HETRAIN_CUDA
     const size_t length = strcspn(digits, ":");
-    const int fast = strcmp(digits + length, ":fast") == 0;
+    const int fast = strncmp(digits + length, ":fast", 5) == 0;
+    const char *rest = digits + length + (fast ? 5 : 0);
+    const int eager = strcmp(rest, ":eager") == 0;
     char number[32];
     int64_t ordinal;
     snprintf(number, sizeof number, "%.*s", (int)length, digits);
-    if ((!fast && digits[length] != 0) || !layout_ordinal(number, &ordinal))
-        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N or cuda:N:fast, N from 0 to 255 or local", list, digits);
-    d->iface = het_cuda_device_with(fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
+    if ((!eager && *rest != 0) || !layout_ordinal(number, &ordinal))
+        return fail(BAD_INPUT, "--devices %s: cuda:%s: expected cuda:N[:fast][:eager], N from 0 to 255 or local", list, digits);
+    d->iface = het_cuda_device_with((fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0) | (eager ? HET_CUDA_EAGER : 0));
     d->ordinal = (int32_t)ordinal, d->threads = 1;
     return 0;
 #else

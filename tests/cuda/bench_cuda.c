@@ -49,8 +49,8 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* work: what one call does, in units; printed as work a second. */
-static void bench_measure(bench *b, const char *name, bench_call call, void *arg, double work, const char *unit) {
+/* work: what one call does, in units; printed as work a second. bytes: of device memory that it takes; 0: not said. */
+static void bench_measure_in(bench *b, const char *name, bench_call call, void *arg, double work, const char *unit, size_t bytes) {
     double round[ROUNDS], once;
     int64_t calls;
     int i;
@@ -61,8 +61,14 @@ static void bench_measure(bench *b, const char *name, bench_call call, void *arg
     for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, call, arg, calls);
     qsort(round, ROUNDS, sizeof *round, compare_seconds);
     if (b->failed) return;
-    printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"}\n", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
+    printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
+    if (bytes > 0) printf(",\"bytes\":%llu", (unsigned long long)bytes);
+    printf("}\n");
     fflush(stdout);
+}
+
+static void bench_measure(bench *b, const char *name, bench_call call, void *arg, double work, const char *unit) {
+    bench_measure_in(b, name, call, arg, work, unit, 0);
 }
 
 /* ---- device memory ---- */
@@ -167,6 +173,31 @@ static het_result call_forward(bench *b, void *arg) { return b->iface->linear_fo
 static het_result call_input(bench *b, void *arg) { return b->iface->linear_backward_input(b->self, b->queue, (const het_linear_args *)arg); }
 static het_result call_weight(bench *b, void *arg) { return b->iface->linear_backward_weight(b->self, b->queue, (const het_linear_args *)arg); }
 
+typedef struct gelu_args { const het_linear_args *linear; het_activation_args activation; } gelu_args;
+
+static het_result call_gelu_forward(bench *b, void *arg) {
+    const gelu_args *g = (const gelu_args *)arg;
+    return b->iface->linear_activation_forward(b->self, b->queue, g->linear, &g->activation);
+}
+static het_result call_gelu_backward(bench *b, void *arg) {
+    const gelu_args *g = (const gelu_args *)arg;
+    return b->iface->linear_activation_backward(b->self, b->queue, g->linear, &g->activation);
+}
+
+/* The products of `a` with GELU behind them: forward into u, and dx times its derivative at x. */
+static void bench_gelu(bench *b, const het_linear_args *a, float *u, double work, const char *what, const char *type) {
+    gelu_args g;
+    char name[96];
+    memset(&g, 0, sizeof g);
+    g.linear = a, g.activation.kind = HET_GELU_TANH;
+    g.activation.count = a->rows * a->part[0].out, g.activation.a = a->part[0].y, g.activation.y = u;
+    snprintf(name, sizeof name, "linear_gelu_forward_%s_%s", what, type);
+    bench_measure(b, name, call_gelu_forward, &g, work, "TFLOP/s");
+    g.activation.count = a->rows * a->in, g.activation.a = a->x, g.activation.dy = g.activation.da = a->dx;
+    snprintf(name, sizeof name, "linear_gelu_backward_%s_%s", what, type);
+    bench_measure(b, name, call_gelu_backward, &g, work, "TFLOP/s");
+}
+
 static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, int64_t out, const char *what) {
     const double work = 2e-12 * (double)rows * (double)in * (double)out;
     const char *type = dtype == HET_BF16 ? "bf16" : b->fast ? "tf32" : "f32";
@@ -196,6 +227,9 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     bench_measure(b, name, call_input, &a, work, "TFLOP/s");
     snprintf(name, sizeof name, "linear_backward_weight_%s_%s", what, type);
     bench_measure(b, name, call_weight, &a, work, "TFLOP/s");
+    float *u = bench_floats(b, rows * out, 1);
+    bench_gelu(b, &a, u, work, what, type);
+    bench_free(b, u);
     bench_free(b, x), bench_free(b, w), bench_free(b, y), bench_free(b, bias), bench_free(b, dx), bench_free(b, dw.sum),
         bench_free(b, a.workspace);
     rows_end(b, &r);
@@ -207,9 +241,10 @@ static het_result call_attention_back(bench *b, void *arg) {
 }
 
 /* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
-static void bench_attention(bench *b, int64_t sequences, int64_t length, int64_t heads, int64_t size) {
+static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_t length, int64_t heads, int64_t size) {
     const double work = 2e-12 * (double)sequences * (double)length * (double)length * (double)heads * (double)size;
     const int64_t n = sequences * length, width = heads * size;
+    const char *type = dtype == HET_BF16 ? "" : b->fast ? "_tf32" : "_f32";
     bench_rows r;
     het_attention_args a;
     char name[96];
@@ -217,7 +252,7 @@ static void bench_attention(bench *b, int64_t sequences, int64_t length, int64_t
     if (b->failed) return;
     rows_start(b, &r, sequences, length);
     memset(&a, 0, sizeof a);
-    a.view = &r.view, a.compute = HET_BF16, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1,
+    a.view = &r.view, a.compute = dtype, a.heads = a.kv_heads = heads, a.head_size = size, a.causal = 1,
         a.scale = 1.0f / (float)sqrt((double)size);
     float *q = bench_floats(b, n * width, 1), *k = bench_floats(b, n * width, 1), *v = bench_floats(b, n * width, 1),
         *o = bench_floats(b, n * width, 1);
@@ -229,9 +264,9 @@ static void bench_attention(bench *b, int64_t sequences, int64_t length, int64_t
         backward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
     a.workspace_size = forward > backward ? forward : backward;
     a.workspace = bench_bytes(b, NULL, a.workspace_size + 64);
-    snprintf(name, sizeof name, "attention_forward_head%d_T%d", (int)size, (int)length);
+    snprintf(name, sizeof name, "attention_forward_head%d_T%d%s", (int)size, (int)length, type);
     bench_measure(b, name, call_attention, &a, work, "TFLOP/s");
-    snprintf(name, sizeof name, "attention_backward_head%d_T%d", (int)size, (int)length);
+    snprintf(name, sizeof name, "attention_backward_head%d_T%d%s", (int)size, (int)length, type);
     bench_measure(b, name, call_attention_back, &a, 2.5 * work, "TFLOP/s");
     bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv),
         bench_free(b, d_o);
@@ -283,7 +318,8 @@ static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
     a.scalars = (const het_step_scalars *)device_scalars, a.rows = rows, a.vocab = vocab, a.logits = bench_floats(b, rows * vocab, 1);
     a.target = (const int32_t *)device_target, a.weight = r.view.weight, a.gradient = 1, a.loss = (het_sum *)bench_bytes(b, NULL, sizeof *a.loss);
     a.workspace = bench_bytes(b, NULL, b->iface->workspace_bytes(b->self, HET_OP_CROSS_ENTROPY, &a) + 64);
-    bench_measure(b, "cross_entropy", call_loss, &a, 8e-9 * (double)rows * (double)vocab, "GB/s");
+    bench_measure_in(b, "cross_entropy", call_loss, &a, 8e-9 * (double)rows * (double)vocab, "GB/s",
+        (size_t)(rows * vocab) * sizeof *a.logits + b->iface->workspace_bytes(b->self, HET_OP_CROSS_ENTROPY, &a));
     bench_free(b, device_scalars), bench_free(b, device_target), bench_free(b, a.logits), bench_free(b, a.loss), bench_free(b, a.workspace);
     free(target);
     rows_end(b, &r);
@@ -362,7 +398,8 @@ static void bench_ops(bench *b) {
     if (b->small) {
         bench_linear(b, HET_BF16, rows, 32, 48, "32x48");
         bench_linear(b, HET_F32, rows, 32, 48, "32x48");
-        bench_attention(b, 1, 64, 2, 64);
+        bench_attention(b, HET_BF16, 1, 64, 2, 64);
+        bench_attention(b, HET_F32, 1, 64, 2, 64);
         bench_norm(b, rows, 48);
         bench_loss(b, rows, 100);
         bench_adamw(b, 4096);
@@ -374,10 +411,11 @@ static void bench_ops(bench *b) {
     bench_linear(b, HET_BF16, rows, 3072, 768, "3072x768");
     bench_linear(b, HET_BF16, rows, 1600, 6400, "1600x6400");
     bench_linear(b, HET_F32, rows, 768, 3072, "768x3072");
-    bench_attention(b, 16, 1024, 12, 64);
-    bench_attention(b, 4, 4096, 12, 64);
-    bench_attention(b, 16, 1024, 12, 128);
-    bench_attention(b, 4, 4096, 12, 128);
+    bench_attention(b, HET_BF16, 16, 1024, 12, 64);
+    bench_attention(b, HET_BF16, 4, 4096, 12, 64);
+    bench_attention(b, HET_BF16, 16, 1024, 12, 128);
+    bench_attention(b, HET_BF16, 4, 4096, 12, 128);
+    bench_attention(b, HET_F32, 16, 1024, 12, 64);
     bench_norm(b, 32768, 768);
     bench_loss(b, 4096, 50304);
     bench_adamw(b, INT64_C(124) << 20);

@@ -416,7 +416,7 @@ template <class Apply> void emulator_converge(int kind, Apply apply)
     emulator_to_scheduler();
 }
 
-enum { EMULATOR_SYNC, EMULATOR_SHUFFLE, EMULATOR_VOTE, EMULATOR_LDMATRIX, EMULATOR_LDMATRIX_TRANSPOSED, EMULATOR_MMA };
+enum { EMULATOR_SYNC, EMULATOR_SHUFFLE, EMULATOR_VOTE, EMULATOR_LDMATRIX, EMULATOR_LDMATRIX_TRANSPOSED, EMULATOR_MMA, EMULATOR_MMA_TF32 };
 
 inline void emulator_full_mask(unsigned mask)
 {
@@ -473,7 +473,7 @@ inline unsigned atomicMax(unsigned *to, unsigned value)
 }
 inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) { return __atomic_fetch_add(to, value, __ATOMIC_RELAXED); }
 
-/* ---- tensor cores (PTX ISA: ldmatrix m8n8.x4, mma m16n8k16 bf16) and asynchronous copies ---- */
+/* ---- tensor cores (PTX ISA: ldmatrix m8n8.x4, mma m16n8k16 bf16, m16n8k8 tf32) and asynchronous copies ---- */
 
 /* Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8 and gets, of each, elements 2 (l % 4) and the
    next of row l / 4 (transposed: of column l / 4). */
@@ -518,6 +518,33 @@ inline void emulator_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
             for (int e = 0; e < 4; e++) {
                 float sum = 0;
                 for (int k = 0; k < 16; k++) sum += left[l / 4 + e / 2 * 8][k] * right[k][l % 4 * 2 + e % 2];
+                warp[l].out[e] = __float_as_uint(sum);
+            }
+    });
+    for (int i = 0; i < 4; i++) d[i] += __uint_as_float(uint32_t(lane->out[i]));
+}
+
+/* tf32 is the upper 19 bits of a float; the others are not looked at. */
+inline float emulator_tf32(uint64_t word) { return __uint_as_float(uint32_t(word) & ~0x1fffu); }
+
+/* d += a b: a 16 x 8, b 8 x 8, d 16 x 8, tf32. Lane l, with g = l / 4 and t = l % 4: a rows g, g + 8 (registers 0 and 1) of column t, and of column
+   t + 4; b rows t, t + 4 of column g; d as above. */
+inline void emulator_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulator_lane *lane = emulator_this().current;
+    for (int i = 0; i < 4; i++) lane->in[i] = a[i];
+    lane->in[4] = b0;
+    lane->in[5] = b1;
+    emulator_converge(EMULATOR_MMA_TF32, [](emulator_lane *warp) {
+        float left[16][8], right[8][8];
+        for (int l = 0; l < EMULATOR_WARP; l++) {
+            for (int i = 0; i < 4; i++) left[l / 4 + i % 2 * 8][l % 4 + i / 2 * 4] = emulator_tf32(warp[l].in[i]);
+            for (int i = 0; i < 2; i++) right[l % 4 + i * 4][l / 4] = emulator_tf32(warp[l].in[4 + i]);
+        }
+        for (int l = 0; l < EMULATOR_WARP; l++)
+            for (int e = 0; e < 4; e++) {
+                float sum = 0;
+                for (int k = 0; k < 8; k++) sum += left[l / 4 + e / 2 * 8][k] * right[k][l % 4 * 2 + e % 2];
                 warp[l].out[e] = __float_as_uint(sum);
             }
     });

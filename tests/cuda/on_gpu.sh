@@ -77,6 +77,8 @@ fi
 
 try 60 'train --devices cuda:0, twice the same bits' train_cuda.txt bash -c '
     a=$("$@" | tail -n 1) && b=$("$@" | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices cuda:0
+try 60 'train --devices cuda:0:eager: graphs change no bits' train_eager.txt bash -c '
+    a=$("$@" cuda:0 | tail -n 1) && b=$("$@" cuda:0:eager | tail -n 1) && echo "$a" && echo "$b" && [ "$a" = "$b" ]' - "${train[@]}" --devices
 try 60 'train --devices cuda:0,cpu:12 --plan dp' train_mixed.txt "${train[@]}" --devices cuda:0,cpu:12 --plan dp
 try 60 'train --devices cuda:0,cpu:12 --plan pp' train_pipeline.txt "${train[@]}" --devices cuda:0,cpu:12 --plan pp
 
@@ -102,7 +104,8 @@ fi
 # ---- benchmarks ----
 try 120 'benchmark of ops' bench_ops.jsonl "$programs/bench_cuda" ops "${small[@]}"
 try 60 'benchmark of ops, tf32 and timed algorithms' bench_ops_fast.jsonl "$programs/bench_cuda" ops --fast "${small[@]}"
-try 120 'benchmark of steps' bench_steps.jsonl "$programs/bench_cuda" steps "${small[@]}"
+try 90 'benchmark of steps' bench_steps.jsonl "$programs/bench_cuda" steps "${small[@]}"
+try 90 'benchmark of steps, timed algorithms' bench_steps_fast.jsonl "$programs/bench_cuda" steps --fast "${small[@]}"
 if [ -n "$STANDIN" ]; then row 'PyTorch' 'not run' 'needs a GPU'
 elif python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
     try 90 'PyTorch, ops' torch_ops.jsonl python3 tests/cuda/torch_cuda.py ops
@@ -111,24 +114,11 @@ else
     row 'PyTorch' 'not run' 'python3 has no torch that finds the GPU'
 fi
 
-# ---- the table: each measurement, its share of the product peak or the copy's bandwidth, and PyTorch's beside it ----
-value() { sed -n "s/.*\"name\": *\"$1\".*\"$2\": *\([0-9.e+-]*\).*/\1/p" "$folder"/"$3"_*.jsonl 2> /dev/null | head -n 1; }
-peak=$(value linear_forward_8192x8192_bf16 rate bench) copy=$(value copy rate bench)
+# ---- the table ----
 echo
 {
     cat "$folder/machine.txt"
-    printf '%-52s %12s %-9s %7s %12s %7s\n' measurement rate unit share PyTorch ratio
-    cat "$folder"/bench_ops.jsonl "$folder"/bench_steps.jsonl 2> /dev/null |
-    sed -n 's/.*"name":"\([^"]*\)".*"rate":\([^,]*\),"unit":"\([^"]*\)".*/\1 \2 \3/p' |
-    while read -r name rate unit; do
-        other=$(value "$name" rate torch)
-        awk -v name="$name" -v rate="$rate" -v unit="$unit" -v peak="${peak:-0}" -v copy="${copy:-0}" -v other="${other:-0}" 'BEGIN {
-            whole = unit == "TFLOP/s" ? peak : unit == "GB/s" ? copy : 0
-            share = whole > 0 ? sprintf("%.0f %%", 100 * rate / whole) : "-"
-            theirs = other > 0 ? sprintf("%.4g", other) : "-"
-            ratio = other > 0 ? sprintf("%.2f", rate / other) : "-"
-            printf "%-52s %12.4g %-9s %7s %12s %7s\n", name, rate, unit, share, theirs, ratio }'
-    done
+    bash tests/cuda/table.sh "$folder"
     echo
     cat "$table"
     echo "$SECONDS seconds, $failures failed; all of it: $folder"

@@ -120,9 +120,10 @@ static void stand_down(void)
 #define BLOCKS "17|5,0,9|24|1"
 #define LAYOUT "01|23"
 
-static void start(support_run *run, het_family family, het_dtype dtype, het_reduce reduce)
+static void start_layers(support_run *run, het_family family, het_dtype dtype, het_reduce reduce, int64_t layers)
 {
-    const het_model_desc model = support_model(family);
+    het_model_desc model = support_model(family);
+    model.layers = layers;
     support_run_start(run, &model, 3, BLOCKS);
     run->desc.dtype = dtype;
     run->desc.reduce = reduce;
@@ -131,6 +132,8 @@ static void start(support_run *run, het_family family, het_dtype dtype, het_redu
     run->desc.optimizer.epsilon = 1e-3f; /* at the usual 1e-8 the sign of a gradient that is 0 but for rounding would decide */
     support_run_ranks(run, 1);
 }
+
+static void start(support_run *run, het_family family, het_dtype dtype, het_reduce reduce) { start_layers(run, family, dtype, reduce, 2); }
 
 static double limit_of(het_dtype dtype) { return dtype == HET_BF16 ? 2e-2 : 1e-5; }
 

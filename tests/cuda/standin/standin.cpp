@@ -17,10 +17,19 @@
 #include <thread>
 #include <vector>
 
+typedef std::vector<std::function<int()>> work_list; /* 0: it cannot run yet */
 struct CUstream_st {
     int device, running;
     uint64_t issued, done;
-    std::deque<std::function<int()>> work; /* 0: it cannot run yet */
+    std::deque<std::function<int()>> work;
+    work_list *kept; /* being captured */
+};
+struct CUgraph_st { int device; work_list work; };
+struct CUgraphExec_st {
+    int device;
+    work_list work;
+    CUstream_st *stream; /* of the last launch, which has ended when so much of its work is done */
+    uint64_t at;
 };
 struct CUevent_st {
     CUstream_st *stream;
@@ -41,12 +50,13 @@ struct machine {
     standin_count count;
     int64_t fail_at = -1, next = 0;
     int devices = getenv("STANDIN_DEVICES") != nullptr ? atoi(getenv("STANDIN_DEVICES")) : 1;
-    int skip = 0, stall = 0, open = 0;
+    int skip = 0, stall = 0, refuse = 0, open = 0;
     uint64_t clock = 0;
 };
 machine gpu;
 thread_local int current_device;
 thread_local cudaError_t last_error;
+thread_local int capturing; /* streams that this thread captures */
 
 typedef std::lock_guard<std::recursive_mutex> guard;
 
@@ -70,6 +80,7 @@ int misuse(const char *what)
 #define CALL(error) do { if (told_to_fail(__func__)) return failed(error); } while (0)
 #define BLAS_CALL() do { if (told_to_fail(__func__)) return CUBLAS_STATUS_INTERNAL_ERROR; } while (0)
 #define CHECK(right, what) do { if (!(right) && misuse(what)) return failed(cudaErrorInvalidValue); } while (0)
+#define NOT_CAPTURING() do { if (capturing > 0) { misuse(__func__); return failed(cudaErrorStreamCaptureUnsupported); } } while (0)
 #define BLAS_CHECK(right, what) do { if (!(right) && misuse(what)) return CUBLAS_STATUS_INVALID_VALUE; } while (0)
 
 /* The allocation that holds all of [at, at + size), of the right device. */
@@ -110,6 +121,10 @@ void advance(CUstream_st *stream, uint64_t until, uint64_t most)
 /* The work says whether it could run: it is asked again until then. */
 void put_waiting(CUstream_st *stream, std::function<int()> work)
 {
+    if (stream->kept != nullptr) {
+        stream->kept->push_back(std::move(work));
+        return;
+    }
     stream->work.push_back(std::move(work));
     stream->issued++;
 }
@@ -135,7 +150,7 @@ void standin_reset(int devices)
     memset(&gpu.count, 0, sizeof gpu.count);
     gpu.fail_at = -1;
     gpu.devices = devices;
-    gpu.skip = gpu.stall = 0;
+    gpu.skip = gpu.stall = gpu.refuse = 0;
     last_error = cudaSuccess;
 }
 
@@ -148,6 +163,7 @@ void standin_fail(int64_t call)
 }
 
 void standin_skip(int on) { guard g(gpu.lock); gpu.skip = on; }
+void standin_refuse(int on) { guard g(gpu.lock); gpu.refuse = on; }
 void standin_stall(int on) { guard g(gpu.lock); gpu.stall = on; }
 standin_count standin_counted(void) { guard g(gpu.lock); return gpu.count; }
 
@@ -203,6 +219,7 @@ cudaError_t cudaMalloc(void **pointer, size_t size)
     guard g(gpu.lock);
     region r;
     CALL(cudaErrorMemoryAllocation);
+    NOT_CAPTURING();
     r.size = size;
     r.device = current_device;
     r.page_bytes = (size + 256 + page() - 1) / page() * page();
@@ -257,6 +274,7 @@ cudaError_t cudaFree(void *pointer)
     const int idle = wait_for_card();
     guard g(gpu.lock);
     const int fails = told_to_fail(__func__);
+    NOT_CAPTURING();
     CHECK(idle, "cudaFree that would wait for ever");
     CHECK(give_back(gpu.memory, pointer, 1), "cudaFree of what cudaMalloc did not give");
     return fails ? failed(cudaErrorUnknown) : cudaSuccess;
@@ -267,6 +285,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned)
     guard g(gpu.lock);
     region r;
     CALL(cudaErrorMemoryAllocation);
+    NOT_CAPTURING();
     r.pages = r.begin = static_cast<char *>(malloc(size));
     if (r.pages == nullptr) return failed(cudaErrorMemoryAllocation);
     r.size = r.page_bytes = size;
@@ -281,6 +300,7 @@ cudaError_t cudaFreeHost(void *pointer)
 {
     guard g(gpu.lock);
     const int fails = told_to_fail(__func__);
+    NOT_CAPTURING();
     CHECK(give_back(gpu.pinned, pointer, 0), "cudaFreeHost of what cudaHostAlloc did not give");
     return fails ? failed(cudaErrorUnknown) : cudaSuccess;
 }
@@ -309,6 +329,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     guard g(gpu.lock);
     CALL(cudaErrorMemoryAllocation);
+    NOT_CAPTURING();
     *stream = new CUstream_st();
     (*stream)->device = current_device;
     gpu.streams.push_back(*stream);
@@ -320,6 +341,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     guard g(gpu.lock);
     const int fails = told_to_fail(__func__);
+    NOT_CAPTURING();
     CHECK(stream != nullptr, "cudaStreamDestroy of NULL");
     advance(stream, stream->issued, UINT64_MAX); /* what was given to it still runs */
     CHECK(stream->done == stream->issued, "cudaStreamDestroy of a stream whose work cannot end yet");
@@ -334,6 +356,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     guard g(gpu.lock);
     CALL(cudaErrorLaunchFailure);
+    NOT_CAPTURING();
     CHECK(stream != nullptr, "cudaStreamQuery of NULL");
     advance(stream, stream->issued, 64);
     return stream->done == stream->issued ? cudaSuccess : cudaErrorNotReady;
@@ -343,6 +366,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
+    NOT_CAPTURING();
     CHECK(right_stream(stream) && event != nullptr, "cudaStreamWaitEvent on a stream of another device");
     if (event->stream != nullptr) {
         CUstream_st *other = event->stream;
@@ -360,9 +384,88 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 {
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
+    NOT_CAPTURING();
     CHECK(right_stream(stream), "cudaLaunchHostFunc on a stream of another device");
     put(stream, [=] { function(user); });
     return cudaSuccess;
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorUnknown);
+    CHECK(right_stream(stream) && stream->kept == nullptr, "cudaStreamBeginCapture of a stream that is being captured");
+    CHECK(mode == cudaStreamCaptureModeThreadLocal, "cudaStreamBeginCapture that hinders other threads, or nobody");
+    stream->kept = new work_list();
+    capturing++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    *graph = nullptr;
+    CHECK(stream->kept != nullptr, "cudaStreamEndCapture of a stream that is not being captured");
+    if (!fails) {
+        *graph = new CUgraph_st();
+        (*graph)->device = stream->device;
+        (*graph)->work = std::move(*stream->kept);
+        gpu.count.live++;
+    }
+    delete stream->kept;
+    stream->kept = nullptr;
+    capturing--;
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorMemoryAllocation);
+    NOT_CAPTURING();
+    CHECK(graph != nullptr && flags == 0, "cudaGraphInstantiate");
+    *exec = new CUgraphExec_st();
+    (*exec)->device = graph->device;
+    (*exec)->work = graph->work;
+    gpu.count.live++;
+    gpu.count.captured++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    guard g(gpu.lock);
+    CALL(cudaErrorLaunchFailure);
+    CHECK(exec != nullptr && right_stream(stream) && exec->device == stream->device, "cudaGraphLaunch on a stream of another device");
+    CHECK(stream->kept == nullptr, "cudaGraphLaunch into a capture");
+    for (const std::function<int()> &work : exec->work) put_waiting(stream, work);
+    exec->stream = stream;
+    exec->at = stream->issued;
+    gpu.count.launched++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    CHECK(graph != nullptr, "cudaGraphDestroy of NULL");
+    delete graph;
+    gpu.count.live--;
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    guard g(gpu.lock);
+    const int fails = told_to_fail(__func__);
+    CHECK(exec != nullptr && (exec->stream == nullptr || exec->stream->done >= exec->at), "cudaGraphExecDestroy of a graph under way");
+    delete exec;
+    gpu.count.live--;
+    return fails ? failed(cudaErrorUnknown) : cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
@@ -390,6 +493,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     guard g(gpu.lock);
     CALL(cudaErrorUnknown);
+    NOT_CAPTURING();
     CHECK(right_stream(stream) && event != nullptr, "cudaEventRecord on a stream of another device");
     const std::shared_ptr<uint64_t> stamp = event->stamp;
     put(stream, [=] { *stamp = gpu.clock; });
@@ -402,6 +506,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     guard g(gpu.lock);
     CALL(cudaErrorLaunchFailure);
+    NOT_CAPTURING();
     CHECK(event != nullptr, "cudaEventQuery of NULL");
     if (event->stream == nullptr) return cudaSuccess;
     advance(event->stream, event->at, 64);
@@ -434,6 +539,7 @@ const char *cudaGetErrorName(cudaError_t error)
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     default: return "cudaErrorUnknown";
@@ -447,7 +553,7 @@ const char *cudaGetErrorString(cudaError_t) { return "told by the stand-in"; }
 namespace {
 
 /* What the opaque structs hold. */
-enum { DESC_COMPUTE, DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS };
+enum { DESC_COMPUTE, DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS, DESC_AUX, DESC_AUX_LD };
 enum { LAYOUT_TYPE, LAYOUT_ROWS, LAYOUT_COLUMNS, LAYOUT_LD };
 enum { ALGO_NUMBER, ALGO_WORKSPACE, ALGO_ALIGNMENT };
 
@@ -498,8 +604,29 @@ float element(const operand &o, int64_t i, int64_t j, int tf32)
     return value;
 }
 
-/* d (m x n, columns ld apart) = a b + beta d + bias, a chain of f32 over k ascending. */
-void product(const operand &a, const operand &b, float alpha, float beta, float *d, int64_t ld, const float *bias, int tf32)
+/* tanh GELU, and its derivative */
+double gelu(double x) { return 0.5 * x * (1.0 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x))); }
+double gelu_slope(double x)
+{
+    const double t = tanh(0.79788456080286536 * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.79788456080286536 * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+/* What a product's result goes through: a bias along the columns; GELU, with what it is taken of kept in aux; its derivative at aux. */
+struct tail { uint64_t epilogue; const float *bias; float *aux; int64_t ld; };
+
+float finished(const tail &t, float x, int64_t i, int64_t j)
+{
+    if (t.epilogue & CUBLASLT_EPILOGUE_BIAS) x += t.bias[i];
+    if (t.epilogue == CUBLASLT_EPILOGUE_DGELU)
+        return static_cast<float>(static_cast<double>(x) * gelu_slope(static_cast<double>(t.aux[j * t.ld + i])));
+    if ((t.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) != CUBLASLT_EPILOGUE_GELU_AUX) return x;
+    t.aux[j * t.ld + i] = x;
+    return static_cast<float>(gelu(static_cast<double>(x)));
+}
+
+/* d (m x n, columns ld apart) = a b + beta d, finished, a chain of f32 over k ascending. */
+void product(const operand &a, const operand &b, float alpha, float beta, float *d, int64_t ld, const tail &t, int tf32)
 {
     const int64_t m = a.rows, n = b.columns, k = a.columns;
     std::vector<float> columns(static_cast<size_t>(m * k)), sum(static_cast<size_t>(m));
@@ -512,7 +639,7 @@ void product(const operand &a, const operand &b, float alpha, float beta, float 
             const float *c = columns.data() + p * m, x = element(b, p, j, tf32);
             for (int64_t i = 0; i < m; i++) s[i] += c[i] * x;
         }
-        for (int64_t i = 0; i < m; i++) to[i] = alpha * s[i] + (beta != 0.0f ? beta * to[i] : 0.0f) + (bias != nullptr ? bias[i] : 0.0f);
+        for (int64_t i = 0; i < m; i++) to[i] = finished(t, alpha * s[i] + (beta != 0.0f ? beta * to[i] : 0.0f), i, j);
     }
 }
 
@@ -571,9 +698,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 {
     guard g(gpu.lock);
     const int field = attribute == CUBLASLT_MATMUL_DESC_TRANSA ? DESC_TRANSA : attribute == CUBLASLT_MATMUL_DESC_TRANSB ? DESC_TRANSB
-                    : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE ? DESC_EPILOGUE : DESC_BIAS;
+                    : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE ? DESC_EPILOGUE : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ? DESC_AUX
+                    : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD ? DESC_AUX_LD : DESC_BIAS;
     BLAS_CALL();
-    BLAS_CHECK(size == (field == DESC_BIAS ? sizeof(void *) : sizeof(int32_t)), "cublasLtMatmulDescSetAttribute: size");
+    BLAS_CHECK(size == (field >= DESC_BIAS ? sizeof(void *) : sizeof(int32_t)), "cublasLtMatmulDescSetAttribute: size");
     desc->data[field] = 0;
     memcpy(&desc->data[field], value, size);
     return CUBLAS_STATUS_SUCCESS;
@@ -620,7 +748,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 /* Three algorithms of different cost and workspace; the second is the fastest. */
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t *result, int *found)
 {
@@ -628,6 +756,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     BLAS_CALL();
     BLAS_CHECK(handle->device == current_device && a->data[LAYOUT_TYPE] == b->data[LAYOUT_TYPE], "cublasLtMatmulAlgoGetHeuristic");
     *found = 0;
+    if (gpu.refuse && desc->data[DESC_EPILOGUE] >= CUBLASLT_EPILOGUE_GELU_AUX) return CUBLAS_STATUS_NOT_SUPPORTED;
     for (uint64_t number = 1; number <= 3 && *found < wanted; number++) {
         cublasLtMatmulHeuristicResult_t *r = &result[*found];
         memset(r, 0, sizeof *r);
@@ -652,27 +781,31 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const int64_t ld = static_cast<int64_t>(d_layout->data[LAYOUT_LD]);
     const int tf32 = desc->data[DESC_COMPUTE] == CUBLAS_COMPUTE_32F_FAST_TF32;
     const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
-    const float *bias = nullptr;
+    tail t = { desc->data[DESC_EPILOGUE], nullptr, nullptr, static_cast<int64_t>(desc->data[DESC_AUX_LD]) };
     const uint64_t cost = algo->data[ALGO_NUMBER] == 2 ? 1 : 4, used = algo->data[ALGO_WORKSPACE];
     BLAS_CALL();
-    memcpy(&bias, &desc->data[DESC_BIAS], sizeof bias);
-    if (desc->data[DESC_EPILOGUE] != CUBLASLT_EPILOGUE_BIAS) bias = nullptr;
+    memcpy(&t.bias, &desc->data[DESC_BIAS], sizeof t.bias);
+    memcpy(&t.aux, &desc->data[DESC_AUX], sizeof t.aux);
+    const int with_bias = (t.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0, with_aux = t.epilogue >= CUBLASLT_EPILOGUE_GELU_AUX;
     BLAS_CHECK(handle->device == current_device && right_stream(stream), "cublasLtMatmul on a stream of another device");
     BLAS_CHECK(x.rows == m && y.columns == n && x.columns == y.rows, "cublasLtMatmul: shapes");
     BLAS_CHECK(c == d && c_layout == d_layout && d_layout->data[LAYOUT_TYPE] == CUDA_R_32F && x.type == y.type, "cublasLtMatmul: types");
     BLAS_CHECK(on_device(a, layout_bytes(a_layout)) && on_device(b, layout_bytes(b_layout)) && on_device(d, layout_bytes(d_layout)),
                "cublasLtMatmul: an operand is not in device memory");
-    BLAS_CHECK(bias == nullptr || on_device(bias, static_cast<size_t>(m) * sizeof *bias), "cublasLtMatmul: bias is not in device memory");
+    BLAS_CHECK(!with_bias || on_device(t.bias, static_cast<size_t>(m) * sizeof *t.bias), "cublasLtMatmul: bias is not in device memory");
+    BLAS_CHECK(!with_aux || (t.ld % 8 == 0 && t.ld >= m && aligned(t.aux, 16) && t.aux != d
+               && on_device(t.aux, static_cast<size_t>(t.ld * (n - 1) + m) * sizeof *t.aux)), "cublasLtMatmul: what GELU is taken of");
     BLAS_CHECK(used <= workspace_size && (used == 0 || (on_device(workspace, workspace_size) && aligned(workspace, 256))),
                "cublasLtMatmul: workspace");
     BLAS_CHECK(aligned(a, algo->data[ALGO_ALIGNMENT]) && aligned(b, algo->data[ALGO_ALIGNMENT + 1]) && aligned(d, algo->data[ALGO_ALIGNMENT + 3]),
                "cublasLtMatmul: alignment");
     gpu.count.products++;
+    gpu.count.fused += with_aux;
     put(stream, [=] {
         gpu.clock += cost;
         if (gpu.skip) return;
         if (used > 0) memset(workspace, 0xff, workspace_size); /* all of it is the product's */
-        product(x, y, scale, keep, static_cast<float *>(d), ld, bias, tf32);
+        product(x, y, scale, keep, static_cast<float *>(d), ld, t, tf32);
     });
     return CUBLAS_STATUS_SUCCESS;
 }

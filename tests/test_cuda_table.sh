@@ -1,0 +1,91 @@
+#!/bin/bash
+# tests/cuda/table.sh, the last part of tests/cuda/on_gpu.sh, on files made up here: every kind of row, above, between and below its limits, and what is
+# not there. Where Python has PyTorch, tests/cuda/torch_cuda.py runs small on the CPU as well, and names its measurements as the table does. Prints TAP.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tools/tap.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# shows NAME WORDS...: the row that starts with NAME, a comma and blank or a blank behind it, ends with WORDS.
+shows() {
+    local name=$1 row
+    shift
+    row=$(grep -m 1 -F -- "$name " "$work/table" | tr -s ' ')
+    report "$([ "${row% }" != "${row%"$*"}" ]; echo $?)" "$name: $*" "$row"
+}
+
+made() { # made SET NAME RATE UNIT [BYTES]
+    local file=$work/$1.jsonl bytes=${5:+,\"bytes\":$5}
+    echo "{\"name\":\"$2\",\"ms\":1.5,\"rate\":$3,\"unit\":\"$4\"$bytes}" >> "$file"
+}
+
+# ---- nothing measured ----
+bash tests/cuda/table.sh "$work" > "$work/table"
+report $? 'an empty folder gives a table'
+asked=$(sed -n 's/^\([0-9]*\) asked for: .*/\1/p' "$work/table")
+report "$([ "$(grep -c 'not measured$' "$work/table")" = $((asked + 1)) ] && [ "$asked" -ge 30 ]; echo $?)" 'each of its rows says not measured' \
+    "$(cat "$work/table")"
+shows 'step_gpt2:1558m_bf16_fast, thousands/s' - - - - - - 48 53 not measured
+
+# ---- everything there is a kind of row for ----
+made bench_ops copy 2000 GB/s
+made bench_ops linear_forward_8192x8192_bf16 600 TFLOP/s
+made bench_ops_fast linear_forward_8192x8192_bf16 800 TFLOP/s
+made bench_ops linear_forward_768x3072_bf16 380 TFLOP/s
+made bench_ops_fast linear_forward_768x3072_bf16 400 TFLOP/s
+made bench_ops_fast linear_gelu_forward_768x3072_bf16 384 TFLOP/s
+made bench_ops linear_forward_3072x768_bf16 500 TFLOP/s
+made bench_ops attention_backward_head64_T1024 300 TFLOP/s
+made bench_ops_fast attention_backward_head64_T1024 500 TFLOP/s
+made bench_ops attention_forward_head128_T4096 480 TFLOP/s
+made bench_ops norm_backward 1500 GB/s
+made bench_ops cross_entropy 1700 GB/s 800
+made bench_ops adamw 1690 GB/s
+made bench_steps step_gpt2:124m_bf16_fast 400000 tokens/s 6000000000
+made bench_steps_fast step_gpt2:124m_bf16_fast 480000 tokens/s 5500000000
+made bench_steps_fast step_gpt2:1558m_bf16_fast 47000.5 tokens/s 40000000000
+echo 'a line that is no measurement, and {"rate":1} one without a name' >> "$work/bench_ops.jsonl"
+cat >> "$work/torch_ops.jsonl" <<'LINES'
+{"name": "linear_forward_768x3072_bf16", "ms": 0.19, "rate": 400.0, "unit": "TFLOP/s"}
+{"name": "attention_backward_head64_T1024", "ms": 0.19, "rate": 400.0, "unit": "TFLOP/s"}
+{"name": "attention_forward_head128_T4096", "ms": 0.19, "rate": 3e2, "unit": "TFLOP/s"}
+{"name": "norm_backward", "ms": 0.19, "rate": 1200.0, "unit": "GB/s"}
+{"name": "cross_entropy", "ms": 0.19, "rate": 800.0, "unit": "GB/s", "bytes": 2000}
+LINES
+echo '{"name": "step_gpt2:124m_bf16_fast", "ms": 1.0, "rate": 400000.0, "unit": "tokens/s", "bytes": 10000000000}' > "$work/torch_steps.jsonl"
+bash tests/cuda/table.sh "$work" > "$work/table"
+report $? 'the table of made up files'
+shows 'linear_forward_768x3072_bf16' 400 380 '50 %' 400 1.00 0.97 1.00 1.05 good
+shows 'linear_gelu_forward_768x3072_bf16' 384 - '48 %' 400 0.96 0.97 1.00 1.05 below
+shows 'linear_forward_3072x768_bf16' - 500 '62 %' - - 0.97 1.00 1.05 PyTorch not measured
+shows 'linear_forward_1600x6400_bf16' - - - - - 0.97 1.00 1.05 not measured
+shows 'attention_backward_head64_T1024' 500 300 '62 %' 400 1.25 0.75 1.00 1.20 stretch
+shows 'attention_backward_head64_T1024, deterministic/timed' 500 300 '62 %' - 0.60 0.75 - - below
+shows 'attention_forward_head128_T4096' - 480 '60 %' 300 1.60 0.80 1.00 1.60 stretch
+shows 'norm_backward' - 1500 '75 %' 1200 1.25 1.3 1.7 2.0 below
+shows 'cross_entropy' - 1700 '85 %' 800 2.12 1.3 2 3 good
+shows 'cross_entropy, bytes' - 800 - 2000 0.40 0.5 - - accept
+shows 'adamw, of copy' - 1690 '84 %' - 0.84 0.85 - - below
+shows 'step_gpt2:124m_bf16_fast' 4.8e+05 4e+05 '48 %' 4e+05 1.20 1.05 1.15 1.30 good
+shows 'step_gpt2:124m_bf16_fast, thousands/s' 4.8e+05 4e+05 - - 480.00 - 470 520 good
+shows 'step_gpt2:124m_bf16_fast, deterministic/timed' 4.8e+05 4e+05 - - 0.83 0.75 - - accept
+shows 'step_gpt2:124m_bf16_fast, bytes' 5.5e+09 6e+09 - 1e+10 0.55 0.6 0.5 - accept
+shows 'step_gpt2:1558m_bf16_fast, thousands/s' 4.7e+04 - - - 47.00 - 48 53 below
+shows 'linear_forward_8192x8192_bf16 (timed)' 800 TFLOP/s '100 %' - -
+report "$(grep -q "^$asked asked for: 9 reached, 5 below, $((asked - 14)) not measured\$" "$work/table"; echo $?)" 'they are counted' \
+    "$(grep 'asked for:' "$work/table")"
+
+# ---- the names are those of the programs ----
+for name in copy norm_backward cross_entropy adamw linear_forward_ linear_backward_input_ linear_backward_weight_ attention_forward_head \
+            attention_backward_head step_; do
+    report "$(grep -q "\"$name" tests/cuda/bench_cuda.c && grep -q "\"$name" tests/cuda/torch_cuda.py; echo $?)" "both programs measure $name"
+done
+if python3 -c 'import torch' 2> /dev/null; then
+    timeout 200 python3 tests/cuda/torch_cuda.py all --small --eager --device cpu > "$work/torch.jsonl" 2> "$work/errors"
+    report $? 'torch_cuda.py runs small on the CPU' "$(tail -n 3 "$work/errors")"
+    report "$([ "$(grep -c '^{"name": ".*"rate": .*"unit": ".*}$' "$work/torch.jsonl")" = 16 ]; echo $?)" 'one line a measurement' "$(cat "$work/torch.jsonl")"
+else
+    leave_out 'torch_cuda.py: python3 has no torch'
+fi
+echo "1..$count"
+[ $failures = 0 ]
