@@ -1,7 +1,8 @@
 #!/bin/bash
 # Seeded bugs: applies each entry of faults.txt to a copy of hetrain_cuda.cu, builds test_kernels with it, and expects a test to fail.
-# "@ N" after an entry: its text is in the file several times, the N-th is meant. "& FILE TESTS": the bug is in hetrain.h or hetrain_cuda.cu, and
-# those of test_cuda_device whose names match TESTS have to fail. Prints TAP, and last "N faults, N caught".
+# "@ N" after an entry: its text is in the file several times, the N-th is meant. "& FILE TESTS": the bug is in hetrain.h, hetrain_cuda.cu or
+# hetrain_nccl.c, and those of test_cuda_device, or of test_nccl for the last, whose names match TESTS have to fail. Prints TAP, and last "N faults, N
+# caught".
 # usage: tests/cuda/faults/run.sh [REGULAR EXPRESSION of the names to try]
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 cd "$root" || exit 2
@@ -51,11 +52,13 @@ build() {
 }
 
 try() {
-    local d=$1 file tests
+    local d=$1 file tests suite=kernels
     read -r file tests < "$d/place"
+    [ -n "$tests" ] && suite=cuda_device
+    [ "$file" = hetrain_nccl.c ] && suite=nccl
     if ! apply "$d" "$file"; then
         echo "its text is not in the file as often as said" > "$d/wrong"
-    elif ! build "$d" "test_$([ -n "$tests" ] && echo cuda_device || echo kernels)" 2> "$d/log"; then
+    elif ! build "$d" "test_$suite" 2> "$d/log"; then
         echo "does not build: $(grep -m1 error "$d/log")" > "$d/wrong"
     elif CMOCKA_MESSAGE_OUTPUT=TAP HETRAIN_TEST_ONLY=${tests:-*} timeout 300 "$d/program" > "$d/out" 2>&1; then
         echo "not caught" > "$d/wrong"
