@@ -5001,7 +5001,7 @@ static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, 
    stays in its first cache, and runs it down the packed rows. Weights are never written to memory in another order. */
 
 #define HETI_LINEAR_FLOATS (INT64_C(4) << 20) /* packed activations at a time */
-#define HETI_LINEAR_ROWS 600                  /* rows x PRODUCT_K floats stay in the second cache, twice as many pairs; tiles of all heights fill them */
+#define HETI_LINEAR_ROWS 600                  /* rows x PRODUCT_K floats stay in the second cache, twice as many pairs; whole tiles of any height */
 #define HETI_PANEL_FLOATS (HETI_PRODUCT_K * HETI_TILE_COLUMNS)
 
 /* output[o] (columns) = chain over the k of every source s of source[s].data[row][k] weight(o, s)[k][column]. Forward has one source and an output
