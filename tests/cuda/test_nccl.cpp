@@ -1,6 +1,7 @@
 /* Groups of CUDA devices over NCCL (hetrain_nccl.c): the table by itself, then whole training steps against the CPU device, of cards alone and mixed
    with CPU ranks. make test runs it without a GPU, on the stand-ins for the CUDA runtime, cuBLASLt and NCCL (standin/standin.h); make test-cuda on
    real cards, where nothing can be made to fail; with fewer than two of them there is nothing to test. */
+#ifndef __CUDACC__
 #define HETC_EMULATED 1
 #define HETC_BLAS_WORKSPACE (size_t(4096))
 #endif
