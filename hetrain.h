@@ -1017,11 +1017,11 @@ typedef struct het_transport { const het_transport_iface *iface; void *self; } h
 /* ---- >>group_api: devices that reach each other without the host ---------------------------------------------------
    Optional. A group is a set of ranks whose devices move data among them by themselves: reductions, gathers and messages between its members do
    not pass through host memory. The engine decides which groups it needs, makes one of its members ask for an identity, carries that to the others
-   and has all join, in het_create and het_replan. An op begins behind what its queue has been given before; what the
-   queue is given later does not wait for it: `test` tells. Nothing blocks but `leave`. All members give the ops of a group in the same order; between groups there is no order: a rank
-   may have ops of several under way, each group's on a queue of its own, and none may need another one's to end first. Calls on one member
-   (het_member) never overlap, whichever thread they come from; different members of a process are used by different threads at once. Scalars of the
-   verdict and sharded gradients (het_desc.shard_gradients) pass through the host. */
+   and has all join, in het_create and het_replan. An op begins behind what its queue has been given before; what the queue is given later does not
+   wait for it: `test` tells. Nothing blocks but `leave`. All members give the ops of a group in the same order; between groups there is no order:
+   a rank may have ops of several under way, each group's on a queue of its own, and none may need another one's to end first. Calls on one member
+   (het_member) never overlap, whichever thread they come from; different members of a process are used by different threads at once. Scalars of
+   the verdict and sharded gradients (het_desc.shard_gradients) pass through the host. */
 
 typedef struct het_member het_member; /* one member's end of a group: the provider's own */
 typedef enum het_group_element { HET_GROUP_F32 = 0, HET_GROUP_F64 = 1, HET_GROUP_I64 = 2 } het_group_element;
