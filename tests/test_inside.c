@@ -258,12 +258,15 @@ static void rings_sum_and_gather(void **state)
     for (round = 0; round < 2000; round++) {
         heti_parameter_block block;
         het_ctx ctx;
-        int64_t holder[HOLDERS], cut[HOLDERS + 1], member[HOLDERS + 1], first[HOLDERS + 1], i, k, sent, expected;
+        int64_t holder[HOLDERS], seat[HOLDERS + 1], cut[HOLDERS + 1], member[HOLDERS + 1], first[HOLDERS + 1], i, k, sent, expected;
         double value[HOLDERS][ELEMENTS];
         memset(&block, 0, sizeof block);
         memset(&ctx, 0, sizeof ctx);
         block.holders = 2 + support_below(&seed, HOLDERS - 1);
         block.holder = holder;
+        block.seats = block.holders; /* every holder by itself; seats of several: test_groups.c */
+        block.seat = seat;
+        for (i = 0; i <= block.holders; i++) seat[i] = i;
         block.cut = cut;
         block.member = member;
         block.elements = ELEMENTS;
