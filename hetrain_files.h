@@ -45,6 +45,7 @@
        HETRAIN_STATIC                 not defined                 everywhere: all functions static, a private copy (hetrain.h defines what it means)
        HETRAIN_NO_STDIO               not defined                 everywhere: no stdio.h; no het_folder_open
        HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; calls that allocate must get an allocator
+       HETRAIN_ASSERT(condition)      ((void)0)                   implementation: checks of the header's own reasoning, never of arguments
 
    MEMORY, ERRORS, THREADS
    A tokenizer is one block from the allocator it was given (NULL: malloc). What is needed besides, while a call runs, grows with the text and is
@@ -522,6 +523,10 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_gguf(het_ctx *ctx, const het_
 #define HETI_F_CAST(type, value) static_cast<type>(value)
 #else
 #define HETI_F_CAST(type, value) ((type)(value))
+#endif
+
+#ifndef HETRAIN_ASSERT
+#define HETRAIN_ASSERT(condition) ((void)0)
 #endif
 
 /* Passes on an error: HETI_F_TRY(call). */
