@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs test suites and adds up what they say. Every suite prints TAP: a plan "1..N", then "ok 1 - name", "not ok 2 - name" or
 # "not ok 3 # SKIP why". Tests of the plan that are never reported (the suite died) count as failed.
+# JOBS suites run at a time (as many as there are processors); they are reported in their order.
 # usage: tests/tools/run_tests.sh BUILD SUITE...    SUITE: a name in BUILD/tests, or a shell script
 build=$1
 shift
@@ -13,15 +14,21 @@ command -v stdbuf > /dev/null && line_buffered="stdbuf -oL"
 export ASAN_OPTIONS=verify_asan_link_order=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 passed=0 failed=0 skipped=0 start=$SECONDS
 
-for suite in "$@"; do
-    name=$(basename "$suite" .sh)
-    output=$build/output/$name.txt
-    begin=$SECONDS
-    case $suite in
-    *.sh) bash "$suite" > "$output" 2>&1 ;;
-    *) $line_buffered "$build/tests/$suite" > "$output" 2>&1 ;;
+# run SUITE: its output, then its status and seconds in a file beside that
+run() {
+    local output=$build/output/$(basename "$1" .sh).txt begin=$SECONDS
+    case $1 in
+    *.sh) bash "$1" > "$output" 2>&1 ;;
+    *) $line_buffered "$build/tests/$1" > "$output" 2>&1 ;;
     esac
-    status=$?
+    echo "$? $((SECONDS - begin))" > "$output.ended"
+}
+
+report() {
+    local name output status seconds ok skip bad planned lost
+    name=$(basename "$1" .sh)
+    output=$build/output/$name.txt
+    read -r status seconds < "$output.ended"
     ok=$(grep -c '^ok [0-9]' "$output")
     skip=$(grep -c '^not ok [0-9]* # SKIP' "$output")
     bad=$(grep '^not ok [0-9]' "$output" | grep -vc '# SKIP')
@@ -29,11 +36,11 @@ for suite in "$@"; do
     lost=$((${planned:-1} - ok - skip - bad))
     [ $lost -lt 0 ] && lost=0
     # a suite that reports no failure and still ends badly (a sanitizer, a signal) is one
-    [ $status -ne 0 ] && [ $((bad + lost)) = 0 ] && lost=1
-    printf '%-14s %3d passed' "$name" "$ok"
+    [ "$status" -ne 0 ] && [ $((bad + lost)) = 0 ] && lost=1
+    printf '%-16s %3d passed' "$name" "$ok"
     [ "$skip" -gt 0 ] && printf ', %d skipped' "$skip"
     [ $((bad + lost)) -gt 0 ] && printf ', %d FAILED' $((bad + lost))
-    printf '  (%d s)\n' $((SECONDS - begin))
+    printf '  (%d s)\n' "$seconds"
     sed -n 's/^not ok [0-9]* # SKIP /    skipped: /p' "$output"
     if [ $((bad + lost)) -gt 0 ]; then
         grep -Ev '^ok |^1\.\.|# SKIP|^# not ok' "$output" | head -n 60 | cut -c1-300 | sed 's/^/    /'
@@ -41,7 +48,26 @@ for suite in "$@"; do
         echo "    all of it: $output"
     fi
     passed=$((passed + ok)) failed=$((failed + bad + lost)) skipped=$((skipped + skip))
+}
+
+suites=("$@")
+reported=0
+# Reports the suites that have ended, up to the first one that has not.
+catch_up() {
+    while [ $reported -lt ${#suites[@]} ] && [ -f "$build/output/$(basename "${suites[reported]}" .sh).txt.ended" ]; do
+        report "${suites[reported]}"
+        reported=$((reported + 1))
+    done
+}
+
+rm -f "$build"/output/*.ended
+for suite in "${suites[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ]; do wait -n; done
+    catch_up
+    run "$suite" &
 done
+wait
+catch_up
 
 [ $skipped -gt 0 ] && echo "$skipped skipped"
 echo "$((SECONDS - start)) seconds"
