@@ -115,6 +115,14 @@ static void two_cards_share_the_batch(void **)
     compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "01", "dp", NULL, 1, HET_NO, "cuda:0,cuda:1 dp exact");
     compare_ranks(HET_LLAMA, HET_REDUCE_FAST, "01", "dp", NULL, 1, HET_NO, "cuda:0,cuda:1 dp fast");
 }
+/* The second stage's gradients are reduced while the first one works. */
+static void two_cards_reduce_while_they_work(void **)
+{
+    compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "01",
+                  "{\"pipelines\": [{\"stages\": [{\"rank\": 0, \"units\": [0, 3]}, {\"rank\": 0, \"units\": [3, 6]}]},"
+                  " {\"stages\": [{\"rank\": 1, \"units\": [0, 3]}, {\"rank\": 1, \"units\": [3, 6]}]}]}",
+                  NULL, 1, HET_NO, "cuda:0,cuda:1 dp, two stages each");
+}
 static void two_cards_share_the_layers(void **) { compare_ranks(HET_LLAMA, HET_REDUCE_EXACT, "01", "pp", "1f1b", 1, HET_NO, "cuda:0,cuda:1 pp"); }
 static void one_card_has_two_ranks(void **) { compare_ranks(HET_GPT2, HET_REDUCE_EXACT, "00", "pp", "zb-h1", 1, HET_NO, "cuda:0,cuda:0 zb-h1"); }
 static void a_card_and_a_cpu_share_the_batch(void **)
@@ -956,6 +964,7 @@ int main(void)
         cmocka_unit_test(gpt2_trains_as_on_the_cpu), cmocka_unit_test(llama_trains_as_on_the_cpu),
         cmocka_unit_test(qwen3_trains_as_on_the_cpu), cmocka_unit_test(neox_trains_as_on_the_cpu), cmocka_unit_test(gpt2_trains_in_bf16),
         cmocka_unit_test(llama_trains_in_bf16), cmocka_unit_test(tf32_and_timed_algorithms), cmocka_unit_test(two_cards_share_the_batch),
+        cmocka_unit_test(two_cards_reduce_while_they_work),
         cmocka_unit_test(two_cards_share_the_layers), cmocka_unit_test(one_card_has_two_ranks), cmocka_unit_test(a_card_and_a_cpu_share_the_batch),
         cmocka_unit_test(a_card_and_a_cpu_share_the_layers), cmocka_unit_test(slices_and_recomputation), cmocka_unit_test(evaluates_and_infers),
         cmocka_unit_test(saves_and_loads), cmocka_unit_test(gelu_in_the_product), cmocka_unit_test(gelu_by_itself),
