@@ -16652,7 +16652,10 @@ static het_result heti_vote(het_ctx *ctx, het_result result)
     if (result != HET_OK) own = ctx->error;
     for (i = 0; i < ctx->processes; i++) {
         other = own;
-        HETI_TRY(heti_spread(ctx, i, &other, sizeof other));
+        if (heti_spread(ctx, i, &other, sizeof other) != HET_OK) { /* one that has heard of a failure may be gone already */
+            if (first.code == HET_OK) first = own.code != HET_OK ? own : ctx->error;
+            break;
+        }
         if (first.code == HET_OK) first = other;
     }
     first.text[sizeof first.text - 1] = 0;

@@ -33,7 +33,7 @@ static inline int launch_number(const char *name, int64_t *value) {
 
 /* "A=1, B (not set) what"; b may be NULL. */
 static inline het_result launch_fail(het_error *error, const char *a, const char *b, const char *what) {
-    char about[2][100];
+    char text[2][100];
     const char *name[2];
     int i;
     if (error == NULL) return HET_ERR_INVALID;
@@ -41,12 +41,12 @@ static inline het_result launch_fail(het_error *error, const char *a, const char
     name[1] = b;
     for (i = 0; i < 2; i++) {
         const char *value = name[i] != NULL ? getenv(name[i]) : NULL;
-        about[i][0] = 0;
+        text[i][0] = 0;
         if (name[i] == NULL) continue;
-        snprintf(about[i], sizeof about[i], "%s%s%s%.40s", i > 0 ? ", " : "", name[i], value != NULL ? "=" : " (not set)", value != NULL ? value : "");
+        snprintf(text[i], sizeof text[i], "%s%s%s%.40s", i > 0 ? ", " : "", name[i], value != NULL ? "=" : " (not set)", value != NULL ? value : "");
     }
     error->code = HET_ERR_INVALID;
-    snprintf(error->text, sizeof error->text, "%.90s%.90s %.60s", about[0], about[1], what);
+    snprintf(error->text, sizeof error->text, "%.90s%.90s %.60s", text[0], text[1], what);
     return HET_ERR_INVALID;
 }
 
