@@ -7018,13 +7018,18 @@ static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows
     heti_unit_workspace(info, HET_OP_NORM_BACKWARD_WEIGHT, &a);
 }
 
-/* dW and db, unless all of them are frozen. */
-static het_result heti_linear_weight(const het_unit_call *c, const het_linear_args *a)
+/* Whether any dW or db is wanted: not all of them are frozen. */
+static int heti_linear_trains(const het_linear_args *a)
 {
     int64_t p;
     for (p = 0; p < a->parts; p++)
-        if (a->part[p].dw->sum || (a->part[p].dbias && a->part[p].dbias->sum)) return HETI_OP(c, linear_backward_weight, a);
-    return HET_OK;
+        if (a->part[p].dw->sum || (a->part[p].dbias && a->part[p].dbias->sum)) return 1;
+    return 0;
+}
+
+static het_result heti_linear_weight(const het_unit_call *c, const het_linear_args *a)
+{
+    return heti_linear_trains(a) ? HETI_OP(c, linear_backward_weight, a) : HET_OK;
 }
 
 /* ---- low-rank factors (LoRA, arXiv 2106.09685) ----
@@ -7196,6 +7201,12 @@ static het_result heti_layer_backward_input(const het_unit_call *c, const heti_a
 {
     HETI_TRY(HETI_OP(c, linear_backward_input, a));
     return heti_adapter_backward_input(c, x, first, a);
+}
+
+/* Whether backward_weight needs the layer's input: for its matrices or their factors. */
+static int heti_layer_trains(const heti_adapter *x, int first, const het_linear_args *a)
+{
+    return heti_linear_trains(a) || !heti_adapter_absent(x, first, HETI_CAST(int, a->parts));
 }
 
 static het_result heti_layer_backward_weight(const het_unit_call *c, const heti_adapter *x, int first, const het_linear_args *a)
@@ -7568,7 +7579,7 @@ static het_result heti_attention_backward_weight(const het_unit_call *c)
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
 
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 3, &out));
-    HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    if (heti_layer_trains(&x.adapter, 0, &qkv)) HETI_TRY(HETI_OP(c, norm_forward, &norm));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q], c->tensor[HETI_ATTENTION_RSTD_Q]);
@@ -7760,9 +7771,9 @@ static het_result heti_mlp_backward_weight(const het_unit_call *c)
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
-    HETI_TRY(HETI_OP(c, activation_forward, &activation));
+    if (heti_layer_trains(&x.adapter, x.parts, &down)) HETI_TRY(HETI_OP(c, activation_forward, &activation));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, x.parts, &down));
-    HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    if (heti_layer_trains(&x.adapter, 0, &first)) HETI_TRY(HETI_OP(c, norm_forward, &norm));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &first));
     return HETI_OP(c, norm_backward_weight, &norm);
 }

@@ -542,6 +542,15 @@ extern "C" {
 
 typedef struct heti_f_text { char *to; size_t capacity, length; } heti_f_text;
 
+static heti_f_text heti_f_text_in(char *to, size_t capacity)
+{
+    heti_f_text text;
+    text.to = to;
+    text.capacity = capacity;
+    text.length = 0;
+    return text;
+}
+
 static void heti_f_text_char(heti_f_text *text, char c)
 {
     if (text->length + 1 < text->capacity) text->to[text->length] = c;
@@ -604,9 +613,7 @@ static het_result heti_f_fail(het_error *error, het_result code, const char *for
     heti_f_text text;
     va_list arguments;
     if (error == NULL) return code;
-    text.to = error->text;
-    text.capacity = sizeof error->text;
-    text.length = 0;
+    text = heti_f_text_in(error->text, sizeof error->text);
     va_start(arguments, format);
     heti_f_text_list(&text, format, arguments);
     va_end(arguments);
@@ -3259,9 +3266,7 @@ static het_result heti_f_json_number(heti_f_learner *l, size_t value)
 {
     char digits[24];
     heti_f_text text;
-    text.to = digits;
-    text.capacity = sizeof digits;
-    text.length = 0;
+    text = heti_f_text_in(digits, sizeof digits);
     heti_f_text_unsigned(&text, value);
     return heti_f_list_add(&l->json, digits, text.length, &l->allocator, l->error);
 }
@@ -4616,9 +4621,7 @@ static het_result heti_f_config_window(heti_f_config *c)
     if (!sliding || (c->layer_types == 0 && layers_full >= layers)) return HET_OK;
     if (c->layer_types == 0 && layers_full > 0)
         return heti_f_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
-    t.to = number;
-    t.capacity = sizeof number;
-    t.length = 0;
+    t = heti_f_text_in(number, sizeof number);
     heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, c->window < 0 ? 4096 : c->window)); /* likewise */
     number[t.length] = 0;
     heti_f_setting_put(&c->set, "window", number);
@@ -4707,9 +4710,7 @@ static het_result heti_f_config_model(heti_f_config *c, het_model_desc *model)
     const char *why;
     het_result result;
     int i;
-    t.to = text;
-    t.capacity = sizeof text;
-    t.length = 0;
+    t = heti_f_text_in(text, sizeof text);
     heti_f_text_put(&t, c->family->parse);
     for (i = 0; i < c->set.count; i++) {
         const char *value = c->set.item[i].value;
@@ -4862,9 +4863,7 @@ static het_result heti_f_model_json(const het_model_desc *model, het_element ele
     back_set.count = 0; /* what cannot be read back at all did not survive */
     if (het_model_from_json(plain, t.length, &back, NULL) == HET_OK) HETI_F_TRY(heti_f_settings_of(&back_set, &back));
     for (i = 0; i < set.count; i++) foreign |= strcmp(set.item[i].name, "dropout") != 0 && heti_f_setting_lost(&set.item[i], &back_set);
-    t.to = text;
-    t.capacity = capacity;
-    t.length = 0;
+    t = heti_f_text_in(text, capacity);
     heti_f_text_config(&t, &set, &m, foreign ? "hetrain_" : "", element);
     for (i = 0; i < set.count; i++) {
         if (!heti_f_setting_lost(&set.item[i], &back_set)) continue;
@@ -5465,9 +5464,7 @@ static void heti_f_pairs_integer(heti_f_pairs *p, const char *key, int64_t value
 {
     char text[24];
     heti_f_text t;
-    t.to = text;
-    t.capacity = sizeof text;
-    t.length = 0;
+    t = heti_f_text_in(text, sizeof text);
     if (value < 0 && !is_unsigned) heti_f_text_char(&t, '-');
     heti_f_text_unsigned(&t, value < 0 && !is_unsigned ? 0 - HETI_F_CAST(uint64_t, value) : HETI_F_CAST(uint64_t, value));
     text[t.length] = 0;
@@ -5478,9 +5475,7 @@ static void heti_f_pairs_float(heti_f_pairs *p, const char *key, float value)
 {
     char text[48];
     heti_f_text t;
-    t.to = text;
-    t.capacity = sizeof text;
-    t.length = 0;
+    t = heti_f_text_in(text, sizeof text);
     heti_f_text_float(&t, value);
     text[t.length] = 0;
     heti_f_pairs_add(p, key, text);
@@ -5576,9 +5571,7 @@ static void heti_f_pairs_recent(heti_f_pairs *p, const het_ctx *ctx)
     heti_f_text t;
     int64_t i;
     het_get_recent(ctx, &recent);
-    t.to = text;
-    t.capacity = sizeof text;
-    t.length = 0;
+    t = heti_f_text_in(text, sizeof text);
     for (i = 0; i < 2 * recent.count; i++) {
         uint64_t bits;
         memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
@@ -5795,9 +5788,7 @@ static void heti_f_text_shape(heti_f_text *t, const int64_t *shape, int32_t rank
 static const char *heti_f_shape(char *to, size_t capacity, const char *before, const int64_t *shape, int32_t rank, const char *behind)
 {
     heti_f_text t;
-    t.to = to;
-    t.capacity = capacity;
-    t.length = 0;
+    t = heti_f_text_in(to, capacity);
     heti_f_text_put(&t, before);
     heti_f_text_shape(&t, shape, rank);
     heti_f_text_put(&t, behind);
@@ -6364,9 +6355,7 @@ static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[
     heti_f_text t;
     int64_t unit;
     int i;
-    t.to = name;
-    t.capacity = 64;
-    t.length = 0;
+    t = heti_f_text_in(name, 64);
     heti_f_text_put(&t, "model");
     for (i = 0; i < 2 && e->shards > 1; i++) {
         heti_f_text_put(&t, i == 0 ? "-" : "-of-");
@@ -6443,9 +6432,7 @@ static het_result heti_f_export_weights(heti_f_export *e)
     heti_f_export_index(e, &t);
     size = t.length;
     HETI_F_TRY(heti_f_memory(e->ctx, size, 1, "bytes for an index", &memory, e->error));
-    t.to = HETI_F_CAST(char *, memory);
-    t.capacity = size + 1;
-    t.length = 0;
+    t = heti_f_text_in(HETI_F_CAST(char *, memory), size + 1);
     heti_f_export_index(e, &t);
     result = heti_f_export_text(e, heti_f_index_file, t.to, size);
     heti_f_memory_free(e->ctx, memory, size, 1);
@@ -6601,9 +6588,7 @@ static int64_t heti_f_llmc_parameter(const het_ctx *ctx, const char *pattern, in
     char name[96];
     heti_f_text t;
     int64_t p;
-    t.to = name;
-    t.capacity = sizeof name;
-    t.length = 0;
+    t = heti_f_text_in(name, sizeof name);
     for (; *pattern != 0; pattern++) {
         if (pattern == mark) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, layer));
         else heti_f_text_char(&t, *pattern);
@@ -6925,9 +6910,7 @@ static void heti_f_gguf_token(heti_f_gguf *g, int32_t id)
         return;
     }
     if (length == 0) {
-        t.to = text;
-        t.capacity = sizeof text;
-        t.length = 0;
+        t = heti_f_text_in(text, sizeof text);
         heti_f_text_put(&t, "[PAD");
         heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, id));
         heti_f_text_char(&t, ']');
@@ -7006,9 +6989,7 @@ static int heti_f_gguf_name(const char *own, char *to, size_t capacity)
     pattern[length] = 0;
     for (i = 0; i < HETI_F_GGUF_NAMES && strcmp(heti_f_gguf_names[i][0], pattern) != 0; i++) {}
     if (i == HETI_F_GGUF_NAMES || digit_count > 10) return 0;
-    t.to = to;
-    t.capacity = capacity;
-    t.length = 0;
+    t = heti_f_text_in(to, capacity);
     for (own = heti_f_gguf_names[i][1]; *own != 0; own++) {
         if (*own != '#') heti_f_text_char(&t, *own);
         else while (digit_count > 0) { heti_f_text_char(&t, *digits++); digit_count--; }
@@ -7772,9 +7753,7 @@ static void heti_f_module_name(heti_f_module *m, const char *stem, size_t length
     for (i = 0; i < 2; i++) {
         heti_f_text text;
         size_t c;
-        text.to = m->name[i];
-        text.capacity = sizeof m->name[i];
-        text.length = 0;
+        text = heti_f_text_in(m->name[i], sizeof m->name[i]);
         heti_f_text_put(&text, "base_model.model.");
         for (c = 0; c < length; c++) heti_f_text_char(&text, stem[c]);
         heti_f_text_put(&text, i == 0 ? ".lora_A.weight" : ".lora_B.weight");
@@ -8158,9 +8137,7 @@ static heti_f_path heti_f_path_of(const char *directory, const char *a, const ch
 {
     heti_f_path path;
     heti_f_text t;
-    t.to = path.text;
-    t.capacity = sizeof path.text;
-    t.length = 0;
+    t = heti_f_text_in(path.text, sizeof path.text);
     heti_f_text_put(&t, directory);
     if (a[0] != 0) {
         heti_f_text_char(&t, '/');
@@ -8297,9 +8274,7 @@ static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind)
     heti_f_step_name name;
     heti_f_text t;
     int64_t limit;
-    t.to = name.text;
-    t.capacity = sizeof name.text;
-    t.length = 0;
+    t = heti_f_text_in(name.text, sizeof name.text);
     heti_f_text_put(&t, "step-");
     for (limit = 10000000; limit > step && limit > 1; limit /= 10) heti_f_text_char(&t, '0');
     heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, step));
@@ -8439,9 +8414,7 @@ static void heti_f_text_head(heti_f_text *t, const het_ctx *ctx, const het_pair 
 static heti_f_text heti_f_text_over(const heti_f_blob *blob)
 {
     heti_f_text t;
-    t.to = HETI_F_CAST(char *, HETI_F_CAST(void *, blob->data));
-    t.capacity = blob->size;
-    t.length = 0;
+    t = heti_f_text_in(HETI_F_CAST(char *, HETI_F_CAST(void *, blob->data)), blob->size);
     return t;
 }
 
@@ -8477,9 +8450,7 @@ static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash)
 static void heti_f_state_tail(char *to, const void *text, size_t length)
 {
     heti_f_text t;
-    t.to = to;
-    t.capacity = HETI_F_STATE_TAIL + 1;
-    t.length = 0;
+    t = heti_f_text_in(to, HETI_F_STATE_TAIL + 1);
     heti_f_text_put(&t, ",\n\"checksum\":\"");
     heti_f_text_hex(&t, het_xxh64(text, length, 0));
     heti_f_text_put(&t, "\"}\n");

@@ -6,54 +6,14 @@
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #endif
-#include "hetrain.h"
+#include "fuzz.h"
 #include "hetrain_files.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 #ifndef HETRAIN_FUZZ_REPLAY
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
 #endif
-
-typedef struct fuzz_bytes { uint8_t *data; size_t size, capacity; } fuzz_bytes;
-
-static void fuzz_check(int condition, const char *what)
-{
-    if (condition) return;
-    fprintf(stderr, "fuzz_safetensors: %s\n", what);
-    abort();
-}
-
-static int64_t fuzz_read(void *user, uint64_t offset, void *to, size_t size)
-{
-    const fuzz_bytes *b = (const fuzz_bytes *)user;
-    fuzz_check(offset <= b->size && size <= b->size - offset, "a read outside the file");
-    memcpy(to, b->data + offset, size);
-    return (int64_t)size;
-}
-
-static int fuzz_write(void *user, const void *from, size_t size)
-{
-    fuzz_bytes *b = (fuzz_bytes *)user;
-    fuzz_check(size <= b->capacity - b->size, "more is written than was announced");
-    memcpy(b->data + b->size, from, size);
-    b->size += size;
-    return 0;
-}
-
-static het_reader fuzz_reader(fuzz_bytes *b)
-{
-    het_reader from;
-    from.read = fuzz_read;
-    from.user = b;
-    from.size = b->size;
-    from.name = "input";
-    return from;
-}
 
 /* The table written and read again is the same table, its tensors in the writer's order. */
 static void fuzz_again(const het_safetensors *file)
@@ -67,15 +27,12 @@ static void fuzz_again(const het_safetensors *file)
     if (file->size > 1 << 20) return;
     fuzz_check(het_safetensors_make(file->tensor, file->tensors, file->pair, file->pairs, NULL, &made, &error) == HET_OK,
                "what was read cannot be made");
-    b.size = 0;
-    b.capacity = (size_t)made->size;
-    b.data = (uint8_t *)calloc(b.capacity, 1);
-    if (b.data == NULL) abort();
-    to.write = fuzz_write;
-    to.user = &b;
-    to.name = NULL;
+    to = fuzz_writer(&b);
     fuzz_check(het_safetensors_write(made, &to, &error) == HET_OK && b.size == made->data && b.size % 8 == 0, "the header has another size");
-    b.size = b.capacity;
+    b.data = (char *)realloc(b.data, (size_t)made->size);
+    if (b.data == NULL) abort();
+    memset(b.data + b.size, 0, (size_t)made->size - b.size); /* the elements */
+    b.size = (size_t)made->size;
     from = fuzz_reader(&b);
     fuzz_check(het_safetensors_read(&from, 0, NULL, &back, &error) == HET_OK, "what was written cannot be read");
     fuzz_check(back->tensors == file->tensors && back->pairs == file->pairs, "something was lost");
@@ -97,10 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     het_reader from;
     uint64_t end = 0;
     int64_t i;
-    b.data = (uint8_t *)malloc(size + 1); /* its own block, so that a read behind it shows */
-    if (b.data == NULL) abort();
-    memcpy(b.data, data, size);
-    b.size = b.capacity = size;
+    b.data = fuzz_copy(data, size);
+    b.size = size;
     from = fuzz_reader(&b);
     error.text[0] = 0;
     if (het_safetensors_read(&from, 0, NULL, &file, &error) != HET_OK) {
