@@ -181,7 +181,7 @@ mpi-test-programs:
 
 MPI_TEST_SOURCES = tests/mpi/test_mpi.c hetrain_mpi.c
 
-$(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) hetrain.h | $(BUILD)/mpi
+$(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) tests/transport.h hetrain.h | $(BUILD)/mpi
 	@echo "  compile $@"
 	@for source in $(MPI_TEST_SOURCES); do \
 	    $(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) $(if $(findstring pieces,$@),-DHETRAIN_MPI_PIECE=1000) -c $$source -o $@-$$(basename $$source .c).o || exit 1; \
@@ -249,7 +249,7 @@ $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
 
-$(BUILD)/tests/test_tcp.o: hetrain_tcp.c
+$(BUILD)/tests/test_tcp.o: hetrain_tcp.c tests/transport.h
 
 $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
@@ -307,7 +307,8 @@ bench: build/het_bench
 	build/het_bench --what products --model llama:tiny
 	build/het_bench --what attention --sequences 1 --length 1024
 	build/het_bench --what parts
-	@command -v python3 > /dev/null && python3 tests/bench/compare.py || echo 'bench: no python3, so no comparison with other engines'
+	@if command -v python3 > /dev/null; then python3 tests/bench/compare.py --what attention && python3 tests/bench/compare.py; \
+	    else echo 'bench: no python3, so no comparison with other engines'; fi
 	build/het_bench --what ranks
 	build/het_bench --what predict
 

@@ -9,50 +9,19 @@ static int fault(const char *call);
 
 #include "support.h"
 
+#include "transport.h"
+
 #include <arpa/inet.h>
-#include <sched.h>
 #include <sys/wait.h>
 
-static int me = -1, processes;      /* of a child */
 static char folder[64], meeting[100]; /* of the group that runs: where it meets */
 static int meeting_port;            /* 0: by the file */
 
-#define CHECK(condition) check((condition) ? 1 : 0, #condition, __LINE__)
-static void check(int holds, const char *what, int line)
-{
-    if (holds) return;
-    fprintf(stderr, "process %d, line %d: not so: %s\n", me, line, what);
-    _exit(1);
-}
-
-static int has(const char *text, const char *word)
-{
-    if (strstr(text, word) != NULL) return 1;
-    fprintf(stderr, "process %d: no \"%s\" in \"%s\"\n", me, word, text);
-    return 0;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void nap(double seconds)
-{
-    struct timespec t;
-    t.tv_sec = (time_t)seconds;
-    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
-    nanosleep(&t, NULL);
-}
-
-/* ---- calls of the system and of the allocator that fail ---- */
+/* ---- calls of the system that fail ---- */
 
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *fault_call; /* NULL: none fails */
 static int fault_at, fault_count, fault_number, fault_hit;
-static int64_t live, allocations, alloc_fails_at = -1;
 
 static int fault(const char *call)
 {
@@ -63,27 +32,6 @@ static int fault(const char *call)
     pthread_mutex_unlock(&fault_lock);
     if (fails) errno = fault_number;
     return fails;
-}
-
-static void *count_alloc(void *user, size_t size, size_t align)
-{
-    int64_t number;
-    (void)user, (void)align;
-    pthread_mutex_lock(&fault_lock);
-    number = allocations++;
-    live += number != alloc_fails_at;
-    pthread_mutex_unlock(&fault_lock);
-    return number == alloc_fails_at ? NULL : malloc(size);
-}
-
-static void count_free(void *user, void *pointer, size_t size)
-{
-    (void)user;
-    memset(pointer, 0xDD, size);
-    pthread_mutex_lock(&fault_lock);
-    live--;
-    pthread_mutex_unlock(&fault_lock);
-    free(pointer);
 }
 
 /* ---- the transport under test ---- */
@@ -135,64 +83,6 @@ static void close_good(het_transport *t)
     CHECK(result == HET_OK);
     CHECK(t->self == NULL && t->iface == NULL);
     CHECK(live == 0);
-}
-
-#define SEND(t, to, channel, data, size, request) CHECK((t)->iface->isend((t)->self, (to), (channel), (data), (size), (request)) == HET_OK)
-#define RECEIVE(t, from, channel, data, size, request) CHECK((t)->iface->irecv((t)->self, (from), (channel), (data), (size), (request)) == HET_OK)
-
-static het_result wait_for(const het_transport *t, het_request *request)
-{
-    int32_t done = 0;
-    int turns = 0;
-    for (;;) { /* the alarm of the group ends it */
-        const het_result result = t->iface->test(t->self, request, &done);
-        if (result != HET_OK || done) return result;
-        if (++turns < 100) sched_yield();
-        else nap(20e-6);
-    }
-}
-
-static void finish(const het_transport *t, het_request *request)
-{
-    const het_result result = wait_for(t, request);
-    if (result != HET_OK) fprintf(stderr, "process %d: %s\n", me, t->iface->last_error(t->self));
-    CHECK(result == HET_OK);
-}
-
-/* Nobody leaves before all are here, and `centre` not before all others have left. */
-static void meet_at(const het_transport *t, int centre)
-{
-    int round, p;
-    for (round = 0; round < 3; round++)
-        for (p = 0; p < processes; p++) {
-            het_request request;
-            const int64_t other = me == centre ? p : centre;
-            if (p == centre || (me != centre && p != me)) continue;
-            if ((me == centre) == (round != 1)) RECEIVE(t, other, 0xFFFFFF, NULL, 0, &request);
-            else SEND(t, other, 0xFFFFFF, NULL, 0, &request);
-            finish(t, &request);
-        }
-}
-static void meet(const het_transport *t) { meet_at(t, 0); }
-
-/* Bytes that tell who sent which message to whom. */
-static void fill(unsigned char *data, size_t size, int from, int to, int number)
-{
-    uint64_t x = (uint64_t)(from * 64 + to * 8 + 1) * 0xBF58476D1CE4E5B9u + (uint64_t)number * 0x94D049BB133111EBu;
-    size_t i;
-    for (i = 0; i < size; i++, x += 0x9E3779B97F4A7C15u) data[i] = (unsigned char)((x ^ x >> 29) >> 20 & 255u);
-}
-
-static void verify(const unsigned char *data, size_t size, int from, int to, int number)
-{
-    unsigned char *expected = (unsigned char *)malloc(size + 1);
-    CHECK(expected != NULL);
-    fill(expected, size, from, to, number);
-    if (memcmp(data, expected, size) != 0) {
-        fprintf(stderr, "process %d: message %d from %d, of %llu bytes, differs\n", me, number, from, (unsigned long long)size);
-        _exit(1);
-    }
-    free(expected);
 }
 
 /* ---- a group of processes ---- */
@@ -266,75 +156,6 @@ static int leave(void **state) /* fails where a file is left */
 
 /* ---- messages ---- */
 
-/* One message after the other on a few channels, to all and from all, itself included; all outstanding at once. */
-typedef struct message { het_request send, receive; unsigned char *out, *in; size_t size; int peer, number; uint32_t channel; } message;
-
-static void many(const het_transport *t, int per_pair, const size_t *sizes, int size_count, uint32_t first_channel)
-{
-    const int channels = 3, count = processes * per_pair;
-    message *m = (message *)support_alloc((size_t)count, sizeof *m);
-    int i;
-    for (i = 0; i < count; i++) {
-        m[i].peer = i % processes;
-        m[i].number = i / processes;
-        m[i].size = sizes[m[i].number % size_count];
-        m[i].channel = first_channel + (uint32_t)(m[i].number % channels);
-        m[i].out = (unsigned char *)support_alloc(m[i].size + 1, 1);
-        m[i].in = (unsigned char *)support_alloc(m[i].size + 1, 1);
-        m[i].in[m[i].size] = 77;
-        fill(m[i].out, m[i].size, me, m[i].peer, m[i].number);
-    }
-    /* half of the receives before, half after the sends: expected and unexpected messages. Per (peer, channel) in order */
-    for (i = 0; i < count; i++) {
-        if (m[i].channel % 2 == 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
-        SEND(t, m[i].peer, m[i].channel, m[i].out, m[i].size, &m[i].send);
-    }
-    for (i = 0; i < count; i++)
-        if (m[i].channel % 2 != 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
-    for (i = count - 1; i >= 0; i--) finish(t, &m[i].receive); /* in an order other than that of arrival */
-    for (i = 0; i < count; i++) {
-        finish(t, &m[i].send);
-        finish(t, &m[i].receive); /* asking again changes nothing */
-        verify(m[i].in, m[i].size, m[i].peer, me, m[i].number);
-        CHECK(m[i].in[m[i].size] == 77);
-        free(m[i].out);
-        free(m[i].in);
-    }
-    free(m);
-}
-
-static void case_order(int number)
-{
-    static const size_t sizes[] = { 64 };
-    het_transport t = open_default();
-    int64_t before;
-    (void)number;
-    many(&t, 3, sizes, 1, 0);
-    before = allocations;
-    many(&t, 300, sizes, 1, 0);
-    CHECK(allocations == before);
-    close_good(&t);
-}
-
-static void case_many(int number)
-{
-    static const size_t sizes[] = { 0, 1, 4095, 5, 999, 4096, 4097, 70000, 2000, 3, 262144, 262143, 262145, 600000, 0 };
-    het_transport t = open_default();
-    (void)number;
-    many(&t, 90, sizes, 15, 0);
-    many(&t, 50, sizes, 10, (1u << 24) - 4); /* up to the last channel */
-    close_good(&t);
-}
-
-static void case_sizes(int number)
-{
-    static const size_t sizes[] = { 0, 1, 4095, 1u << 20, 3u << 24 };
-    het_transport t = open_default();
-    int i;
-    for (i = 0; i < number; i++) many(&t, 2, sizes + i, 1, 7);
-    close_good(&t);
-}
-
 /* Messages that wait for receives that come last, on hundreds of channels and more of them small than there are places, are passed by others. */
 static void case_behind(int number)
 {
@@ -363,27 +184,6 @@ static void case_behind(int number)
         verify(in, sizes[i % 3], from, me, 0);
     }
     for (i = 0; i < COUNT; i++) finish(&t, &send[i]);
-    close_good(&t);
-}
-
-/* Receives that join a line after its first ones have gone. */
-static void case_line(int number)
-{
-    het_transport t = open_default();
-    het_request send[7], receive[7];
-    unsigned char out[7], in[7];
-    int i, posted = 0;
-    (void)number;
-    for (i = 0; i < 7; i++) {
-        const int to = (me + 1) % processes, from = (me + processes - 1) % processes;
-        for (; posted < 7 && posted <= i + 2; posted++) RECEIVE(&t, from, 5, &in[posted], 1, &receive[posted]);
-        nap(0.005); /* now they stand in line */
-        out[i] = (unsigned char)(10 + i);
-        SEND(&t, to, 5, &out[i], 1, &send[i]);
-        finish(&t, &receive[i]);
-        CHECK(in[i] == 10 + i);
-    }
-    for (i = 0; i < 7; i++) finish(&t, &send[i]);
     close_good(&t);
 }
 
@@ -429,31 +229,6 @@ static void case_mismatch(int number)
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) mismatch(&t, sizes[i][0], sizes[i][1], number);
     snprintf(words, sizeof words, "from process 0 to process %d, channel 9: 8 bytes were sent, 12 expected", me);
     if (me == processes - 1) CHECK(has(t.iface->last_error(t.self), words)); /* the first error stays */
-    close_good(&t);
-}
-
-typedef struct talker { het_transport *t; uint32_t channel; } talker;
-static void *talk(void *argument)
-{
-    static const size_t sizes[] = { 8, 0, 3000, 100000 };
-    talker *k = (talker *)argument;
-    int i;
-    for (i = 0; i < 3; i++) many(k->t, 40, sizes, 4, k->channel);
-    return NULL;
-}
-
-static void case_threads(int number)
-{
-    het_transport t = open_default();
-    talker k[2];
-    pthread_t thread;
-    (void)number;
-    k[0].t = k[1].t = &t;
-    k[0].channel = 100;
-    k[1].channel = 200;
-    CHECK(pthread_create(&thread, NULL, talk, &k[0]) == 0);
-    talk(&k[1]);
-    pthread_join(thread, NULL);
     close_good(&t);
 }
 
@@ -572,14 +347,10 @@ static void case_last_words(int number)
 static void case_abort(int who)
 {
     het_transport t = open_default();
-    het_request hopeless[5], late;
-    char text[300], reason[300];
-    int64_t from = -1;
+    het_request hopeless[5];
     unsigned char *large = (unsigned char *)support_alloc(1u << 26, 1), small[64];
-    double begin;
     int i;
     memset(large, 0, 1u << 26);
-    CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK);
     /* nobody sends or receives any of the first four; the fifth is under way */
     RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &hopeless[0]);
     SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &hopeless[1]);
@@ -587,44 +358,13 @@ static void case_abort(int who)
     SEND(&t, (me + 1) % processes, 4, "eager", 5, &hopeless[3]);
     if (me == 0) SEND(&t, processes - 1, 5, large, 1u << 26, &hopeless[4]);
     else RECEIVE(&t, 0, 5, large, 1u << 26, &hopeless[4]);
-    memset(reason, 'x', sizeof reason);
-    memcpy(reason, "process ran out of tape\n", 24);
-    reason[who % 2 ? 30 : 299] = 0;
-    begin = now();
-    meet_at(&t, who);
-    if (me == who) {
-        nap(who == 0 ? 0.001 : 0.1);
-        t.iface->abort(t.self, HET_ERR_DEVICE, reason);
-        CHECK(now() - begin < 9);
-        t.iface->abort(t.self, HET_ERR_OOM, "another one"); /* the first one stays */
-    }
-    while (t.iface->aborted(t.self, &from, text, sizeof text) == HET_OK) nap(0.001);
-    CHECK(t.iface->aborted(t.self, &from, text, sizeof text) == HET_ERR_DEVICE);
-    CHECK(from == who);
-    CHECK(strncmp(text, "process ran out of tape?x", 25) == 0);
-    CHECK(strlen(text) == (who % 2 ? 30 : 240));
-    CHECK(t.iface->aborted(t.self, &from, text, 8) == HET_ERR_DEVICE && strcmp(text, "process") == 0);
-    CHECK(t.iface->isend(t.self, 0, 1, NULL, 0, &late) == HET_ERR_TRANSPORT);
+    abort_by(&t, who);
     for (i = 0; i < 5; i++) (void)wait_for(&t, &hopeless[i]);
     CHECK(wait_for(&t, &hopeless[0]) == HET_ERR_TRANSPORT);
     CHECK(wait_for(&t, &hopeless[2]) == HET_ERR_TRANSPORT);
     CHECK(has(t.iface->last_error(t.self), "aborted: process ran out of tape"));
     memset(large, 0xEE, 1u << 26);
     free(large); /* the messages are over: nothing touches it any more */
-    close_good(&t);
-}
-
-/* All abort at once: everyone knows one first reason. */
-static void case_abort_all(int number)
-{
-    het_transport t = open_default();
-    int64_t from = -1;
-    char text[64];
-    (void)number;
-    snprintf(text, sizeof text, "from %d", me);
-    t.iface->abort(t.self, HET_ERR_DATA, text);
-    CHECK(t.iface->aborted(t.self, &from, text, sizeof text) == HET_ERR_DATA);
-    CHECK(from >= 0 && from < processes && atoi(text + 5) == from);
     close_good(&t);
 }
 
@@ -719,18 +459,6 @@ static void case_stop(int aborts)
     if (me == 0) kill(victim, SIGKILL);
 }
 
-static void case_cycles(int number)
-{
-    static const size_t sizes[] = { 3, 0, 5000 };
-    int i;
-    (void)number;
-    for (i = 0; i < 20; i++) {
-        het_transport t = open_default();
-        if (i % 2) many(&t, 4, sizes, 3, 1);
-        close_good(&t);
-    }
-}
-
 static void silence(void **state)
 {
     (void)state;
@@ -765,8 +493,8 @@ static void deaths(void **state)
 static void cycles(void **state)
 {
     (void)state;
-    group(1, case_cycles, 0);
-    group(3, case_cycles, 0);
+    group(1, case_cycles, 20);
+    group(3, case_cycles, 20);
 }
 
 /* ---- opening ---- */
@@ -1149,17 +877,6 @@ static void memory(void **state)
 }
 
 /* ---- speed: only where HETRAIN_TEST_SPEED is set ---- */
-
-static void exchange(const het_transport *t, unsigned char *data, size_t size) /* there and back between 0 and 1 */
-{
-    het_request request;
-    if (me == 0) SEND(t, 1, 5, data, size, &request);
-    else RECEIVE(t, 0, 5, data, size, &request);
-    finish(t, &request);
-    if (me == 0) RECEIVE(t, 1, 5, data, size, &request);
-    else SEND(t, 0, 5, data, size, &request);
-    finish(t, &request);
-}
 
 static void case_speed(int number)
 {

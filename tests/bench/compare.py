@@ -1,8 +1,10 @@
 """Whole training steps (forward, backward, clipping, AdamW) of a GPT-2 shape on the CPU: hetrain, PyTorch eager, PyTorch compiled, and any other
-engine given by a command. All engines are alive at once and take turns, A B C A B C, so that a disturbance meets all. Prints one JSON line an
-engine and configuration, then a table; ratios are medians over the rounds of another engine's time by hetrain's of the same round.
+engine given by a command; or, with --what attention, causal attention alone, forward and backward, beside PyTorch's fused one. All engines are
+alive at once and take turns, A B C A B C, so that a disturbance meets all. Prints one JSON line an engine and configuration, then a table; ratios
+are medians over the rounds of another engine's time by hetrain's of the same round.
 
     python3 tests/bench/compare.py                                  gpt2:124m at 4x64, 4x256, 1x1024 and a small model at 16x256; 1 and 2 threads
+    python3 tests/bench/compare.py --what attention
     python3 tests/bench/compare.py --models gpt2:124m --shapes 4x256 --dtypes f32 --threads 2 --engine 'llm.c=OMP_NUM_THREADS=2 ./train_gpt2'
 
 An engine given by a command is run once a round; of the numbers that stand before " ms" in its output the median counts.
@@ -19,6 +21,7 @@ import time
 
 PRESETS = {"gpt2:124m": {"layers": 12, "width": 768, "heads": 12, "vocab": 50257, "context": 1024}}
 SMALL = "gpt2:layers=6,width=384,heads=6,vocab=256,context=256"
+PARTS = {"step": ["step"], "attention": ["attention forward", "attention backward"]}  # what a turn measures
 DEFAULT_RUNS = [("gpt2:124m", "4x64"), ("gpt2:124m", "4x256"), ("gpt2:124m", "1x1024"), (SMALL, "16x256")]
 
 
@@ -83,7 +86,31 @@ def torch_step(a):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return time.perf_counter() - start
+        return [time.perf_counter() - start]
+
+    return step
+
+
+def torch_attention(a):
+    import torch
+    from torch.nn import functional
+
+    torch.manual_seed(0)
+    torch.set_num_threads(a.threads)
+    sequences, length = map(int, a.shape.split("x"))
+    s = settings_of(a.model)
+    dtype = torch.bfloat16 if a.dtype == "bf16" else torch.float32
+    q, k, v, d_o = (torch.randn(sequences, length, s["heads"], s["width"] // s["heads"], dtype=dtype).transpose(1, 2) for _ in range(4))
+    for x in (q, k, v):
+        x.requires_grad_()
+
+    def step():
+        times = [time.perf_counter()]
+        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        times.append(time.perf_counter())
+        torch.autograd.grad(o, (q, k, v), d_o)
+        times.append(time.perf_counter())
+        return [after - before for before, after in zip(times, times[1:])]
 
     return step
 
@@ -94,11 +121,11 @@ def peak_resident():
 
 
 def worker(a):
-    step = torch_step(a)
+    step = torch_step(a) if a.what == "step" else torch_attention(a)
     step(), step()
     print(flush=True)
     for _ in sys.stdin:
-        print("%.6f" % step(), flush=True)
+        print(*("%.6f" % seconds for seconds in step()), flush=True)
         a.rounds -= 1
         if a.rounds == 0:
             break
@@ -108,7 +135,7 @@ def worker(a):
 # ---- engines that take turns ----
 
 class Paced:
-    """A process that makes one step for every line it gets and answers with its seconds; at the end, with its peak of resident bytes."""
+    """A process that makes one step for every line it gets and answers with the seconds of its parts; at the end, with its peak of resident bytes."""
 
     def __init__(self, name, command, environment=None):
         self.name, self.seconds, self.peak = name, [], 0
@@ -123,7 +150,7 @@ class Paced:
         time.sleep(0.25)  # threads of the engine before this one may still spin
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        self.seconds.append(float(self.line()))
+        self.seconds.append([float(x) for x in self.line().split()])
 
     def end(self):
         self.peak = int(float(self.line() or 0))
@@ -140,7 +167,7 @@ class Command:
         found = [float(x) for x in re.findall(r"([0-9.]+) ?ms", out)]
         if not found:
             sys.exit("compare.py: %s prints no number before ms" % self.name)
-        self.seconds.append(1e-3 * statistics.median(found))
+        self.seconds.append([1e-3 * statistics.median(found)])
 
     def end(self):
         pass
@@ -148,16 +175,16 @@ class Command:
 
 def engines_of(a, model, shape, dtype, threads):
     sequences, length = shape.split("x")
-    rounds = str(a.rounds)
-    ours = [a.het_bench, "--what", "step", "--paced", "--model", model, "--sequences", sequences, "--length", length, "--threads", str(threads),
+    rounds = str(a.rounds + 1)
+    ours = [a.het_bench, "--what", a.what, "--paced", "--model", model, "--sequences", sequences, "--length", length, "--threads", str(threads),
             "--dtype", dtype, "--repetitions", rounds]
     made = [Paced("hetrain", ours)]
     if a.fast:
         made.append(Paced("hetrain, float sums", ours + ["--reduce", "fast"]))
-    for kind in ([] if a.no_torch else ["eager"] if a.no_compile else ["eager", "compiled"]):
+    for kind in ([] if a.no_torch else ["eager"] if a.no_compile or a.what == "attention" else ["eager", "compiled"]):
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-        made.append(Paced("PyTorch " + kind, [sys.executable, os.path.abspath(__file__), "--worker", kind, "--model", model, "--shape", shape,
-                                               "--dtype", dtype, "--threads", str(threads), "--rounds", rounds], environment))
+        made.append(Paced("PyTorch " + kind, [sys.executable, os.path.abspath(__file__), "--worker", kind, "--what", a.what, "--model", model,
+                                               "--shape", shape, "--dtype", dtype, "--threads", str(threads), "--rounds", rounds], environment))
     made += [Command(*text.split("=", 1)) for text in a.engine]
     return [engine for engine in made if engine.alive]
 
@@ -165,33 +192,38 @@ def engines_of(a, model, shape, dtype, threads):
 def race(a, model, shape, dtype, threads):
     engines = engines_of(a, model, shape, dtype, threads)
     sequences, length = map(int, shape.split("x"))
-    for _ in range(a.rounds):
+    for _ in range(a.rounds + 1):
         for engine in engines:
             engine.turn()
-    rows = []
     for engine in engines:
+        engine.seconds = engine.seconds[1:]  # the first round is not counted: compilers' helpers may still run
         engine.end()
-        ratio = statistics.median(other / ours for other, ours in zip(engine.seconds, engines[0].seconds))
-        rows.append({"name": "compare", "model": model, "shape": shape, "dtype": dtype, "threads": threads, "engine": engine.name,
-                     "ms": 1e3 * statistics.median(engine.seconds), "ms_low": 1e3 * min(engine.seconds), "ms_high": 1e3 * max(engine.seconds),
-                     "tokens_per_s": sequences * length / statistics.median(engine.seconds), "hetrain_is_faster": ratio,
-                     "peak_resident": engine.peak, "hetrain_memory_share": engines[0].peak / engine.peak if engine.peak else 0})
-        print(json.dumps(rows[-1]), flush=True)
+    rows = []
+    for part, name in enumerate(PARTS[a.what]):
+        for engine in engines:
+            seconds, ours = ([turn[part] for turn in e.seconds] for e in (engine, engines[0]))
+            rows.append({"name": name, "model": model, "shape": shape, "dtype": dtype, "threads": threads, "engine": engine.name,
+                         "ms": 1e3 * statistics.median(seconds), "ms_low": 1e3 * min(seconds), "ms_high": 1e3 * max(seconds),
+                         "tokens_per_s": sequences * length / statistics.median(seconds),
+                         "hetrain_is_faster": statistics.median(other / our for other, our in zip(seconds, ours)),
+                         "peak_resident": engine.peak, "hetrain_memory_share": engines[0].peak / engine.peak if engine.peak else 0})
+            print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
 def table(rows):
-    print("\n| model | shape | dtype | threads | engine | ms (low, high) | tokens/s | hetrain is faster | its memory / theirs |")
-    print("|---|---|---|--:|---|--:|--:|--:|--:|")
+    print("\n| what | model | shape | dtype | threads | engine | ms (low, high) | tokens/s | hetrain is faster | its memory / theirs |")
+    print("|---|---|---|---|--:|---|--:|--:|--:|--:|")
     for r in rows:
-        print("| %s | %s | %s | %d | %s | %.0f (%.0f, %.0f) | %.0f | %.2f | %.2f |" % (
-            r["model"], r["shape"], r["dtype"], r["threads"], r["engine"], r["ms"], r["ms_low"], r["ms_high"], r["tokens_per_s"],
+        print("| %s | %s | %s | %s | %d | %s | %.4g (%.4g, %.4g) | %.0f | %.2f | %.2f |" % (
+            r["name"], r["model"], r["shape"], r["dtype"], r["threads"], r["engine"], r["ms"], r["ms_low"], r["ms_high"], r["tokens_per_s"],
             r["hetrain_is_faster"], r["hetrain_memory_share"]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--het-bench", default="build/het_bench")
+    parser.add_argument("--what", choices=list(PARTS), default="step")
     parser.add_argument("--models", default="", help="separated by ;")
     parser.add_argument("--shapes", default="")
     parser.add_argument("--dtypes", default="f32,bf16")

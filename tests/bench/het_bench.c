@@ -29,7 +29,7 @@ static const option options[] = {
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--isa", "auto|plain|avx2|avx512|avx512bf16|neon", OPTION_CHOICE, AT(isa), 0, 0, "inner loops" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
-    { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step: each repetition waits for a line on standard input and prints one" },
+    { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step and attention: each repetition waits for a line on standard input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
     { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
 };
@@ -198,45 +198,6 @@ static int bench_products(bench *b) {
     return status;
 }
 
-static int bench_attention(bench *b) {
-    const het_model_desc *m = &b->model;
-    size_t n = (size_t)b->view.tokens, q = n * (size_t)(m->heads * m->head_size), kv = n * (size_t)(m->kv_heads * m->head_size),
-        rows = n * (size_t)m->heads, i;
-    size_t floats = 4 * q + 4 * kv + 2 * rows, bytes;
-    float *memory = (float *)b->cpu->alloc(b->self, floats * sizeof(float));
-    double pairs = 0.5 * (double)n * ((double)b->set.length + 1) * (double)(m->heads * m->head_size);
-    het_attention_args a;
-    int which, status = 0;
-    memset(&a, 0, sizeof a);
-    a.view = &b->view, a.compute = (het_dtype)b->set.dtype, a.heads = m->heads, a.kv_heads = m->kv_heads, a.head_size = m->head_size, a.causal = 1;
-    a.scale = (float)(1 / sqrt((double)m->head_size));
-    a.workspace_size = b->cpu->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a);
-    bytes = b->cpu->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
-    a.workspace_size = bytes > a.workspace_size ? bytes : a.workspace_size;
-    a.workspace = b->cpu->alloc(b->self, a.workspace_size + 64);
-    if (memory == NULL || a.workspace == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i < floats; i++) memory[i] = (float)(i * 2654435761u % 1021) / 1021.0f - 0.5f;
-    a.q = memory, a.o = memory + q, a.d_o = memory + 2 * q, a.dq = memory + 3 * q;
-    a.k = memory + 4 * q, a.v = a.k + kv, a.dk = memory + 4 * q + 2 * kv, a.dv = a.dk + kv, a.maximum = a.dv + kv, a.sum = a.maximum + rows;
-    for (which = 0; which < 2 && status == 0; which++) {
-        int64_t r;
-        for (r = -1; r < b->set.repetitions && status == 0; r++) {
-            double start = seconds_now();
-            het_result result = which == 0 ? b->cpu->attention_forward(b->self, NULL, &a) : b->cpu->attention_backward(b->self, NULL, &a);
-            if (result != HET_OK) status = fail(FAILED, "attention: %s", b->cpu->last_error(b->self));
-            if (r >= 0) b->seconds[r] = seconds_now() - start;
-        }
-        if (status != 0) break;
-        print_head(b, which == 0 ? "attention_forward" : "attention_backward");
-        printf(",\"sequences\":%lld,\"length\":%lld,\"heads\":%lld,\"kv_heads\":%lld,\"head_size\":%lld", (long long)b->set.sequences,
-               (long long)b->set.length, (long long)m->heads, (long long)m->kv_heads, (long long)m->head_size);
-        print_spread(spread_of(b), (which == 0 ? 4 : 10) * pairs); /* products over the causal half: 2 forward, 5 backward */
-    }
-    b->cpu->free(b->self, a.workspace, a.workspace_size + 64);
-    b->cpu->free(b->self, memory, floats * sizeof(float));
-    return status;
-}
-
 /* Largest resident size of the process so far, in bytes (Linux); 0: not known here. Not getrusage, which starts from the parent's. */
 static double peak_resident(void) {
     FILE *file = fopen("/proc/self/status", "r");
@@ -248,10 +209,12 @@ static double peak_resident(void) {
     return 1024 * kilobytes;
 }
 
-/* Paced: a driver lets engines take turns. The line before the first says that all is ready. */
-static int step_pace(const bench *b, double seconds) {
+/* Paced: a driver lets engines take turns; a line from it starts a repetition, which answers with a line of its `count` times. The line before the
+   first says that all is ready. 0: the driver has gone. */
+static int pace(const bench *b, const double *seconds, int count) {
+    int i;
     if (!b->set.paced) return 1;
-    if (seconds > 0) printf("%.6f", seconds);
+    for (i = 0; i < count; i++) printf(i > 0 ? " %.6f" : "%.6f", seconds[i]);
     printf("\n");
     fflush(stdout);
     for (;;) {
@@ -259,6 +222,57 @@ static int step_pace(const bench *b, double seconds) {
         if (c == EOF) return 0;
         if (c == '\n') return 1;
     }
+}
+
+/* The times of the last repetition, then the peak of memory. */
+static void pace_end(const bench *b, const double *seconds, int count) {
+    int i;
+    for (i = 0; i < count; i++) printf(i > 0 ? " %.6f" : "%.6f", seconds[i]);
+    printf("\n%.0f\n", peak_resident());
+}
+
+static int bench_attention(bench *b) {
+    const het_model_desc *m = &b->model;
+    size_t n = (size_t)b->view.tokens, q = n * (size_t)(m->heads * m->head_size), kv = n * (size_t)(m->kv_heads * m->head_size),
+        rows = n * (size_t)m->heads, i;
+    size_t floats = 4 * q + 4 * kv + 2 * rows, bytes;
+    float *memory = (float *)b->cpu->alloc(b->self, floats * sizeof(float));
+    double pairs = 0.5 * (double)n * ((double)b->set.length + 1) * (double)(m->heads * m->head_size);
+    double *seconds = (double *)calloc(2 * (size_t)b->set.repetitions, sizeof *seconds), took[2];
+    het_attention_args a;
+    int64_t r;
+    int which;
+    memset(&a, 0, sizeof a);
+    a.view = &b->view, a.compute = (het_dtype)b->set.dtype, a.heads = m->heads, a.kv_heads = m->kv_heads, a.head_size = m->head_size, a.causal = 1;
+    a.scale = (float)(1 / sqrt((double)m->head_size));
+    a.workspace_size = b->cpu->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a);
+    bytes = b->cpu->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
+    a.workspace_size = bytes > a.workspace_size ? bytes : a.workspace_size;
+    a.workspace = b->cpu->alloc(b->self, a.workspace_size + 64);
+    if (memory == NULL || a.workspace == NULL || seconds == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < floats; i++) memory[i] = (float)(i * 2654435761u % 1021) / 1021.0f - 0.5f;
+    a.q = memory, a.o = memory + q, a.d_o = memory + 2 * q, a.dq = memory + 3 * q;
+    a.k = memory + 4 * q, a.v = a.k + kv, a.dk = memory + 4 * q + 2 * kv, a.dv = a.dk + kv, a.maximum = a.dv + kv, a.sum = a.maximum + rows;
+    for (r = -1; r < b->set.repetitions && (r < 0 || pace(b, took, r > 0 ? 2 : 0)); r++)
+        for (which = 0; which < 2; which++) {
+            const double start = seconds_now();
+            if ((which == 0 ? b->cpu->attention_forward(b->self, NULL, &a) : b->cpu->attention_backward(b->self, NULL, &a)) != HET_OK)
+                return fail(FAILED, "attention: %s", b->cpu->last_error(b->self));
+            took[which] = seconds_now() - start;
+            if (r >= 0) seconds[which * b->set.repetitions + r] = took[which];
+        }
+    if (b->set.paced) pace_end(b, took, 2);
+    for (which = 0; which < 2 && !b->set.paced; which++) {
+        memcpy(b->seconds, seconds + which * b->set.repetitions, (size_t)b->set.repetitions * sizeof *seconds);
+        print_head(b, which == 0 ? "attention_forward" : "attention_backward");
+        printf(",\"sequences\":%lld,\"length\":%lld,\"heads\":%lld,\"kv_heads\":%lld,\"head_size\":%lld", (long long)b->set.sequences,
+               (long long)b->set.length, (long long)m->heads, (long long)m->kv_heads, (long long)m->head_size);
+        print_spread(spread_of(b), (which == 0 ? 4 : 10) * pairs); /* products over the causal half: 2 forward, 5 backward */
+    }
+    free(seconds);
+    b->cpu->free(b->self, a.workspace, a.workspace_size + 64);
+    b->cpu->free(b->self, memory, floats * sizeof(float));
+    return 0;
 }
 
 /* Forward, backward and AdamW of --model on random tokens; the first two steps are not counted. by_part: op by op. */
@@ -289,7 +303,7 @@ static int bench_step(bench *b, int by_part) {
     desc.max_tokens = n, desc.max_sequences = b->set.sequences, desc.max_micro_batches = 1;
     batch.tokens = n, batch.sequences = b->set.sequences, batch.token = token, batch.target = token + 1, batch.sequence_start = b->bounds;
     result = het_create(&desc, &ctx, &error);
-    for (r = -2; result == HET_OK && r < b->set.repetitions && (r < 0 || step_pace(b, r > 0 ? seconds : 0)); r++) {
+    for (r = -2; result == HET_OK && r < b->set.repetitions && (r < 0 || pace(b, &seconds, r > 0)); r++) {
         const double start = seconds_now();
         if (r == 0) parts.parts = 0;
         result = het_step(ctx, &batch, 1, &info);
@@ -306,7 +320,7 @@ static int bench_step(bench *b, int by_part) {
     for (s.median = 0; by_part && r > 0; r--) s.median += b->seconds[r - 1] / (double)b->set.repetitions;
     if (by_part) parts_print(b, s.median, b->set.repetitions);
     if (by_part || b->set.paced) {
-        if (b->set.paced) printf("%.6f\n%.0f\n", seconds, peak_resident());
+        if (b->set.paced) pace_end(b, &seconds, 1);
         het_destroy(ctx);
         free(token);
         return 0;

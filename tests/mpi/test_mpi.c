@@ -7,82 +7,16 @@
 
 #include <mpi.h>
 
+#include "../transport.h"
+
 #include <math.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #ifndef HETRAIN_MPI_PIECE
 #define HETRAIN_MPI_PIECE (1 << 30)
 #endif
 
-static int me = -1, processes;
-
-#define CHECK(condition) check((condition) ? 1 : 0, #condition, __LINE__)
-static void check(int holds, const char *what, int line)
-{
-    if (holds) return;
-    printf("process %d, line %d: not so: %s\n", me, line, what);
-    fflush(stdout);
-    _exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void nap(double seconds)
-{
-    struct timespec t;
-    t.tv_sec = (time_t)seconds;
-    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
-    nanosleep(&t, NULL);
-}
-
-static void *need(size_t size)
-{
-    void *p = malloc(size > 0 ? size : 1);
-    CHECK(p != NULL);
-    return p;
-}
-
-static int has(const char *text, const char *word)
-{
-    if (strstr(text, word) != NULL) return 1;
-    printf("process %d: no \"%s\" in \"%s\"\n", me, word, text);
-    return 0;
-}
-
 /* ---- the transport under test ---- */
-
-static int64_t allocations, live; /* blocks */
-static void *count_alloc(void *user, size_t size, size_t align)
-{
-    (void)user, (void)align;
-    allocations++;
-    live++;
-    return malloc(size);
-}
-static void count_free(void *user, void *pointer, size_t size)
-{
-    (void)user;
-    memset(pointer, 0xDD, size);
-    live--;
-    free(pointer);
-}
-static void *no_alloc(void *user, size_t size, size_t align)
-{
-    (void)user, (void)size, (void)align;
-    return NULL;
-}
 
 static het_mpi_desc settings(void)
 {
@@ -139,163 +73,16 @@ static void close_good(het_transport *t)
     CHECK(live == 0);
 }
 
-#define SEND(t, to, channel, data, size, request) CHECK((t)->iface->isend((t)->self, (to), (channel), (data), (size), (request)) == HET_OK)
-#define RECEIVE(t, from, channel, data, size, request) CHECK((t)->iface->irecv((t)->self, (from), (channel), (data), (size), (request)) == HET_OK)
-
-static het_result wait_for(het_transport *t, het_request *request)
-{
-    int32_t done = 0;
-    double end = now() + 100;
-    int turns = 0;
-    for (;;) {
-        het_result result = t->iface->test(t->self, request, &done);
-        if (result != HET_OK) return result;
-        if (done) return HET_OK;
-        CHECK(now() < end);
-        if (++turns < 200) sched_yield();
-        else nap(20e-6);
-    }
-}
-
-static void finish(het_transport *t, het_request *request)
-{
-    het_result result = wait_for(t, request);
-    if (result != HET_OK) printf("process %d: %s\n", me, t->iface->last_error(t->self));
-    CHECK(result == HET_OK);
-}
-
-static void meet(het_transport *t) /* nobody leaves before all are here */
-{
-    int round, p;
-    for (round = 0; round < 2; round++)
-        for (p = 1; p < processes; p++) {
-            het_request request;
-            const int64_t other = me == 0 ? p : 0;
-            if (me != 0 && p > 1) break;
-            if ((me == 0) == (round == 0)) RECEIVE(t, other, 0xFFFFFF, NULL, 0, &request);
-            else SEND(t, other, 0xFFFFFF, NULL, 0, &request);
-            finish(t, &request);
-        }
-}
-
-/* Bytes that tell who sent which message to whom. */
-static unsigned char byte_of(int from, int to, int number, size_t i)
-{
-    const uint64_t pair = (uint64_t)(from * 64 + to * 8 + 1) * 0xBF58476D1CE4E5B9u + (uint64_t)number * 0x94D049BB133111EBu;
-    const uint64_t x = (uint64_t)i / 7 * 0x9E3779B97F4A7C15u + pair;
-    return (unsigned char)((x ^ x >> 29) >> 20 & 255u);
-}
-static void fill(unsigned char *data, size_t size, int from, int to, int number)
-{
-    size_t i;
-    for (i = 0; i < size; i++) data[i] = byte_of(from, to, number, i);
-}
-static void verify(const unsigned char *data, size_t size, int from, int to, int number)
-{
-    size_t i;
-    for (i = 0; i < size; i++)
-        if (data[i] != byte_of(from, to, number, i)) {
-            printf("process %d: message %d from %d, byte %llu of %llu differs\n", me, number, from, (unsigned long long)i, (unsigned long long)size);
-            CHECK(0);
-        }
-}
-
 /* ---- cases ---- */
 
-/* One message after the other on a few channels, to all and from all, itself included; all outstanding at once. */
-typedef struct message { het_request send, receive; unsigned char *out, *in; size_t size; int peer, number; uint32_t channel; } message;
-
-static void many(het_transport *t, int per_pair, const size_t *sizes, int size_count, uint32_t first_channel)
-{
-    const int channels = 3, count = processes * per_pair;
-    message *m = (message *)need((size_t)count * sizeof *m);
-    int i;
-    memset(m, 0, (size_t)count * sizeof *m);
-    for (i = 0; i < count; i++) {
-        m[i].peer = i % processes;
-        m[i].number = i / processes;
-        m[i].size = sizes[m[i].number % size_count];
-        m[i].channel = first_channel + (uint32_t)(m[i].number % channels);
-        m[i].out = (unsigned char *)need(m[i].size);
-        m[i].in = (unsigned char *)need(m[i].size + 1);
-        m[i].in[m[i].size] = 77;
-        fill(m[i].out, m[i].size, me, m[i].peer, m[i].number);
-    }
-    /* half of the receives before, half after the sends: expected and unexpected messages. Per (peer, channel) in order */
-    for (i = 0; i < count; i++) {
-        if (m[i].channel % 2 == 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
-        SEND(t, m[i].peer, m[i].channel, m[i].out, m[i].size, &m[i].send);
-    }
-    for (i = 0; i < count; i++)
-        if (m[i].channel % 2 != 0) RECEIVE(t, m[i].peer, m[i].channel, m[i].in, m[i].size, &m[i].receive);
-    for (i = count - 1; i >= 0; i--) finish(t, &m[i].receive); /* in an order other than that of arrival */
-    for (i = 0; i < count; i++) {
-        finish(t, &m[i].send);
-        finish(t, &m[i].receive); /* asking again changes nothing */
-        verify(m[i].in, m[i].size, m[i].peer, me, m[i].number);
-        CHECK(m[i].in[m[i].size] == 77);
-        free(m[i].out);
-        free(m[i].in);
-    }
-    free(m);
-}
-
-static void case_order(void)
-{
-    static const size_t sizes[] = { 64 };
-    het_transport t = open_default();
-    const int64_t before = allocations;
-    many(&t, 300, sizes, 1, 0);
-    CHECK(allocations == before);
-    close_good(&t);
-}
-
-static void case_many(void)
-{
-    static const size_t sizes[] = { 0, 1, 4095, 5, 999, 1000, 1001, 70000, 2000, 3, 150000, 4096, 0 };
-    het_transport t = open_default();
-    many(&t, 200, sizes, 13, 0);
-    many(&t, 50, sizes, 13, (1u << 24) - 4); /* up to the last channel */
-    close_good(&t);
-}
-
-static void case_sizes(int largest)
-{
-    static const size_t sizes[] = { 0, 1, 4095, 1u << 20, 1u << 26 };
-    int i;
-    het_transport t = open_default();
-    for (i = 0; i < largest && i < 5; i++) many(&t, 2, sizes + i, 1, 7);
-    close_good(&t);
-}
-
-/* Receives that join a line after its first ones have gone. */
-static void case_line(void)
-{
-    het_transport t = open_default();
-    het_request send[7], receive[7];
-    unsigned char out[7], in[7];
-    int i, posted = 0, sent = 0;
-    for (i = 0; i < 7; i++) {
-        const int to = (me + 1) % processes, from = (me + processes - 1) % processes;
-        for (; posted < 7 && posted <= i + 2; posted++) RECEIVE(&t, from, 5, &in[posted], 1, &receive[posted]);
-        nap(0.01); /* now they stand in line */
-        out[sent] = (unsigned char)(10 + sent);
-        SEND(&t, to, 5, &out[sent], 1, &send[sent]);
-        sent++;
-        finish(&t, &receive[i]);
-        CHECK(in[i] == 10 + i);
-    }
-    for (i = 0; i < 7; i++) finish(&t, &send[i]);
-    close_good(&t);
-}
-
 /* Messages of 0 to 5 pieces and their neighbours, and a long one followed by short ones on the same channel. */
-static void case_pieces(void)
+static void case_pieces(int number)
 {
     const size_t p = (size_t)HETRAIN_MPI_PIECE;
     size_t sizes[24];
     int i, count = 0;
     het_transport t = open_default();
+    (void)number;
     CHECK(p < 100000);
     for (i = 0; i < 5; i++) {
         sizes[count++] = (size_t)i * p + 1;
@@ -337,9 +124,10 @@ static void mismatch(size_t sent, size_t expected, int exact)
     free(in);
 }
 
-static void case_mismatch(void)
+static void case_mismatch(int number)
 {
     const size_t p = (size_t)HETRAIN_MPI_PIECE;
+    (void)number;
     start_mpi(MPI_THREAD_SERIALIZED);
     mismatch(8, 12, 1);
     mismatch(12, 8, 1);
@@ -360,36 +148,13 @@ static void case_mismatch(void)
     MPI_Finalize();
 }
 
-typedef struct talker { het_transport *t; uint32_t channel; } talker;
-static void *talk(void *argument)
-{
-    static const size_t sizes[] = { 8, 0, 3000, 100000 };
-    talker *k = (talker *)argument;
-    int i;
-    for (i = 0; i < 5; i++) many(k->t, 40, sizes, 4, k->channel);
-    return NULL;
-}
-
-static void case_threads(void)
-{
-    het_transport t = open_default();
-    talker k[2];
-    pthread_t thread;
-    k[0].t = k[1].t = &t;
-    k[0].channel = 100;
-    k[1].channel = 200;
-    CHECK(pthread_create(&thread, NULL, talk, &k[0]) == 0);
-    talk(&k[1]);
-    pthread_join(thread, NULL);
-    close_good(&t);
-}
-
 /* The last process beats once and then not for a million seconds, and its thread sleeps. The others' silence stays that of their beats. */
-static void case_silence(void)
+static void case_silence(int number)
 {
     het_mpi_desc desc = settings();
     het_transport t;
     int p;
+    (void)number;
     start_mpi(MPI_THREAD_SERIALIZED);
     if (me == processes - 1) desc.heartbeat_seconds = 1e6;
     t = open_with(&desc);
@@ -419,9 +184,10 @@ static void case_silence(void)
 }
 
 /* A process that has said goodbye is gone for sure. */
-static void case_goodbye(void)
+static void case_goodbye(int number)
 {
     het_transport t = open_default();
+    (void)number;
     if (me == 0) {
         double end = now() + 30;
         while (!isinf(t.iface->silence(t.self, processes - 1))) {
@@ -435,43 +201,20 @@ static void case_goodbye(void)
 /* Process `who` aborts while messages of all kinds are under way. */
 static void case_abort(int who)
 {
-    het_mpi_desc desc = settings();
-    het_transport t;
-    het_request hopeless[4], late;
-    char text[300], reason[300];
-    int64_t from = -1;
+    het_transport t = open_default();
+    het_request hopeless[4];
     unsigned char *large = (unsigned char *)need(1u << 22), small[64];
     double start;
     int i;
     memset(large, 0, 1u << 22);
-    t = open_with(&desc);
-    CHECK(t.iface->aborted(t.self, NULL, NULL, 0) == HET_OK);
-    meet(&t);
     /* nobody sends or receives any of these */
     RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &hopeless[0]);
     SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &hopeless[1]);
     RECEIVE(&t, (me + processes - 1) % processes, 3, large, 1u << 20, &hopeless[2]);
     SEND(&t, (me + 1) % processes, 4, "eager", 5, &hopeless[3]);
-    memset(reason, 'x', sizeof reason);
-    memcpy(reason, "process ran out of tape\n", 24);
-    reason[who % 2 ? 30 : 299] = 0;
     start = now();
-    if (me == who) {
-        nap(0.2);
-        t.iface->abort(t.self, HET_ERR_DEVICE, reason);
-        CHECK(now() - start < 5);
-        t.iface->abort(t.self, HET_ERR_OOM, "another one"); /* the first one stays */
-    }
-    while (t.iface->aborted(t.self, &from, text, sizeof text) == HET_OK) {
-        CHECK(now() - start < 5);
-        nap(0.001);
-    }
-    CHECK(t.iface->aborted(t.self, &from, text, sizeof text) == HET_ERR_DEVICE);
-    CHECK(from == who);
-    CHECK(strncmp(text, "process ran out of tape?x", 25) == 0);
-    CHECK(strlen(text) == (who % 2 ? 30 : 240));
-    CHECK(t.iface->aborted(t.self, &from, text, 8) == HET_ERR_DEVICE && strcmp(text, "process") == 0);
-    CHECK(t.iface->isend(t.self, 0, 1, NULL, 0, &late) == HET_ERR_TRANSPORT);
+    abort_by(&t, who);
+    CHECK(now() - start < 5);
     for (i = 0; i < 4; i++) (void)wait_for(&t, &hopeless[i]);
     CHECK(wait_for(&t, &hopeless[0]) == HET_ERR_TRANSPORT);
     CHECK(wait_for(&t, &hopeless[2]) == HET_ERR_TRANSPORT);
@@ -482,25 +225,13 @@ static void case_abort(int who)
     close_good(&t);
 }
 
-/* All abort at once: everyone knows one first reason. */
-static void case_abort_all(void)
-{
-    het_transport t = open_default();
-    int64_t from = -1;
-    char text[64];
-    snprintf(text, sizeof text, "from %d", me);
-    t.iface->abort(t.self, HET_ERR_DATA, text);
-    CHECK(t.iface->aborted(t.self, &from, text, sizeof text) == HET_ERR_DATA);
-    CHECK(from >= 0 && from < processes && atoi(text + 5) == from);
-    close_good(&t);
-}
-
 /* Closing with requests outstanding, without an abort. */
-static void case_close_busy(void)
+static void case_close_busy(int number)
 {
     het_transport t = open_default();
     het_request request[3];
     unsigned char *large = (unsigned char *)need(1u << 22), small[8];
+    (void)number;
     memset(large, 3, 1u << 22);
     RECEIVE(&t, (me + 1) % processes, 1, small, sizeof small, &request[0]);
     SEND(&t, (me + 1) % processes, 2, large, 1u << 22, &request[1]);
@@ -510,11 +241,12 @@ static void case_close_busy(void)
 }
 
 /* The last process dies by SIGKILL, the others wait for a message of it: the launcher ends them. */
-static void case_kill(void)
+static void case_kill(int number)
 {
     het_transport t = open_default();
     het_request request;
     char byte;
+    (void)number;
     meet(&t);
     if (me == processes - 1) {
         nap(0.2);
@@ -545,10 +277,11 @@ static void give_up(het_transport *t, double start)
 }
 
 /* The last process stops: the others' close gives up. */
-static void case_stop(void)
+static void case_stop(int number)
 {
     het_mpi_desc desc = settings();
     het_transport t;
+    (void)number;
     desc.dead_seconds = 1;
     t = open_with(&desc);
     stop_last(&t);
@@ -556,13 +289,14 @@ static void case_stop(void)
 }
 
 /* The same after an abort, which the stopped process never hears of; a message to it stays behind. */
-static void case_stop_abort(void)
+static void case_stop_abort(int number)
 {
     het_mpi_desc desc = settings();
     het_transport t;
     het_request request[2];
     static unsigned char large[1 << 22], in[64];
     double start;
+    (void)number;
     desc.abort_seconds = 1;
     t = open_with(&desc);
     stop_last(&t);
@@ -576,16 +310,11 @@ static void case_stop_abort(void)
     give_up(&t, start);
 }
 
-static void case_cycles(void)
+static void case_cycles_in_mpi(int number)
 {
-    static const size_t sizes[] = { 3, 0, 5000 };
-    int i;
+    (void)number;
     start_mpi(MPI_THREAD_SERIALIZED);
-    for (i = 0; i < 100; i++) {
-        het_transport t = open_default();
-        if (i % 2) many(&t, 4, sizes, 3, 1);
-        close_good(&t);
-    }
+    case_cycles(100);
     CHECK(allocations == 100);
     MPI_Finalize();
 }
@@ -627,12 +356,13 @@ static void wrong_call(int which)
     close_good(&t);
 }
 
-static void case_misuse(void)
+static void case_misuse(int number)
 {
     het_mpi_desc desc;
     het_transport t, none;
     het_error error;
     int i;
+    (void)number;
     start_mpi(MPI_THREAD_MULTIPLE);
     CHECK(het_mpi_open(NULL, NULL, NULL, NULL, &error) == HET_ERR_INVALID);
     CHECK(het_mpi_close(NULL, NULL) == HET_OK);
@@ -656,12 +386,11 @@ static void case_misuse(void)
     desc.allocator.free = NULL;
     refused(&desc, HET_ERR_INVALID, "allocator");
     desc = settings();
-    desc.allocator.alloc = no_alloc;
+    alloc_fails_at = allocations;
     refused(&desc, HET_ERR_OOM, "bytes");
     if (processes > 1) { /* one process without memory: all are refused */
-        if (me == 1) refused(&desc, HET_ERR_OOM, "bytes");
-        desc = settings();
-        if (me != 1) refused(&desc, HET_ERR_TRANSPORT, "another process");
+        if (me == 1) alloc_fails_at = allocations;
+        refused(&desc, me == 1 ? HET_ERR_OOM : HET_ERR_TRANSPORT, me == 1 ? "bytes" : "another process");
     }
     for (i = 0; i < 8; i++) wrong_call(i);
     t = open_with(NULL);
@@ -674,30 +403,21 @@ static void case_misuse(void)
     refused(&desc, HET_ERR_STATE, "MPI_Finalize");
 }
 
-static void case_funneled(void)
+static void case_funneled(int number)
 {
+    (void)number;
     if (start_mpi(MPI_THREAD_FUNNELED) == MPI_THREAD_FUNNELED) refused(NULL, HET_ERR_UNSUPPORTED, "MPI_THREAD_SERIALIZED");
     MPI_Finalize();
 }
 
-static void exchange(het_transport *t, unsigned char *data, size_t size) /* there and back between 0 and 1 */
-{
-    het_request request;
-    if (me == 0) SEND(t, 1, 5, data, size, &request);
-    else RECEIVE(t, 0, 5, data, size, &request);
-    finish(t, &request);
-    if (me == 0) RECEIVE(t, 1, 5, data, size, &request);
-    else SEND(t, 0, 5, data, size, &request);
-    finish(t, &request);
-}
-
-static void case_speed(void)
+static void case_speed(int number)
 {
     static const struct { size_t size; int rounds; } runs[] = { { 8, 2000 }, { 4096, 2000 }, { 1u << 20, 200 }, { 1u << 26, 5 } };
     het_transport t = open_default();
     unsigned char *data = (unsigned char *)need(1u << 26);
     size_t r;
     int i;
+    (void)number;
     memset(data, 1, 1u << 26);
     if (me < 2 && processes > 1)
         for (r = 0; r < sizeof runs / sizeof *runs; r++) {
@@ -714,33 +434,23 @@ static void case_speed(void)
     free(data);
 }
 
+static const struct { const char *name; void (*run)(int number); } cases[] = {
+    { "order", case_order }, { "many", case_many }, { "line", case_line }, { "sizes", case_sizes }, { "pieces", case_pieces },
+    { "mismatch", case_mismatch }, { "threads", case_threads }, { "silence", case_silence }, { "goodbye", case_goodbye },
+    { "abort", case_abort }, { "abort_all", case_abort_all }, { "close_busy", case_close_busy }, { "kill", case_kill }, { "stop", case_stop },
+    { "stop_abort", case_stop_abort }, { "cycles", case_cycles_in_mpi }, { "misuse", case_misuse }, { "funneled", case_funneled }, { "speed", case_speed }
+};
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    const int number = argc > 2 ? atoi(argv[2]) : 0;
-    if (strcmp(name, "order") == 0) case_order();
-    else if (strcmp(name, "many") == 0) case_many();
-    else if (strcmp(name, "line") == 0) case_line();
-    else if (strcmp(name, "sizes") == 0) case_sizes(number);
-    else if (strcmp(name, "pieces") == 0) case_pieces();
-    else if (strcmp(name, "mismatch") == 0) case_mismatch();
-    else if (strcmp(name, "threads") == 0) case_threads();
-    else if (strcmp(name, "silence") == 0) case_silence();
-    else if (strcmp(name, "goodbye") == 0) case_goodbye();
-    else if (strcmp(name, "abort") == 0) case_abort(number);
-    else if (strcmp(name, "abort_all") == 0) case_abort_all();
-    else if (strcmp(name, "close_busy") == 0) case_close_busy();
-    else if (strcmp(name, "kill") == 0) case_kill();
-    else if (strcmp(name, "stop") == 0) case_stop();
-    else if (strcmp(name, "stop_abort") == 0) case_stop_abort();
-    else if (strcmp(name, "cycles") == 0) case_cycles();
-    else if (strcmp(name, "misuse") == 0) case_misuse();
-    else if (strcmp(name, "funneled") == 0) case_funneled();
-    else if (strcmp(name, "speed") == 0) case_speed();
-    else {
-        printf("there is no case \"%s\"\n", name);
-        return 2;
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(name, cases[i].name) != 0) continue;
+        cases[i].run(argc > 2 ? atoi(argv[2]) : 0);
+        if (me <= 0) printf("done\n");
+        return 0;
     }
-    if (me <= 0) printf("done\n");
-    return 0;
+    printf("there is no case \"%s\"\n", name);
+    return 2;
 }

@@ -30,9 +30,9 @@ mapfile -t targets < <(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
 
 # sources PIECE: what a piece is about, as one word
 sources() {
-    local files=(hetrain.h hetrain_files.h)
+    local files=(hetrain.h hetrain_files.h hetrain_plan.h)
     case $1 in
-    kill) files+=(examples/*.[ch] examples/supervise.sh tests/test_survive.sh) ;;
+    kill) files+=(examples/*.[ch] examples/supervise.sh hetrain_mpi.c tests/test_survive.sh) ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
     *) files+=(tests/test_checkpoint.c) ;;
     esac
