@@ -3647,50 +3647,55 @@ HETI_IN void HETI_K(pair_columns)(const heti_operand *from, int64_t lines, int64
     }
 }
 
+/* A tile of up to 32 k. */
 HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
 {
     float wide[16 * 32];
-    for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
-        for (int64_t j = 0; j < k; j += 32) {
-            const int64_t depth = heti_min(32, k - j);
-            for (int64_t i = 0; i < tile; i += 16) {
-                const int64_t count = heti_min(heti_min(16, tile - i), lines - line - i);
-                float *pairs = to + j / 2 * tile + i;
-                heti_operand part = *from;
-                heti_move_operand(&part, line + i, j);
-                if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, 16, 32, &part, wide);
-                if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, depth, tile - i, pairs, tile);
-                else HETI_K(pair_columns)(&part, count, depth, tile - i, pairs, tile);
-            }
-        }
+    for (int64_t i = 0; i < tile; i += 16) {
+        const int64_t count = heti_min(heti_min(16, tile - i), lines - i);
+        heti_operand part = *from;
+        heti_move_operand(&part, i, 0);
+        if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, k, 16, 32, &part, wide);
+        if (from->k_stride == 1) HETI_K(pair_lines)(&part, count, k, tile - i, to + i, tile);
+        else HETI_K(pair_columns)(&part, count, k, tile - i, to + i, tile);
     }
 }
+#define HETI_PAIRS(bf16) (bf16)
+#define HETI_PACK_PAIRS(tile, lines, k, from, to) HETI_K(pack_pairs)(tile, lines, k, from, to)
+#else
+#define HETI_PAIRS(bf16) ((void)(bf16), 0)
+#define HETI_PACK_PAIRS(tile, lines, k, from, to) ((void)0)
 #endif
 
-HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
+/* A tile of up to 16 k. */
+HETI_FN void HETI_K(pack_floats)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     float block[16 * HETI_TILE_COLUMNS + 16]; /* and what gather writes beyond */
     float wide[16 * HETI_TILE_COLUMNS];
-#if HETI_ISA_PASS == 4
-    if (bf16) {
-        HETI_K(pack_pairs)(tile, lines, k, from, to);
+    heti_operand part = *from;
+    if (part.bf16 != NULL) HETI_K(unfold_bf16)(lines, k, HETI_TILE_COLUMNS, 16, &part, wide);
+    if (!bf16 && tile % 16 == 0) {
+        HETI_K(gather)(tile, lines, k, &part, to);
         return;
     }
-#endif
-    for (int64_t line = 0; line < lines; line += tile, to += tile * k) {
-        int64_t count = heti_min(tile, lines - line);
-        for (int64_t j = 0; j < k; j += 16) {
-            int64_t depth = heti_min(16, k - j);
-            heti_operand part = *from;
-            heti_move_operand(&part, line, j);
-            if (part.bf16 != NULL) HETI_K(unfold_bf16)(count, depth, HETI_TILE_COLUMNS, 16, &part, wide);
-            if (!bf16 && tile % 16 == 0) {
-                HETI_K(gather)(tile, count, depth, &part, to + j * tile);
-                continue;
+    HETI_K(gather)(tile, lines, k, &part, block);
+    if (bf16) HETI_K(round_bf16)(k * tile, block);
+    memcpy(to, block, HETI_CAST(size_t, k * tile) * sizeof(float));
+}
+
+/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k. */
+HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
+{
+    const int64_t depth = HETI_PAIRS(bf16) ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
+    for (int64_t begin = 0; begin < lines; begin += across) {
+        for (int64_t j = 0; j < k; j += depth) {
+            for (int64_t line = begin; line < heti_min(begin + across, lines); line += tile) {
+                float *place = to + line * k + (HETI_PAIRS(bf16) ? j / 2 : j) * tile;
+                heti_operand part = *from;
+                heti_move_operand(&part, line, j);
+                if (HETI_PAIRS(bf16)) HETI_PACK_PAIRS(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, place);
+                else HETI_K(pack_floats)(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, bf16, place);
             }
-            HETI_K(gather)(tile, count, depth, &part, block);
-            if (bf16) HETI_K(round_bf16)(depth * tile, block);
-            memcpy(to + j * tile, block, HETI_CAST(size_t, depth * tile) * sizeof(float));
         }
     }
 }
@@ -3756,10 +3761,8 @@ HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, const float *a, const float *b)
         for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v].c[0] = _mm512_dpbf16_ps(c->row[i][v].c[0], element, column[v]);
     }
 }
-#define HETI_PAIRS(bf16) (bf16)
 #define HETI_PAIR_STEP(c, a, b) HETI_K(pair_step)(c, a, b)
 #else
-#define HETI_PAIRS(bf16) ((void)(bf16), 0)
 #define HETI_PAIR_STEP(c, a, b) ((void)0)
 #endif
 
@@ -4771,6 +4774,7 @@ static const heti_row_kernels HETI_K(row_kernels) = {
 #undef HETI_TILE_V
 #undef HETI_TILE_N
 #undef HETI_PAIRS
+#undef HETI_PACK_PAIRS
 #undef HETI_PAIR_STEP
 #endif /* HETI_ISA_PASS */
 /* ================================================================================================================
@@ -4997,11 +5001,10 @@ static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, 
 }
 
 /* ---- linear: y = x W^T + b and dx = sum of dy W ----
-   Activations are packed once for all threads, a chunk of k at a time; then every task packs one narrow panel of a weight, which
-   stays in its first cache, and runs it down the packed rows. Weights are never written to memory in another order. */
+   Activations are packed once for all threads, a chunk of rows and k at a time; then every task packs one narrow panel of a weight, which
+   stays in its first caches, and runs it down the packed rows. Weights are never written to memory in another order. */
 
-#define HETI_LINEAR_FLOATS (INT64_C(4) << 20) /* packed activations at a time */
-#define HETI_LINEAR_ROWS 600                  /* rows x PRODUCT_K floats stay in the second cache, twice as many pairs; whole tiles of any height */
+#define HETI_LINEAR_ROWS 600 /* rows x PRODUCT_K floats stay in a thread's second cache, twice as many pairs; whole tiles of any height */
 #define HETI_PANEL_FLOATS (HETI_PRODUCT_K * HETI_TILE_COLUMNS)
 
 /* output[o] (columns) = chain over the k of every source s of source[s].data[row][k] weight(o, s)[k][column]. Forward has one source and an output
@@ -5015,7 +5018,7 @@ typedef struct heti_linear_output {
 typedef struct heti_linear_job {
     const heti_product_kernels *kernels;
     int bf16;
-    int64_t rows, outputs, sources, tasks;
+    int64_t outputs, sources, tasks;
     heti_linear_output output[3];
     heti_operand weight[3][3]; /* [output][source]; lines are columns of the output */
     heti_operand source[3];    /* lines are rows */
@@ -5023,7 +5026,8 @@ typedef struct heti_linear_job {
     int64_t panels;            /* of all outputs */
     int64_t row_step;          /* rows of one unit of work, a multiple of tile_rows */
     float *packed, *panel;     /* [rows / tile_rows][chunk][tile_rows], [tasks][HETI_PANEL_FLOATS] */
-    int64_t present, chunk_begin, chunk; /* the source and the k being computed */
+    int64_t row_begin, rows;             /* being computed, */
+    int64_t present, chunk_begin, chunk; /* over these k of this source */
     int first, last;           /* chunk of all: starts from +0, adds the bias */
 } heti_linear_job;
 
@@ -5037,7 +5041,7 @@ static void heti_linear_pack_task(void *arg, int64_t index)
     int64_t begin, end;
     heti_share(heti_ceil_div(job->rows, tile), job->tasks, index, &begin, &end);
     if (begin == end) return;
-    heti_move_operand(&from, begin * tile, job->chunk_begin);
+    heti_move_operand(&from, job->row_begin + begin * tile, job->chunk_begin);
     job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
 }
 
@@ -5067,7 +5071,7 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     float *c;
     if (ahead >= 0) (void)heti_linear_block(job, ahead, k, &next, &column);
     output = heti_linear_block(job, panel, k, &block, &column);
-    c = output->c + row * output->columns + column;
+    c = output->c + (job->row_begin + row) * output->columns + column;
     kernels->pack(kernels->tile_columns, block.lines, block.k, &block.from, job->bf16, packed_panel);
     kernels->panel(rows, block.lines, block.k, a, tile * job->chunk, packed_panel, c, output->columns, !job->first || k > 0, job->bf16,
                    ahead >= 0 ? &next : NULL);
@@ -5093,28 +5097,19 @@ static void heti_linear_task(void *arg, int64_t index)
 
 static int64_t heti_linear_packed_rows(int64_t rows) { return (rows + HETI_TILE_ROWS - 1) / HETI_TILE_ROWS * HETI_TILE_ROWS; }
 
-/* k that is packed at a time: whole blocks, as many as HETI_LINEAR_FLOATS take, at least one. */
-static int64_t heti_linear_chunk(int64_t rows)
+/* The most rows that are packed at a time, over PRODUCT_K; fewer rows over more k. */
+static int64_t heti_linear_most(const heti_cpu *cpu, het_dtype compute)
 {
-    return heti_max(1, HETI_LINEAR_FLOATS / heti_linear_packed_rows(rows) / HETI_PRODUCT_K) * HETI_PRODUCT_K;
+    const int64_t pairs = compute == HET_BF16 && cpu->product->bf16_pairs ? 2 : 1;
+    return pairs * HETI_LINEAR_ROWS * HETI_CAST(int64_t, cpu->config.threads);
 }
 
-static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linear_args *a)
+/* The rows at row_begin, over all k of all sources. */
+static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most)
 {
-    const int64_t chunk = heti_linear_chunk(a->rows), tile = cpu->product->tile_rows;
-    const int pairs = a->compute == HET_BF16 && cpu->product->bf16_pairs;
-    const int64_t most = pairs ? 2 * HETI_LINEAR_ROWS : HETI_LINEAR_ROWS;
-    int64_t blocks;
-    job->kernels = cpu->product;
-    job->bf16 = a->compute == HET_BF16;
-    job->rows = a->rows;
-    job->tasks = heti_linear_tasks(cpu);
-    job->panel = HETI_CAST(float *, a->workspace);
-    job->packed = job->panel + job->tasks * HETI_PANEL_FLOATS;
-    job->panels = 0;
-    for (int64_t o = 0; o < job->outputs; o++) job->panels += heti_ceil_div(job->output[o].columns, cpu->product->tile_columns);
-    blocks = heti_max(heti_ceil_div(job->tasks, job->panels), heti_ceil_div(a->rows, most));
-    job->row_step = heti_ceil_div(heti_ceil_div(a->rows, blocks), tile) * tile;
+    const int64_t tile = cpu->product->tile_rows, chunk = most / heti_linear_packed_rows(job->rows) * HETI_PRODUCT_K;
+    const int64_t blocks = heti_max(heti_ceil_div(job->tasks, job->panels), heti_ceil_div(job->rows * HETI_CAST(int64_t, cpu->config.threads), most));
+    job->row_step = heti_ceil_div(heti_ceil_div(job->rows, blocks), tile) * tile;
     for (int64_t s = 0; s < job->sources; s++) {
         job->present = s;
         for (job->chunk_begin = 0; job->chunk_begin < job->source_k[s]; job->chunk_begin += chunk) {
@@ -5124,6 +5119,23 @@ static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linea
             heti_cpu_run(cpu, job->tasks, heti_linear_pack_task, job);
             heti_cpu_run(cpu, job->tasks, heti_linear_task, job);
         }
+    }
+}
+
+static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linear_args *a)
+{
+    const int64_t most = heti_linear_most(cpu, a->compute), step = heti_ceil_div(a->rows, heti_ceil_div(a->rows, most));
+    const int64_t tile = cpu->product->tile_rows;
+    job->kernels = cpu->product;
+    job->bf16 = a->compute == HET_BF16;
+    job->tasks = heti_linear_tasks(cpu);
+    job->panel = HETI_CAST(float *, a->workspace);
+    job->packed = job->panel + job->tasks * HETI_PANEL_FLOATS;
+    job->panels = 0;
+    for (int64_t o = 0; o < job->outputs; o++) job->panels += heti_ceil_div(job->output[o].columns, cpu->product->tile_columns);
+    for (job->row_begin = 0; job->row_begin < a->rows; job->row_begin += job->rows) {
+        job->rows = heti_min(heti_ceil_div(step, tile) * tile, a->rows - job->row_begin);
+        heti_linear_rows(cpu, job, most);
     }
 }
 
@@ -5378,9 +5390,7 @@ static size_t heti_cpu_workspace_bytes(void *self, het_op op, const void *args)
         k = a->in;
         if (op == HET_OP_LINEAR_BACKWARD_INPUT)
             for (int64_t p = k = 0; p < a->parts; p++) k = heti_max(k, a->part[p].out);
-        floats = heti_linear_packed_rows(a->rows) * heti_min(k, a->rows > 0 ? heti_linear_chunk(a->rows) : k);
-        /* fewer rows may take a longer chunk */
-        floats = heti_max(floats, heti_min(heti_linear_packed_rows(a->rows) * k, HETI_LINEAR_FLOATS));
+        floats = heti_min(heti_linear_packed_rows(a->rows) * k, heti_linear_most(cpu, a->compute) * HETI_PRODUCT_K);
         floats += heti_linear_tasks(cpu) * HETI_PANEL_FLOATS;
     } else {
         return heti_cpu_rows_workspace(cpu, op, args);

@@ -1508,7 +1508,7 @@ static int run(job *j, int argc, char **argv) {
     if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
     if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if (j->out[0] != 0 && (status = saver_open(&j->save, j->out, s->keep)) != 0) return status;
-    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 768, 768);
+    if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
