@@ -2748,6 +2748,30 @@ typedef struct heti_walk {
     int64_t pace;   /* lines a time */
 } heti_walk;
 
+/* A walk over rows of `length` bytes that is done in `times` fetches. */
+static HETI_UNUSED heti_walk heti_walk_over(const void *row, int64_t stride, int64_t length, int64_t rows, int64_t times)
+{
+    heti_walk walk;
+    walk.row = HETI_CAST(const char *, row);
+    walk.stride = stride;
+    walk.length = length;
+    walk.rows = rows;
+    walk.offset = 0;
+    walk.pace = ((length + 63) / 64 * rows + times - 1) / (times > 0 ? times : 1);
+    return walk;
+}
+
+static HETI_UNUSED heti_walk heti_block_walk(const heti_block *block, int64_t times)
+{
+    const heti_operand *from = &block->from;
+    if (from->data == NULL) return heti_walk_over(NULL, 0, 0, 0, 0); /* weights in bf16 are not fetched */
+    if (from->k_stride == 1) return heti_walk_over(from->data, 4 * from->line_stride, 4 * block->k, block->lines, times);
+    return heti_walk_over(from->data, 4 * from->k_stride, 4 * block->lines, block->k, times);
+}
+
+/* How often a chain over k fetches; pairs: of bf16. */
+static HETI_UNUSED int64_t heti_fetches(int64_t k, int pairs) { return (pairs ? (k + 1) / 2 : k) / 8; }
+
 /* Where the weight gradient of one part goes: c[line][column] of `columns` floats or doubles a row. */
 typedef struct heti_weight_sum {
     void *sum;
@@ -2765,11 +2789,12 @@ typedef struct heti_product_kernels {
     int32_t bf16_pairs;
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
     /* c[m][n], n <= tile_columns, = chain over k of packed rows (tiles a_tile floats apart) and one packed panel, from +0 or, continued,
-       from c. Fetches the block `next` (may be NULL) into the cache meanwhile. */
+       from c. Goes on with the walk `next` meanwhile. */
     void (*panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                  const heti_block *next);
+                  heti_walk *next);
     /* The same chain is one granule's term of c = to->sum + offset and is added there. */
-    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16);
+    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
+                   heti_walk *next);
     /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
     void (*bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset);
     void (*add_bias)(int64_t rows, int64_t count, const float *bias, float *y, int64_t y_row); /* y[row][i] += bias[i] */
@@ -3717,19 +3742,6 @@ HETI_IN void HETI_K(fetch)(heti_walk *walk)
     }
 }
 
-/* A walk over rows of `length` bytes that is done in `times` fetches. */
-HETI_IN heti_walk HETI_K(walk)(const void *row, int64_t stride, int64_t length, int64_t rows, int64_t times)
-{
-    heti_walk walk;
-    walk.row = HETI_CAST(const char *, row);
-    walk.stride = stride;
-    walk.length = length;
-    walk.rows = rows;
-    walk.offset = 0;
-    walk.pace = ((length + 63) / 64 * rows + times - 1) / (times > 0 ? times : 1);
-    return walk;
-}
-
 /* One k: the outer product of a column of A's tile and a row of B's panel. */
 HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, const float *b)
 {
@@ -3795,7 +3807,8 @@ HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, co
 HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
                                 int64_t rows_below, heti_walk *next)
 {
-    const heti_walk below = HETI_K(walk)(c + HETI_TILE_M * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(HETI_TILE_M, rows_below), k / 8);
+    const heti_walk below = heti_walk_over(c + HETI_TILE_M * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(HETI_TILE_M, rows_below),
+                                           heti_fetches(k, HETI_PAIRS(bf16)));
     HETI_K(tile) t;
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
@@ -3812,10 +3825,9 @@ HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float
 
 /* The tile is a term of an exact sum: rows < m, columns < n. */
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row,
-                                double grid, int bf16, HETI_U *top)
+                                double grid, int bf16, heti_walk *next, HETI_U *top)
 {
-    const heti_walk here = HETI_K(walk)(sum, 8 * sum_row, 8 * n, m, k / 8);
-    heti_walk nothing = HETI_K(walk)(sum, 0, 0, 0, 0);
+    const heti_walk here = heti_walk_over(sum, 8 * sum_row, 8 * n, m, heti_fetches(k, HETI_PAIRS(bf16)));
     HETI_K(tile) t;
     HETI_U maximum = *top;
     HETI_UNROLL
@@ -3823,7 +3835,7 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, b, bf16, here, &nothing);
+    t = HETI_K(chain)(t, k, a, b, bf16, here, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -3837,41 +3849,35 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
 }
 
 HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row,
-                           int continued, int bf16, const heti_block *next)
+                           int continued, int bf16, heti_walk *next)
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
-    heti_walk walk = HETI_K(walk)(b, 0, 0, 0, 0);
-    if (next != NULL && next->from.data != NULL) {
-        const int by_line = next->from.k_stride == 1;
-        walk = HETI_K(walk)(next->from.data, 4 * (by_line ? next->from.line_stride : next->from.k_stride), 4 * (by_line ? next->k : next->lines),
-                            by_line ? next->lines : next->k, (m + HETI_TILE_M - 1) / HETI_TILE_M * (k / 8));
-    }
     for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, c += HETI_TILE_M * c_row) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
         if (rows == HETI_TILE_M && n == HETI_TILE_N) {
-            HETI_K(tile_float)(k, a, b, c, c_row, continued, bf16, m - i - rows, &walk);
+            HETI_K(tile_float)(k, a, b, c, c_row, continued, bf16, m - i - rows, next);
             continue;
         }
         memset(edge, 0, sizeof edge);
         if (continued) for (int64_t r = 0; r < rows; r++) memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_float)(k, a, b, edge, HETI_TILE_N, continued, bf16, 0, &walk);
+        HETI_K(tile_float)(k, a, b, edge, HETI_TILE_N, continued, bf16, 0, next);
         for (int64_t r = 0; r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
 
 HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to,
-                            int64_t offset, int bf16)
+                            int64_t offset, int bf16, heti_walk *next)
 {
     HETI_U maximum = HETI_BITS_ZERO();
     double *sum;
     uint32_t top;
     if (!to->exact) {
-        HETI_K(panel)(m, n, k, a, a_tile, b, HETI_CAST(float *, to->sum) + offset, to->columns, 1, bf16, NULL);
+        HETI_K(panel)(m, n, k, a, a_tile, b, HETI_CAST(float *, to->sum) + offset, to->columns, 1, bf16, next);
         return;
     }
     sum = HETI_CAST(double *, to->sum) + offset;
     for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, sum += HETI_TILE_M * to->columns)
-        HETI_K(tile_exact)(heti_min(HETI_TILE_M, m - i), n, k, a, b, sum, to->columns, to->grid, bf16, &maximum);
+        HETI_K(tile_exact)(heti_min(HETI_TILE_M, m - i), n, k, a, b, sum, to->columns, to->grid, bf16, next, &maximum);
     top = HETI_BITS_TOP(maximum);
     if (top > to->maximum) to->maximum = top;
 }
@@ -3925,6 +3931,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, in
         for (int64_t l = 0; l < k; l += HETI_PRODUCT_K) {
             int64_t depth = heti_min(HETI_PRODUCT_K, k - l);
             float *panel = pack + heti_packed(rows, depth, HETI_TILE_M);
+            heti_walk nothing = heti_walk_over(pack, 0, 0, 0, 0);
             heti_operand from;
             from.bf16 = NULL;
             from.data = a + i * a_row + l * a_column;
@@ -3937,7 +3944,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, in
                 from.line_stride = b_column;
                 from.k_stride = b_row;
                 HETI_K(pack)(HETI_TILE_N, columns, depth, &from, bf16, panel);
-                HETI_K(panel)(rows, columns, depth, pack, HETI_TILE_M * depth, panel, c + i * c_row + j, c_row, continued || l > 0, bf16, NULL);
+                HETI_K(panel)(rows, columns, depth, pack, HETI_TILE_M * depth, panel, c + i * c_row + j, c_row, continued || l > 0, bf16, &nothing);
             }
         }
     }
@@ -5066,15 +5073,19 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     const int64_t tile = kernels->tile_rows;
     const float *a = job->packed + row * job->chunk + (job->bf16 && kernels->bf16_pairs ? k / 2 : k) * tile;
     const heti_linear_output *output;
-    heti_block block, next;
+    heti_walk next = heti_walk_over(packed_panel, 0, 0, 0, 0);
+    heti_block block;
     int64_t column;
     float *c;
-    if (ahead >= 0) (void)heti_linear_block(job, ahead, k, &next, &column);
+    if (ahead >= 0) {
+        (void)heti_linear_block(job, ahead, k, &block, &column);
+        next = heti_block_walk(&block, heti_ceil_div(rows, tile) * heti_fetches(block.k, job->bf16 && kernels->bf16_pairs));
+    }
     output = heti_linear_block(job, panel, k, &block, &column);
     c = output->c + (job->row_begin + row) * output->columns + column;
     kernels->pack(kernels->tile_columns, block.lines, block.k, &block.from, job->bf16, packed_panel);
     kernels->panel(rows, block.lines, block.k, a, tile * job->chunk, packed_panel, c, output->columns, !job->first || k > 0, job->bf16,
-                   ahead >= 0 ? &next : NULL);
+                   &next);
     if (job->last && k + block.k == job->chunk && output->bias != NULL)
         kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
 }
@@ -5262,12 +5273,21 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
     sum->maximum = maximum;
 }
 
-/* Lines [line, line + lines) of dw, which fit the task's buffer, over the granules of the group. */
-static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, float *packed_dy,
+/* Lines [line, line + lines) of dy. */
+static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t times)
+{
+    return heti_walk_over(part->dy + job->first_row * part->out + line, 4 * part->out, 4 * lines, lines > 0 ? job->tokens : 0, times);
+}
+
+/* Lines [line, line + lines) of dw, which fit the task's buffer, over the granules of the group. `ahead` lines come next: their dy is fetched while
+   the second half of the panels is computed. */
+static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t ahead, float *packed_dy,
                               heti_weight_sum *sum)
 {
     const het_linear_args *a = job->args;
-    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns;
+    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, half = a->in / wide / 2 * wide;
+    const int64_t fetches = heti_fetches(job->tokens, job->bf16 && job->kernels->bf16_pairs);
+    heti_walk next = heti_weight_walk(job, part, 0, 0, 0);
     int64_t row;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
         const int64_t k = heti_granule_rows(a->view, g, &row) - row;
@@ -5275,13 +5295,15 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
         job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + heti_packed(lines, row - job->first_row, tile));
     }
     for (int64_t column = 0; column < a->in; column += wide) {
+        if (column == half) next = heti_weight_walk(job, part, line + lines, ahead, (a->in - half) / wide * heti_ceil_div(lines, tile) * fetches);
         for (int64_t i = 0; i < lines; i += tile) {
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
                 if (k == 0) continue;
                 job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k,
                                      packed_dy + heti_packed(lines, before, tile) + i * k, tile * k,
-                                     job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16);
+                                     job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16,
+                                     &next);
             }
         }
     }
@@ -5305,7 +5327,10 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
     }
     if (part->dw == NULL || part->dw->sum == NULL) return;
     heti_weight_sum_start(&sum, part->dw, job->args->in, maximum[0]);
-    for (int64_t i = 0; i < lines; i += step) heti_weight_block(job, part, line + i, heti_min(step, lines - i), packed_dy, &sum);
+    for (int64_t i = 0; i < lines; i += step) {
+        const int64_t here = heti_min(step, lines - i);
+        heti_weight_block(job, part, line + i, here, heti_min(step, lines - i - here), packed_dy, &sum);
+    }
     maximum[0] = sum.maximum;
 }
 

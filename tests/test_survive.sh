@@ -166,8 +166,9 @@ wait $child
 status=$?
 n=$(step_of out)
 "${launch[@]}" -n 2 "$parallel" --resume out --devices cpu:1 --steps $((n + 3)) --hash > on.out 2>&1 < /dev/null
-report "$([ $status != 0 ] && [ "$n" -ge 4 ] && [ "$(hash_of on.out)" = "$(whole $((n + 3)))" ] && ! grep -q damaged on.out; echo $?)" \
-    'one of three processes killed, two go on: the same bits' "status $status, step $n" "$(tail -n 3 on.out)"
+again=$?
+report "$([ $status != 0 ] && [ $again = 0 ] && [ "$n" -ge 4 ] && [ "$(hash_of on.out)" = "$(whole $((n + 3)))" ] && ! grep -q damaged on.out; echo $?)" \
+    'one of three processes killed, two go on: the same bits' "status $status, step $n, then status $again, not $(hash_of whole.out)" "$(tail -n 4 on.out)"
 
 # Processes that began with different frozen weights: found before anything is saved.
 "$program" "${run[@]}" --steps 1 --export . > /dev/null 2>&1
