@@ -437,8 +437,9 @@ static void case_speed(int number)
 static const struct { const char *name; void (*run)(int number); } cases[] = {
     { "order", case_order }, { "many", case_many }, { "line", case_line }, { "sizes", case_sizes }, { "pieces", case_pieces },
     { "mismatch", case_mismatch }, { "threads", case_threads }, { "silence", case_silence }, { "goodbye", case_goodbye },
-    { "abort", case_abort }, { "abort_all", case_abort_all }, { "close_busy", case_close_busy }, { "kill", case_kill }, { "stop", case_stop },
-    { "stop_abort", case_stop_abort }, { "cycles", case_cycles_in_mpi }, { "misuse", case_misuse }, { "funneled", case_funneled }, { "speed", case_speed }
+    { "abort", case_abort }, { "abort_all", case_abort_all }, { "close_busy", case_close_busy }, { "kill", case_kill },
+    { "stop", case_stop }, { "stop_abort", case_stop_abort }, { "cycles", case_cycles_in_mpi }, { "misuse", case_misuse },
+    { "funneled", case_funneled }, { "speed", case_speed }
 };
 
 int main(int argc, char **argv)
