@@ -237,7 +237,7 @@ static void messages(void **state)
     int n;
     (void)state;
     for (n = 1; n <= 4; n++) {
-        group(n, case_order, 0);
+        group(n, case_order, 3); /* a channel takes memory when it is first used */
         group(n, case_many, 0);
         group(n, case_line, 0);
         group(n, case_threads, 0);
@@ -245,7 +245,7 @@ static void messages(void **state)
     group(1, case_sizes, 5);
     group(2, case_sizes, 5);
     group(3, case_sizes, 4);
-    group(9, case_order, 0);
+    group(9, case_order, 3);
 }
 
 static void behind_others(void **state)

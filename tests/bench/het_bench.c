@@ -218,13 +218,17 @@ static double peak_resident(void) {
     return 1024 * kilobytes;
 }
 
+static void pace_print(const double *seconds, int count) {
+    int i;
+    for (i = 0; i < count; i++) printf(i > 0 ? " %.6f" : "%.6f", seconds[i]);
+    printf("\n");
+}
+
 /* Paced: a driver lets engines take turns; a line from it starts a repetition, which answers with a line of its `count` times. The line before the
    first says that all is ready. 0: the driver has gone. */
 static int pace(const bench *b, const double *seconds, int count) {
-    int i;
     if (!b->set.paced) return 1;
-    for (i = 0; i < count; i++) printf(i > 0 ? " %.6f" : "%.6f", seconds[i]);
-    printf("\n");
+    pace_print(seconds, count);
     fflush(stdout);
     for (;;) {
         const int c = getchar();
@@ -234,10 +238,9 @@ static int pace(const bench *b, const double *seconds, int count) {
 }
 
 /* The times of the last repetition, then the peak of memory. */
-static void pace_end(const bench *b, const double *seconds, int count) {
-    int i;
-    for (i = 0; i < count; i++) printf(i > 0 ? " %.6f" : "%.6f", seconds[i]);
-    printf("\n%.0f\n", peak_resident());
+static void pace_end(const double *seconds, int count) {
+    pace_print(seconds, count);
+    printf("%.0f\n", peak_resident());
 }
 
 static int bench_attention(bench *b) {
@@ -270,7 +273,7 @@ static int bench_attention(bench *b) {
             took[which] = seconds_now() - start;
             if (r >= 0) seconds[which * b->set.repetitions + r] = took[which];
         }
-    if (b->set.paced) pace_end(b, took, 2);
+    if (b->set.paced) pace_end(took, 2);
     for (which = 0; which < 2 && !b->set.paced; which++) {
         memcpy(b->seconds, seconds + which * b->set.repetitions, (size_t)b->set.repetitions * sizeof *seconds);
         print_head(b, which == 0 ? "attention_forward" : "attention_backward");
@@ -329,7 +332,7 @@ static int bench_step(bench *b, int by_part) {
     for (s.median = 0; by_part && r > 0; r--) s.median += b->seconds[r - 1] / (double)b->set.repetitions;
     if (by_part) parts_print(b, s.median, b->set.repetitions);
     if (by_part || b->set.paced) {
-        if (b->set.paced) pace_end(b, &seconds, 1);
+        if (b->set.paced) pace_end(&seconds, 1);
         het_destroy(ctx);
         free(token);
         return 0;
