@@ -159,12 +159,14 @@ static int product_race(product *p, int which) {
     return 0;
 }
 
-static float *product_room(size_t floats, int zero) {
-    float *memory = (float *)simple_alloc(NULL, floats * sizeof(float), 64);
+static float *product_room(bench *b, size_t floats, int zero) {
+    float *memory = (float *)b->cpu->alloc(b->self, floats * sizeof(float));
     size_t i;
     for (i = 0; i < floats && memory != NULL; i++) memory[i] = zero ? 0 : (float)(i * 2654435761u % 1021) / 1021.0f - 0.5f;
     return memory;
 }
+
+static void product_free(bench *b, float *memory, size_t floats) { b->cpu->free(b->self, memory, floats * sizeof(float)); }
 
 static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, int64_t out) {
     static const het_op ops[] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
@@ -182,8 +184,8 @@ static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, i
         workspace = bytes > workspace ? bytes : workspace;
     }
     p.a.workspace = b->cpu->alloc(b->self, workspace + 64);
-    p.x = product_room(n_in, 0), p.dx = product_room(n_in, 1), p.w = product_room(n_w, 0), p.y = product_room(n_out, 0);
-    p.dw = product_room(n_w, 1), p.exact = product_room(2 * n_w, 1);
+    p.x = product_room(b, n_in, 0), p.dx = product_room(b, n_in, 1), p.w = product_room(b, n_w, 0), p.y = product_room(b, n_out, 0);
+    p.dw = product_room(b, n_w, 1), p.exact = product_room(b, 2 * n_w, 1);
     p.seconds = (double *)calloc(CONTENDERS * (size_t)b->set.repetitions, sizeof(double));
     if (p.a.workspace == NULL || p.x == NULL || p.dx == NULL || p.w == NULL || p.y == NULL || p.dw == NULL || p.exact == NULL || p.seconds == NULL)
         return fail(FAILED, "out of memory");
@@ -191,7 +193,8 @@ static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, i
     for (which = 0; which < 3 && status == 0; which++) status = product_race(&p, which);
     b->gradient.exact = 1;
     b->cpu->free(b->self, p.a.workspace, workspace + 64);
-    free(p.x), free(p.dx), free(p.w), free(p.y), free(p.dw), free(p.exact);
+    product_free(b, p.x, n_in), product_free(b, p.dx, n_in), product_free(b, p.w, n_w), product_free(b, p.y, n_out);
+    product_free(b, p.dw, n_w), product_free(b, p.exact, 2 * n_w);
     free(p.seconds);
     return status;
 }
@@ -891,11 +894,12 @@ static int prepare(bench *b) {
 }
 
 static int run(bench *b, int argc, char **argv) {
-    het_allocator allocator = { simple_alloc, simple_free, NULL };
+    het_allocator allocator;
     het_parallel parallel;
     het_device_config config;
     settings *s = &b->set;
     int status;
+    heti_default_allocator(&allocator); /* memory and threads as a context has them */
     s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7;
     s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
@@ -904,7 +908,7 @@ static int run(bench *b, int argc, char **argv) {
     if ((status = model_from_spec("--model", s->model, &b->model)) != 0 || (status = prepare(b)) != 0) return status;
     memset(&config, 0, sizeof config);
     if (heti_pool_create(&allocator, b->threads, &b->pool) != HET_OK) return fail(FAILED, "no %d threads", b->threads);
-    parallel.run = heti_pool_run, parallel.user = b->pool; /* as in a context */
+    parallel.run = heti_pool_run, parallel.user = b->pool;
     config.allocator = &allocator, config.parallel = &parallel, config.threads = b->threads, config.isa = (het_isa)(s->isa - 1);
     b->cpu = het_cpu_device();
     if (b->cpu->create(&config, &b->self) != HET_OK) return fail(BAD_INPUT, "--isa: this machine or build does not have it");

@@ -98,7 +98,7 @@ static int machine_measure(bench *b) {
     int64_t r, i, floats = 2 * (int64_t)MACHINE_FLOATS * b->threads;
     if (b->flops > 0) return 0;
     w.chains = machine_kernel(b);
-    w.memory = (float *)malloc((size_t)floats * sizeof(float));
+    w.memory = (float *)b->cpu->alloc(b->self, (size_t)floats * sizeof(float));
     w.count = (double *)calloc((size_t)b->threads, sizeof(double));
     if (w.memory == NULL || w.count == NULL) return fail(FAILED, "out of memory");
     for (i = 0; i < floats; i++) w.memory[i] = (float)(i % 7);
@@ -112,7 +112,7 @@ static int machine_measure(bench *b) {
         b->flops = fmax(b->flops, 2 * chains / (middle - start));
         b->bandwidth = fmax(b->bandwidth, 1.5 * (double)floats * sizeof(float) / (end - middle));
     }
-    free(w.memory);
+    b->cpu->free(b->self, w.memory, (size_t)floats * sizeof(float));
     free(w.count);
     return 0;
 }
