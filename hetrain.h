@@ -2743,11 +2743,47 @@ typedef struct heti_operand {
     int64_t line_stride, k_stride;
 } heti_operand;
 
+static HETI_UNUSED heti_operand heti_make_operand(const float *data, int64_t line_stride, int64_t k_stride)
+{
+    heti_operand operand;
+    operand.data = data;
+    operand.bf16 = NULL;
+    operand.line_stride = line_stride;
+    operand.k_stride = k_stride;
+    return operand;
+}
+
 static HETI_UNUSED void heti_move_operand(heti_operand *operand, int64_t lines, int64_t k)
 {
     const int64_t by = lines * operand->line_stride + k * operand->k_stride;
     if (operand->bf16 != NULL) operand->bf16 += by;
     else operand->data += by;
+}
+
+/* Tiles of A: element (i, k) of a tile at data[i * line + k * step], the next tile `tile` floats further. */
+typedef struct heti_tiles {
+    const float *data;
+    int64_t line, step, tile;
+} heti_tiles;
+
+static HETI_UNUSED heti_tiles heti_packed_tiles(const float *data, int64_t height, int64_t tile)
+{
+    heti_tiles tiles;
+    tiles.data = data;
+    tiles.line = 1;
+    tiles.step = height;
+    tiles.tile = tile;
+    return tiles;
+}
+
+static HETI_UNUSED heti_tiles heti_lying_tiles(const heti_operand *from, int64_t line, int64_t k, int64_t height)
+{
+    heti_tiles tiles;
+    tiles.data = from->data + line * from->line_stride + k * from->k_stride;
+    tiles.line = from->line_stride;
+    tiles.step = from->k_stride;
+    tiles.tile = height * from->line_stride;
+    return tiles;
 }
 
 /* A block of an operand. */
@@ -2777,10 +2813,12 @@ static HETI_UNUSED heti_walk heti_walk_over(const void *row, int64_t stride, int
     return walk;
 }
 
+static HETI_UNUSED heti_walk heti_no_walk(void) { return heti_walk_over(NULL, 0, 0, 0, 0); }
+
 static HETI_UNUSED heti_walk heti_block_walk(const heti_block *block, int64_t times)
 {
     const heti_operand *from = &block->from;
-    if (from->data == NULL) return heti_walk_over(NULL, 0, 0, 0, 0); /* weights in bf16 are not fetched */
+    if (from->data == NULL) return heti_no_walk(); /* weights in bf16 are not fetched */
     if (from->k_stride == 1) return heti_walk_over(from->data, 4 * from->line_stride, 4 * block->k, block->lines, times);
     return heti_walk_over(from->data, 4 * from->k_stride, 4 * block->lines, block->k, times);
 }
@@ -2804,11 +2842,10 @@ typedef struct heti_product_kernels {
     int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
     int32_t bf16_pairs;
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
-    /* c[m][n], n <= tile_columns, = chain over k of packed rows (tiles a_tile floats apart) and one packed panel, from +0 or, continued,
-       from c. Goes on with the walk `next` meanwhile. */
-    void (*panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                  heti_walk *next);
-    /* The same chain is one granule's term of c = to->sum + offset and is added there. */
+    /* c[m][n], n <= tile_columns, = chain over k of tiles of rows and one packed panel, from +0 or, continued, from c. Goes on with the walk
+       `next` meanwhile. */
+    void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const float *b, float *c, int64_t c_row, int continued, int bf16, heti_walk *next);
+    /* The same chain of packed rows (tiles a_tile floats apart) is one granule's term of c = to->sum + offset and is added there. */
     void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
                    heti_walk *next);
     /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
@@ -3476,9 +3513,9 @@ HETI_IN HETI_V HETI_K(erf)(HETI_V x)
 }
 /* ================================================================================================================
    >>product  Matrix products whose every element is one chain of fused multiply-adds over k ascending.
-   After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): operands are packed into the
-   order in which a register tile of C eats them; the tile stays in registers over a block of k, and from block to block
-   in C itself as f32, so that blocking, tile shape, register width and threads cannot change a bit.
+   After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): operands are packed into the order in which a register
+   tile of C eats them (the small products of attention read A where it lies); the tile stays in registers over a block of k, and from block to
+   block in C itself as f32, so that blocking, tile shape, register width and threads cannot change a bit.
    ================================================================================================================ */
 
 /* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast element of A fit the registers. */
@@ -3758,15 +3795,15 @@ HETI_IN void HETI_K(fetch)(heti_walk *walk)
     }
 }
 
-/* One k: the outer product of a column of A's tile and a row of B's panel. */
-HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, const float *b)
+/* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel. */
+HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, int64_t a_line, const float *b)
 {
     HETI_V column[HETI_TILE_V];
     HETI_UNROLL
     for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
-        HETI_V element = HETI_SET(a[i]);
+        HETI_V element = HETI_SET(a[i * a_line]);
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v] = HETI_FMA(element, column[v], c->row[i][v]);
     }
@@ -3794,9 +3831,11 @@ HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, const float *a, const float *b)
 #define HETI_PAIR_STEP(c, a, b) ((void)0)
 #endif
 
-/* Continues the chains of a tile over k of a packed tile of A and a packed panel of B. Every 8 k it fetches a little of what comes next: spread
-   like this the fetches hide behind the multiplications, all at once they would stop them. */
-HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, const float *b, int bf16, heti_walk here, heti_walk *next)
+/* Continues the chains of a tile over k of a tile of A, whose element (i, k) is at a[i * a_line + k * a_step], and a packed panel of B. Pairs of bf16
+   are packed in A too. Every 8 k it fetches a little of what comes next: spread like this the fetches hide behind the multiplications, all at once
+   they would stop them. */
+HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int bf16,
+                                   heti_walk here, heti_walk *next)
 {
     if (HETI_PAIRS(bf16)) {
         k = (k + 1) / 2;
@@ -3813,15 +3852,15 @@ HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, co
         HETI_K(fetch)(&here);
         HETI_K(fetch)(next);
         HETI_ROLLED
-        for (int j = 0; j < 8; j++, a += HETI_TILE_M, b += HETI_TILE_N) HETI_K(step)(&c, a, b);
+        for (int j = 0; j < 8; j++, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, a, a_line, b);
     }
-    for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) HETI_K(step)(&c, a, b);
+    for (; k > 0; k--, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, a, a_line, b);
     return c;
 }
 
 /* A whole tile of C in memory. The tile below it is fetched meanwhile. */
-HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                                int64_t rows_below, heti_walk *next)
+HETI_IN void HETI_K(tile_chain)(int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, float *c, int64_t c_row, int continued,
+                                int bf16, int64_t rows_below, heti_walk *next)
 {
     const heti_walk below = heti_walk_over(c + HETI_TILE_M * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(HETI_TILE_M, rows_below),
                                            heti_fetches(k, HETI_PAIRS(bf16)));
@@ -3831,12 +3870,20 @@ HETI_FN void HETI_K(tile_float)(int64_t k, const float *a, const float *b, float
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, b, bf16, below, next);
+    t = HETI_K(chain)(t, k, a, a_line, a_step, b, bf16, below, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) HETI_STORE(c + i * c_row + 16 * v, t.row[i][v]);
     }
+}
+
+/* Packed tiles have constants for strides. */
+HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
+                                int64_t rows_below, heti_walk *next)
+{
+    if (a->line == 1 && a->step == HETI_TILE_M) HETI_K(tile_chain)(k, a->data, 1, HETI_TILE_M, b, c, c_row, continued, bf16, rows_below, next);
+    else HETI_K(tile_chain)(k, a->data, a->line, a->step, b, c, c_row, continued, 0, rows_below, next);
 }
 
 /* The tile is a term of an exact sum: rows < m, columns < n. */
@@ -3851,7 +3898,7 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, b, bf16, here, next);
+    t = HETI_K(chain)(t, k, a, 1, HETI_TILE_M, b, bf16, here, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -3864,19 +3911,19 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
     *top = maximum;
 }
 
-HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, float *c, int64_t c_row,
-                           int continued, int bf16, heti_walk *next)
+HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const float *b, float *c, int64_t c_row, int continued, int bf16,
+                           heti_walk *next)
 {
     float edge[HETI_TILE_M * HETI_TILE_N];
-    for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, c += HETI_TILE_M * c_row) {
+    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, c += HETI_TILE_M * c_row) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
         if (rows == HETI_TILE_M && n == HETI_TILE_N) {
-            HETI_K(tile_float)(k, a, b, c, c_row, continued, bf16, m - i - rows, next);
+            HETI_K(tile_float)(k, &a, b, c, c_row, continued, bf16, m - i - rows, next);
             continue;
         }
         memset(edge, 0, sizeof edge);
         if (continued) for (int64_t r = 0; r < rows; r++) memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_float)(k, a, b, edge, HETI_TILE_N, continued, bf16, 0, next);
+        HETI_K(tile_float)(k, &a, b, edge, HETI_TILE_N, continued, bf16, 0, next);
         for (int64_t r = 0; r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
@@ -3888,7 +3935,7 @@ HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, int
     double *sum;
     uint32_t top;
     if (!to->exact) {
-        HETI_K(panel)(m, n, k, a, a_tile, b, HETI_CAST(float *, to->sum) + offset, to->columns, 1, bf16, next);
+        HETI_K(panel)(m, n, k, heti_packed_tiles(a, HETI_TILE_M, a_tile), b, HETI_CAST(float *, to->sum) + offset, to->columns, 1, bf16, next);
         return;
     }
     sum = HETI_CAST(double *, to->sum) + offset;
@@ -3936,31 +3983,37 @@ HETI_FN void HETI_K(add_bias)(int64_t rows, int64_t count, const float *bias, fl
     }
 }
 
-/* ---- a product on one thread, for the kernels of >>rows ----
-   c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. pack: heti_product_pack(m, n, k) bytes. */
-HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row,
-                             int64_t b_column, float *c, int64_t c_row, int continued, int bf16, float *pack)
+/* ---- a product on one thread, for the kernels of >>rows ---- */
+
+/* c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. Lines of a are rows, lines of b columns. Rows are taken in
+   strips of TILE_ROWS: where `columns` is given, only the first columns[strip] of a strip are wanted, and where `depth` is, only its first
+   depth[strip] k matter. In f32 whole strips of `a` are read where they lie. pack: heti_product_pack(m, n, k) bytes. */
+HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, heti_operand b, float *c, int64_t c_row, int continued, int bf16,
+                             const int64_t *columns, const int64_t *depth, float *pack)
 {
+    heti_walk nothing = heti_no_walk();
     if (k == 0 && !continued) for (int64_t i = 0; i < m; i++) memset(c + i * c_row, 0, HETI_CAST(size_t, n) * sizeof(float));
     for (int64_t i = 0; i < m; i += HETI_PRODUCT_ROWS) {
-        int64_t rows = heti_min(HETI_PRODUCT_ROWS, m - i);
+        const int64_t rows = heti_min(HETI_PRODUCT_ROWS, m - i), lying = bf16 ? 0 : rows / HETI_TILE_ROWS * HETI_TILE_ROWS;
         for (int64_t l = 0; l < k; l += HETI_PRODUCT_K) {
-            int64_t depth = heti_min(HETI_PRODUCT_K, k - l);
-            float *panel = pack + heti_packed(rows, depth, HETI_TILE_M);
-            heti_walk nothing = heti_walk_over(pack, 0, 0, 0, 0);
-            heti_operand from;
-            from.bf16 = NULL;
-            from.data = a + i * a_row + l * a_column;
-            from.line_stride = a_row;
-            from.k_stride = a_column;
-            HETI_K(pack)(HETI_TILE_M, rows, depth, &from, bf16, pack);
+            const int64_t deep = heti_min(HETI_PRODUCT_K, k - l);
+            float *panel = pack + heti_packed(rows - lying, deep, HETI_TILE_M);
+            heti_operand from = a;
+            heti_move_operand(&from, i + lying, l);
+            HETI_K(pack)(HETI_TILE_M, rows - lying, deep, &from, bf16, pack);
             for (int64_t j = 0; j < n; j += HETI_TILE_N) {
-                int64_t columns = heti_min(HETI_TILE_N, n - j);
-                from.data = b + l * b_row + j * b_column;
-                from.line_stride = b_column;
-                from.k_stride = b_row;
-                HETI_K(pack)(HETI_TILE_N, columns, depth, &from, bf16, panel);
-                HETI_K(panel)(rows, columns, depth, pack, HETI_TILE_M * depth, panel, c + i * c_row + j, c_row, continued || l > 0, bf16, &nothing);
+                const int64_t wide = heti_min(HETI_TILE_N, n - j);
+                from = b;
+                heti_move_operand(&from, j, l);
+                HETI_K(pack)(HETI_TILE_N, wide, deep, &from, bf16, panel);
+                for (int64_t r = 0; r < rows; r += HETI_TILE_ROWS) {
+                    const int64_t strip = (i + r) / HETI_TILE_ROWS, needed = depth != NULL ? heti_min(depth[strip] - l, deep) : deep;
+                    heti_tiles tiles = heti_packed_tiles(pack + (r - lying) * deep, HETI_TILE_M, HETI_TILE_M * deep);
+                    if (needed <= 0 || (columns != NULL && columns[strip] <= j)) continue;
+                    if (r < lying) tiles = heti_lying_tiles(&a, i + r, l, HETI_TILE_M);
+                    HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed, tiles, panel, c + (i + r) * c_row + j, c_row,
+                                  continued || l > 0, bf16, &nothing);
+                }
             }
         }
     }
@@ -4213,6 +4266,8 @@ typedef struct HETI_K(attention) {
     int64_t rows;               /* rows of the present block */
     float *q, *o, *scores, *pack; /* o: o or dq */
     int64_t query[HETI_ATTENTION_ROWS], row[HETI_ATTENTION_ROWS]; /* query in the sequence; (row of the slice) * heads + head */
+    int64_t keys[HETI_ATTENTION_ROWS / HETI_TILE_ROWS];      /* that a strip of rows meets of the present keys, */
+    int64_t queries[HETI_ATTENTION_KEYS / HETI_TILE_ROWS];   /* and rows that a strip of keys meets; those after them see nothing of each other */
 } HETI_K(attention);
 
 HETI_IN void HETI_K(attention_begin)(HETI_K(attention) *t, const het_attention_args *a, int64_t sequence, int64_t kv_head, void *workspace)
@@ -4261,14 +4316,19 @@ HETI_IN void HETI_K(attention_gather)(HETI_K(attention) *t, int64_t from, int64_
     memset(t->o, 0, HETI_CAST(size_t, rows * size) * sizeof(float));
 }
 
-/* Rows [*top, *top + *count) of the block that see something of keys [from, to): queries descend, so they are one run. */
-HETI_IN void HETI_K(attention_rows)(const HETI_K(attention) *t, int64_t from, int64_t to, int64_t *top, int64_t *count)
+/* Rows [*top, *top + *count) of the block that see something of keys [from, to): queries descend, so they are one run. Whole sixteens of keys:
+   what is left out is then the same for every tile and for pairs. */
+HETI_IN void HETI_K(attention_rows)(HETI_K(attention) *t, int64_t from, int64_t to, int64_t *top, int64_t *count)
 {
     int64_t first, last, begin = 0, end = t->rows;
     while (begin < end && (HETI_K(attention_sees)(t, t->query[begin], &first, &last), first >= to)) begin++;
     while (end > begin && (HETI_K(attention_sees)(t, t->query[end - 1], &first, &last), last <= from)) end--;
     *top = begin;
     *count = end - begin;
+    for (int64_t i = begin; i < end; i += HETI_TILE_ROWS) {
+        HETI_K(attention_sees)(t, t->query[i], &first, &last);
+        t->keys[(i - begin) / HETI_TILE_ROWS] = heti_min((last - from + 15) / 16 * 16, to - from);
+    }
 }
 
 /* Lanes of the 16 keys at `key` that lie in [first, last); the others become `other`. */
@@ -4283,8 +4343,9 @@ HETI_IN void HETI_K(attention_scores)(const HETI_K(attention) *t, const float *x
                                       int64_t from, int64_t to, float *scores, int64_t stride)
 {
     const int64_t size = t->a->head_size;
-    HETI_K(product)(count, to - from, size, x + top * size, size, 1, keys + from * t->key_stride, 1, t->key_stride,
-                    scores + top * stride, stride, 0, t->a->compute == HET_BF16, t->pack);
+    HETI_K(product)(count, to - from, size, heti_make_operand(x + top * size, size, 1),
+                    heti_make_operand(keys + from * t->key_stride, t->key_stride, 1), scores + top * stride, stride, 0, t->a->compute == HET_BF16,
+                    t->keys, NULL, t->pack);
 }
 
 /* o[i] continues over keys [from, to): o[i] += weights[i][j] keys[j]. */
@@ -4292,8 +4353,18 @@ HETI_IN void HETI_K(attention_mix)(const HETI_K(attention) *t, const float *weig
                                    int64_t from, int64_t to)
 {
     const int64_t size = t->a->head_size;
-    HETI_K(product)(count, size, to - from, weights + top * stride, stride, 1, keys + from * t->key_stride, t->key_stride, 1,
-                    t->o + top * size, size, 1, t->a->compute == HET_BF16, t->pack);
+    HETI_K(product)(count, size, to - from, heti_make_operand(weights + top * stride, stride, 1),
+                    heti_make_operand(keys + from * t->key_stride, 1, t->key_stride), t->o + top * size, size, 1, t->a->compute == HET_BF16, NULL,
+                    t->keys, t->pack);
+}
+
+/* d[j] of keys [from, to) continues over rows [top, top + count): d[j] += weights[i][j] x[i]. */
+HETI_IN void HETI_K(attention_gradient)(const HETI_K(attention) *t, const float *weights, int64_t stride, const float *x, int64_t top, int64_t count,
+                                        int64_t from, int64_t to, float *d)
+{
+    const int64_t size = t->a->head_size;
+    HETI_K(product)(to - from, size, count, heti_make_operand(weights + top * stride, 1, stride), heti_make_operand(x + top * size, 1, size),
+                    d + from * t->key_stride, t->key_stride, 1, t->a->compute == HET_BF16, NULL, t->queries, t->pack);
 }
 
 /* One row of scores of keys [from, to) becomes exp(s - m), 0 where not seen; lane sums go on in `sum`. from is a multiple of 16. */
@@ -4392,17 +4463,20 @@ HETI_IN void HETI_K(attention_derive)(const HETI_K(attention) *t, const float *d
 HETI_IN void HETI_K(attention_backward_block)(HETI_K(attention) *t, const float *d_o, const float *delta, float *dk, float *dv,
                                               int64_t from, int64_t to)
 {
-    const int64_t size = t->a->head_size, stride = HETI_ATTENTION_KEYS + 16, bf16 = t->a->compute == HET_BF16;
+    const int64_t stride = HETI_ATTENTION_KEYS + 16;
     float *s = t->scores, *ds = s + HETI_ATTENTION_ROWS * stride;
-    int64_t top, count;
+    int64_t top, count, seeing, first, last;
     HETI_K(attention_rows)(t, from, to, &top, &count);
+    seeing = count;
+    for (int64_t key = from; key < to; key += HETI_TILE_ROWS) {
+        while (seeing > 0 && (HETI_K(attention_sees)(t, t->query[top + seeing - 1], &first, &last), last <= key)) seeing--;
+        t->queries[(key - from) / HETI_TILE_ROWS] = heti_min((seeing + 15) / 16 * 16, count);
+    }
     HETI_K(attention_scores)(t, t->q, t->k, top, count, from, to, s, stride);
     HETI_K(attention_scores)(t, d_o, t->v, top, count, from, to, ds, stride);
     for (int64_t i = top; i < top + count; i++) HETI_K(attention_derive)(t, delta, i, from, to, s + i * stride, ds + i * stride);
-    HETI_K(product)(to - from, size, count, s + top * stride, 1, stride, d_o + top * size, size, 1, dv + from * t->key_stride, t->key_stride,
-                    1, HETI_CAST(int, bf16), t->pack);
-    HETI_K(product)(to - from, size, count, ds + top * stride, 1, stride, t->q + top * size, size, 1, dk + from * t->key_stride, t->key_stride,
-                    1, HETI_CAST(int, bf16), t->pack);
+    HETI_K(attention_gradient)(t, s, stride, d_o, top, count, from, to, dv);
+    HETI_K(attention_gradient)(t, ds, stride, t->q, top, count, from, to, dk);
     HETI_K(attention_mix)(t, ds, stride, t->k, top, count, from, to);
 }
 
@@ -5089,7 +5163,7 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     const int64_t tile = kernels->tile_rows;
     const float *a = job->packed + row * job->chunk + (job->bf16 && kernels->bf16_pairs ? k / 2 : k) * tile;
     const heti_linear_output *output;
-    heti_walk next = heti_walk_over(packed_panel, 0, 0, 0, 0);
+    heti_walk next = heti_no_walk();
     heti_block block;
     int64_t column;
     float *c;
@@ -5100,8 +5174,8 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     output = heti_linear_block(job, panel, k, &block, &column);
     c = output->c + (job->row_begin + row) * output->columns + column;
     kernels->pack(kernels->tile_columns, block.lines, block.k, &block.from, job->bf16, packed_panel);
-    kernels->panel(rows, block.lines, block.k, a, tile * job->chunk, packed_panel, c, output->columns, !job->first || k > 0, job->bf16,
-                   &next);
+    kernels->panel(rows, block.lines, block.k, heti_packed_tiles(a, tile, tile * job->chunk), packed_panel, c, output->columns,
+                   !job->first || k > 0, job->bf16, &next);
     if (job->last && k + block.k == job->chunk && output->bias != NULL)
         kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
 }
@@ -5172,16 +5246,6 @@ static het_result heti_linear_check(heti_cpu *cpu, const char *op, const het_lin
     for (int64_t p = 0; valid && p < a->parts; p++) valid = a->part[p].out > 0;
     if (valid) return HET_OK;
     return heti_fail(&cpu->error, HET_ERR_INVALID, "cpu %s: impossible shape, %d rows, in %d, %d parts", op, a->rows, a->in, a->parts);
-}
-
-static heti_operand heti_make_operand(const float *data, int64_t line_stride, int64_t k_stride)
-{
-    heti_operand operand;
-    operand.data = data;
-    operand.bf16 = NULL;
-    operand.line_stride = line_stride;
-    operand.k_stride = k_stride;
-    return operand;
 }
 
 static heti_operand heti_weight_operand(const het_linear_part *part, int64_t line_stride, int64_t k_stride)
@@ -5303,7 +5367,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     const het_linear_args *a = job->args;
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, half = a->in / wide / 2 * wide;
     const int64_t fetches = heti_fetches(job->tokens, job->bf16 && job->kernels->bf16_pairs);
-    heti_walk next = heti_weight_walk(job, part, 0, 0, 0);
+    heti_walk next = heti_no_walk();
     int64_t row;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
         const int64_t k = heti_granule_rows(a->view, g, &row) - row;
