@@ -920,8 +920,8 @@ HETRAIN_API void het_plan_free(het_plan *plan);                        /* NULL i
    CSV: "2F3" forward of stage 2, micro-batch 3; I and W backward for input and weight, B or BW both, SEND_F, RECV_F, SEND_B, RECV_B, and
    "(0F7;7B3)OVERLAP_F_B". Where not 0, ".slice", "@pipeline" and "/version" follow: "2F3.1@1/0". Ours alone: "REDUCE5", "STEP5", "GATHER5" of
    block 5, "VERDICT". Micro-batches count from 0 within their pipeline. Empty cells (idle) are skipped. PyTorch's older files write B for
-   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I; "BW" never is. UNSHARD, RESHARD, REDUCE_GRAD, batched
-   transfers and weight versions other than 0 are refused. */
+   backward-input: a "B" whose stage, micro-batch and slice have a W too is read as I. UNSHARD, RESHARD, REDUCE_GRAD, batched transfers, weight
+   versions other than 0, and a "BW" that has a W too are refused. */
 
 typedef enum het_action_kind {
     HET_ACTION_F = 0, HET_ACTION_B = 1, HET_ACTION_I = 2, HET_ACTION_W = 3,
@@ -10053,16 +10053,17 @@ static uint64_t heti_list_key(const heti_list_reader *r, const het_action *a)
     return HETI_CAST(uint64_t, (stage * r->micro_batches + a->micro_batch) * r->plan->slices + a->slice);
 }
 
-/* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a W: it becomes I, so that our text is
-   unambiguous ("BW" is always a full backward). */
+/* PyTorch writes "B" for a full backward and, in older files, for backward-input. The latter has a W: it becomes I. "BW" is always a full backward;
+   with a W it could not be written, for we write "B". */
 static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *allocator)
 {
     het_schedule *s = r->schedule;
     heti_arena a;
+    het_result result = HET_OK;
     size_t keys;
     uint64_t *key, *other;
     int64_t i, n = 0;
-    if (r->bare == 0) return HET_OK;
+    if (r->bare == 0 && r->weights == 0) return HET_OK;
     if (!heti_mul(HETI_CAST(size_t, r->plan->stages), HETI_CAST(size_t, r->micro_batches), &keys) ||
         !heti_mul(keys, HETI_CAST(size_t, r->plan->slices), &keys) || keys > SIZE_MAX / 2)
         return heti_fail(r->error, HET_ERR_LIMIT, "het_schedule_read: %d stages, %d micro-batches and %d slices are more than can be counted",
@@ -10077,14 +10078,20 @@ static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *
         if (s->action[i].kind == HET_ACTION_W) key[n++] = heti_list_key(r, &s->action[i]);
     }
     heti_sort(key, other, n);
-    for (i = 0; i < r->actions; i++) {
+    for (i = 0; i < r->actions && result == HET_OK; i++) {
         het_action *action = &s->action[i];
-        if (action->version == 0) continue;
+        const int bare = action->version != 0;
         action->version = 0;
-        if (heti_sorted_find(key, n, heti_list_key(r, action))) action->kind = HET_ACTION_I;
+        if (action->kind != HET_ACTION_B || !heti_sorted_find(key, n, heti_list_key(r, action))) continue;
+        action->kind = HET_ACTION_I;
+        if (bare) continue;
+        result = heti_fail(r->error, HET_ERR_FORMAT,
+                           "het_schedule_read: stage %d, micro-batch %d, slice %d of pipeline %d: a full backward (BW) and a W",
+                           HETI_CAST(int64_t, action->stage), HETI_CAST(int64_t, action->micro_batch), HETI_CAST(int64_t, action->slice),
+                           HETI_CAST(int64_t, action->pipeline));
     }
     heti_arena_end(&a, allocator);
-    return HET_OK;
+    return result;
 }
 
 static het_result heti_schedule_arguments(const het_plan *plan, const void *input, const void *output, const char *where, het_error *error)

@@ -473,7 +473,7 @@ static void texts(void **state)
         { " 0F0 ,\t0BW0, ,\n,,1F0,1B0,,\n\n \n", "0F0,0B0\n1F0,1B0\n" },
         { "\n\n", "\n\n" },
         { "0F0,0B0,0W0\n1F0,1I0,1W0\n", "0F0,0I0,0W0\n1F0,1I0,1W0\n" },
-        { "0F0,0BW0,0W0\n1F0,1W0,1B0\n", "0F0,0B0,0W0\n1F0,1W0,1I0\n" },
+        { "0F0,0BW0,0W1\n1F0,1W0,1B0\n", "0F0,0B0,0W1\n1F0,1W0,1I0\n" },
         { "0F3.1@1/0,0F03.0@0\n0F12.1,0F1@1\n", "0F3.1@1,0F3\n0F12.1,0F1@1\n" },
         { "0B0,0W0.1,0W1,0W0@1\n0B1@1\n", "0B0,0W0.1,0W1,0W0@1\n0B1@1\n" }, /* no W of the same slice, micro-batch, pipeline */
         { "(0F0;1B0)OVERLAP_F_B\n(0F1.1@1;0I2)OVERLAP_F_B,0SEND_F0\n", "(0F0;1B0)OVERLAP_F_B\n(0F1.1@1;0I2)OVERLAP_F_B,0SEND_F0\n" },
@@ -533,6 +533,8 @@ static void text_errors(void **state)
         { "(0B0;0B1)OVERLAP_F_B\n\n", HET_ERR_INVALID, "an F and a B or I" },
         { "(0F0;VERDICT)OVERLAP_F_B\n\n", HET_ERR_INVALID, "an F and a B or I" },
         { "(\n\n", HET_ERR_FORMAT, "column 1" },
+        { "0F0,0BW3.1@1,0W3.1@1\n1F0,1B0\n", HET_ERR_FORMAT, "stage 0, micro-batch 3, slice 1 of pipeline 1|BW|W" },
+        { "0F0,0W0\n0BW0\n", HET_ERR_FORMAT, "stage 0, micro-batch 0, slice 0 of pipeline 0|BW|W" },
     };
     het_plan_desc desc = describe(8, 2, "bidirectional");
     het_schedule *schedule = NULL;
@@ -575,7 +577,6 @@ static void check_errors(void **state)
         { "pp", NULL, 1, "0F0,0B0\n\n", "rank 1|1F0 is missing" },
         { "pp", NULL, 1, "0F0,0I0\n1F0,1B0\n", "rank 0|0W0 is missing" },
         { "pp", NULL, 1, "0F0,0W0\n1F0,1B0\n", "rank 0, position 1 (0W0)|must come after 0I0" },
-        { "pp", NULL, 1, "0F0,0BW0,0W0\n1F0,1B0\n", "rank 0, position 2 (0W0)|comes beside 0B0" },
         { "pp", NULL, 1, "0F0,0I0,0BW0\n1F0,1B0\n", "rank 0, position 2 (0B0)|comes beside 0I0" },
         { "pp", NULL, 1, "0B0,0F0\n1F0,1B0\n", "rank 0, position 0 (0B0)|must come after 0F0" },
         { "pp", NULL, 1, "0F0,0W0,0I0\n1F0,1B0\n", "rank 0, position 1 (0W0)|must come after 0I0" },
