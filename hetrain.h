@@ -96,13 +96,13 @@ int main(int argc, char **argv) {
 
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
-   exact number of bytes before, rank by rank. Activations and message buffers are counted by following the rank's list of actions, so a schedule
-   decides how many there are. No later call on the context allocates, but for het_replan. What a call gets through a pointer is read or written
-   before it returns and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and
-   `model` of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is
-   used again. Plans and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy,
-   het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free,
-   het_schedule_make, _read, _complete -> het_schedule_free;
+   exact number of bytes before, rank by rank. The default allocator is malloc; on Linux it asks for huge pages, which a strict -std=c99 without
+   _DEFAULT_SOURCE leaves out. Activations and message buffers are counted by following the rank's list of actions, so a schedule decides how many
+   there are. No later call on the context allocates, but for het_replan. What a call gets through a pointer is read or written before it returns
+   and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model` of a user's
+   units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. Plans
+   and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
+   het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
    all of these take NULL.
 
    ERRORS AND LOGGING

@@ -1,4 +1,7 @@
 /* Private pieces with known answers: this file is itself a static copy of the implementation, so it can call them. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* madvise, which a compiler shows without being asked unless told to be strict */
+#endif
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_STATIC
 #include "hetrain.h"
@@ -299,6 +302,48 @@ static void rings_sum_and_gather(void **state)
     }
 }
 
+/* 'h' where the mapping that holds an address asks for huge pages, '-' where it does not, '?' where the system does not say. */
+static char huge_pages_at(const void *address)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[512], answer = '?';
+    unsigned long long begin, end, wanted = (unsigned long long)(uintptr_t)address;
+    int inside = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "%llx-%llx ", &begin, &end) == 2) inside = begin <= wanted && wanted < end;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0) answer = strstr(line, " hg") != NULL ? 'h' : '-';
+    }
+    if (file != NULL) fclose(file);
+    return answer;
+}
+
+static int there_is(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (file != NULL) fclose(file);
+    return file != NULL;
+}
+
+static void large_blocks_ask_for_huge_pages(void **state)
+{
+    const size_t mega = 1048576, sizes[] = { 1, 2 * mega - 1, 2 * mega, 4 * mega - 1, 4 * mega, 9 * mega + 77 };
+    het_allocator allocator;
+    size_t i;
+    (void)state;
+    heti_default_allocator(&allocator);
+    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *block = (unsigned char *)allocator.alloc(allocator.user, sizes[i], 4096);
+        assert_non_null(block);
+        assert_true((uintptr_t)block % 4096 == 0);
+        memset(block, 7, sizes[i]);
+#ifdef MADV_HUGEPAGE
+        if (sizes[i] >= 4 * mega && there_is("/sys/kernel/mm/transparent_hugepage/enabled"))
+            assert_int_not_equal(huge_pages_at(block + 2 * mega), '-');
+#endif
+        allocator.free(allocator.user, block, sizes[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +357,7 @@ int main(void)
         cmocka_unit_test(float_functions),
         cmocka_unit_test(formatter),
         cmocka_unit_test(checked_sizes),
+        cmocka_unit_test(large_blocks_ask_for_huge_pages),
     };
     return cmocka_run_group_tests_name("inside", tests, NULL, NULL);
 }
