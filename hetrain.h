@@ -3518,15 +3518,19 @@ HETI_IN HETI_V HETI_K(erf)(HETI_V x)
    block in C itself as f32, so that blocking, tile shape, register width and threads cannot change a bit.
    ================================================================================================================ */
 
-/* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast element of A fit the registers. */
+/* Tile of C: HETI_TILE_M rows of HETI_TILE_V vectors. Accumulators, one row of B and a broadcast element of A fit the registers. What is left over
+   is taken in short tiles of HETI_TILE_SHORT rows. */
 #if HETI_ISA_PASS == 1
 #define HETI_TILE_M 4
+#define HETI_TILE_SHORT 2
 #define HETI_TILE_V 1
 #elif HETI_ISA_PASS == 2 || HETI_ISA_PASS == 5
 #define HETI_TILE_M 6
+#define HETI_TILE_SHORT 2
 #define HETI_TILE_V 1
 #else
 #define HETI_TILE_M 12
+#define HETI_TILE_SHORT 4
 #define HETI_TILE_V 2
 #endif
 #define HETI_TILE_N (16 * HETI_TILE_V)
@@ -3796,13 +3800,13 @@ HETI_IN void HETI_K(fetch)(heti_walk *walk)
 }
 
 /* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel. */
-HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, int64_t a_line, const float *b)
+HETI_IN void HETI_K(step)(HETI_K(tile) *c, int rows, const float *a, int64_t a_line, const float *b)
 {
     HETI_V column[HETI_TILE_V];
     HETI_UNROLL
     for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
     HETI_UNROLL
-    for (int i = 0; i < HETI_TILE_M; i++) {
+    for (int i = 0; i < rows; i++) {
         HETI_V element = HETI_SET(a[i * a_line]);
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v] = HETI_FMA(element, column[v], c->row[i][v]);
@@ -3812,13 +3816,13 @@ HETI_IN void HETI_K(step)(HETI_K(tile) *c, const float *a, int64_t a_line, const
 #if HETI_ISA_PASS == 4
 /* Two k: the instruction adds the product of the high halves, then that of the low halves, each rounded as an fma (found equal to two fmas on
    Sapphire Rapids wherever no subnormal number occurs). */
-HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, const float *a, const float *b)
+HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, int rows, const float *a, const float *b)
 {
     __m512bh column[HETI_TILE_V];
     HETI_UNROLL
     for (int v = 0; v < HETI_TILE_V; v++) memcpy(&column[v], b + 16 * v, sizeof column[v]);
     HETI_UNROLL
-    for (int i = 0; i < HETI_TILE_M; i++) {
+    for (int i = 0; i < rows; i++) {
         HETI_V pair = HETI_SET(a[i]);
         __m512bh element;
         memcpy(&element, &pair, sizeof element);
@@ -3826,15 +3830,15 @@ HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, const float *a, const float *b)
         for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v].c[0] = _mm512_dpbf16_ps(c->row[i][v].c[0], element, column[v]);
     }
 }
-#define HETI_PAIR_STEP(c, a, b) HETI_K(pair_step)(c, a, b)
+#define HETI_PAIR_STEP(c, rows, a, b) HETI_K(pair_step)(c, rows, a, b)
 #else
-#define HETI_PAIR_STEP(c, a, b) ((void)0)
+#define HETI_PAIR_STEP(c, rows, a, b) ((void)0)
 #endif
 
-/* Continues the chains of a tile over k of a tile of A, whose element (i, k) is at a[i * a_line + k * a_step], and a packed panel of B. Pairs of bf16
-   are packed in A too. Every 8 k it fetches a little of what comes next: spread like this the fetches hide behind the multiplications, all at once
-   they would stop them. */
-HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int bf16,
+/* Continues the chains of the first `rows` of a tile over k of a tile of A, whose element (i, k) is at a[i * a_line + k * a_step], and a packed
+   panel of B. Pairs of bf16 are packed in A too. Every 8 k it fetches a little of what comes next: spread like this the fetches hide behind the
+   multiplications, all at once they would stop them. */
+HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int bf16,
                                    heti_walk here, heti_walk *next)
 {
     if (HETI_PAIRS(bf16)) {
@@ -3843,36 +3847,36 @@ HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int64_t k, const float *a, in
             HETI_K(fetch)(&here);
             HETI_K(fetch)(next);
             HETI_ROLLED
-            for (int j = 0; j < 8; j++, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, a, b);
+            for (int j = 0; j < 8; j++, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, rows, a, b);
         }
-        for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, a, b);
+        for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, rows, a, b);
         return c;
     }
     for (; k >= 8; k -= 8) {
         HETI_K(fetch)(&here);
         HETI_K(fetch)(next);
         HETI_ROLLED
-        for (int j = 0; j < 8; j++, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, a, a_line, b);
+        for (int j = 0; j < 8; j++, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, rows, a, a_line, b);
     }
-    for (; k > 0; k--, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, a, a_line, b);
+    for (; k > 0; k--, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, rows, a, a_line, b);
     return c;
 }
 
-/* A whole tile of C in memory. The tile below it is fetched meanwhile. */
-HETI_IN void HETI_K(tile_chain)(int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, float *c, int64_t c_row, int continued,
-                                int bf16, int64_t rows_below, heti_walk *next)
+/* Whole rows of a tile of C in memory. What is below them is fetched meanwhile. */
+HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, float *c, int64_t c_row,
+                                int continued, int bf16, int64_t rows_below, heti_walk *next)
 {
-    const heti_walk below = heti_walk_over(c + HETI_TILE_M * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(HETI_TILE_M, rows_below),
+    const heti_walk below = heti_walk_over(c + rows * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(rows, rows_below),
                                            heti_fetches(k, HETI_PAIRS(bf16)));
     HETI_K(tile) t;
     HETI_UNROLL
-    for (int i = 0; i < HETI_TILE_M; i++) {
+    for (int i = 0; i < rows; i++) {
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, a_line, a_step, b, bf16, below, next);
+    t = HETI_K(chain)(t, rows, k, a, a_line, a_step, b, bf16, below, next);
     HETI_UNROLL
-    for (int i = 0; i < HETI_TILE_M; i++) {
+    for (int i = 0; i < rows; i++) {
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) HETI_STORE(c + i * c_row + 16 * v, t.row[i][v]);
     }
@@ -3882,8 +3886,26 @@ HETI_IN void HETI_K(tile_chain)(int64_t k, const float *a, int64_t a_line, int64
 HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
                                 int64_t rows_below, heti_walk *next)
 {
-    if (a->line == 1 && a->step == HETI_TILE_M) HETI_K(tile_chain)(k, a->data, 1, HETI_TILE_M, b, c, c_row, continued, bf16, rows_below, next);
-    else HETI_K(tile_chain)(k, a->data, a->line, a->step, b, c, c_row, continued, 0, rows_below, next);
+    if (a->line == 1 && a->step == HETI_TILE_M)
+        HETI_K(tile_chain)(HETI_TILE_M, k, a->data, 1, HETI_TILE_M, b, c, c_row, continued, bf16, rows_below, next);
+    else HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b, c, c_row, continued, 0, rows_below, next);
+}
+
+/* Rows and columns that fill no tile: short tiles, in a buffer where they are not whole. */
+HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
+                               heti_walk *next)
+{
+    float edge[HETI_TILE_SHORT * HETI_TILE_N];
+    for (int64_t i = 0; i < m; i += HETI_TILE_SHORT, c += HETI_TILE_SHORT * c_row) {
+        const int64_t rows = heti_min(HETI_TILE_SHORT, m - i);
+        const int whole = rows == HETI_TILE_SHORT && n == HETI_TILE_N;
+        if (!whole) memset(edge, 0, sizeof edge);
+        for (int64_t r = 0; !whole && continued && r < rows; r++)
+            memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
+        HETI_K(tile_chain)(HETI_TILE_SHORT, k, a->data + i * a->line, a->line, a->step, b, whole ? c : edge, whole ? c_row : HETI_TILE_N, continued,
+                           bf16, 0, next);
+        for (int64_t r = 0; !whole && r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
+    }
 }
 
 /* The tile is a term of an exact sum: rows < m, columns < n. */
@@ -3898,7 +3920,7 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
-    t = HETI_K(chain)(t, k, a, 1, HETI_TILE_M, b, bf16, here, next);
+    t = HETI_K(chain)(t, HETI_TILE_M, k, a, 1, HETI_TILE_M, b, bf16, here, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -3914,17 +3936,10 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
 HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const float *b, float *c, int64_t c_row, int continued, int bf16,
                            heti_walk *next)
 {
-    float edge[HETI_TILE_M * HETI_TILE_N];
     for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, c += HETI_TILE_M * c_row) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
-        if (rows == HETI_TILE_M && n == HETI_TILE_N) {
-            HETI_K(tile_float)(k, &a, b, c, c_row, continued, bf16, m - i - rows, next);
-            continue;
-        }
-        memset(edge, 0, sizeof edge);
-        if (continued) for (int64_t r = 0; r < rows; r++) memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_float)(k, &a, b, edge, HETI_TILE_N, continued, bf16, 0, next);
-        for (int64_t r = 0; r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
+        if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, b, c, c_row, continued, bf16, m - i - rows, next);
+        else HETI_K(tile_edge)(rows, n, k, &a, b, c, c_row, continued, bf16, next);
     }
 }
 
@@ -4868,6 +4883,7 @@ static const heti_row_kernels HETI_K(row_kernels) = {
 #undef HETI_BITS_TOP
 #undef HETI_GRID_ADD
 #undef HETI_TILE_M
+#undef HETI_TILE_SHORT
 #undef HETI_TILE_V
 #undef HETI_TILE_N
 #undef HETI_PAIRS
