@@ -3806,7 +3806,8 @@ HETI_IN void HETI_K(step)(HETI_K(tile) *c, int rows, const float *a, int64_t a_l
     HETI_UNROLL
     for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
     HETI_UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= rows) continue;
         HETI_V element = HETI_SET(a[i * a_line]);
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) c->row[i][v] = HETI_FMA(element, column[v], c->row[i][v]);
@@ -3822,7 +3823,8 @@ HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, int rows, const float *a, const 
     HETI_UNROLL
     for (int v = 0; v < HETI_TILE_V; v++) memcpy(&column[v], b + 16 * v, sizeof column[v]);
     HETI_UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= rows) continue;
         HETI_V pair = HETI_SET(a[i]);
         __m512bh element;
         memcpy(&element, &pair, sizeof element);
@@ -3870,13 +3872,15 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_l
                                            heti_fetches(k, HETI_PAIRS(bf16)));
     HETI_K(tile) t;
     HETI_UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= rows) continue;
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
     }
     t = HETI_K(chain)(t, rows, k, a, a_line, a_step, b, bf16, below, next);
     HETI_UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= rows) continue;
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) HETI_STORE(c + i * c_row + 16 * v, t.row[i][v]);
     }
