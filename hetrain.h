@@ -2845,8 +2845,8 @@ typedef struct heti_product_kernels {
     /* c[m][n], n <= tile_columns, = chain over k of tiles of rows and one packed panel, from +0 or, continued, from c. Goes on with the walk
        `next` meanwhile. */
     void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const float *b, float *c, int64_t c_row, int continued, int bf16, heti_walk *next);
-    /* The same chain of packed rows (tiles a_tile floats apart) is one granule's term of c = to->sum + offset and is added there. */
-    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
+    /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. `below`: rows that come next. */
+    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int64_t below, int bf16,
                    heti_walk *next);
     /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
     void (*bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset);
@@ -3947,21 +3947,20 @@ HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const 
     }
 }
 
-HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_tile, const float *b, heti_weight_sum *to,
-                            int64_t offset, int bf16, heti_walk *next)
+HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int64_t below,
+                            int bf16, heti_walk *next)
 {
-    HETI_U maximum = HETI_BITS_ZERO();
-    double *sum;
-    uint32_t top;
-    if (!to->exact) {
-        HETI_K(panel)(m, n, k, heti_packed_tiles(a, HETI_TILE_M, a_tile), b, HETI_CAST(float *, to->sum) + offset, to->columns, 1, bf16, next);
-        return;
+    if (to->exact) {
+        HETI_U maximum = HETI_BITS_ZERO();
+        HETI_K(tile_exact)(m, n, k, a, b, HETI_CAST(double *, to->sum) + offset, to->columns, to->grid, bf16, next, &maximum);
+        const uint32_t top = HETI_BITS_TOP(maximum);
+        if (top > to->maximum) to->maximum = top;
+    } else {
+        const heti_tiles tile = heti_packed_tiles(a, HETI_TILE_M, 0);
+        float *c = HETI_CAST(float *, to->sum) + offset;
+        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, c, to->columns, 1, bf16, below, next);
+        else HETI_K(tile_edge)(m, n, k, &tile, b, c, to->columns, 1, bf16, next);
     }
-    sum = HETI_CAST(double *, to->sum) + offset;
-    for (int64_t i = 0; i < m; i += HETI_TILE_M, a += a_tile, sum += HETI_TILE_M * to->columns)
-        HETI_K(tile_exact)(heti_min(HETI_TILE_M, m - i), n, k, a, b, sum, to->columns, to->grid, bf16, next, &maximum);
-    top = HETI_BITS_TOP(maximum);
-    if (top > to->maximum) to->maximum = top;
 }
 
 HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset)
@@ -5399,11 +5398,11 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
         for (int64_t i = 0; i < lines; i += tile) {
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
+                const float *dy = packed_dy + heti_packed(lines, before, tile) + i * k;
+                const float *x = job->packed_x + heti_packed(a->in, before, wide) + column * k;
                 if (k == 0) continue;
-                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k,
-                                     packed_dy + heti_packed(lines, before, tile) + i * k, tile * k,
-                                     job->packed_x + heti_packed(a->in, before, wide) + column * k, sum, (line + i) * a->in + column, job->bf16,
-                                     &next);
+                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, sum, (line + i) * a->in + column,
+                                     heti_max(0, lines - i - tile), job->bf16, &next);
             }
         }
     }
