@@ -4026,11 +4026,11 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
                 HETI_K(pack)(HETI_TILE_N, wide, deep, &from, bf16, panel);
                 for (int64_t r = 0; r < rows; r += HETI_TILE_ROWS) {
                     const int64_t strip = (i + r) / HETI_TILE_ROWS, needed = depth != NULL ? heti_min(depth[strip] - l, deep) : deep;
-                    heti_tiles tiles = heti_packed_tiles(pack + (r - lying) * deep, HETI_TILE_M, HETI_TILE_M * deep);
                     if (needed <= 0 || (columns != NULL && columns[strip] <= j)) continue;
-                    if (r < lying) tiles = heti_lying_tiles(&a, i + r, l, HETI_TILE_M);
-                    HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed, tiles, panel, c + (i + r) * c_row + j, c_row,
-                                  continued || l > 0, bf16, &nothing);
+                    HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed,
+                                  r < lying ? heti_lying_tiles(&a, i + r, l, HETI_TILE_M)
+                                            : heti_packed_tiles(pack + (r - lying) * deep, HETI_TILE_M, HETI_TILE_M * deep),
+                                  panel, c + (i + r) * c_row + j, c_row, continued || l > 0, bf16, &nothing);
                 }
             }
         }
