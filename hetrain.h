@@ -2760,29 +2760,19 @@ static HETI_UNUSED void heti_move_operand(heti_operand *operand, int64_t lines, 
     else operand->data += by;
 }
 
-/* Tiles of A: element (i, k) of a tile at data[i * line + k * step], the next tile `tile` floats further. */
+/* Tiles of A: element (i, k) of a tile at data[i * line + k * step], the next tile `tile` floats further. Packed: line 1, step a tile's height. */
 typedef struct heti_tiles {
     const float *data;
     int64_t line, step, tile;
 } heti_tiles;
 
-static HETI_UNUSED heti_tiles heti_packed_tiles(const float *data, int64_t height, int64_t tile)
+static HETI_UNUSED heti_tiles heti_make_tiles(const float *data, int64_t line, int64_t step, int64_t tile)
 {
     heti_tiles tiles;
     tiles.data = data;
-    tiles.line = 1;
-    tiles.step = height;
+    tiles.line = line;
+    tiles.step = step;
     tiles.tile = tile;
-    return tiles;
-}
-
-static HETI_UNUSED heti_tiles heti_lying_tiles(const heti_operand *from, int64_t line, int64_t k, int64_t height)
-{
-    heti_tiles tiles;
-    tiles.data = from->data + line * from->line_stride + k * from->k_stride;
-    tiles.line = from->line_stride;
-    tiles.step = from->k_stride;
-    tiles.tile = height * from->line_stride;
     return tiles;
 }
 
@@ -3956,7 +3946,7 @@ HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, con
         const uint32_t top = HETI_BITS_TOP(maximum);
         if (top > to->maximum) to->maximum = top;
     } else {
-        const heti_tiles tile = heti_packed_tiles(a, HETI_TILE_M, 0);
+        const heti_tiles tile = heti_make_tiles(a, 1, HETI_TILE_M, 0);
         float *c = HETI_CAST(float *, to->sum) + offset;
         if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, c, to->columns, 1, bf16, below, next);
         else HETI_K(tile_edge)(m, n, k, &tile, b, c, to->columns, 1, bf16, next);
@@ -4005,20 +3995,20 @@ HETI_FN void HETI_K(add_bias)(int64_t rows, int64_t count, const float *bias, fl
 
 /* c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. Lines of a are rows, lines of b columns. Rows are taken in
    strips of TILE_ROWS: where `columns` is given, only the first columns[strip] of a strip are wanted, and where `depth` is, only its first
-   depth[strip] k matter. In f32 whole strips of `a` are read where they lie. pack: heti_product_pack(m, n, k) bytes. */
+   depth[strip] k matter. In f32 whole strips of `a` are read where they lie, unpacked. pack: heti_product_pack(m, n, k) bytes. */
 HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, heti_operand b, float *c, int64_t c_row, int continued, int bf16,
                              const int64_t *columns, const int64_t *depth, float *pack)
 {
     heti_walk nothing = heti_no_walk();
     if (k == 0 && !continued) for (int64_t i = 0; i < m; i++) memset(c + i * c_row, 0, HETI_CAST(size_t, n) * sizeof(float));
     for (int64_t i = 0; i < m; i += HETI_PRODUCT_ROWS) {
-        const int64_t rows = heti_min(HETI_PRODUCT_ROWS, m - i), lying = bf16 ? 0 : rows / HETI_TILE_ROWS * HETI_TILE_ROWS;
+        const int64_t rows = heti_min(HETI_PRODUCT_ROWS, m - i), unpacked = bf16 ? 0 : rows / HETI_TILE_ROWS * HETI_TILE_ROWS;
         for (int64_t l = 0; l < k; l += HETI_PRODUCT_K) {
             const int64_t deep = heti_min(HETI_PRODUCT_K, k - l);
-            float *panel = pack + heti_packed(rows - lying, deep, HETI_TILE_M);
+            float *panel = pack + heti_packed(rows - unpacked, deep, HETI_TILE_M);
             heti_operand from = a;
-            heti_move_operand(&from, i + lying, l);
-            HETI_K(pack)(HETI_TILE_M, rows - lying, deep, &from, bf16, pack);
+            heti_move_operand(&from, i + unpacked, l);
+            HETI_K(pack)(HETI_TILE_M, rows - unpacked, deep, &from, bf16, pack);
             for (int64_t j = 0; j < n; j += HETI_TILE_N) {
                 const int64_t wide = heti_min(HETI_TILE_N, n - j);
                 from = b;
@@ -4027,9 +4017,11 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
                 for (int64_t r = 0; r < rows; r += HETI_TILE_ROWS) {
                     const int64_t strip = (i + r) / HETI_TILE_ROWS, needed = depth != NULL ? heti_min(depth[strip] - l, deep) : deep;
                     if (needed <= 0 || (columns != NULL && columns[strip] <= j)) continue;
+                    from = a;
+                    heti_move_operand(&from, i + r, l);
                     HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed,
-                                  r < lying ? heti_lying_tiles(&a, i + r, l, HETI_TILE_M)
-                                            : heti_packed_tiles(pack + (r - lying) * deep, HETI_TILE_M, HETI_TILE_M * deep),
+                                  r < unpacked ? heti_make_tiles(from.data, from.line_stride, from.k_stride, HETI_TILE_M * from.line_stride)
+                                               : heti_make_tiles(pack + (r - unpacked) * deep, 1, HETI_TILE_M, HETI_TILE_M * deep),
                                   panel, c + (i + r) * c_row + j, c_row, continued || l > 0, bf16, &nothing);
                 }
             }
@@ -4334,8 +4326,8 @@ HETI_IN void HETI_K(attention_gather)(HETI_K(attention) *t, int64_t from, int64_
     memset(t->o, 0, HETI_CAST(size_t, rows * size) * sizeof(float));
 }
 
-/* Rows [*top, *top + *count) of the block that see something of keys [from, to): queries descend, so they are one run. Whole sixteens of keys:
-   what is left out is then the same for every tile and for pairs. */
+/* Rows [*top, *top + *count) of the block that see something of keys [from, to): queries descend, so they are one run. t->keys: how many of the keys
+   each strip of them meets, in sixteens, so that what is left out is the same for every tile and for pairs. */
 HETI_IN void HETI_K(attention_rows)(HETI_K(attention) *t, int64_t from, int64_t to, int64_t *top, int64_t *count)
 {
     int64_t first, last, begin = 0, end = t->rows;
@@ -5193,7 +5185,7 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     output = heti_linear_block(job, panel, k, &block, &column);
     c = output->c + (job->row_begin + row) * output->columns + column;
     kernels->pack(kernels->tile_columns, block.lines, block.k, &block.from, job->bf16, packed_panel);
-    kernels->panel(rows, block.lines, block.k, heti_packed_tiles(a, tile, tile * job->chunk), packed_panel, c, output->columns,
+    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), packed_panel, c, output->columns,
                    !job->first || k > 0, job->bf16, &next);
     if (job->last && k + block.k == job->chunk && output->bias != NULL)
         kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
@@ -10102,12 +10094,11 @@ static het_result heti_list_normalise(heti_list_reader *r, const het_allocator *
         const int bare = action->version != 0;
         action->version = 0;
         if (action->kind != HET_ACTION_B || !heti_sorted_find(key, n, heti_list_key(r, action))) continue;
-        action->kind = HET_ACTION_I;
-        if (bare) continue;
-        result = heti_fail(r->error, HET_ERR_FORMAT,
-                           "het_schedule_read: stage %d, micro-batch %d, slice %d of pipeline %d: a full backward (BW) and a W",
-                           HETI_CAST(int64_t, action->stage), HETI_CAST(int64_t, action->micro_batch), HETI_CAST(int64_t, action->slice),
-                           HETI_CAST(int64_t, action->pipeline));
+        if (bare) action->kind = HET_ACTION_I;
+        else result = heti_fail(r->error, HET_ERR_FORMAT,
+                                "het_schedule_read: stage %d, micro-batch %d, slice %d of pipeline %d: a full backward (BW) and a W",
+                                HETI_CAST(int64_t, action->stage), HETI_CAST(int64_t, action->micro_batch), HETI_CAST(int64_t, action->slice),
+                                HETI_CAST(int64_t, action->pipeline));
     }
     heti_arena_end(&a, allocator);
     return result;

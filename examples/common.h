@@ -30,20 +30,20 @@ enum { DONE = 0, FAILED = 1, BAD_INPUT = 2 }; /* exit status of every program */
 /* ---- errors: one line on standard error, whatever the values in it contain ---------------------------------------- */
 
 static int program_is_mute; /* of several processes one speaks; the others only of what went wrong in them alone */
+static char failure[1200] = "ended with an error"; /* why this process ends, for the others */
 
 #if defined(__GNUC__) || defined(__clang__)
 static inline int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #endif
 static inline int fail(int status, const char *format, ...) {
-    char line[1200];
     va_list list;
     size_t i;
     va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
+    vsnprintf(failure, sizeof failure, format, list);
     va_end(list);
-    for (i = 0; line[i] != 0; i++)
-        if ((unsigned char)line[i] < 32 || line[i] == 127) line[i] = '?';
-    if (!program_is_mute || (status == FAILED && strstr(line, " failed: ") == NULL)) fprintf(stderr, "%s: %s\n", PROGRAM, line);
+    for (i = 0; failure[i] != 0; i++)
+        if ((unsigned char)failure[i] < 32 || failure[i] == 127) failure[i] = '?';
+    if (!program_is_mute || (status == FAILED && strstr(failure, " failed: ") == NULL)) fprintf(stderr, "%s: %s\n", PROGRAM, failure);
     return status;
 }
 

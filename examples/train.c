@@ -1581,7 +1581,7 @@ static int close_transport(job *j, int status) {
     het_error error = { HET_OK, "" };
     het_result result;
     if (j->transport.iface == NULL) return status;
-    if (status != 0) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, "ended with an error");
+    if (status != 0) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, failure);
 #ifdef HETRAIN_MPI
     if (strcmp(j->transport.iface->name, "tcp") != 0) result = het_mpi_close(&j->transport, &error);
     else

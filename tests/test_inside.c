@@ -8,6 +8,8 @@
 
 #include "support.h"
 
+#include <unistd.h>
+
 /* ---- random numbers ---- */
 
 /* Vectors of Random123 (Salmon et al. 2011), philox4x32-10. */
@@ -317,13 +319,6 @@ static char huge_pages_at(const void *address)
     return answer;
 }
 
-static int there_is(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    if (file != NULL) fclose(file);
-    return file != NULL;
-}
-
 static void large_blocks_ask_for_huge_pages(void **state)
 {
     const size_t mega = 1048576, sizes[] = { 1, 2 * mega - 1, 2 * mega, 4 * mega - 1, 4 * mega, 9 * mega + 77 };
@@ -337,7 +332,7 @@ static void large_blocks_ask_for_huge_pages(void **state)
         assert_true((uintptr_t)block % 4096 == 0);
         memset(block, 7, sizes[i]);
 #ifdef MADV_HUGEPAGE
-        if (sizes[i] >= 4 * mega && there_is("/sys/kernel/mm/transparent_hugepage/enabled"))
+        if (sizes[i] >= 4 * mega && access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0)
             assert_int_not_equal(huge_pages_at(block + 2 * mega), '-');
 #endif
         allocator.free(allocator.user, block, sizes[i]);

@@ -710,6 +710,10 @@ static void wrong_structs(void **state)
     check(plan, &blocks, out, NULL);
     EXPECT_ERROR(het_schedule_complete(plan, &blocks, out, NULL, &again, &error), HET_ERR_INVALID, error.text,
                  "rank 0, position 0 (0RECV_B0)|only compute");
+    het_schedule_free(out);
+    out = read_schedule(plan, "0F0,0I0,0W0\n1F0,1B0\n");
+    out->action[1].kind = HET_ACTION_B; /* no text can say it */
+    EXPECT_ERROR(het_schedule_check(plan, NULL, out, NULL, &error), HET_ERR_INVALID, error.text, "rank 0, position 2 (0W0)|comes beside 0B0");
     assert_null(again);
     het_schedule_free(out);
     het_schedule_free(schedule);
