@@ -3527,16 +3527,17 @@ HETI_IN HETI_V HETI_K(erf)(HETI_V x)
 
 /* ---- packing ---- */
 
-/* A block of HETI_WIDTH lines by HETI_WIDTH k, k contiguous, to lines contiguous. Lines >= n are 0. */
+/* HETI_WIDTH k, contiguous, of n <= HETI_WIDTH lines become to[k][line] of `width` lines, a constant; lines >= n are 0. */
 #if HETI_ISA_PASS == 1
-HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, int64_t width, float *to, int64_t to_stride)
 {
     (void)line_stride;
+    (void)width;
     (void)to_stride;
     to[0] = n > 0 ? from[0] : 0.0f;
 }
 #elif HETI_ISA_PASS == 2
-HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, int64_t width, float *to, int64_t to_stride)
 {
     __m256 r[8], s[8];
     HETI_UNROLL
@@ -3555,15 +3556,19 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     }
     HETI_UNROLL
     for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(to + i * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        s[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        s[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
     }
     HETI_UNROLL
-    for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    for (int i = 0; i < 8; i++) {
+        const __m128 high = _mm256_extractf128_ps(s[i], 1);
+        if (width < 8) _mm_storeu_ps(to + i * to_stride, _mm256_castps256_ps128(s[i]));
+        if (width < 8) memcpy(to + i * to_stride + 4, &high, HETI_CAST(size_t, width - 4) * sizeof(float));
+        else _mm256_storeu_ps(to + i * to_stride, s[i]);
     }
 }
 #elif HETI_ISA_PASS == 5
-HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, int64_t width, float *to, int64_t to_stride)
 {
     float32x4_t r[4], s[4];
     HETI_UNROLL
@@ -3572,10 +3577,12 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     s[1] = vtrn2q_f32(r[0], r[1]);
     s[2] = vtrn1q_f32(r[2], r[3]);
     s[3] = vtrn2q_f32(r[2], r[3]);
-    vst1q_f32(to, vcombine_f32(vget_low_f32(s[0]), vget_low_f32(s[2])));
-    vst1q_f32(to + to_stride, vcombine_f32(vget_low_f32(s[1]), vget_low_f32(s[3])));
-    vst1q_f32(to + 2 * to_stride, vcombine_f32(vget_high_f32(s[0]), vget_high_f32(s[2])));
-    vst1q_f32(to + 3 * to_stride, vcombine_f32(vget_high_f32(s[1]), vget_high_f32(s[3])));
+    r[0] = vcombine_f32(vget_low_f32(s[0]), vget_low_f32(s[2]));
+    r[1] = vcombine_f32(vget_low_f32(s[1]), vget_low_f32(s[3]));
+    r[2] = vcombine_f32(vget_high_f32(s[0]), vget_high_f32(s[2]));
+    r[3] = vcombine_f32(vget_high_f32(s[1]), vget_high_f32(s[3]));
+    HETI_UNROLL
+    for (int i = 0; i < 4; i++) memcpy(to + i * to_stride, &r[i], HETI_CAST(size_t, width) * sizeof(float));
 }
 #else
 /* Line i in r[i] becomes k = i in r[i]. */
@@ -3607,37 +3614,30 @@ HETI_IN void HETI_K(turn)(__m512 *r)
     for (int i = 0; i < 8; i++) r[i + 8] = _mm512_maskz_shuffle_f32x4(HETI_SIXTEEN, s[i], s[i + 8], 0xdd);
 }
 
-HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, float *to, int64_t to_stride)
+HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n, int64_t width, float *to, int64_t to_stride)
 {
     __m512 r[16];
     HETI_UNROLL
     for (int i = 0; i < 16; i++) r[i] = i < n ? _mm512_loadu_ps(from + i * line_stride) : _mm512_setzero_ps();
     HETI_K(turn)(r);
     HETI_UNROLL
-    for (int i = 0; i < 16; i++) _mm512_storeu_ps(to + i * to_stride, r[i]);
+    for (int i = 0; i < 16; i++) _mm512_mask_storeu_ps(to + i * to_stride, HETI_K(lanes)(width), r[i]);
 }
 #endif
 
-/* to[k][tile] of up to 16 k and one tile of lines; writes up to 15 floats beyond where tile is no multiple of 16. */
+/* to[k][tile] of one tile of lines; tile is a constant. */
 HETI_IN void HETI_K(gather)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, float *to)
 {
     int64_t j = 0;
-    if (from->line_stride == 1) {
-        for (; j < k; j++) {
-            const float *p = from->data + j * from->k_stride;
-            for (int64_t line = 0; line < tile; line += 16)
-                HETI_STORE(to + j * tile + line, lines - line >= 16 ? HETI_LOAD(p + line) : HETI_LOAD_PART(p + line, lines - line));
-        }
-        return;
-    }
-    if (from->k_stride == 1) {
-        for (; j + HETI_WIDTH <= k; j += HETI_WIDTH) {
-            /* from the last lines to the first, so that what is written beyond a tile's end is overwritten */
-            for (int64_t line = (tile - 1) / HETI_WIDTH * HETI_WIDTH; line >= 0; line -= HETI_WIDTH) {
-                const float *p = from->data + line * from->line_stride + j;
-                if (lines - line >= HETI_WIDTH) HETI_K(transpose)(p, from->line_stride, HETI_WIDTH, to + j * tile + line, tile);
-                else HETI_K(transpose)(p, from->line_stride, lines - line, to + j * tile + line, tile);
-            }
+    if (from->line_stride == 1 && lines >= tile)
+        for (; j < k; j++) memcpy(to + j * tile, from->data + j * from->k_stride, HETI_CAST(size_t, tile) * sizeof(float));
+    for (; from->k_stride == 1 && j + HETI_WIDTH <= k; j += HETI_WIDTH) {
+        HETI_UNROLL
+        for (int64_t line = 0; line < tile; line += HETI_WIDTH) {
+            const float *p = from->data + line * from->line_stride + j;
+            const int64_t width = heti_min(HETI_WIDTH, tile - line);
+            if (lines >= tile) HETI_K(transpose)(p, from->line_stride, width, width, to + j * tile + line, tile);
+            else HETI_K(transpose)(p, from->line_stride, lines - line, width, to + j * tile + line, tile);
         }
     }
     for (; j < k; j++)
@@ -3742,29 +3742,27 @@ HETI_FN void HETI_K(pack_pairs)(int64_t tile, int64_t lines, int64_t k, const he
 /* A tile of up to 16 k. */
 HETI_FN void HETI_K(pack_floats)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
-    float block[16 * HETI_TILE_COLUMNS + 16]; /* and what gather writes beyond */
     float wide[16 * HETI_TILE_COLUMNS];
     heti_operand part = *from;
     if (part.bf16 != NULL) HETI_K(unfold_bf16)(lines, k, HETI_TILE_COLUMNS, 16, &part, wide);
-    if (!bf16 && tile % 16 == 0) {
-        HETI_K(gather)(tile, lines, k, &part, to);
-        return;
-    }
-    HETI_K(gather)(tile, lines, k, &part, block);
-    if (bf16) HETI_K(round_bf16)(k * tile, block);
-    memcpy(to, block, HETI_CAST(size_t, k * tile) * sizeof(float));
+    if (tile == HETI_TILE_M) HETI_K(gather)(HETI_TILE_M, lines, k, &part, to);
+    else HETI_K(gather)(HETI_TILE_N, lines, k, &part, to);
+    if (bf16) HETI_K(round_bf16)(k * tile, to);
 }
 
-/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k. */
+/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their cache
+   lines stay in the first cache until the next tile whatever the stride. Where k is, the next tile's lines are fetched meanwhile. */
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
-    const int64_t depth = HETI_PAIRS(bf16) ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
+    const int64_t depth = HETI_PAIRS(bf16) && from->k_stride == 1 ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
     for (int64_t begin = 0; begin < lines; begin += across) {
         for (int64_t j = 0; j < k; j += depth) {
             for (int64_t line = begin; line < heti_min(begin + across, lines); line += tile) {
                 float *place = to + line * k + (HETI_PAIRS(bf16) ? j / 2 : j) * tile;
                 heti_operand part = *from;
                 heti_move_operand(&part, line, j);
+                for (int64_t i = tile; across == tile && i < heti_min(2 * tile, lines - line); i++)
+                    for (int64_t l = 0; l < heti_min(depth, k - j); l += 16) HETI_PREFETCH(part.data + i * part.line_stride + l);
                 if (HETI_PAIRS(bf16)) HETI_PACK_PAIRS(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, place);
                 else HETI_K(pack_floats)(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, bf16, place);
             }
@@ -5315,7 +5313,7 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
 
 #define HETI_WEIGHT_FLOATS 98304 /* packed dy of a task, unless one tile is larger: a share of the second cache */
 #define HETI_WEIGHT_TILES 8      /* at a time: their rows of the sum are so many pages, which neighbouring columns meet again */
-#define HETI_WEIGHT_ROWS 1024    /* whole granules of about so many rows are taken together */
+#define HETI_WEIGHT_ROWS 256     /* whole granules of about so many rows are taken together */
 
 typedef struct heti_weight_job {
     const heti_product_kernels *kernels;
@@ -5447,7 +5445,6 @@ static int64_t heti_weight_task_floats(int64_t rows)
 {
     return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows) + 15) / 16 * 16;
 }
-
 
 /* The largest term of the tasks goes into the parameter's maximum. */
 static void heti_weight_join(const het_gradient *gradient, const uint32_t *maximum, int64_t tasks)
