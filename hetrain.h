@@ -2832,9 +2832,10 @@ typedef struct heti_product_kernels {
     int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
     int32_t bf16_pairs;
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
-    /* c[m][n], n <= tile_columns, = chain over k of tiles of rows and one packed panel, from +0 or, continued, from c. Goes on with the walk
-       `next` meanwhile. */
-    void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const float *b, float *c, int64_t c_row, int continued, int bf16, heti_walk *next);
+    /* c[m][n], n <= tile_columns, = chain over k of tiles of rows and the panel b, packed here into `packed` (where b is NULL it is packed already),
+       from +0 or, continued, from c. Goes on with the walk `next` meanwhile. */
+    void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, float *c, int64_t c_row, int continued,
+                  int bf16, heti_walk *next);
     /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. `below`: rows that come next. */
     void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int64_t below, int bf16,
                    heti_walk *next);
@@ -2854,7 +2855,7 @@ static HETI_UNUSED size_t heti_product_pack(int64_t m, int64_t n, int64_t k)
     return HETI_CAST(size_t, (rows + HETI_TILE_COLUMNS) * depth) * sizeof(float);
 }
 
-/* ---- rows: declared by 34-rows.h's owner between these lines (heti_row_kernels) ---- */
+/* ---- rows ---- */
 /* A block of attention is at most ATTENTION_ROWS rows; the forward keeps ATTENTION_SCORES scores (rows of up to 2,160 keys are made
    once), the backward takes ATTENTION_KEYS keys at a time. None of them changes a bit. */
 #define HETI_ATTENTION_ROWS 120
@@ -2908,7 +2909,6 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
     const size_t pack = heti_product_pack(HETI_PRODUCT_ROWS, HETI_ATTENTION_SCORES, HETI_PRODUCT_K > head_size ? HETI_PRODUCT_K : head_size);
     return (gathered + pack + 63) / 64 * 64;
 }
-/* ---- end of rows ---- */
 
 #ifdef __cplusplus
 }
@@ -3750,8 +3750,8 @@ HETI_FN void HETI_K(pack_floats)(int64_t tile, int64_t lines, int64_t k, const h
     if (bf16) HETI_K(round_bf16)(k * tile, to);
 }
 
-/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their cache
-   lines stay in the first cache until the next tile whatever the stride. Where k is, the next tile's lines are fetched meanwhile. */
+/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their
+   cache lines stay in the first cache until the next tile whatever the stride. Where k is, the next tile's lines are fetched meanwhile. */
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     const int64_t depth = HETI_PAIRS(bf16) && from->k_stride == 1 ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
@@ -3787,12 +3787,16 @@ HETI_IN void HETI_K(fetch)(heti_walk *walk)
     }
 }
 
-/* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel. */
-HETI_IN void HETI_K(step)(HETI_K(tile) *c, int rows, const float *a, int64_t a_line, const float *b)
+/* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel, which is copied to `packed` unless
+   that is NULL. */
+HETI_IN void HETI_K(step)(HETI_K(tile) *c, int rows, const float *a, int64_t a_line, const float *b, float *packed)
 {
     HETI_V column[HETI_TILE_V];
     HETI_UNROLL
-    for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
+    for (int v = 0; v < HETI_TILE_V; v++) {
+        column[v] = HETI_LOAD(b + 16 * v);
+        if (packed != NULL) HETI_STORE(packed + 16 * v, column[v]);
+    }
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
@@ -3825,12 +3829,13 @@ HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, int rows, const float *a, const 
 #define HETI_PAIR_STEP(c, rows, a, b) ((void)0)
 #endif
 
-/* Continues the chains of the first `rows` of a tile over k of a tile of A, whose element (i, k) is at a[i * a_line + k * a_step], and a packed
-   panel of B. Pairs of bf16 are packed in A too. Every 8 k it fetches a little of what comes next: spread like this the fetches hide behind the
-   multiplications, all at once they would stop them. */
-HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int bf16,
-                                   heti_walk here, heti_walk *next)
+/* Continues the chains of the first `rows` of a tile over k of a tile of A, whose element (i, k) is at a[i * a_line + k * a_step], and a panel of B,
+   whose rows are b_step floats apart (HETI_TILE_N: packed) and go to `packed` unless that is NULL. Pairs of bf16 are packed in both. Every 8 k it
+   fetches a little of what comes next: spread like this the fetches hide behind the multiplications, all at once they would stop them. */
+HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b,
+                                   int64_t b_step, float *packed, int bf16, heti_walk here, heti_walk *next)
 {
+    int64_t at = 0;
     if (HETI_PAIRS(bf16)) {
         k = (k + 1) / 2;
         for (; k >= 8; k -= 8) {
@@ -3846,15 +3851,17 @@ HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int rows, int64_t k, const fl
         HETI_K(fetch)(&here);
         HETI_K(fetch)(next);
         HETI_ROLLED
-        for (int j = 0; j < 8; j++, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, rows, a, a_line, b);
+        for (int j = 0; j < 8; j++, a += a_step, b += b_step, at += HETI_TILE_N)
+            HETI_K(step)(&c, rows, a, a_line, b, packed != NULL ? packed + at : NULL);
     }
-    for (; k > 0; k--, a += a_step, b += HETI_TILE_N) HETI_K(step)(&c, rows, a, a_line, b);
+    for (; k > 0; k--, a += a_step, b += b_step, at += HETI_TILE_N)
+        HETI_K(step)(&c, rows, a, a_line, b, packed != NULL ? packed + at : NULL);
     return c;
 }
 
 /* Whole rows of a tile of C in memory. What is below them is fetched meanwhile. */
-HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, float *c, int64_t c_row,
-                                int continued, int bf16, int64_t rows_below, heti_walk *next)
+HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int64_t b_step, float *packed,
+                                float *c, int64_t c_row, int continued, int bf16, int64_t rows_below, heti_walk *next)
 {
     const heti_walk below = heti_walk_over(c + rows * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(rows, rows_below),
                                            heti_fetches(k, HETI_PAIRS(bf16)));
@@ -3865,7 +3872,7 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_l
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
     }
-    t = HETI_K(chain)(t, rows, k, a, a_line, a_step, b, bf16, below, next);
+    t = HETI_K(chain)(t, rows, k, a, a_line, a_step, b, b_step, packed, bf16, below, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
@@ -3879,8 +3886,15 @@ HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, 
                                 int64_t rows_below, heti_walk *next)
 {
     if (a->line == 1 && a->step == HETI_TILE_M)
-        HETI_K(tile_chain)(HETI_TILE_M, k, a->data, 1, HETI_TILE_M, b, c, c_row, continued, bf16, rows_below, next);
-    else HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b, c, c_row, continued, 0, rows_below, next);
+        HETI_K(tile_chain)(HETI_TILE_M, k, a->data, 1, HETI_TILE_M, b, HETI_TILE_N, NULL, c, c_row, continued, bf16, rows_below, next);
+    else HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b, HETI_TILE_N, NULL, c, c_row, continued, 0, rows_below, next);
+}
+
+/* In f32, of a panel of contiguous lines that is packed on the way. */
+HETI_FN void HETI_K(tile_packing)(int64_t k, const heti_tiles *a, const heti_operand *b, float *packed, float *c, int64_t c_row, int continued,
+                                  int64_t rows_below, heti_walk *next)
+{
+    HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b->data, b->k_stride, packed, c, c_row, continued, 0, rows_below, next);
 }
 
 /* Rows and columns that fill no tile: short tiles, in a buffer where they are not whole. */
@@ -3894,8 +3908,8 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
         if (!whole) memset(edge, 0, sizeof edge);
         for (int64_t r = 0; !whole && continued && r < rows; r++)
             memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_chain)(HETI_TILE_SHORT, k, a->data + i * a->line, a->line, a->step, b, whole ? c : edge, whole ? c_row : HETI_TILE_N, continued,
-                           bf16, 0, next);
+        HETI_K(tile_chain)(HETI_TILE_SHORT, k, a->data + i * a->line, a->line, a->step, b, HETI_TILE_N, NULL, whole ? c : edge,
+                           whole ? c_row : HETI_TILE_N, continued, bf16, 0, next);
         for (int64_t r = 0; !whole && r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
@@ -3912,7 +3926,7 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
-    t = HETI_K(chain)(t, HETI_TILE_M, k, a, 1, HETI_TILE_M, b, bf16, here, next);
+    t = HETI_K(chain)(t, HETI_TILE_M, k, a, 1, HETI_TILE_M, b, HETI_TILE_N, NULL, bf16, here, next);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -3925,13 +3939,17 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
     *top = maximum;
 }
 
-HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                           heti_walk *next)
+/* Where copying is all there is to packing, the first tile does it. */
+HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, float *c, int64_t c_row,
+                           int continued, int bf16, heti_walk *next)
 {
-    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, c += HETI_TILE_M * c_row) {
+    int packing = b != NULL && b->data != NULL && b->line_stride == 1 && !bf16 && m >= HETI_TILE_M && n == HETI_TILE_N;
+    if (b != NULL && !packing) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed);
+    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, c += HETI_TILE_M * c_row, packing = 0) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
-        if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, b, c, c_row, continued, bf16, m - i - rows, next);
-        else HETI_K(tile_edge)(rows, n, k, &a, b, c, c_row, continued, bf16, next);
+        if (packing) HETI_K(tile_packing)(k, &a, b, packed, c, c_row, continued, m - i - rows, next);
+        else if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, c, c_row, continued, bf16, m - i - rows, next);
+        else HETI_K(tile_edge)(rows, n, k, &a, packed, c, c_row, continued, bf16, next);
     }
 }
 
@@ -3993,7 +4011,8 @@ HETI_FN void HETI_K(add_bias)(int64_t rows, int64_t count, const float *bias, fl
 
 /* c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. Lines of a are rows, lines of b columns. Rows are taken in
    strips of TILE_ROWS: where `columns` is given, only the first columns[strip] of a strip are wanted, and where `depth` is, only its first
-   depth[strip] k matter. In f32 whole strips of `a` are read where they lie, unpacked. pack: heti_product_pack(m, n, k) bytes. */
+   depth[strip] k matter; neither grows from strip to strip. In f32 whole strips of `a` are read where they lie, unpacked.
+   pack: heti_product_pack(m, n, k) bytes. */
 HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, heti_operand b, float *c, int64_t c_row, int continued, int bf16,
                              const int64_t *columns, const int64_t *depth, float *pack)
 {
@@ -4009,9 +4028,8 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
             HETI_K(pack)(HETI_TILE_M, rows - unpacked, deep, &from, bf16, pack);
             for (int64_t j = 0; j < n; j += HETI_TILE_N) {
                 const int64_t wide = heti_min(HETI_TILE_N, n - j);
-                from = b;
-                heti_move_operand(&from, j, l);
-                HETI_K(pack)(HETI_TILE_N, wide, deep, &from, bf16, panel);
+                heti_operand lying = b, *lines = &lying; /* of the panel; NULL once they are packed, as far as the first strip needs them */
+                heti_move_operand(&lying, j, l);
                 for (int64_t r = 0; r < rows; r += HETI_TILE_ROWS) {
                     const int64_t strip = (i + r) / HETI_TILE_ROWS, needed = depth != NULL ? heti_min(depth[strip] - l, deep) : deep;
                     if (needed <= 0 || (columns != NULL && columns[strip] <= j)) continue;
@@ -4020,7 +4038,8 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
                     HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed,
                                   r < unpacked ? heti_make_tiles(from.data, from.line_stride, from.k_stride, HETI_TILE_M * from.line_stride)
                                                : heti_make_tiles(pack + (r - unpacked) * deep, 1, HETI_TILE_M, HETI_TILE_M * deep),
-                                  panel, c + (i + r) * c_row + j, c_row, continued || l > 0, bf16, &nothing);
+                                  lines, panel, c + (i + r) * c_row + j, c_row, continued || l > 0, bf16, &nothing);
+                    lines = NULL;
                 }
             }
         }
@@ -5182,8 +5201,7 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     }
     output = heti_linear_block(job, panel, k, &block, &column);
     c = output->c + (job->row_begin + row) * output->columns + column;
-    kernels->pack(kernels->tile_columns, block.lines, block.k, &block.from, job->bf16, packed_panel);
-    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), packed_panel, c, output->columns,
+    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), &block.from, packed_panel, c, output->columns,
                    !job->first || k > 0, job->bf16, &next);
     if (job->last && k + block.k == job->chunk && output->bias != NULL)
         kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
@@ -5603,13 +5621,19 @@ static het_result heti_cpu_norm_backward_input(void *self, het_queue *queue, con
     return heti_cpu_norm(cpu, cpu->rows->norm_backward_input, a);
 }
 
+/* Columns of one task: kernels over columns read all rows, so a thread's columns lie together. */
+static int64_t heti_column_unit(const heti_cpu *cpu, int64_t width)
+{
+    return heti_max(1, heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads))) * 16;
+}
+
 static het_result heti_cpu_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
     heti_partial partial[HETI_MAX_TASKS];
     (void)queue;
     HETI_TRY(heti_cpu_shape(cpu, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows, a->width));
-    const int64_t tasks = heti_range_run(cpu, cpu->rows->norm_backward_weight, a, a->width, 16, a->rows, partial);
+    const int64_t tasks = heti_range_run(cpu, cpu->rows->norm_backward_weight, a, a->width, heti_column_unit(cpu, a->width), a->rows, partial);
     heti_join_top(a->dgain, partial, tasks, 0);
     heti_join_top(a->dbias, partial, tasks, 1);
     return HET_OK;
@@ -5761,7 +5785,8 @@ static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const h
     scatter.dy = a->dy;
     scatter.key = key;
     scatter.term = HETI_CAST(float *, HETI_CAST(void *, spare + a->rows));
-    heti_join_top(gradient, partial, heti_range_run(cpu, cpu->rows->scatter, &scatter, a->width, 16, 2 * a->rows, partial), 0);
+    heti_join_top(gradient, partial, heti_range_run(cpu, cpu->rows->scatter, &scatter, a->width, heti_column_unit(cpu, a->width), 2 * a->rows,
+                                               partial), 0);
 }
 
 static het_result heti_cpu_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a)
