@@ -5331,7 +5331,7 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
 
 #define HETI_WEIGHT_FLOATS 98304 /* packed dy of a task, unless one tile is larger: a share of the second cache */
 #define HETI_WEIGHT_TILES 8      /* at a time: their rows of the sum are so many pages, which neighbouring columns meet again */
-#define HETI_WEIGHT_ROWS 256     /* whole granules of about so many rows are taken together */
+#define HETI_WEIGHT_ROWS 256     /* whole granules of about so many rows are taken together: x is packed for them, and stays near */
 
 typedef struct heti_weight_job {
     const heti_product_kernels *kernels;
@@ -5624,7 +5624,7 @@ static het_result heti_cpu_norm_backward_input(void *self, het_queue *queue, con
 /* Columns of one task: kernels over columns read all rows, so a thread's columns lie together. */
 static int64_t heti_column_unit(const heti_cpu *cpu, int64_t width)
 {
-    return heti_max(1, heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads))) * 16;
+    return heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads)) * 16;
 }
 
 static het_result heti_cpu_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a)

@@ -130,20 +130,29 @@ static void bench_pause(double seconds) {
     nanosleep(&t, NULL);
 }
 
-/* Contenders take turns, A B A B, so that a disturbance meets all. */
+static int product_turn(product *p, int which, int contender) {
+    if (contender >= OTHERS) product_library(p, which, contender - OTHERS);
+    else if (product_ours(p, which, contender == OURS) != HET_OK) return fail(FAILED, "%s", p->all->cpu->last_error(p->all->self));
+    return 0;
+}
+
+/* Contenders take turns, A B A B, so that a disturbance meets all. With several threads each waits until the others' no longer spin and runs
+   untimed until its own have come apart (see machine.h). */
 static int product_race(product *p, int which) {
     static const char *const names[] = { "linear_forward", "linear_backward_input", "linear_backward_weight" };
     const int64_t n = p->all->set.repetitions, rows = p->a.rows, in = p->a.in, out = p->a.part[0].out;
     int64_t r;
-    int k;
+    int k, status = 0;
     for (r = -1; r < n; r++)
         for (k = 0; k < CONTENDERS; k++) {
             double start;
             if (!product_takes_part(p, which, k)) continue;
-            if (p->all->threads > 1) bench_pause(0.05); /* a library's threads may still spin */
+            if (p->all->threads > 1) bench_pause(0.05);
             start = seconds_now();
-            if (k >= OTHERS) product_library(p, which, k - OTHERS);
-            else if (product_ours(p, which, k == OURS) != HET_OK) return fail(FAILED, "%s: %s", names[which], p->all->cpu->last_error(p->all->self));
+            while (p->all->threads > 1 && status == 0 && seconds_now() - start < 0.03) status = product_turn(p, which, k);
+            start = seconds_now();
+            if (status == 0) status = product_turn(p, which, k);
+            if (status != 0) return status;
             if (r >= 0) p->seconds[k * n + r] = seconds_now() - start;
         }
     for (k = 0; k < CONTENDERS; k++) {
