@@ -12796,14 +12796,23 @@ static het_result heti_check_cancel(heti_rank *r)
     return heti_fail(&r->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
 }
 
+/* Whether another process has failed; its text says why. */
+static het_result heti_check_aborted(const het_ctx *ctx, het_error *error)
+{
+    const het_transport_iface *iface = ctx->transport.iface;
+    char text[sizeof error->text];
+    int64_t process;
+    if (!iface || iface->aborted(ctx->transport.self, &process, text, sizeof text) == HET_OK) return HET_OK;
+    return heti_fail(error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+}
+
 /* Whether everybody this rank may have been waiting for, `waited` seconds, is still there. A process that has nothing left to do may have said
    goodbye already: its silence counts once this rank has waited for as long. */
 static het_result heti_check_world(heti_rank *r, double waited)
 {
     het_ctx *ctx = r->ctx;
     const double now = heti_now();
-    int64_t i, process;
-    char text[sizeof r->error.text];
+    int64_t i;
     for (i = 0; i < ctx->local_count; i++) {
         heti_action_text at;
         double since = 0.0;
@@ -12816,8 +12825,7 @@ static het_result heti_check_world(heti_rank *r, double waited)
                              ctx->first_rank + i, ctx->step, at.text, now - since, ctx->desc.deadline);
     }
     if (!ctx->transport.iface) return HET_OK;
-    if (ctx->transport.iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
-        return heti_fail(&r->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+    HETI_TRY(heti_check_aborted(ctx, &r->error));
     for (i = 0; i < ctx->processes; i++) {
         const double silence = i == ctx->process ? 0.0 : ctx->transport.iface->silence(ctx->transport.self, i);
         if (silence > ctx->desc.deadline && waited > ctx->desc.deadline)
@@ -13123,11 +13131,9 @@ static void heti_drain_post(het_ctx *ctx, heti_post *post)
 static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what)
 {
     const het_transport_iface *iface = ctx->transport.iface;
-    int64_t i, process;
-    char text[200];
+    int64_t i;
     if (HETI_ATOMIC_LOAD(&ctx->cancelled)) return heti_fail(&ctx->error, HET_ERR_CANCELLED, "step %d: cancelled", ctx->step);
-    if (iface && iface->aborted(ctx->transport.self, &process, text, sizeof text) != HET_OK)
-        return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d failed: %s", process, text);
+    HETI_TRY(heti_check_aborted(ctx, &ctx->error));
     for (i = 0; i < ctx->processes && heti_now() - start > ctx->desc.deadline; i++) /* see heti_check_world */
         if (i != ctx->process && iface->silence(ctx->transport.self, i) > ctx->desc.deadline)
             return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "process %d: no sign of life for %g s", i, ctx->desc.deadline);
@@ -13139,6 +13145,13 @@ static het_result heti_wait_turn(het_ctx *ctx, double start, const char *what)
 }
 #endif
 
+/* The transport returned an error: because another process failed, or why it says. */
+static het_result heti_transport_failed(het_ctx *ctx, het_result result)
+{
+    HETI_TRY(heti_check_aborted(ctx, &ctx->error));
+    return heti_fail(&ctx->error, result, "%s: %s", ctx->transport.iface->name, ctx->transport.iface->last_error(ctx->transport.self));
+}
+
 static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
 {
 #ifdef HETI_THREADS
@@ -13146,8 +13159,7 @@ static het_result heti_transport_wait(het_ctx *ctx, het_request *request)
     const double start = heti_now();
     int32_t done = 0;
     for (;;) {
-        if (iface->test(ctx->transport.self, request, &done) != HET_OK)
-            return heti_fail(&ctx->error, HET_ERR_TRANSPORT, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
+        if (iface->test(ctx->transport.self, request, &done) != HET_OK) return heti_transport_failed(ctx, HET_ERR_TRANSPORT);
         if (done) return HET_OK;
         HETI_TRY(heti_wait_turn(ctx, start, "another process"));
     }
@@ -13170,7 +13182,7 @@ static het_result heti_spread_to(het_ctx *ctx, int64_t from, int64_t first, int6
         memset(&ctx->request, 0, sizeof ctx->request);
         result = from == ctx->process ? iface->isend(ctx->transport.self, i, channel, data, size, &ctx->request)
                                       : iface->irecv(ctx->transport.self, from, channel, data, size, &ctx->request);
-        if (result != HET_OK) return heti_fail(&ctx->error, result, "%s: %s", iface->name, iface->last_error(ctx->transport.self));
+        if (result != HET_OK) return heti_transport_failed(ctx, result);
         result = heti_transport_wait(ctx, &ctx->request);
         if (result == HET_OK) continue;
         iface->abort(ctx->transport.self, result, ctx->error.text);

@@ -95,6 +95,10 @@ refuses '--devices|threads' --devices cpu:1,cpu:0
 refuses 'memory_limit' --devices cpu:1,cpu:1/2K
 refuses 'step 4|rank 1|memory_limit' --devices cpu:1,cpu:1/1450K --plan 'pp:0-6|7-7' --replan 4:pp
 
+# what only one process finds wrong is said by the one that speaks
+"${launch[@]}" -n 1 "$program" "${run[@]}" --steps 8 --devices cpu:1 : -n 1 "$program" "${run[@]}" --data nothere --steps 8 --devices cpu:1 > out 2>&1 < /dev/null
+report "$(! [ $? = 0 ] && grep '^train: ' out | grep -q 'process 1 failed: .*nothere'; echo $?)" 'one of two processes has no data' "$(head -n 8 out)"
+
 # killed N: one of three processes dies somewhere in a long run; the job ends by itself, soon, and nobody is left
 killed() {
     local copy=$work/train_mpi_$1 begin bad= victim
