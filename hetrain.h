@@ -3562,9 +3562,12 @@ HETI_IN void HETI_K(transpose)(const float *from, int64_t line_stride, int64_t n
     HETI_UNROLL
     for (int i = 0; i < 8; i++) {
         const __m128 high = _mm256_extractf128_ps(s[i], 1);
-        if (width < 8) _mm_storeu_ps(to + i * to_stride, _mm256_castps256_ps128(s[i]));
-        if (width < 8) memcpy(to + i * to_stride + 4, &high, HETI_CAST(size_t, width - 4) * sizeof(float));
-        else _mm256_storeu_ps(to + i * to_stride, s[i]);
+        if (width == 8) {
+            _mm256_storeu_ps(to + i * to_stride, s[i]);
+        } else { /* a copy of part of s[i] would go through memory */
+            _mm_storeu_ps(to + i * to_stride, _mm256_castps256_ps128(s[i]));
+            memcpy(to + i * to_stride + 4, &high, HETI_CAST(size_t, width - 4) * sizeof(float));
+        }
     }
 }
 #elif HETI_ISA_PASS == 5
@@ -3750,30 +3753,6 @@ HETI_FN void HETI_K(pack_floats)(int64_t tile, int64_t lines, int64_t k, const h
     if (bf16) HETI_K(round_bf16)(k * tile, to);
 }
 
-/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their
-   cache lines stay in the first cache until the next tile whatever the stride. Where k is, the next tile's lines are fetched meanwhile. */
-HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
-{
-    const int64_t depth = HETI_PAIRS(bf16) && from->k_stride == 1 ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
-    for (int64_t begin = 0; begin < lines; begin += across) {
-        for (int64_t j = 0; j < k; j += depth) {
-            for (int64_t line = begin; line < heti_min(begin + across, lines); line += tile) {
-                float *place = to + line * k + (HETI_PAIRS(bf16) ? j / 2 : j) * tile;
-                heti_operand part = *from;
-                heti_move_operand(&part, line, j);
-                for (int64_t i = tile; across == tile && i < heti_min(2 * tile, lines - line); i++)
-                    for (int64_t l = 0; l < heti_min(depth, k - j); l += 16) HETI_PREFETCH(part.data + i * part.line_stride + l);
-                if (HETI_PAIRS(bf16)) HETI_PACK_PAIRS(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, place);
-                else HETI_K(pack_floats)(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, bf16, place);
-            }
-        }
-    }
-}
-
-/* ---- the tile ---- */
-
-typedef struct HETI_K(tile) { HETI_V row[HETI_TILE_M][HETI_TILE_V]; } HETI_K(tile);
-
 /* Fetches the next lines of a walk. */
 HETI_IN void HETI_K(fetch)(heti_walk *walk)
 {
@@ -3786,6 +3765,38 @@ HETI_IN void HETI_K(fetch)(heti_walk *walk)
         walk->rows--;
     }
 }
+
+/* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their
+   cache lines stay in the first cache until the next tile whatever the stride. Where k is, the next tile's lines are fetched meanwhile. */
+HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
+{
+    const int64_t depth = HETI_PAIRS(bf16) && from->k_stride == 1 ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
+    for (int64_t begin = 0; begin < lines; begin += across) {
+        heti_walk ahead = heti_no_walk();
+        if (begin + across < lines) {
+            heti_block next;
+            next.from = *from;
+            next.lines = heti_min(tile, lines - begin - across);
+            next.k = k;
+            heti_move_operand(&next.from, begin + across, 0);
+            ahead = heti_block_walk(&next, (k + depth - 1) / depth);
+        }
+        for (int64_t j = 0; j < k; j += depth) {
+            HETI_K(fetch)(&ahead);
+            for (int64_t line = begin; line < heti_min(begin + across, lines); line += tile) {
+                float *place = to + line * k + (HETI_PAIRS(bf16) ? j / 2 : j) * tile;
+                heti_operand part = *from;
+                heti_move_operand(&part, line, j);
+                if (HETI_PAIRS(bf16)) HETI_PACK_PAIRS(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, place);
+                else HETI_K(pack_floats)(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, bf16, place);
+            }
+        }
+    }
+}
+
+/* ---- the tile ---- */
+
+typedef struct HETI_K(tile) { HETI_V row[HETI_TILE_M][HETI_TILE_V]; } HETI_K(tile);
 
 /* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel, which is copied to `packed` unless
    that is NULL. */
