@@ -2825,6 +2825,24 @@ typedef struct heti_weight_sum {
     uint32_t maximum;   /* largest bits of |term| so far; exact only */
 } heti_weight_sum;
 
+/* Where chains go: c[i][j], its rows c_row floats apart, from +0 or, continued, from what stands there; at their end bias[j], or NULL, is added. */
+typedef struct heti_chains {
+    float *c;
+    int64_t c_row;
+    int continued;
+    const float *bias;
+} heti_chains;
+
+static HETI_UNUSED heti_chains heti_make_chains(float *c, int64_t c_row, int continued, const float *bias)
+{
+    heti_chains to;
+    to.c = c;
+    to.c_row = c_row;
+    to.continued = continued;
+    to.bias = bias;
+    return to;
+}
+
 /* Packed operands, in tiles of `tile` lines: [line / tile][k][tile], lines beyond the last are 0: heti_packed(lines, k, tile) floats.
    bf16 operands are rounded on the way; where bf16_pairs is 1 they lie two to a word, [k / 2][tile] at the start of each tile's floats,
    the even k in the high half, and an odd last k is joined by 0. */
@@ -2832,16 +2850,14 @@ typedef struct heti_product_kernels {
     int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
     int32_t bf16_pairs;
     void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
-    /* c[m][n], n <= tile_columns, = chain over k of tiles of rows and the panel b, packed here into `packed` (where b is NULL it is packed already),
-       from +0 or, continued, from c. Goes on with the walk `next` meanwhile. */
-    void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, float *c, int64_t c_row, int continued,
-                  int bf16, heti_walk *next);
+    /* to[m][n], n <= tile_columns: chains over k of tiles of rows and the panel b, packed here into `packed` (where b is NULL it is packed already).
+       Goes on with the walk `next` meanwhile. */
+    void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, heti_chains to, int bf16, heti_walk *next);
     /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. `below`: rows that come next. */
     void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int64_t below, int bf16,
                    heti_walk *next);
     /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
     void (*bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset);
-    void (*add_bias)(int64_t rows, int64_t count, const float *bias, float *y, int64_t y_row); /* y[row][i] += bias[i] */
 } heti_product_kernels;
 
 static HETI_UNUSED int64_t heti_packed(int64_t lines, int64_t k, int64_t tile) { return (lines + tile - 1) / tile * tile * k; }
@@ -3872,8 +3888,10 @@ HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int rows, int64_t k, const fl
 
 /* Whole rows of a tile of C in memory. What is below them is fetched meanwhile. */
 HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int64_t b_step, float *packed,
-                                float *c, int64_t c_row, int continued, int bf16, int64_t rows_below, heti_walk *next)
+                                const heti_chains *to, int bf16, int64_t rows_below, heti_walk *next)
 {
+    float *c = to->c;
+    const int64_t c_row = to->c_row;
     const heti_walk below = heti_walk_over(c + rows * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(rows, rows_below),
                                            heti_fetches(k, HETI_PAIRS(bf16)));
     HETI_K(tile) t;
@@ -3881,9 +3899,15 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_l
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
         HETI_UNROLL
-        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
+        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = to->continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
     }
     t = HETI_K(chain)(t, rows, k, a, a_line, a_step, b, b_step, packed, bf16, below, next);
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= rows || to->bias == NULL) continue;
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ADD(t.row[i][v], HETI_LOAD(to->bias + 16 * v));
+    }
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
@@ -3893,35 +3917,34 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_l
 }
 
 /* Packed tiles have constants for strides. */
-HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                                int64_t rows_below, heti_walk *next)
+HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, int64_t rows_below, heti_walk *next)
 {
     if (a->line == 1 && a->step == HETI_TILE_M)
-        HETI_K(tile_chain)(HETI_TILE_M, k, a->data, 1, HETI_TILE_M, b, HETI_TILE_N, NULL, c, c_row, continued, bf16, rows_below, next);
-    else HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b, HETI_TILE_N, NULL, c, c_row, continued, 0, rows_below, next);
+        HETI_K(tile_chain)(HETI_TILE_M, k, a->data, 1, HETI_TILE_M, b, HETI_TILE_N, NULL, to, bf16, rows_below, next);
+    else HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b, HETI_TILE_N, NULL, to, 0, rows_below, next);
 }
 
 /* In f32, of a panel of contiguous lines that is packed on the way. */
-HETI_FN void HETI_K(tile_packing)(int64_t k, const heti_tiles *a, const heti_operand *b, float *packed, float *c, int64_t c_row, int continued,
-                                  int64_t rows_below, heti_walk *next)
+HETI_FN void HETI_K(tile_packing)(int64_t k, const heti_tiles *a, const heti_operand *b, float *packed, const heti_chains *to, int64_t rows_below,
+                                  heti_walk *next)
 {
-    HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b->data, b->k_stride, packed, c, c_row, continued, 0, rows_below, next);
+    HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b->data, b->k_stride, packed, to, 0, rows_below, next);
 }
 
 /* Rows and columns that fill no tile: short tiles, in a buffer where they are not whole. */
-HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b, float *c, int64_t c_row, int continued, int bf16,
-                               heti_walk *next)
+HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *next)
 {
-    float edge[HETI_TILE_SHORT * HETI_TILE_N];
-    for (int64_t i = 0; i < m; i += HETI_TILE_SHORT, c += HETI_TILE_SHORT * c_row) {
+    float edge[HETI_TILE_SHORT * HETI_TILE_N], bias[HETI_TILE_N] = { 0.0f }, *c = to->c;
+    if (to->bias != NULL) memcpy(bias, to->bias, HETI_CAST(size_t, n) * sizeof(float));
+    for (int64_t i = 0; i < m; i += HETI_TILE_SHORT, c += HETI_TILE_SHORT * to->c_row) {
         const int64_t rows = heti_min(HETI_TILE_SHORT, m - i);
         const int whole = rows == HETI_TILE_SHORT && n == HETI_TILE_N;
+        const heti_chains part = heti_make_chains(whole ? c : edge, whole ? to->c_row : HETI_TILE_N, to->continued, to->bias != NULL ? bias : NULL);
         if (!whole) memset(edge, 0, sizeof edge);
-        for (int64_t r = 0; !whole && continued && r < rows; r++)
-            memcpy(edge + r * HETI_TILE_N, c + r * c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_chain)(HETI_TILE_SHORT, k, a->data + i * a->line, a->line, a->step, b, HETI_TILE_N, NULL, whole ? c : edge,
-                           whole ? c_row : HETI_TILE_N, continued, bf16, 0, next);
-        for (int64_t r = 0; !whole && r < rows; r++) memcpy(c + r * c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
+        for (int64_t r = 0; !whole && to->continued && r < rows; r++)
+            memcpy(edge + r * HETI_TILE_N, c + r * to->c_row, HETI_CAST(size_t, n) * sizeof(float));
+        HETI_K(tile_chain)(HETI_TILE_SHORT, k, a->data + i * a->line, a->line, a->step, b, HETI_TILE_N, NULL, &part, bf16, 0, next);
+        for (int64_t r = 0; !whole && r < rows; r++) memcpy(c + r * to->c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
 
@@ -3951,16 +3974,16 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
 }
 
 /* Where copying is all there is to packing, the first tile does it. */
-HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, float *c, int64_t c_row,
-                           int continued, int bf16, heti_walk *next)
+HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, heti_chains to, int bf16,
+                           heti_walk *next)
 {
     int packing = b != NULL && b->data != NULL && b->line_stride == 1 && !bf16 && m >= HETI_TILE_M && n == HETI_TILE_N;
     if (b != NULL && !packing) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed);
-    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, c += HETI_TILE_M * c_row, packing = 0) {
+    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, to.c += HETI_TILE_M * to.c_row, packing = 0) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
-        if (packing) HETI_K(tile_packing)(k, &a, b, packed, c, c_row, continued, m - i - rows, next);
-        else if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, c, c_row, continued, bf16, m - i - rows, next);
-        else HETI_K(tile_edge)(rows, n, k, &a, packed, c, c_row, continued, bf16, next);
+        if (packing) HETI_K(tile_packing)(k, &a, b, packed, &to, m - i - rows, next);
+        else if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, &to, bf16, m - i - rows, next);
+        else HETI_K(tile_edge)(rows, n, k, &a, packed, &to, bf16, next);
     }
 }
 
@@ -3974,9 +3997,9 @@ HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, con
         if (top > to->maximum) to->maximum = top;
     } else {
         const heti_tiles tile = heti_make_tiles(a, 1, HETI_TILE_M, 0);
-        float *c = HETI_CAST(float *, to->sum) + offset;
-        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, c, to->columns, 1, bf16, below, next);
-        else HETI_K(tile_edge)(m, n, k, &tile, b, c, to->columns, 1, bf16, next);
+        const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, 1, NULL);
+        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, &chains, bf16, below, next);
+        else HETI_K(tile_edge)(m, n, k, &tile, b, &chains, bf16, next);
     }
 }
 
@@ -3984,20 +4007,20 @@ HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_
 {
     HETI_U maximum = HETI_BITS_ZERO();
     uint32_t top;
-    for (int64_t i = 0; i < count; i += 64) { /* a cache line of each of four vectors, so that pages change less often */
-        HETI_V chain[4];
-        for (int v = 0; v < 4; v++)
+    for (int64_t i = 0; i < count; i += 32) {
+        HETI_V chain[2];
+        for (int v = 0; v < 2; v++)
             chain[v] = to->exact ? HETI_ZERO() : HETI_LOAD_PART(HETI_CAST(float *, to->sum) + offset + i + 16 * v, count - i - 16 * v);
-        if (count - i >= 64) {
+        if (count - i >= 32) {
             for (int64_t j = 0; j < k; j++) {
                 HETI_UNROLL
-                for (int v = 0; v < 4; v++) chain[v] = HETI_ADD(chain[v], HETI_LOAD(dy + j * dy_row + i + 16 * v));
+                for (int v = 0; v < 2; v++) chain[v] = HETI_ADD(chain[v], HETI_LOAD(dy + j * dy_row + i + 16 * v));
             }
         } else {
             for (int64_t j = 0; j < k; j++)
-                for (int v = 0; v < 4; v++) chain[v] = HETI_ADD(chain[v], HETI_LOAD_PART(dy + j * dy_row + i + 16 * v, count - i - 16 * v));
+                for (int v = 0; v < 2; v++) chain[v] = HETI_ADD(chain[v], HETI_LOAD_PART(dy + j * dy_row + i + 16 * v, count - i - 16 * v));
         }
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v < 2; v++) {
             const int64_t n = count - i - 16 * v;
             if (n <= 0) break;
             maximum = HETI_BITS_MAX(maximum, chain[v]);
@@ -4007,15 +4030,6 @@ HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_
     }
     top = HETI_BITS_TOP(maximum);
     if (to->exact && top > to->maximum) to->maximum = top;
-}
-
-HETI_FN void HETI_K(add_bias)(int64_t rows, int64_t count, const float *bias, float *y, int64_t y_row)
-{
-    for (int64_t i = 0; i < count; i += 16) {
-        int64_t n = heti_min(16, count - i);
-        HETI_V b = HETI_LOAD_PART(bias + i, n);
-        for (int64_t r = 0; r < rows; r++) HETI_STORE_PART(y + r * y_row + i, HETI_ADD(HETI_LOAD_PART(y + r * y_row + i, n), b), n);
-    }
 }
 
 /* ---- a product on one thread, for the kernels of >>rows ---- */
@@ -4049,7 +4063,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
                     HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed,
                                   r < unpacked ? heti_make_tiles(from.data, from.line_stride, from.k_stride, HETI_TILE_M * from.line_stride)
                                                : heti_make_tiles(pack + (r - unpacked) * deep, 1, HETI_TILE_M, HETI_TILE_M * deep),
-                                  lines, panel, c + (i + r) * c_row + j, c_row, continued || l > 0, bf16, &nothing);
+                                  lines, panel, heti_make_chains(c + (i + r) * c_row + j, c_row, continued || l > 0, NULL), bf16, &nothing);
                     lines = NULL;
                 }
             }
@@ -4058,7 +4072,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
 }
 
 static const heti_product_kernels HETI_K(product_kernels) = {
-    HETI_TILE_M, HETI_TILE_N, HETI_ISA_PASS == 4, HETI_K(pack), HETI_K(panel), HETI_K(weight), HETI_K(bias), HETI_K(add_bias)
+    HETI_TILE_M, HETI_TILE_N, HETI_ISA_PASS == 4, HETI_K(pack), HETI_K(panel), HETI_K(weight), HETI_K(bias)
 };
 
 /* The rows section follows; then every macro of the pass is forgotten. */
@@ -5204,18 +5218,16 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     const heti_linear_output *output;
     heti_walk next = heti_no_walk();
     heti_block block;
+    heti_chains to;
     int64_t column;
-    float *c;
     if (ahead >= 0) {
         (void)heti_linear_block(job, ahead, k, &block, &column);
         next = heti_block_walk(&block, heti_ceil_div(rows, tile) * heti_fetches(block.k, job->bf16 && kernels->bf16_pairs));
     }
     output = heti_linear_block(job, panel, k, &block, &column);
-    c = output->c + (job->row_begin + row) * output->columns + column;
-    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), &block.from, packed_panel, c, output->columns,
-                   !job->first || k > 0, job->bf16, &next);
-    if (job->last && k + block.k == job->chunk && output->bias != NULL)
-        kernels->add_bias(rows, block.lines, output->bias + column, c, output->columns);
+    to = heti_make_chains(output->c + (job->row_begin + row) * output->columns + column, output->columns, !job->first || k > 0, NULL);
+    if (job->last && k + block.k == job->chunk && output->bias != NULL) to.bias = output->bias + column;
+    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), &block.from, packed_panel, to, job->bf16, &next);
 }
 
 static void heti_linear_task(void *arg, int64_t index)
@@ -5382,8 +5394,11 @@ static void heti_weight_pack_task(void *arg, int64_t index)
     }
 }
 
+/* Nothing is summed where there is no gradient. */
 static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *gradient, int64_t columns, uint32_t maximum)
 {
+    memset(sum, 0, sizeof *sum);
+    if (gradient == NULL || gradient->sum == NULL) return;
     sum->sum = gradient->sum;
     sum->columns = columns;
     sum->exact = gradient->exact;
@@ -5397,10 +5412,10 @@ static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_p
     return heti_walk_over(part->dy + job->first_row * part->out + line, 4 * part->out, 4 * lines, lines > 0 ? job->tokens : 0, times);
 }
 
-/* Lines [line, line + lines) of dw, which fit the task's buffer, over the granules of the group. `ahead` lines come next: their dy is fetched while
-   the second half of the panels is computed. */
+/* Lines [line, line + lines) of dw, which fit the task's buffer, and dbias, over the granules of the group. `ahead` lines come next: their dy is
+   fetched while the second half of the panels is computed. */
 static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t ahead, float *packed_dy,
-                              heti_weight_sum *sum)
+                              heti_weight_sum *dw, heti_weight_sum *dbias)
 {
     const het_linear_args *a = job->args;
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, half = a->in / wide / 2 * wide;
@@ -5410,8 +5425,10 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
         const int64_t k = heti_granule_rows(a->view, g, &row) - row;
         const heti_operand from = heti_make_operand(part->dy + row * part->out + line, 1, part->out);
-        job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + heti_packed(lines, row - job->first_row, tile));
+        if (dw->sum != NULL) job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + heti_packed(lines, row - job->first_row, tile));
+        if (dbias->sum != NULL && k > 0) job->kernels->bias(lines, k, from.data, part->out, dbias, line);
     }
+    if (dw->sum == NULL) return;
     for (int64_t column = 0; column < a->in; column += wide) {
         if (column == half) next = heti_weight_walk(job, part, line + lines, ahead, (a->in - half) / wide * heti_ceil_div(lines, tile) * fetches);
         for (int64_t i = 0; i < lines; i += tile) {
@@ -5420,7 +5437,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
                 const float *dy = packed_dy + heti_packed(lines, before, tile) + i * k;
                 const float *x = job->packed_x + heti_packed(a->in, before, wide) + column * k;
                 if (k == 0) continue;
-                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, sum, (line + i) * a->in + column,
+                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, dw, (line + i) * a->in + column,
                                      heti_max(0, lines - i - tile), job->bf16, &next);
             }
         }
@@ -5433,23 +5450,15 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
 {
     const int64_t tile = job->kernels->tile_rows;
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens))) * tile;
-    heti_weight_sum sum;
-    int64_t row;
-    if (part->dbias != NULL && part->dbias->sum != NULL) {
-        heti_weight_sum_start(&sum, part->dbias, 1, maximum[1]);
-        for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
-            const int64_t k = heti_granule_rows(job->args->view, g, &row) - row;
-            if (k > 0) job->kernels->bias(lines, k, part->dy + row * part->out + line, part->out, &sum, line);
-        }
-        maximum[1] = sum.maximum;
-    }
-    if (part->dw == NULL || part->dw->sum == NULL) return;
-    heti_weight_sum_start(&sum, part->dw, job->args->in, maximum[0]);
+    heti_weight_sum dw, dbias;
+    heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
+    heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
     for (int64_t i = 0; i < lines; i += step) {
         const int64_t here = heti_min(step, lines - i);
-        heti_weight_block(job, part, line + i, here, heti_min(step, lines - i - here), packed_dy, &sum);
+        heti_weight_block(job, part, line + i, here, heti_min(step, lines - i - here), packed_dy, &dw, &dbias);
     }
-    maximum[0] = sum.maximum;
+    maximum[0] = dw.maximum;
+    maximum[1] = dbias.maximum;
 }
 
 static void heti_weight_task(void *arg, int64_t index)
