@@ -2199,12 +2199,15 @@ HETI_UNUSED static double heti_sum_value(const het_sum *sum)
 #define HETI_ATOMIC_LOAD(p) __atomic_load_n((p), __ATOMIC_SEQ_CST)
 #define HETI_ATOMIC_STORE(p, value) __atomic_store_n((p), (value), __ATOMIC_SEQ_CST)
 #define HETI_ATOMIC_ADD(p, value) __atomic_fetch_add((p), (value), __ATOMIC_SEQ_CST) /* the value before */
+/* 1 where *p was *expected; else 0 and *expected is what it was. */
+#define HETI_ATOMIC_REPLACE(p, expected, value) __atomic_compare_exchange_n((p), (expected), (value), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #ifndef HETRAIN_NO_THREADS
 #define HETI_THREADS 1
 #endif
 #else
 #define HETI_ATOMIC_LOAD(p) (*(p))
 #define HETI_ATOMIC_STORE(p, value) ((void)(*(p) = (value)))
+#define HETI_ATOMIC_REPLACE(p, expected, value) (*(p) = (value), 1)
 #endif
 
 typedef struct heti_pool heti_pool;
@@ -2330,7 +2333,7 @@ static void *heti_pool_worker(void *arg)
         uint32_t state = heti_pool_await(pool, seen);
         if (HETI_ATOMIC_LOAD(&pool->stop) != 0) break;
         /* fails where the job was closed or another worker entered in between: look again */
-        if (!__atomic_compare_exchange_n(&pool->state, &state, state + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+        if (!HETI_ATOMIC_REPLACE(&pool->state, &state, state + 1)) continue;
         seen = state >> 16;
         heti_pool_work(pool);
         state = HETI_ATOMIC_ADD(&pool->state, 0u - 1u) - 1;
@@ -5083,12 +5086,18 @@ static het_result heti_cpu_copy_out(void *self, het_queue *queue, void *host_to,
     return heti_cpu_copy(self, queue, host_to, device_from, size);
 }
 
-/* ---- threads ---- */
+/* ---- threads ----
+   Work is a number of units. As many runners as there are threads take pieces of them until none are left, half of a fair share of what is left at
+   a time: whoever starts late or is slow does less, and nobody waits long for the last piece. Runners have numbers for what each needs alone. */
+
+typedef void (*heti_cpu_work)(void *arg, int64_t runner, int64_t begin, int64_t end);
 
 typedef struct heti_cpu_job {
-    het_task task;
+    heti_cpu_work work;
     void *arg;
-    int vector; /* kernels use AVX registers */
+    int64_t runners, units, least; /* no piece is smaller than that, but the last */
+    int64_t next;                  /* atomic: units before are taken */
+    int vector;                    /* kernels use AVX registers */
 } heti_cpu_job;
 
 /* From -O2 on gcc ends AVX functions with vzeroupper by itself. Below, registers left dirty would make all SSE code that follows, the
@@ -5099,59 +5108,77 @@ __attribute__((target("avx"))) static void heti_cpu_clear_upper(void) { _mm256_z
 static void heti_cpu_clear_upper(void) {}
 #endif
 
-static void heti_cpu_task(void *arg, int64_t index)
+static int heti_cpu_take(heti_cpu_job *job, int64_t *begin, int64_t *end)
 {
-    const heti_cpu_job *job = HETI_CAST(const heti_cpu_job *, arg);
+    *begin = HETI_ATOMIC_LOAD(&job->next);
+    do {
+        const int64_t left = job->units - *begin, share = job->runners > 1 ? left / (2 * job->runners) : left;
+        if (left <= 0) return 0;
+        *end = *begin + heti_min(left, heti_max(share, job->least));
+    } while (!HETI_ATOMIC_REPLACE(&job->next, begin, *end));
+    return 1;
+}
+
+static void heti_cpu_task(void *arg, int64_t runner)
+{
+    heti_cpu_job *job = HETI_CAST(heti_cpu_job *, arg);
+    int64_t begin, end;
     heti_fp fp;
     heti_fp_enter(&fp); /* the threads may be the user's */
-    job->task(job->arg, index);
+    while (heti_cpu_take(job, &begin, &end)) job->work(job->arg, runner, begin, end);
     if (job->vector) heti_cpu_clear_upper();
     heti_fp_leave(&fp);
 }
 
-/* task(arg, i) for every i < count, on the context's threads. */
-static void heti_cpu_run(heti_cpu *cpu, int64_t count, het_task task, void *arg)
+/* Does `units` units of work on at most `runners` of the context's threads, `least` or more at a time. Returns how many runners there were. */
+static int64_t heti_cpu_run(heti_cpu *cpu, int64_t runners, int64_t units, int64_t least, heti_cpu_work work, void *arg)
 {
     heti_cpu_job job;
-    job.task = task;
+    job.work = work;
     job.arg = arg;
+    job.runners = cpu->parallel.run != NULL ? heti_max(1, heti_min(runners, units / least)) : 1;
+    job.units = units;
+    job.least = least;
+    job.next = 0;
     job.vector = cpu->config.isa != HET_ISA_PLAIN;
-    if (count > 1 && cpu->parallel.run != NULL) cpu->parallel.run(cpu->parallel.user, count, heti_cpu_task, &job);
-    else for (int64_t i = 0; i < count; i++) heti_cpu_task(&job, i);
+    if (job.runners > 1) cpu->parallel.run(cpu->parallel.user, job.runners, heti_cpu_task, &job);
+    else heti_cpu_task(&job, 0);
+    return job.runners;
 }
 
-/* Task `index` of `tasks` takes [*begin, *end) of `count`. */
-static void heti_share(int64_t count, int64_t tasks, int64_t index, int64_t *begin, int64_t *end)
+#define HETI_MOVE_UNIT 65536 /* bytes */
+
+typedef struct heti_move_job { char *to; const char *from; int64_t size; } heti_move_job;
+
+static void heti_move_work(void *arg, int64_t runner, int64_t begin, int64_t end)
 {
-    *begin = count / tasks * index + heti_min(index, count % tasks);
-    *end = *begin + count / tasks + (index < count % tasks);
+    const heti_move_job *job = HETI_CAST(const heti_move_job *, arg);
+    const int64_t first = begin * HETI_MOVE_UNIT;
+    const size_t size = HETI_CAST(size_t, heti_min(job->size, end * HETI_MOVE_UNIT) - first);
+    (void)runner;
+    if (job->from != NULL) memcpy(job->to + first, job->from + first, size);
+    else memset(job->to + first, 0, size);
 }
 
-typedef struct heti_clear_job { unsigned char *to; int64_t size, tasks; } heti_clear_job;
-
-static void heti_clear_task(void *arg, int64_t index)
+/* Copies, or where `from` is NULL clears: one thread does not fill the memory's bandwidth. */
+static void heti_cpu_move(heti_cpu *cpu, void *to, const void *from, size_t size)
 {
-    const heti_clear_job *job = HETI_CAST(const heti_clear_job *, arg);
-    int64_t begin, end;
-    heti_share(job->size, job->tasks, index, &begin, &end);
-    memset(job->to + begin, 0, HETI_CAST(size_t, end - begin));
+    heti_move_job job;
+    job.to = HETI_CAST(char *, to);
+    job.from = HETI_CAST(const char *, from);
+    job.size = HETI_CAST(int64_t, size);
+    (void)heti_cpu_run(cpu, cpu->config.threads, heti_ceil_div(job.size, HETI_MOVE_UNIT), 8, heti_move_work, &job);
 }
 
-/* One thread does not fill the memory's bandwidth. */
 static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, size_t size)
 {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_clear_job job;
     (void)queue;
-    job.to = HETI_CAST(unsigned char *, device_to);
-    job.size = HETI_CAST(int64_t, size);
-    job.tasks = size >> 20 ? cpu->config.threads : 1;
-    if (size > 0) heti_cpu_run(cpu, job.tasks, heti_clear_task, &job);
+    heti_cpu_move(HETI_CAST(heti_cpu *, self), device_to, NULL, size);
     return HET_OK;
 }
 
 /* ---- linear: y = x W^T + b and dx = sum of dy W ----
-   Activations are packed once for all threads, a chunk of rows and k at a time; then every task packs one narrow panel of a weight, which
+   Activations are packed once for all threads, a chunk of rows and k at a time; then every runner packs one narrow panel of a weight, which
    stays in its first caches, and runs it down the packed rows. Weights are never written to memory in another order. */
 
 #define HETI_LINEAR_ROWS 600 /* rows x PRODUCT_K floats stay in a thread's second cache, twice as many pairs; whole tiles of any height */
@@ -5168,29 +5195,26 @@ typedef struct heti_linear_output {
 typedef struct heti_linear_job {
     const heti_product_kernels *kernels;
     int bf16;
-    int64_t outputs, sources, tasks;
+    int64_t outputs, sources;
     heti_linear_output output[3];
     heti_operand weight[3][3]; /* [output][source]; lines are columns of the output */
     heti_operand source[3];    /* lines are rows */
     int64_t source_k[3];
     int64_t panels;            /* of all outputs */
     int64_t row_step;          /* rows of one unit of work, a multiple of tile_rows */
-    float *packed, *panel;     /* [rows / tile_rows][chunk][tile_rows], [tasks][HETI_PANEL_FLOATS] */
+    float *packed, *panel;     /* [rows / tile_rows][chunk][tile_rows], [runners][HETI_PANEL_FLOATS] */
     int64_t row_begin, rows;             /* being computed, */
     int64_t present, chunk_begin, chunk; /* over these k of this source */
     int first, last;           /* chunk of all: starts from +0, adds the bias */
 } heti_linear_job;
 
-static int64_t heti_linear_tasks(const heti_cpu *cpu) { return cpu->config.threads > 1 ? 4 * HETI_CAST(int64_t, cpu->config.threads) : 1; }
-
-static void heti_linear_pack_task(void *arg, int64_t index)
+/* Units: tiles of rows. */
+static void heti_linear_pack_work(void *arg, int64_t runner, int64_t begin, int64_t end)
 {
     const heti_linear_job *job = HETI_CAST(const heti_linear_job *, arg);
     const int64_t tile = job->kernels->tile_rows;
     heti_operand from = job->source[job->present];
-    int64_t begin, end;
-    heti_share(heti_ceil_div(job->rows, tile), job->tasks, index, &begin, &end);
-    if (begin == end) return;
+    (void)runner;
     heti_move_operand(&from, job->row_begin + begin * tile, job->chunk_begin);
     job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
 }
@@ -5230,12 +5254,11 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), &block.from, packed_panel, to, job->bf16, &next);
 }
 
-static void heti_linear_task(void *arg, int64_t index)
+/* Units: all panels of the first row_step rows, of the next, and so on. */
+static void heti_linear_work(void *arg, int64_t runner, int64_t unit, int64_t end)
 {
     const heti_linear_job *job = HETI_CAST(const heti_linear_job *, arg);
-    float *packed_panel = job->panel + index * HETI_PANEL_FLOATS;
-    int64_t unit, end;
-    heti_share(heti_ceil_div(job->rows, job->row_step) * job->panels, job->tasks, index, &unit, &end);
+    float *packed_panel = job->panel + runner * HETI_PANEL_FLOATS;
     while (unit < end) {
         const int64_t row = unit / job->panels * job->row_step, rows = heti_min(job->row_step, job->rows - row);
         const int64_t panel_begin = unit % job->panels, panel_end = heti_min(job->panels, panel_begin + end - unit);
@@ -5259,7 +5282,8 @@ static int64_t heti_linear_most(const heti_cpu *cpu, het_dtype compute)
 static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most)
 {
     const int64_t tile = cpu->product->tile_rows, chunk = most / heti_linear_packed_rows(job->rows) * HETI_PRODUCT_K;
-    const int64_t blocks = heti_max(heti_ceil_div(job->tasks, job->panels), heti_ceil_div(job->rows * HETI_CAST(int64_t, cpu->config.threads), most));
+    const int64_t threads = cpu->config.threads, wanted = threads > 1 ? 8 * threads : 1; /* units, so that the last ones are short */
+    const int64_t blocks = heti_max(heti_ceil_div(wanted, job->panels), heti_ceil_div(job->rows * threads, most));
     job->row_step = heti_ceil_div(heti_ceil_div(job->rows, blocks), tile) * tile;
     for (int64_t s = 0; s < job->sources; s++) {
         job->present = s;
@@ -5267,8 +5291,8 @@ static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most)
             job->chunk = heti_min(chunk, job->source_k[s] - job->chunk_begin);
             job->first = s == 0 && job->chunk_begin == 0;
             job->last = s == job->sources - 1 && job->chunk_begin + job->chunk == job->source_k[s];
-            heti_cpu_run(cpu, job->tasks, heti_linear_pack_task, job);
-            heti_cpu_run(cpu, job->tasks, heti_linear_task, job);
+            (void)heti_cpu_run(cpu, threads, heti_ceil_div(job->rows, tile), 1, heti_linear_pack_work, job);
+            (void)heti_cpu_run(cpu, threads, heti_ceil_div(job->rows, job->row_step) * job->panels, 1, heti_linear_work, job);
         }
     }
 }
@@ -5279,9 +5303,8 @@ static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linea
     const int64_t tile = cpu->product->tile_rows;
     job->kernels = cpu->product;
     job->bf16 = a->compute == HET_BF16;
-    job->tasks = heti_linear_tasks(cpu);
     job->panel = HETI_CAST(float *, a->workspace);
-    job->packed = job->panel + job->tasks * HETI_PANEL_FLOATS;
+    job->packed = job->panel + cpu->config.threads * HETI_PANEL_FLOATS;
     job->panels = 0;
     for (int64_t o = 0; o < job->outputs; o++) job->panels += heti_ceil_div(job->output[o].columns, cpu->product->tile_columns);
     for (job->row_begin = 0; job->row_begin < a->rows; job->row_begin += job->rows) {
@@ -5349,10 +5372,10 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
 }
 
 /* ---- linear: dW = dy^T x ----
-   The big thing here is the gradient itself. x is packed once for all threads; a task owns lines of the gradients (outputs), packs
+   The big thing here is the gradient itself. x is packed once for all threads; a runner takes lines of the gradients (outputs), packs
    a few tiles of dy and runs them over all panels of x, granule by granule while the tile of the sum is in the first cache. */
 
-#define HETI_WEIGHT_FLOATS 98304 /* packed dy of a task, unless one tile is larger: a share of the second cache */
+#define HETI_WEIGHT_FLOATS 98304 /* packed dy of a runner, unless one tile is larger: a share of the second cache */
 #define HETI_WEIGHT_TILES 8      /* at a time: their rows of the sum are so many pages, which neighbouring columns meet again */
 #define HETI_WEIGHT_ROWS 256     /* whole granules of about so many rows are taken together: x is packed for them, and stays near */
 
@@ -5360,15 +5383,14 @@ typedef struct heti_weight_job {
     const heti_product_kernels *kernels;
     const het_linear_args *args;
     int bf16;
-    int64_t tasks;
     int64_t granule_begin, granule_end; /* of the group of granules being computed */
     int64_t tokens;         /* in the group */
     int64_t first_row;      /* the group's first row of the slice */
     int64_t tiles;          /* tiles of lines, of all parts */
     float *packed_x;        /* each granule [in / tile_columns][tokens][tile_columns] */
-    float *packed_dy;       /* [tasks][task_floats], each granule [tiles][tokens][tile_rows] */
-    int64_t task_floats;
-    uint32_t *maximum;      /* [tasks][6]: dw and dbias of each part */
+    float *packed_dy;       /* [runners][runner_floats], each granule [tiles][tokens][tile_rows] */
+    int64_t runner_floats;
+    uint32_t *maximum;      /* [runners][6]: dw and dbias of each part */
 } heti_weight_job;
 
 /* Rows [*row, return value) of the slice that granule g has, cut off at the slice. */
@@ -5378,14 +5400,14 @@ static int64_t heti_granule_rows(const het_view *view, int64_t g, int64_t *row)
     return view->host_granule_start[g + 1] - view->row_begin;
 }
 
-static void heti_weight_pack_task(void *arg, int64_t index)
+/* Units: panels of x. */
+static void heti_weight_pack_work(void *arg, int64_t runner, int64_t begin, int64_t end)
 {
     const heti_weight_job *job = HETI_CAST(const heti_weight_job *, arg);
     const het_linear_args *a = job->args;
     const int64_t wide = job->kernels->tile_columns;
-    int64_t begin, end, row;
-    heti_share(heti_ceil_div(a->in, wide), job->tasks, index, &begin, &end);
-    if (begin == end) return;
+    int64_t row;
+    (void)runner;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
         const int64_t k = heti_granule_rows(a->view, g, &row) - row;
         const heti_operand from = heti_make_operand(a->x + row * a->in + begin * wide, 1, a->in);
@@ -5412,7 +5434,7 @@ static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_p
     return heti_walk_over(part->dy + job->first_row * part->out + line, 4 * part->out, 4 * lines, lines > 0 ? job->tokens : 0, times);
 }
 
-/* Lines [line, line + lines) of dw, which fit the task's buffer, and dbias, over the granules of the group. `ahead` lines come next: their dy is
+/* Lines [line, line + lines) of dw, which fit the runner's buffer, and dbias, over the granules of the group. `ahead` lines come next: their dy is
    fetched while the second half of the panels is computed. */
 static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t ahead, float *packed_dy,
                               heti_weight_sum *dw, heti_weight_sum *dbias)
@@ -5461,35 +5483,34 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
     maximum[1] = dbias.maximum;
 }
 
-static void heti_weight_task(void *arg, int64_t index)
+/* Units: tiles of lines, of all parts. */
+static void heti_weight_work(void *arg, int64_t runner, int64_t begin, int64_t end)
 {
     const heti_weight_job *job = HETI_CAST(const heti_weight_job *, arg);
     const int64_t tile = job->kernels->tile_rows;
-    int64_t begin, end, before = 0;
-    heti_share(job->tiles, job->tasks, index, &begin, &end);
+    int64_t before = 0;
     for (int64_t p = 0; p < job->args->parts; p++) {
         const het_linear_part *part = &job->args->part[p];
         const int64_t tiles = heti_ceil_div(part->out, tile), from = heti_max(begin - before, 0), to = heti_min(end - before, tiles);
         if (from < to)
-            heti_weight_lines(job, part, from * tile, heti_min(to * tile, part->out) - from * tile, job->packed_dy + index * job->task_floats,
-                              job->maximum + 6 * index + 2 * p);
+            heti_weight_lines(job, part, from * tile, heti_min(to * tile, part->out) - from * tile, job->packed_dy + runner * job->runner_floats,
+                              job->maximum + 6 * runner + 2 * p);
         before += tiles;
     }
 }
 
-static int64_t heti_weight_tasks(const heti_cpu *cpu) { return cpu->config.threads > 1 ? 2 * HETI_CAST(int64_t, cpu->config.threads) : 1; }
 /* Enough for any group of granules among these rows: WEIGHT_TILES tiles, or what WEIGHT_FLOATS take of them, or one. */
-static int64_t heti_weight_task_floats(int64_t rows)
+static int64_t heti_weight_runner_floats(int64_t rows)
 {
     return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows) + 15) / 16 * 16;
 }
 
-/* The largest term of the tasks goes into the parameter's maximum. */
-static void heti_weight_join(const het_gradient *gradient, const uint32_t *maximum, int64_t tasks)
+/* The largest term of the runners goes into the parameter's maximum. */
+static void heti_weight_join(const het_gradient *gradient, const uint32_t *maximum, int64_t runners)
 {
     if (gradient == NULL || gradient->sum == NULL || !gradient->exact) return;
-    for (int64_t t = 0; t < tasks; t++)
-        if (maximum[6 * t] > *gradient->maximum) *gradient->maximum = maximum[6 * t];
+    for (int64_t r = 0; r < runners; r++)
+        if (maximum[6 * r] > *gradient->maximum) *gradient->maximum = maximum[6 * r];
 }
 
 static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a)
@@ -5497,6 +5518,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
     heti_weight_job job;
     const het_view *view = a->view;
+    const int64_t threads = cpu->config.threads;
     int64_t row;
     (void)queue;
     HETI_TRY(heti_linear_check(cpu, "linear_backward_weight", a));
@@ -5504,12 +5526,11 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     job.kernels = cpu->product;
     job.args = a;
     job.bf16 = a->compute == HET_BF16;
-    job.tasks = heti_weight_tasks(cpu);
-    job.task_floats = heti_weight_task_floats(a->rows);
+    job.runner_floats = heti_weight_runner_floats(a->rows);
     job.packed_dy = HETI_CAST(float *, a->workspace);
-    job.packed_x = job.packed_dy + job.tasks * job.task_floats;
-    job.maximum = HETI_CAST(uint32_t *, a->workspace) + job.tasks * job.task_floats + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
-    memset(job.maximum, 0, HETI_CAST(size_t, 6 * job.tasks) * sizeof *job.maximum);
+    job.packed_x = job.packed_dy + threads * job.runner_floats;
+    job.maximum = HETI_CAST(uint32_t *, a->workspace) + threads * job.runner_floats + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
+    memset(job.maximum, 0, HETI_CAST(size_t, 6 * threads) * sizeof *job.maximum);
     for (int64_t p = 0; p < a->parts; p++) job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
     job.granule_end = view->granule_begin;
     while (job.granule_end < view->granule_end) {
@@ -5520,12 +5541,12 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
         } while (job.granule_end < view->granule_end
                  && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= HETI_WEIGHT_ROWS);
         if (job.tokens == 0) continue;
-        heti_cpu_run(cpu, job.tasks, heti_weight_pack_task, &job);
-        heti_cpu_run(cpu, job.tasks, heti_weight_task, &job);
+        (void)heti_cpu_run(cpu, threads, heti_ceil_div(a->in, job.kernels->tile_columns), 1, heti_weight_pack_work, &job);
+        (void)heti_cpu_run(cpu, threads, job.tiles, 1, heti_weight_work, &job);
     }
     for (int64_t p = 0; p < a->parts; p++) {
-        heti_weight_join(a->part[p].dw, job.maximum + 2 * p, job.tasks);
-        heti_weight_join(a->part[p].dbias, job.maximum + 2 * p + 1, job.tasks);
+        heti_weight_join(a->part[p].dw, job.maximum + 2 * p, threads);
+        heti_weight_join(a->part[p].dbias, job.maximum + 2 * p + 1, threads);
     }
     return HET_OK;
 }
@@ -5536,13 +5557,13 @@ static size_t heti_cpu_workspace_bytes(void *self, het_op op, const void *args)
     const het_linear_args *a = HETI_CAST(const het_linear_args *, args);
     int64_t floats, k;
     if (op == HET_OP_LINEAR_BACKWARD_WEIGHT) {
-        floats = heti_weight_tasks(cpu) * (heti_weight_task_floats(a->rows) + 6) + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
+        floats = cpu->config.threads * (heti_weight_runner_floats(a->rows) + 6) + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
     } else if (op == HET_OP_LINEAR_FORWARD || op == HET_OP_LINEAR_BACKWARD_INPUT) {
         k = a->in;
         if (op == HET_OP_LINEAR_BACKWARD_INPUT)
             for (int64_t p = k = 0; p < a->parts; p++) k = heti_max(k, a->part[p].out);
         floats = heti_min(heti_linear_packed_rows(a->rows) * k, heti_linear_most(cpu, a->compute) * HETI_PRODUCT_K);
-        floats += heti_linear_tasks(cpu) * HETI_PANEL_FLOATS;
+        floats += cpu->config.threads * HETI_PANEL_FLOATS;
     } else {
         return heti_cpu_rows_workspace(cpu, op, args);
     }
@@ -5551,13 +5572,13 @@ static size_t heti_cpu_workspace_bytes(void *self, het_op op, const void *args)
 /* ================================================================================================================
    >>cpu_rows  The CPU device: all ops but the linear ones, and its table.
 
-   An op cuts its independent outputs (rows, or columns where it sums over tokens) into tasks and calls one kernel of the instruction
-   set's table on each range. What ranges add up by themselves (a maximum, a loss) lies in `partial`, one a task, joined afterwards by
+   An op cuts its independent outputs (rows, or columns where it sums over tokens) into ranges and calls one kernel of the instruction
+   set's table on each. What ranges add up by themselves (a maximum, a loss) lies in `partial`, one a runner, joined afterwards by
    operations without order. So neither the number of threads nor where the cuts fall changes a bit.
    ================================================================================================================ */
 
-#define HETI_MAX_TASKS 128
-#define HETI_TASK_WORK 16384 /* elements below which a task is not worth its start */
+#define HETI_MAX_RUNNERS 128
+#define HETI_RANGE_WORK 16384 /* elements below which a range is not worth its start */
 
 typedef union heti_partial {
     uint32_t top[2];
@@ -5567,49 +5588,43 @@ typedef union heti_partial {
 typedef struct heti_range_job {
     heti_range_kernel kernel;
     const void *args;
-    int64_t count, unit, tasks;
-    heti_partial *partial; /* [tasks] or NULL */
+    int64_t count, unit;
+    heti_partial *partial; /* [runners] or NULL */
 } heti_range_job;
 
-static void heti_range_task(void *arg, int64_t index)
+static void heti_range_work(void *arg, int64_t runner, int64_t begin, int64_t end)
 {
     const heti_range_job *job = HETI_CAST(const heti_range_job *, arg);
-    const int64_t units = heti_ceil_div(job->count, job->unit);
-    const int64_t begin = units * index / job->tasks * job->unit, end = heti_min(job->count, units * (index + 1) / job->tasks * job->unit);
-    job->kernel(job->args, begin, end, job->partial != NULL ? job->partial + index : NULL);
+    job->kernel(job->args, begin * job->unit, heti_min(job->count, end * job->unit), job->partial != NULL ? job->partial + runner : NULL);
 }
 
-/* Runs a kernel over [0, count), cut at multiples of `unit`; `work` elements stand behind one of the count. Returns the number of tasks,
-   at most HETI_MAX_TASKS. */
+/* Runs a kernel over [0, count), cut at multiples of `unit`; `work` elements stand behind one of the count. Returns the number of runners,
+   at most HETI_MAX_RUNNERS. */
 static int64_t heti_range_run(heti_cpu *cpu, heti_range_kernel kernel, const void *args, int64_t count, int64_t unit, int64_t work,
                               heti_partial *partial)
 {
     heti_range_job job;
-    const int64_t threads = cpu->config.threads;
-    if (count <= 0) return 0;
-    job.tasks = heti_min(threads > 1 ? 4 * threads : 1, HETI_MAX_TASKS);
-    job.tasks = heti_max(1, heti_min(job.tasks, heti_min(heti_ceil_div(count, unit), count * work / HETI_TASK_WORK)));
+    const int64_t runners = heti_min(cpu->config.threads, HETI_MAX_RUNNERS);
     job.kernel = kernel;
     job.args = args;
     job.count = count;
     job.unit = unit;
     job.partial = partial;
-    if (partial != NULL) memset(partial, 0, HETI_CAST(size_t, job.tasks) * sizeof *partial);
-    heti_cpu_run(cpu, job.tasks, heti_range_task, &job);
-    return job.tasks;
+    if (partial != NULL) memset(partial, 0, HETI_CAST(size_t, runners) * sizeof *partial);
+    return heti_cpu_run(cpu, runners, heti_ceil_div(count, unit), heti_ceil_div(HETI_RANGE_WORK, heti_max(1, unit * work)), heti_range_work, &job);
 }
 
 /* The largest term of this call goes into the parameter's maximum. */
-static void heti_join_top(const het_gradient *gradient, const heti_partial *partial, int64_t tasks, int which)
+static void heti_join_top(const het_gradient *gradient, const heti_partial *partial, int64_t runners, int which)
 {
     if (gradient == NULL || gradient->sum == NULL || !gradient->exact) return;
-    for (int64_t i = 0; i < tasks; i++)
+    for (int64_t i = 0; i < runners; i++)
         if (partial[i].top[which] > *gradient->maximum) *gradient->maximum = partial[i].top[which];
 }
 
-static void heti_join_sum(het_sum *to, const heti_partial *partial, int64_t tasks)
+static void heti_join_sum(het_sum *to, const heti_partial *partial, int64_t runners)
 {
-    for (int64_t i = 0; i < tasks; i++) heti_sum_join(to, &partial[i].sum);
+    for (int64_t i = 0; i < runners; i++) heti_sum_join(to, &partial[i].sum);
 }
 
 static het_result heti_cpu_shape(heti_cpu *cpu, const char *op, int valid, int64_t rows, int64_t width)
@@ -5641,7 +5656,7 @@ static het_result heti_cpu_norm_backward_input(void *self, het_queue *queue, con
     return heti_cpu_norm(cpu, cpu->rows->norm_backward_input, a);
 }
 
-/* Columns of one task: kernels over columns read all rows, so a thread's columns lie together. */
+/* Columns of one unit: kernels over columns read all rows, so a thread's columns lie together. */
 static int64_t heti_column_unit(const heti_cpu *cpu, int64_t width)
 {
     return heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads)) * 16;
@@ -5650,12 +5665,12 @@ static int64_t heti_column_unit(const heti_cpu *cpu, int64_t width)
 static het_result heti_cpu_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_TASKS];
+    heti_partial partial[HETI_MAX_RUNNERS];
     (void)queue;
     HETI_TRY(heti_cpu_shape(cpu, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows, a->width));
-    const int64_t tasks = heti_range_run(cpu, cpu->rows->norm_backward_weight, a, a->width, heti_column_unit(cpu, a->width), a->rows, partial);
-    heti_join_top(a->dgain, partial, tasks, 0);
-    heti_join_top(a->dbias, partial, tasks, 1);
+    const int64_t runners = heti_range_run(cpu, cpu->rows->norm_backward_weight, a, a->width, heti_column_unit(cpu, a->width), a->rows, partial);
+    heti_join_top(a->dgain, partial, runners, 0);
+    heti_join_top(a->dbias, partial, runners, 1);
     return HET_OK;
 }
 
@@ -5698,51 +5713,55 @@ static het_result heti_cpu_activation_backward(void *self, het_queue *queue, con
 }
 
 /* ---- attention ----
-   A task is (sequence, key/value head), in the forward also a block of rows: different tasks write different rows of o, dq, dk, dv.
-   Each of the `runners` has a piece of the workspace and does every runners-th task. */
+   A unit is (sequence, key/value head), in the forward also a block of rows: different units write different rows of o, dq, dk, dv.
+   Each runner has a piece of the workspace. */
 
 typedef struct heti_attention_job {
     const heti_row_kernels *rows;
     const het_attention_args *a;
-    int64_t runners;
     size_t bytes;
     int backward;
 } heti_attention_job;
 
-static void heti_attention_task(void *arg, int64_t runner)
+/* The units [begin, end); returns how many there are altogether, and only that where `workspace` is NULL. */
+static int64_t heti_attention_units(const heti_attention_job *job, int64_t begin, int64_t end, void *workspace)
 {
-    const heti_attention_job *job = HETI_CAST(const heti_attention_job *, arg);
     const het_attention_args *a = job->a;
-    char *workspace = HETI_CAST(char *, a->workspace) + HETI_CAST(size_t, runner) * job->bytes;
-    int64_t task = 0;
+    int64_t unit = 0;
     for (int64_t s = 0; s < a->view->sequences; s++) {
-        const int64_t begin = heti_max(a->view->host_sequence_start[s], a->view->row_begin);
-        const int64_t end = heti_min(a->view->host_sequence_start[s + 1], a->view->row_end);
-        const int64_t rows = (end - begin) * (a->heads / a->kv_heads);
+        const int64_t first = heti_max(a->view->host_sequence_start[s], a->view->row_begin);
+        const int64_t last = heti_min(a->view->host_sequence_start[s + 1], a->view->row_end);
+        const int64_t rows = (last - first) * (a->heads / a->kv_heads), step = job->backward ? rows : HETI_ATTENTION_ROWS;
         for (int64_t head = 0; rows > 0 && head < a->kv_heads; head++) {
-            if (job->backward) {
-                if (task++ % job->runners == runner) job->rows->attention_backward(a, s, head, workspace);
-                continue;
+            for (int64_t from = 0; from < rows; from += step, unit++) {
+                if (workspace == NULL || unit < begin || unit >= end) continue;
+                if (job->backward) job->rows->attention_backward(a, s, head, workspace);
+                else job->rows->attention_forward(a, s, head, from, heti_min(rows, from + step), workspace);
             }
-            for (int64_t from = 0; from < rows; from += HETI_ATTENTION_ROWS)
-                if (task++ % job->runners == runner)
-                    job->rows->attention_forward(a, s, head, from, heti_min(rows, from + HETI_ATTENTION_ROWS), workspace);
         }
     }
+    return unit;
+}
+
+static void heti_attention_work(void *arg, int64_t runner, int64_t begin, int64_t end)
+{
+    const heti_attention_job *job = HETI_CAST(const heti_attention_job *, arg);
+    (void)heti_attention_units(job, begin, end, HETI_CAST(char *, job->a->workspace) + HETI_CAST(size_t, runner) * job->bytes);
 }
 
 static het_result heti_cpu_attention(heti_cpu *cpu, const het_attention_args *a, int backward)
 {
     heti_attention_job job;
+    int64_t runners;
     HETI_TRY(heti_cpu_shape(cpu, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && a->head_size > 0 && a->window >= 0
                             && (a->causal || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens)),
                             a->view->row_end - a->view->row_begin, a->heads * a->head_size));
     job.rows = cpu->rows;
     job.a = a;
     job.bytes = heti_attention_bytes(a->head_size);
-    job.runners = heti_max(1, heti_min(cpu->config.threads, HETI_CAST(int64_t, a->workspace_size / job.bytes)));
     job.backward = backward;
-    heti_cpu_run(cpu, job.runners, heti_attention_task, &job);
+    runners = heti_min(cpu->config.threads, HETI_CAST(int64_t, a->workspace_size / job.bytes));
+    (void)heti_cpu_run(cpu, runners, heti_attention_units(&job, 0, 0, NULL), 1, heti_attention_work, &job);
     return HET_OK;
 }
 
@@ -5790,7 +5809,7 @@ static void heti_sort_keys(uint64_t *key, uint64_t *spare, int64_t count)
 static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const het_gradient *gradient, const int32_t *id)
 {
     const het_view *view = a->view;
-    heti_partial partial[HETI_MAX_TASKS];
+    heti_partial partial[HETI_MAX_RUNNERS];
     heti_scatter scatter;
     uint64_t *key = HETI_CAST(uint64_t *, a->workspace), *spare = key + a->rows;
     if (gradient == NULL || gradient->sum == NULL) return;
@@ -5867,7 +5886,7 @@ static het_result heti_cpu_dropout_forward(void *self, het_queue *queue, const h
         sum.b = a->x;
         (void)heti_range_run(cpu, cpu->rows->add, &sum, a->rows * a->width, 16, 1, NULL);
     } else if (a->y != a->x) {
-        memcpy(a->y, a->x, HETI_CAST(size_t, a->rows * a->width) * sizeof(float));
+        heti_cpu_move(cpu, a->y, a->x, HETI_CAST(size_t, a->rows * a->width) * sizeof(float));
     }
     return HET_OK;
 }
@@ -5882,7 +5901,7 @@ static het_result heti_cpu_dropout_backward(void *self, het_queue *queue, const 
 static het_result heti_cpu_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_TASKS];
+    heti_partial partial[HETI_MAX_RUNNERS];
     (void)queue;
     HETI_TRY(heti_cpu_shape(cpu, "cross_entropy", a->rows >= 0 && a->vocab > 0, a->rows, a->vocab));
     heti_join_sum(a->loss, partial, heti_range_run(cpu, cpu->rows->cross_entropy, a, a->rows, 1, 4 * a->vocab, partial));
@@ -5894,7 +5913,7 @@ static het_result heti_cpu_cross_entropy(void *self, het_queue *queue, const het
 static het_result heti_cpu_accumulate(void *self, het_queue *queue, const het_accumulate_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_TASKS];
+    heti_partial partial[HETI_MAX_RUNNERS];
     (void)queue;
     if (a->gradient->sum == NULL) return HET_OK;
     heti_join_top(a->gradient, partial, heti_range_run(cpu, cpu->rows->accumulate, a, a->count, 16, 1, partial), 0);
@@ -5904,7 +5923,7 @@ static het_result heti_cpu_accumulate(void *self, het_queue *queue, const het_ac
 static het_result heti_cpu_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a)
 {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_TASKS];
+    heti_partial partial[HETI_MAX_RUNNERS];
     (void)queue;
     if (a->gradient->sum == NULL) return HET_OK;
     heti_join_sum(a->sum, partial, heti_range_run(cpu, cpu->rows->sum_squares, a, heti_ceil_div(a->count, 1024), 1, 1024, partial));
