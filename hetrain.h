@@ -2189,7 +2189,7 @@ HETI_UNUSED static double heti_sum_value(const het_sum *sum)
    threads - 1 workers and the caller take task numbers from one counter. One 32-bit word holds the state of a job: how many workers
    are inside it, whether it is open, and its number. A worker enters by adding 1 to the word while it is open; the caller closes it when
    the counter has run out, then waits for those inside. So nobody waits for a worker that never woke up, and a worker that misses a job
-   (or sees a number that has wrapped around) costs time, not correctness. Waiting spins briefly, yields, then sleeps.
+   (or sees a number that has wrapped around) costs time, not correctness. Waiting spins briefly, yielding now and then, and sleeps in the end.
    Sleeping is safe from lost wake-ups because both sides first write, then look, sequentially consistent: the caller opens the job, then
    looks for sleepers; a worker counts itself as a sleeper, then looks at the job. Leaving a job mirrors this.
    Without threads, or without GNU atomics, the pool is a loop: threads never change a bit.
@@ -2247,8 +2247,8 @@ HETI_UNUSED static void heti_pool_run(void *pool, int64_t count, het_task task, 
 #define HETI_POOL_INSIDE 0x7fffu /* of the state: workers inside */
 #define HETI_POOL_OPEN 0x8000u   /* the job takes workers; the bits above are its number */
 #define HETI_POOL_ROUND (INT64_C(1) << 30) /* tasks per job, so that the counter needs 32 bits */
-#define HETI_POOL_SPINS 300
-#define HETI_POOL_YIELDS 20
+#define HETI_POOL_LOOKS 5000 /* some 100 us: sleeping and waking takes about as long */
+#define HETI_POOL_PAUSES 100 /* between two yields, which leave the processor to who has work */
 
 struct heti_pool {
     het_allocator allocator;
@@ -2269,11 +2269,11 @@ struct heti_pool {
     uint32_t next;            /* atomic: the next task number */
 };
 
-/* Pauses between looks; 0 when it is time to sleep. */
+/* Pauses or yields between looks; 0 when it is time to sleep. */
 static int heti_pool_spin(int *looks)
 {
-    if (*looks >= HETI_POOL_SPINS + HETI_POOL_YIELDS) return 0;
-    if ((*looks)++ >= HETI_POOL_SPINS) {
+    if (*looks >= HETI_POOL_LOOKS) return 0;
+    if (++*looks % HETI_POOL_PAUSES == 0) {
         (void)sched_yield();
         return 1;
     }
@@ -5656,10 +5656,11 @@ static het_result heti_cpu_norm_backward_input(void *self, het_queue *queue, con
     return heti_cpu_norm(cpu, cpu->rows->norm_backward_input, a);
 }
 
-/* Columns of one unit: kernels over columns read all rows, so a thread's columns lie together. */
+/* Columns of one unit: kernels over columns read all rows, so a thread's columns lie together. Fewer than a page of a row (width 768, two threads)
+   took two threads twice as long as one. */
 static int64_t heti_column_unit(const heti_cpu *cpu, int64_t width)
 {
-    return heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads)) * 16;
+    return heti_max(1024, heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads)) * 16);
 }
 
 static het_result heti_cpu_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a)
