@@ -319,6 +319,54 @@ static char huge_pages_at(const void *address)
     return answer;
 }
 
+/* How often each unit was done, and what was wrong with the piece it was in. */
+typedef struct done_units { int64_t units, least; uint32_t done[64], runners, bad; } done_units;
+
+static void do_units(void *arg, int64_t runner, int64_t begin, int64_t end)
+{
+    done_units *d = arg;
+    int64_t i;
+    if (begin < 0 || begin >= end || end > d->units || (end - begin < d->least && end < d->units)) (void)HETI_ATOMIC_ADD(&d->bad, 1u);
+    else for (i = begin; i < end; i++) (void)HETI_ATOMIC_ADD(&d->done[i], 1u);
+    if (runner < 0 || runner >= 64) (void)HETI_ATOMIC_ADD(&d->bad, 1u);
+    else if (runner >= (int64_t)HETI_ATOMIC_LOAD(&d->runners)) HETI_ATOMIC_STORE(&d->runners, (uint32_t)runner + 1u);
+}
+
+/* Whatever the number of runners and who comes first: every unit once, in pieces of at least so many, by runners that have a number. */
+static void units_are_done_once(void **state)
+{
+    het_allocator allocator;
+    heti_pool *pool = NULL;
+    het_parallel parallel[4];
+    int64_t p, runners, units, least, i, most;
+    (void)state;
+    heti_default_allocator(&allocator);
+    assert_int_equal(heti_pool_create(&allocator, 4, &pool), HET_OK);
+    memset(parallel, 0, sizeof parallel);
+    parallel[1] = support_serial();
+    parallel[2] = support_backwards();
+    parallel[3].run = heti_pool_run;
+    parallel[3].user = pool;
+    for (p = 0; p < 4; p++)
+        for (runners = 1; runners <= 5; runners++)
+            for (units = 0; units <= 64; units += 1 + units / 8)
+                for (least = 1; least <= 9; least += 4) {
+                    done_units d;
+                    heti_cpu cpu;
+                    memset(&d, 0, sizeof d);
+                    memset(&cpu, 0, sizeof cpu);
+                    cpu.parallel = parallel[p];
+                    cpu.config.isa = HET_ISA_PLAIN;
+                    d.units = units;
+                    d.least = least;
+                    most = heti_cpu_run(&cpu, runners, units, least, do_units, &d);
+                    assert_int_equal(d.bad, 0);
+                    assert_true(most >= 1 && most <= runners && (int64_t)d.runners <= most);
+                    for (i = 0; i < units; i++) assert_int_equal(d.done[i], 1);
+                }
+    heti_pool_destroy(pool);
+}
+
 static void large_blocks_ask_for_huge_pages(void **state)
 {
     const size_t mega = 1048576, sizes[] = { 1, 2 * mega - 1, 2 * mega, 4 * mega - 1, 4 * mega, 9 * mega + 77 };
@@ -352,6 +400,7 @@ int main(void)
         cmocka_unit_test(float_functions),
         cmocka_unit_test(formatter),
         cmocka_unit_test(checked_sizes),
+        cmocka_unit_test(units_are_done_once),
         cmocka_unit_test(large_blocks_ask_for_huge_pages),
     };
     return cmocka_run_group_tests_name("inside", tests, NULL, NULL);
