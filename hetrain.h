@@ -2786,35 +2786,75 @@ typedef struct heti_block {
     int64_t lines, k;
 } heti_block;
 
-/* Cache lines to be fetched ahead, a few at a time between multiplications: `rows` runs of `length` bytes, `stride` bytes apart. */
+/* Memory to be fetched ahead, a little at a time between multiplications: columns of FETCH_BYTES, each down all rows before the next, `pace` rows a
+   turn. */
 typedef struct heti_walk {
-    const char *row;
-    int64_t stride, length, rows;
-    int64_t offset; /* in the present run */
-    int64_t pace;   /* lines a time */
+    const char *column; /* the present one */
+    int64_t stride, pace;
+    int64_t columns, turns, turn; /* columns left, turns of a column, its next */
 } heti_walk;
 
-/* A walk over rows of `length` bytes that is done in `times` fetches. */
-static HETI_UNUSED heti_walk heti_walk_over(const void *row, int64_t stride, int64_t length, int64_t rows, int64_t times)
+#define HETI_FETCH_BYTES 128
+
+/* A walk over rows of `length` bytes that is done in about `turns` turns. Tiles make one each, so it does without slow divisions. */
+static HETI_UNUSED heti_walk heti_walk_over(const void *from, int64_t stride, int64_t length, int64_t rows, int64_t turns)
 {
     heti_walk walk;
-    walk.row = HETI_CAST(const char *, row);
+    walk.column = HETI_CAST(const char *, from);
     walk.stride = stride;
-    walk.length = length;
-    walk.rows = rows;
-    walk.offset = 0;
-    walk.pace = ((length + 63) / 64 * rows + times - 1) / (times > 0 ? times : 1);
+    walk.columns = rows > 0 && turns > 0 ? (length + HETI_FETCH_BYTES - 1) / HETI_FETCH_BYTES : 0;
+    for (walk.pace = 1; walk.pace * turns < walk.columns * rows;) walk.pace++;
+    walk.turns = rows;
+    if (walk.pace > 1) walk.turns = HETI_CAST(uint32_t, rows + walk.pace - 1) / HETI_CAST(uint32_t, walk.pace);
+    walk.turn = 0;
     return walk;
 }
 
 static HETI_UNUSED heti_walk heti_no_walk(void) { return heti_walk_over(NULL, 0, 0, 0, 0); }
 
-static HETI_UNUSED heti_walk heti_block_walk(const heti_block *block, int64_t times)
+static HETI_UNUSED heti_walk heti_block_walk(const heti_block *block, int64_t turns)
 {
     const heti_operand *from = &block->from;
     if (from->data == NULL) return heti_no_walk(); /* weights in bf16 are not fetched */
-    if (from->k_stride == 1) return heti_walk_over(from->data, 4 * from->line_stride, 4 * block->k, block->lines, times);
-    return heti_walk_over(from->data, 4 * from->k_stride, 4 * block->lines, block->k, times);
+    if (from->k_stride == 1) return heti_walk_over(from->data, 4 * from->line_stride, 4 * block->k, block->lines, turns);
+    return heti_walk_over(from->data, 4 * from->k_stride, 4 * block->lines, block->k, turns);
+}
+
+/* Turns of a walk that go straight down a column; pace 0: nothing is fetched. */
+typedef struct heti_stretch {
+    const char *at;
+    int64_t step, pace, turns;
+} heti_stretch;
+
+/* The next `turns` or fewer. */
+static HETI_UNUSED heti_stretch heti_walk_on(heti_walk *walk, int64_t turns)
+{
+    heti_stretch stretch;
+    stretch.at = walk->column;
+    stretch.step = walk->stride;
+    stretch.pace = walk->columns > 0 ? walk->pace : 0;
+    stretch.turns = turns;
+    if (stretch.pace == 0) return stretch;
+    stretch.at += walk->turn * walk->pace * walk->stride;
+    if (turns > walk->turns - walk->turn) stretch.turns = walk->turns - walk->turn;
+    walk->turn += stretch.turns;
+    if (walk->turn < walk->turns) return stretch;
+    walk->turn = 0;
+    walk->column += HETI_FETCH_BYTES;
+    walk->columns--;
+    return stretch;
+}
+
+#define HETI_STRETCHES 8
+
+/* `turns` turns, of one walk and then of another; to[HETI_STRETCHES] ends with a stretch of none. */
+static HETI_UNUSED void heti_walk_both(heti_walk *first, heti_walk *second, int64_t turns, heti_stretch *to)
+{
+    heti_walk nothing = heti_no_walk();
+    int i = 0;
+    for (; turns > 0; turns -= to[i++].turns)
+        to[i] = heti_walk_on(i == HETI_STRETCHES - 2 ? &nothing : first->columns > 0 ? first : second, turns);
+    to[i].turns = 0;
 }
 
 /* How often a chain over k fetches; pairs: of bf16. */
@@ -2857,8 +2897,9 @@ typedef struct heti_product_kernels {
     /* to[m][n], n <= tile_columns: chains over k of tiles of rows and the panel b, packed here into `packed` (where b is NULL it is packed already).
        Goes on with the walk `next` meanwhile. */
     void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, heti_chains to, int bf16, heti_walk *next);
-    /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. `below`: rows that come next. */
-    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int64_t below, int bf16,
+    /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. Goes on with `first`, then with
+       `next`. */
+    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16, heti_walk *first,
                    heti_walk *next);
     /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
     void (*bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset);
@@ -3154,8 +3195,11 @@ static HETI_UNUSED size_t heti_attention_bytes(int64_t head_size)
 
 #if defined(__GNUC__) || defined(__clang__)
 #define HETI_PREFETCH(p) __builtin_prefetch(p)
+/* What was read through pointer p before is read again: kept in registers over a long loop it would push out what the loop needs. */
+#define HETI_FORGET(p) __asm__("" : "+r"(p))
 #else
 #define HETI_PREFETCH(p) ((void)0)
+#define HETI_FORGET(p) ((void)0)
 #endif
 
 typedef struct HETI_K(v) { HETI_C c[HETI_CHUNKS]; } HETI_K(v);
@@ -3773,17 +3817,13 @@ HETI_FN void HETI_K(pack_floats)(int64_t tile, int64_t lines, int64_t k, const h
     if (bf16) HETI_K(round_bf16)(k * tile, to);
 }
 
-/* Fetches the next lines of a walk. */
-HETI_IN void HETI_K(fetch)(heti_walk *walk)
+HETI_IN const char *HETI_K(fetch)(const char *at, int64_t step, int64_t pace)
 {
-    for (int64_t i = 0; i < walk->pace && walk->rows > 0; i++) {
-        HETI_PREFETCH(walk->row + walk->offset);
-        walk->offset += 64;
-        if (walk->offset < walk->length) continue;
-        walk->offset = 0;
-        walk->row += walk->stride;
-        walk->rows--;
+    for (int64_t i = 0; i < pace; i++, at += step) {
+        HETI_PREFETCH(at);
+        HETI_PREFETCH(at + 64);
     }
+    return at;
 }
 
 /* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their
@@ -3802,7 +3842,8 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
             ahead = heti_block_walk(&next, (k + depth - 1) / depth);
         }
         for (int64_t j = 0; j < k; j += depth) {
-            HETI_K(fetch)(&ahead);
+            const heti_stretch stretch = heti_walk_on(&ahead, 1);
+            (void)HETI_K(fetch)(stretch.at, stretch.step, stretch.pace);
             for (int64_t line = begin; line < heti_min(begin + across, lines); line += tile) {
                 float *place = to + line * k + (HETI_PAIRS(bf16) ? j / 2 : j) * tile;
                 heti_operand part = *from;
@@ -3818,16 +3859,12 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
 
 typedef struct HETI_K(tile) { HETI_V row[HETI_TILE_M][HETI_TILE_V]; } HETI_K(tile);
 
-/* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel, which is copied to `packed` unless
-   that is NULL. */
-HETI_IN void HETI_K(step)(HETI_K(tile) *c, int rows, const float *a, int64_t a_line, const float *b, float *packed)
+/* One k: the outer product of a column of A's tile, whose lines are a_line floats apart, and a row of B's panel. */
+HETI_IN void HETI_K(step)(HETI_K(tile) *c, int rows, const float *a, int64_t a_line, const float *b)
 {
     HETI_V column[HETI_TILE_V];
     HETI_UNROLL
-    for (int v = 0; v < HETI_TILE_V; v++) {
-        column[v] = HETI_LOAD(b + 16 * v);
-        if (packed != NULL) HETI_STORE(packed + 16 * v, column[v]);
-    }
+    for (int v = 0; v < HETI_TILE_V; v++) column[v] = HETI_LOAD(b + 16 * v);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
@@ -3860,52 +3897,71 @@ HETI_IN void HETI_K(pair_step)(HETI_K(tile) *c, int rows, const float *a, const 
 #define HETI_PAIR_STEP(c, rows, a, b) ((void)0)
 #endif
 
-/* Continues the chains of the first `rows` of a tile over k of a tile of A, whose element (i, k) is at a[i * a_line + k * a_step], and a panel of B,
-   whose rows are b_step floats apart (HETI_TILE_N: packed) and go to `packed` unless that is NULL. Pairs of bf16 are packed in both. Every 8 k it
-   fetches a little of what comes next: spread like this the fetches hide behind the multiplications, all at once they would stop them. */
-HETI_IN HETI_K(tile) HETI_K(chain)(HETI_K(tile) c, int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b,
-                                   int64_t b_step, float *packed, int bf16, heti_walk here, heti_walk *next)
+/* Where chains take their operands: element (i, k) of A is at a[i * a_line + k * a_step]; B is packed, and A too where a_line is 1. */
+typedef struct HETI_K(feed) {
+    const float *a, *b;
+    int64_t a_line, a_step;
+} HETI_K(feed);
+
+HETI_IN HETI_K(feed) HETI_K(make_feed)(const float *a, int64_t a_line, int64_t a_step, const float *b)
 {
-    int64_t at = 0;
-    if (HETI_PAIRS(bf16)) {
-        k = (k + 1) / 2;
-        for (; k >= 8; k -= 8) {
-            HETI_K(fetch)(&here);
-            HETI_K(fetch)(next);
-            HETI_ROLLED
-            for (int j = 0; j < 8; j++, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, rows, a, b);
-        }
-        for (; k > 0; k--, a += HETI_TILE_M, b += HETI_TILE_N) HETI_PAIR_STEP(&c, rows, a, b);
-        return c;
-    }
-    for (; k >= 8; k -= 8) {
-        HETI_K(fetch)(&here);
-        HETI_K(fetch)(next);
-        HETI_ROLLED
-        for (int j = 0; j < 8; j++, a += a_step, b += b_step, at += HETI_TILE_N)
-            HETI_K(step)(&c, rows, a, a_line, b, packed != NULL ? packed + at : NULL);
-    }
-    for (; k > 0; k--, a += a_step, b += b_step, at += HETI_TILE_N)
-        HETI_K(step)(&c, rows, a, a_line, b, packed != NULL ? packed + at : NULL);
-    return c;
+    HETI_K(feed) from;
+    from.a = a;
+    from.b = b;
+    from.a_line = a_line;
+    from.a_step = a_step;
+    return from;
 }
 
-/* Whole rows of a tile of C in memory. What is below them is fetched meanwhile. */
-HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_line, int64_t a_step, const float *b, int64_t b_step, float *packed,
-                                const heti_chains *to, int bf16, int64_t rows_below, heti_walk *next)
+/* The next `count` k, or pairs of k. */
+HETI_IN void HETI_K(steps)(HETI_K(tile) *c, int rows, int64_t count, HETI_K(feed) *from, int pairs)
 {
-    float *c = to->c;
-    const int64_t c_row = to->c_row;
-    const heti_walk below = heti_walk_over(c + rows * c_row, 4 * c_row, 4 * HETI_TILE_N, heti_min(rows, rows_below),
-                                           heti_fetches(k, HETI_PAIRS(bf16)));
+    HETI_ROLLED
+    for (int64_t j = 0; j < count; j++, from->a += from->a_step, from->b += HETI_TILE_N) {
+        if (pairs) HETI_PAIR_STEP(c, rows, from->a, from->b);
+        else HETI_K(step)(c, rows, from->a, from->a_line, from->b);
+    }
+}
+
+/* Continues the chains of the first `rows` of a tile over `count` k, or pairs. Every 8 of them it fetches a little of what comes next: spread like
+   this the fetches hide behind the multiplications, all at once they would stop them. What to fetch is made out beforehand, since a core of two fused
+   multiply-adds a cycle has hardly an instruction to spare in between. */
+HETI_IN void HETI_K(counted_chain)(HETI_K(tile) *c, int rows, int64_t count, HETI_K(feed) from, int pairs, const heti_stretch *ahead)
+{
+    for (; ahead->turns > 0; ahead++) {
+        const float *end = from.a + 8 * ahead->turns * from.a_step;
+        const char *at = ahead->at;
+        HETI_ROLLED
+        while (from.a != end) {
+            at = HETI_K(fetch)(at, ahead->step, ahead->pace);
+            HETI_K(steps)(c, rows, 8, &from, pairs);
+        }
+    }
+    HETI_K(steps)(c, rows, count % 8, &from, pairs);
+}
+
+HETI_IN void HETI_K(chain)(HETI_K(tile) *c, int rows, int64_t k, HETI_K(feed) from, int bf16, const heti_stretch *ahead)
+{
+    if (HETI_PAIRS(bf16)) HETI_K(counted_chain)(c, rows, (k + 1) / 2, from, 1, ahead);
+    else HETI_K(counted_chain)(c, rows, k, from, 0, ahead);
+}
+
+/* Whole rows of a tile of C in memory. */
+HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, HETI_K(feed) from, const heti_chains *to, int bf16, heti_walk *first, heti_walk *next)
+{
+    heti_stretch ahead[HETI_STRETCHES];
     HETI_K(tile) t;
+    heti_walk_both(first, next, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
         HETI_UNROLL
-        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = to->continued ? HETI_LOAD(c + i * c_row + 16 * v) : HETI_ZERO();
+        for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = to->continued ? HETI_LOAD(to->c + i * to->c_row + 16 * v) : HETI_ZERO();
     }
-    t = HETI_K(chain)(t, rows, k, a, a_line, a_step, b, b_step, packed, bf16, below, next);
+    HETI_K(chain)(&t, rows, k, from, bf16, ahead);
+    HETI_FORGET(to);
+    float *const c = to->c;
+    const int64_t c_row = to->c_row;
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows || to->bias == NULL) continue;
@@ -3921,24 +3977,18 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, const float *a, int64_t a_l
 }
 
 /* Packed tiles have constants for strides. */
-HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, int64_t rows_below, heti_walk *next)
+HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *first, heti_walk *next)
 {
     if (a->line == 1 && a->step == HETI_TILE_M)
-        HETI_K(tile_chain)(HETI_TILE_M, k, a->data, 1, HETI_TILE_M, b, HETI_TILE_N, NULL, to, bf16, rows_below, next);
-    else HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b, HETI_TILE_N, NULL, to, 0, rows_below, next);
-}
-
-/* In f32, of a panel of contiguous lines that is packed on the way. */
-HETI_FN void HETI_K(tile_packing)(int64_t k, const heti_tiles *a, const heti_operand *b, float *packed, const heti_chains *to, int64_t rows_below,
-                                  heti_walk *next)
-{
-    HETI_K(tile_chain)(HETI_TILE_M, k, a->data, a->line, a->step, b->data, b->k_stride, packed, to, 0, rows_below, next);
+        HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, 1, HETI_TILE_M, b), to, bf16, first, next);
+    else HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, a->line, a->step, b), to, 0, first, next);
 }
 
 /* Rows and columns that fill no tile: short tiles, in a buffer where they are not whole. */
 HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *next)
 {
     float edge[HETI_TILE_SHORT * HETI_TILE_N], bias[HETI_TILE_N] = { 0.0f }, *c = to->c;
+    heti_walk nothing = heti_no_walk();
     if (to->bias != NULL) memcpy(bias, to->bias, HETI_CAST(size_t, n) * sizeof(float));
     for (int64_t i = 0; i < m; i += HETI_TILE_SHORT, c += HETI_TILE_SHORT * to->c_row) {
         const int64_t rows = heti_min(HETI_TILE_SHORT, m - i);
@@ -3947,24 +3997,25 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
         if (!whole) memset(edge, 0, sizeof edge);
         for (int64_t r = 0; !whole && to->continued && r < rows; r++)
             memcpy(edge + r * HETI_TILE_N, c + r * to->c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_chain)(HETI_TILE_SHORT, k, a->data + i * a->line, a->line, a->step, b, HETI_TILE_N, NULL, &part, bf16, 0, next);
+        HETI_K(tile_chain)(HETI_TILE_SHORT, k, HETI_K(make_feed)(a->data + i * a->line, a->line, a->step, b), &part, bf16, &nothing, next);
         for (int64_t r = 0; !whole && r < rows; r++) memcpy(c + r * to->c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
 
 /* The tile is a term of an exact sum: rows < m, columns < n. */
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row,
-                                double grid, int bf16, heti_walk *next, HETI_U *top)
+                                double grid, int bf16, heti_walk *first, heti_walk *next, HETI_U *top)
 {
-    const heti_walk here = heti_walk_over(sum, 8 * sum_row, 8 * n, m, heti_fetches(k, HETI_PAIRS(bf16)));
+    heti_stretch ahead[HETI_STRETCHES];
     HETI_K(tile) t;
     HETI_U maximum = *top;
+    heti_walk_both(first, next, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
-    t = HETI_K(chain)(t, HETI_TILE_M, k, a, 1, HETI_TILE_M, b, HETI_TILE_N, NULL, bf16, here, next);
+    HETI_K(chain)(&t, HETI_TILE_M, k, HETI_K(make_feed)(a, 1, HETI_TILE_M, b), bf16, ahead);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= m) continue;
@@ -3977,32 +4028,32 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
     *top = maximum;
 }
 
-/* Where copying is all there is to packing, the first tile does it. */
 HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, heti_chains to, int bf16,
                            heti_walk *next)
 {
-    int packing = b != NULL && b->data != NULL && b->line_stride == 1 && !bf16 && m >= HETI_TILE_M && n == HETI_TILE_N;
-    if (b != NULL && !packing) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed);
-    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, to.c += HETI_TILE_M * to.c_row, packing = 0) {
+    const int64_t turns = heti_fetches(k, HETI_PAIRS(bf16)) / 2; /* half of them for c, half for `next` */
+    if (b != NULL) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed);
+    for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, to.c += HETI_TILE_M * to.c_row) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
-        if (packing) HETI_K(tile_packing)(k, &a, b, packed, &to, m - i - rows, next);
-        else if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, &to, bf16, m - i - rows, next);
+        heti_walk below = heti_walk_over(to.c + HETI_TILE_M * to.c_row, 4 * to.c_row, 4 * n, heti_min(HETI_TILE_M, m - i - rows), turns);
+        if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, &to, bf16, &below, next);
         else HETI_K(tile_edge)(rows, n, k, &a, packed, &to, bf16, next);
     }
 }
 
-HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int64_t below,
-                            int bf16, heti_walk *next)
+HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
+                            heti_walk *first, heti_walk *next)
 {
     if (to->exact) {
         HETI_U maximum = HETI_BITS_ZERO();
-        HETI_K(tile_exact)(m, n, k, a, b, HETI_CAST(double *, to->sum) + offset, to->columns, to->grid, bf16, next, &maximum);
+        HETI_K(tile_exact)(m, n, k, a, b, HETI_CAST(double *, to->sum) + offset, to->columns, to->grid, bf16, first, next,
+                            &maximum);
         const uint32_t top = HETI_BITS_TOP(maximum);
         if (top > to->maximum) to->maximum = top;
     } else {
         const heti_tiles tile = heti_make_tiles(a, 1, HETI_TILE_M, 0);
         const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, 1, NULL);
-        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, &chains, bf16, below, next);
+        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, &chains, bf16, first, next);
         else HETI_K(tile_edge)(m, n, k, &tile, b, &chains, bf16, next);
     }
 }
@@ -4883,6 +4934,7 @@ static const heti_row_kernels HETI_K(row_kernels) = {
 #undef HETI_UNROLL
 #undef HETI_ROLLED
 #undef HETI_PREFETCH
+#undef HETI_FORGET
 #undef HETI_V
 #undef HETI_U
 #undef HETI_D
@@ -5433,9 +5485,23 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
 }
 
 /* Lines [line, line + lines) of dy. */
-static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t times)
+static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t turns)
 {
-    return heti_walk_over(part->dy + job->first_row * part->out + line, 4 * part->out, 4 * lines, lines > 0 ? job->tokens : 0, times);
+    return heti_walk_over(part->dy + job->first_row * part->out + line, 4 * part->out, 4 * lines, lines > 0 ? job->tokens : 0, turns);
+}
+
+/* The tile of dw after that of (line, column), down the block's lines, then in the next columns. */
+static heti_walk heti_weight_sums_walk(const heti_weight_job *job, const heti_weight_sum *dw, int64_t begin, int64_t end, int64_t line,
+                                       int64_t column, int64_t turns)
+{
+    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, size = dw->exact ? 8 : 4;
+    line += tile;
+    if (line >= end) {
+        line = begin;
+        column += wide;
+    }
+    return heti_walk_over(HETI_CAST(const char *, dw->sum) + (line * dw->columns + column) * size, dw->columns * size,
+                          heti_min(wide, dw->columns - column) * size, column < dw->columns ? heti_min(tile, end - line) : 0, turns);
 }
 
 /* Lines [line, line + lines) of dw, which fit the runner's buffer, and dbias, over the granules of the group. `ahead` lines come next: their dy is
@@ -5458,13 +5524,14 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     for (int64_t column = 0; column < a->in; column += wide) {
         if (column == half) next = heti_weight_walk(job, part, line + lines, ahead, (a->in - half) / wide * heti_ceil_div(lines, tile) * fetches);
         for (int64_t i = 0; i < lines; i += tile) {
+            heti_walk sums = heti_weight_sums_walk(job, dw, line, line + lines, line + i, column, fetches / 2);
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
                 const float *dy = packed_dy + heti_packed(lines, before, tile) + i * k;
                 const float *x = job->packed_x + heti_packed(a->in, before, wide) + column * k;
                 if (k == 0) continue;
-                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, dw, (line + i) * a->in + column,
-                                     heti_max(0, lines - i - tile), job->bf16, &next);
+                job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, dw, (line + i) * a->in + column, job->bf16,
+                                     &sums, &next);
             }
         }
     }
