@@ -447,6 +447,7 @@ typedef struct het_gradient {
     int32_t exact;      /* which of the two */
     const double *grid; /* device: c = 1.5 2^52 q of this parameter */
     uint32_t *maximum;  /* device: largest bits of |term| seen, as an unsigned maximum */
+    int32_t *empty;     /* host, NULL: no. 1: nothing is in `sum` yet, not even zeros; linear_backward_weight writes dw's first terms, and 0 here */
 } het_gradient;
 
 /* y = (x - mean) / sqrt(var + eps) gain + bias (LayerNorm), y = x / sqrt(mean of squares + eps) gain (RMSNorm), over `width`.
@@ -696,6 +697,8 @@ typedef struct het_device_iface {
     het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
     het_result (*graph_launch)(void *self, het_queue *queue, het_graph *graph);
     void (*graph_destroy)(void *self, het_queue *queue, het_graph *graph);
+    /* 1: linear_backward_weight looks at het_gradient.empty. 0, and with queues: all sums are cleared before a step */
+    int32_t empty_sums;
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -724,6 +727,7 @@ typedef struct het_parameter_desc {
     int32_t decay;          /* weight decay applies */
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
     int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
+    int32_t product;        /* 1: the unit adds to its gradient by the device's linear_backward_weight alone, as dw: the sum need not be cleared */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -2865,6 +2869,7 @@ typedef struct heti_weight_sum {
     void *sum;
     int64_t columns;
     int32_t exact;
+    int32_t empty;      /* what stands in c counts as 0 */
     double grid;        /* c of (t + c) - c */
     uint32_t maximum;   /* largest bits of |term| so far; exact only */
 } heti_weight_sum;
@@ -3496,19 +3501,23 @@ HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
 #define HETI_DHIGH(a) HETI_K(dhigh)(a)
 #define HETI_FLOATS(low, high) HETI_K(floats)(low, high)
 #define HETI_BITS_TOP(u) HETI_K(bits_top)(u)
-#define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n)
+#define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n, 0)
 
-/* sum[j] += (a[j] + grid) - grid in double for j < n: the term rounded to a multiple of the parameter's step, so that sums are exact. */
-HETI_IN void HETI_K(grid_add)(double *sum, HETI_V a, double grid, int64_t n)
+/* sum[j] += (a[j] + grid) - grid in double for j < n: the term rounded to a multiple of the parameter's step, so that sums are exact. An empty sum
+   counts as 0. */
+HETI_IN void HETI_K(grid_add)(double *sum, HETI_V a, double grid, int64_t n, int empty)
 {
     HETI_D g = HETI_DSET(grid);
-    if (n >= 16) {
+    if (n >= 16 && empty) {
+        HETI_DSTORE(sum, HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g));
+        HETI_DSTORE(sum + 8, HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g));
+    } else if (n >= 16) {
         HETI_DSTORE(sum, HETI_DADD(HETI_DLOAD(sum), HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g)));
         HETI_DSTORE(sum + 8, HETI_DADD(HETI_DLOAD(sum + 8), HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g)));
     } else {
         float part[16];
         HETI_STORE(part, a);
-        for (int64_t j = 0; j < n; j++) sum[j] += (HETI_CAST(double, part[j]) + grid) - grid;
+        for (int64_t j = 0; j < n; j++) sum[j] = (empty ? 0.0 : sum[j]) + ((HETI_CAST(double, part[j]) + grid) - grid);
     }
 }
 
@@ -4002,13 +4011,30 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
     }
 }
 
-/* The tile is a term of an exact sum: rows < m, columns < n. */
-HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, double *sum, int64_t sum_row,
-                                double grid, int bf16, heti_walk *first, heti_walk *next, HETI_U *top)
+/* A term of an exact sum: rows < m, columns < n of the tile. Returns the largest bits. */
+HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, double *sum, const heti_weight_sum *to, int empty)
 {
+    HETI_U maximum = HETI_BITS_ZERO();
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= m) continue;
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) {
+            maximum = HETI_BITS_MAX(maximum, t->row[i][v]);
+            HETI_K(grid_add)(sum + i * to->columns + 16 * v, t->row[i][v], to->grid, n - 16 * v, empty);
+        }
+    }
+    return maximum;
+}
+
+HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
+                                heti_walk *first, heti_walk *next)
+{
+    double *const sum = HETI_CAST(double *, to->sum) + offset;
     heti_stretch ahead[HETI_STRETCHES];
     HETI_K(tile) t;
-    HETI_U maximum = *top;
+    HETI_U maximum;
+    uint32_t top;
     heti_walk_both(first, next, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
@@ -4016,16 +4042,9 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
     HETI_K(chain)(&t, HETI_TILE_M, k, HETI_K(make_feed)(a, 1, HETI_TILE_M, b), bf16, ahead);
-    HETI_UNROLL
-    for (int i = 0; i < HETI_TILE_M; i++) {
-        if (i >= m) continue;
-        HETI_UNROLL
-        for (int v = 0; v < HETI_TILE_V; v++) {
-            maximum = HETI_BITS_MAX(maximum, t.row[i][v]);
-            HETI_GRID_ADD(sum + i * sum_row + 16 * v, t.row[i][v], grid, n - 16 * v);
-        }
-    }
-    *top = maximum;
+    maximum = to->empty ? HETI_K(tile_add)(&t, m, n, sum, to, 1) : HETI_K(tile_add)(&t, m, n, sum, to, 0);
+    top = HETI_BITS_TOP(maximum);
+    if (top > to->maximum) to->maximum = top;
 }
 
 HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, heti_chains to, int bf16,
@@ -4045,14 +4064,10 @@ HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, con
                             heti_walk *first, heti_walk *next)
 {
     if (to->exact) {
-        HETI_U maximum = HETI_BITS_ZERO();
-        HETI_K(tile_exact)(m, n, k, a, b, HETI_CAST(double *, to->sum) + offset, to->columns, to->grid, bf16, first, next,
-                            &maximum);
-        const uint32_t top = HETI_BITS_TOP(maximum);
-        if (top > to->maximum) to->maximum = top;
+        HETI_K(tile_exact)(m, n, k, a, b, to, offset, bf16, first, next);
     } else {
         const heti_tiles tile = heti_make_tiles(a, 1, HETI_TILE_M, 0);
-        const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, 1, NULL);
+        const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, !to->empty, NULL);
         if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, &chains, bf16, first, next);
         else HETI_K(tile_edge)(m, n, k, &tile, b, &chains, bf16, next);
     }
@@ -5447,6 +5462,7 @@ typedef struct heti_weight_job {
     float *packed_dy;       /* [runners][runner_floats], each granule [tiles][tokens][tile_rows] */
     int64_t runner_floats;
     uint32_t *maximum;      /* [runners][6]: dw and dbias of each part */
+    int empty[3];           /* dw of each part holds nothing yet */
 } heti_weight_job;
 
 /* Rows [*row, return value) of the slice that granule g has, cut off at the slice. */
@@ -5512,6 +5528,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     const het_linear_args *a = job->args;
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, half = a->in / wide / 2 * wide;
     const int64_t fetches = heti_fetches(job->tokens, job->bf16 && job->kernels->bf16_pairs);
+    const int empty = dw->empty;
     heti_walk next = heti_no_walk();
     int64_t row;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
@@ -5525,6 +5542,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
         if (column == half) next = heti_weight_walk(job, part, line + lines, ahead, (a->in - half) / wide * heti_ceil_div(lines, tile) * fetches);
         for (int64_t i = 0; i < lines; i += tile) {
             heti_walk sums = heti_weight_sums_walk(job, dw, line, line + lines, line + i, column, fetches / 2);
+            dw->empty = empty;
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
                 const float *dy = packed_dy + heti_packed(lines, before, tile) + i * k;
@@ -5532,6 +5550,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
                 if (k == 0) continue;
                 job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, dw, (line + i) * a->in + column, job->bf16,
                                      &sums, &next);
+                dw->empty = 0; /* the next granule adds */
             }
         }
     }
@@ -5545,10 +5564,12 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens))) * tile;
     heti_weight_sum dw, dbias;
     heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
+    dw.empty = job->empty[part - job->args->part];
     heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
     for (int64_t i = 0; i < lines; i += step) {
         const int64_t here = heti_min(step, lines - i);
         heti_weight_block(job, part, line + i, here, heti_min(step, lines - i - here), packed_dy, &dw, &dbias);
+        dw.empty = job->empty[part - job->args->part];
     }
     maximum[0] = dw.maximum;
     maximum[1] = dbias.maximum;
@@ -5574,6 +5595,17 @@ static void heti_weight_work(void *arg, int64_t runner, int64_t begin, int64_t e
 static int64_t heti_weight_runner_floats(int64_t rows)
 {
     return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows) + 15) / 16 * 16;
+}
+
+static int heti_is_empty(const het_gradient *gradient) { return gradient != NULL && gradient->empty != NULL && *gradient->empty != 0; }
+
+/* Some terms are in the sums now. */
+static void heti_weight_filled(heti_weight_job *job)
+{
+    for (int64_t p = 0; p < job->args->parts; p++) {
+        if (job->empty[p]) *job->args->part[p].dw->empty = 0;
+        job->empty[p] = 0;
+    }
 }
 
 /* The largest term of the runners goes into the parameter's maximum. */
@@ -5602,7 +5634,10 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     job.packed_x = job.packed_dy + threads * job.runner_floats;
     job.maximum = HETI_CAST(uint32_t *, a->workspace) + threads * job.runner_floats + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
     memset(job.maximum, 0, HETI_CAST(size_t, 6 * threads) * sizeof *job.maximum);
-    for (int64_t p = 0; p < a->parts; p++) job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
+    for (int64_t p = 0; p < a->parts; p++) {
+        job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
+        job.empty[p] = heti_is_empty(a->part[p].dw);
+    }
     job.granule_end = view->granule_begin;
     while (job.granule_end < view->granule_end) {
         job.granule_begin = job.granule_end;
@@ -5614,6 +5649,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
         if (job.tokens == 0) continue;
         (void)heti_cpu_run(cpu, threads, heti_ceil_div(a->in, job.kernels->tile_columns), 1, heti_weight_pack_work, &job);
         (void)heti_cpu_run(cpu, threads, job.tiles, 1, heti_weight_work, &job);
+        heti_weight_filled(&job);
     }
     for (int64_t p = 0; p < a->parts; p++) {
         heti_weight_join(a->part[p].dw, job.maximum + 2 * p, threads);
@@ -6076,7 +6112,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
     heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, 1
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -6147,7 +6183,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
     heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL
+    NULL, NULL, NULL, NULL, NULL, NULL, 0
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -7125,9 +7161,14 @@ static het_parameter_desc *heti_unit_parameter(const het_unit *unit, het_unit_in
     return p;
 }
 
+static void heti_unit_table(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns)
+{
+    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, HETI_CAST(double, unit->model->init_std));
+}
+
 static void heti_unit_matrix(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns, int has_bias, double std)
 {
-    (void)heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std);
+    heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std)->product = 1;
     if (has_bias) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, rows, 1, 0.0);
 }
 
@@ -7338,7 +7379,7 @@ static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, con
         if (x->parameter[i] < 0) continue;
         a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
         b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
-        a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->adapter = b->adapter = a->decay = b->decay = a->product = b->product = 1;
         a->bf16 = b->bf16 = 0;
         a->init = HET_INIT_UNIFORM;
         b->init = HET_INIT_ZERO;
@@ -7483,8 +7524,8 @@ static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info)
     const het_model_desc *m = unit->model;
     het_embedding_args a;
     if (info->in_streams != 0) return HET_ERR_INVALID;
-    heti_unit_matrix(unit, info, HETI_ROLE_EMBED, m->vocab, m->width, 0, HETI_CAST(double, m->init_std));
-    if (m->position == HET_LEARNED) heti_unit_matrix(unit, info, HETI_ROLE_POSITIONS, m->context, m->width, 0, HETI_CAST(double, m->init_std));
+    heti_unit_table(unit, info, HETI_ROLE_EMBED, m->vocab, m->width);
+    if (m->position == HET_LEARNED) heti_unit_table(unit, info, HETI_ROLE_POSITIONS, m->context, m->width);
     heti_unit_streams(info, 1, m->width);
     heti_unit_tensor(info, HETI_EMBED_DY, "dy", m->width, HET_KEEP_GRADIENT);
     memset(&a, 0, sizeof a);
@@ -11353,7 +11394,7 @@ typedef struct heti_parameter {
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter, bf16;
+    int32_t decay, frozen, uses, adapter, bf16, product;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -11582,6 +11623,7 @@ typedef struct heti_rank {
     void *gradients;
     uint32_t *maximum;
     int32_t *exponent;
+    int32_t *empty;                      /* host: [parameters] 1: nothing is in its sum yet */
     double *grid;
     het_step_scalars *scalars;
     het_sum *loss, *squares;
@@ -11897,6 +11939,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
                              p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
         to[i].bf16 = to[i].bf16 && p->bf16;
+        to[i].product = to[i].product || p->product;
         return HET_OK;
     }
     ctx->parameter_count++;
@@ -11912,6 +11955,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].adapter = p->adapter;
+    to[i].product = p->product;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
     to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
@@ -12486,6 +12530,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->staging = HETI_TAKE(arena, double, HETI_STAGING);
     r->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + 2 * ctx->parameter_count, ctx->ranks));
     r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+    r->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
     mark = arena->used;
     for (i = 0; i < r->message_count + outgoing; i++) {
         char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + r->message_bytes));
@@ -13691,9 +13736,11 @@ static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gath
     return 1;
 }
 
+static size_t heti_sum_element(const heti_rank *r) { return r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float); }
+
 static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
 {
-    return !job->gather && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+    return job->gather ? sizeof(float) : heti_sum_element(r);
 }
 
 /* Where element `element` of a block's gradient is summed. */
@@ -13702,6 +13749,24 @@ static void *heti_sum_at(const heti_rank *r, int64_t b, int64_t element)
     const int64_t at = r->gradient_at[b] + element;
     if (r->ctx->desc.reduce == HET_REDUCE_EXACT) return HETI_CAST(double *, r->gradients) + at;
     return HETI_CAST(float *, r->gradients) + at;
+}
+
+/* Zeros for a sum that is still empty (het_gradient.empty). */
+static het_result heti_fill_sum(heti_rank *r, int64_t parameter)
+{
+    const heti_parameter *p = &r->ctx->parameter[parameter];
+    if (!r->empty[parameter]) return HET_OK;
+    r->empty[parameter] = 0;
+    return heti_clear(r, heti_sum_at(r, p->block, p->offset), HETI_CAST(size_t, p->count) * heti_sum_element(r));
+}
+
+/* Of a block, or of all (-1). */
+static het_result heti_fill_sums(heti_rank *r, int64_t b)
+{
+    int64_t p;
+    for (p = 0; p < r->ctx->parameter_count; p++)
+        if (b < 0 || r->ctx->parameter[p].block == b) HETI_TRY(heti_fill_sum(r, p));
+    return HET_OK;
 }
 
 static void *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element)
@@ -14127,6 +14192,10 @@ static int heti_shard_free(const heti_rank *r)
 /* Before a unit's backward call that adds gradients. */
 static het_result heti_open_gradients(heti_rank *r, int64_t unit)
 {
+    const heti_unit *u = &r->ctx->unit[unit];
+    int64_t i;
+    for (i = 0; i < u->info.parameters; i++)
+        if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
     if (heti_next_sharded(r->ctx, unit, -1) < 0) return HET_OK;
     HETI_TRY(heti_await(r, NULL, heti_shard_free, "a gradient's receive", -1));
     return heti_clear(r, r->shard.buffer[r->shard.calls % 2], HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) * sizeof(double));
@@ -14421,6 +14490,7 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
     g.sum = sum;
     g.grid = r->grid + parameter;
     g.maximum = r->maximum + parameter;
+    g.empty = NULL;
     return g;
 }
 
@@ -14463,6 +14533,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
         else c->weight[i] = r->weights + r->weight_at[p->block] + p->weight_offset;
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
+        if (unit->info.parameter[i].product) c->gradient[i].empty = r->empty + unit->parameter[i];
     }
     c->cosine = r->cosine;
     c->sine = r->sine;
@@ -15099,6 +15170,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action)
     const heti_work work = heti_work_of(action, NULL, NULL, NULL);
     het_verdict_args a;
     HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
+    HETI_TRY(heti_fill_sums(r, -1));
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
     a.scalars = r->scalars;
@@ -15153,7 +15225,10 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_SEND_B: return heti_send(r, a, stage, record);
     case HET_ACTION_RECV_F:
     case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
-    case HET_ACTION_REDUCE: heti_ring_start(r, a->stage, 0, r->records); return HET_OK;
+    case HET_ACTION_REDUCE:
+        HETI_TRY(heti_fill_sums(r, a->stage));
+        heti_ring_start(r, a->stage, 0, r->records);
+        return HET_OK;
     case HET_ACTION_VERDICT: return heti_verdict(r, a);
     case HET_ACTION_STEP: return r->gradient_at[a->stage] == HETI_NOWHERE ? HET_OK : heti_do_work(r, &work, heti_update);
     case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->records); return HET_OK;
@@ -15239,14 +15314,20 @@ static het_result heti_set_scalars(heti_rank *r)
     return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
 }
 
-/* Clears the sums of a step and sets each parameter's grid. */
+/* Clears the sums of a step, or marks as empty what products write first, and sets each parameter's grid. */
 static het_result heti_begin_sums(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    const size_t element = ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
+    const int may_be_empty = r->device.iface->empty_sums && !r->device.iface->queue_create && r->shard.peers == 0;
+    int64_t p;
     HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
     HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));
-    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const int held = r->gradient_at[ctx->parameter[p].block] != HETI_NOWHERE;
+        r->empty[p] = may_be_empty && held;
+        if (held && may_be_empty && !ctx->parameter[p].product) HETI_TRY(heti_fill_sum(r, p));
+    }
+    if (!may_be_empty) HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * heti_sum_element(r)));
     return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
 }
 
@@ -15304,6 +15385,7 @@ static het_result heti_run_job(heti_rank *r)
     if (trains) HETI_TRY(heti_begin_sums(r));
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
+    if (trains) HETI_TRY(heti_fill_sums(r, -1));
     if (ctx->job == HETI_JOB_VERIFY) return heti_compare_replicas(r);
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
@@ -16307,7 +16389,6 @@ static het_result heti_init_rotary(heti_rank *r)
 /* The device's block, with everything in it that is neither weight nor state. */
 static het_result heti_open_memory(heti_rank *r)
 {
-    const size_t element = r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
     int64_t s;
     r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
     if (!r->memory) {
@@ -16317,7 +16398,7 @@ static het_result heti_open_memory(heti_rank *r)
     }
     HETI_TRY(heti_layout(r, r->memory));
     for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
-    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * element));
+    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * heti_sum_element(r)));
     return heti_init_rotary(r);
 }
 
