@@ -153,6 +153,23 @@ static void large_blocks_travel_in_chunks(void **state)
     support_run_end(&run);
 }
 
+/* One micro-batch for two ranks or three: what a rank without work hands to a reduction is zeros, not what the step before left there. */
+static void ranks_without_work_add_nothing(void **state)
+{
+    support_run run;
+    support_result base;
+    int64_t ranks;
+    (void)state;
+    start(&run, HET_GPT2, 1);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    for (ranks = 2; ranks <= 3; ranks++) {
+        support_run_ranks(&run, ranks);
+        support_run_plan(&run, "dp", NULL, 1);
+        support_train_same(&base, &run, SUPPORT_TOGETHER, "a rank without work");
+    }
+    support_run_end(&run);
+}
+
 /* Float sums: 20 steps of the same blocks stay within 1e-5 of the exact run. */
 static void fast_sums_stay_close(void **state)
 {
@@ -567,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_same_bits),
         cmocka_unit_test(large_blocks_travel_in_chunks),
+        cmocka_unit_test(ranks_without_work_add_nothing),
         cmocka_unit_test(fast_sums_stay_close),
         cmocka_unit_test(reading_and_saving_know_no_layout),
         cmocka_unit_test(traffic_is_what_the_formulas_say),
