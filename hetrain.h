@@ -3835,21 +3835,31 @@ HETI_IN const char *HETI_K(fetch)(const char *at, int64_t step, int64_t pace)
     return at;
 }
 
+/* What to fetch while `across` lines from `begin` on are packed, `depth` k at a time. Where k is contiguous, the next tile's lines; where lines are,
+   and one column of fetches holds them, the k to come. */
+HETI_FN heti_walk HETI_K(pack_walk)(const heti_operand *from, int64_t begin, int64_t across, int64_t lines, int64_t k, int64_t depth)
+{
+    heti_block next;
+    next.from = *from;
+    next.lines = lines;
+    next.k = k;
+    if (from->line_stride == 1 && lines * 4 <= HETI_FETCH_BYTES && k > depth) {
+        heti_move_operand(&next.from, 0, depth);
+        next.k -= depth;
+    } else if (from->k_stride == 1 && begin + across < lines) {
+        heti_move_operand(&next.from, begin + across, 0);
+        next.lines = heti_min(across, lines - begin - across);
+    } else return heti_no_walk();
+    return heti_block_walk(&next, (next.k + depth - 1) / depth);
+}
+
 /* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their
-   cache lines stay in the first cache until the next tile whatever the stride. Where k is, the next tile's lines are fetched meanwhile. */
+   cache lines stay in the first cache until the next tile whatever the stride. */
 HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
 {
     const int64_t depth = HETI_PAIRS(bf16) && from->k_stride == 1 ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
     for (int64_t begin = 0; begin < lines; begin += across) {
-        heti_walk ahead = heti_no_walk();
-        if (begin + across < lines) {
-            heti_block next;
-            next.from = *from;
-            next.lines = heti_min(tile, lines - begin - across);
-            next.k = k;
-            heti_move_operand(&next.from, begin + across, 0);
-            ahead = heti_block_walk(&next, (k + depth - 1) / depth);
-        }
+        heti_walk ahead = HETI_K(pack_walk)(from, begin, across, lines, k, depth);
         for (int64_t j = 0; j < k; j += depth) {
             const heti_stretch stretch = heti_walk_on(&ahead, 1);
             (void)HETI_K(fetch)(stretch.at, stretch.step, stretch.pace);
