@@ -713,6 +713,7 @@ static void products_stay_in_their_workspace(void **)
         rig_start(&r, 0);
         memset(&view, 0, sizeof view);
         memset(&a, 0, sizeof a);
+        memset(&dw, 0, sizeof dw);
         view.tokens = view.row_end = rows;
         view.granules = view.granule_end = 2;
         view.host_granule_start = granule_start;

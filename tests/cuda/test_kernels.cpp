@@ -239,6 +239,7 @@ struct gradient {
         g.sum = g.exact ? static_cast<void *>(exact.data) : static_cast<void *>(fast.data);
         g.grid = grid.data;
         g.maximum = maximum.data;
+        g.empty = nullptr;
     }
     std::vector<float> values() const
     {
