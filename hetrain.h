@@ -697,8 +697,9 @@ typedef struct het_device_iface {
     het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
     het_result (*graph_launch)(void *self, het_queue *queue, het_graph *graph);
     void (*graph_destroy)(void *self, het_queue *queue, het_graph *graph);
-    /* 1: linear_backward_weight looks at het_gradient.empty. 0, and with queues: all sums are cleared before a step */
-    int32_t empty_sums;
+    /* The linear_backward_weight that looks at het_gradient.empty. NULL, or where this table has another one, or queues: sums are cleared before a
+       step */
+    het_result (*fills_sums)(void *self, het_queue *queue, const het_linear_args *a);
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -6122,7 +6123,7 @@ static const het_device_iface heti_cpu_iface = {
     heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward, heti_cpu_embedding_backward_weight,
     heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
     heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL, 1
+    NULL, NULL, NULL, NULL, NULL, NULL, heti_cpu_linear_backward_weight
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -6193,7 +6194,7 @@ static const het_device_iface heti_null_iface = {
     heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation, heti_null_activation,
     heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
     heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL, 0
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
@@ -15328,7 +15329,8 @@ static het_result heti_set_scalars(heti_rank *r)
 static het_result heti_begin_sums(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    const int may_be_empty = r->device.iface->empty_sums && !r->device.iface->queue_create && r->shard.peers == 0;
+    const het_device_iface *iface = r->device.iface;
+    const int may_be_empty = iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create && r->shard.peers == 0;
     int64_t p;
     HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
     HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));

@@ -2847,7 +2847,7 @@ template <int32_t OPTIONS> static het_result hetc_create(const het_device_config
     hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
     hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
     hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0, \
-    hetc_linear_activation_forward, hetc_linear_activation_backward, __VA_ARGS__, 0 }
+    hetc_linear_activation_forward, hetc_linear_activation_backward, __VA_ARGS__, nullptr }
 #define HETC_GRAPHS hetc_capture_begin, hetc_capture_end, hetc_graph_launch, hetc_graph_destroy
 #define HETC_NO_GRAPHS nullptr, nullptr, nullptr, nullptr
 

@@ -170,6 +170,36 @@ static void ranks_without_work_add_nothing(void **state)
     support_run_end(&run);
 }
 
+/* A device whose product of weights always adds, as one of the user's may. */
+static het_result always_adds(void *self, het_queue *queue, const het_linear_args *a)
+{
+    het_linear_args adding = *a;
+    het_gradient dw[3];
+    int64_t p;
+    for (p = 0; p < a->parts; p++) {
+        if (a->part[p].dw == NULL) continue;
+        dw[p] = *a->part[p].dw;
+        dw[p].empty = NULL;
+        adding.part[p].dw = &dw[p];
+    }
+    return het_cpu_device()->linear_backward_weight(self, queue, &adding);
+}
+
+static void devices_that_only_add_get_zeros(void **state)
+{
+    support_run run;
+    support_result base;
+    (void)state;
+    start(&run, HET_GPT2, 1);
+    base = support_train(&run, SUPPORT_APART);
+    support_run_ranks(&run, 1);
+    run.far = *het_cpu_device();
+    run.far.linear_backward_weight = always_adds;
+    run.device[0].iface = &run.far;
+    support_train_same(&base, &run, SUPPORT_APART, "an op that only adds");
+    support_run_end(&run);
+}
+
 /* Float sums: 20 steps of the same blocks stay within 1e-5 of the exact run. */
 static void fast_sums_stay_close(void **state)
 {
@@ -585,6 +615,7 @@ int main(void)
         cmocka_unit_test(every_layout_has_the_same_bits),
         cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(ranks_without_work_add_nothing),
+        cmocka_unit_test(devices_that_only_add_get_zeros),
         cmocka_unit_test(fast_sums_stay_close),
         cmocka_unit_test(reading_and_saving_know_no_layout),
         cmocka_unit_test(traffic_is_what_the_formulas_say),

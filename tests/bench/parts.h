@@ -138,6 +138,7 @@ static het_device_iface parts_table(const het_device_iface *cpu) {
     PARTS_USE(verdict), PARTS_USE(adamw), PARTS_USE(scale), PARTS_USE(copy), PARTS_USE(clear);
 #undef PARTS_USE
     t.add = parts_add_op;
+    t.fills_sums = t.linear_backward_weight;
     return t;
 }
 
