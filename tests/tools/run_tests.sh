@@ -61,7 +61,8 @@ catch_up() {
 }
 
 rm -f "$build"/output/*.ended
-for suite in "${suites[@]}"; do
+# the last is the longest: it starts first, for at the end it would keep one processor busy alone
+for suite in "${suites[-1]}" "${suites[@]:0:${#suites[@]}-1}"; do
     while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ]; do wait -n; done
     catch_up
     run "$suite" &
