@@ -3509,12 +3509,10 @@ HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
 HETI_IN void HETI_K(grid_add)(double *sum, HETI_V a, double grid, int64_t n, int empty)
 {
     HETI_D g = HETI_DSET(grid);
-    if (n >= 16 && empty) {
-        HETI_DSTORE(sum, HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g));
-        HETI_DSTORE(sum + 8, HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g));
-    } else if (n >= 16) {
-        HETI_DSTORE(sum, HETI_DADD(HETI_DLOAD(sum), HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g)));
-        HETI_DSTORE(sum + 8, HETI_DADD(HETI_DLOAD(sum + 8), HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g)));
+    if (n >= 16) {
+        const HETI_D low = HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g), high = HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g);
+        HETI_DSTORE(sum, empty ? low : HETI_DADD(HETI_DLOAD(sum), low));
+        HETI_DSTORE(sum + 8, empty ? high : HETI_DADD(HETI_DLOAD(sum + 8), high));
     } else {
         float part[16];
         HETI_STORE(part, a);
@@ -5473,7 +5471,6 @@ typedef struct heti_weight_job {
     float *packed_dy;       /* [runners][runner_floats], each granule [tiles][tokens][tile_rows] */
     int64_t runner_floats;
     uint32_t *maximum;      /* [runners][6]: dw and dbias of each part */
-    int empty[3];           /* dw of each part holds nothing yet */
 } heti_weight_job;
 
 /* Rows [*row, return value) of the slice that granule g has, cut off at the slice. */
@@ -5511,6 +5508,8 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
     sum->maximum = maximum;
 }
 
+static int heti_is_empty(const het_gradient *gradient) { return gradient != NULL && gradient->empty != NULL && *gradient->empty != 0; }
+
 /* Lines [line, line + lines) of dy. */
 static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t turns)
 {
@@ -5539,7 +5538,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     const het_linear_args *a = job->args;
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, half = a->in / wide / 2 * wide;
     const int64_t fetches = heti_fetches(job->tokens, job->bf16 && job->kernels->bf16_pairs);
-    const int empty = dw->empty;
+    const int empty = heti_is_empty(part->dw);
     heti_walk next = heti_no_walk();
     int64_t row;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
@@ -5575,12 +5574,10 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens))) * tile;
     heti_weight_sum dw, dbias;
     heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
-    dw.empty = job->empty[part - job->args->part];
     heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
     for (int64_t i = 0; i < lines; i += step) {
         const int64_t here = heti_min(step, lines - i);
         heti_weight_block(job, part, line + i, here, heti_min(step, lines - i - here), packed_dy, &dw, &dbias);
-        dw.empty = job->empty[part - job->args->part];
     }
     maximum[0] = dw.maximum;
     maximum[1] = dbias.maximum;
@@ -5606,17 +5603,6 @@ static void heti_weight_work(void *arg, int64_t runner, int64_t begin, int64_t e
 static int64_t heti_weight_runner_floats(int64_t rows)
 {
     return (heti_max(heti_min(HETI_WEIGHT_FLOATS, HETI_WEIGHT_TILES * HETI_TILE_ROWS * rows), HETI_TILE_ROWS * rows) + 15) / 16 * 16;
-}
-
-static int heti_is_empty(const het_gradient *gradient) { return gradient != NULL && gradient->empty != NULL && *gradient->empty != 0; }
-
-/* Some terms are in the sums now. */
-static void heti_weight_filled(heti_weight_job *job)
-{
-    for (int64_t p = 0; p < job->args->parts; p++) {
-        if (job->empty[p]) *job->args->part[p].dw->empty = 0;
-        job->empty[p] = 0;
-    }
 }
 
 /* The largest term of the runners goes into the parameter's maximum. */
@@ -5645,10 +5631,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     job.packed_x = job.packed_dy + threads * job.runner_floats;
     job.maximum = HETI_CAST(uint32_t *, a->workspace) + threads * job.runner_floats + heti_packed(a->in, a->rows, HETI_TILE_COLUMNS);
     memset(job.maximum, 0, HETI_CAST(size_t, 6 * threads) * sizeof *job.maximum);
-    for (int64_t p = 0; p < a->parts; p++) {
-        job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
-        job.empty[p] = heti_is_empty(a->part[p].dw);
-    }
+    for (int64_t p = 0; p < a->parts; p++) job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
     job.granule_end = view->granule_begin;
     while (job.granule_end < view->granule_end) {
         job.granule_begin = job.granule_end;
@@ -5660,7 +5643,8 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
         if (job.tokens == 0) continue;
         (void)heti_cpu_run(cpu, threads, heti_ceil_div(a->in, job.kernels->tile_columns), 1, heti_weight_pack_work, &job);
         (void)heti_cpu_run(cpu, threads, job.tiles, 1, heti_weight_work, &job);
-        heti_weight_filled(&job);
+        for (int64_t p = 0; p < a->parts; p++)
+            if (heti_is_empty(a->part[p].dw)) *a->part[p].dw->empty = 0;
     }
     for (int64_t p = 0; p < a->parts; p++) {
         heti_weight_join(a->part[p].dw, job.maximum + 2 * p, threads);
@@ -11405,7 +11389,7 @@ typedef struct heti_parameter {
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter, bf16, product;
+    int32_t decay, frozen, uses, adapter, bf16;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
@@ -11950,7 +11934,6 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
                              p->rows, p->columns, to[i].rows, to[i].columns);
         to[i].uses++;
         to[i].bf16 = to[i].bf16 && p->bf16;
-        to[i].product = to[i].product || p->product;
         return HET_OK;
     }
     ctx->parameter_count++;
@@ -11966,7 +11949,6 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].adapter = p->adapter;
-    to[i].product = p->product;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
     to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
@@ -14200,7 +14182,7 @@ static int heti_shard_free(const heti_rank *r)
     return 1;
 }
 
-/* Before a unit's backward call that adds gradients. */
+/* Before a unit's backward call that adds gradients: zeros where it adds to what may be empty, and in the buffer of what is sharded. */
 static het_result heti_open_gradients(heti_rank *r, int64_t unit)
 {
     const heti_unit *u = &r->ctx->unit[unit];
@@ -15325,7 +15307,7 @@ static het_result heti_set_scalars(heti_rank *r)
     return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
 }
 
-/* Clears the sums of a step, or marks as empty what products write first, and sets each parameter's grid. */
+/* Clears the sums of a step, or marks them as empty where products may write first, and sets each parameter's grid. */
 static het_result heti_begin_sums(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
@@ -15334,11 +15316,7 @@ static het_result heti_begin_sums(heti_rank *r)
     int64_t p;
     HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
     HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const int held = r->gradient_at[ctx->parameter[p].block] != HETI_NOWHERE;
-        r->empty[p] = may_be_empty && held;
-        if (held && may_be_empty && !ctx->parameter[p].product) HETI_TRY(heti_fill_sum(r, p));
-    }
+    for (p = 0; p < ctx->parameter_count; p++) r->empty[p] = may_be_empty && r->gradient_at[ctx->parameter[p].block] != HETI_NOWHERE;
     if (!may_be_empty) HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * heti_sum_element(r)));
     return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
 }
@@ -15397,7 +15375,6 @@ static het_result heti_run_job(heti_rank *r)
     if (trains) HETI_TRY(heti_begin_sums(r));
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
-    if (trains) HETI_TRY(heti_fill_sums(r, -1));
     if (ctx->job == HETI_JOB_VERIFY) return heti_compare_replicas(r);
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
