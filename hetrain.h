@@ -2850,20 +2850,28 @@ static HETI_UNUSED heti_stretch heti_walk_on(heti_walk *walk, int64_t turns)
     return stretch;
 }
 
+/* What a tile fetches for those after it, in this order. */
+#define HETI_WALKS 3
 #define HETI_STRETCHES 8
 
-/* `turns` turns, of one walk and then of another; to[HETI_STRETCHES] ends with a stretch of none. */
-static HETI_UNUSED void heti_walk_both(heti_walk *first, heti_walk *second, int64_t turns, heti_stretch *to)
+/* `turns` turns of walk[HETI_WALKS], one after the other; to[HETI_STRETCHES] ends with a stretch of none. */
+static HETI_UNUSED void heti_walk_all(heti_walk *walk, int64_t turns, heti_stretch *to)
 {
     heti_walk nothing = heti_no_walk();
     int i = 0;
-    for (; turns > 0; turns -= to[i++].turns)
-        to[i] = heti_walk_on(i == HETI_STRETCHES - 2 ? &nothing : first->columns > 0 ? first : second, turns);
+    for (; turns > 0; turns -= to[i++].turns) {
+        heti_walk *next = walk;
+        for (int w = 1; w < HETI_WALKS; w++) next += next->columns == 0;
+        to[i] = heti_walk_on(i == HETI_STRETCHES - 2 ? &nothing : next, turns);
+    }
     to[i].turns = 0;
 }
 
-/* How often a chain over k fetches; pairs: of bf16. */
-static HETI_UNUSED int64_t heti_fetches(int64_t k, int pairs) { return (pairs ? (k + 1) / 2 : k) / 8; }
+/* Lines of k as they are packed, two to a word where bf16 lies in pairs. */
+static HETI_UNUSED int64_t heti_packed_k(int64_t k, int pairs) { return pairs ? (k + 1) / 2 : k; }
+
+/* How often a chain over k fetches. */
+static HETI_UNUSED int64_t heti_fetches(int64_t k, int pairs) { return heti_packed_k(k, pairs) / 8; }
 
 /* Where the weight gradient of one part goes: c[line][column] of `columns` floats or doubles a row. */
 typedef struct heti_weight_sum {
@@ -2893,25 +2901,23 @@ static HETI_UNUSED heti_chains heti_make_chains(float *c, int64_t c_row, int con
     return to;
 }
 
-/* Packed operands, in tiles of `tile` lines: [line / tile][k][tile], lines beyond the last are 0: heti_packed(lines, k, tile) floats.
-   bf16 operands are rounded on the way; where bf16_pairs is 1 they lie two to a word, [k / 2][tile] at the start of each tile's floats,
-   the even k in the high half, and an odd last k is joined by 0. */
+/* Packed operands, in tiles of `tile` lines: [line / tile][pitch][tile], lines beyond the last are 0: heti_packed(lines, pitch, tile) floats.
+   bf16 operands are rounded on the way; where bf16_pairs is 1 they lie two to a word, the even k in the high half, and an odd last k is joined
+   by 0. Of each pitch the first heti_packed_k(k, pairs) are written. Tiles go on with walk[HETI_WALKS]. */
 typedef struct heti_product_kernels {
     int64_t tile_rows, tile_columns; /* of A's and of B's tiles */
     int32_t bf16_pairs;
-    void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to);
+    void (*pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to, int64_t pitch);
     /* to[m][n], n <= tile_columns: chains over k of tiles of rows and the panel b, packed here into `packed` (where b is NULL it is packed already).
        Goes on with the walk `next` meanwhile. */
     void (*panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const heti_operand *b, float *packed, heti_chains to, int bf16, heti_walk *next);
-    /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. Goes on with `first`, then with
-       `next`. */
-    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16, heti_walk *first,
-                   heti_walk *next);
+    /* The same chain of one packed tile of m rows is one granule's term of c = to->sum + offset and is added there. */
+    void (*weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16, heti_walk *walk);
     /* Bias gradient: the term is the chain of adds over k rows of dy, for `count` columns. */
     void (*bias)(int64_t count, int64_t k, const float *dy, int64_t dy_row, heti_weight_sum *to, int64_t offset);
 } heti_product_kernels;
 
-static HETI_UNUSED int64_t heti_packed(int64_t lines, int64_t k, int64_t tile) { return (lines + tile - 1) / tile * tile * k; }
+static HETI_UNUSED int64_t heti_packed(int64_t lines, int64_t pitch, int64_t tile) { return (lines + tile - 1) / tile * tile * pitch; }
 
 /* Bytes of `pack` that HETI_K(product)(m, n, k, ...) needs, whatever the instruction set. */
 static HETI_UNUSED size_t heti_product_pack(int64_t m, int64_t n, int64_t k)
@@ -3854,7 +3860,7 @@ HETI_FN heti_walk HETI_K(pack_walk)(const heti_operand *from, int64_t begin, int
 
 /* Goes through the operand as it lies in memory: where lines are contiguous, through all tiles of some k before the next k, of so few that their
    cache lines stay in the first cache until the next tile whatever the stride. */
-HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to)
+HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_operand *from, int bf16, float *to, int64_t pitch)
 {
     const int64_t depth = HETI_PAIRS(bf16) && from->k_stride == 1 ? 32 : 16, across = from->line_stride == 1 ? lines : tile;
     for (int64_t begin = 0; begin < lines; begin += across) {
@@ -3863,7 +3869,7 @@ HETI_FN void HETI_K(pack)(int64_t tile, int64_t lines, int64_t k, const heti_ope
             const heti_stretch stretch = heti_walk_on(&ahead, 1);
             (void)HETI_K(fetch)(stretch.at, stretch.step, stretch.pace);
             for (int64_t line = begin; line < heti_min(begin + across, lines); line += tile) {
-                float *place = to + line * k + (HETI_PAIRS(bf16) ? j / 2 : j) * tile;
+                float *place = to + line * pitch + heti_packed_k(j, HETI_PAIRS(bf16)) * tile;
                 heti_operand part = *from;
                 heti_move_operand(&part, line, j);
                 if (HETI_PAIRS(bf16)) HETI_PACK_PAIRS(tile, heti_min(tile, lines - line), heti_min(depth, k - j), &part, place);
@@ -3960,16 +3966,16 @@ HETI_IN void HETI_K(counted_chain)(HETI_K(tile) *c, int rows, int64_t count, HET
 
 HETI_IN void HETI_K(chain)(HETI_K(tile) *c, int rows, int64_t k, HETI_K(feed) from, int bf16, const heti_stretch *ahead)
 {
-    if (HETI_PAIRS(bf16)) HETI_K(counted_chain)(c, rows, (k + 1) / 2, from, 1, ahead);
+    if (HETI_PAIRS(bf16)) HETI_K(counted_chain)(c, rows, heti_packed_k(k, 1), from, 1, ahead);
     else HETI_K(counted_chain)(c, rows, k, from, 0, ahead);
 }
 
 /* Whole rows of a tile of C in memory. */
-HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, HETI_K(feed) from, const heti_chains *to, int bf16, heti_walk *first, heti_walk *next)
+HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, HETI_K(feed) from, const heti_chains *to, int bf16, heti_walk *walk)
 {
     heti_stretch ahead[HETI_STRETCHES];
     HETI_K(tile) t;
-    heti_walk_both(first, next, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
+    heti_walk_all(walk, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         if (i >= rows) continue;
@@ -3995,18 +4001,17 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, HETI_K(feed) from, const he
 }
 
 /* Packed tiles have constants for strides. */
-HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *first, heti_walk *next)
+HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *walk)
 {
     if (a->line == 1 && a->step == HETI_TILE_M)
-        HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, 1, HETI_TILE_M, b), to, bf16, first, next);
-    else HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, a->line, a->step, b), to, 0, first, next);
+        HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, 1, HETI_TILE_M, b), to, bf16, walk);
+    else HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, a->line, a->step, b), to, 0, walk);
 }
 
 /* Rows and columns that fill no tile: short tiles, in a buffer where they are not whole. */
-HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *next)
+HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *walk)
 {
     float edge[HETI_TILE_SHORT * HETI_TILE_N], bias[HETI_TILE_N] = { 0.0f }, *c = to->c;
-    heti_walk nothing = heti_no_walk();
     if (to->bias != NULL) memcpy(bias, to->bias, HETI_CAST(size_t, n) * sizeof(float));
     for (int64_t i = 0; i < m; i += HETI_TILE_SHORT, c += HETI_TILE_SHORT * to->c_row) {
         const int64_t rows = heti_min(HETI_TILE_SHORT, m - i);
@@ -4015,7 +4020,7 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
         if (!whole) memset(edge, 0, sizeof edge);
         for (int64_t r = 0; !whole && to->continued && r < rows; r++)
             memcpy(edge + r * HETI_TILE_N, c + r * to->c_row, HETI_CAST(size_t, n) * sizeof(float));
-        HETI_K(tile_chain)(HETI_TILE_SHORT, k, HETI_K(make_feed)(a->data + i * a->line, a->line, a->step, b), &part, bf16, &nothing, next);
+        HETI_K(tile_chain)(HETI_TILE_SHORT, k, HETI_K(make_feed)(a->data + i * a->line, a->line, a->step, b), &part, bf16, walk);
         for (int64_t r = 0; !whole && r < rows; r++) memcpy(c + r * to->c_row, edge + r * HETI_TILE_N, HETI_CAST(size_t, n) * sizeof(float));
     }
 }
@@ -4037,14 +4042,14 @@ HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, dou
 }
 
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
-                                heti_walk *first, heti_walk *next)
+                                heti_walk *walk)
 {
     double *const sum = HETI_CAST(double *, to->sum) + offset;
     heti_stretch ahead[HETI_STRETCHES];
     HETI_K(tile) t;
     HETI_U maximum;
     uint32_t top;
-    heti_walk_both(first, next, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
+    heti_walk_all(walk, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
     HETI_UNROLL
     for (int i = 0; i < HETI_TILE_M; i++) {
         HETI_UNROLL
@@ -4060,25 +4065,29 @@ HETI_FN void HETI_K(panel)(int64_t m, int64_t n, int64_t k, heti_tiles a, const 
                            heti_walk *next)
 {
     const int64_t turns = heti_fetches(k, HETI_PAIRS(bf16)) / 2; /* half of them for c, half for `next` */
-    if (b != NULL) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed);
+    heti_walk walk[HETI_WALKS];
+    if (b != NULL) HETI_K(pack)(HETI_TILE_N, n, k, b, bf16, packed, heti_packed_k(k, HETI_PAIRS(bf16)));
+    walk[1] = *next;
+    walk[2] = heti_no_walk();
     for (int64_t i = 0; i < m; i += HETI_TILE_M, a.data += a.tile, to.c += HETI_TILE_M * to.c_row) {
         const int64_t rows = heti_min(HETI_TILE_M, m - i);
-        heti_walk below = heti_walk_over(to.c + HETI_TILE_M * to.c_row, 4 * to.c_row, 4 * n, heti_min(HETI_TILE_M, m - i - rows), turns);
-        if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, &to, bf16, &below, next);
-        else HETI_K(tile_edge)(rows, n, k, &a, packed, &to, bf16, next);
+        walk[0] = heti_walk_over(to.c + HETI_TILE_M * to.c_row, 4 * to.c_row, 4 * n, heti_min(HETI_TILE_M, m - i - rows), turns);
+        if (rows == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &a, packed, &to, bf16, walk);
+        else HETI_K(tile_edge)(rows, n, k, &a, packed, &to, bf16, walk);
     }
+    *next = walk[1];
 }
 
 HETI_FN void HETI_K(weight)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
-                            heti_walk *first, heti_walk *next)
+                            heti_walk *walk)
 {
     if (to->exact) {
-        HETI_K(tile_exact)(m, n, k, a, b, to, offset, bf16, first, next);
+        HETI_K(tile_exact)(m, n, k, a, b, to, offset, bf16, walk);
     } else {
         const heti_tiles tile = heti_make_tiles(a, 1, HETI_TILE_M, 0);
         const heti_chains chains = heti_make_chains(HETI_CAST(float *, to->sum) + offset, to->columns, !to->empty, NULL);
-        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, &chains, bf16, first, next);
-        else HETI_K(tile_edge)(m, n, k, &tile, b, &chains, bf16, next);
+        if (m == HETI_TILE_M && n == HETI_TILE_N) HETI_K(tile_float)(k, &tile, b, &chains, bf16, walk);
+        else HETI_K(tile_edge)(m, n, k, &tile, b, &chains, bf16, walk);
     }
 }
 
@@ -4129,7 +4138,7 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
             float *panel = pack + heti_packed(rows - unpacked, deep, HETI_TILE_M);
             heti_operand from = a;
             heti_move_operand(&from, i + unpacked, l);
-            HETI_K(pack)(HETI_TILE_M, rows - unpacked, deep, &from, bf16, pack);
+            HETI_K(pack)(HETI_TILE_M, rows - unpacked, deep, &from, bf16, pack, deep);
             for (int64_t j = 0; j < n; j += HETI_TILE_N) {
                 const int64_t wide = heti_min(HETI_TILE_N, n - j);
                 heti_operand lying = b, *lines = &lying; /* of the panel; NULL once they are packed, as far as the first strip needs them */
@@ -5274,7 +5283,7 @@ typedef struct heti_linear_output {
 
 typedef struct heti_linear_job {
     const heti_product_kernels *kernels;
-    int bf16;
+    int bf16, pairs; /* pairs: of bf16, in packed operands */
     int64_t outputs, sources;
     heti_linear_output output[3];
     heti_operand weight[3][3]; /* [output][source]; lines are columns of the output */
@@ -5282,9 +5291,9 @@ typedef struct heti_linear_job {
     int64_t source_k[3];
     int64_t panels;            /* of all outputs */
     int64_t row_step;          /* rows of one unit of work, a multiple of tile_rows */
-    float *packed, *panel;     /* [rows / tile_rows][chunk][tile_rows], [runners][HETI_PANEL_FLOATS] */
+    float *packed, *panel;     /* [rows / tile_rows][pitch][tile_rows], [runners][HETI_PANEL_FLOATS] */
     int64_t row_begin, rows;             /* being computed, */
-    int64_t present, chunk_begin, chunk; /* over these k of this source */
+    int64_t present, chunk_begin, chunk, pitch; /* over these k of this source; pitch: chunk as packed */
     int first, last;           /* chunk of all: starts from +0, adds the bias */
 } heti_linear_job;
 
@@ -5296,7 +5305,8 @@ static void heti_linear_pack_work(void *arg, int64_t runner, int64_t begin, int6
     heti_operand from = job->source[job->present];
     (void)runner;
     heti_move_operand(&from, job->row_begin + begin * tile, job->chunk_begin);
-    job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->chunk);
+    job->kernels->pack(tile, heti_min(end * tile, job->rows) - begin * tile, job->chunk, &from, job->bf16, job->packed + begin * tile * job->pitch,
+                       job->pitch);
 }
 
 /* The block of weights that a panel needs at k floats into the chunk; returns the output and its first column. */
@@ -5318,7 +5328,7 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
 {
     const heti_product_kernels *kernels = job->kernels;
     const int64_t tile = kernels->tile_rows;
-    const float *a = job->packed + row * job->chunk + (job->bf16 && kernels->bf16_pairs ? k / 2 : k) * tile;
+    const float *a = job->packed + row * job->pitch + heti_packed_k(k, job->pairs) * tile;
     const heti_linear_output *output;
     heti_walk next = heti_no_walk();
     heti_block block;
@@ -5326,12 +5336,12 @@ static void heti_linear_panel(const heti_linear_job *job, int64_t row, int64_t r
     int64_t column;
     if (ahead >= 0) {
         (void)heti_linear_block(job, ahead, k, &block, &column);
-        next = heti_block_walk(&block, heti_ceil_div(rows, tile) * heti_fetches(block.k, job->bf16 && kernels->bf16_pairs));
+        next = heti_block_walk(&block, heti_ceil_div(rows, tile) * heti_fetches(block.k, job->pairs));
     }
     output = heti_linear_block(job, panel, k, &block, &column);
     to = heti_make_chains(output->c + (job->row_begin + row) * output->columns + column, output->columns, !job->first || k > 0, NULL);
     if (job->last && k + block.k == job->chunk && output->bias != NULL) to.bias = output->bias + column;
-    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->chunk), &block.from, packed_panel, to, job->bf16, &next);
+    kernels->panel(rows, block.lines, block.k, heti_make_tiles(a, 1, tile, tile * job->pitch), &block.from, packed_panel, to, job->bf16, &next);
 }
 
 /* Units: all panels of the first row_step rows, of the next, and so on. */
@@ -5369,6 +5379,7 @@ static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most)
         job->present = s;
         for (job->chunk_begin = 0; job->chunk_begin < job->source_k[s]; job->chunk_begin += chunk) {
             job->chunk = heti_min(chunk, job->source_k[s] - job->chunk_begin);
+            job->pitch = heti_packed_k(job->chunk, job->pairs);
             job->first = s == 0 && job->chunk_begin == 0;
             job->last = s == job->sources - 1 && job->chunk_begin + job->chunk == job->source_k[s];
             (void)heti_cpu_run(cpu, threads, heti_ceil_div(job->rows, tile), 1, heti_linear_pack_work, job);
@@ -5383,6 +5394,7 @@ static void heti_linear_run(heti_cpu *cpu, heti_linear_job *job, const het_linea
     const int64_t tile = cpu->product->tile_rows;
     job->kernels = cpu->product;
     job->bf16 = a->compute == HET_BF16;
+    job->pairs = job->bf16 && cpu->product->bf16_pairs;
     job->panel = HETI_CAST(float *, a->workspace);
     job->packed = job->panel + cpu->config.threads * HETI_PANEL_FLOATS;
     job->panels = 0;
@@ -5462,13 +5474,13 @@ static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, c
 typedef struct heti_weight_job {
     const heti_product_kernels *kernels;
     const het_linear_args *args;
-    int bf16;
+    int bf16, pairs;
     int64_t granule_begin, granule_end; /* of the group of granules being computed */
-    int64_t tokens;         /* in the group */
+    int64_t tokens, pitch;  /* in the group; pitch: as packed */
     int64_t first_row;      /* the group's first row of the slice */
     int64_t tiles;          /* tiles of lines, of all parts */
-    float *packed_x;        /* each granule [in / tile_columns][tokens][tile_columns] */
-    float *packed_dy;       /* [runners][runner_floats], each granule [tiles][tokens][tile_rows] */
+    float *packed_x;        /* [in / tile_columns][pitch][tile_columns], of the pitch one granule after the other */
+    float *packed_dy;       /* [runners][runner_floats], [tiles][pitch][tile_rows] */
     int64_t runner_floats;
     uint32_t *maximum;      /* [runners][6]: dw and dbias of each part */
 } heti_weight_job;
@@ -5487,12 +5499,13 @@ static void heti_weight_pack_work(void *arg, int64_t runner, int64_t begin, int6
     const het_linear_args *a = job->args;
     const int64_t wide = job->kernels->tile_columns;
     int64_t row;
+    float *to = job->packed_x + begin * wide * job->pitch;
     (void)runner;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
         const int64_t k = heti_granule_rows(a->view, g, &row) - row;
         const heti_operand from = heti_make_operand(a->x + row * a->in + begin * wide, 1, a->in);
-        float *to = job->packed_x + heti_packed(a->in, row - job->first_row, wide);
-        job->kernels->pack(wide, heti_min(end * wide, a->in) - begin * wide, k, &from, job->bf16, to + begin * wide * k);
+        job->kernels->pack(wide, heti_min(end * wide, a->in) - begin * wide, k, &from, job->bf16, to, job->pitch);
+        to += heti_packed_k(k, job->pairs) * wide;
     }
 }
 
@@ -5530,36 +5543,47 @@ static heti_walk heti_weight_sums_walk(const heti_weight_job *job, const heti_we
                           heti_min(wide, dw->columns - column) * size, column < dw->columns ? heti_min(tile, end - line) : 0, turns);
 }
 
-/* Lines [line, line + lines) of dw, which fit the runner's buffer, and dbias, over the granules of the group. `ahead` lines come next: their dy is
-   fetched while the second half of the panels is computed. */
+/* The panel of x after that of `column`. Every block of lines goes through all of packed x, which may be more than the second cache holds. */
+static heti_walk heti_weight_panel_walk(const heti_weight_job *job, int64_t column, int64_t turns)
+{
+    const int64_t wide = job->kernels->tile_columns, next = column + wide < job->args->in ? column + wide : 0;
+    return heti_walk_over(job->packed_x + next * job->pitch, HETI_FETCH_BYTES, HETI_FETCH_BYTES,
+                          heti_ceil_div(4 * wide * job->pitch, HETI_FETCH_BYTES), turns);
+}
+
+/* Lines [line, line + lines) of dw, which fit the runner's buffer, and dbias, over the granules of the group. `ahead` lines come next. Of the fetches
+   of a tile three eighths go to the tile of dw after it, one half to the next panel of x, the rest to the next lines of dy. */
 static void heti_weight_block(const heti_weight_job *job, const het_linear_part *part, int64_t line, int64_t lines, int64_t ahead, float *packed_dy,
                               heti_weight_sum *dw, heti_weight_sum *dbias)
 {
     const het_linear_args *a = job->args;
-    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, half = a->in / wide / 2 * wide;
-    const int64_t fetches = heti_fetches(job->tokens, job->bf16 && job->kernels->bf16_pairs);
+    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns;
+    const int64_t tiles = heti_ceil_div(lines, tile), fetches = job->pitch / 8;
     const int empty = heti_is_empty(part->dw);
-    heti_walk next = heti_no_walk();
-    int64_t row;
+    heti_walk walk[HETI_WALKS];
+    int64_t row, before = 0;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
         const int64_t k = heti_granule_rows(a->view, g, &row) - row;
         const heti_operand from = heti_make_operand(part->dy + row * part->out + line, 1, part->out);
-        if (dw->sum != NULL) job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + heti_packed(lines, row - job->first_row, tile));
+        if (dw->sum != NULL) job->kernels->pack(tile, lines, k, &from, job->bf16, packed_dy + before * tile, job->pitch);
         if (dbias->sum != NULL && k > 0) job->kernels->bias(lines, k, from.data, part->out, dbias, line);
+        before += heti_packed_k(k, job->pairs);
     }
     if (dw->sum == NULL) return;
+    walk[2] = heti_weight_walk(job, part, line + lines, ahead, heti_ceil_div(a->in, wide) * tiles * fetches / 8);
     for (int64_t column = 0; column < a->in; column += wide) {
-        if (column == half) next = heti_weight_walk(job, part, line + lines, ahead, (a->in - half) / wide * heti_ceil_div(lines, tile) * fetches);
+        walk[1] = heti_weight_panel_walk(job, column, tiles * fetches / 2);
         for (int64_t i = 0; i < lines; i += tile) {
-            heti_walk sums = heti_weight_sums_walk(job, dw, line, line + lines, line + i, column, fetches / 2);
+            walk[0] = heti_weight_sums_walk(job, dw, line, line + lines, line + i, column, fetches * 3 / 8);
             dw->empty = empty;
+            before = 0;
             for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
-                const int64_t k = heti_granule_rows(a->view, g, &row) - row, before = row - job->first_row;
-                const float *dy = packed_dy + heti_packed(lines, before, tile) + i * k;
-                const float *x = job->packed_x + heti_packed(a->in, before, wide) + column * k;
+                const int64_t k = heti_granule_rows(a->view, g, &row) - row;
+                const float *dy = packed_dy + i * job->pitch + before * tile, *x = job->packed_x + column * job->pitch + before * wide;
                 if (k == 0) continue;
                 job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, dw, (line + i) * a->in + column, job->bf16,
-                                     &sums, &next);
+                                     walk);
+                before += heti_packed_k(k, job->pairs);
                 dw->empty = 0; /* the next granule adds */
             }
         }
@@ -5571,7 +5595,7 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
                               uint32_t *maximum)
 {
     const int64_t tile = job->kernels->tile_rows;
-    const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->tokens))) * tile;
+    const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->pitch))) * tile;
     heti_weight_sum dw, dbias;
     heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
     heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
@@ -5626,6 +5650,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     job.kernels = cpu->product;
     job.args = a;
     job.bf16 = a->compute == HET_BF16;
+    job.pairs = job.bf16 && cpu->product->bf16_pairs;
     job.runner_floats = heti_weight_runner_floats(a->rows);
     job.packed_dy = HETI_CAST(float *, a->workspace);
     job.packed_x = job.packed_dy + threads * job.runner_floats;
@@ -5636,8 +5661,11 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     while (job.granule_end < view->granule_end) {
         job.granule_begin = job.granule_end;
         (void)heti_granule_rows(view, job.granule_begin, &job.first_row);
+        job.tokens = job.pitch = 0;
         do {
-            job.tokens = heti_granule_rows(view, job.granule_end++, &row) - job.first_row;
+            const int64_t k = heti_granule_rows(view, job.granule_end++, &row) - row;
+            job.tokens += k;
+            job.pitch += heti_packed_k(k, job.pairs);
         } while (job.granule_end < view->granule_end
                  && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= HETI_WEIGHT_ROWS);
         if (job.tokens == 0) continue;
