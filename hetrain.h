@@ -5361,7 +5361,8 @@ static void heti_linear_work(void *arg, int64_t runner, int64_t unit, int64_t en
 
 static int64_t heti_linear_packed_rows(int64_t rows) { return (rows + HETI_TILE_ROWS - 1) / HETI_TILE_ROWS * HETI_TILE_ROWS; }
 
-/* The most rows that are packed at a time, over PRODUCT_K; fewer rows over more k. */
+/* The most rows that are packed at a time, over PRODUCT_K. Fewer rows are packed over more k, which saves threads a meeting, but only as much of them
+   as half of that: what was packed too early has left the cache. */
 static int64_t heti_linear_most(const heti_cpu *cpu, het_dtype compute)
 {
     const int64_t pairs = compute == HET_BF16 && cpu->product->bf16_pairs ? 2 : 1;
@@ -5371,7 +5372,7 @@ static int64_t heti_linear_most(const heti_cpu *cpu, het_dtype compute)
 /* The rows at row_begin, over all k of all sources. */
 static void heti_linear_rows(heti_cpu *cpu, heti_linear_job *job, int64_t most)
 {
-    const int64_t tile = cpu->product->tile_rows, chunk = most / heti_linear_packed_rows(job->rows) * HETI_PRODUCT_K;
+    const int64_t tile = cpu->product->tile_rows, chunk = heti_max(1, most / 2 / heti_linear_packed_rows(job->rows)) * HETI_PRODUCT_K;
     const int64_t threads = cpu->config.threads, wanted = threads > 1 ? 8 * threads : 1; /* units, so that the last ones are short */
     const int64_t blocks = heti_max(heti_ceil_div(wanted, job->panels), heti_ceil_div(job->rows * threads, most));
     job->row_step = heti_ceil_div(heti_ceil_div(job->rows, blocks), tile) * tile;
