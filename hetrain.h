@@ -2794,20 +2794,22 @@ typedef struct heti_block {
 /* Memory to be fetched ahead, a little at a time between multiplications: columns of FETCH_BYTES, each down all rows before the next, `pace` rows a
    turn. */
 typedef struct heti_walk {
-    const char *column; /* the present one */
+    const char *column; /* byte 63 of the present one's first row */
     int64_t stride, pace;
     int64_t columns, turns, turn; /* columns left, turns of a column, its next */
 } heti_walk;
 
 #define HETI_FETCH_BYTES 128
 
-/* A walk over rows of `length` bytes that is done in about `turns` turns. Tiles make one each, so it does without slow divisions. */
+/* A walk over rows of `length` bytes that is done in about `turns` turns. Tiles make one each, so it does without slow divisions. Rows may start
+   amid a cache line: that of their first byte came with the columns to the left, that of their last must be fetched. */
 static HETI_UNUSED heti_walk heti_walk_over(const void *from, int64_t stride, int64_t length, int64_t rows, int64_t turns)
 {
     heti_walk walk;
-    walk.column = HETI_CAST(const char *, from);
-    walk.stride = stride;
     walk.columns = rows > 0 && turns > 0 ? (length + HETI_FETCH_BYTES - 1) / HETI_FETCH_BYTES : 0;
+    walk.column = HETI_CAST(const char *, from);
+    if (walk.columns > 0) walk.column += 63;
+    walk.stride = stride;
     for (walk.pace = 1; walk.pace * turns < walk.columns * rows;) walk.pace++;
     walk.turns = rows;
     if (walk.pace > 1) walk.turns = HETI_CAST(uint32_t, rows + walk.pace - 1) / HETI_CAST(uint32_t, walk.pace);
