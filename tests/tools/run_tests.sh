@@ -61,8 +61,9 @@ catch_up() {
 }
 
 rm -f "$build"/output/*.ended
-# the last is the longest: it starts first, for at the end it would keep one processor busy alone
-for suite in "${suites[-1]}" "${suites[@]:0:${#suites[@]}-1}"; do
+# the last two are the longest: they start first, for at the end they would keep one processor busy alone
+longest=$((${#suites[@]} > 2 ? ${#suites[@]} - 2 : 0))
+for suite in "${suites[@]:longest}" "${suites[@]:0:longest}"; do
     while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ]; do wait -n; done
     catch_up
     run "$suite" &
