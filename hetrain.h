@@ -96,14 +96,13 @@ int main(int argc, char **argv) {
 
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
-   exact number of bytes before, rank by rank. The default allocator is malloc; on Linux it asks for huge pages, which a strict -std=c99 without
-   _DEFAULT_SOURCE leaves out. Activations and message buffers are counted by following the rank's list of actions, so a schedule decides how many
-   there are. No later call on the context allocates, but for het_replan. What a call gets through a pointer is read or written before it returns
-   and not kept, except: a reader given to het_data_open must live as long as the data; tables, a transport, and `settings` and `model` of a user's
-   units, as long as the context. Arrays in a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. Plans
-   and schedules are one block each, from the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
-   het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free;
-   all of these take NULL.
+   exact number of bytes before, rank by rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message buffers are
+   counted by following the rank's list of actions, so a schedule decides how many there are. No later call on the context allocates, but for
+   het_replan. What a call gets through a pointer is read or written before it returns and not kept, except: a reader given to het_data_open must live
+   as long as the data; tables, a transport, and `settings` and `model` of a user's units, as long as the context. Arrays in a het_batch from
+   het_data_batch belong to the data and stay valid until their slot is used again. Plans and schedules are one block each, from the allocator given,
+   and are copied by het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read ->
+   het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
@@ -1421,6 +1420,13 @@ HETRAIN_API void het_log_stderr(void *user, het_log_level level, het_result code
 #include <stdlib.h>
 #ifdef __linux__
 #include <sys/mman.h>
+#define HETI_HUGE_PAGES 14 /* MADV_HUGEPAGE: a program that asks for plain C or POSIX is shown neither that nor madvise */
+#ifndef MADV_HUGEPAGE
+#ifdef __cplusplus
+extern "C"
+#endif
+int madvise(void *address, size_t size, int advice);
+#endif
 #endif
 #endif
 #ifndef HETRAIN_NO_STDIO
@@ -1695,9 +1701,9 @@ HETI_UNUSED static void heti_free(const het_allocator *allocator, void *pointer,
 /* Linux may then back what fills whole pages of 2 MiB by such pages: products, which go down columns of large matrices, wait less for page tables. */
 static void heti_ask_huge_pages(char *block, size_t size)
 {
-#ifdef MADV_HUGEPAGE
+#ifdef HETI_HUGE_PAGES
     const size_t page = 2097152, before = (page - HETI_ADDRESS(block) % page) % page;
-    if (size >= before + page) (void)madvise(block + before, (size - before) / page * page, MADV_HUGEPAGE);
+    if (size >= before + page) (void)madvise(block + before, (size - before) / page * page, HETI_HUGE_PAGES);
 #else
     (void)block;
     (void)size;

@@ -1,6 +1,6 @@
 /* Private pieces with known answers: this file is itself a static copy of the implementation, so it can call them. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* madvise, which a compiler shows without being asked unless told to be strict */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* access; and what hides madvise, as in many programs */
 #endif
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_STATIC
@@ -379,7 +379,7 @@ static void large_blocks_ask_for_huge_pages(void **state)
         assert_non_null(block);
         assert_true((uintptr_t)block % 4096 == 0);
         memset(block, 7, sizes[i]);
-#ifdef MADV_HUGEPAGE
+#ifdef __linux__
         if (sizes[i] >= 4 * mega && access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0)
             assert_int_not_equal(huge_pages_at(block + 2 * mega), '-');
 #endif
