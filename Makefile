@@ -19,7 +19,7 @@ menu:
 	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
 	@echo 'make sanitize      the tests under ASan and UBSan, thread tests under TSan'
 	@echo 'make faults        seeded bugs, each must be caught'
-	@echo 'make soak          sanitize, faults, and many random layouts: about an hour'
+	@echo 'make soak          sanitize, faults, and many random layouts: hours'
 	@echo 'make bench         build/het_bench: speed of products and of whole steps'
 	@echo 'make mpi           build/train_mpi: the same program for several processes, mpirun -n N build/train_mpi ...'
 	@echo 'make cuda          build/train_cuda: the same program with a CUDA device, build/train_cuda --devices cuda:0 ...'

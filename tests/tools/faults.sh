@@ -14,9 +14,14 @@ records=$build/faults
 mkdir -p "$records"
 
 # One directory a fault: name, suite, old, new.
-awk -v work="$work" -v wanted="$wanted" '
+awk -v work="$work" -v wanted="$wanted" -v processor=" $(grep -m1 '^flags' /proc/cpuinfo 2> /dev/null) " '
+    function lacks() {
+        if (needs == "" || index(processor, " " needs " ")) return 0
+        print "# left out: " name ": this processor has no " needs
+        return 1
+    }
     function flush(  d) {
-        if (name != "" && (wanted == "" || index(name, wanted))) {
+        if (name != "" && (wanted == "" || index(name, wanted)) && !lacks()) {
             d = sprintf("%s/%03d", work, ++count)
             system("mkdir " d)
             print name > (d "/name"); print suite > (d "/suite"); print old > (d "/old"); print new > (d "/new")
@@ -24,7 +29,7 @@ awk -v work="$work" -v wanted="$wanted" '
         }
         name = ""
     }
-    /^= / { flush(); split(substr($0, 3), part, " [|] "); name = part[1]; suite = part[2]; old = new = "" }
+    /^= / { flush(); split(substr($0, 3), part, " [|] "); name = part[1]; suite = part[2]; needs = part[3]; old = new = "" }
     /^- / { old = substr($0, 3); sub(/^ +/, "", old) }
     /^\+ / { new = substr($0, 3); sub(/^ +/, "", new) }
     END { flush() }' tests/faults/faults.txt
