@@ -97,12 +97,13 @@ int main(int argc, char **argv) {
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
    exact number of bytes before, rank by rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message buffers are
-   counted by following the rank's list of actions, so a schedule decides how many there are. No later call on the context allocates, but for
-   het_replan. What a call gets through a pointer is read or written before it returns and not kept, except: a reader given to het_data_open must live
-   as long as the data; tables, a transport, and `settings` and `model` of a user's units, as long as the context. Arrays in a het_batch from
-   het_data_batch belong to the data and stay valid until their slot is used again. Plans and schedules are one block each, from the allocator given,
-   and are copied by het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read ->
-   het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free; all of these take NULL.
+   counted by following the rank's list of actions, so a schedule decides how many there are. An exact gradient takes 8 bytes an element; those of a
+   layer's matrices take 4 on a CPU that has them for itself where max_micro_batches is 1 (het_gradient.once). No later call on the context
+   allocates, but for het_replan. What a call gets through a pointer is read or written before it returns and not kept, except: a reader given to
+   het_data_open must live as long as the data; tables, a transport, and `settings` and `model` of a user's units, as long as the context. Arrays in
+   a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. Plans and schedules are one block each, from
+   the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open ->
+   het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
@@ -444,10 +445,13 @@ typedef struct het_sum { int64_t limb[20]; } het_sum;
 typedef struct het_gradient {
     void *sum;          /* double[] or float[], NULL: frozen, add nothing */
     int32_t exact;      /* which of the two */
+    int32_t once;       /* exact only. 1: linear_backward_weight has all terms of the step in this call, of at most HETRAIN_ONCE_ROWS rows, and
+                           leaves float(their sum), 0 in *empty: `sum` is float[] after all */
     const double *grid; /* device: c = 1.5 2^52 q of this parameter */
     uint32_t *maximum;  /* device: largest bits of |term| seen, as an unsigned maximum */
     int32_t *empty;     /* host, NULL: no. 1: nothing is in `sum` yet, not even zeros; linear_backward_weight writes dw's first terms, and 0 here */
 } het_gradient;
+#define HETRAIN_ONCE_ROWS 1024
 
 /* y = (x - mean) / sqrt(var + eps) gain + bias (LayerNorm), y = x / sqrt(mean of squares + eps) gain (RMSNorm), over `width`.
    A token may have several rows (heads of QK-norm): granules count tokens, rows = tokens * rows_per_token. */
@@ -630,7 +634,7 @@ typedef struct het_device_config {
     het_error *error;                /* create writes here why it failed, if it can say more than its result; may be NULL */
 } het_device_config;
 
-#define HETRAIN_DEVICE_VERSION 2
+#define HETRAIN_DEVICE_VERSION 3
 /* Required unless marked optional. `self` is what create made. Results other than HET_OK end the context (the text comes from
    last_error). Threads: one rank uses one device; alloc, free and event_sync may block, nothing else does. */
 typedef struct het_device_iface {
@@ -696,8 +700,8 @@ typedef struct het_device_iface {
     het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
     het_result (*graph_launch)(void *self, het_queue *queue, het_graph *graph);
     void (*graph_destroy)(void *self, het_queue *queue, het_graph *graph);
-    /* The linear_backward_weight that looks at het_gradient.empty. NULL, or where this table has another one, or queues: sums are cleared before a
-       step */
+    /* The linear_backward_weight that looks at het_gradient.empty and once. NULL, or where this table has another one, or queues: sums are cleared
+       before a step, and none is made at once */
     het_result (*fills_sums)(void *self, het_queue *queue, const het_linear_args *a);
 } het_device_iface;
 
@@ -727,7 +731,8 @@ typedef struct het_parameter_desc {
     int32_t decay;          /* weight decay applies */
     int32_t adapter;        /* a factor of het_model_desc.lora_rank: trained where all others are frozen, and no part of saved weights */
     int32_t bf16;           /* 1: where it is not trained, the unit also takes it as het_unit_call.weight_bf16 */
-    int32_t product;        /* 1: the unit adds to its gradient by the device's linear_backward_weight alone, as dw: the sum need not be cleared */
+    int32_t product;        /* 1: the unit adds to its gradient by the device's linear_backward_weight alone, as dw: the sum need not be cleared;
+                               2: and by one call for all rows of a slice: where a step has one slice, the sum need not wait for others */
 } het_parameter_desc;
 
 /* How long the engine keeps a unit's tensor (rows of one slice unless CARRY). */
@@ -2887,7 +2892,9 @@ typedef struct heti_weight_sum {
     int64_t columns;
     int32_t exact;
     int32_t empty;      /* what stands in c counts as 0 */
+    int32_t once, last; /* het_gradient.once: sums are kept until the last granule */
     double grid;        /* c of (t + c) - c */
+    double *kept;       /* [tile_rows][tile_columns] */
     uint32_t maximum;   /* largest bits of |term| so far; exact only */
 } heti_weight_sum;
 
@@ -3518,13 +3525,14 @@ HETI_IN HETI_V HETI_K(split)(HETI_V a, HETI_V *mantissa)
 #define HETI_BITS_TOP(u) HETI_K(bits_top)(u)
 #define HETI_GRID_ADD(sum, a, grid, n) HETI_K(grid_add)(sum, a, grid, n, 0)
 
-/* sum[j] += (a[j] + grid) - grid in double for j < n: the term rounded to a multiple of the parameter's step, so that sums are exact. An empty sum
-   counts as 0. */
+/* A term in double, rounded to a multiple of the parameter's step, so that sums are exact. */
+HETI_IN HETI_D HETI_K(on_grid)(HETI_D term, double grid) { return HETI_DSUB(HETI_DADD(term, HETI_DSET(grid)), HETI_DSET(grid)); }
+
+/* sum[j] += (a[j] + grid) - grid in double for j < n. An empty sum counts as 0. */
 HETI_IN void HETI_K(grid_add)(double *sum, HETI_V a, double grid, int64_t n, int empty)
 {
-    HETI_D g = HETI_DSET(grid);
     if (n >= 16) {
-        const HETI_D low = HETI_DSUB(HETI_DADD(HETI_DLOW(a), g), g), high = HETI_DSUB(HETI_DADD(HETI_DHIGH(a), g), g);
+        const HETI_D low = HETI_K(on_grid)(HETI_DLOW(a), grid), high = HETI_K(on_grid)(HETI_DHIGH(a), grid);
         HETI_DSTORE(sum, empty ? low : HETI_DADD(HETI_DLOAD(sum), low));
         HETI_DSTORE(sum + 8, empty ? high : HETI_DADD(HETI_DLOAD(sum + 8), high));
     } else {
@@ -3532,6 +3540,18 @@ HETI_IN void HETI_K(grid_add)(double *sum, HETI_V a, double grid, int64_t n, int
         HETI_STORE(part, a);
         for (int64_t j = 0; j < n; j++) sum[j] = (empty ? 0.0 : sum[j]) + ((HETI_CAST(double, part[j]) + grid) - grid);
     }
+}
+
+/* to[j] = float(sum[j] + ((a[j] + grid) - grid)) for j < n; `sum` has all 16. */
+HETI_IN void HETI_K(grid_end)(float *to, const double *sum, HETI_V a, double grid, int64_t n, int empty)
+{
+    HETI_D low = HETI_K(on_grid)(HETI_DLOW(a), grid), high = HETI_K(on_grid)(HETI_DHIGH(a), grid);
+    if (!empty) {
+        low = HETI_DADD(HETI_DLOAD(sum), low);
+        high = HETI_DADD(HETI_DLOAD(sum + 8), high);
+    }
+    if (n >= 16) HETI_STORE(to, HETI_FLOATS(low, high));
+    else if (n > 0) HETI_STORE_PART(to, HETI_FLOATS(low, high), n);
 }
 
 /* ---- exp, log, sigmoid, erf: the formulas and coefficients of heti_expf and so on (>>math), lane by lane ---- */
@@ -4034,7 +4054,7 @@ HETI_FN void HETI_K(tile_edge)(int64_t m, int64_t n, int64_t k, const heti_tiles
 }
 
 /* A term of an exact sum: rows < m, columns < n of the tile. Returns the largest bits. */
-HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, double *sum, const heti_weight_sum *to, int empty)
+HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, double *sum, int64_t row, double grid, int empty)
 {
     HETI_U maximum = HETI_BITS_ZERO();
     HETI_UNROLL
@@ -4043,19 +4063,44 @@ HETI_IN HETI_U HETI_K(tile_add)(const HETI_K(tile) *t, int64_t m, int64_t n, dou
         HETI_UNROLL
         for (int v = 0; v < HETI_TILE_V; v++) {
             maximum = HETI_BITS_MAX(maximum, t->row[i][v]);
-            HETI_K(grid_add)(sum + i * to->columns + 16 * v, t->row[i][v], to->grid, n - 16 * v, empty);
+            HETI_K(grid_add)(sum + i * row + 16 * v, t->row[i][v], grid, n - 16 * v, empty);
         }
     }
     return maximum;
 }
 
+/* The last term of a sum that is made at once; those before it are in to->kept. */
+HETI_IN HETI_U HETI_K(tile_end)(const HETI_K(tile) *t, int64_t m, int64_t n, float *sum, const heti_weight_sum *to, int empty)
+{
+    HETI_U maximum = HETI_BITS_ZERO();
+    HETI_UNROLL
+    for (int i = 0; i < HETI_TILE_M; i++) {
+        if (i >= m) continue;
+        HETI_UNROLL
+        for (int v = 0; v < HETI_TILE_V; v++) {
+            maximum = HETI_BITS_MAX(maximum, t->row[i][v]);
+            HETI_K(grid_end)(sum + i * to->columns + 16 * v, to->kept + i * HETI_TILE_N + 16 * v, t->row[i][v], to->grid, n - 16 * v, empty);
+        }
+    }
+    return maximum;
+}
+
+/* A term of a sum that lies in memory, of one that is kept for the last, the last: the cases of an empty one apart, so that each is a constant. */
+HETI_IN HETI_U HETI_K(tile_sum)(const HETI_K(tile) *t, int64_t m, int64_t n, const heti_weight_sum *to, int64_t offset)
+{
+    float *const end = HETI_CAST(float *, to->sum) + offset;
+    double *const sum = to->once ? to->kept : HETI_CAST(double *, to->sum) + offset;
+    const int64_t row = to->once ? HETI_TILE_N : to->columns;
+    if (to->once && to->last) return to->empty ? HETI_K(tile_end)(t, m, n, end, to, 1) : HETI_K(tile_end)(t, m, n, end, to, 0);
+    if (to->once) n = HETI_TILE_N;
+    return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, to->grid, 1) : HETI_K(tile_add)(t, m, n, sum, row, to->grid, 0);
+}
+
 HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a, const float *b, heti_weight_sum *to, int64_t offset, int bf16,
                                 heti_walk *walk)
 {
-    double *const sum = HETI_CAST(double *, to->sum) + offset;
     heti_stretch ahead[HETI_STRETCHES];
     HETI_K(tile) t;
-    HETI_U maximum;
     uint32_t top;
     heti_walk_all(walk, heti_fetches(k, HETI_PAIRS(bf16)), ahead);
     HETI_UNROLL
@@ -4064,8 +4109,7 @@ HETI_FN void HETI_K(tile_exact)(int64_t m, int64_t n, int64_t k, const float *a,
         for (int v = 0; v < HETI_TILE_V; v++) t.row[i][v] = HETI_ZERO();
     }
     HETI_K(chain)(&t, HETI_TILE_M, k, HETI_K(make_feed)(a, 1, HETI_TILE_M, b), bf16, ahead);
-    maximum = to->empty ? HETI_K(tile_add)(&t, m, n, sum, to, 1) : HETI_K(tile_add)(&t, m, n, sum, to, 0);
-    top = HETI_BITS_TOP(maximum);
+    top = HETI_BITS_TOP(HETI_K(tile_sum)(&t, m, n, to, offset));
     if (top > to->maximum) to->maximum = top;
 }
 
@@ -5526,8 +5570,17 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
     sum->sum = gradient->sum;
     sum->columns = columns;
     sum->exact = gradient->exact;
+    sum->once = gradient->exact && gradient->once;
     sum->grid = gradient->exact ? *gradient->grid : 0.0;
     sum->maximum = maximum;
+}
+
+/* Rows whose granules are taken together: all of a call that makes a sum at once. */
+static int64_t heti_weight_rows(const het_linear_args *a)
+{
+    for (int64_t p = 0; p < a->parts; p++)
+        if (a->part[p].dw != NULL && a->part[p].dw->exact && a->part[p].dw->once) return a->rows;
+    return HETI_WEIGHT_ROWS;
 }
 
 static int heti_is_empty(const het_gradient *gradient) { return gradient != NULL && gradient->empty != NULL && *gradient->empty != 0; }
@@ -5542,7 +5595,7 @@ static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_p
 static heti_walk heti_weight_sums_walk(const heti_weight_job *job, const heti_weight_sum *dw, int64_t begin, int64_t end, int64_t line,
                                        int64_t column, int64_t turns)
 {
-    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, size = dw->exact ? 8 : 4;
+    const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns, size = dw->exact && !dw->once ? 8 : 4;
     line += tile;
     if (line >= end) {
         line = begin;
@@ -5590,9 +5643,10 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
                 const int64_t k = heti_granule_rows(a->view, g, &row) - row;
                 const float *dy = packed_dy + i * job->pitch + before * tile, *x = job->packed_x + column * job->pitch + before * wide;
                 if (k == 0) continue;
+                before += heti_packed_k(k, job->pairs);
+                dw->last = before == job->pitch;
                 job->kernels->weight(heti_min(tile, lines - i), heti_min(wide, a->in - column), k, dy, x, dw, (line + i) * a->in + column, job->bf16,
                                      walk);
-                before += heti_packed_k(k, job->pairs);
                 dw->empty = 0; /* the next granule adds */
             }
         }
@@ -5605,9 +5659,11 @@ static void heti_weight_lines(const heti_weight_job *job, const het_linear_part 
 {
     const int64_t tile = job->kernels->tile_rows;
     const int64_t step = heti_min(HETI_WEIGHT_TILES, heti_max(1, HETI_WEIGHT_FLOATS / (tile * job->pitch))) * tile;
+    double kept[HETI_TILE_ROWS * HETI_TILE_COLUMNS];
     heti_weight_sum dw, dbias;
     heti_weight_sum_start(&dw, part->dw, job->args->in, maximum[0]);
     heti_weight_sum_start(&dbias, part->dbias, 1, maximum[1]);
+    dw.kept = kept;
     for (int64_t i = 0; i < lines; i += step) {
         const int64_t here = heti_min(step, lines - i);
         heti_weight_block(job, part, line + i, here, heti_min(step, lines - i - here), packed_dy, &dw, &dbias);
@@ -5651,7 +5707,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
     heti_weight_job job;
     const het_view *view = a->view;
-    const int64_t threads = cpu->config.threads;
+    const int64_t threads = cpu->config.threads, most = heti_weight_rows(a);
     int64_t row;
     (void)queue;
     HETI_TRY(heti_linear_check(cpu, "linear_backward_weight", a));
@@ -5676,7 +5732,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
             job.tokens += k;
             job.pitch += heti_packed_k(k, job.pairs);
         } while (job.granule_end < view->granule_end
-                 && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= HETI_WEIGHT_ROWS);
+                 && view->host_granule_start[job.granule_end + 1] - view->row_begin - job.first_row <= most);
         if (job.tokens == 0) continue;
         (void)heti_cpu_run(cpu, threads, heti_ceil_div(a->in, job.kernels->tile_columns), 1, heti_weight_pack_work, &job);
         (void)heti_cpu_run(cpu, threads, job.tiles, 1, heti_weight_work, &job);
@@ -7200,7 +7256,7 @@ static void heti_unit_table(const het_unit *unit, het_unit_info *info, int role,
 
 static void heti_unit_matrix(const het_unit *unit, het_unit_info *info, int role, int64_t rows, int64_t columns, int has_bias, double std)
 {
-    heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std)->product = 1;
+    heti_unit_parameter(unit, info, role, HETI_WEIGHT, rows, columns, std)->product = 2;
     if (has_bias) (void)heti_unit_parameter(unit, info, role, HETI_BIAS, rows, 1, 0.0);
 }
 
@@ -7411,7 +7467,8 @@ static void heti_adapter_describe(const het_unit *unit, het_unit_info *info, con
         if (x->parameter[i] < 0) continue;
         a = heti_unit_parameter(unit, info, m->role, HETI_LORA_A, r, m->in, 1.0 / sqrt(HETI_CAST(double, m->in)));
         b = heti_unit_parameter(unit, info, m->role, HETI_LORA_B, m->out, r, 0.0);
-        a->adapter = b->adapter = a->decay = b->decay = a->product = b->product = 1;
+        a->adapter = b->adapter = a->decay = b->decay = 1;
+        a->product = b->product = 2;
         a->bf16 = b->bf16 = 0;
         a->init = HET_INIT_UNIFORM;
         b->init = HET_INIT_ZERO;
@@ -8140,6 +8197,7 @@ static het_result heti_head_describe(const het_unit *unit, het_unit_info *info)
     if (info->in_streams != 1 || info->in_width[0] != m->width) return HET_ERR_INVALID;
     heti_unit_norm(unit, info, HETI_ROLE_FINAL_NORM);
     heti_unit_matrix(unit, info, heti_yes(m->tied) ? HETI_ROLE_EMBED : HETI_ROLE_HEAD, m->vocab, m->width, 0, HETI_CAST(double, m->init_std));
+    info->parameter[info->parameters - 1].product = 1; /* granule by granule */
     info->out_streams = 0;
     info->is_loss = 1;
     info->input_keep = HET_KEEP_INPUT;
@@ -11426,13 +11484,14 @@ typedef struct heti_parameter {
     int64_t weight_offset;    /* in the block's weights, floats: offset where all of them are floats */
     het_init init;
     float init_std;
-    int32_t decay, frozen, uses, adapter, bf16;
+    int32_t decay, frozen, uses, adapter, bf16, product;
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (DESIGN: grid and verdict) */
 } heti_parameter;
 
 /* Parameters with the same using units, all trained or all frozen (DESIGN section 3). Its holders are the ranks with a stage that has one of
    those units; holder i owns the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
 typedef struct heti_parameter_block {
+    int64_t parameter;        /* its first one; parameters of a block need not be neighbours */
     int64_t elements, holders;
     int64_t weight_floats;    /* room of its weights; of trained ones `elements` */
     int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
@@ -11648,11 +11707,12 @@ typedef struct heti_rank {
     const het_action *doing;             /* NULL: nothing of its list */
     /* device memory: one block, cut up by heti_layout */
     char *memory;
-    int64_t *weight_at, *gradient_at, *state_at; /* [blocks] elements; -1: not here. gradient_at: where element 0 is, or would be if the rank does
-                                                    not own it and gradients are sharded; HETI_NOWHERE: not trained here */
-    int64_t weight_elements, gradient_elements, state_elements;
+    int64_t *weight_at, *state_at;       /* [blocks] elements; -1: not here */
+    int64_t *sum_at;                     /* [parameters] floats from `gradients` to its sum, or to where element 0 would be if the rank does not own it
+                                            and gradients are sharded; HETI_NOWHERE: not trained here */
+    int64_t weight_elements, sum_floats, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
-    void *gradients;
+    float *gradients;
     uint32_t *maximum;
     int32_t *exponent;
     int32_t *empty;                      /* host: [parameters] 1: nothing is in its sum yet */
@@ -11986,6 +12046,7 @@ static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_param
     to[i].uses = 1;
     to[i].exponent = HETRAIN_NO_EXPONENT;
     to[i].adapter = p->adapter;
+    to[i].product = p->product;
     to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
                    (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
     to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
@@ -12033,6 +12094,7 @@ static void heti_build_blocks(het_ctx *ctx)
         for (b = 0; b < ctx->block_count && !heti_block_takes(ctx, &ctx->block[b], p); b++) {}
         if (b == ctx->block_count) {
             ctx->block_count++;
+            ctx->block[b].parameter = p;
             ctx->block[b].frozen = parameter->frozen;
             ctx->block[b].first_use = ctx->use_count;
             for (u = 0; u < ctx->unit_count; u++)
@@ -12355,7 +12417,7 @@ static int heti_layout_activations(heti_rank *r)
         het_sum_squares_args a;
         memset(&a, 0, sizeof a);
         a.count = r->ctx->parameter[p].count;
-        if (r->gradient_at[r->ctx->parameter[p].block] == HETI_NOWHERE) continue;
+        if (r->sum_at[p] == HETI_NOWHERE) continue;
         r->workspace_bytes = heti_max_size(r->workspace_bytes, r->device.iface->workspace_bytes(r->device.self, HET_OP_SUM_SQUARES, &a));
     }
     return fits;
@@ -12423,26 +12485,56 @@ static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer)
     return count;
 }
 
+/* Whether the rank's products may write into sums that are not cleared before. */
+static int heti_fills_sums(const heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create && r->shard.peers == 0;
+}
+
+/* Whether one product makes the whole sum of a parameter's gradient (het_gradient.once). */
+static int heti_is_once(const heti_rank *r, int64_t parameter)
+{
+    const het_ctx *ctx = r->ctx;
+    const heti_parameter *p = &ctx->parameter[parameter];
+    return ctx->desc.reduce == HET_REDUCE_EXACT && p->product == 2 && p->uses == 1 && ctx->block[p->block].holders == 1 && heti_fills_sums(r)
+        && ctx->desc.max_micro_batches == 1 && ctx->plan->slices == 1 && ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
+}
+
+/* Floats that an element of a parameter's sum takes on this rank. */
+static int64_t heti_sum_width(const heti_rank *r, int64_t p) { return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2; }
+
+/* Places for the sums of a trained block, of a sharded one for the owned part. */
+static void heti_layout_sums(heti_rank *r, int64_t b)
+{
+    const heti_parameter_block *block = &r->ctx->block[b];
+    const int64_t place = heti_holder_of(block, r->rank);
+    const int sharded = heti_is_sharded(r->ctx, block);
+    int64_t p, at = sharded ? r->sum_floats - 2 * block->cut[place] : r->sum_floats;
+    for (p = block->parameter; p < r->ctx->parameter_count; p++) {
+        if (r->ctx->parameter[p].block != b) continue;
+        r->sum_at[p] = at;
+        at += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->parameter[p].count), 16)) * heti_sum_width(r, p);
+    }
+    r->sum_floats = sharded ? r->sum_floats + 2 * (block->cut[place + 1] - block->cut[place]) : at;
+}
+
 /* Gives a held block its place among weights, gradients and, for the owned part, state. */
 static void heti_layout_blocks(heti_rank *r)
 {
-    int64_t b, owned;
-    int sharded;
-    r->weight_elements = r->gradient_elements = r->state_elements = 0;
+    int64_t b, p;
+    r->weight_elements = r->sum_floats = r->state_elements = 0;
+    for (p = 0; p < r->ctx->parameter_count; p++) r->sum_at[p] = HETI_NOWHERE;
     for (b = 0; b < r->ctx->block_count; b++) {
         const heti_parameter_block *block = &r->ctx->block[b];
         const int64_t place = heti_holder_of(block, r->rank);
         r->weight_at[b] = place < 0 ? -1 : r->weight_elements;
-        r->gradient_at[b] = HETI_NOWHERE;
         r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
         if (place < 0) continue;
         r->weight_elements += block->weight_floats;
         if (block->frozen) continue;
-        owned = block->cut[place + 1] - block->cut[place];
-        sharded = heti_is_sharded(r->ctx, block);
-        r->gradient_at[b] = r->gradient_elements - (sharded ? block->cut[place] : 0);
-        r->gradient_elements += sharded ? owned : block->elements;
-        r->state_elements += owned;
+        heti_layout_sums(r, b);
+        r->state_elements += block->cut[place + 1] - block->cut[place];
     }
 }
 
@@ -12464,7 +12556,7 @@ static het_result heti_layout(heti_rank *r, char *base)
     r->cosine = HETI_TAKE(&arena, float, table);
     r->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
-    r->gradients = heti_take(&arena, r->gradient_elements, desc->reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float));
+    r->gradients = HETI_TAKE(&arena, float, r->sum_floats);
     for (s = 0; s < 2; s++) r->shard.buffer[s] = HETI_TAKE(&arena, double, r->shard.elements);
     r->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
     r->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
@@ -12538,7 +12630,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena)
     r->graphs = heti_graph_places(r);
     r->graph = HETI_TAKE(arena, heti_graph, r->graphs);
     r->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    r->gradient_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    r->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
     r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
     r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
     r->ring.start = HETI_TAKE(arena, int64_t, ctx->groups > 0 ? ctx->ranks + 1 : 0);
@@ -13766,28 +13858,29 @@ static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gath
     return 1;
 }
 
-static size_t heti_sum_element(const heti_rank *r) { return r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float); }
-
 static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
 {
-    return job->gather ? sizeof(float) : heti_sum_element(r);
+    return !job->gather && r->ctx->desc.reduce == HET_REDUCE_EXACT ? sizeof(double) : sizeof(float);
 }
 
-/* Where element `element` of a block's gradient is summed. */
-static void *heti_sum_at(const heti_rank *r, int64_t b, int64_t element)
+/* Where element `element` of a parameter's gradient is summed. */
+static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element)
 {
-    const int64_t at = r->gradient_at[b] + element;
-    if (r->ctx->desc.reduce == HET_REDUCE_EXACT) return HETI_CAST(double *, r->gradients) + at;
-    return HETI_CAST(float *, r->gradients) + at;
+    return r->gradients + r->sum_at[parameter] + element * heti_sum_width(r, parameter);
 }
+
+/* The same of a block that several ranks hold. */
+static void *heti_block_sum_at(const heti_rank *r, int64_t b, int64_t element) { return heti_sum_at(r, r->ctx->block[b].parameter, element); }
+
+static int heti_is_trained(const heti_rank *r, int64_t b) { return r->sum_at[r->ctx->block[b].parameter] != HETI_NOWHERE; }
 
 /* Zeros for a sum that is still empty (het_gradient.empty). */
 static het_result heti_fill_sum(heti_rank *r, int64_t parameter)
 {
-    const heti_parameter *p = &r->ctx->parameter[parameter];
+    const int64_t floats = r->ctx->parameter[parameter].count * heti_sum_width(r, parameter);
     if (!r->empty[parameter]) return HET_OK;
     r->empty[parameter] = 0;
-    return heti_clear(r, heti_sum_at(r, p->block, p->offset), HETI_CAST(size_t, p->count) * heti_sum_element(r));
+    return heti_clear(r, heti_sum_at(r, parameter, 0), HETI_CAST(size_t, floats) * sizeof(float));
 }
 
 /* Of a block, or of all (-1). */
@@ -13801,7 +13894,7 @@ static het_result heti_fill_sums(heti_rank *r, int64_t b)
 
 static void *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element)
 {
-    return job->gather ? r->weights + r->weight_at[job->block] + element : heti_sum_at(r, job->block, element);
+    return job->gather ? r->weights + r->weight_at[job->block] + element : heti_block_sum_at(r, job->block, element);
 }
 
 /* sum += term, both `count` doubles or floats on the host. */
@@ -14180,7 +14273,7 @@ static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer)
             HETI_TRY(heti_test_post(r, &peer->receive, &done));
             if (!done) return HET_OK;
             peer->receiving = 0;
-            HETI_TRY(heti_add_terms(r, heti_sum_at(r, p->block, p->first), peer->incoming, r->staging, p->count, sizeof(double)));
+            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, p->block, p->first), peer->incoming, r->staging, p->count, sizeof(double)));
             heti_next_piece(r->ctx, peer->rank, r->rank, &peer->in);
         }
         if (p->count == 0) return HET_OK;
@@ -14247,7 +14340,7 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit)
                 HETI_TRY(heti_copy_out(r, r->staging + HETI_STAGING / 2, term, p.count, sizeof(double)));
                 term = r->staging + HETI_STAGING / 2;
             }
-            HETI_TRY(heti_add_terms(r, heti_sum_at(r, b, p.first), term, r->staging, p.count, sizeof(double)));
+            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, r->staging, p.count, sizeof(double)));
         }
     }
     if (heti_next_sharded(r->ctx, unit, -1) >= 0) {
@@ -14517,6 +14610,7 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
 {
     het_gradient g;
     g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
+    g.once = heti_is_once(r, parameter);
     g.sum = sum;
     g.grid = r->grid + parameter;
     g.maximum = r->maximum + parameter;
@@ -14528,8 +14622,8 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
 static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter)
 {
     const heti_parameter *p = &r->ctx->parameter[parameter];
-    if (r->gradient_at[p->block] == HETI_NOWHERE) return NULL;
-    if (!heti_is_sharded(r->ctx, &r->ctx->block[p->block])) return heti_sum_at(r, p->block, p->offset);
+    if (r->sum_at[parameter] == HETI_NOWHERE) return NULL;
+    if (!heti_is_sharded(r->ctx, &r->ctx->block[p->block])) return heti_sum_at(r, parameter, 0);
     return heti_shard_buffer(r, r->shard.calls, unit, p->block) + p->offset;
 }
 
@@ -15145,10 +15239,13 @@ static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o)
     return 0;
 }
 
+/* As it is read: what was made at once is floats. */
 static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
 {
-    const heti_parameter *p = &r->ctx->parameter[o->parameter];
-    return heti_gradient_in(r, o->parameter, heti_sum_at(r, p->block, p->offset + o->first));
+    het_gradient g = heti_gradient_in(r, o->parameter, heti_sum_at(r, o->parameter, o->first));
+    g.exact = g.exact && !g.once;
+    g.once = 0;
+    return g;
 }
 
 /* Squared norm of the rank's own parts. */
@@ -15159,7 +15256,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work)
     HETI_TRY(heti_clear(r, r->squares, sizeof *r->squares));
     for (b = 0; b < r->ctx->block_count; b++) {
         heti_owned o;
-        if (r->gradient_at[b] == HETI_NOWHERE) continue;
+        if (!heti_is_trained(r, b)) continue;
         for (o.parameter = -1; heti_next_owned(r, b, &o);) {
             const het_gradient g = heti_owned_gradient(r, &o);
             het_sum_squares_args a;
@@ -15260,7 +15357,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
         heti_ring_start(r, a->stage, 0, r->records);
         return HET_OK;
     case HET_ACTION_VERDICT: return heti_verdict(r, a);
-    case HET_ACTION_STEP: return r->gradient_at[a->stage] == HETI_NOWHERE ? HET_OK : heti_do_work(r, &work, heti_update);
+    case HET_ACTION_STEP: return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
     case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->records); return HET_OK;
     default: return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank, HETI_CAST(int64_t, a->kind));
     }
@@ -15348,13 +15445,12 @@ static het_result heti_set_scalars(heti_rank *r)
 static het_result heti_begin_sums(heti_rank *r)
 {
     het_ctx *ctx = r->ctx;
-    const het_device_iface *iface = r->device.iface;
-    const int may_be_empty = iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create && r->shard.peers == 0;
+    const int may_be_empty = heti_fills_sums(r);
     int64_t p;
     HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
     HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));
-    for (p = 0; p < ctx->parameter_count; p++) r->empty[p] = may_be_empty && r->gradient_at[ctx->parameter[p].block] != HETI_NOWHERE;
-    if (!may_be_empty) HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * heti_sum_element(r)));
+    for (p = 0; p < ctx->parameter_count; p++) r->empty[p] = may_be_empty && r->sum_at[p] != HETI_NOWHERE;
+    if (!may_be_empty) HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->sum_floats) * sizeof *r->gradients));
     return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
 }
 
@@ -16424,7 +16520,7 @@ static het_result heti_open_memory(heti_rank *r)
     }
     HETI_TRY(heti_layout(r, r->memory));
     for (s = 0; s < r->ctx->slots; s++) HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
-    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->gradient_elements) * heti_sum_element(r)));
+    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->sum_floats) * sizeof *r->gradients));
     return heti_init_rotary(r);
 }
 
@@ -16635,10 +16731,10 @@ static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, in
         const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
         return heti_copy_out(r, to, r->state[what - HET_STATE0] + at, count, sizeof *to);
     }
-    if (r->ctx->desc.reduce != HET_REDUCE_EXACT) return heti_copy_out(r, to, heti_sum_at(r, p->block, p->offset + first), count, sizeof *to);
+    if (heti_sum_width(r, index) == 1) return heti_copy_out(r, to, heti_sum_at(r, index, first), count, sizeof *to);
     for (done = 0; done < count; done += n) {
         n = heti_min(HETI_STAGING, count - done);
-        HETI_TRY(heti_copy_out(r, r->staging, heti_sum_at(r, p->block, p->offset + first + done), n, sizeof(double)));
+        HETI_TRY(heti_copy_out(r, r->staging, heti_sum_at(r, index, first + done), n, sizeof(double)));
         for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, r->staging[i]);
     }
     return HET_OK;

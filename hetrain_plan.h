@@ -186,7 +186,8 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
     int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights, gradients, optimizer, activations, communication
    and device. Arrays begin at multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens
-   are a multiple of 16 it is exact but for that. Allocates a table from profile->allocator and frees it. Threads: any. */
+   are a multiple of 16 it is exact but for that, and for gradients where het_desc.max_micro_batches is 1: they may take less
+   (het_gradient.once). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
     const het_shape *shape, het_memory *memory, het_error *error);
 
@@ -4597,7 +4598,7 @@ static het_result heti_p_measure_context(heti_p_measure *m, int64_t first, int s
     m->split = split;
     desc.devices = m->device;
     desc.device_count = m->ranks;
-    desc.max_micro_batches = m->ranks * m->shapes;
+    desc.max_micro_batches = m->ranks * m->shapes + 1; /* with one there would be sums made at once */
     desc.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
     desc.recompute = split ? HET_YES : HET_NO;
     result = het_create(&desc, &ctx, m->error);

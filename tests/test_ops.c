@@ -195,6 +195,7 @@ static void store_start(store *s, int64_t count)
     s->maximum = 0;
     s->gradient.sum = s->sum;
     s->gradient.exact = 1;
+    s->gradient.once = 0;
     s->gradient.grid = &s->grid;
     s->gradient.maximum = &s->maximum;
     s->gradient.empty = NULL;
@@ -207,6 +208,13 @@ static void store_empty(store *s)
     for (i = 0; i < s->count; i++) s->sum[i] = NAN;
     s->empty = 1;
     s->gradient.empty = &s->empty;
+}
+
+/* The step has no other terms: the sum is floats. */
+static void store_once(store *s)
+{
+    store_empty(s);
+    s->gradient.once = 1;
 }
 
 /* Whether terms came into an empty sum. */
@@ -232,6 +240,16 @@ static void store_same(const char *what, const store *whole, const store *pieces
         }
     }
     assert_int_equal(whole->maximum, pieces->maximum);
+}
+
+/* A sum that was made at once is the other one, rounded. */
+static void store_rounded(const char *what, const store *whole, const store *once)
+{
+    const float *sum = (const float *)once->gradient.sum;
+    int64_t i;
+    for (i = 0; i < whole->count && !once->empty; i++)
+        if (!(sum[i] == (float)whole->sum[i])) fail_msg("%s: element %d is %.17g, made at once %.9g", what, (int)i, whole->sum[i], (double)sum[i]);
+    assert_int_equal(whole->maximum, once->maximum);
 }
 
 /* The largest term of a single granule is the largest element of its sum. */
@@ -470,7 +488,7 @@ static void linear_reference(linear_rig *l, int bf16)
 
 static uint64_t linear_check(rig *r, int shape, het_dtype compute)
 {
-    linear_rig whole, piece;
+    linear_rig whole, piece, once;
     uint64_t hash = 0;
     int64_t part, g;
     linear_start(&whole, shape, compute);
@@ -486,6 +504,19 @@ static uint64_t linear_check(rig *r, int shape, het_dtype compute)
     }
     hash = hash_floats(hash, whole.dx, whole.args.rows * whole.args.in);
     if (r->is_reference) linear_reference(&whole, compute == HET_BF16);
+
+    /* all at once; the second of several in the sum's usual form */
+    linear_start(&once, shape, compute);
+    for (part = 0; part < once.args.parts; part++)
+        if (part != 1) store_once(&once.dw[part]);
+    RUN(r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &once.args);
+    for (part = 0; part < once.args.parts; part++) {
+        if (part != 1) assert_int_equal(once.dw[part].empty, once.args.rows == 0);
+        if (part != 1) store_rounded("linear dw", &whole.dw[part], &once.dw[part]);
+        else store_same("linear dw beside one made at once", &whole.dw[part], &once.dw[part]);
+        store_same("linear dbias beside dw made at once", &whole.db[part], &once.db[part]);
+    }
+    linear_end(&once);
 
     /* granule by granule, last one first */
     linear_start(&piece, shape, compute);

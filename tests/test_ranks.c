@@ -91,7 +91,9 @@ static void one_layout(int round)
     int64_t i, at = 0;
     start(&run, family, 1);
     if (support_below(&seed, 2)) run.desc.model.dropout = 0.2f;
+    if (round % 2 == 1) run.desc.max_micro_batches = 1; /* sums are made at once */
     base = support_train(&run, SUPPORT_TOGETHER);
+    run.desc.max_micro_batches = run.data.blocks;
     support_run_mixed(&run, round % 4, &seed);
     support_run_ranks(&run, ranks);
     for (i = run.data.blocks - 1; i > 0; i--) {
@@ -170,6 +172,131 @@ static void ranks_without_work_add_nothing(void **state)
     support_run_end(&run);
 }
 
+/* ---- sums made at once: where a step is one micro-batch and a rank has a matrix for itself, its gradient is summed and rounded by one product ---- */
+
+/* Bytes of all ranks' gradients. */
+static int64_t gradient_bytes(const het_ctx *ctx, int64_t ranks)
+{
+    het_memory memory;
+    int64_t r, sum = 0;
+    for (r = 0; r < ranks; r++) {
+        het_get_memory(ctx, r, &memory);
+        sum += (int64_t)memory.gradients;
+    }
+    return sum;
+}
+
+/* Of the layers' matrices, which one product each adds to. */
+static int64_t layer_elements(const het_ctx *ctx)
+{
+    het_parameter_info info;
+    int64_t p, sum = 0;
+    for (p = 0; p < het_parameter_count(ctx); p++) {
+        EXPECT_OK(het_parameter_get_info(ctx, p, &info));
+        if (info.columns > 1 && (strstr(info.name, "h.") != NULL || strstr(info.name, "layers.") != NULL)) sum += info.count;
+    }
+    return sum;
+}
+
+typedef struct once_case {
+    const char *plan;
+    int64_t ranks, slices, micro_batches;
+    het_backward backward;
+    het_choice recompute, shard;
+    het_reduce reduce;
+    int once;
+} once_case;
+
+static void check_once(het_family family, const once_case *c)
+{
+    support_run run;
+    support_group group;
+    het_ctx *plain, *ctx;
+    het_step_info x, y;
+    int64_t usual;
+    int step, once = c->once;
+    start(&run, family, 1);
+    run.desc.reduce = c->reduce;
+    plain = support_create(&run.desc);
+    support_run_ranks(&run, c->ranks);
+    support_run_plan(&run, c->plan, NULL, c->slices);
+    run.desc.backward = c->backward;
+    run.desc.recompute = c->recompute;
+    run.desc.shard_gradients = c->shard;
+    run.desc.max_micro_batches = 2;
+    ctx = support_create(&run.desc);
+    usual = gradient_bytes(ctx, c->ranks);
+    het_destroy(ctx);
+    run.desc.max_micro_batches = c->micro_batches;
+    ctx = support_create(&run.desc);
+    if (c->shard == HET_YES && family == HET_GPT2) once = 0; /* the first and the last rank share the tied embedding */
+    assert_true(layer_elements(ctx) > 0);
+    assert_int_equal(usual - gradient_bytes(ctx, c->ranks), once ? 4 * layer_elements(ctx) : 0);
+    for (step = 0; step < STEPS; step++) {
+        support_group_start(&group, &run.data, step, SUPPORT_TOGETHER);
+        EXPECT_OK(het_gradients(plain, group.batch, group.count, &x));
+        EXPECT_OK(het_gradients(ctx, group.batch, group.count, &y));
+        if (c->reduce == HET_REDUCE_EXACT) {
+            assert_true(x.gradient_norm == y.gradient_norm);
+            support_same_state(plain, ctx, 1, c->plan);
+        }
+        EXPECT_OK(het_step(plain, group.batch, group.count, NULL));
+        EXPECT_OK(het_step(ctx, group.batch, group.count, NULL));
+        support_group_end(&group);
+    }
+    if (c->reduce == HET_REDUCE_EXACT) assert_true(support_hash(plain) == support_hash(ctx));
+    het_destroy(ctx);
+    het_destroy(plain);
+    support_run_end(&run);
+}
+
+static void sums_are_made_at_once_where_they_can(void **state)
+{
+    static const once_case cases[] = {
+        { "dp", 1, 1, 1, HET_BACKWARD_FUSED, HET_NO, HET_NO, HET_REDUCE_EXACT, 1 },
+        { "dp", 1, 1, 1, HET_BACKWARD_DEFERRED, HET_YES, HET_NO, HET_REDUCE_EXACT, 1 },
+        { "pp", 3, 1, 1, HET_BACKWARD_SPLIT, HET_YES, HET_NO, HET_REDUCE_EXACT, 1 },
+        { "pp", 2, 1, 1, HET_BACKWARD_FUSED, HET_NO, HET_YES, HET_REDUCE_EXACT, 1 },
+        { "dp", 1, 1, 3, HET_BACKWARD_FUSED, HET_NO, HET_NO, HET_REDUCE_EXACT, 0 }, /* more micro-batches than one */
+        { "dp", 1, 2, 1, HET_BACKWARD_FUSED, HET_NO, HET_NO, HET_REDUCE_EXACT, 0 }, /* slices */
+        { "dp", 2, 1, 1, HET_BACKWARD_FUSED, HET_NO, HET_NO, HET_REDUCE_EXACT, 0 }, /* more ranks than one */
+        { "dp", 1, 1, 1, HET_BACKWARD_FUSED, HET_NO, HET_NO, HET_REDUCE_FAST, 0 },
+    };
+    size_t c;
+    (void)state;
+    for (c = 0; c < sizeof cases / sizeof *cases; c++) {
+        check_once(HET_GPT2, &cases[c]);
+        check_once(HET_LLAMA, &cases[c]);
+    }
+}
+
+/* Re-planning changes what is made at once. */
+static void sums_made_at_once_come_and_go(void **state)
+{
+    support_run run;
+    support_result base;
+    het_replan_desc to;
+    het_ctx *ctx;
+    int step;
+    (void)state;
+    start(&run, HET_LLAMA, 1);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    run.desc.max_micro_batches = 1;
+    ctx = support_create(&run.desc);
+    memset(&to, 0, sizeof to);
+    for (step = 0; step < STEPS; step++) {
+        const het_step_info info = support_step(ctx, &run.data, step, step % 2 ? SUPPORT_APART : SUPPORT_TOGETHER);
+        const int64_t before = gradient_bytes(ctx, 1);
+        assert_true(info.loss == base.loss[step] && info.gradient_norm == base.norm[step]);
+        to.max_micro_batches = step % 2 ? 1 : run.data.blocks;
+        EXPECT_OK(het_replan(ctx, &to));
+        assert_int_equal(gradient_bytes(ctx, 1) - before, (step % 2 ? -4 : 4) * layer_elements(ctx));
+    }
+    assert_true(support_hash(ctx) == base.weights);
+    het_destroy(ctx);
+    support_run_end(&run);
+}
+
 /* A device whose product of weights always adds, as one of the user's may. */
 static het_result always_adds(void *self, het_queue *queue, const het_linear_args *a)
 {
@@ -197,6 +324,8 @@ static void devices_that_only_add_get_zeros(void **state)
     run.far.linear_backward_weight = always_adds;
     run.device[0].iface = &run.far;
     support_train_same(&base, &run, SUPPORT_APART, "an op that only adds");
+    run.desc.max_micro_batches = 1;
+    support_train_same(&base, &run, SUPPORT_TOGETHER, "an op that only adds, all at once");
     support_run_end(&run);
 }
 
@@ -615,6 +744,8 @@ int main(void)
         cmocka_unit_test(every_layout_has_the_same_bits),
         cmocka_unit_test(large_blocks_travel_in_chunks),
         cmocka_unit_test(ranks_without_work_add_nothing),
+        cmocka_unit_test(sums_are_made_at_once_where_they_can),
+        cmocka_unit_test(sums_made_at_once_come_and_go),
         cmocka_unit_test(devices_that_only_add_get_zeros),
         cmocka_unit_test(fast_sums_stay_close),
         cmocka_unit_test(reading_and_saving_know_no_layout),

@@ -89,7 +89,7 @@ static void print_spread(spread s, double flops) {
 #include "parts.h"
 
 enum { FORWARD, INPUT, WEIGHT };
-enum { OURS, OURS_FAST, OTHERS };   /* exact sums, float sums, then the libraries */
+enum { OURS, OURS_ONCE, OURS_FAST, OTHERS };   /* exact sums, the same made at once, float sums, then the libraries */
 enum { CONTENDERS = OTHERS + LIBRARIES };
 
 /* One matrix shape: y = x W^T, dx = dy W, dW += dy^T x. */
@@ -101,10 +101,13 @@ typedef struct product {
     double *seconds;            /* [CONTENDERS][repetitions] */
 } product;
 
-static het_result product_ours(product *p, int which, int exact) {
+static het_result product_ours(product *p, int which, int contender) {
     bench *b = p->all;
-    b->gradient.exact = exact;
-    b->gradient.sum = exact ? p->exact : p->dw;
+    int32_t empty = 1;
+    b->gradient.exact = contender != OURS_FAST;
+    b->gradient.once = contender == OURS_ONCE;
+    b->gradient.empty = contender == OURS_ONCE ? &empty : NULL;
+    b->gradient.sum = contender == OURS ? p->exact : p->dw;
     if (which == FORWARD) return b->cpu->linear_forward(b->self, NULL, &p->a);
     return which == INPUT ? b->cpu->linear_backward_input(b->self, NULL, &p->a) : b->cpu->linear_backward_weight(b->self, NULL, &p->a);
 }
@@ -117,9 +120,10 @@ static void product_library(product *p, int which, int library) {
     else library_run(l, library, 1, 0, out, in, rows, p->y, p->x, 1, p->dw);
 }
 
-/* Libraries are compared in f32 only; float sums differ from exact ones in dW only. */
+/* Libraries are compared in f32 only; sums differ in dW only. */
 static int product_takes_part(const product *p, int which, int contender) {
     if (contender == OURS) return 1;
+    if (contender == OURS_ONCE) return which == WEIGHT && p->a.rows <= HETRAIN_ONCE_ROWS;
     if (contender == OURS_FAST) return which == WEIGHT;
     return p->all->set.dtype == HET_F32 && library_has(&p->all->library, contender - OTHERS);
 }
@@ -132,7 +136,7 @@ static void bench_pause(double seconds) {
 
 static int product_turn(product *p, int which, int contender) {
     if (contender >= OTHERS) product_library(p, which, contender - OTHERS);
-    else if (product_ours(p, which, contender == OURS) != HET_OK) return fail(FAILED, "%s", p->all->cpu->last_error(p->all->self));
+    else if (product_ours(p, which, contender) != HET_OK) return fail(FAILED, "%s", p->all->cpu->last_error(p->all->self));
     return 0;
 }
 
@@ -140,6 +144,7 @@ static int product_turn(product *p, int which, int contender) {
    untimed until its own have come apart (see machine.h). */
 static int product_race(product *p, int which) {
     static const char *const names[] = { "linear_forward", "linear_backward_input", "linear_backward_weight" };
+    static const char *const engines[] = { "hetrain", "hetrain, made at once", "hetrain, float sums" };
     const int64_t n = p->all->set.repetitions, rows = p->a.rows, in = p->a.in, out = p->a.part[0].out;
     int64_t r;
     int k, status = 0;
@@ -161,8 +166,8 @@ static int product_race(product *p, int which) {
         memcpy(p->all->seconds, p->seconds + k * n, (size_t)n * sizeof(double));
         print_head(p->all, names[which]);
         printf(",\"engine\":\"%s\",\"shape\":\"%s\",\"rows\":%lld,\"in\":%lld,\"out\":%lld,\"peak_share\":%.3f",
-               k == OURS ? "hetrain" : k == OURS_FAST ? "hetrain, float sums" : library_names[k - OTHERS], p->shape, (long long)rows, (long long)in,
-               (long long)out, flops / spread_of(p->all).median / p->all->flops);
+               k < OTHERS ? engines[k] : library_names[k - OTHERS], p->shape, (long long)rows, (long long)in, (long long)out,
+               flops / spread_of(p->all).median / p->all->flops);
         print_spread(spread_of(p->all), flops);
     }
     return 0;
@@ -200,7 +205,7 @@ static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, i
         return fail(FAILED, "out of memory");
     p.a.x = p.x, p.a.dx = p.dx, p.a.part[0].w = p.w, p.a.part[0].y = p.y, p.a.part[0].dy = p.y;
     for (which = 0; which < 3 && status == 0; which++) status = product_race(&p, which);
-    b->gradient.exact = 1;
+    b->gradient.exact = 1, b->gradient.once = 0, b->gradient.empty = NULL;
     b->cpu->free(b->self, p.a.workspace, workspace + 64);
     product_free(b, p.x, n_in), product_free(b, p.dx, n_in), product_free(b, p.w, n_w), product_free(b, p.y, n_out);
     product_free(b, p.dw, n_w), product_free(b, p.exact, 2 * n_w);

@@ -29,8 +29,11 @@ static void parts_add(const char *name, double start, double flops, double bytes
     parts.part[i].calls++;
 }
 
-/* Bytes of a gradient's sum that is read and written. */
-static double parts_sum(const het_gradient *g, double count) { return g == NULL || g->sum == NULL ? 0 : count * (g->exact ? 16 : 8); }
+/* Bytes of a gradient's sum that is read, unless it is empty, and written. */
+static double parts_sum(const het_gradient *g, double count) {
+    const int empty = g != NULL && g->empty != NULL && *g->empty;
+    return g == NULL || g->sum == NULL ? 0 : count * (g->exact && !g->once ? 8 : 4) * (empty ? 1 : 2);
+}
 
 static double parts_out(const het_linear_args *a) {
     double sum = 0;
