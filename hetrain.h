@@ -11708,8 +11708,8 @@ typedef struct heti_rank {
     /* device memory: one block, cut up by heti_layout */
     char *memory;
     int64_t *weight_at, *state_at;       /* [blocks] elements; -1: not here */
-    int64_t *sum_at;                     /* [parameters] floats from `gradients` to its sum, or to where element 0 would be if the rank does not own it
-                                            and gradients are sharded; HETI_NOWHERE: not trained here */
+    int64_t *sum_at;                     /* [parameters] floats from `gradients` to its sum, or to where element 0 would be if gradients are sharded
+                                            and the rank does not own it; HETI_NOWHERE: not trained here */
     int64_t weight_elements, sum_floats, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
     float *gradients;

@@ -172,7 +172,7 @@ static void ranks_without_work_add_nothing(void **state)
     support_run_end(&run);
 }
 
-/* ---- sums made at once: where a step is one micro-batch and a rank has a matrix for itself, its gradient is summed and rounded by one product ---- */
+/* ---- sums made at once: where a step is one micro-batch and a rank has a matrix for itself, one product sums and rounds its gradient ---- */
 
 /* Bytes of all ranks' gradients. */
 static int64_t gradient_bytes(const het_ctx *ctx, int64_t ranks)
