@@ -9,7 +9,7 @@ BUILD ?= build
 LIBS = -lm -lpthread
 
 .PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda
-.PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
+.PHONY: programs run-needs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
 	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
@@ -141,10 +141,14 @@ bench-cuda:
 DATA ?= build/run/text.txt
 OWN_TEXT = hetrain.h $(wildcard README.md examples/*.h examples/*.c tests/*.h tests/*.c)
 
-run: build/train build/generate $(DATA)
+run:
+	@$(MAKE) --no-print-directory -j$(JOBS) run-needs
 	build/train --data $(DATA) --out build/run
 	@echo
 	build/generate --init build/run
+
+run-needs: build/train build/generate $(DATA)
+	@:
 
 build/run/text.txt: $(OWN_TEXT)
 	@mkdir -p build/run

@@ -96,14 +96,15 @@ int main(int argc, char **argv) {
 
    MEMORY AND OWNERSHIP
    het_create plans all memory and takes it from het_desc.allocator (alloc with size and alignment, free with size); het_memory_estimate tells the
-   exact number of bytes before, rank by rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message buffers are
-   counted by following the rank's list of actions, so a schedule decides how many there are. An exact gradient takes 8 bytes an element; those of a
-   layer's matrices take 4 on a CPU that has them for itself where max_micro_batches is 1 (het_gradient.once). No later call on the context
-   allocates, but for het_replan. What a call gets through a pointer is read or written before it returns and not kept, except: a reader given to
-   het_data_open must live as long as the data; tables, a transport, and `settings` and `model` of a user's units, as long as the context. Arrays in
-   a het_batch from het_data_batch belong to the data and stay valid until their slot is used again. Plans and schedules are one block each, from
-   the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open ->
-   het_reader_close, het_plan_read -> het_plan_free, het_schedule_make, _read, _complete -> het_schedule_free; all of these take NULL.
+   exact number of bytes before, rank by rank. The default allocator is malloc; on Linux it asks for huge pages. Activations and message buffers
+   are counted by following the rank's list of actions, so a schedule decides how many there are. An exact gradient takes 8 bytes an element. On a
+   CPU that has a layer for itself, where max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.once), and lie where
+   activations were that are used up when they come (>>layout). No later call on the context allocates, but for het_replan. What a call gets
+   through a pointer is read or written before it returns and not kept, except: a reader given to het_data_open must live as long as the data;
+   tables, a transport, and `settings` and `model` of a user's units, as long as the context. Arrays in a het_batch from het_data_batch belong to
+   the data and stay valid until their slot is used again. Plans and schedules are one block each, from the allocator given, and are copied by
+   het_create. het_create -> het_destroy, het_data_open -> het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free,
+   het_schedule_make, _read, _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function, name, value and limit is in
@@ -1191,7 +1192,7 @@ typedef struct het_memory {           /* bytes */
     size_t host;                      /* tables and message buffers on the host; those all ranks share count for the first */
     size_t communication;             /* of that, message buffers */
     size_t weights, gradients, optimizer;
-    size_t activations, workspace;    /* messages between members of a group count as activations */
+    size_t activations, workspace;    /* activations: also messages between members of a group, and gradients that take their place */
     size_t device;                    /* the sum of the two lines above: what the device's allocator is asked for */
     int64_t parameters;               /* elements */
 } het_memory;
@@ -1281,7 +1282,8 @@ typedef struct het_parameter_info {
 } het_parameter_info;
 HETRAIN_API int64_t het_parameter_count(const het_ctx *ctx);                                                                     /* Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_get_info(const het_ctx *ctx, int64_t index, het_parameter_info *info); /* Threads: owner. */
-/* to / from: [rows][columns]. HET_GRADIENT: of the last step. Threads: owner. */
+/* to / from: [rows][columns]. HET_GRADIENT: of the last het_step or het_gradients, until another call computes; HET_ERR_STATE: there is none.
+   Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what what, float *to);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_parameter_write(het_ctx *ctx, int64_t index, het_what what, const float *from);
 
@@ -11524,6 +11526,7 @@ typedef struct heti_placed {
     size_t offset[HETRAIN_MAX_UNIT_TENSORS];  /* bytes from the region's start */
     size_t in_offset[HETRAIN_MAX_STREAMS];    /* of the input and output streams, bytes from the slice slot's start */
     size_t out_offset[HETRAIN_MAX_STREAMS];
+    size_t end;                               /* of its part of the slot */
     int32_t recompute;
 } heti_placed;
 
@@ -11708,7 +11711,7 @@ typedef struct heti_rank {
     /* device memory: one block, cut up by heti_layout */
     char *memory;
     int64_t *weight_at, *state_at;       /* [blocks] elements; -1: not here */
-    int64_t *sum_at;                     /* [parameters] floats from `gradients` to its sum, or to where element 0 would be if gradients are sharded
+    int64_t *sum_at;                     /* [parameters] floats from `memory` to its sum, or to where element 0 would be if gradients are sharded
                                             and the rank does not own it; HETI_NOWHERE: not trained here */
     int64_t weight_elements, sum_floats, state_elements;
     float *weights, *state[4], *cosine, *sine, *logits;
@@ -11783,6 +11786,7 @@ struct het_ctx {
     het_traffic *traffic;                /* [local_count][ranks], of messages that local ranks send */
     int64_t slots;                       /* optimizer state slots */
     int64_t step;
+    int32_t has_gradient;                /* the last job made one: memory that others compute in may hold it */
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
     uint32_t *host_maximum;              /* [parameters] */
@@ -12355,10 +12359,99 @@ static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const
     case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
-    case HET_KEEP_CARRY: return HETI_REGION_CARRY; /* also the keys and values that het_infer continues */
-    case HET_KEEP_CARRY_GRADIENT: return fused && !sliced ? HETI_REGION_SHARED : HETI_REGION_CARRY;
+    case HET_KEEP_CARRY: return sliced ? HETI_REGION_CARRY : HETI_REGION_SLICE; /* also the keys and values that het_infer continues */
+    case HET_KEEP_CARRY_GRADIENT: return sliced ? HETI_REGION_CARRY : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
     default: return HETI_REGION_SLICE;
     }
+}
+
+/* Whether ranks keep only the part of a block's gradient that they own. */
+static int heti_is_sharded(const het_ctx *ctx, const heti_parameter_block *block)
+{
+    return ctx->desc.shard_gradients == HET_YES && !block->frozen && block->holders > 1;
+}
+
+/* ---- sums of gradients ---- */
+
+/* Whether the rank's products may write into sums that are not cleared before. */
+static int heti_fills_sums(const heti_rank *r)
+{
+    const het_device_iface *iface = r->device.iface;
+    return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create && r->shard.peers == 0;
+}
+
+/* Whether one call of a product makes all of a parameter's gradient in a step. */
+static int heti_is_whole(const heti_rank *r, int64_t parameter)
+{
+    const het_ctx *ctx = r->ctx;
+    const heti_parameter *p = &ctx->parameter[parameter];
+    return p->product == 2 && p->uses == 1 && ctx->block[p->block].holders == 1 && heti_fills_sums(r)
+        && ctx->desc.max_micro_batches == 1 && ctx->plan->slices == 1;
+}
+
+/* Whether it sums and rounds it as well (het_gradient.once). */
+static int heti_is_once(const heti_rank *r, int64_t parameter)
+{
+    return heti_is_whole(r, parameter) && r->ctx->desc.reduce == HET_REDUCE_EXACT && r->ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
+}
+
+/* Whether the sum lies where activations were: when a unit's backward comes to it, those of the units behind are used up. */
+static int heti_is_late(const heti_rank *r, int64_t parameter)
+{
+    return heti_is_whole(r, parameter) && r->slot_count == 1 && r->stage_count == 1 && r->stage[0].fused;
+}
+
+/* Floats that an element of a parameter's sum takes on this rank, and all of them. */
+static int64_t heti_sum_width(const heti_rank *r, int64_t p) { return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2; }
+
+static int64_t heti_sum_floats(const heti_rank *r, int64_t p)
+{
+    return HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->parameter[p].count), 16)) * heti_sum_width(r, p);
+}
+
+/* Places for the sums of a trained block, of a sharded one for the owned part; from the first of them, `sum_floats` floats. Not for late ones. */
+static void heti_layout_sums(heti_rank *r, int64_t b)
+{
+    const heti_parameter_block *block = &r->ctx->block[b];
+    const int64_t place = heti_holder_of(block, r->rank);
+    const int sharded = heti_is_sharded(r->ctx, block);
+    int64_t p, at = sharded ? r->sum_floats - 2 * block->cut[place] : r->sum_floats;
+    for (p = block->parameter; p < r->ctx->parameter_count; p++) {
+        if (r->ctx->parameter[p].block != b) continue;
+        r->sum_at[p] = at;
+        if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
+    }
+    r->sum_floats = sharded ? r->sum_floats + 2 * (block->cut[place + 1] - block->cut[place]) : at;
+}
+
+/* Late sums of a stage fill its slot from the end, as its activations do from the start: when unit i makes its own, there are the activations of
+   units 0 .. i and the sums of i, i + 1 ... Returns the bytes of a slot for both. */
+static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_arena *activations)
+{
+    heti_arena sums;
+    size_t bytes = activations->used, both;
+    int64_t u, q;
+    memset(&sums, 0, sizeof sums);
+    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        for (q = 0; q < r->ctx->unit[u].info.parameters; q++) {
+            const int64_t p = r->ctx->unit[u].parameter[q];
+            if (r->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
+            (void)heti_take(&sums, heti_sum_floats(r, p), sizeof(float));
+            r->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
+        }
+        if (heti_add(stage->unit[u - stage->unit_begin].end, sums.used, &both)) bytes = heti_max_size(bytes, both);
+        else sums.overflow = 1;
+    }
+    activations->overflow |= sums.overflow;
+    return bytes;
+}
+
+/* Late sums, or all others, were placed from `from` bytes of the rank's memory on. */
+static void heti_move_sums(heti_rank *r, int late, size_t from)
+{
+    int64_t p;
+    for (p = 0; p < r->ctx->parameter_count; p++)
+        if (r->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late) r->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
 }
 
 /* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
@@ -12398,10 +12491,11 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage)
             (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : r->slice_rows,
                             HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
+        unit->end = arena[HETI_REGION_SLICE].used;
         r->shared_bytes = heti_max_size(r->shared_bytes, arena[HETI_REGION_SHARED].used);
         r->workspace_bytes = heti_max_size(r->workspace_bytes, unit->info.workspace);
     }
-    r->slot_bytes = heti_max_size(r->slot_bytes, arena[HETI_REGION_SLICE].used);
+    r->slot_bytes = heti_max_size(r->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
     r->carry_bytes = heti_max_size(r->carry_bytes, arena[HETI_REGION_CARRY].used);
     return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow && !arena[HETI_REGION_SHARED].overflow;
 }
@@ -12442,12 +12536,6 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena)
     for (i = 0; i < r->slot_count; i++) r->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->slot_bytes));
 }
 
-/* Whether ranks keep only the part of a block's gradient that they own. */
-static int heti_is_sharded(const het_ctx *ctx, const heti_parameter_block *block)
-{
-    return ctx->desc.shard_gradients == HET_YES && !block->frozen && block->holders > 1;
-}
-
 /* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is none. */
 static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after)
 {
@@ -12483,40 +12571,6 @@ static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer)
         count++;
     }
     return count;
-}
-
-/* Whether the rank's products may write into sums that are not cleared before. */
-static int heti_fills_sums(const heti_rank *r)
-{
-    const het_device_iface *iface = r->device.iface;
-    return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create && r->shard.peers == 0;
-}
-
-/* Whether one product makes the whole sum of a parameter's gradient (het_gradient.once). */
-static int heti_is_once(const heti_rank *r, int64_t parameter)
-{
-    const het_ctx *ctx = r->ctx;
-    const heti_parameter *p = &ctx->parameter[parameter];
-    return ctx->desc.reduce == HET_REDUCE_EXACT && p->product == 2 && p->uses == 1 && ctx->block[p->block].holders == 1 && heti_fills_sums(r)
-        && ctx->desc.max_micro_batches == 1 && ctx->plan->slices == 1 && ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
-}
-
-/* Floats that an element of a parameter's sum takes on this rank. */
-static int64_t heti_sum_width(const heti_rank *r, int64_t p) { return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2; }
-
-/* Places for the sums of a trained block, of a sharded one for the owned part. */
-static void heti_layout_sums(heti_rank *r, int64_t b)
-{
-    const heti_parameter_block *block = &r->ctx->block[b];
-    const int64_t place = heti_holder_of(block, r->rank);
-    const int sharded = heti_is_sharded(r->ctx, block);
-    int64_t p, at = sharded ? r->sum_floats - 2 * block->cut[place] : r->sum_floats;
-    for (p = block->parameter; p < r->ctx->parameter_count; p++) {
-        if (r->ctx->parameter[p].block != b) continue;
-        r->sum_at[p] = at;
-        at += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->parameter[p].count), 16)) * heti_sum_width(r, p);
-    }
-    r->sum_floats = sharded ? r->sum_floats + 2 * (block->cut[place + 1] - block->cut[place]) : at;
 }
 
 /* Gives a held block its place among weights, gradients and, for the owned part, state. */
@@ -12556,6 +12610,7 @@ static het_result heti_layout(heti_rank *r, char *base)
     r->cosine = HETI_TAKE(&arena, float, table);
     r->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
+    heti_move_sums(r, 0, arena.used);
     r->gradients = HETI_TAKE(&arena, float, r->sum_floats);
     for (s = 0; s < 2; s++) r->shard.buffer[s] = HETI_TAKE(&arena, double, r->shard.elements);
     r->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
@@ -12566,6 +12621,7 @@ static het_result heti_layout(heti_rank *r, char *base)
     HETI_MARK(optimizer);
     if (!heti_layout_activations(r)) arena.overflow = 1;
     heti_layout_slots(r, &arena);
+    heti_move_sums(r, 1, arena.used); /* behind the only slot */
     for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
         const int64_t width = r->stream_width[s];
         int64_t elements = trains && width ? rows * width : 0;
@@ -13866,7 +13922,7 @@ static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job)
 /* Where element `element` of a parameter's gradient is summed. */
 static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element)
 {
-    return r->gradients + r->sum_at[parameter] + element * heti_sum_width(r, parameter);
+    return HETI_CAST(float *, HETI_CAST(void *, r->memory)) + r->sum_at[parameter] + element * heti_sum_width(r, parameter);
 }
 
 /* The same of a block that several ranks hold. */
@@ -15633,6 +15689,7 @@ static het_result heti_run(het_ctx *ctx, heti_job job)
     int64_t i;
     heti_forget_mail(ctx);
     ctx->stepping = 0;
+    if (job != HETI_JOB_VERIFY) ctx->has_gradient = job == HETI_JOB_STEP || job == HETI_JOB_GRADIENTS;
     for (i = 0; i < ctx->local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         if (job != HETI_JOB_INFER || ctx->infer_past == 0) heti_free_slots(&ctx->rank[i]);
@@ -16527,6 +16584,7 @@ static het_result heti_open_memory(heti_rank *r)
 static het_result heti_open_memories(het_ctx *ctx)
 {
     int64_t i;
+    ctx->has_gradient = 0;
     for (i = 0; i < ctx->local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
@@ -16796,6 +16854,9 @@ HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what 
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp));
     result = heti_check_parameter(ctx, "het_parameter_read", index, what, to);
+    if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient)
+        result = heti_fail(&ctx->error, HET_ERR_STATE, "het_parameter_read: no gradient of %s: the last call that computed was neither het_step nor "
+                           "het_gradients", ctx->parameter[index].name);
     if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->parameter[index].count, to);
     return heti_leave(ctx, &fp, result);
 }

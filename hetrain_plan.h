@@ -176,7 +176,7 @@ typedef struct het_shape {
 /* Bytes of one stage for `rows` tokens: a slot (streams and kept tensors of a slice), and what a rank needs once, for the largest of its stages. */
 typedef struct het_stage_memory {
     double slot;                      /* for `rows` */
-    double carry;                     /* for `tokens` */
+    double carry;                     /* for `tokens`; 0 where they are not cut into slices */
     double shared, workspace;         /* once a rank: the largest; workspace for `tokens` */
     double stream;                    /* the widest boundary; a rank keeps three such */
     double message;                   /* the wider of its two ends */
@@ -186,8 +186,8 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
     int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights, gradients, optimizer, activations, communication
    and device. Arrays begin at multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens
-   are a multiple of 16 it is exact but for that, and for gradients where het_desc.max_micro_batches is 1: they may take less
-   (het_gradient.once). Allocates a table from profile->allocator and frees it. Threads: any. */
+   are a multiple of 16 it is exact but for that, and for gradients where het_desc.max_micro_batches is 1: they may take less,
+   and lie where activations were (het_gradient.once). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
     const het_shape *shape, het_memory *memory, het_error *error);
 
@@ -2503,8 +2503,8 @@ HETRAIN_API void het_simulation_free(het_simulation *simulation)
    Units are asked through their own tables, as het_create does. Units of one table with the same shapes are one kind, whatever their parameters
    are called. Bytes are kept by class (het_keep), so that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
        slot = rows (input of the first + sum of output + keep_input [unless recomputed] + keep_weight [unless recomputed and B whole]
-              + keep_gradient [where I and W come apart])
-       carry = tokens (sum of carry + carry_gradient [where I and W come apart, or sliced])
+              + keep_gradient [where I and W come apart] + carry [unless sliced] + carry_gradient [where I and W come apart, unless sliced])
+       carry = tokens (sum of carry + carry_gradient) [sliced]
    ================================================================================================================ */
 
 enum { HETI_P_MOST_UNITS = 1 << 20, HETI_P_MOST_KINDS = 256 };
@@ -3051,9 +3051,10 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
         else slot += k->keep_weight;
         if (split) slot += k->keep_gradient;
         else call += k->keep_gradient;
-        carry += k->carry;
-        if (split || sliced) carry += k->carry_gradient;
-        else call += k->carry_gradient;
+        if (sliced) carry += k->carry + k->carry_gradient;
+        else slot += k->carry;
+        if (!sliced && split) slot += k->carry_gradient;
+        if (!sliced && !split) call += k->carry_gradient;
         if (call * rows > m.shared) m.shared = call * rows;
         if (workspace > m.workspace) m.workspace = workspace;
         if (k->input * rows > m.stream) m.stream = k->input * rows;

@@ -513,6 +513,32 @@ static void inference(void **state)
 
 /* ---- parameters, tensors, files ---- */
 
+/* A gradient is there until something else is computed, which may take its memory. */
+static void gradients_are_of_the_last_step(void **state)
+{
+    const int32_t token[3] = { 1, 2, 3 };
+    float *values, logits[61];
+    small s;
+    (void)state;
+    small_start(&s, HET_GPT2);
+    assert_true(s.desc.model.vocab <= 61);
+    values = support_floats(61 * 40 * 8, 1.0, 1);
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_GRADIENT, values), HET_ERR_STATE, "no gradient");
+    CTX_ERROR(&s, het_tensor_read(s.ctx, 0, HET_GRADIENT, values), HET_ERR_STATE, "no gradient");
+    EXPECT_OK(het_step(s.ctx, &s.batch.batch, 1, NULL));
+    EXPECT_OK(het_parameter_read(s.ctx, 0, HET_GRADIENT, values));
+    EXPECT_OK(het_verify(s.ctx));
+    EXPECT_OK(het_parameter_read(s.ctx, 0, HET_GRADIENT, values));
+    EXPECT_OK(het_evaluate(s.ctx, &s.batch.batch, 1, NULL));
+    CTX_ERROR(&s, het_parameter_read(s.ctx, 0, HET_GRADIENT, values), HET_ERR_STATE, "no gradient");
+    EXPECT_OK(het_gradients(s.ctx, &s.batch.batch, 1, NULL));
+    EXPECT_OK(het_tensor_read(s.ctx, 0, HET_GRADIENT, values));
+    EXPECT_OK(het_infer(s.ctx, token, 3, 0, logits));
+    CTX_ERROR(&s, het_tensor_read(s.ctx, 0, HET_GRADIENT, values), HET_ERR_STATE, "no gradient");
+    free(values);
+    small_end(&s);
+}
+
 static void parameters_and_tensors(void **state)
 {
     het_parameter_info info;
@@ -981,6 +1007,7 @@ int main(void)
         cmocka_unit_test(granule_rules),
         cmocka_unit_test(batches),
         cmocka_unit_test(inference),
+        cmocka_unit_test(gradients_are_of_the_last_step),
         cmocka_unit_test(parameters_and_tensors),
         cmocka_unit_test(queries_without_a_context),
         cmocka_unit_test(writers_and_readers),

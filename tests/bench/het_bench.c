@@ -1,6 +1,6 @@
 /* het_bench: prints one JSON object a line and measurement. Times are medians over --repetitions, with the fastest and slowest beside them.
      build/het_bench                         products and attention of GPT-2 124M, then its whole step, at 4 x 256 tokens
-     build/het_bench --what parts            the same step op by op, each beside its floor: multiply-adds over the peak, bytes over the bandwidth
+     build/het_bench --parts                 the same step op by op, each beside its floor: multiply-adds over the peak, bytes over the bandwidth
      build/het_bench --what step --model llama:tiny --sequences 8 --length 128 --threads 2
      build/het_bench --what predict --svg F  24 layouts: predicted from a profile, then measured
      build/het_bench --what ranks            several ranks: ratios to what they are to reach, cost of an action, lists for 10,000 ranks
@@ -13,7 +13,7 @@
 
 typedef struct settings {
     const char *model, *svg;
-    int64_t sequences, length, threads, repetitions, dtype, isa, what, reduce, paced;
+    int64_t sequences, length, threads, repetitions, dtype, isa, what, parts, reduce, paced;
 } settings;
 
 #define RANKS_MODEL "gpt2:layers=4,width=256,heads=4,vocab=4096,context=256"
@@ -21,6 +21,7 @@ typedef struct settings {
 static const option options[] = {
     { "--what", "all|machine|products|attention|step|parts|ranks|ranks_dp|ranks_pp|ranks_unequal|ranks_overhead|ranks_lists|predict|plan",
      OPTION_CHOICE, AT(what), 0, 0, "what to measure" },
+    { "--parts", NULL, OPTION_FLAG, AT(parts), 0, 0, "short for --what parts" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "of the whole step and of the shapes; of several ranks, where not given, " RANKS_MODEL },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "of the micro-batch" },
     { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e6, "tokens a sequence" },
@@ -920,6 +921,7 @@ static int run(bench *b, int argc, char **argv) {
     s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
+    if (s->parts) s->what = PARTS;
     b->threads = (int)s->threads;
     if ((status = model_from_spec("--model", s->model, &b->model)) != 0 || (status = prepare(b)) != 0) return status;
     memset(&config, 0, sizeof config);
