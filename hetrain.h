@@ -11527,6 +11527,7 @@ typedef struct heti_placed {
     size_t in_offset[HETRAIN_MAX_STREAMS];    /* of the input and output streams, bytes from the slice slot's start */
     size_t out_offset[HETRAIN_MAX_STREAMS];
     size_t end;                               /* of its part of the slot */
+    size_t workspace;                         /* begins here in the shared region, behind its tensors there */
     int32_t recompute;
 } heti_placed;
 
@@ -11722,8 +11723,8 @@ typedef struct heti_rank {
     double *grid;
     het_step_scalars *scalars;
     het_sum *loss, *squares;
-    char *shared, *workspace;
-    size_t shared_bytes, slot_bytes, carry_bytes, workspace_bytes;
+    char *shared;                        /* of the unit whose turn it is: tensors, then workspace */
+    size_t shared_bytes, slot_bytes, carry_bytes;
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
@@ -12395,11 +12396,8 @@ static int heti_is_once(const heti_rank *r, int64_t parameter)
     return heti_is_whole(r, parameter) && r->ctx->desc.reduce == HET_REDUCE_EXACT && r->ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
 }
 
-/* Whether the sum lies where activations were: when a unit's backward comes to it, those of the units behind are used up. */
-static int heti_is_late(const heti_rank *r, int64_t parameter)
-{
-    return heti_is_whole(r, parameter) && r->slot_count == 1 && r->stage_count == 1 && r->stage[0].fused;
-}
+/* Whether the sum lies where activations were: when a unit's weights have their turn, those of the units behind are used up. */
+static int heti_is_late(const heti_rank *r, int64_t parameter) { return heti_is_whole(r, parameter) && r->slot_count == 1; }
 
 /* Floats that an element of a parameter's sum takes on this rank, and all of them. */
 static int64_t heti_sum_width(const heti_rank *r, int64_t p) { return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2; }
@@ -12492,8 +12490,9 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage)
                             HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
         unit->end = arena[HETI_REGION_SLICE].used;
+        unit->workspace = arena[HETI_REGION_SHARED].used;
+        (void)heti_take(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
         r->shared_bytes = heti_max_size(r->shared_bytes, arena[HETI_REGION_SHARED].used);
-        r->workspace_bytes = heti_max_size(r->workspace_bytes, unit->info.workspace);
     }
     r->slot_bytes = heti_max_size(r->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
     r->carry_bytes = heti_max_size(r->carry_bytes, arena[HETI_REGION_CARRY].used);
@@ -12504,7 +12503,7 @@ static int heti_layout_activations(heti_rank *r)
 {
     int64_t s, p;
     int fits = 1;
-    r->shared_bytes = r->workspace_bytes = r->slot_bytes = r->carry_bytes = 0;
+    r->shared_bytes = r->slot_bytes = r->carry_bytes = 0;
     memset(r->stream_width, 0, sizeof r->stream_width);
     for (s = 0; s < r->stage_count; s++) fits &= heti_layout_stage(r, &r->stage[s]);
     for (p = 0; p < r->ctx->parameter_count; p++) {
@@ -12512,7 +12511,7 @@ static int heti_layout_activations(heti_rank *r)
         memset(&a, 0, sizeof a);
         a.count = r->ctx->parameter[p].count;
         if (r->sum_at[p] == HETI_NOWHERE) continue;
-        r->workspace_bytes = heti_max_size(r->workspace_bytes, r->device.iface->workspace_bytes(r->device.self, HET_OP_SUM_SQUARES, &a));
+        r->shared_bytes = heti_max_size(r->shared_bytes, r->device.iface->workspace_bytes(r->device.self, HET_OP_SUM_SQUARES, &a));
     }
     return fits;
 }
@@ -12636,7 +12635,6 @@ static het_result heti_layout(heti_rank *r, char *base)
     }
     HETI_MARK(activations);
     r->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->shared_bytes));
-    r->workspace = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->workspace_bytes));
     r->logits = HETI_TAKE(&arena, float, desc->model.vocab);
     r->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
     r->loss = HETI_TAKE(&arena, het_sum, 1);
@@ -14717,8 +14715,8 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     }
     c->cosine = r->cosine;
     c->sine = r->sine;
-    c->workspace = r->workspace;
-    c->workspace_size = r->workspace_bytes;
+    c->workspace = r->shared + placed->workspace;
+    c->workspace_size = r->shared_bytes - placed->workspace;
     c->loss = r->loss;
 }
 
@@ -15319,7 +15317,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work)
             a.gradient = &g;
             a.count = o.count;
             a.sum = r->squares;
-            a.workspace = r->workspace;
+            a.workspace = r->shared;
             HETI_DEVICE(r, r->device.iface->sum_squares(r->device.self, r->queue, &a), "gradient norm");
         }
     }

@@ -177,7 +177,7 @@ typedef struct het_shape {
 typedef struct het_stage_memory {
     double slot;                      /* for `rows` */
     double carry;                     /* for `tokens`; 0 where they are not cut into slices */
-    double shared, workspace;         /* once a rank: the largest; workspace for `tokens` */
+    double scratch;                   /* once a rank: the most that a unit's turn takes, tensors for `rows` and workspace for `tokens` */
     double stream;                    /* the widest boundary; a rank keeps three such */
     double message;                   /* the wider of its two ends */
 } het_stage_memory;
@@ -3055,8 +3055,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
         else slot += k->carry;
         if (!sliced && split) slot += k->carry_gradient;
         if (!sliced && !split) call += k->carry_gradient;
-        if (call * rows > m.shared) m.shared = call * rows;
-        if (workspace > m.workspace) m.workspace = workspace;
+        if (call * rows + workspace > m.scratch) m.scratch = call * rows + workspace;
         if (k->input * rows > m.stream) m.stream = k->input * rows;
         if (k->output * rows > m.stream) m.stream = k->output * rows;
         if (u == unit_begin) m.message = k->input * rows;
@@ -3165,8 +3164,7 @@ static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double ro
                 plan->slices > 1, rows, tokens);
             heti_p_most(&most->slot, m.slot);
             heti_p_most(&most->carry, m.carry);
-            heti_p_most(&most->shared, m.shared);
-            heti_p_most(&most->workspace, m.workspace);
+            heti_p_most(&most->scratch, m.scratch);
             heti_p_most(&most->stream, m.stream);
             heti_p_most(&most->message, m.message);
         }
@@ -3222,7 +3220,7 @@ static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, con
         to->gradients = heti_p_bytes(h->trained[r] * p->gradient_bytes + p->rank_gradients);
         to->optimizer = heti_p_bytes(h->state[r] * p->state_bytes);
         to->activations = heti_p_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
-        to->workspace = heti_p_bytes(m->shared + m->workspace + p->rank_workspace);
+        to->workspace = heti_p_bytes(m->scratch + p->rank_workspace);
         to->communication = h->plan->ranks > 1 ? heti_p_bytes(messages) : 0;
         to->host = to->communication;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
@@ -7764,7 +7762,7 @@ static double heti_p_least_bytes(const heti_p_seek *s, int64_t unit)
     const het_profile *p = s->d.profile;
     const double tokens = heti_p_real(heti_p_least_granules(s) * s->d.granule_tokens);
     const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
-    return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.shared + m.workspace + 3 * m.stream +
+    return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch + 3 * m.stream +
            p->rank_weights + p->rank_gradients + p->rank_workspace;
 }
 
