@@ -236,7 +236,7 @@ static void check_once(het_family family, const once_case *c)
     width = once || c->reduce == HET_REDUCE_FAST ? 4 : 8;
     assert_true(elements > 0);
     assert_int_equal(gradients[0] - gradients[1], late ? (c->reduce == HET_REDUCE_FAST ? 4 : 8) * elements : once ? 4 * elements : 0);
-    if (late && c->ranks == 1 && c->backward == HET_BACKWARD_FUSED) /* of the memory for both some is not needed; of one for two micro-batches in turn no more is */
+    if (late && c->ranks == 1 && c->backward == HET_BACKWARD_FUSED) /* as many slots in both: only what the gradients lack beside activations */
         assert_in_range(activations[1], activations[0] > width * elements ? activations[0] : width * elements, activations[0] + width * elements - 1);
     for (step = 0; step < STEPS; step++) {
         support_group_start(&group, &run.data, step, SUPPORT_TOGETHER);
