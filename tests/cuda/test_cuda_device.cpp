@@ -183,8 +183,8 @@ static double evaluate(het_ctx *ctx, const support_run *run)
 /* Steps of one shape, of other shapes and again of the first, evaluations between them, a skipped step, another plan. */
 static trained live_through(support_run *run, int32_t options)
 {
-    static const char *const layouts[] = { LAYOUT, LAYOUT, "e", LAYOUT, "0|1|23", "bad", "0|1|23", LAYOUT, "e", "plan", LAYOUT, "3|012", LAYOUT,
-                                           "e" };
+    static const char *const layouts[] = { LAYOUT, LAYOUT, "e", LAYOUT, "0|1|23", "bad", "0|1|23", LAYOUT, "e", "plan", LAYOUT, "3|012", "e",
+                                           LAYOUT };
     trained t;
     int step = 0;
     run->device[0].iface = het_cuda_device_with(options);
