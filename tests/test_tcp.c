@@ -113,7 +113,7 @@ static pid_t start(int n, int number, case_run run, int argument)
     if (child > 0) return child;
     me = number, processes = n;
     signal(SIGALRM, SIG_DFL);
-    alarm(60); /* nobody hangs */
+    alarm(180); /* nobody hangs; under the thread sanitizer, on busy cores, 60 were too few once */
     run(argument);
     fflush(NULL);
     _exit(0);
