@@ -2946,11 +2946,14 @@ static HETI_UNUSED size_t heti_product_pack(int64_t m, int64_t n, int64_t k)
 }
 
 /* ---- rows ---- */
-/* A block of attention is at most ATTENTION_ROWS rows; the forward keeps ATTENTION_SCORES scores (rows of up to 2,160 keys are made
-   once), the backward takes ATTENTION_KEYS keys at a time. None of them changes a bit. */
-#define HETI_ATTENTION_ROWS 120
-#define HETI_ATTENTION_KEYS 240
+/* A block of attention is at most ATTENTION_ROWS rows, in the forward so few that ATTENTION_SCORES hold all their scores, but not fewer than half
+   (rows of up to 2,700 keys are made once); the backward takes ATTENTION_KEYS keys at a time. None of them changes a bit. */
+#define HETI_ATTENTION_ROWS 192
+#define HETI_ATTENTION_KEYS 192
 #define HETI_ATTENTION_SCORES 262144
+
+/* Floats from one row of scores to the next: an odd number of cache lines, so that columns meet all sets of a cache. */
+static HETI_UNUSED int64_t heti_score_stride(int64_t keys) { return ((keys + 15) / 16 | 1) * 16; }
 
 /* y = a + b; y may be a or b. */
 typedef struct heti_add_args {
@@ -4030,12 +4033,13 @@ HETI_IN void HETI_K(tile_chain)(int rows, int64_t k, HETI_K(feed) from, const he
     }
 }
 
-/* Packed tiles have constants for strides. */
+/* Strides that are known are constants: packed tiles, and tiles that are read where they lie, with lines or k contiguous. */
 HETI_FN void HETI_K(tile_float)(int64_t k, const heti_tiles *a, const float *b, const heti_chains *to, int bf16, heti_walk *walk)
 {
     if (a->line == 1 && a->step == HETI_TILE_M)
         HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, 1, HETI_TILE_M, b), to, bf16, walk);
-    else HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, a->line, a->step, b), to, 0, walk);
+    else if (a->line == 1) HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, 1, a->step, b), to, 0, walk);
+    else HETI_K(tile_chain)(HETI_TILE_M, k, HETI_K(make_feed)(a->data, a->line, 1, b), to, 0, walk);
 }
 
 /* Rows and columns that fill no tile: short tiles, in a buffer where they are not whole. */
@@ -4176,9 +4180,25 @@ HETI_FN void HETI_K(bias)(int64_t count, int64_t k, const float *dy, int64_t dy_
 
 /* ---- a product on one thread, for the kernels of >>rows ---- */
 
+/* How many of `deep` k from l on a strip needs of the panel at column j. */
+HETI_IN int64_t HETI_K(needed)(const int64_t *columns, const int64_t *depth, int64_t strip, int64_t j, int64_t l, int64_t deep)
+{
+    if (columns != NULL && columns[strip] <= j) return 0;
+    return depth != NULL ? heti_max(0, heti_min(depth[strip] - l, deep)) : deep;
+}
+
+/* How many strips of the next `rows` rows need as much as the first. */
+HETI_IN int64_t HETI_K(alike)(const int64_t *columns, const int64_t *depth, int64_t strip, int64_t j, int64_t l, int64_t deep, int64_t rows)
+{
+    const int64_t strips = heti_ceil_div(rows, HETI_TILE_ROWS), needed = HETI_K(needed)(columns, depth, strip, j, l, deep);
+    int64_t n = 1;
+    while (n < strips && HETI_K(needed)(columns, depth, strip + n, j, l, deep) == needed) n++;
+    return n;
+}
+
 /* c[m][n] = chain over k ascending of a[i][k] b[k][j], from +0 or, continued, from c. Lines of a are rows, lines of b columns. Rows are taken in
    strips of TILE_ROWS: where `columns` is given, only the first columns[strip] of a strip are wanted, and where `depth` is, only its first
-   depth[strip] k matter; neither grows from strip to strip. In f32 whole strips of `a` are read where they lie, unpacked.
+   depth[strip] k matter; neither grows from strip to strip. In f32 whole strips of `a`, whose lines or k are contiguous, are read where they lie.
    pack: heti_product_pack(m, n, k) bytes. */
 HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, heti_operand b, float *c, int64_t c_row, int continued, int bf16,
                              const int64_t *columns, const int64_t *depth, float *pack)
@@ -4197,12 +4217,14 @@ HETI_FN void HETI_K(product)(int64_t m, int64_t n, int64_t k, heti_operand a, he
                 const int64_t wide = heti_min(HETI_TILE_N, n - j);
                 heti_operand lying = b, *lines = &lying; /* of the panel; NULL once they are packed, as far as the first strip needs them */
                 heti_move_operand(&lying, j, l);
-                for (int64_t r = 0; r < rows; r += HETI_TILE_ROWS) {
-                    const int64_t strip = (i + r) / HETI_TILE_ROWS, needed = depth != NULL ? heti_min(depth[strip] - l, deep) : deep;
-                    if (needed <= 0 || (columns != NULL && columns[strip] <= j)) continue;
+                for (int64_t r = 0, next; r < rows; r = next) {
+                    const int64_t end = r < unpacked ? unpacked : rows, strip = (i + r) / HETI_TILE_ROWS;
+                    const int64_t needed = HETI_K(needed)(columns, depth, strip, j, l, deep);
+                    next = heti_min(r + HETI_TILE_ROWS * HETI_K(alike)(columns, depth, strip, j, l, deep, end - r), end);
+                    if (needed == 0) continue;
                     from = a;
                     heti_move_operand(&from, i + r, l);
-                    HETI_K(panel)(heti_min(HETI_TILE_ROWS, rows - r), wide, needed,
+                    HETI_K(panel)(next - r, wide, needed,
                                   r < unpacked ? heti_make_tiles(from.data, from.line_stride, from.k_stride, HETI_TILE_M * from.line_stride)
                                                : heti_make_tiles(pack + (r - unpacked) * deep, 1, HETI_TILE_M, HETI_TILE_M * deep),
                                   lines, panel, heti_make_chains(c + (i + r) * c_row + j, c_row, continued || l > 0, NULL), bf16, &nothing);
@@ -4583,7 +4605,7 @@ HETI_IN void HETI_K(attention_forward_block)(HETI_K(attention) *t, float *m, flo
     HETI_K(attention_sees)(t, t->query[0], &first, &highest);
     lowest -= lowest % 16;
     const int64_t room = HETI_ATTENTION_SCORES / t->rows / 16 * 16 - 16, whole = highest - lowest <= room;
-    const int64_t keys = whole ? highest - lowest : room, stride = (keys + 15) / 16 * 16 + 16;
+    const int64_t keys = whole ? highest - lowest : room, stride = heti_score_stride(keys);
     for (int64_t i = 0; i < t->rows; i++) m[i] = -INFINITY;
     memset(sum, 0, HETI_CAST(size_t, t->rows * 16) * sizeof(float));
     for (int pass = 0; pass < 2; pass++)
@@ -4616,8 +4638,11 @@ HETI_FN void HETI_K(attention_forward)(const het_attention_args *a, int64_t sequ
     HETI_K(attention_begin)(t, a, sequence, kv_head, workspace);
     float *sum = t->scores + HETI_ATTENTION_SCORES;
     t->pack = sum + 16 * HETI_ATTENTION_ROWS;
-    for (int64_t from = begin; from < end; from += HETI_ATTENTION_ROWS) {
-        HETI_K(attention_gather)(t, from, heti_min(HETI_ATTENTION_ROWS, end - from), NULL);
+    const int64_t keys = a->window > 0 ? heti_min(t->end, a->window + HETI_ATTENTION_ROWS) : t->end; /* of a block, at most */
+    const int64_t room = HETI_ATTENTION_SCORES / (keys + 32) / HETI_TILE_ROWS * HETI_TILE_ROWS;
+    const int64_t rows = heti_max(HETI_ATTENTION_ROWS / 2, heti_min(HETI_ATTENTION_ROWS, room));
+    for (int64_t from = begin; from < end; from += rows) {
+        HETI_K(attention_gather)(t, from, heti_min(rows, end - from), NULL);
         HETI_K(attention_forward_block)(t, m, sum);
         for (int64_t i = 0; i < t->rows; i++) {
             const float l = HETI_SUM(HETI_LOAD(sum + 16 * i));
@@ -4657,7 +4682,7 @@ HETI_IN void HETI_K(attention_derive)(const HETI_K(attention) *t, const float *d
 HETI_IN void HETI_K(attention_backward_block)(HETI_K(attention) *t, const float *d_o, const float *delta, float *dk, float *dv,
                                               int64_t from, int64_t to)
 {
-    const int64_t stride = HETI_ATTENTION_KEYS + 16;
+    const int64_t stride = heti_score_stride(HETI_ATTENTION_KEYS);
     float *s = t->scores, *ds = s + HETI_ATTENTION_ROWS * stride;
     int64_t top, count, seeing, first, last;
     HETI_K(attention_rows)(t, from, to, &top, &count);
