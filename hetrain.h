@@ -1248,11 +1248,11 @@ HETRAIN_API int64_t het_get_step(const het_ctx *ctx);                  /* steps 
 HETRAIN_API void het_cancel(het_ctx *ctx);                             /* makes a running call return HET_ERR_CANCELLED. Threads: any. */
 
 /* The context goes over to another plan: weights, optimizer state, exponents and step number move to the ranks that hold them from now on, and no
-   bit of what is trained afterwards tells that they did. Gradients are 0 and timelines empty until the next step; what het_infer kept is gone.
+   bit of what is trained afterwards tells that they did. There are no gradients and no timelines until the next step; what het_infer kept is gone.
    Between the two the host holds each process's own part of weights and state, and both plans' tables; a device gives its block back before it
    is asked for another, so that it never holds two. All is planned, checked and allocated on the host before: a plan that is not valid or does
-   not fit, and memory that is not there, leave the context as it was, on all processes alike. Where a device has not even the room for its old
-   block any more, the context is lost. desc NULL: all defaults. Threads: owner. */
+   not fit, and memory that is not there, leave the context as it was, but for gradients, on all processes alike. Where a device has not even the
+   room for its old block any more, the context is lost. desc NULL: all defaults. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_replan(het_ctx *ctx, const het_replan_desc *desc);
 /* Emulated speed of local rank number `rank` (het_device_desc.speed, above 0) from the next step on. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_set_speed(het_ctx *ctx, int64_t rank, double speed);
@@ -16877,9 +16877,11 @@ HETRAIN_API het_result het_parameter_read(het_ctx *ctx, int64_t index, het_what 
     het_result result;
     HETI_TRY(heti_enter(ctx, &fp));
     result = heti_check_parameter(ctx, "het_parameter_read", index, what, to);
-    if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient)
+    if (result == HET_OK && what == HET_GRADIENT && !ctx->has_gradient) { /* for no process */
         result = heti_fail(&ctx->error, HET_ERR_STATE, "het_parameter_read: no gradient of %s: the last call that computed was neither het_step nor "
                            "het_gradients", ctx->parameter[index].name);
+        return heti_leave_together(ctx, &fp, result);
+    }
     if (result == HET_OK) result = heti_read_values(ctx, index, what, 0, ctx->parameter[index].count, to);
     return heti_leave(ctx, &fp, result);
 }

@@ -161,7 +161,7 @@ typedef struct het_needs {
     int64_t slots;                    /* activations of slices, from F until B or W */
     int64_t carries;                  /* micro-batches */
     int64_t messages;                 /* received, or handed over, and not yet used */
-    int32_t split;                    /* I and W come apart somewhere */
+    int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
 } het_needs;
 /* needs: [plan->ranks]. Messages are only known of complete lists. allocator: of a table that is freed again. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule, const het_allocator *allocator,
@@ -186,8 +186,10 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
     int sliced, double rows, double tokens);
 /* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights, gradients, optimizer, activations, communication
    and device. Arrays begin at multiples of 64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens
-   are a multiple of 16 it is exact but for that, and for gradients where het_desc.max_micro_batches is 1: they may take less,
-   and lie where activations were (het_gradient.once). Allocates a table from profile->allocator and frees it. Threads: any. */
+   are a multiple of 16 it is exact but for that at the tokens the profile was described for; of others the workspace is taken from a line through
+   two points (found up to 5 % of the whole too low). It is an upper bound where I and W come apart in some of a rank's stages, and for gradients
+   where het_desc.max_micro_batches is 1: they may take less, and lie where activations were (het_gradient.once). Allocates a table from
+   profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
     const het_shape *shape, het_memory *memory, het_error *error);
 
@@ -2967,13 +2969,14 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
 
 /* ---- bytes of a plan ---- */
 
-typedef struct heti_p_followed { int64_t *left, *base; } heti_p_followed; /* of each (stage, micro-batch): slices in flight or still to come */
+/* left: slices in flight or still to come of each (stage, micro-batch), those of a stage from base[stage] on; apart: stages with an I. */
+typedef struct heti_p_followed { int64_t *left, *base, *apart; } heti_p_followed;
 
 /* One rank's list, all its stages at once. */
 static het_result heti_p_follow(const het_plan *plan, const het_schedule *schedule, int64_t r, const heti_p_followed *f, het_needs *needs,
     het_error *error)
 {
-    int64_t i, slots = 0, carries = 0, messages = 0;
+    int64_t i, slots = 0, carries = 0, messages = 0, stages = 0, apart = 0;
     for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
         const het_action *a = &schedule->action[i];
         const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
@@ -2988,7 +2991,7 @@ static het_result heti_p_follow(const het_plan *plan, const het_schedule *schedu
         first = plan->first_stage[a->pipeline];
         last = plan->first_stage[a->pipeline + 1] - 1;
         stage = first + a->stage;
-        needs->split |= a->kind == HET_ACTION_I;
+        if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
         if (forward) {
             if (++slots > needs->slots) needs->slots = slots;
             if (a->slice == 0) {
@@ -3004,6 +3007,12 @@ static het_result heti_p_follow(const het_plan *plan, const het_schedule *schedu
         slots--;
         if (--f->left[f->base[stage] + a->micro_batch] == 0) carries--;
     }
+    for (i = 0; i < plan->stages; i++) {
+        if (plan->stage[i].rank != r) continue;
+        stages++;
+        apart += f->apart[i];
+    }
+    needs->split = apart == 0 ? 0 : apart < stages ? 1 : 2;
     return HET_OK;
 }
 
@@ -3020,10 +3029,12 @@ HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedul
         return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
     if (!heti_p_allocator(allocator, &own)) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
     for (p = 0; p < plan->pipelines; p++) cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
-    size = HETI_P_CAST(size_t, cells + plan->stages) * sizeof(int64_t);
+    size = HETI_P_CAST(size_t, cells + 2 * plan->stages) * sizeof(int64_t);
     HETI_P_TRY(heti_p_block(&own, size, "het_profile_needs", &block, error));
     f.base = HETI_P_CAST(int64_t *, block);
-    f.left = f.base + plan->stages;
+    f.apart = f.base + plan->stages;
+    f.left = f.apart + plan->stages;
+    memset(f.apart, 0, HETI_P_CAST(size_t, plan->stages) * sizeof *f.apart);
     for (p = 0, cells = 0; p < plan->pipelines; p++)
         for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p]) f.base[g] = cells;
     memset(needs, 0, HETI_P_CAST(size_t, plan->ranks) * sizeof *needs);
@@ -3150,6 +3161,19 @@ static int heti_p_first_hold(const heti_p_held *h, int64_t g, int64_t i)
 
 static void heti_p_most(double *most, double value) { if (value > *most) *most = value; }
 
+/* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one of both kinds. */
+static void heti_p_stage_most(const heti_p_held *h, const het_stage *stage, int split, double rows, double tokens, het_stage_memory *most)
+{
+    const het_stage_memory m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, split > 0,
+        h->plan->slices > 1, rows, tokens);
+    heti_p_most(&most->slot, m.slot);
+    heti_p_most(&most->carry, m.carry);
+    heti_p_most(&most->scratch, m.scratch);
+    heti_p_most(&most->stream, m.stream);
+    heti_p_most(&most->message, m.message);
+    if (split == 1) heti_p_stage_most(h, stage, 0, rows, tokens, most);
+}
+
 /* Adds up what stages need; state 1: the second time round, when the holders are known. needs NULL: nothing is split. */
 static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double rows, double tokens, int state)
 {
@@ -3158,16 +3182,7 @@ static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double ro
     for (g = 0; g < plan->stages; g++) {
         const het_stage *stage = &plan->stage[g];
         const int64_t r = stage->rank;
-        het_stage_memory m, *most = &h->most[r];
-        if (!state) {
-            m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0, needs != NULL && needs[r].split != 0,
-                plan->slices > 1, rows, tokens);
-            heti_p_most(&most->slot, m.slot);
-            heti_p_most(&most->carry, m.carry);
-            heti_p_most(&most->scratch, m.scratch);
-            heti_p_most(&most->stream, m.stream);
-            heti_p_most(&most->message, m.message);
-        }
+        if (!state) heti_p_stage_most(h, stage, needs != NULL ? needs[r].split : 0, rows, tokens, &h->most[r]);
         for (u = stage->unit_begin; u < stage->unit_end; u++)
             for (i = h->head[u]; i >= 0; i = h->next[i]) {
                 const int64_t b = h->block[i];
@@ -3212,8 +3227,8 @@ static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, con
         const double slots = HETI_P_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
         const double carries = HETI_P_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
         const double own = p->token_bytes * HETI_P_CAST(double, shape->tokens) + p->sequence_bytes * HETI_P_CAST(double, shape->sequences);
-        const double messages = HETI_P_CAST(double, needs[r].messages + 2) * (m->message + HETI_P_CAST(double, HETI_P_ENVELOPE)) +
-            HETI_P_CAST(double, HETI_P_RING_CHUNK);
+        const int others = h->plan->ranks > 1;
+        const double messages = HETI_P_CAST(double, needs[r].messages + 2 * others) * (m->message + HETI_P_CAST(double, HETI_P_ENVELOPE));
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
         to->weights = heti_p_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
@@ -3221,7 +3236,7 @@ static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, con
         to->optimizer = heti_p_bytes(h->state[r] * p->state_bytes);
         to->activations = heti_p_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_p_bytes(m->scratch + p->rank_workspace);
-        to->communication = h->plan->ranks > 1 ? heti_p_bytes(messages) : 0;
+        to->communication = heti_p_bytes(messages + (others ? HETI_P_CAST(double, HETI_P_RING_CHUNK) : 0));
         to->host = to->communication;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
         to->parameters = HETI_P_CAST(int64_t, h->elements[r]);

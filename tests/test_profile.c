@@ -16,12 +16,13 @@ typedef struct shape {
     het_choice recompute;
     het_reduce reduce;
     double state[4];
+    int mixed; /* I and W come apart in some of a rank's stages: an upper bound */
 } shape;
 
 static int64_t close_to(const char *what, const shape *s, int64_t rank, size_t got, size_t expected, int exact)
 {
     const double difference = (double)got - (double)expected, relative = difference / (double)(expected > 0 ? expected : 1);
-    if (exact ? got == expected : fabs(relative) <= 0.01) return 0;
+    if (exact ? got == expected : relative >= -0.01 && relative <= (s->mixed ? 0.2 : 0.01)) return 0;
     fprintf(stderr, "%s, %s, %s, %lld slices, recompute %d: rank %lld: %s: %lld, het_memory_estimate says %lld\n", s->model, s->plan, s->schedule,
         (long long)s->slices, (int)s->recompute, (long long)rank, what, (long long)got, (long long)expected);
     return 1;
@@ -94,7 +95,6 @@ static int64_t check_shape(const shape *s)
     EXPECT_OK(het_profile_needs(plan, schedule, NULL, needs, &error));
     EXPECT_OK(het_profile_memory(profile, plan, needs, &most, got, &error));
     for (r = 0; r < s->ranks; r++) {
-        const int exact = s->tokens % 16 == 0 && s->slices == 1;
         EXPECT_OK(het_memory_estimate(&desc, r, &expected, &error));
         wrong += close_to("weights", s, r, got[r].weights, expected.weights, 1);
         wrong += close_to("gradients", s, r, got[r].gradients, expected.gradients, 0);
@@ -103,7 +103,6 @@ static int64_t check_shape(const shape *s)
         wrong += close_to("workspace", s, r, got[r].workspace, expected.workspace, 0);
         wrong += close_to("communication", s, r, got[r].communication, expected.communication, 0);
         wrong += close_to("device", s, r, got[r].device, expected.device, 0);
-        (void)exact;
     }
     het_schedule_free(schedule);
     het_plan_free(plan);
@@ -119,7 +118,7 @@ static void bytes_agree(void **state)
     static const struct { const char *plan, *schedule; int64_t ranks, slices; } plans[] = { { "dp", "1f1b", 1, 1 }, { "dp", "gpipe", 2, 1 },
         { "pp", "1f1b", 4, 1 }, { "pp", "gpipe", 2, 1 }, { "pp", "zb-h1", 3, 1 }, { "pp", "zb-v", 2, 1 }, { "pp", "interleaved", 2, 1 },
         { "dp2xpp2", "1f1b", 4, 1 }, { "pp", "bidirectional", 2, 1 }, { "pp", "1f1b", 2, 4 }, { "dp2xpp2", "gpipe", 4, 2 },
-        { "pp", "sliced-1f1b", 3, 2 }, { "pp", "v-min", 2, 1 } };
+        { "pp", "sliced-1f1b", 3, 2 }, { "pp", "v-min", 2, 1 }, { "pp", "zb-v", 1, 1 }, { "pp", "dualpipev", 4, 1 }, { "pp", "dualpipev", 2, 1 } };
     size_t m, p;
     int64_t wrong = 0, checked = 0;
     int again;
@@ -143,7 +142,33 @@ static void bytes_agree(void **state)
                 wrong += check_shape(&s);
                 checked++;
             }
-    assert_int_equal(checked, 156);
+    assert_int_equal(checked, 192);
+    assert_int_equal(wrong, 0);
+}
+
+/* With few micro-batches some of a rank's stages do all backward passes in one piece: those need more scratch, the others more in a slot. */
+static void bytes_of_mixed_ranks_suffice(void **state)
+{
+    static const char *const models[] = { "llama:layers=7,width=64,vocab=256,context=64", "gpt2:layers=7,width=64,vocab=256,context=64" };
+    int64_t wrong = 0;
+    int m, n, ranks;
+    (void)state;
+    for (m = 0; m < 2; m++)
+        for (n = 2; n <= 4; n++)
+            for (ranks = 2; ranks <= 4; ranks += 2) {
+                shape s;
+                memset(&s, 0, sizeof s);
+                s.model = models[m];
+                s.plan = "pp";
+                s.schedule = "dualpipev";
+                s.ranks = ranks;
+                s.slices = 1;
+                s.micro_batches = n;
+                s.tokens = 512;
+                s.sequences = 64;
+                s.mixed = 1;
+                wrong += check_shape(&s);
+            }
     assert_int_equal(wrong, 0);
 }
 
@@ -768,6 +793,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_agree),
+        cmocka_unit_test(bytes_of_mixed_ranks_suffice),
         cmocka_unit_test(units_that_say_what_they_take),
         cmocka_unit_test(ranks_together),
         cmocka_unit_test(measuring_fails_well),

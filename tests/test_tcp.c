@@ -778,6 +778,46 @@ static void hosts(void **state)
     if (has_v6) group(3, case_host, 1);
 }
 
+/* ---- training ---- */
+
+/* Asking for a gradient that there is not is told to all processes and harms nobody. */
+static void case_gradients(int number)
+{
+    het_transport t = open_default();
+    support_batch batch;
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx = NULL;
+    int64_t count;
+    float *values;
+    (void)number;
+    memset(&desc, 0, sizeof desc);
+    desc.model = support_model(HET_LLAMA);
+    desc.max_tokens = 32;
+    desc.transport = t;
+    support_batch_start(&batch);
+    support_batch_sequence(&batch, 20, desc.model.vocab, 0, 1);
+    CHECK(het_create(&desc, &ctx, &error) == HET_OK);
+    count = desc.model.vocab * desc.model.width; /* parameter 0: the embedding */
+    values = (float *)need((size_t)count * sizeof *values);
+    CHECK(het_parameter_read(ctx, 0, HET_GRADIENT, values) == HET_ERR_STATE && has(het_last_error(ctx), "no gradient of"));
+    CHECK(het_step(ctx, &batch.batch, 1, NULL) == HET_OK);
+    CHECK(het_parameter_read(ctx, 0, HET_GRADIENT, values) == HET_OK);
+    CHECK(het_evaluate(ctx, &batch.batch, 1, NULL) == HET_OK);
+    CHECK(het_parameter_read(ctx, 0, HET_GRADIENT, values) == HET_ERR_STATE);
+    CHECK(het_step(ctx, &batch.batch, 1, NULL) == HET_OK);
+    free(values);
+    support_batch_end(&batch);
+    het_destroy(ctx);
+    close_good(&t);
+}
+
+static void gradients(void **state)
+{
+    (void)state;
+    group(2, case_gradients, 0);
+}
+
 /* ---- faults ---- */
 
 /* Opens, talks and closes, whatever fails on the way. Returns whether all went well. */
@@ -1067,6 +1107,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(absent, by_file, leave),
         cmocka_unit_test_setup_teardown(files, by_file, leave),
         cmocka_unit_test_setup_teardown(hosts, by_file, leave),
+        cmocka_unit_test_setup_teardown(gradients, by_file, leave),
         cmocka_unit_test_setup_teardown(faults, by_file, leave),
         cmocka_unit_test_setup_teardown(memory, by_file, leave),
         cmocka_unit_test_setup_teardown(nonsense, by_file, leave),
