@@ -11933,6 +11933,7 @@ static het_result heti_check_links(het_error *e, const het_desc *d)
 {
     int64_t i;
     HETI_TRY(heti_check_range(e, "link_count", d->link_count, 0, 1 << 20));
+    if (d->link_count > 0 && !d->links) return heti_fail(e, HET_ERR_INVALID, "het_desc.link_count is %d, links is NULL", d->link_count);
     for (i = 0; i < d->link_count; i++) {
         const het_link *l = &d->links[i];
         if (l->from < 0 || l->to < 0 || l->from == l->to)
@@ -11983,6 +11984,7 @@ static het_result heti_check_desc(het_error *e, const het_desc *d)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
                          d->plan ? d->plan->slices : d->max_slices);
     if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
+    else if (d->unit_count) return heti_fail(e, HET_ERR_INVALID, "het_desc.unit_count is %d, units is NULL", d->unit_count);
     if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
         return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d", HETI_CAST(int64_t, d->transport.iface->version),
                          HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
@@ -17714,7 +17716,9 @@ HETRAIN_API void het_data_close(het_data *data)
 
 HETRAIN_API void het_data_get_info(const het_data *data, het_data_info *info)
 {
-    *info = data->info;
+    if (!info) return;
+    if (data) *info = data->info;
+    else memset(info, 0, sizeof *info);
 }
 
 /* The training window of a sample: epoch e has the permutation whose key is Philox(seed, e, "data"). */

@@ -110,15 +110,17 @@ static inline int data_fingerprint(const het_reader *reader, uint64_t *hash) {
 static volatile sig_atomic_t stop_asked;
 static void on_signal(int signal_number) { (void)signal_number; stop_asked = 1; }
 
-/* mpirun gives SIGUSR1 on to all processes; SIGINT and SIGTERM it gives on as well, but ends them soon after. */
+/* SIGHUP: of a terminal that is closed, unless nohup has it ignored. mpirun gives SIGUSR1 on to all processes; SIGINT and SIGTERM it gives on as
+   well, but ends them soon after. */
 static inline void catch_signals(int several_processes) {
-    const int caught[] = { SIGINT, SIGTERM, SIGUSR1 };
-    struct sigaction action;
+    const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    struct sigaction action, before;
     int i;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
-    for (i = 0; i < (several_processes ? 3 : 2); i++) {
-        action.sa_flags = i < 2 ? SA_RESTART | (int)SA_RESETHAND : SA_RESTART; /* a launcher may pass one SIGUSR1 on twice */
+    for (i = 0; i < (several_processes ? 4 : 3); i++) {
+        if (caught[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+        action.sa_flags = i < 3 ? SA_RESTART | (int)SA_RESETHAND : SA_RESTART; /* a launcher may pass one SIGUSR1 on twice */
         sigaction(caught[i], &action, NULL);
     }
 }

@@ -8,7 +8,7 @@ static inline int read_file(const char *name, const char *path, char **data, siz
     struct stat about;
     int status = 0;
     size_t got;
-    if (file == NULL || fstat(fileno(file), &about) != 0 || S_ISDIR(about.st_mode)) {
+    if (file == NULL || fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode)) {
         status = fail(BAD_INPUT, "%s %s: %s", name, path, file != NULL ? "not a file" : strerror(errno));
         if (file != NULL) fclose(file);
         return status;

@@ -936,7 +936,7 @@ static int open_log(job *j) {
     if (j->set.log != NULL) snprintf(j->log_path, sizeof j->log_path, "%s", j->set.log);
     else if (j->out[0] == 0 || !path_join(j->log_path, sizeof j->log_path, j->out, "log.jsonl")) return 0;
     j->log = fopen(j->log_path, j->set.resume != NULL ? "r+b" : "wb");
-    if (j->log == NULL && j->set.resume != NULL) j->log = fopen(j->log_path, "wb");
+    if (j->log == NULL && j->set.resume != NULL) j->log = fopen(j->log_path, "w+b");
     if (j->log == NULL) return fail(BAD_INPUT, "%s %s: %s", j->set.log != NULL ? "--log" : "--out", j->log_path, strerror(errno));
     if (j->set.resume != NULL) {
         keep = log_replay(j, j->log);
@@ -1605,7 +1605,10 @@ int main(int argc, char **argv) {
     close_source(&j->validation);
     close_source(&j->training);
     het_tokenizer_free(j->tokenizer);
-    if (j->log != NULL && fclose(j->log) != 0 && status == 0) status = fail(FAILED, "cannot write %s", j->log_path);
+    if (j->log != NULL) {
+        const int failed = ferror(j->log);
+        if ((fclose(j->log) != 0 || failed) && status == 0) status = fail(FAILED, "cannot write %s: lines are missing", j->log_path);
+    }
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
     layout_free(&j->ranks);

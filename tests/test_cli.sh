@@ -120,6 +120,10 @@ missing=
 for file in model.safetensors config.json step-00000020/state.json log.jsonl loss.svg; do [ -s run/$file ] || missing="$missing $file"; done
 report "$([ -z "$missing" ]; echo $?)" 'weights, state, log and picture are written' "missing:$missing"
 report "$([ "$(grep -c '"loss":' run/log.jsonl)" -ge 20 ]; echo $?)" 'the log has every step' "$(wc -l run/log.jsonl)"
+if [ -c /dev/full ]; then
+    "$programs/train" --data text --steps 2 --quiet --log /dev/full "${tiny[@]}" > out 2> err
+    report "$([ $? = 1 ] && grep -q 'cannot write /dev/full' err; echo $?)" 'a log that is not whole is an error' "$(cat err)"
+fi
 if command -v python3 > /dev/null; then
     python3 - > py 2>&1 << 'PY'
 import json, struct

@@ -262,6 +262,8 @@ static void descriptions(void **state)
     REFUSED(max_sequences, -4, HET_ERR_INVALID, "max_sequences|-4");
     REFUSED(max_micro_batches, -2, HET_ERR_INVALID, "max_micro_batches|-2");
     REFUSED(max_slices, -9, HET_ERR_INVALID, "max_slices|-9");
+    REFUSED(link_count, 1, HET_ERR_INVALID, "link_count is 1|links is NULL");
+    REFUSED(unit_count, 5, HET_ERR_INVALID, "unit_count is 5|units is NULL");
     REFUSED(granule, -6, HET_ERR_INVALID, "granule|-6");
     REFUSED(backward, (het_backward)4, HET_ERR_INVALID, "backward|4");
     REFUSED(dtype, (het_dtype)7, HET_ERR_INVALID, "dtype|7");
@@ -587,7 +589,12 @@ static void parameters_and_tensors(void **state)
 static void queries_without_a_context(void **state)
 {
     het_memory memory;
+    het_data_info info;
     (void)state;
+    memset(&info, 0xFF, sizeof info);
+    het_data_get_info(NULL, &info);
+    assert_int_equal(info.tokens, 0);
+    het_data_get_info(NULL, NULL);
     assert_string_equal(het_last_error(NULL), "");
     assert_null(het_get_desc(NULL));
     assert_int_equal(het_get_step(NULL), 0);

@@ -24,7 +24,7 @@ step_of() { local latest; latest=$(cat "$1/latest" 2> /dev/null); latest=${lates
 started() { local i; for i in $(seq 1200); do grep -q '"loss"' "$1" 2> /dev/null && return 0; sleep 0.05; done; return 1; }
 
 # ---- signals: the step is finished and saved, the program ends well and says how to go on ----
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
     rm -rf out
     set -m # else a job in the background would ignore SIGINT
     "$program" "${run[@]}" --steps 1000000 --out out > stopped.out 2>&1 &

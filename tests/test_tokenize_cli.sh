@@ -74,6 +74,7 @@ report $? "--help: $(grep -c -- '^  --' out) options"
 
 # ---- what is refused ----
 refuses '--tokenizer is missing'
+refuses '--text /dev/zero|not a file' --tokenizer gpt2.json --text /dev/zero --out never.bin
 refuses '--wings|no such option' --wings
 refuses '--text FILE or --decode FILE' --tokenizer gpt2.json
 refuses '--out FILE is missing' --tokenizer gpt2.json --text "$text"
