@@ -31,18 +31,26 @@ menu:
 	@echo 'make clean         removes build/'
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
-# build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody.
+# build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody. Every one of them builds by itself, as its
+# first lines say; here they share one object of the headers' implementations. custom_allocator wants other ones, het_bench looks inside.
 
+LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_PLAN_IMPLEMENTATION_DONE=1 -DHETRAIN_FILES_IMPLEMENTATION_DONE=1
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
 HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 
-build/%: examples/%.c $(HEADERS) | build
-	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
+build/implementation.o: tests/implementation.c $(HEADERS) | build
+	$(CC) $(CFLAGS) -I. -c $< -o $@
 
-build/%: examples/%.cpp $(HEADERS) | build
-	$(CXX) -std=c++11 $(CFLAGS) -I. $< -o $@ $(LIBS)
+build/%: examples/%.c $(HEADERS) build/implementation.o
+	$(CC) $(CFLAGS) $(LINKED) -I. $< build/implementation.o -o $@ $(LIBS)
+
+build/%: examples/%.cpp $(HEADERS) build/implementation.o
+	$(CXX) -std=c++11 $(CFLAGS) $(LINKED) -I. $< build/implementation.o -o $@ $(LIBS)
+
+build/custom_allocator: examples/custom_allocator.c $(HEADERS) | build
+	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
 
 build/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | build
 	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
@@ -60,8 +68,8 @@ MPI_LIBS = $(filter -L% -l% -Wl% -pthread,$(MPI_SHOW))
 
 mpi: build/train_mpi
 
-build/train_mpi: examples/train.c build/hetrain_mpi.o $(HEADERS)
-	$(CC) $(CFLAGS) -DHETRAIN_MPI=1 -I. examples/train.c build/hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
+build/train_mpi: examples/train.c build/hetrain_mpi.o build/implementation.o $(HEADERS)
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_MPI=1 -I. examples/train.c build/hetrain_mpi.o build/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
 build/hetrain_mpi.o: hetrain_mpi.c hetrain.h | build
 	@[ -n "$(MPI_SHOW)" ] || { echo 'make mpi: $(MPICC) is missing (Debian: libopenmpi-dev; or MPICC=...)' >&2; exit 2; }
@@ -87,12 +95,12 @@ build/hetrain_cuda.o: hetrain_cuda.cu hetrain.h | build
 	$(NVCC) $(NVCC_FLAGS) -c $< -o $@
 
 build/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | build
-	$(CC) $(CFLAGS) -DHETRAIN_CUDA=1 -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -I. -c $< -o $@
 
 build/bench_cuda.o: tests/cuda/bench_cuda.c $(HEADERS) hetrain_cuda.cu | build
-	$(CC) $(CFLAGS) -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(LINKED) -I. -c $< -o $@
 
-build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o
+build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o build/implementation.o
 	$(HAS_NVCC)
 	$(CUDA_LINK)
 
@@ -113,9 +121,9 @@ build/hetrain_nccl.o: hetrain_nccl.c hetrain_cuda.cu hetrain.h | build
 	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(NCCL_INCLUDES) -c $< -o $@
 
 build/train_nccl.o: examples/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c | build
-	$(CC) $(CFLAGS) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) -I. -c $< -o $@
 
-build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
+build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o build/implementation.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
 	$(CXX) $^ -o $@ -L$(CUDA_LIBRARIES) -Xlinker -rpath=$(CUDA_LIBRARIES) -lcudart -lcublasLt $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
 
 # The tests on a real card: programs with kernels, device and test in one; those of NCCL where it is found.
@@ -143,7 +151,7 @@ OWN_TEXT = hetrain.h $(wildcard README.md examples/*.h examples/*.c tests/*.h te
 
 run:
 	@$(MAKE) --no-print-directory -j$(JOBS) run-needs
-	build/train --data $(DATA) --out build/run
+	build/train --data $(DATA) --out build/run --overwrite
 	@echo
 	build/generate --init build/run
 
@@ -170,7 +178,6 @@ SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
 TEST_HEADERS = hetrain.h $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
-CHECKED_FLAGS = $(if $(filter train,$*),,-O1) # half the time to build; only train computes so much that -O2 is worth it
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
 test:
@@ -193,10 +200,10 @@ $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) tests/tr
 	done
 	@$(TEST_CC) $@-test_mpi.o $@-hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
 
-$(BUILD)/mpi/train_mpi: examples/train.c hetrain_mpi.c $(HEADERS) | $(BUILD)/mpi
+$(BUILD)/mpi/train_mpi: examples/train.c hetrain_mpi.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/mpi
 	@echo "  compile $@"
 	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) -c hetrain_mpi.c -o $@-hetrain_mpi.o
-	@$(TEST_CC) $(C_WARNINGS) -DHETRAIN_MPI=1 examples/train.c $@-hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
+	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_MPI=1 examples/train.c $@-hetrain_mpi.o $(BUILD)/tests/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
 $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c hetrain.h | $(BUILD)/mpi
 	@echo "  compile $@"
@@ -218,10 +225,10 @@ $(BUILD)/tests/standin.o: $(STANDIN)/standin.cpp $(STANDIN_FILES) | $(BUILD)/tes
 # Whole programs on the stand-in, for tests/cuda/on_gpu.sh with STANDIN=1.
 standin-programs: $(BUILD)/standin/train_cuda $(BUILD)/standin/train_nccl $(BUILD)/standin/bench_cuda
 
-$(BUILD)/standin/%_cuda: $(BUILD)/standin/%_cuda.o $(BUILD)/standin/hetrain_cuda.o $(BUILD)/tests/standin.o
+$(BUILD)/standin/%_cuda: $(BUILD)/standin/%_cuda.o $(BUILD)/standin/hetrain_cuda.o $(BUILD)/tests/standin.o $(BUILD)/tests/implementation.o
 	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
 
-$(BUILD)/standin/train_nccl: $(patsubst %,$(BUILD)/standin/%.o,train_nccl hetrain_nccl hetrain_cuda) $(BUILD)/tests/standin.o
+$(BUILD)/standin/train_nccl: $(patsubst %,$(BUILD)/standin/%.o,train_nccl hetrain_nccl hetrain_cuda) $(BUILD)/tests/standin.o $(BUILD)/tests/implementation.o
 	@$(CXX) $(TEST_FLAGS) $(SANITIZER) $^ -o $@ $(LIBS)
 
 $(BUILD)/standin/hetrain_nccl.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
@@ -230,7 +237,7 @@ $(BUILD)/standin/hetrain_nccl.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 
 $(BUILD)/standin/train_nccl.o: examples/train.c $(HEADERS) $(STANDIN_FILES) | $(BUILD)/standin
 	@echo "  compile $@"
-	@$(TEST_CC) $(C_WARNINGS) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
+	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
 
 $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $<"
@@ -238,11 +245,11 @@ $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 
 $(BUILD)/standin/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
 	@echo "  compile $<"
-	@$(TEST_CC) $(C_WARNINGS) -DHETRAIN_CUDA=1 -c $< -o $@
+	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_CUDA=1 -c $< -o $@
 
 $(BUILD)/standin/bench_cuda.o: tests/cuda/bench_cuda.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
 	@echo "  compile $<"
-	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
+	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -c $< -o $@
 
 $(LINKED_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
 	@$(TEST_CC) $^ -o $@ -lcmocka $(LIBS)
@@ -255,18 +262,23 @@ $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
 
 $(BUILD)/tests/test_tcp.o: hetrain_tcp.c tests/transport.h
+$(BUILD)/tests/test_fuzz.o: $(wildcard tests/fuzz/*.[ch]) hetrain_tcp.c
 
 $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
-	@$(TEST_CC) $(CHECKED_FLAGS) $(C_WARNINGS) $< -o $@ $(LIBS)
+	@$(TEST_CC) -O1 $(C_WARNINGS) $< -o $@ $(LIBS)
 
-$(BUILD)/checked/%: examples/%.c $(HEADERS) | $(BUILD)/checked
+$(BUILD)/checked/%: examples/%.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
-	@$(TEST_CC) $(CHECKED_FLAGS) $(C_WARNINGS) -Wc++-compat $< -o $@ $(LIBS)
+	@$(TEST_CC) $(LINKED) $(C_WARNINGS) -Wc++-compat $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
 
-$(BUILD)/checked/%: examples/%.cpp $(HEADERS) | $(BUILD)/checked
+$(BUILD)/checked/%: examples/%.cpp $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
-	@$(CXX) -std=c++11 $(TEST_FLAGS) $(CHECKED_FLAGS) $(SANITIZER) -I. $(WARNINGS) $< -o $@ $(LIBS)
+	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) -I. $(LINKED) $(WARNINGS) $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
+
+$(BUILD)/checked/custom_allocator: examples/custom_allocator.c $(HEADERS) | $(BUILD)/checked
+	@echo "  compile $<"
+	@$(TEST_CC) -O1 $(C_WARNINGS) -Wc++-compat $< -o $@ $(LIBS)
 
 $(BUILD)/tests $(BUILD)/checked $(BUILD)/mpi $(BUILD)/standin:
 	@mkdir -p $@
@@ -342,7 +354,7 @@ build/fuzz/%.o: tests/implementation.c $(wildcard hetrain*.h)
 	@$(FUZZ_CC) $(FUZZ_FLAGS) $(FUZZ_$*) -Wno-pass-failed -fsanitize=fuzzer-no-link,address,undefined -c $< -o $@
 
 define FUZZER
-build/fuzz/%-$(1): tests/fuzz/fuzz_%.c tests/fuzz/fuzz.h build/fuzz/$(1).o
+build/fuzz/%-$(1): tests/fuzz/fuzz_%.c tests/fuzz/fuzz.h build/fuzz/$(1).o hetrain_tcp.c
 	@echo "  compile $$@"
 	@$$(FUZZ_CC) $$(FUZZ_FLAGS) $$(FUZZ_$(1)) -fsanitize=fuzzer,address,undefined $$< build/fuzz/$(1).o -o $$@ $$(LIBS)
 endef

@@ -1,14 +1,17 @@
 /* hetrain_cuda.cu: the CUDA device of hetrain
 
-   het_cuda_device() gives a filled het_device_iface (hetrain.h, >>device_api) whose memory, queues and events are CUDA's. Products are cuBLASLt's,
-   everything else are the kernels below. bf16 operands have f32 sums; weights, gradients and optimizer state are f32.
+   het_cuda_device() gives a filled het_device_iface (hetrain.h, >>device_api) whose memory, queues
+   and events are CUDA's. Products are cuBLASLt's, everything else are the kernels below. bf16
+   operands have f32 sums; weights, gradients and optimizer state are f32.
 
-   Build: make cuda, or nvcc -O3 -std=c++17 -I. -c hetrain_cuda.cu (CUDA 12 or newer; link with -lcublasLt). A program that trains on it says
-   `device.iface = het_cuda_device()`, and before that
-       #define HETRAIN_CUDA_DECLARATIONS                       this file then only declares, in C and C++, and needs no CUDA header
+   Build: make cuda, or nvcc -O3 -std=c++17 -I. -c hetrain_cuda.cu (CUDA 12 or newer; link with
+   -lcublasLt). A program that trains on it says `device.iface = het_cuda_device()`, and before that
+       #define HETRAIN_CUDA_DECLARATIONS                       this file then only declares, in C
+                                                               and C++, and needs no CUDA header
        #include "hetrain_cuda.cu"
 
-   Bits: equal from run to run on one layout (no floating-point atomics); against the CPU device within rounding, not equal.
+   Bits: equal from run to run on one layout (no floating-point atomics); against the CPU device
+   within rounding, not equal.
 
    Contents
        >>cu_config      includes, launches, errors
@@ -30,16 +33,19 @@
 extern "C" {
 #endif
 
-/* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest algorithms by timing, which may be others in the
-   next run, with other bits. EAGER: no graphs, every op is started by itself. */
+/* TF32: f32 by tf32 operands (10 bits of fraction) in products and attention. TIMED: the fastest
+   algorithms by timing, which may be others in the next run, with other bits. EAGER: no graphs,
+   every op is started by itself. */
 enum { HET_CUDA_TF32 = 1, HET_CUDA_TIMED = 2, HET_CUDA_EAGER = 4 };
 
-/* The device with options, or none of them; het_device_desc.ordinal says which card. Threads: any. */
+/* The device with options, or none of them; het_device_desc.ordinal says which card.
+   Threads: any. */
 const het_device_iface *het_cuda_device_with(int32_t options);
 const het_device_iface *het_cuda_device(void);
 
-/* Of a device that one of these tables made, for libraries that work on its card: which card (-1: the device is another's), and the cudaStream_t of a
-   queue (NULL: of the default queue). Threads: any. */
+/* Of a device that one of these tables made, for libraries that work on its card: which card (-1:
+   the device is another's), and the cudaStream_t of a queue (NULL: of the default queue).
+   Threads: any. */
 int32_t het_cuda_ordinal(const het_device *device);
 void *het_cuda_stream(const het_device *device, het_queue *queue);
 
@@ -50,12 +56,13 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 
 #ifndef HETRAIN_CUDA_DECLARATIONS
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_config  Includes, launches, errors.
 
-   HETC_EMULATED builds the same kernels for the CPU, under tests/cuda/emulator.h; HETC_KERNELS_ONLY leaves out all that needs the runtime and
-   cuBLASLt (whoever defines it provides cudaStream_t, cudaError_t, cudaGetLastError and standin_enqueue).
-   --------------------------------------------------------------------------------------------------------------------- */
+   HETC_EMULATED builds the same kernels for the CPU, under tests/cuda/emulator.h; HETC_KERNELS_ONLY
+   leaves out all that needs the runtime and cuBLASLt (whoever defines it provides cudaStream_t,
+   cudaError_t, cudaGetLastError and standin_enqueue).
+   ---------------------------------------------------------------------------------------------- */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,16 +75,17 @@ void *het_cuda_stream(const het_device *device, het_queue *queue);
 #include <cublasLt.h>
 #endif
 
-#define HETC_TRY(call) do { const het_result hetc_tried = (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
+#define HETC_TRY(call) do { const het_result hetc_tried = \
+    (call); if (hetc_tried != HET_OK) return hetc_tried; } while (0)
 
-/* >>cu_device: whether f32 may be tf32; the queue's stream (NULL: the default queue); how an error is kept: "what", its name, file and line. */
+/* >>cu_device: whether f32 may be tf32; the queue's stream (NULL: the default queue); how an error
+   is kept: "what", its name, file and line. */
 static int hetc_allows_tf32(void *self);
 static cudaStream_t hetc_stream(void *self, het_queue *queue);
 static het_result hetc_fail(void *self, cudaError_t error, const char *what, const char *file, int line);
 
 /* x by y blocks. What CUDA cannot start (2^31 blocks, or 2^16 in y) becomes a grid it refuses. */
-static dim3 hetc_grid(int64_t x, int64_t y)
-{
+static dim3 hetc_grid(int64_t x, int64_t y) {
     return x <= INT32_MAX && y <= 65535 ? dim3((unsigned)x, (unsigned)y, 1) : dim3(0, 0, 0);
 }
 
@@ -85,9 +93,8 @@ static int64_t hetc_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Starts kernel(arguments...) on the queue. Arguments are copied before this returns. */
 template <class... Parameters, class... Arguments>
-static het_result hetc_launch(void *self, het_queue *queue, const char *name, int line, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
-                              size_t shared, Arguments... arguments)
-{
+static het_result hetc_launch(void *self, het_queue *queue, const char *name, int line, void (*kernel)(Parameters...),
+                              dim3 grid, unsigned threads, size_t shared, Arguments... arguments) {
     const cudaStream_t stream = hetc_stream(self, queue);
     cudaError_t error;
 #ifdef HETC_EMULATED
@@ -106,19 +113,18 @@ static het_result hetc_launch(void *self, het_queue *queue, const char *name, in
     hetc_launch(self, queue, #kernel, __LINE__, kernel, grid, threads, shared, __VA_ARGS__)
 
 /* Shapes no kernel takes: `op`, and the numbers that are impossible. */
-static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows, int64_t width, int line)
-{
+static het_result hetc_shape(void *self, const char *op, int valid, int64_t rows, int64_t width, int line) {
     char text[128];
     if (valid) return HET_OK;
     snprintf(text, sizeof text, "%s: impossible shape, %lld rows of %lld", op, (long long)rows, (long long)width);
     return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, line);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_primitives  Sums over warps and blocks, tensor core and copy instructions.
 
    Sums have a fixed tree: the same numbers give the same bits whatever runs first.
-   --------------------------------------------------------------------------------------------------------------------- */
+   ---------------------------------------------------------------------------------------------- */
 
 #define HETC_KERNEL static __global__ void
 #define HETC_DEVICE static __device__ __forceinline__
@@ -143,12 +149,16 @@ enum { HETC_WARP = 32, HETC_THREADS = 256, HETC_WARPS = HETC_THREADS / HETC_WARP
 
 /* V neighbouring elements, one load or store. */
 template <class T, int V> struct alignas(sizeof(T) * (size_t)V) hetc_pack { T v[(size_t)V]; };
-template <int V> HETC_DEVICE hetc_pack<float, V> hetc_get(const float *from) { return *reinterpret_cast<const hetc_pack<float, V> *>(from); }
-template <class T, int V> HETC_DEVICE void hetc_put(T *to, const hetc_pack<T, V> &x) { *reinterpret_cast<hetc_pack<T, V> *>(to) = x; }
+template <int V> HETC_DEVICE hetc_pack<float, V> hetc_get(const float *from) {
+    return *reinterpret_cast<const hetc_pack<float, V> *>(from);
+}
+template <class T, int V> HETC_DEVICE void hetc_put(T *to, const hetc_pack<T, V> &x) {
+    *reinterpret_cast<hetc_pack<T, V> *>(to) = x;
+}
 
 /* 1 when all of these may be read and written in packs of 4 floats: addresses and row length. */
-static int hetc_packs(int64_t width, const void *a, const void *b = NULL, const void *c = NULL, const void *d = NULL, const void *e = NULL)
-{
+static int hetc_packs(int64_t width, const void *a, const void *b = NULL, const void *c = NULL, const void *d = NULL,
+                      const void *e = NULL) {
     return width % 4 == 0 && (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d | (uintptr_t)e) & 15) == 0;
 }
 
@@ -159,13 +169,11 @@ HETC_DEVICE int64_t hetc_index() { return (int64_t)blockIdx.x * blockDim.x + thr
 /* One warp a row: this warp's row. */
 HETC_DEVICE int64_t hetc_warp_row() { return (int64_t)blockIdx.x * (blockDim.x / HETC_WARP) + hetc_warp(); }
 
-template <class T> HETC_DEVICE T hetc_warp_sum(T x)
-{
+template <class T> HETC_DEVICE T hetc_warp_sum(T x) {
     for (int step = HETC_WARP / 2; step > 0; step /= 2) x += __shfl_xor_sync(HETC_ALL, x, step);
     return x;
 }
-HETC_DEVICE uint32_t hetc_warp_max(uint32_t x)
-{
+HETC_DEVICE uint32_t hetc_warp_max(uint32_t x) {
     for (int step = HETC_WARP / 2; step > 0; step /= 2) {
         const uint32_t other = __shfl_xor_sync(HETC_ALL, x, step);
         x = x > other ? x : other;
@@ -174,16 +182,14 @@ HETC_DEVICE uint32_t hetc_warp_max(uint32_t x)
 }
 
 /* Unsigned maximum into memory, one atomic a warp; all lanes take part. */
-HETC_DEVICE void hetc_raise(uint32_t *maximum, uint32_t bits)
-{
+HETC_DEVICE void hetc_raise(uint32_t *maximum, uint32_t bits) {
     bits = hetc_warp_max(bits);
     if (hetc_lane() == 0 && bits > 0) atomicMax(maximum, bits);
 }
 
-/* One term into element i of a gradient's sum: on the grid, or as floats. Returns what goes into the maximum: the bits of |term|. Nobody else may
-   add to this element at the same time. */
-HETC_DEVICE uint32_t hetc_add_term(const het_gradient &gradient, int64_t i, float term)
-{
+/* One term into element i of a gradient's sum: on the grid, or as floats. Returns what goes into
+   the maximum: the bits of |term|. Nobody else may add to this element at the same time. */
+HETC_DEVICE uint32_t hetc_add_term(const het_gradient &gradient, int64_t i, float term) {
     if (!gradient.exact) {
         static_cast<float *>(gradient.sum)[i] += term;
         return 0;
@@ -194,26 +200,26 @@ HETC_DEVICE uint32_t hetc_add_term(const het_gradient &gradient, int64_t i, floa
 }
 
 /* float(sum[i]) */
-HETC_DEVICE float hetc_gradient_at(const het_gradient &gradient, int64_t i)
-{
-    return gradient.exact ? (float)static_cast<const double *>(gradient.sum)[i] : static_cast<const float *>(gradient.sum)[i];
+HETC_DEVICE float hetc_gradient_at(const het_gradient &gradient, int64_t i) {
+    return gradient.exact ? (float)static_cast<const double *>(gradient.sum)[i] :
+        static_cast<const float *>(gradient.sum)[i];
 }
 
 /* ---- het_sum: sum += term, as heti_sum_add of hetrain.h. Integer atomics have no order ---- */
 
-HETC_DEVICE void hetc_limb_add(int64_t *limb, int64_t value)
-{
+HETC_DEVICE void hetc_limb_add(int64_t *limb, int64_t value) {
     if (value != 0) atomicAdd(reinterpret_cast<unsigned long long *>(limb), (unsigned long long)value);
 }
 
-/* |term| = mantissa 2^(exponent); its bits, shifted to their place above 2^-320, are added to three limbs as 32-bit pieces. */
-HETC_DEVICE void hetc_sum_add(int64_t *limb, double term)
-{
+/* |term| = mantissa 2^(exponent); its bits, shifted to their place above 2^-320, are added to three
+   limbs as 32-bit pieces. */
+HETC_DEVICE void hetc_sum_add(int64_t *limb, double term) {
     const uint64_t bits = (uint64_t)__double_as_longlong(term);
     const int place = (int)(bits >> 52 & 0x7ff) - 1075 + 320;
     uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
     if (place + 53 > 32 * 19) { hetc_limb_add(limb + 19, 1); return; } /* infinite, NaN, or 2^288 and larger */
-    if (place <= -53) return;                                          /* below 2^-320: also zero, whose implied bit is not there */
+    /* below 2^-320: also zero, whose implied bit is not there */
+    if (place <= -53) return;
     if (place < 0) mantissa >>= -place;
     const int first = place < 0 ? 0 : place / 32, shift = place < 0 ? 0 : place % 32;
     const int64_t sign = bits >> 63 != 0 ? -1 : 1;
@@ -227,8 +233,7 @@ HETC_DEVICE void hetc_sum_add(int64_t *limb, double term)
 
 struct hetc_words { uint32_t w[4]; };
 
-HETC_DEVICE hetc_words hetc_philox(uint64_t key, uint64_t low, uint64_t high)
-{
+HETC_DEVICE hetc_words hetc_philox(uint64_t key, uint64_t low, uint64_t high) {
     uint32_t key0 = (uint32_t)key, key1 = (uint32_t)(key >> 32);
     hetc_words x = { { (uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32) } };
     for (int round = 0; round < 10; round++, key0 += UINT32_C(0x9E3779B9), key1 += UINT32_C(0xBB67AE85)) {
@@ -240,8 +245,7 @@ HETC_DEVICE hetc_words hetc_philox(uint64_t key, uint64_t low, uint64_t high)
 
 /* ---- bf16 as its 16 bits, rounded to nearest even; low half first in memory ---- */
 
-HETC_DEVICE uint32_t hetc_bf16_pair(float low, float high)
-{
+HETC_DEVICE uint32_t hetc_bf16_pair(float low, float high) {
 #ifdef HETC_EMULATED
     uint32_t bits[2] = { __float_as_uint(low), __float_as_uint(high) };
     for (uint32_t &x : bits) x = (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : (x + 0x7fffu + (x >> 16 & 1u)) >> 16;
@@ -256,8 +260,7 @@ HETC_DEVICE uint32_t hetc_bf16_pair(float low, float high)
 HETC_DEVICE uint16_t hetc_bf16(float x) { return (uint16_t)(hetc_bf16_pair(x, 0.0f) & 0xffffu); }
 
 /* 2^x within 2^-22, results below the smallest normal number are 0. */
-HETC_DEVICE float hetc_exp2(float x)
-{
+HETC_DEVICE float hetc_exp2(float x) {
 #ifdef HETC_EMULATED
     const float y = exp2f(x);
     return y < 1.17549435e-38f ? 0.0f : y;
@@ -268,14 +271,14 @@ HETC_DEVICE float hetc_exp2(float x)
 #endif
 }
 
-/* ---- tensor cores (PTX ISA, sm_80 and newer): four 8 x 8 matrices of 16-bit elements, and d += a b with a 16 x 16, b 16 x 8 ---- */
+/* ---- tensor cores (PTX ISA, sm_80 and newer): four 8 x 8 matrices of 16-bit elements, and d += a
+   b with a 16 x 16, b 16 x 8 ---- */
 
 #ifndef HETC_EMULATED
 HETC_DEVICE uint32_t hetc_shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 #endif
 
-template <bool TRANSPOSED> HETC_DEVICE void hetc_ldmatrix(uint32_t (&to)[4], const void *from)
-{
+template <bool TRANSPOSED> HETC_DEVICE void hetc_ldmatrix(uint32_t (&to)[4], const void *from) {
 #ifdef HETC_EMULATED
     emulator_ldmatrix(to, from, TRANSPOSED);
 #else
@@ -288,30 +291,29 @@ template <bool TRANSPOSED> HETC_DEVICE void hetc_ldmatrix(uint32_t (&to)[4], con
 #endif
 }
 
-HETC_DEVICE void hetc_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
+HETC_DEVICE void hetc_mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #ifdef HETC_EMULATED
     emulator_mma(d, a, b0, b1);
 #else
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+        "r"(b1));
 #endif
 }
 
 /* d += a b with a 16 x 8, b 8 x 8, of tf32: floats whose fraction has 10 bits. */
-HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
+HETC_DEVICE void hetc_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #ifdef HETC_EMULATED
     emulator_mma_tf32(d, a, b0, b1);
 #else
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0),
+        "r"(b1));
 #endif
 }
 
 /* The bits of x as tf32, to nearest, ties away from zero. */
-HETC_DEVICE uint32_t hetc_tf32_bits(float x)
-{
+HETC_DEVICE uint32_t hetc_tf32_bits(float x) {
 #ifdef HETC_EMULATED
     const uint32_t bits = __float_as_uint(x);
     return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
@@ -324,17 +326,16 @@ HETC_DEVICE uint32_t hetc_tf32_bits(float x)
 
 /* ---- asynchronous copies of 16 bytes into shared memory; where not `present`, zeros ---- */
 
-HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present)
-{
+HETC_DEVICE void hetc_copy_async(void *to, const void *from, bool present) {
 #ifdef HETC_EMULATED
     emulator_copy_async(to, present ? from : NULL);
 #else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(hetc_shared_address(to)), "l"(from), "r"(present ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(hetc_shared_address(to)), "l"(from),
+                 "r"(present ? 16 : 0) : "memory");
 #endif
 }
 
-HETC_DEVICE void hetc_copy_commit()
-{
+HETC_DEVICE void hetc_copy_commit() {
 #ifdef HETC_EMULATED
     emulator_copy_commit();
 #else
@@ -343,8 +344,7 @@ HETC_DEVICE void hetc_copy_commit()
 }
 
 /* This thread's copies have landed; a barrier makes everybody's visible. */
-HETC_DEVICE void hetc_copy_wait()
-{
+HETC_DEVICE void hetc_copy_wait() {
 #ifdef HETC_EMULATED
     emulator_copy_wait(0);
 #else
@@ -352,14 +352,14 @@ HETC_DEVICE void hetc_copy_wait()
 #endif
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_rows  Norms, rotary positions, activations, embedding, dropout.
-   --------------------------------------------------------------------------------------------------------------------- */
+   ---------------------------------------------------------------------------------------------- */
 
-/* ---- norms, a warp a row: xhat = (x - mean) rstd with mean = 0 for RMSNorm; y = xhat gain + bias ---- */
+/* ---- norms, a warp a row: xhat = (x - mean) rstd with mean = 0 for RMSNorm; y = xhat gain + bias
+   ---- */
 
-template <int V> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a)
-{
+template <int V> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a) {
     const int64_t row = hetc_warp_row(), width = a.width;
     const float count = (float)width;
     float mean = 0.0f, square = 0.0f;
@@ -384,14 +384,15 @@ template <int V> HETC_KERNEL hetc_norm_forward_kernel(het_norm_args a)
     for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
         const hetc_pack<float, V> t = hetc_get<V>(x + j), gain = hetc_get<V>(a.gain + j);
         hetc_pack<float, V> y;
-        for (int i = 0; i < V; i++) y.v[i] = (t.v[i] - mean) * rstd * gain.v[i] + (a.bias != NULL ? a.bias[j + i] : 0.0f);
+        for (int i = 0; i < V; i++)
+            y.v[i] = (t.v[i] - mean) * rstd * gain.v[i] + (a.bias != NULL ? a.bias[j + i] : 0.0f);
         hetc_put(a.y + row * width + j, y);
     }
 }
 
-/* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks mean(g). */
-template <int V> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a)
-{
+/* With g = dy gain: dx = residual + rstd (g - mean(g) - xhat mean(g xhat)); RMSNorm lacks
+   mean(g). */
+template <int V> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a) {
     const int64_t row = hetc_warp_row(), width = a.width;
     float sum = 0.0f, product = 0.0f;
     if (row >= a.rows) return;
@@ -405,7 +406,8 @@ template <int V> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a)
             product += g * ((t.v[i] - mean) * rstd);
         }
     }
-    const float mean_g = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f, mean_gx = hetc_warp_sum(product) / (float)width;
+    const float mean_g = a.kind != HET_RMSNORM ? hetc_warp_sum(sum) / (float)width : 0.0f,
+                mean_gx = hetc_warp_sum(product) / (float)width;
     for (int64_t j = hetc_lane() * V; j < width; j += HETC_WARP * V) {
         const hetc_pack<float, V> t = hetc_get<V>(x + j), d = hetc_get<V>(dy + j), gain = hetc_get<V>(a.gain + j);
         hetc_pack<float, V> dx;
@@ -416,17 +418,16 @@ template <int V> HETC_KERNEL hetc_norm_backward_input_kernel(het_norm_args a)
     }
 }
 
-static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm_args *a)
-{
+static het_result hetc_norm_forward(void *self, het_queue *queue, const het_norm_args *a) {
     HETC_TRY(hetc_shape(self, "norm_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     const dim3 grid = hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1);
     if (a->rows == 0) return HET_OK;
-    if (hetc_packs(a->width, a->x, a->y, a->gain)) return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<4>, grid, HETC_THREADS, 0, *a);
+    if (hetc_packs(a->width, a->x, a->y, a->gain))
+        return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<4>, grid, HETC_THREADS, 0, *a);
     return HETC_LAUNCH(self, queue, hetc_norm_forward_kernel<1>, grid, HETC_THREADS, 0, *a);
 }
 
-static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a)
-{
+static het_result hetc_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a) {
     HETC_TRY(hetc_shape(self, "norm_backward_input", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     const dim3 grid = hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1);
     if (a->rows == 0) return HET_OK;
@@ -436,8 +437,9 @@ static het_result hetc_norm_backward_input(void *self, het_queue *queue, const h
 }
 
 /* ---- sums over the rows of each granule: gradients of gains and biases ----
-   A granule's rows are cut into chunks of HETC_CHUNK. Blocks write a sum a chunk and column into slots of the workspace; a second kernel adds the
-   slots of a granule in their order, which is the granule's term, and the terms to the gradient. */
+   A granule's rows are cut into chunks of HETC_CHUNK. Blocks write a sum a chunk and column into
+   slots of the workspace; a second kernel adds the slots of a granule in their order, which is the
+   granule's term, and the terms to the gradient. */
 
 enum { HETC_CHUNK = 128, HETC_COLUMNS = 32 };
 
@@ -445,16 +447,17 @@ struct hetc_columns {
     const int64_t *granule_start;  /* device */
     int64_t row_begin, rows_per_token, width;
     const float *dy;               /* [rows][width] */
-    const float *x, *mean, *rstd;  /* of a norm: the products dy xhat are summed too. x NULL: none; mean NULL: RMSNorm */
+    const float *x, *mean, *rstd;  /* of a norm: the products dy xhat are summed too. x NULL: none;
+                                      mean NULL: RMSNorm */
     het_gradient of_product, of_dy; /* sum NULL: not wanted */
     float *slot;                   /* [slots][2][width]: sums of dy xhat, sums of dy */
     int64_t first;                 /* granule of slot 0 */
     int64_t granules, chunks;      /* granules of this launch, slots of each */
 };
 
-/* Sums over a block's 8 rows of threads, 32 columns side by side; valid in the first row of threads. */
-template <class T> HETC_DEVICE T hetc_column_sum(T x, T *shared)
-{
+/* Sums over a block's 8 rows of threads, 32 columns side by side; valid in the first row of
+   threads. */
+template <class T> HETC_DEVICE T hetc_column_sum(T x, T *shared) {
     const int column = hetc_lane(), line = hetc_warp();
     __syncthreads();
     shared[line * HETC_COLUMNS + column] = x;
@@ -463,10 +466,10 @@ template <class T> HETC_DEVICE T hetc_column_sum(T x, T *shared)
     return x;
 }
 
-HETC_KERNEL hetc_columns_kernel(hetc_columns c)
-{
+HETC_KERNEL hetc_columns_kernel(hetc_columns c) {
     HETC_SHARED(float, shared, HETC_THREADS);
-    const int64_t slot = blockIdx.x, granule = c.first + slot / c.chunks, column = (int64_t)blockIdx.y * HETC_COLUMNS + hetc_lane();
+    const int64_t slot = blockIdx.x, granule = c.first + slot / c.chunks,
+                  column = (int64_t)blockIdx.y * HETC_COLUMNS + hetc_lane();
     const int64_t end = (c.granule_start[granule + 1] - c.row_begin) * c.rows_per_token;
     const int64_t begin = (c.granule_start[granule] - c.row_begin) * c.rows_per_token + slot % c.chunks * HETC_CHUNK;
     const int64_t last = begin + HETC_CHUNK < end ? begin + HETC_CHUNK : end;
@@ -474,7 +477,8 @@ HETC_KERNEL hetc_columns_kernel(hetc_columns c)
     for (int64_t row = begin + hetc_warp(); column < c.width && row < last; row += HETC_WARPS) {
         const float d = c.dy[row * c.width + column];
         sum += d;
-        if (c.x != NULL) product += d * ((c.x[row * c.width + column] - (c.mean != NULL ? c.mean[row] : 0.0f)) * c.rstd[row]);
+        if (c.x != NULL)
+            product += d * ((c.x[row * c.width + column] - (c.mean != NULL ? c.mean[row] : 0.0f)) * c.rstd[row]);
     }
     float *to = c.slot + slot * 2 * c.width + column;
     if (c.of_product.sum != NULL) {
@@ -487,10 +491,10 @@ HETC_KERNEL hetc_columns_kernel(hetc_columns c)
     }
 }
 
-/* Terms of the launch's granules into one gradient; `slot` is c.slot or, for dy, c.slot + width. Sums of multiples of the grid are exact, so that the
-   8 rows of threads may share the granules; floats have a fixed tree. */
-HETC_KERNEL hetc_columns_join_kernel(hetc_columns c, het_gradient gradient, const float *slot)
-{
+/* Terms of the launch's granules into one gradient; `slot` is c.slot or, for dy, c.slot + width.
+   Sums of multiples of the grid are exact, so that the 8 rows of threads may share the granules;
+   floats have a fixed tree. */
+HETC_KERNEL hetc_columns_join_kernel(hetc_columns c, het_gradient gradient, const float *slot) {
     HETC_SHARED(double, shared, HETC_THREADS);
     const int64_t column = (int64_t)blockIdx.x * HETC_COLUMNS + hetc_lane();
     const double grid = gradient.exact ? *gradient.grid : 0.0;
@@ -515,13 +519,17 @@ HETC_KERNEL hetc_columns_join_kernel(hetc_columns c, het_gradient gradient, cons
     }
 }
 
-/* Slots of the workspace: all chunks at once where granules are HETC_CHUNK rows and longer; shorter ones take several launches. */
+/* Slots of the workspace: all chunks at once where granules are HETC_CHUNK rows and longer; shorter
+   ones take several launches. */
 static int64_t hetc_columns_slots(int64_t rows) { return 2 * hetc_ceil_div(rows, HETC_CHUNK) + 64; }
-static size_t hetc_columns_workspace(int64_t rows, int64_t width) { return (size_t)(hetc_columns_slots(rows) * 2 * width) * sizeof(float); }
+static size_t hetc_columns_workspace(int64_t rows, int64_t width) {
+    return (size_t)(hetc_columns_slots(rows) * 2 * width) * sizeof(float);
+}
 
-/* Adds the terms of the view's granules. `c` has dy, x, mean, rstd, width, rows_per_token and the gradients; workspace: hetc_columns_workspace. */
-static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c, const het_view *view, int64_t rows, void *workspace)
-{
+/* Adds the terms of the view's granules. `c` has dy, x, mean, rstd, width, rows_per_token and the
+   gradients; workspace: hetc_columns_workspace. */
+static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c, const het_view *view, int64_t rows,
+                                   void *workspace) {
     const int64_t slots = hetc_columns_slots(rows), across = hetc_ceil_div(c.width, HETC_COLUMNS);
     if (rows == 0 || (c.of_product.sum == NULL && c.of_dy.sum == NULL)) return HET_OK;
     c.granule_start = view->granule_start;
@@ -532,27 +540,31 @@ static het_result hetc_columns_run(void *self, het_queue *queue, hetc_columns c,
         c.granules = c.chunks = 0;
         while (c.first + c.granules < view->granule_end) {
             const int64_t *start = view->host_granule_start + c.first + c.granules;
-            const int64_t own = hetc_ceil_div((start[1] - start[0]) * c.rows_per_token, HETC_CHUNK), chunks = own > c.chunks ? own : c.chunks;
+            const int64_t own = hetc_ceil_div((start[1] - start[0]) * c.rows_per_token, HETC_CHUNK),
+                          chunks = own > c.chunks ? own : c.chunks;
             if (c.granules > 0 && (c.granules + 1) * chunks > slots) break;
             c.chunks = chunks;
             c.granules++;
         }
         if (c.chunks > 0) {
-            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_kernel, hetc_grid(c.granules * c.chunks, across), HETC_THREADS, 0, c));
+            HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_kernel, hetc_grid(c.granules * c.chunks, across),
+                                 HETC_THREADS, 0, c));
             if (c.of_product.sum != NULL)
-                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c, c.of_product, c.slot));
+                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c,
+                                     c.of_product, c.slot));
             if (c.of_dy.sum != NULL)
-                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c, c.of_dy, c.slot + c.width));
+                HETC_TRY(HETC_LAUNCH(self, queue, hetc_columns_join_kernel, hetc_grid(across, 1), HETC_THREADS, 0, c,
+                                     c.of_dy, c.slot + c.width));
         }
         c.first += c.granules;
     }
     return HET_OK;
 }
 
-/* Bias of a linear layer: gradient[column] += sum of dy, one term a granule. dy: [rows][width], rows of the view's slice. */
-static het_result hetc_column_sums(void *self, het_queue *queue, const het_view *view, int64_t rows, int64_t width, const float *dy,
-                                   const het_gradient *gradient, void *workspace)
-{
+/* Bias of a linear layer: gradient[column] += sum of dy, one term a granule. dy: [rows][width],
+   rows of the view's slice. */
+static het_result hetc_column_sums(void *self, het_queue *queue, const het_view *view, int64_t rows, int64_t width,
+                                   const float *dy, const het_gradient *gradient, void *workspace) {
     hetc_columns c;
     memset(&c, 0, sizeof c);
     if (gradient == NULL || gradient->sum == NULL) return HET_OK;
@@ -563,10 +575,10 @@ static het_result hetc_column_sums(void *self, het_queue *queue, const het_view 
     return hetc_columns_run(self, queue, c, view, rows, workspace);
 }
 
-static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a)
-{
+static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a) {
     hetc_columns c;
-    HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows, a->width, __LINE__));
+    HETC_TRY(hetc_shape(self, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows,
+                        a->width, __LINE__));
     memset(&c, 0, sizeof c);
     c.rows_per_token = a->rows_per_token;
     c.width = a->width;
@@ -579,10 +591,10 @@ static het_result hetc_norm_backward_weight(void *self, het_queue *queue, const 
     return hetc_columns_run(self, queue, c, a->view, a->rows, a->workspace);
 }
 
-/* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A thread a pair, or a column that passes ---- */
+/* ---- rotary: (y0, y1) = (x0 c - x1 s, x1 c + x0 s); the transpose has -s. A thread a pair, or a
+   column that passes ---- */
 
-HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign)
-{
+HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float sign) {
     const int64_t pairs = a.rotary / 2, lines = a.head_size - pairs, i = hetc_index();
     if (i >= a.rows * a.heads * lines) return;
     const int64_t at = i % lines, row = i / lines / a.heads, from = i / lines * a.head_size + at;
@@ -596,24 +608,28 @@ HETC_KERNEL hetc_rotary_kernel(het_rotary_args a, const int32_t *position, float
     a.y[from + pairs] = fmaf(x0, s, x1 * c);
 }
 
-static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, float sign)
-{
+static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_args *a, float sign) {
     const int64_t width = a->heads * a->head_size, count = a->rows * a->heads * (a->head_size - a->rotary / 2);
-    HETC_TRY(hetc_shape(self, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size, a->rows, width, __LINE__));
+    HETC_TRY(hetc_shape(self, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size,
+                        a->rows, width, __LINE__));
     if (count == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_rotary_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), HETC_THREADS, 0, *a,
-                       a->view->position + a->view->row_begin, sign);
+    return HETC_LAUNCH(self, queue, hetc_rotary_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), HETC_THREADS,
+                       0, *a, a->view->position + a->view->row_begin, sign);
 }
-static het_result hetc_rotary_forward(void *self, het_queue *queue, const het_rotary_args *a) { return hetc_rotary(self, queue, a, 1.0f); }
-static het_result hetc_rotary_backward(void *self, het_queue *queue, const het_rotary_args *a) { return hetc_rotary(self, queue, a, -1.0f); }
+static het_result hetc_rotary_forward(void *self, het_queue *queue, const het_rotary_args *a) {
+    return hetc_rotary(self, queue, a, 1.0f);
+}
+static het_result hetc_rotary_backward(void *self, het_queue *queue, const het_rotary_args *a) {
+    return hetc_rotary(self, queue, a, -1.0f);
+}
 
 /* ---- activations ---- */
 
 HETC_DEVICE float hetc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-/* tanh GELU as x sigmoid(2u), 2u = x (c0 + c1 x^2): the sigmoid and *slope = d(2u)/dx. Beyond |x| = 20 the sigmoid is 0 or 1; a NaN stays. */
-HETC_DEVICE float hetc_gelu_gate(float x, float *slope)
-{
+/* tanh GELU as x sigmoid(2u), 2u = x (c0 + c1 x^2): the sigmoid and *slope = d(2u)/dx. Beyond |x| =
+   20 the sigmoid is 0 or 1; a NaN stays. */
+HETC_DEVICE float hetc_gelu_gate(float x, float *slope) {
     const float c0 = 1.5957691216057308f, c1 = 0.071354816272600251f;
     const float z = x > 20.0f ? 20.0f : x < -20.0f ? -20.0f : x;
     *slope = fmaf(3.0f * c1, z * z, c0);
@@ -622,8 +638,7 @@ HETC_DEVICE float hetc_gelu_gate(float x, float *slope)
 /* Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
 HETC_DEVICE float hetc_normal_cdf(float x) { return fmaf(0.5f, erff(x * 0.70710678118654752f), 0.5f); }
 
-template <int KIND, int V> HETC_KERNEL hetc_activation_forward_kernel(het_activation_args args)
-{
+template <int KIND, int V> HETC_KERNEL hetc_activation_forward_kernel(het_activation_args args) {
     const int64_t i = hetc_index() * V;
     if (i >= args.count) return;
     const hetc_pack<float, V> a = hetc_get<V>(args.a + i), b = KIND == HET_SWIGLU ? hetc_get<V>(args.b + i) : a;
@@ -637,12 +652,13 @@ template <int KIND, int V> HETC_KERNEL hetc_activation_forward_kernel(het_activa
     hetc_put(args.y + i, y);
 }
 
-/* SwiGLU: da = dy b s (1 + a (1 - s)), db = dy a s; tanh GELU: dy s (1 + x (1 - s) d(2u)/dx); erf GELU: dy (Phi + x phi). */
-template <int KIND, int V> HETC_KERNEL hetc_activation_backward_kernel(het_activation_args args)
-{
+/* SwiGLU: da = dy b s (1 + a (1 - s)), db = dy a s; tanh GELU: dy s (1 + x (1 - s) d(2u)/dx); erf
+   GELU: dy (Phi + x phi). */
+template <int KIND, int V> HETC_KERNEL hetc_activation_backward_kernel(het_activation_args args) {
     const int64_t i = hetc_index() * V;
     if (i >= args.count) return;
-    const hetc_pack<float, V> a = hetc_get<V>(args.a + i), dy = hetc_get<V>(args.dy + i), b = KIND == HET_SWIGLU ? hetc_get<V>(args.b + i) : a;
+    const hetc_pack<float, V> a = hetc_get<V>(args.a + i), dy = hetc_get<V>(args.dy + i), b = KIND == HET_SWIGLU ?
+        hetc_get<V>(args.b + i) : a;
     hetc_pack<float, V> da, db;
     for (int j = 0; j < V; j++) {
         const float x = a.v[j], d = dy.v[j];
@@ -662,49 +678,49 @@ template <int KIND, int V> HETC_KERNEL hetc_activation_backward_kernel(het_activ
     if (KIND == HET_SWIGLU) hetc_put(args.db + i, db);
 }
 
-template <int KIND> static het_result hetc_activation(void *self, het_queue *queue, const het_activation_args *a, int backward)
-{
-    const int packs = backward ? hetc_packs(a->count, a->a, a->b, a->dy, a->da, a->db) : hetc_packs(a->count, a->a, a->b, a->y);
+template <int KIND> static het_result hetc_activation(void *self, het_queue *queue, const het_activation_args *a,
+                                                      int backward) {
+    const int packs = backward ? hetc_packs(a->count, a->a, a->b, a->dy, a->da, a->db) : hetc_packs(a->count, a->a,
+        a->b, a->y);
     const dim3 grid = hetc_grid(hetc_ceil_div(a->count, packs ? 4 * HETC_THREADS : HETC_THREADS), 1);
     if (a->count <= 0) return HET_OK;
-    if (backward && packs) return HETC_LAUNCH(self, queue, (hetc_activation_backward_kernel<KIND, 4>), grid, HETC_THREADS, 0, *a);
-    if (backward) return HETC_LAUNCH(self, queue, (hetc_activation_backward_kernel<KIND, 1>), grid, HETC_THREADS, 0, *a);
+    if (backward && packs)
+        return HETC_LAUNCH(self, queue, (hetc_activation_backward_kernel<KIND, 4>), grid, HETC_THREADS, 0, *a);
+    if (backward)
+        return HETC_LAUNCH(self, queue, (hetc_activation_backward_kernel<KIND, 1>), grid, HETC_THREADS, 0, *a);
     if (packs) return HETC_LAUNCH(self, queue, (hetc_activation_forward_kernel<KIND, 4>), grid, HETC_THREADS, 0, *a);
     return HETC_LAUNCH(self, queue, (hetc_activation_forward_kernel<KIND, 1>), grid, HETC_THREADS, 0, *a);
 }
 
-static het_result hetc_activation_either(void *self, het_queue *queue, const het_activation_args *a, int backward)
-{
+static het_result hetc_activation_either(void *self, het_queue *queue, const het_activation_args *a, int backward) {
     if (a->kind == HET_SWIGLU) return hetc_activation<HET_SWIGLU>(self, queue, a, backward);
     if (a->kind == HET_GELU_ERF) return hetc_activation<HET_GELU_ERF>(self, queue, a, backward);
     return hetc_activation<HET_GELU_TANH>(self, queue, a, backward);
 }
-static het_result hetc_activation_forward(void *self, het_queue *queue, const het_activation_args *a)
-{
+static het_result hetc_activation_forward(void *self, het_queue *queue, const het_activation_args *a) {
     return hetc_activation_either(self, queue, a, 0);
 }
-static het_result hetc_activation_backward(void *self, het_queue *queue, const het_activation_args *a)
-{
+static het_result hetc_activation_backward(void *self, het_queue *queue, const het_activation_args *a) {
     return hetc_activation_either(self, queue, a, 1);
 }
 
 /* ---- embedding ---- */
 
 /* y[r] = table[token[r]] + positions[position[r]] */
-HETC_KERNEL hetc_embedding_kernel(het_embedding_args a, const int32_t *token, const int32_t *position)
-{
+HETC_KERNEL hetc_embedding_kernel(het_embedding_args a, const int32_t *token, const int32_t *position) {
     const int64_t i = hetc_index(), row = i / a.width, column = i % a.width;
     if (row >= a.rows) return;
     const float y = a.table[token[row] * a.width + column];
     a.y[i] = a.positions != NULL ? y + a.positions[position[row] * a.width + column] : y;
 }
 
-static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a)
-{
+static het_result hetc_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a) {
     HETC_TRY(hetc_shape(self, "embedding_forward", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     if (a->rows == 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_embedding_kernel, hetc_grid(hetc_ceil_div(a->rows * a->width, HETC_THREADS), 1), HETC_THREADS, 0, *a,
-                       a->view->token + a->view->row_begin, a->view->position + a->view->row_begin);
+    return HETC_LAUNCH(self, queue, hetc_embedding_kernel, hetc_grid(hetc_ceil_div(a->rows * a->width, HETC_THREADS),
+                                                                     1), HETC_THREADS, 0, *a,
+                                                                         a->view->token + a->view->row_begin,
+                                                                             a->view->position + a->view->row_begin);
 }
 
 struct hetc_scatter {
@@ -716,8 +732,7 @@ struct hetc_scatter {
 };
 
 /* Some row before `row` has the same entry: another block sees to it. */
-HETC_DEVICE bool hetc_scatter_taken(const hetc_scatter &s, int64_t row)
-{
+HETC_DEVICE bool hetc_scatter_taken(const hetc_scatter &s, int64_t row) {
     for (int64_t end = row; end > 0; end -= blockDim.x) { /* backwards: repeats are mostly near */
         const int64_t other = end - 1 - threadIdx.x;
         if (__syncthreads_or(other >= 0 && s.id[other] == s.id[row])) return true;
@@ -725,10 +740,10 @@ HETC_DEVICE bool hetc_scatter_taken(const hetc_scatter &s, int64_t row)
     return false;
 }
 
-/* Block (row, columns): the first row of an entry adds up all rows of the slice that have it, in their order, and gives each granule's sum to the
-   gradient. One block owns an element, so no two add to it at the same time. */
-HETC_KERNEL hetc_scatter_kernel(hetc_scatter s)
-{
+/* Block (row, columns): the first row of an entry adds up all rows of the slice that have it, in
+   their order, and gives each granule's sum to the gradient. One block owns an element, so no two
+   add to it at the same time. */
+HETC_KERNEL hetc_scatter_kernel(hetc_scatter s) {
     HETC_SHARED(uint32_t, matches, HETC_WARPS);
     const int64_t first = blockIdx.x, column = (int64_t)blockIdx.y * HETC_THREADS + threadIdx.x;
     if (hetc_scatter_taken(s, first)) return;
@@ -748,7 +763,10 @@ HETC_KERNEL hetc_scatter_kernel(hetc_scatter s)
             for (uint32_t left = matches[warp]; left != 0; left &= left - 1) {
                 const int64_t row = begin + warp * HETC_WARP + __ffs((int)left) - 1;
                 if (row >= granule_end) {
-                    if (open && column < s.width) { const uint32_t one = hetc_add_term(s.gradient, at, term); top = one > top ? one : top; }
+                    if (open && column < s.width) {
+                        const uint32_t one = hetc_add_term(s.gradient, at, term);
+                        top = one > top ? one : top;
+                    }
                     while (row >= s.granule_start[granule + 1] - s.row_begin) granule++;
                     granule_end = s.granule_start[granule + 1] - s.row_begin;
                     term = 0.0f;
@@ -761,8 +779,8 @@ HETC_KERNEL hetc_scatter_kernel(hetc_scatter s)
     if (s.gradient.exact) hetc_raise(s.gradient.maximum, top);
 }
 
-static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a, const het_gradient *gradient, const int32_t *id)
-{
+static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embedding_args *a,
+                                   const het_gradient *gradient, const int32_t *id) {
     hetc_scatter s;
     if (gradient == NULL || gradient->sum == NULL || a->rows == 0) return HET_OK;
     s.gradient = *gradient;
@@ -773,21 +791,22 @@ static het_result hetc_scatter_run(void *self, het_queue *queue, const het_embed
     s.width = a->width;
     s.row_begin = a->view->row_begin;
     s.granule_begin = a->view->granule_begin;
-    return HETC_LAUNCH(self, queue, hetc_scatter_kernel, hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS)), HETC_THREADS, 0, s);
+    return HETC_LAUNCH(self, queue, hetc_scatter_kernel, hetc_grid(a->rows, hetc_ceil_div(a->width, HETC_THREADS)),
+                       HETC_THREADS, 0, s);
 }
 
-static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a)
-{
+static het_result hetc_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
     HETC_TRY(hetc_shape(self, "embedding_backward_weight", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     HETC_TRY(hetc_scatter_run(self, queue, a, a->dtable, a->view->token));
     return hetc_scatter_run(self, queue, a, a->dpositions, a->view->position);
 }
 
-/* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word c mod 4 of
+/* ---- dropout: the CPU's mask, a warp a row. Philox(seed; step, sample) gives the row's key; word
+   c mod 4 of
    Philox(key; position 2^32 + c / 4, site) decides column c ---- */
 
-HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, const int32_t *sequence_of, const int64_t *sample_id)
-{
+HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, const int32_t *sequence_of,
+                                const int64_t *sample_id) {
     const int64_t row = hetc_warp_row();
     if (row >= a.rows) return;
     const bool dropping = a.probability > 0.0f;
@@ -803,47 +822,47 @@ HETC_KERNEL hetc_dropout_kernel(het_dropout_args a, const int32_t *position, con
         for (int i = 0; i < 4; i++) {
             const int64_t column = 4 * group + i, at = row * a.width + column;
             if (column >= a.width) break;
-            const float kept = dropping && (float)(words.w[i] >> 8) * 5.9604644775390625e-8f < a.probability ? 0.0f : scale;
+            const float kept = dropping && (float)(words.w[i] >> 8) * 5.9604644775390625e-8f < a.probability ? 0.0f :
+                        scale;
             a.y[at] = a.a != NULL ? fmaf(a.x[at], kept, a.a[at]) : a.x[at] * kept;
         }
     }
 }
 
-static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a)
-{
+static het_result hetc_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a) {
     HETC_TRY(hetc_shape(self, "dropout", a->rows >= 0 && a->width > 0, a->rows, a->width, __LINE__));
     if (a->rows == 0 || (a->probability <= 0.0f && a->a == NULL && a->x == a->y)) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_dropout_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS, 0, *a,
-                       a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin, a->view->sample_id);
+    return HETC_LAUNCH(self, queue, hetc_dropout_kernel, hetc_grid(hetc_ceil_div(a->rows, HETC_WARPS), 1), HETC_THREADS,
+                       0, *a, a->view->position + a->view->row_begin, a->view->sequence_of + a->view->row_begin,
+                           a->view->sample_id);
 }
 
-static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a)
-{
+static het_result hetc_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a) {
     het_dropout_args alone = *a;
     alone.a = NULL;
     return hetc_dropout_forward(self, queue, &alone);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_loss  Cross-entropy, order-free sums, exact accumulation, verdict, AdamW.
-   --------------------------------------------------------------------------------------------------------------------- */
+   ---------------------------------------------------------------------------------------------- */
 
-/* ---- cross-entropy, a block a row: the row is read once for maximum and sum, and once more for the gradient in its place ---- */
+/* ---- cross-entropy, a block a row: the row is read once for maximum and sum, and once more for
+   the gradient in its place ---- */
 
 struct hetc_softmax { float maximum, sum; }; /* sum of exp(x - maximum) */
 
-/* exp(x - m) of parts that are joined; a part of nothing but -infinity counts 0, and NaN stays NaN. */
+/* exp(x - m) of parts that are joined; a part of nothing but -infinity counts 0, and NaN stays
+   NaN. */
 HETC_DEVICE float hetc_softmax_scale(float x, float m) { return expf(x - (m == -INFINITY ? 0.0f : m)); }
 
-HETC_DEVICE hetc_softmax hetc_softmax_join(hetc_softmax a, hetc_softmax b)
-{
+HETC_DEVICE hetc_softmax hetc_softmax_join(hetc_softmax a, hetc_softmax b) {
     const float m = fmaxf(a.maximum, b.maximum);
     return { m, a.sum * hetc_softmax_scale(a.maximum, m) + b.sum * hetc_softmax_scale(b.maximum, m) };
 }
 
 /* One more element: a new maximum scales the sum so far. */
-HETC_DEVICE void hetc_softmax_add(hetc_softmax *s, float x)
-{
+HETC_DEVICE void hetc_softmax_add(hetc_softmax *s, float x) {
     if (x > s->maximum) {
         s->sum *= hetc_softmax_scale(s->maximum, x);
         s->maximum = x;
@@ -851,14 +870,17 @@ HETC_DEVICE void hetc_softmax_add(hetc_softmax *s, float x)
     s->sum += hetc_softmax_scale(x, s->maximum);
 }
 
-/* The block's part of a row of `count` floats at any address: f(index, x) for each element, in packs of 4 behind the first aligned one. */
-template <class F> HETC_DEVICE void hetc_row_each(float *row, int64_t count, F f)
-{
-    const int64_t unaligned = (int64_t)((0 - (reinterpret_cast<uintptr_t>(row) >> 2)) & 3), head = unaligned < count ? unaligned : count;
+/* The block's part of a row of `count` floats at any address: f(index, x) for each element, in
+   packs of 4 behind the first aligned one. */
+template <class F> HETC_DEVICE void hetc_row_each(float *row, int64_t count, F f) {
+    const int64_t unaligned = (int64_t)((0 - (reinterpret_cast<uintptr_t>(row) >> 2)) & 3),
+                  head = unaligned < count ? unaligned : count;
     const int64_t packs = (count - head) / 4, tail = head + 4 * packs;
     if (threadIdx.x < head) f((int64_t)threadIdx.x, row + threadIdx.x, hetc_get<1>(row + threadIdx.x));
-    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) f(head + 4 * i, row + head + 4 * i, hetc_get<4>(row + head + 4 * i));
-    if (tail + threadIdx.x < count) f(tail + threadIdx.x, row + tail + threadIdx.x, hetc_get<1>(row + tail + threadIdx.x));
+    for (int64_t i = threadIdx.x; i < packs; i += blockDim.x)
+        f(head + 4 * i, row + head + 4 * i, hetc_get<4>(row + head + 4 * i));
+    if (tail + threadIdx.x < count)
+        f(tail + threadIdx.x, row + tail + threadIdx.x, hetc_get<1>(row + tail + threadIdx.x));
 }
 
 struct hetc_softmax_reader {
@@ -873,7 +895,8 @@ struct hetc_softmax_reader {
 struct hetc_softmax_writer {
     float maximum, inverse, scale;
     int64_t target;
-    template <int V> __device__ __forceinline__ void operator()(int64_t index, float *at, const hetc_pack<float, V> &x) const
+    template <int V> __device__ __forceinline__ void operator()(int64_t index, float *at, const hetc_pack<float,
+                                                                V> &x) const
     {
         hetc_pack<float, V> y;
         for (int i = 0; i < V; i++) {
@@ -893,8 +916,7 @@ struct hetc_zero_writer {
     }
 };
 
-HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a)
-{
+HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a) {
     HETC_SHARED(hetc_softmax, part, HETC_WARPS);
     const int64_t row = blockIdx.x, target = a.target[row];
     float *x = a.logits + row * a.vocab;
@@ -919,11 +941,12 @@ HETC_KERNEL hetc_cross_entropy_kernel(het_cross_entropy_args a)
         hetc_sum_add(a.loss->limb, (double)weight * loss);
         if (a.row_loss != NULL) a.row_loss[row] = (float)loss;
     }
-    if (a.gradient) hetc_row_each(x, a.vocab, hetc_softmax_writer{ s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight, target });
+    if (a.gradient)
+        hetc_row_each(x, a.vocab, hetc_softmax_writer{ s.maximum, 1.0f / s.sum, weight * a.scalars->inverse_weight,
+                                                      target });
 }
 
-static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a)
-{
+static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a) {
     HETC_TRY(hetc_shape(self, "cross_entropy", a->rows >= 0 && a->vocab > 0, a->rows, a->vocab, __LINE__));
     if (a->rows == 0) return HET_OK;
     return HETC_LAUNCH(self, queue, hetc_cross_entropy_kernel, hetc_grid(a->rows, 1), HETC_THREADS, 0, *a);
@@ -931,8 +954,7 @@ static het_result hetc_cross_entropy(void *self, het_queue *queue, const het_cro
 
 /* ---- elementwise: sums, gradients, conversion ---- */
 
-template <int V> HETC_KERNEL hetc_add_kernel(float *y, const float *x, int64_t count)
-{
+template <int V> HETC_KERNEL hetc_add_kernel(float *y, const float *x, int64_t count) {
     const int64_t i = hetc_index() * V;
     if (i >= count) return;
     const hetc_pack<float, V> b = hetc_get<V>(x + i);
@@ -941,16 +963,16 @@ template <int V> HETC_KERNEL hetc_add_kernel(float *y, const float *x, int64_t c
     hetc_put(y + i, sum);
 }
 
-static het_result hetc_add(void *self, het_queue *queue, float *y, const float *x, int64_t count)
-{
-    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
+static het_result hetc_add(void *self, het_queue *queue, float *y, const float *x, int64_t count) {
+    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
+               four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
     if (count <= 0) return HET_OK;
-    if (hetc_packs(count, x, y)) return HETC_LAUNCH(self, queue, hetc_add_kernel<4>, four, HETC_THREADS, 0, y, x, count);
+    if (hetc_packs(count, x, y))
+        return HETC_LAUNCH(self, queue, hetc_add_kernel<4>, four, HETC_THREADS, 0, y, x, count);
     return HETC_LAUNCH(self, queue, hetc_add_kernel<1>, one, HETC_THREADS, 0, y, x, count);
 }
 
-template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count)
-{
+template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count) {
     const int64_t i = hetc_index() * V;
     if (i >= count) return;
     hetc_pack<float, V> scaled = hetc_get<V>(y + i);
@@ -958,17 +980,17 @@ template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t c
     hetc_put(y + i, scaled);
 }
 
-static het_result hetc_scale(void *self, het_queue *queue, float *y, float factor, int64_t count)
-{
-    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
+static het_result hetc_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
+    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
+               four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
     if (count <= 0) return HET_OK;
-    if (hetc_packs(count, y, y)) return HETC_LAUNCH(self, queue, hetc_scale_kernel<4>, four, HETC_THREADS, 0, y, factor, count);
+    if (hetc_packs(count, y, y))
+        return HETC_LAUNCH(self, queue, hetc_scale_kernel<4>, four, HETC_THREADS, 0, y, factor, count);
     return HETC_LAUNCH(self, queue, hetc_scale_kernel<1>, one, HETC_THREADS, 0, y, factor, count);
 }
 
 /* gradient[offset ...] += term, one granule's; a thread 4 elements that lie a block apart. */
-HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_t count, const float *term)
-{
+HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_t count, const float *term) {
     const int64_t begin = (int64_t)blockIdx.x * 4 * HETC_THREADS + threadIdx.x;
     uint32_t top = 0;
     for (int i = 0; i < 4; i++) {
@@ -980,20 +1002,18 @@ HETC_KERNEL hetc_accumulate_kernel(het_gradient gradient, int64_t offset, int64_
 }
 
 /* The term of one granule: count elements from `offset` on, for instance dW [out][in]. */
-static het_result hetc_accumulate_term(void *self, het_queue *queue, const het_gradient *gradient, int64_t offset, int64_t count, const float *term)
-{
+static het_result hetc_accumulate_term(void *self, het_queue *queue, const het_gradient *gradient, int64_t offset,
+                                       int64_t count, const float *term) {
     if (gradient == NULL || gradient->sum == NULL || count <= 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_accumulate_kernel, hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1), HETC_THREADS, 0, *gradient, offset,
-                       count, term);
+    return HETC_LAUNCH(self, queue, hetc_accumulate_kernel, hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1),
+                       HETC_THREADS, 0, *gradient, offset, count, term);
 }
 
-static het_result hetc_accumulate(void *self, het_queue *queue, const het_accumulate_args *a)
-{
+static het_result hetc_accumulate(void *self, het_queue *queue, const het_accumulate_args *a) {
     return hetc_accumulate_term(self, queue, a->gradient, a->offset, a->count, a->term);
 }
 
-template <int V> HETC_KERNEL hetc_to_bf16_kernel(uint16_t *to, const float *from, int64_t count)
-{
+template <int V> HETC_KERNEL hetc_to_bf16_kernel(uint16_t *to, const float *from, int64_t count) {
     const int64_t i = hetc_index() * V;
     if (i >= count) return;
     const hetc_pack<float, V> x = hetc_get<V>(from + i);
@@ -1003,23 +1023,24 @@ template <int V> HETC_KERNEL hetc_to_bf16_kernel(uint16_t *to, const float *from
 }
 
 /* to[i] = bf16(from[i]), the 16 bits. */
-static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const float *from, int64_t count)
-{
+static het_result hetc_to_bf16(void *self, het_queue *queue, void *to, const float *from, int64_t count) {
     uint16_t *bits = static_cast<uint16_t *>(to);
-    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
+    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
+               four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
     if (count <= 0) return HET_OK;
-    if (hetc_packs(count, to, from)) return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<4>, four, HETC_THREADS, 0, bits, from, count);
+    if (hetc_packs(count, to, from))
+        return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<4>, four, HETC_THREADS, 0, bits, from, count);
     return HETC_LAUNCH(self, queue, hetc_to_bf16_kernel<1>, one, HETC_THREADS, 0, bits, from, count);
 }
 
-/* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term of the sum.
+/* ---- sum of squares: a warp takes blocks of 1,024 elements counted from the start, each one term
+   of the sum.
    Terms meet in shared limbs first ---- */
 
 enum { HETC_SQUARES = 1024, HETC_LIMBS = 20 };
 #define HETC_SQUARE_BLOCKS INT64_C(1024) /* of a launch */
 
-HETC_KERNEL hetc_sum_squares_kernel(het_gradient gradient, int64_t count, het_sum *sum)
-{
+HETC_KERNEL hetc_sum_squares_kernel(het_gradient gradient, int64_t count, het_sum *sum) {
     HETC_SHARED(int64_t, limb, HETC_LIMBS);
     const int64_t blocks = (count + HETC_SQUARES - 1) / HETC_SQUARES;
     if (threadIdx.x < HETC_LIMBS) limb[threadIdx.x] = 0;
@@ -1038,19 +1059,18 @@ HETC_KERNEL hetc_sum_squares_kernel(het_gradient gradient, int64_t count, het_su
     if (threadIdx.x < HETC_LIMBS) hetc_limb_add(&sum->limb[threadIdx.x], limb[threadIdx.x]);
 }
 
-static het_result hetc_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a)
-{
+static het_result hetc_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a) {
     const int64_t blocks = hetc_ceil_div(a->count, (int64_t)HETC_SQUARES * HETC_WARPS);
     if (a->gradient->sum == NULL || a->count <= 0) return HET_OK;
-    return HETC_LAUNCH(self, queue, hetc_sum_squares_kernel, hetc_grid(blocks < HETC_SQUARE_BLOCKS ? blocks : HETC_SQUARE_BLOCKS, 1), HETC_THREADS, 0,
-                       *a->gradient, a->count, a->sum);
+    return HETC_LAUNCH(self, queue, hetc_sum_squares_kernel,
+                       hetc_grid(blocks < HETC_SQUARE_BLOCKS ? blocks : HETC_SQUARE_BLOCKS, 1), HETC_THREADS, 0,
+                           *a->gradient, a->count, a->sum);
 }
 
 /* ---- verdict, one block ---- */
 
 /* digit[0 .. 19) and the topmost: |sum| in 32-bit digits; returns 1 where the sum is negative. */
-HETC_DEVICE int hetc_sum_digits(const het_sum *sum, uint64_t *digit)
-{
+HETC_DEVICE int hetc_sum_digits(const het_sum *sum, uint64_t *digit) {
     int negative = 0;
     for (int sign = 1;; sign = -1) {
         int64_t carry = 0;
@@ -1066,8 +1086,7 @@ HETC_DEVICE int hetc_sum_digits(const het_sum *sum, uint64_t *digit)
 }
 
 /* The exact sum rounded once, to nearest even; NaN where terms were not finite. digit: [20]. */
-HETC_DEVICE double hetc_sum_value(const het_sum *sum, uint64_t *digit)
-{
+HETC_DEVICE double hetc_sum_value(const het_sum *sum, uint64_t *digit) {
     int high = 19, shift = 0;
     if (sum->limb[19] != 0) return (double)NAN;
     const int negative = hetc_sum_digits(sum, digit);
@@ -1078,20 +1097,21 @@ HETC_DEVICE double hetc_sum_value(const het_sum *sum, uint64_t *digit)
     if (shift > 0) top |= rest >> (32 - shift);
     rest = rest << shift & 0xffffffffu;
     for (int i = 0; i < high - 2; i++) rest |= digit[i];
-    top |= rest != 0; /* 64 bits, the last one says whether something is below: the conversion rounds as for the whole */
+    /* 64 bits, the last one says whether something is below: the conversion rounds as for the
+       whole */
+    top |= rest != 0;
     const double value = ldexp((double)top, 32 * (high - 1) - 320 - shift);
     return negative ? -value : value;
 }
 
-/* Some term is not smaller than 2^(exponent + 6), or the exponent is not known yet. A parameter without terms says nothing. */
-HETC_DEVICE bool hetc_outgrown(uint32_t maximum, int32_t exponent)
-{
+/* Some term is not smaller than 2^(exponent + 6), or the exponent is not known yet. A parameter
+   without terms says nothing. */
+HETC_DEVICE bool hetc_outgrown(uint32_t maximum, int32_t exponent) {
     if (maximum == 0) return false;
     return exponent == HETRAIN_NO_EXPONENT || (double)__uint_as_float(maximum) >= ldexp(1.0, exponent + 6);
 }
 
-HETC_KERNEL hetc_verdict_kernel(het_verdict_args a)
-{
+HETC_KERNEL hetc_verdict_kernel(het_verdict_args a) {
     HETC_SHARED(uint64_t, digit, HETC_LIMBS);
     int infinite = 0, repeat = 0;
     for (int64_t p = threadIdx.x; p < a.parameters; p += blockDim.x) {
@@ -1113,22 +1133,23 @@ HETC_KERNEL hetc_verdict_kernel(het_verdict_args a)
     else if (s->maximum_norm > 0.0 && norm > s->maximum_norm) s->clip_scale = (float)(s->maximum_norm / norm);
 }
 
-static het_result hetc_verdict(void *self, het_queue *queue, const het_verdict_args *a)
-{
+static het_result hetc_verdict(void *self, het_queue *queue, const het_verdict_args *a) {
     return HETC_LAUNCH(self, queue, hetc_verdict_kernel, hetc_grid(1, 1), HETC_THREADS, 0, *a);
 }
 
-/* ---- AdamW, one pass: the CPU's operations in its order, so that equal sums give equal weights ---- */
+/* ---- AdamW, one pass: the CPU's operations in its order, so that equal sums give equal weights
+   ---- */
 
-template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gradient)
-{
+template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gradient) {
     const int64_t i = hetc_index() * V;
     if (i >= a.count || a.scalars->verdict != HET_VERDICT_ACCEPT) return;
     const float clip = a.scalars->clip_scale, rate = a.scalars->learning_rate, shrink = rate * a.decay;
-    const float c1 = a.scalars->bias_correction1, c2 = a.scalars->bias_correction2, rest1 = 1.0f - a.beta1, rest2 = 1.0f - a.beta2;
+    const float c1 = a.scalars->bias_correction1, c2 = a.scalars->bias_correction2, rest1 = 1.0f - a.beta1,
+                rest2 = 1.0f - a.beta2;
     hetc_pack<float, V> g, w = hetc_get<V>(a.w + i), m = hetc_get<V>(a.m + i), v = hetc_get<V>(a.v + i);
     if (gradient.exact) {
-        const hetc_pack<double, V> sum = *reinterpret_cast<const hetc_pack<double, V> *>(static_cast<const double *>(gradient.sum) + i);
+        const hetc_pack<double, V> sum = *reinterpret_cast<const hetc_pack<double,
+            V> *>(static_cast<const double *>(gradient.sum) + i);
         for (int j = 0; j < V; j++) g.v[j] = (float)sum.v[j] * clip;
     } else {
         g = hetc_get<V>(static_cast<const float *>(gradient.sum) + i);
@@ -1145,32 +1166,39 @@ template <int V> HETC_KERNEL hetc_adamw_kernel(het_adamw_args a, het_gradient gr
     hetc_put(a.v + i, v);
 }
 
-static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args *a)
-{
-    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1), four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
+static het_result hetc_adamw(void *self, het_queue *queue, const het_adamw_args *a) {
+    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1),
+               four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
     if (a->count <= 0 || a->gradient->sum == NULL) return HET_OK;
-    if (hetc_packs(a->count, a->w, a->m, a->v, a->gradient->sum) && (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0)
+    if (hetc_packs(a->count, a->w, a->m, a->v, a->gradient->sum) &&
+        (reinterpret_cast<uintptr_t>(a->gradient->sum) & 31) == 0)
         return HETC_LAUNCH(self, queue, hetc_adamw_kernel<4>, four, HETC_THREADS, 0, *a, *a->gradient);
     return HETC_LAUNCH(self, queue, hetc_adamw_kernel<1>, one, HETC_THREADS, 0, *a, *a->gradient);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_attention  Fused attention, forward and backward.
 
-   The keys a query sees are one run of rows of the micro-batch, [first, last), and both ends never fall from one query to the next. So a block takes
-   ROWS queries of one head, of whatever sequences, and streams the keys between its first query's first and its last query's last, STEP at a time;
-   a key that a query does not see is masked. Causal, windowed, packed and sliced attention are one case; scores exist for ROWS x STEP at a time.
-   The gradients of keys and values mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element has one owner
-   and a fixed order of additions: no atomics.
+   The keys a query sees are one run of rows of the micro-batch, [first, last), and both ends never
+   fall from one query to the next. So a block takes ROWS queries of one head, of whatever
+   sequences, and streams the keys between its first query's first and its last query's last, STEP
+   at a time; a key that a query does not see is masked. Causal, windowed, packed and sliced
+   attention are one case; scores exist for ROWS x STEP at a time. The gradients of keys and values
+   mirror it: a block takes ROWS keys and streams the queries that see them. Each gradient element
+   has one owner and a fixed order of additions: no atomics.
 
-   What is read many times is packed first: k, v and, for the backward, q (times scale) and do become bf16 (or float or tf32), head size padded to
-   P = 64, 96 or 128 with zeros; larger heads are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two buffers
-   while the other is used. Its rows lie 16 bytes more than P elements apart, so that 16 bytes of 8 neighbouring rows lie in different banks.
+   What is read many times is packed first: k, v and, for the backward, q (times scale) and do
+   become bf16 (or float or tf32), head size padded to P = 64, 96 or 128 with zeros; larger heads
+   are refused. A tile is rows of P elements in shared memory, fetched by cp.async into one of two
+   buffers while the other is used. Its rows lie 16 bytes more than P elements apart, so that 16
+   bytes of 8 neighbouring rows lie in different banks.
 
-   A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2), column 8 n + 2 (lane % 4) + e % 2, which is the
-   layout of mma m16n8k16 and m16n8k8; the float kind does the same sums by fma, so that all three are one source. tf32 operands have 10 bits of
-   fraction, those of the second product (weights, dS) as well; sums, exponentials and statistics are float.
-   --------------------------------------------------------------------------------------------------------------------- */
+   A warp has 16 rows of the block. An accumulator x[n][e] of its lane is row lane / 4 + 8 (e / 2),
+   column 8 n + 2 (lane % 4) + e % 2, which is the layout of mma m16n8k16 and m16n8k8; the float
+   kind does the same sums by fma, so that all three are one source. tf32 operands have 10 bits of
+   fraction, those of the second product (weights, dS) as well; sums, exponentials and statistics
+   are float.
+   ---------------------------------------------------------------------------------------------- */
 
 template <class E> struct hetc_attention {
     const E *q, *d_o;      /* [rows][heads][P]: scale q, do; the backward's */
@@ -1186,7 +1214,8 @@ template <class E> struct hetc_attention {
 struct hetc_run { int first, last; };
 
 struct hetc_tf32 { uint32_t bits; };
-/* Whether a kind of element goes through the tensor cores: it then has their exponential as well. */
+/* Whether a kind of element goes through the tensor cores: it then has their exponential as
+   well. */
 template <class E> struct hetc_kind { enum { TENSOR = 1 }; };
 template <> struct hetc_kind<float> { enum { TENSOR = 0 }; };
 
@@ -1194,15 +1223,14 @@ HETC_DEVICE int hetc_min(int a, int b) { return a < b ? a : b; }
 HETC_DEVICE int hetc_max(int a, int b) { return a > b ? a : b; }
 
 /* Rows of the micro-batch that have the sequence of `row`, as far as the slice goes. */
-template <class E> HETC_DEVICE hetc_run hetc_sequence(const hetc_attention<E> &t, int row)
-{
+template <class E> HETC_DEVICE hetc_run hetc_sequence(const hetc_attention<E> &t, int row) {
     const int s = t.sequence_of[row];
     return { (int)t.sequence_start[s], hetc_min((int)t.sequence_start[s + 1], t.row_end) };
 }
 
-/* Keys that query `i` of the slice sees, counted from key_begin. Without causality a window is centred on the query. */
-template <class E> HETC_DEVICE hetc_run hetc_keys_of(const hetc_attention<E> &t, int i)
-{
+/* Keys that query `i` of the slice sees, counted from key_begin. Without causality a window is
+   centred on the query. */
+template <class E> HETC_DEVICE hetc_run hetc_keys_of(const hetc_attention<E> &t, int i) {
     const int row = t.row_begin + i, window = (int)t.a.window;
     hetc_run run = hetc_sequence(t, row);
     if (window > 0) {
@@ -1214,8 +1242,7 @@ template <class E> HETC_DEVICE hetc_run hetc_keys_of(const hetc_attention<E> &t,
 }
 
 /* Queries of the slice that see key j: the same, turned round. */
-template <class E> HETC_DEVICE hetc_run hetc_queries_of(const hetc_attention<E> &t, int j)
-{
+template <class E> HETC_DEVICE hetc_run hetc_queries_of(const hetc_attention<E> &t, int j) {
     const int row = t.key_begin + j, window = (int)t.a.window;
     hetc_run run = hetc_sequence(t, row);
     if (window > 0) {
@@ -1231,33 +1258,34 @@ template <class E> HETC_DEVICE hetc_run hetc_queries_of(const hetc_attention<E> 
 /* Elements from one row of a tile to the next, and of a tile of N rows. */
 template <class E, int P> struct hetc_tile { enum { CHUNK = 16 / sizeof(E), PITCH = P + CHUNK }; };
 
-template <class E, int P> HETC_DEVICE E *hetc_chunk(E *tile, int row, int chunk)
-{
+template <class E, int P> HETC_DEVICE E *hetc_chunk(E *tile, int row, int chunk) {
     return tile + row * hetc_tile<E, P>::PITCH + chunk * hetc_tile<E, P>::CHUNK;
 }
 
-/* Rows [first, first + rows) of `from`, which lie `stride` elements apart; those from `limit` on are zeros. */
-template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, const E *from, int64_t stride, int first, int limit)
-{
+/* Rows [first, first + rows) of `from`, which lie `stride` elements apart; those from `limit` on
+   are zeros. */
+template <class E, int P> HETC_DEVICE void hetc_tile_fetch(E *tile, int rows, const E *from, int64_t stride, int first,
+                                                           int limit) {
     enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK };
     for (int i = (int)threadIdx.x; i < rows * CHUNKS; i += (int)blockDim.x) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
         const bool present = first + row < limit;
-        hetc_copy_async(hetc_chunk<E, P>(tile, row, chunk), present ? from + (first + row) * stride + chunk * CHUNK : from, present);
+        hetc_copy_async(hetc_chunk<E, P>(tile, row, chunk), present ? from + (first + row) * stride + chunk * CHUNK :
+                        from, present);
     }
 }
 
-template <class E> HETC_DEVICE E hetc_element(float x)
-{
+template <class E> HETC_DEVICE E hetc_element(float x) {
     if constexpr (sizeof(E) == 2) return hetc_bf16(x);
     else if constexpr (hetc_kind<E>::TENSOR) return { hetc_tf32_bits(x) };
     else return x;
 }
 
-/* The same from floats, heads of `size` columns, times `scale`, by this thread's own loads and stores. */
+/* The same from floats, heads of `size` columns, times `scale`, by this thread's own loads and
+   stores. */
 template <class E, int P>
-HETC_DEVICE void hetc_tile_convert(E *tile, int rows, const float *from, int64_t stride, int first, int limit, int size, float scale)
-{
+HETC_DEVICE void hetc_tile_convert(E *tile, int rows, const float *from, int64_t stride, int first, int limit, int size,
+                                   float scale) {
     enum { CHUNK = hetc_tile<E, P>::CHUNK, CHUNKS = P / CHUNK };
     const bool packs = size % 4 == 0 && (reinterpret_cast<uintptr_t>(from) & 15) == 0;
     for (int i = (int)threadIdx.x; i < rows * CHUNKS; i += (int)blockDim.x) {
@@ -1292,12 +1320,14 @@ template <int P> struct hetc_left<uint16_t, P> {
     {
         const int lane = hetc_lane();
         HETC_UNROLL
-        for (int k = 0; k < P / 16; k++) hetc_ldmatrix<false>(a[k], hetc_chunk<uint16_t, P>(tile, row + lane % 16, 2 * k + lane / 16));
+        for (int k = 0; k < P / 16; k++)
+            hetc_ldmatrix<false>(a[k], hetc_chunk<uint16_t, P>(tile, row + lane % 16, 2 * k + lane / 16));
     }
 };
 template <int P> struct hetc_left<hetc_tf32, P> { /* in registers they would be twice those of bf16 */
     hetc_tf32 *tile;
-    __device__ __forceinline__ void load(hetc_tf32 *tile_, int row) { tile = tile_ + (row + hetc_lane() % 16) * hetc_tile<hetc_tf32, P>::PITCH; }
+    __device__ __forceinline__ void load(hetc_tf32 *tile_, int row) { tile = tile_ + (row + hetc_lane() % 16) *
+                                                                     hetc_tile<hetc_tf32, P>::PITCH; }
 };
 template <int P> struct hetc_left<float, P> {
     float *tile;
@@ -1306,8 +1336,8 @@ template <int P> struct hetc_left<float, P> {
 };
 
 /* s = left right^T: 16 rows by N rows of the tile `right`. */
-template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<uint16_t, P> &left, uint16_t *right)
-{
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<uint16_t, P> &left,
+                                                     uint16_t *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, column = lane / 8 % 2;
     HETC_UNROLL
     for (int n = 0; n < N / 8; n++)
@@ -1325,8 +1355,8 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
 }
 
 /* Four tf32 are the 16 bytes of a row of ldmatrix: a lane gets element lane % 4 of row lane / 4. */
-template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<hetc_tf32, P> &left, hetc_tf32 *right)
-{
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<hetc_tf32, P> &left,
+                                                     hetc_tf32 *right) {
     const int lane = hetc_lane(), row = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
     HETC_UNROLL
     for (int n = 0; n < N / 8; n++)
@@ -1346,19 +1376,17 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
     }
 }
 
-template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk)
-{
+template <int P> HETC_DEVICE hetc_pack<float, 4> hetc_quad(float *tile, int row, int chunk) {
     return hetc_get<4>(hetc_chunk<float, P>(tile, row, chunk));
 }
-HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pack<float, 4> &b)
-{
+HETC_DEVICE float hetc_dot(float s, const hetc_pack<float, 4> &a, const hetc_pack<float, 4> &b) {
     HETC_UNROLL
     for (int i = 0; i < 4; i++) s = fmaf(a.v[i], b.v[i], s);
     return s;
 }
 
-template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<float, P> &left, float *right)
-{
+template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, const hetc_left<float, P> &left,
+                                                     float *right) {
     const int column = hetc_lane() % 4 * 2;
     HETC_UNROLL
     for (int n = 0; n < N / 8; n++)
@@ -1366,7 +1394,8 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
         for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
     HETC_ROLLED
     for (int k = 0; k < P / 4; k++) {
-        const hetc_pack<float, 4> low = hetc_quad<P>(left.tile, left.row, k), high = hetc_quad<P>(left.tile, left.row + 8, k);
+        const hetc_pack<float, 4> low = hetc_quad<P>(left.tile, left.row, k), high = hetc_quad<P>(left.tile,
+            left.row + 8, k);
         HETC_UNROLL
         for (int n = 0; n < N / 8; n++)
             HETC_UNROLL
@@ -1378,22 +1407,24 @@ template <int P, int N> HETC_DEVICE void hetc_scores(hetc_accumulator<N> &s, con
     }
 }
 
-/* Loads behind this are not moved before it: all rows of a tile at once would take more registers than there are. */
-HETC_DEVICE void hetc_keep_order()
-{
+/* Loads behind this are not moved before it: all rows of a tile at once would take more registers
+   than there are. */
+HETC_DEVICE void hetc_keep_order() {
 #ifndef HETC_EMULATED
     asm volatile("" : : : "memory");
 #endif
 }
 
-/* x += w right: 16 rows by P columns, w 16 x N, right N rows of a tile. bf16: w is rounded to it. */
-template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, uint16_t *right)
-{
+/* x += w right: 16 rows by P columns, w 16 x N, right N rows of a tile. bf16: w is rounded to
+   it. */
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w,
+                                                  uint16_t *right) {
     const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 16; k++) {
         const uint32_t a[4] = { hetc_bf16_pair(w[2 * k][0], w[2 * k][1]), hetc_bf16_pair(w[2 * k][2], w[2 * k][3]),
-                                hetc_bf16_pair(w[2 * k + 1][0], w[2 * k + 1][1]), hetc_bf16_pair(w[2 * k + 1][2], w[2 * k + 1][3]) };
+                                hetc_bf16_pair(w[2 * k + 1][0], w[2 * k + 1][1]), hetc_bf16_pair(w[2 * k + 1][2],
+                                    w[2 * k + 1][3]) };
         HETC_UNROLL
         for (int n = 0; n < P / 16; n++) {
             uint32_t b[4];
@@ -1404,13 +1435,15 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
-/* tf32: columns 2 t and 2 t + 1 of w, which lane t of four holds, are the product's columns t and t + 4; the rows of `right` are taken likewise. */
-template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, hetc_tf32 *right)
-{
+/* tf32: columns 2 t and 2 t + 1 of w, which lane t of four holds, are the product's columns t and t
+   + 4; the rows of `right` are taken likewise. */
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w,
+                                                  hetc_tf32 *right) {
     const int lane = hetc_lane();
     HETC_UNROLL
     for (int k = 0; k < N / 8; k++) {
-        const uint32_t a[4] = { hetc_tf32_bits(w[k][0]), hetc_tf32_bits(w[k][2]), hetc_tf32_bits(w[k][1]), hetc_tf32_bits(w[k][3]) };
+        const uint32_t a[4] = { hetc_tf32_bits(w[k][0]), hetc_tf32_bits(w[k][2]), hetc_tf32_bits(w[k][1]),
+                               hetc_tf32_bits(w[k][3]) };
         const hetc_tf32 *const even = right + (8 * k + lane % 4 * 2) * hetc_tile<hetc_tf32, P>::PITCH + lane / 4;
         const hetc_tf32 *const odd = even + hetc_tile<hetc_tf32, P>::PITCH;
         hetc_keep_order();
@@ -1419,8 +1452,7 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
-template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right)
-{
+template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const hetc_accumulator<N> &w, float *right) {
     const int lane = hetc_lane(), column = lane % 4 * 2;
     HETC_UNROLL
     for (int k = 0; k < N; k++) { /* row k of the tile; its weights lie with lane (k % 8) / 2 of each four */
@@ -1439,16 +1471,19 @@ template <int P, int N> HETC_DEVICE void hetc_mix(hetc_accumulator<P> &x, const 
     }
 }
 
-/* exp(s - m), with the shift of m made beforehand. -infinity (nothing seen yet) shifts by nothing. */
-template <class E> HETC_DEVICE float hetc_shift(float m) { return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * HETC_LOG2_E : m; }
-template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift)
-{
+/* exp(s - m), with the shift of m made beforehand. -infinity (nothing seen yet) shifts by
+   nothing. */
+template <class E> HETC_DEVICE float hetc_shift(float m) {
+    return m == -INFINITY ? 0.0f : hetc_kind<E>::TENSOR ? m * HETC_LOG2_E : m;
+}
+template <class E> HETC_DEVICE float hetc_exp_shifted(float s, float shift) {
     return hetc_kind<E>::TENSOR ? hetc_exp2(fmaf(s, HETC_LOG2_E, -shift)) : expf(s - shift);
 }
 
-/* Row lane / 4 + 8 r of a warp's accumulators into memory: columns of a head of `size`, times `scale`. add: on what is there. */
-template <int P> HETC_DEVICE void hetc_rows_put(float *to, const hetc_accumulator<P> &x, int r, int size, float scale, bool add)
-{
+/* Row lane / 4 + 8 r of a warp's accumulators into memory: columns of a head of `size`, times
+   `scale`. add: on what is there. */
+template <int P> HETC_DEVICE void hetc_rows_put(float *to, const hetc_accumulator<P> &x, int r, int size, float scale,
+                                                bool add) {
     const int column = hetc_lane() % 4 * 2;
     const bool pairs = size % 2 == 0 && (reinterpret_cast<uintptr_t>(to) & 7) == 0;
     HETC_UNROLL
@@ -1469,23 +1504,23 @@ template <int P> HETC_DEVICE void hetc_rows_put(float *to, const hetc_accumulato
 }
 
 /* Over the 4 lanes that share a row. */
-HETC_DEVICE float hetc_row_sum(float x)
-{
+HETC_DEVICE float hetc_row_sum(float x) {
     x += __shfl_xor_sync(HETC_ALL, x, 1);
     return x + __shfl_xor_sync(HETC_ALL, x, 2);
 }
-HETC_DEVICE float hetc_row_max(float x)
-{
+HETC_DEVICE float hetc_row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(HETC_ALL, x, 1));
     return fmaxf(x, __shfl_xor_sync(HETC_ALL, x, 2));
 }
 
-/* ---- forward: o = exp(S - m) v / l, with the maximum m so far; a new one scales what is there ---- */
+/* ---- forward: o = exp(S - m) v / l, with the maximum m so far; a new one scales what is there
+   ---- */
 
-/* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the lane's two rows. */
+/* The scores of keys [from, from + N) become exponentials; m, l and o follow. seen: keys of the
+   lane's two rows. */
 template <class E, int P, int N>
-HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_run (&seen)[2], float (&m)[2], float (&l)[2], hetc_accumulator<P> &o)
-{
+HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_run (&seen)[2], float (&m)[2],
+                                   float (&l)[2], hetc_accumulator<P> &o) {
     const int column = from + hetc_lane() % 4 * 2;
     HETC_UNROLL
     for (int r = 0; r < 2; r++) {
@@ -1520,12 +1555,13 @@ HETC_DEVICE void hetc_softmax_step(hetc_accumulator<N> &s, int from, const hetc_
 }
 
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attention_forward_kernel(hetc_attention<E> t)
-{
+static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attention_forward_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
-    E *const queries = reinterpret_cast<E *>(bytes), *const keys = queries + ROWS * PITCH, *const values = keys + 2 * STEP * PITCH;
-    const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS; /* the longest first */
+    E *const queries = reinterpret_cast<E *>(bytes), *const keys = queries + ROWS * PITCH,
+        *const values = keys + 2 * STEP * PITCH;
+    /* the longest first */
+    const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
     const E *k = t.k + head / group * P, *v = t.v + head / group * P;
     const int first = hetc_keys_of(t, begin).first, last = hetc_keys_of(t, hetc_min(begin + ROWS, t.rows) - 1).last;
@@ -1542,7 +1578,8 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
     hetc_tile_fetch<E, P>(keys, STEP, k, stride, first, t.keys);
     hetc_tile_fetch<E, P>(values, STEP, v, stride, first, t.keys);
     hetc_copy_commit();
-    hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows, (int)t.a.head_size, t.a.scale);
+    hetc_tile_convert<E, P>(queries, ROWS, t.a.q + head * t.a.head_size, t.a.heads * t.a.head_size, begin, t.rows,
+                            (int)t.a.head_size, t.a.scale);
     for (int from = first, buffer = 0; from < last; from += STEP, buffer ^= STEP * PITCH) {
         hetc_copy_wait();
         __syncthreads(); /* this tile is there, and nobody still reads the other buffer */
@@ -1574,8 +1611,7 @@ static __global__ void __launch_bounds__(2 * ROWS, P == 64 ? 2 : 1) hetc_attenti
 /* ---- backward: P = exp(S - m) / l, dS = P (dP - delta), dP = do v^T ---- */
 
 /* delta = rowsum(do o), a warp a row and head */
-HETC_KERNEL hetc_delta_kernel(float *delta, const float *o, const float *d_o, int64_t rows, int64_t size)
-{
+HETC_KERNEL hetc_delta_kernel(float *delta, const float *o, const float *d_o, int64_t rows, int64_t size) {
     const int64_t row = hetc_warp_row();
     float sum = 0.0f;
     if (row >= rows) return;
@@ -1586,11 +1622,11 @@ HETC_KERNEL hetc_delta_kernel(float *delta, const float *o, const float *d_o, in
 
 /* dq = scale dS k */
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel(hetc_attention<E> t)
-{
+static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
-    E *const queries = reinterpret_cast<E *>(bytes), *const outputs = queries + ROWS * PITCH, *const keys = outputs + ROWS * PITCH;
+    E *const queries = reinterpret_cast<E *>(bytes), *const outputs = queries + ROWS * PITCH,
+        *const keys = outputs + ROWS * PITCH;
     E *const values = keys + 2 * STEP * PITCH;
     const int head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     const int64_t stride = t.a.kv_heads * P, group = t.a.heads / t.a.kv_heads;
@@ -1642,13 +1678,15 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_queries_kernel
     for (int r = 0; r < 2; r++) {
         const int row = begin + own + hetc_lane() / 4 + 8 * r;
         if (row < t.rows)
-            hetc_rows_put<P>(t.a.dq + ((int64_t)row * t.a.heads + head) * t.a.head_size, dq, r, (int)t.a.head_size, t.a.scale, false);
+            hetc_rows_put<P>(t.a.dq + ((int64_t)row * t.a.heads + head) * t.a.head_size, dq, r, (int)t.a.head_size,
+                             t.a.scale, false);
     }
 }
 
-/* What the backward needs of STEP queries besides their rows, [3][STEP] in shared memory: shift of the maximum, 1 / l, delta. */
-template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, const hetc_attention<E> &t, int first, int head)
-{
+/* What the backward needs of STEP queries besides their rows, [3][STEP] in shared memory: shift of
+   the maximum, 1 / l, delta. */
+template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, const hetc_attention<E> &t, int first,
+                                                                    int head) {
     for (int i = (int)threadIdx.x; i < STEP; i += (int)blockDim.x) {
         const int64_t at = (int64_t)(first + i) * t.a.heads + head;
         const bool present = first + i < t.rows;
@@ -1658,18 +1696,21 @@ template <class E, int STEP> HETC_DEVICE void hetc_statistics_fetch(float *to, c
     }
 }
 
-/* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one after the other. */
+/* dk += dS^T (scale q), dv += P^T do: rows are keys, columns queries; the heads of the group one
+   after the other. */
 template <class E, int P, int ROWS, int STEP>
-static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(hetc_attention<E> t)
-{
+static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(hetc_attention<E> t) {
     HETC_SHARED_BYTES(bytes);
     enum { PITCH = hetc_tile<E, P>::PITCH };
-    E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH, *const queries = values + ROWS * PITCH;
+    E *const keys = reinterpret_cast<E *>(bytes), *const values = keys + ROWS * PITCH,
+        *const queries = values + ROWS * PITCH;
     E *const outputs = queries + 2 * STEP * PITCH;
     float *const statistics = reinterpret_cast<float *>(outputs + 2 * STEP * PITCH); /* [2][3][STEP] */
-    const int kv_head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)blockIdx.x * ROWS, group = (int)(t.a.heads / t.a.kv_heads);
+    const int kv_head = (int)blockIdx.y, own = 16 * hetc_warp(), begin = (int)blockIdx.x * ROWS,
+              group = (int)(t.a.heads / t.a.kv_heads);
     const int64_t stride = t.a.heads * P;
-    const int first = hetc_queries_of(t, begin).first, last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
+    const int first = hetc_queries_of(t, begin).first,
+              last = hetc_queries_of(t, hetc_min(begin + ROWS, t.keys) - 1).last;
     const int steps = last > first ? (last - first + STEP - 1) / STEP : 0;
     hetc_accumulator<P> dk = {}, dv = {};
     hetc_run seen[2] = { { 0, 0 }, { 0, 0 } };
@@ -1727,8 +1768,8 @@ static __global__ void __launch_bounds__(2 * ROWS) hetc_attention_keys_kernel(he
 /* ---- the host's side ---- */
 
 /* to[line][P] = from[line][size] scale, then zeros; a line is a row and head. V divides size. */
-template <class E, int P, int V> HETC_KERNEL hetc_heads_pack_kernel(E *to, const float *from, int64_t lines, int size, float scale)
-{
+template <class E, int P, int V> HETC_KERNEL hetc_heads_pack_kernel(E *to, const float *from, int64_t lines, int size,
+                                                                    float scale) {
     const int64_t i = hetc_index(), line = i / (P / V);
     const int column = (int)(i % (P / V)) * V;
     hetc_pack<float, V> x;
@@ -1741,16 +1782,18 @@ template <class E, int P, int V> HETC_KERNEL hetc_heads_pack_kernel(E *to, const
 }
 
 template <class E, int P>
-static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const float *from, int64_t lines, int64_t size, float scale)
-{
+static het_result hetc_heads_pack(void *self, het_queue *queue, E *to, const float *from, int64_t lines, int64_t size,
+                                  float scale) {
     if (hetc_packs(size, from))
-        return HETC_LAUNCH(self, queue, (hetc_heads_pack_kernel<E, P, 4>), hetc_grid(hetc_ceil_div(lines * (P / 4), HETC_THREADS), 1), HETC_THREADS,
-                           0, to, from, lines, (int)size, scale);
-    return HETC_LAUNCH(self, queue, (hetc_heads_pack_kernel<E, P, 1>), hetc_grid(hetc_ceil_div(lines * P, HETC_THREADS), 1), HETC_THREADS, 0, to,
-                       from, lines, (int)size, scale);
+        return HETC_LAUNCH(self, queue, (hetc_heads_pack_kernel<E, P, 4>),
+                           hetc_grid(hetc_ceil_div(lines * (P / 4), HETC_THREADS), 1), HETC_THREADS, 0, to, from, lines,
+                           (int)size, scale);
+    return HETC_LAUNCH(self, queue, (hetc_heads_pack_kernel<E, P, 1>), hetc_grid(hetc_ceil_div(lines * P, HETC_THREADS),
+        1), HETC_THREADS, 0, to, from, lines, (int)size, scale);
 }
 
-/* Rows and steps of the three kernels: what registers (accumulators grow with P) and 99 KiB of shared memory take. */
+/* Rows and steps of the three kernels: what registers (accumulators grow with P) and 99 KiB of
+   shared memory take. */
 template <class E, int P> struct hetc_tiles {
     enum { BF16 = sizeof(E) == 2, WIDE = P > 64, TF32 = !BF16 && hetc_kind<E>::TENSOR };
     enum { NARROW_STEP = TF32 && !WIDE ? 32 : 16 }; /* of 4 bytes an element */
@@ -1760,10 +1803,10 @@ template <class E, int P> struct hetc_tiles {
 };
 
 /* First key that a query of the slice sees. */
-static int64_t hetc_first_key(const het_attention_args *a)
-{
+static int64_t hetc_first_key(const het_attention_args *a) {
     const het_view *view = a->view;
-    int64_t low = 0, high = view->sequences; /* the sequence of the slice's first row: start[low] <= row < start[high] */
+    /* the sequence of the slice's first row: start[low] <= row < start[high] */
+    int64_t low = 0, high = view->sequences;
     if (!a->causal) return 0;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
@@ -1774,12 +1817,14 @@ static int64_t hetc_first_key(const het_attention_args *a)
     return a->window > 0 && behind > first ? behind : first;
 }
 
-template <class E, int P> static het_result hetc_attention_run(void *self, het_queue *queue, const het_attention_args *a, int backward)
-{
+template <class E, int P> static het_result hetc_attention_run(void *self, het_queue *queue,
+                                                               const het_attention_args *a, int backward) {
     typedef hetc_tiles<E, P> tiles;
     const size_t pitch = hetc_tile<E, P>::PITCH;
-    const int64_t rows = a->view->row_end - a->view->row_begin, key_begin = hetc_first_key(a), keys = a->view->row_end - key_begin;
-    E *const k = static_cast<E *>(a->workspace), *const v = k + keys * a->kv_heads * P, *const q = v + keys * a->kv_heads * P;
+    const int64_t rows = a->view->row_end - a->view->row_begin, key_begin = hetc_first_key(a),
+                  keys = a->view->row_end - key_begin;
+    E *const k = static_cast<E *>(a->workspace), *const v = k + keys * a->kv_heads * P,
+        *const q = v + keys * a->kv_heads * P;
     E *const d_o = q + rows * a->heads * P;
     float *const delta = reinterpret_cast<float *>(d_o + rows * a->heads * P);
     const int64_t offset = key_begin * a->kv_heads * a->head_size, lines = keys * a->kv_heads;
@@ -1790,7 +1835,8 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
     t.d_o = d_o;
     t.delta = delta;
     t.a = *a;
-    if (a->window > 2 * a->view->tokens + 2) t.a.window = 2 * a->view->tokens + 2; /* sees the same, and counts as an int */
+    /* sees the same, and counts as an int */
+    if (a->window > 2 * a->view->tokens + 2) t.a.window = 2 * a->view->tokens + 2;
     t.sequence_of = a->view->sequence_of;
     t.sequence_start = a->view->sequence_start;
     t.rows = (int)rows;
@@ -1806,21 +1852,23 @@ template <class E, int P> static het_result hetc_attention_run(void *self, het_q
                            (tiles::FORWARD_ROWS + 4 * tiles::FORWARD_STEP) * pitch * sizeof(E), t);
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, q, a->q, rows * a->heads, a->head_size, a->scale)));
     HETC_TRY((hetc_heads_pack<E, P>(self, queue, d_o, a->d_o, rows * a->heads, a->head_size, 1.0f)));
-    HETC_TRY(HETC_LAUNCH(self, queue, hetc_delta_kernel, hetc_grid(hetc_ceil_div(rows * a->heads, HETC_WARPS), 1), HETC_THREADS, 0, delta, a->o,
-                         a->d_o, rows * a->heads, a->head_size));
+    HETC_TRY(HETC_LAUNCH(self, queue, hetc_delta_kernel, hetc_grid(hetc_ceil_div(rows * a->heads, HETC_WARPS), 1),
+                         HETC_THREADS, 0, delta, a->o, a->d_o, rows * a->heads, a->head_size));
     HETC_TRY(HETC_LAUNCH(self, queue, (hetc_attention_queries_kernel<E, P, tiles::QUERIES_ROWS, tiles::QUERIES_STEP>),
                          hetc_grid(hetc_ceil_div(rows, tiles::QUERIES_ROWS), a->heads), 2 * tiles::QUERIES_ROWS,
                          (2 * tiles::QUERIES_ROWS + 4 * tiles::QUERIES_STEP) * pitch * sizeof(E), t));
     return HETC_LAUNCH(self, queue, (hetc_attention_keys_kernel<E, P, tiles::KEYS_ROWS, tiles::KEYS_STEP>),
                        hetc_grid(hetc_ceil_div(keys, tiles::KEYS_ROWS), a->kv_heads), 2 * tiles::KEYS_ROWS,
-                       (2 * tiles::KEYS_ROWS + 4 * tiles::KEYS_STEP) * pitch * sizeof(E) + 6 * tiles::KEYS_STEP * sizeof(float), t);
+                       (2 * tiles::KEYS_ROWS + 4 * tiles::KEYS_STEP) * pitch * sizeof(E) + 6 * tiles::KEYS_STEP *
+                       sizeof(float), t);
 }
 
 /* The P of a head: what the kernels are made for. */
-static int64_t hetc_padded_head(het_dtype compute, int64_t size) { return size <= 64 ? 64 : size <= 96 && compute == HET_BF16 ? 96 : 128; }
+static int64_t hetc_padded_head(het_dtype compute, int64_t size) {
+    return size <= 64 ? 64 : size <= 96 && compute == HET_BF16 ? 96 : 128;
+}
 
-static size_t hetc_attention_workspace(const het_attention_args *a, int backward)
-{
+static size_t hetc_attention_workspace(const het_attention_args *a, int backward) {
     const size_t element = a->compute == HET_BF16 ? sizeof(uint16_t) : sizeof(float);
     const size_t size = (size_t)hetc_padded_head(a->compute, a->head_size) * element;
     const size_t rows = (size_t)(a->view->row_end - a->view->row_begin), keys = (size_t)a->view->row_end;
@@ -1828,19 +1876,21 @@ static size_t hetc_attention_workspace(const het_attention_args *a, int backward
     return 2 * keys * (size_t)a->kv_heads * size + (backward ? queries * (2 * size + sizeof(float)) : 0);
 }
 
-static het_result hetc_attention_either(void *self, het_queue *queue, const het_attention_args *a, int backward)
-{
+static het_result hetc_attention_either(void *self, het_queue *queue, const het_attention_args *a, int backward) {
     const int64_t rows = a->view->row_end - a->view->row_begin, size = a->head_size;
     char text[128];
-    HETC_TRY(hetc_shape(self, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0 && a->window >= 0
+    HETC_TRY(hetc_shape(self, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0 &&
+                        a->window >= 0
                         && a->view->tokens <= INT32_MAX / 8
-                        && (a->causal || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens)), rows, a->heads * size, __LINE__));
+                        && (a->causal || (a->view->row_begin == 0 && a->view->row_end == a->view->tokens)), rows,
+                        a->heads * size, __LINE__));
     if (size > 128) {
         snprintf(text, sizeof text, "attention: head size %lld, the limit is 128", (long long)size);
         return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, __LINE__);
     }
     if (a->workspace_size < hetc_attention_workspace(a, backward)) {
-        snprintf(text, sizeof text, "attention: workspace of %zu bytes, %zu needed", a->workspace_size, hetc_attention_workspace(a, backward));
+        snprintf(text, sizeof text, "attention: workspace of %zu bytes, %zu needed", a->workspace_size,
+                 hetc_attention_workspace(a, backward));
         return hetc_fail(self, cudaErrorInvalidValue, text, __FILE__, __LINE__);
     }
     if (rows == 0) return HET_OK;
@@ -1855,18 +1905,15 @@ static het_result hetc_attention_either(void *self, het_queue *queue, const het_
     return hetc_attention_run<float, 128>(self, queue, a, backward);
 }
 
-static het_result hetc_attention_forward(void *self, het_queue *queue, const het_attention_args *a)
-{
+static het_result hetc_attention_forward(void *self, het_queue *queue, const het_attention_args *a) {
     return hetc_attention_either(self, queue, a, 0);
 }
-static het_result hetc_attention_backward(void *self, het_queue *queue, const het_attention_args *a)
-{
+static het_result hetc_attention_backward(void *self, het_queue *queue, const het_attention_args *a) {
     return hetc_attention_either(self, queue, a, 1);
 }
 
 /* Workspace of every op but the linear ones. */
-static size_t hetc_rows_workspace(het_op op, const void *args)
-{
+static size_t hetc_rows_workspace(het_op op, const void *args) {
     if (op == HET_OP_NORM_BACKWARD_WEIGHT) {
         const het_norm_args *a = static_cast<const het_norm_args *>(args);
         return hetc_columns_workspace(a->rows, a->width);
@@ -1877,14 +1924,17 @@ static size_t hetc_rows_workspace(het_op op, const void *args)
 }
 
 #ifndef HETC_KERNELS_ONLY
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_device  State, memory, queues, events.
 
-   A queue is a stream. Copies between host and device go through pinned memory of the queue, in pieces: a host function moves a piece to or from
-   the user's buffer, in the stream's own order, so that no call waits and a buffer belongs to the copy until an event behind it has happened
-   (>>device_api). The host waits in event_sync alone, which asks again and again and gives up at its deadline.
-   After the first error of a device nothing is copied to or from the host any more: its buffers may go.
-   --------------------------------------------------------------------------------------------------------------------- */
+   A queue is a stream. Copies between host and device go through pinned memory of the queue, in
+   pieces: a host function moves a piece to or from the user's buffer, in the stream's own order, so
+   that no call waits and a buffer belongs to the copy until an event behind it has happened
+   (>>device_api). The host waits in event_sync alone, which asks again and again and gives up at
+   its deadline.
+   After the first error of a device nothing is copied to or from the host any more: its buffers may
+   go.
+   ---------------------------------------------------------------------------------------------- */
 #include <chrono>
 #include <thread>
 
@@ -1932,38 +1982,34 @@ static hetc_device *hetc_self(void *self) { return static_cast<hetc_device *>(se
 
 static int hetc_allows_tf32(void *self) { return (hetc_self(self)->options & HET_CUDA_TF32) != 0; }
 
-static const char *hetc_base_name(const char *file)
-{
+static const char *hetc_base_name(const char *file) {
     const char *slash = strrchr(file, '/');
     return slash != nullptr ? slash + 1 : file;
 }
 
 /* No copy with the host is under way when this returns, and none will be. */
-static void hetc_stop_copies(hetc_device *device)
-{
+static void hetc_stop_copies(hetc_device *device) {
     __atomic_store_n(&device->failed, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&device->copying, __ATOMIC_SEQ_CST) != 0) std::this_thread::yield();
 }
 
 /* Keeps the text for last_error. `what` is the call. */
-static void hetc_note(hetc_device *device, cudaError_t code, const char *what, const char *file, int line)
-{
+static void hetc_note(hetc_device *device, cudaError_t code, const char *what, const char *file, int line) {
     (void)cudaGetLastError(); /* it is told here */
-    snprintf(device->text, sizeof device->text, "cuda:%d, %s: %s (%s), %s:%d", static_cast<int>(device->ordinal), what, cudaGetErrorName(code),
-             cudaGetErrorString(code), hetc_base_name(file), line);
+    snprintf(device->text, sizeof device->text, "cuda:%d, %s: %s (%s), %s:%d", static_cast<int>(device->ordinal), what,
+             cudaGetErrorName(code), cudaGetErrorString(code), hetc_base_name(file), line);
 }
 
-static het_result hetc_fail(void *self, cudaError_t code, const char *what, const char *file, int line)
-{
+static het_result hetc_fail(void *self, cudaError_t code, const char *what, const char *file, int line) {
     hetc_note(hetc_self(self), code, what, file, line);
     hetc_stop_copies(hetc_self(self));
     return HET_ERR_DEVICE;
 }
 
-static het_result hetc_fail_blas(hetc_device *device, cublasStatus_t status, const char *what, const char *file, int line)
-{
-    snprintf(device->text, sizeof device->text, "cuda:%d, %s: %s (%s), %s:%d", static_cast<int>(device->ordinal), what, cublasLtGetStatusName(status),
-             cublasLtGetStatusString(status), hetc_base_name(file), line);
+static het_result hetc_fail_blas(hetc_device *device, cublasStatus_t status, const char *what, const char *file,
+                                 int line) {
+    snprintf(device->text, sizeof device->text, "cuda:%d, %s: %s (%s), %s:%d", static_cast<int>(device->ordinal), what,
+             cublasLtGetStatusName(status), cublasLtGetStatusString(status), hetc_base_name(file), line);
     hetc_stop_copies(device);
     return HET_ERR_DEVICE;
 }
@@ -1972,36 +2018,33 @@ static het_result hetc_fail_blas(hetc_device *device, cublasStatus_t status, con
 #define HETC_CUDA(device, call, arguments) do { const cudaError_t hetc_code = call arguments; \
     if (hetc_code != cudaSuccess) return hetc_fail((device), hetc_code, #call, __FILE__, __LINE__); } while (0)
 #define HETC_BLAS(device, call, arguments) do { const cublasStatus_t hetc_status = call arguments; \
-    if (hetc_status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas((device), hetc_status, #call, __FILE__, __LINE__); } while (0)
+    if (hetc_status != CUBLAS_STATUS_SUCCESS) \
+        return hetc_fail_blas((device), hetc_status, #call, __FILE__, __LINE__); } while (0)
 
-static hetc_queue *hetc_queue_of(void *self, het_queue *queue)
-{
+static hetc_queue *hetc_queue_of(void *self, het_queue *queue) {
     return queue != nullptr ? reinterpret_cast<hetc_queue *>(queue) : hetc_self(self)->queue;
 }
 
-/* The stream to launch on, its device made the thread's own. Where that fails, cudaGetLastError behind the launch says so. */
-static cudaStream_t hetc_stream(void *self, het_queue *queue)
-{
+/* The stream to launch on, its device made the thread's own. Where that fails, cudaGetLastError
+   behind the launch says so. */
+static cudaStream_t hetc_stream(void *self, het_queue *queue) {
     (void)cudaSetDevice(hetc_self(self)->ordinal);
     return hetc_queue_of(self, queue)->stream;
 }
 
-static double hetc_seconds(void)
-{
+static double hetc_seconds(void) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /* Between two questions: at first at once, then pauses of up to 50 us. */
-static void hetc_back_off(int64_t *asked)
-{
+static void hetc_back_off(int64_t *asked) {
     if (++*asked < 200) std::this_thread::yield();
     else std::this_thread::sleep_for(std::chrono::microseconds(*asked < 1000 ? 5 : 50));
 }
 
 /* ---- copies with the host ---- */
 
-static void hetc_run_copy(void *user)
-{
+static void hetc_run_copy(void *user) {
     const hetc_copy *copy = static_cast<const hetc_copy *>(user);
     hetc_queue *queue = copy->queue;
     __atomic_store_n(&queue->device->copying, 1, __ATOMIC_SEQ_CST);
@@ -2011,22 +2054,22 @@ static void hetc_run_copy(void *user)
 }
 
 /* Waits until a place for a piece is free: never, unless HETC_COPIES are under way. */
-static het_result hetc_await_place(hetc_queue *queue)
-{
+static het_result hetc_await_place(hetc_queue *queue) {
     const double start = hetc_seconds();
     int64_t asked = 0;
     while (queue->issued - __atomic_load_n(&queue->done, __ATOMIC_ACQUIRE) >= HETC_COPIES) {
         const cudaError_t code = cudaStreamQuery(queue->stream);
-        if (code != cudaSuccess && code != cudaErrorNotReady) return hetc_fail(queue->device, code, "cudaStreamQuery", __FILE__, __LINE__);
-        if (hetc_seconds() - start > HETC_PATIENCE) return hetc_fail(queue->device, code, "waiting for earlier copies", __FILE__, __LINE__);
+        if (code != cudaSuccess && code != cudaErrorNotReady)
+            return hetc_fail(queue->device, code, "cudaStreamQuery", __FILE__, __LINE__);
+        if (hetc_seconds() - start > HETC_PATIENCE)
+            return hetc_fail(queue->device, code, "waiting for earlier copies", __FILE__, __LINE__);
         hetc_back_off(&asked);
     }
     return HET_OK;
 }
 
 /* Moves at most HETC_STAGING bytes on the host, in the queue's order. */
-static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, size_t size)
-{
+static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, size_t size) {
     hetc_copy *copy = &queue->copy[queue->issued % HETC_COPIES];
     HETC_TRY(hetc_await_place(queue));
     copy->queue = queue;
@@ -2038,8 +2081,7 @@ static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, 
     return HET_OK;
 }
 
-static het_result hetc_copy_in(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size)
-{
+static het_result hetc_copy_in(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size) {
     hetc_queue *q = hetc_queue_of(self, queue);
     const char *from = static_cast<const char *>(host_from);
     char *to = static_cast<char *>(device_to);
@@ -2052,8 +2094,7 @@ static het_result hetc_copy_in(void *self, het_queue *queue, void *device_to, co
     return HET_OK;
 }
 
-static het_result hetc_copy_out(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size)
-{
+static het_result hetc_copy_out(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size) {
     hetc_queue *q = hetc_queue_of(self, queue);
     const char *from = static_cast<const char *>(device_from);
     char *to = static_cast<char *>(host_to);
@@ -2068,9 +2109,9 @@ static het_result hetc_copy_out(void *self, het_queue *queue, void *host_to, con
 
 /* ---- memory ---- */
 
-/* Waits until nothing on the queue is under way; 0: it does not end. An error that comes twice is the stream's end: nothing more runs on it. */
-static int hetc_drain(hetc_queue *queue)
-{
+/* Waits until nothing on the queue is under way; 0: it does not end. An error that comes twice is
+   the stream's end: nothing more runs on it. */
+static int hetc_drain(hetc_queue *queue) {
     const double start = hetc_seconds(), patience = queue->device->failed ? HETC_LAST_PATIENCE : HETC_PATIENCE;
     int64_t asked = 0;
     int errors = 0;
@@ -2084,8 +2125,7 @@ static int hetc_drain(hetc_queue *queue)
 }
 
 /* The context may go on without this memory, so that an error here stops nothing. */
-static void *hetc_alloc(void *self, size_t size)
-{
+static void *hetc_alloc(void *self, size_t size) {
     hetc_device *device = hetc_self(self);
     const char *what = "cudaSetDevice";
     void *pointer = nullptr;
@@ -2099,24 +2139,24 @@ static void *hetc_alloc(void *self, size_t size)
     return nullptr;
 }
 
-/* cudaFree waits for the card without a deadline. Where that would be for ever, the memory is left to the process's end. */
-static void hetc_free(void *self, void *pointer, size_t size)
-{
+/* cudaFree waits for the card without a deadline. Where that would be for ever, the memory is left
+   to the process's end. */
+static void hetc_free(void *self, void *pointer, size_t size) {
     (void)size;
     (void)cudaSetDevice(hetc_self(self)->ordinal);
     if (hetc_drain(hetc_self(self)->queue)) (void)cudaFree(pointer);
 }
 
-static het_result hetc_copy_within(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size)
-{
+static het_result hetc_copy_within(void *self, het_queue *queue, void *device_to, const void *device_from,
+                                   size_t size) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     if (size > 0 && device_to != device_from)
-        HETC_CUDA(self, cudaMemcpyAsync, (device_to, device_from, size, cudaMemcpyDeviceToDevice, hetc_queue_of(self, queue)->stream));
+        HETC_CUDA(self, cudaMemcpyAsync, (device_to, device_from, size, cudaMemcpyDeviceToDevice,
+                                          hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
 
-static het_result hetc_clear(void *self, het_queue *queue, void *device_to, size_t size)
-{
+static het_result hetc_clear(void *self, het_queue *queue, void *device_to, size_t size) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     if (size > 0) HETC_CUDA(self, cudaMemsetAsync, (device_to, 0, size, hetc_queue_of(self, queue)->stream));
     return HET_OK;
@@ -2124,8 +2164,7 @@ static het_result hetc_clear(void *self, het_queue *queue, void *device_to, size
 
 /* ---- queues and events ---- */
 
-static void hetc_close_queue(hetc_queue *queue)
-{
+static void hetc_close_queue(hetc_queue *queue) {
     const het_allocator allocator = queue->device->allocator;
     if (queue->stream != nullptr) {
         if (!hetc_drain(queue)) return; /* a copy may still come: its memory is left to the process's end */
@@ -2135,8 +2174,7 @@ static void hetc_close_queue(hetc_queue *queue)
     allocator.free(allocator.user, queue, sizeof *queue);
 }
 
-static het_result hetc_fill_queue(hetc_queue *queue)
-{
+static het_result hetc_fill_queue(hetc_queue *queue) {
     void *staging = nullptr;
     HETC_CUDA(queue->device, cudaSetDevice, (queue->device->ordinal));
     HETC_CUDA(queue->device, cudaStreamCreateWithFlags, (&queue->stream, cudaStreamNonBlocking));
@@ -2145,8 +2183,7 @@ static het_result hetc_fill_queue(hetc_queue *queue)
     return HET_OK;
 }
 
-static het_result hetc_open_queue(hetc_device *device, hetc_queue **queue)
-{
+static het_result hetc_open_queue(hetc_device *device, hetc_queue **queue) {
     hetc_queue *made = static_cast<hetc_queue *>(device->allocator.alloc(device->allocator.user, sizeof *made, 64));
     het_result result;
     if (made == nullptr) return HET_ERR_OOM;
@@ -2158,9 +2195,9 @@ static het_result hetc_open_queue(hetc_device *device, hetc_queue **queue)
     return result;
 }
 
-/* The first who asks gets the device's own queue, so that calls without a queue are ordered with his. */
-static het_result hetc_queue_create(void *self, het_queue **queue)
-{
+/* The first who asks gets the device's own queue, so that calls without a queue are ordered with
+   his. */
+static het_result hetc_queue_create(void *self, het_queue **queue) {
     hetc_device *device = hetc_self(self);
     hetc_queue *made = device->queue;
     if (made->taken) HETC_TRY(hetc_open_queue(device, &made));
@@ -2169,8 +2206,7 @@ static het_result hetc_queue_create(void *self, het_queue **queue)
     return HET_OK;
 }
 
-static void hetc_queue_destroy(void *self, het_queue *queue)
-{
+static void hetc_queue_destroy(void *self, het_queue *queue) {
     hetc_device *device = hetc_self(self);
     (void)cudaSetDevice(device->ordinal);
     if (hetc_queue_of(self, queue) == device->queue) device->queue->taken = 0;
@@ -2179,8 +2215,7 @@ static void hetc_queue_destroy(void *self, het_queue *queue)
 
 static cudaEvent_t hetc_event(het_event *event) { return reinterpret_cast<cudaEvent_t>(event); }
 
-static het_result hetc_event_create(void *self, het_event **event)
-{
+static het_result hetc_event_create(void *self, het_event **event) {
     cudaEvent_t made;
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     HETC_CUDA(self, cudaEventCreateWithFlags, (&made, cudaEventDisableTiming));
@@ -2188,36 +2223,32 @@ static het_result hetc_event_create(void *self, het_event **event)
     return HET_OK;
 }
 
-static void hetc_event_destroy(void *self, het_event *event)
-{
+static void hetc_event_destroy(void *self, het_event *event) {
     (void)self;
     (void)cudaEventDestroy(hetc_event(event));
 }
 
-static het_result hetc_event_record(void *self, het_queue *queue, het_event *event)
-{
+static het_result hetc_event_record(void *self, het_queue *queue, het_event *event) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     HETC_CUDA(self, cudaEventRecord, (hetc_event(event), hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
 
-static het_result hetc_event_wait(void *self, het_queue *queue, het_event *event)
-{
+static het_result hetc_event_wait(void *self, het_queue *queue, het_event *event) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     HETC_CUDA(self, cudaStreamWaitEvent, (hetc_queue_of(self, queue)->stream, hetc_event(event), 0));
     return HET_OK;
 }
 
-static het_result hetc_await_event(hetc_device *device, cudaEvent_t event, double deadline_seconds)
-{
+static het_result hetc_await_event(hetc_device *device, cudaEvent_t event, double deadline_seconds) {
     const double start = hetc_seconds();
     int64_t asked = 0;
     cudaError_t code;
     while ((code = cudaEventQuery(event)) == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* "not ready" is an answer */
         if (hetc_seconds() - start > deadline_seconds) {
-            snprintf(device->text, sizeof device->text, "cuda:%d has not finished after %g seconds", static_cast<int>(device->ordinal),
-                     deadline_seconds);
+            snprintf(device->text, sizeof device->text, "cuda:%d has not finished after %g seconds",
+                     static_cast<int>(device->ordinal), deadline_seconds);
             hetc_stop_copies(device);
             return HET_ERR_DEVICE;
         }
@@ -2226,15 +2257,14 @@ static het_result hetc_await_event(hetc_device *device, cudaEvent_t event, doubl
     return code == cudaSuccess ? HET_OK : hetc_fail(device, code, "cudaEventQuery", __FILE__, __LINE__);
 }
 
-static het_result hetc_event_sync(void *self, het_event *event, double deadline_seconds)
-{
+static het_result hetc_event_sync(void *self, het_event *event, double deadline_seconds) {
     return hetc_await_event(hetc_self(self), hetc_event(event), deadline_seconds);
 }
 
-/* ---- graphs: a stream's work, kept while it is captured. The driver's memory for a graph is taken when it is made, and is not in the plan ---- */
+/* ---- graphs: a stream's work, kept while it is captured. The driver's memory for a graph is taken
+   when it is made, and is not in the plan ---- */
 
-static het_result hetc_capture_begin(void *self, het_queue *queue)
-{
+static het_result hetc_capture_begin(void *self, het_queue *queue) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     /* other threads, which are other ranks, may meanwhile do as they like */
     HETC_CUDA(self, cudaStreamBeginCapture, (hetc_queue_of(self, queue)->stream, cudaStreamCaptureModeThreadLocal));
@@ -2242,8 +2272,7 @@ static het_result hetc_capture_begin(void *self, het_queue *queue)
     return HET_OK;
 }
 
-static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **graph)
-{
+static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **graph) {
     cudaGraph_t captured = nullptr;
     cudaGraphExec_t made = nullptr;
     const char *what = "cudaStreamEndCapture";
@@ -2269,36 +2298,39 @@ static het_result hetc_capture_end(void *self, het_queue *queue, het_graph **gra
     return code == cudaSuccess ? HET_OK : hetc_fail(self, code, what, __FILE__, __LINE__);
 }
 
-static het_result hetc_graph_launch(void *self, het_queue *queue, het_graph *graph)
-{
+static het_result hetc_graph_launch(void *self, het_queue *queue, het_graph *graph) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
     HETC_CUDA(self, cudaGraphLaunch, (reinterpret_cast<cudaGraphExec_t>(graph), hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
 
-static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph)
-{
+static void hetc_graph_destroy(void *self, het_queue *queue, het_graph *graph) {
     (void)cudaSetDevice(hetc_self(self)->ordinal);
     if (hetc_drain(hetc_queue_of(self, queue))) (void)cudaGraphExecDestroy(reinterpret_cast<cudaGraphExec_t>(graph));
     (void)cudaGetLastError();
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_linear  cuBLASLt products.
 
-   cuBLASLt counts columns first, so that a row-major matrix [r][c] is its c x r matrix with c elements from column to column:
+   cuBLASLt counts columns first, so that a row-major matrix [r][c] is its c x r matrix with c
+   elements from column to column:
        y  = x W^T + b:  y^T [out x rows] = op_T(W [in x out]) x [in x rows], bias along the columns
-       dx = dy W:       dx^T [in x rows] = W [in x out] dy [out x rows], from the second part on added to what is there
+       dx = dy W:       dx^T [in x rows] = W [in x out] dy [out x rows], from the second part on
+                        added to what is there
        dW = dy^T x:     dW^T [in x out]  = x [in x rows] op_T(dy [out x rows])
-   Fast sums take dW as one product over all rows that is added to the float sum; exact sums take one product a granule into a float term, which is
-   then added on the grid (>>cu_loss). bf16: operands are rounded into the workspace, sums are f32.
-   tanh GELU is the epilogue of the product before it: y = GELU(x W^T + b) with what it is taken of kept beside it; so is its derivative,
-   dx = (dy W) GELU'. That is for bf16 and tf32: cuBLASLt does not say how exact its tanh is, so f32 keeps the kernels of >>cu_rows, as does what
-   the library has no algorithm for. Gradients of biases are terms of granules, which no epilogue adds up.
+   Fast sums take dW as one product over all rows that is added to the float sum; exact sums take
+   one product a granule into a float term, which is then added on the grid (>>cu_loss). bf16:
+   operands are rounded into the workspace, sums are f32.
+   tanh GELU is the epilogue of the product before it: y = GELU(x W^T + b) with what it is taken of
+   kept beside it; so is its derivative, dx = (dy W) GELU'. That is for bf16 and tf32: cuBLASLt does
+   not say how exact its tanh is, so f32 keeps the kernels of >>cu_rows, as does what the library
+   has no algorithm for. Gradients of biases are terms of granules, which no epilogue adds up.
 
-   Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card alone, with reductions that add in a fixed order
-   (none, or partial sums in f32 added in a step of their own). HET_CUDA_TIMED takes the fastest of eight, which may be another tomorrow.
-   --------------------------------------------------------------------------------------------------------------------- */
+   Bits: the first algorithm of the heuristic, which depends on shapes, alignment, library and card
+   alone, with reductions that add in a fixed order (none, or partial sums in f32 added in a step of
+   their own). HET_CUDA_TIMED takes the fastest of eight, which may be another tomorrow.
+   ---------------------------------------------------------------------------------------------- */
 
 #define HETC_ALGORITHMS 8    /* candidates of HET_CUDA_TIMED */
 #define HETC_TIMED_RUNS 3    /* of each */
@@ -2338,8 +2370,7 @@ typedef struct hetc_product_call {
     void *workspace; /* [HETC_BLAS_WORKSPACE], aligned to 256 */
 } hetc_product_call;
 
-static void hetc_close_product(hetc_product *p)
-{
+static void hetc_close_product(hetc_product *p) {
     if (p->desc != nullptr) (void)cublasLtMatmulDescDestroy(p->desc);
     if (p->a != nullptr) (void)cublasLtMatrixLayoutDestroy(p->a);
     if (p->b != nullptr) (void)cublasLtMatrixLayoutDestroy(p->b);
@@ -2347,23 +2378,23 @@ static void hetc_close_product(hetc_product *p)
     memset(p, 0, sizeof *p);
 }
 
-static void hetc_close_products(hetc_device *device)
-{
+static void hetc_close_products(hetc_device *device) {
     for (int64_t i = 0; i < HETC_PRODUCTS; i++) hetc_close_product(&device->product[i]);
     device->products = 0;
 }
 
-static int32_t hetc_alignment(const void *pointer)
-{
+static int32_t hetc_alignment(const void *pointer) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
     return static_cast<int32_t>(address % 16 == 0 ? 16 : address & (~address + 1));
 }
 
-/* The candidates for a product whose descriptors are there, best first by the library's own estimate. */
-static het_result hetc_candidates(hetc_device *device, hetc_product *p, int wanted, cublasLtMatmulHeuristicResult_t *result, int *found)
-{
+/* The candidates for a product whose descriptors are there, best first by the library's own
+   estimate. */
+static het_result hetc_candidates(hetc_device *device, hetc_product *p, int wanted,
+                                  cublasLtMatmulHeuristicResult_t *result, int *found) {
     const cublasLtMatmulPreferenceAttributes_t alignment[4] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
     };
     const hetc_product_key *key = &p->key;
@@ -2371,37 +2402,42 @@ static het_result hetc_candidates(hetc_device *device, hetc_product *p, int want
     cublasStatus_t status;
     for (int i = 0; i < 4; i++) {
         const uint32_t value = static_cast<uint32_t>(bytes[i]);
-        HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute, (device->preference, alignment[i], &value, sizeof value));
+        HETC_BLAS(device, cublasLtMatmulPreferenceSetAttribute, (device->preference, alignment[i], &value,
+                                                                 sizeof value));
     }
     *found = 0;
-    status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted, result, found);
-    p->refused = key->gelu != HETC_GELU_NONE && (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && *found == 0));
+    status = cublasLtMatmulAlgoGetHeuristic(device->blas, p->desc, p->a, p->b, p->d, p->d, device->preference, wanted,
+                                            result, found);
+    p->refused = key->gelu != HETC_GELU_NONE && (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                                                 (status == CUBLAS_STATUS_SUCCESS && *found == 0));
     if (p->refused) return HET_OK;
-    if (status != CUBLAS_STATUS_SUCCESS) return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return hetc_fail_blas(device, status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
     if (*found > 0) return HET_OK;
-    snprintf(device->text, sizeof device->text, "cuda:%d: cuBLASLt has no algorithm for %lld x %lld x %lld in %s", static_cast<int>(device->ordinal),
-             static_cast<long long>(key->m), static_cast<long long>(key->n), static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
+    snprintf(device->text, sizeof device->text, "cuda:%d: cuBLASLt has no algorithm for %lld x %lld x %lld in %s",
+             static_cast<int>(device->ordinal), static_cast<long long>(key->m), static_cast<long long>(key->n),
+                 static_cast<long long>(key->k), key->bf16 ? "bf16" : "f32");
     return HET_ERR_UNSUPPORTED;
 }
 
-static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, const hetc_product *p, const hetc_product_call *c, float *d,
-                                   const cublasLtMatmulAlgo_t *algorithm)
-{
+static het_result hetc_run_product(hetc_device *device, cudaStream_t stream, const hetc_product *p,
+                                   const hetc_product_call *c, float *d, const cublasLtMatmulAlgo_t *algorithm) {
     const float one = 1.0f;
-    HETC_BLAS(device, cublasLtMatmul, (device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d, d, p->d, algorithm, c->workspace,
-                                       HETC_BLAS_WORKSPACE, stream));
+    HETC_BLAS(device, cublasLtMatmul, (device->blas, p->desc, &one, c->a, p->a, c->b, p->b, &c->beta, d, p->d, d, p->d,
+                                       algorithm, c->workspace, HETC_BLAS_WORKSPACE, stream));
     return HET_OK;
 }
 
 /* The fastest of the candidates, each run a few times on this call's operands. */
-static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream, hetc_product *p, const hetc_product_call *c,
-                                       const cublasLtMatmulHeuristicResult_t *candidate, int candidates)
-{
+static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream, hetc_product *p,
+                                       const hetc_product_call *c, const cublasLtMatmulHeuristicResult_t *candidate,
+                                                                int candidates) {
     float *d = c->scratch != nullptr ? c->scratch : c->d, best = 0.0f, milliseconds;
     for (int i = 0; i < candidates; i++) {
         HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo)); /* its first run loads it */
         HETC_CUDA(device, cudaEventRecord, (device->begin, stream));
-        for (int run = 0; run < HETC_TIMED_RUNS; run++) HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo));
+        for (int run = 0; run < HETC_TIMED_RUNS; run++)
+            HETC_TRY(hetc_run_product(device, stream, p, c, d, &candidate[i].algo));
         HETC_CUDA(device, cudaEventRecord, (device->end, stream));
         HETC_TRY(hetc_await_event(device, device->end, HETC_PATIENCE));
         HETC_CUDA(device, cudaEventElapsedTime, (&milliseconds, device->begin, device->end));
@@ -2412,27 +2448,35 @@ static het_result hetc_time_algorithms(hetc_device *device, cudaStream_t stream,
     return HET_OK;
 }
 
-/* The product's epilogue, and the pointers that go with it. The heuristic looks at their alignment. */
-static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const hetc_product_call *c)
-{
+/* The product's epilogue, and the pointers that go with it. The heuristic looks at their
+   alignment. */
+static het_result hetc_set_epilogue(hetc_device *device, hetc_product *p, const hetc_product_call *c) {
     const int32_t bias = c->bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : 0;
-    const int32_t epilogue = c->key.gelu == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU : c->key.gelu == HETC_GELU_FORWARD
+    const int32_t epilogue = c->key.gelu == HETC_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU :
+                  c->key.gelu == HETC_GELU_FORWARD
                            ? CUBLASLT_EPILOGUE_GELU_AUX | bias : bias != 0 ? bias : CUBLASLT_EPILOGUE_DEFAULT;
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                                       sizeof epilogue));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias,
+                                                       sizeof c->bias));
     if (c->key.gelu == HETC_GELU_NONE) return HET_OK;
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux, sizeof c->aux));
-    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->key.ldd, sizeof c->key.ldd));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux,
+                                                       sizeof c->aux));
+    HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &c->key.ldd,
+                                                       sizeof c->key.ldd));
     return HET_OK;
 }
 
-static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, hetc_product *p, const hetc_product_call *c)
-{
+static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, hetc_product *p,
+                                    const hetc_product_call *c) {
     const hetc_product_key *key = &c->key;
     const cudaDataType_t type = key->bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    const cublasComputeType_t compute = !key->bf16 && (device->options & HET_CUDA_TF32) != 0 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const cublasOperation_t op_a = static_cast<cublasOperation_t>(key->transpose_a), op_b = static_cast<cublasOperation_t>(key->transpose_b);
-    const uint64_t m = static_cast<uint64_t>(key->m), n = static_cast<uint64_t>(key->n), k = static_cast<uint64_t>(key->k);
+    const cublasComputeType_t compute = !key->bf16 && (device->options & HET_CUDA_TF32) != 0 ?
+                              CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t op_a = static_cast<cublasOperation_t>(key->transpose_a),
+                            op_b = static_cast<cublasOperation_t>(key->transpose_b);
+    const uint64_t m = static_cast<uint64_t>(key->m), n = static_cast<uint64_t>(key->n),
+                   k = static_cast<uint64_t>(key->k);
     const int timed = (device->options & HET_CUDA_TIMED) != 0 && !device->capturing;
     cublasLtMatmulHeuristicResult_t candidate[HETC_ALGORITHMS];
     int candidates = 0;
@@ -2440,8 +2484,10 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
     HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
     HETC_TRY(hetc_set_epilogue(device, p, c));
-    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->a, type, op_a == CUBLAS_OP_T ? k : m, op_a == CUBLAS_OP_T ? m : k, key->lda));
-    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k : n, key->ldb));
+    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->a, type, op_a == CUBLAS_OP_T ? k : m, op_a == CUBLAS_OP_T ? m :
+                                                   k, key->lda));
+    HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->b, type, op_b == CUBLAS_OP_T ? n : k, op_b == CUBLAS_OP_T ? k :
+                                                   n, key->ldb));
     HETC_BLAS(device, cublasLtMatrixLayoutCreate, (&p->d, CUDA_R_32F, m, n, key->ldd));
     p->key = *key;
     HETC_TRY(hetc_candidates(device, p, timed ? HETC_ALGORITHMS : 1, candidate, &candidates));
@@ -2450,9 +2496,10 @@ static het_result hetc_open_product(hetc_device *device, cudaStream_t stream, he
     return timed && candidates > 1 ? hetc_time_algorithms(device, stream, p, c, candidate, candidates) : HET_OK;
 }
 
-/* The product's place in the table, made where it is new; a table three quarters full is emptied first. */
-static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, const hetc_product_call *c, hetc_product **found)
-{
+/* The product's place in the table, made where it is new; a table three quarters full is emptied
+   first. */
+static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, const hetc_product_call *c,
+                                    hetc_product **found) {
     uint64_t at = het_xxh64(&c->key, sizeof c->key, 0);
     het_result result;
     for (;; at++) {
@@ -2471,8 +2518,7 @@ static het_result hetc_find_product(hetc_device *device, cudaStream_t stream, co
     return result;
 }
 
-static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_product_call *c)
-{
+static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_product_call *c) {
     const cudaStream_t stream = hetc_queue_of(device, queue)->stream;
     hetc_product *p = nullptr;
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
@@ -2485,9 +2531,11 @@ static het_result hetc_multiply(hetc_device *device, het_queue *queue, hetc_prod
     c->refused = p->refused;
     if (c->refused) return HET_OK;
     if (c->bias != nullptr)
-        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias, sizeof c->bias));
+        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &c->bias,
+                                                           sizeof c->bias));
     if (c->aux != nullptr)
-        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux, sizeof c->aux));
+        HETC_BLAS(device, cublasLtMatmulDescSetAttribute, (p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &c->aux,
+                                                           sizeof c->aux));
     return hetc_run_product(device, stream, p, c, c->d, &p->algorithm);
 }
 
@@ -2498,71 +2546,71 @@ typedef struct hetc_space { uintptr_t at; } hetc_space;
 
 static size_t hetc_round_up(size_t size) { return (size + 255) / 256 * 256; }
 
-static void *hetc_take(hetc_space *space, size_t size)
-{
+static void *hetc_take(hetc_space *space, size_t size) {
     const uintptr_t from = space->at;
     space->at += hetc_round_up(size);
     return reinterpret_cast<void *>(from);
 }
 
-static size_t hetc_elements(int64_t rows, int64_t columns) { return static_cast<size_t>(rows) * static_cast<size_t>(columns); }
+static size_t hetc_elements(int64_t rows, int64_t columns) {
+    return static_cast<size_t>(rows) * static_cast<size_t>(columns);
+}
 
-/* Floats from row to row of a rounded matrix: tensor cores want addresses that are multiples of 16 bytes. */
+/* Floats from row to row of a rounded matrix: tensor cores want addresses that are multiples of 16
+   bytes. */
 static int64_t hetc_pitch(int64_t columns) { return (columns + 7) / 8 * 8; }
-static size_t hetc_rounded_bytes(int64_t rows, int64_t columns) { return hetc_round_up(2 * hetc_elements(rows, hetc_pitch(columns))); }
+static size_t hetc_rounded_bytes(int64_t rows, int64_t columns) {
+    return hetc_round_up(2 * hetc_elements(rows, hetc_pitch(columns)));
+}
 
-HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t pitch, int64_t count)
-{
+HETC_KERNEL hetc_round_rows_kernel(uint16_t *to, const float *from, int64_t columns, int64_t pitch, int64_t count) {
     const int64_t i = hetc_index(), column = i % pitch;
     if (i < count) to[i] = hetc_bf16(column < columns ? from[i / pitch * columns + column] : 0.0f);
 }
 
 /* to [rows][pitch] = bf16(from [rows][columns]), 0 from `columns` on. */
-static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *to, const float *from, int64_t rows, int64_t columns, int64_t pitch)
-{
+static het_result hetc_round_rows(hetc_device *device, het_queue *queue, void *to, const float *from, int64_t rows,
+                                  int64_t columns, int64_t pitch) {
     const int64_t count = rows * pitch;
     if (pitch == columns) return hetc_to_bf16(device, queue, to, from, count);
-    return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), HETC_THREADS, 0,
-                       static_cast<uint16_t *>(to), from, columns, pitch, count);
+    return HETC_LAUNCH(device, queue, hetc_round_rows_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
+                       HETC_THREADS, 0, static_cast<uint16_t *>(to), from, columns, pitch, count);
 }
 
-/* A row-major matrix as an operand: itself, or rounded to bf16 into `to`. *pitch gets the elements from row to row. */
-static het_result hetc_operand(hetc_device *device, het_queue *queue, int bf16, const float *from, int64_t rows, int64_t columns, void *to,
-                               const void **operand, int64_t *pitch)
-{
+/* A row-major matrix as an operand: itself, or rounded to bf16 into `to`. *pitch gets the elements
+   from row to row. */
+static het_result hetc_operand(hetc_device *device, het_queue *queue, int bf16, const float *from, int64_t rows,
+                               int64_t columns, void *to, const void **operand, int64_t *pitch) {
     *operand = bf16 ? to : from;
     *pitch = bf16 ? hetc_pitch(columns) : columns;
     return bf16 ? hetc_round_rows(device, queue, to, from, rows, columns, *pitch) : HET_OK;
 }
 
-static het_result hetc_linear_check(hetc_device *device, const char *op, const het_linear_args *a)
-{
+static het_result hetc_linear_check(hetc_device *device, const char *op, const het_linear_args *a) {
     int valid = a->rows >= 0 && a->in > 0 && a->parts >= 1 && a->parts <= 3;
     for (int64_t p = 0; valid && p < a->parts; p++) valid = a->part[p].out > 0;
     if (valid) return HET_OK;
-    snprintf(device->text, sizeof device->text, "cuda %s: impossible shape, %lld rows, in %lld, %lld parts", op, static_cast<long long>(a->rows),
-             static_cast<long long>(a->in), static_cast<long long>(a->parts));
+    snprintf(device->text, sizeof device->text, "cuda %s: impossible shape, %lld rows, in %lld, %lld parts", op,
+             static_cast<long long>(a->rows), static_cast<long long>(a->in), static_cast<long long>(a->parts));
     return HET_ERR_INVALID;
 }
 
-static hetc_space hetc_space_of(void *workspace)
-{
+static hetc_space hetc_space_of(void *workspace) {
     hetc_space space;
     space.at = hetc_round_up(reinterpret_cast<uintptr_t>(workspace));
     return space;
 }
 
-static int64_t hetc_widest(const het_linear_args *a)
-{
+static int64_t hetc_widest(const het_linear_args *a) {
     int64_t out = 0;
     for (int64_t p = 0; p < a->parts; p++) out = a->part[p].out > out ? a->part[p].out : out;
     return out;
 }
 
-/* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie as cuBLASLt wants them (EPILOGUE_AUX_LD). */
-static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain, hetc_gelu gelu, float *d,
-                                     const float *aux, het_activation kind, int *fused)
-{
+/* The product d with GELU, forward or backward, of `aux`; *fused: it has been done. Its buffers lie
+   as cuBLASLt wants them (EPILOGUE_AUX_LD). */
+static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, const hetc_product_call *plain,
+                                     hetc_gelu gelu, float *d, const float *aux, het_activation kind, int *fused) {
     hetc_product_call c = *plain;
     *fused = 0;
     if (kind != HET_GELU_TANH || (!c.key.bf16 && (device->options & HET_CUDA_TF32) == 0)) return HET_OK;
@@ -2578,8 +2626,8 @@ static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, cons
 /* ---- the ops ---- */
 
 /* `f`: the activation of the first part's y, or NULL. */
-static het_result hetc_linear_activation_forward(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f)
-{
+static het_result hetc_linear_activation_forward(void *self, het_queue *queue, const het_linear_args *a,
+                                                 const het_activation_args *f) {
     int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
@@ -2603,19 +2651,19 @@ static het_result hetc_linear_activation_forward(void *self, het_queue *queue, c
         c.key.m = c.key.ldd = part->out;
         c.bias = part->bias;
         c.d = part->y;
-        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
+        if (f != nullptr)
+            HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
     return f != nullptr && !fused ? hetc_activation_forward(self, queue, f) : HET_OK;
 }
-static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a)
-{
+static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a) {
     return hetc_linear_activation_forward(self, queue, a, nullptr);
 }
 
 /* `f`: the activation behind the layer's x, or NULL. */
-static het_result hetc_linear_activation_backward(void *self, het_queue *queue, const het_linear_args *a, const het_activation_args *f)
-{
+static het_result hetc_linear_activation_backward(void *self, het_queue *queue, const het_linear_args *a,
+                                                  const het_activation_args *f) {
     int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
@@ -2626,7 +2674,8 @@ static het_result hetc_linear_activation_backward(void *self, het_queue *queue, 
     if (a->rows == 0) return HET_OK;
     memset(&c, 0, sizeof c);
     c.workspace = hetc_take(&space, HETC_BLAS_WORKSPACE);
-    if ((device->options & HET_CUDA_TIMED) != 0) c.scratch = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(a->rows, a->in)));
+    if ((device->options & HET_CUDA_TIMED) != 0)
+        c.scratch = static_cast<float *>(hetc_take(&space, 4 * hetc_elements(a->rows, a->in)));
     dy = bf16 ? hetc_take(&space, hetc_rounded_bytes(a->rows, hetc_widest(a))) : nullptr;
     w = bf16 ? hetc_take(&space, hetc_rounded_bytes(hetc_widest(a), a->in)) : nullptr;
     c.key.bf16 = bf16;
@@ -2639,13 +2688,13 @@ static het_result hetc_linear_activation_backward(void *self, het_queue *queue, 
         HETC_TRY(hetc_operand(device, queue, bf16, part->dy, a->rows, part->out, dy, &c.b, &c.key.ldb));
         c.key.k = part->out;
         c.beta = p > 0 ? 1.0f : 0.0f;
-        if (f != nullptr) HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
+        if (f != nullptr)
+            HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
     return f != nullptr && !fused ? hetc_activation_backward(self, queue, f) : HET_OK;
 }
-static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a)
-{
+static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a) {
     return hetc_linear_activation_backward(self, queue, a, nullptr);
 }
 
@@ -2661,8 +2710,8 @@ typedef struct hetc_weight_job {
 } hetc_weight_job;
 
 /* `to` [out][in] = (or +=, with beta = 1) dy^T x over rows [row, row + rows). */
-static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t row, int64_t rows, float *to, float beta, float *scratch)
-{
+static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t row, int64_t rows, float *to,
+                                      float beta, float *scratch) {
     hetc_product_call *c = &job->call;
     c->a = static_cast<const char *>(job->x) + hetc_elements(row, job->x_pitch) * job->element;
     c->b = static_cast<const char *>(job->dy) + hetc_elements(row, job->dy_pitch) * job->element;
@@ -2678,19 +2727,21 @@ static het_result hetc_weight_product(hetc_weight_job *job, int64_t out, int64_t
     return hetc_multiply(job->device, job->queue, c);
 }
 
-/* One part's dW: exact sums take the granules one by one, fast ones all rows at once. term: [out][in]. */
-static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term)
-{
+/* One part's dW: exact sums take the granules one by one, fast ones all rows at once. term:
+   [out][in]. */
+static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *part, float *term) {
     const het_view *view = job->args->view;
     het_accumulate_args add;
     if (part->dw == nullptr || part->dw->sum == nullptr) return HET_OK;
-    if (!part->dw->exact) return hetc_weight_product(job, part->out, 0, job->args->rows, static_cast<float *>(part->dw->sum), 1.0f, term);
+    if (!part->dw->exact)
+        return hetc_weight_product(job, part->out, 0, job->args->rows, static_cast<float *>(part->dw->sum), 1.0f, term);
     memset(&add, 0, sizeof add);
     add.gradient = part->dw;
     add.count = part->out * job->args->in;
     add.term = term;
     for (int64_t g = view->granule_begin; g < view->granule_end; g++) {
-        const int64_t row = view->host_granule_start[g] - view->row_begin, rows = view->host_granule_start[g + 1] - view->row_begin - row;
+        const int64_t row = view->host_granule_start[g] - view->row_begin,
+                      rows = view->host_granule_start[g + 1] - view->row_begin - row;
         if (rows == 0) continue;
         HETC_TRY(hetc_weight_product(job, part->out, row, rows, term, 0.0f, nullptr));
         HETC_TRY(hetc_accumulate(job->device, job->queue, &add));
@@ -2698,8 +2749,7 @@ static het_result hetc_weight_part(hetc_weight_job *job, const het_linear_part *
     return HET_OK;
 }
 
-static het_result hetc_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a)
-{
+static het_result hetc_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a) {
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
     const int64_t widest = hetc_widest(a);
@@ -2724,19 +2774,21 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
     for (int64_t p = 0; p < a->parts; p++) {
         HETC_TRY(hetc_operand(device, queue, bf16, a->part[p].dy, a->rows, a->part[p].out, dy, &job.dy, &job.dy_pitch));
         HETC_TRY(hetc_weight_part(&job, &a->part[p], term));
-        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, a->part[p].out, a->part[p].dy, a->part[p].dbias, sums));
+        HETC_TRY(hetc_column_sums(device, queue, a->view, a->rows, a->part[p].out, a->part[p].dy, a->part[p].dbias,
+                                  sums));
     }
     return HET_OK;
 }
 
 /* Bytes of the three ops above, with room for the alignment of the first piece. */
-static size_t hetc_linear_workspace(hetc_device *device, het_op op, const het_linear_args *a)
-{
+static size_t hetc_linear_workspace(hetc_device *device, het_op op, const het_linear_args *a) {
     const int64_t widest = hetc_widest(a);
     size_t bytes = 256 + hetc_round_up(HETC_BLAS_WORKSPACE);
-    if (op == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0) bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
+    if (op == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
+        bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
     if (op == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows, widest));
+        bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows,
+            widest));
     if (a->compute != HET_BF16) return bytes;
     if (op != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
     if (op != HET_OP_LINEAR_BACKWARD_INPUT) bytes += hetc_rounded_bytes(a->rows, a->in);
@@ -2744,12 +2796,11 @@ static size_t hetc_linear_workspace(hetc_device *device, het_op op, const het_li
     return bytes;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------------
+/* -------------------------------------------------------------------------------------------------
    >>cu_table  Creating, workspaces, the tables.
-   --------------------------------------------------------------------------------------------------------------------- */
+   ---------------------------------------------------------------------------------------------- */
 
-static void hetc_destroy(void *self)
-{
+static void hetc_destroy(void *self) {
     hetc_device *device = hetc_self(self);
     const het_allocator allocator = device->allocator;
     if (device->queue != nullptr) (void)cudaSetDevice(device->ordinal);
@@ -2762,26 +2813,26 @@ static void hetc_destroy(void *self)
     allocator.free(allocator.user, device, sizeof *device + HETC_PRODUCTS * sizeof *device->product);
 }
 
-/* The card is there and can what the kernels need: bf16 tensor cores and asynchronous copies, compute capability 8.0. */
-static het_result hetc_check_card(hetc_device *device)
-{
+/* The card is there and can what the kernels need: bf16 tensor cores and asynchronous copies,
+   compute capability 8.0. */
+static het_result hetc_check_card(hetc_device *device) {
     int count = 0, major = 0, minor = 0;
     HETC_CUDA(device, cudaGetDeviceCount, (&count));
     if (device->ordinal < 0 || device->ordinal >= count) {
-        snprintf(device->text, sizeof device->text, "cuda:%d: there are %d such devices", static_cast<int>(device->ordinal), count);
+        snprintf(device->text, sizeof device->text, "cuda:%d: there are %d such devices",
+                 static_cast<int>(device->ordinal), count);
         return HET_ERR_INVALID;
     }
     HETC_CUDA(device, cudaSetDevice, (device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&major, cudaDevAttrComputeCapabilityMajor, device->ordinal));
     HETC_CUDA(device, cudaDeviceGetAttribute, (&minor, cudaDevAttrComputeCapabilityMinor, device->ordinal));
     if (major >= 8) return HET_OK;
-    snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed", static_cast<int>(device->ordinal), major,
-             minor);
+    snprintf(device->text, sizeof device->text, "cuda:%d has compute capability %d.%d; 8.0 is needed",
+             static_cast<int>(device->ordinal), major, minor);
     return HET_ERR_UNSUPPORTED;
 }
 
-static het_result hetc_fill_device(hetc_device *device)
-{
+static het_result hetc_fill_device(hetc_device *device) {
     const uint64_t workspace = HETC_BLAS_WORKSPACE;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     HETC_TRY(hetc_check_card(device));
@@ -2798,8 +2849,7 @@ static het_result hetc_fill_device(hetc_device *device)
     return HET_OK;
 }
 
-static het_result hetc_create_with(const het_device_config *config, int32_t options, void **self)
-{
+static het_result hetc_create_with(const het_device_config *config, int32_t options, void **self) {
     const size_t size = sizeof(hetc_device) + HETC_PRODUCTS * sizeof(hetc_product);
     hetc_device *device = static_cast<hetc_device *>(config->allocator->alloc(config->allocator->user, size, 64));
     het_result result;
@@ -2824,22 +2874,21 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
 
 static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 
-static size_t hetc_workspace_bytes(void *self, het_op op, const void *args)
-{
+static size_t hetc_workspace_bytes(void *self, het_op op, const void *args) {
     if (op == HET_OP_LINEAR_FORWARD || op == HET_OP_LINEAR_BACKWARD_INPUT || op == HET_OP_LINEAR_BACKWARD_WEIGHT)
         return hetc_linear_workspace(hetc_self(self), op, static_cast<const het_linear_args *>(args));
     return hetc_rows_workspace(op, args);
 }
 
-template <int32_t OPTIONS> static het_result hetc_create(const het_device_config *config, void **self)
-{
+template <int32_t OPTIONS> static het_result hetc_create(const het_device_config *config, void **self) {
     return hetc_create_with(config, OPTIONS, self);
 }
 
 #define HETC_TABLE(options, ...) { \
     HETRAIN_DEVICE_VERSION, "cuda", 0, hetc_create<options>, hetc_destroy, hetc_last_error, \
     hetc_alloc, hetc_free, hetc_copy_in, hetc_copy_out, hetc_copy_within, hetc_clear, \
-    hetc_queue_create, hetc_queue_destroy, hetc_event_create, hetc_event_destroy, hetc_event_record, hetc_event_wait, hetc_event_sync, \
+    hetc_queue_create, hetc_queue_destroy, hetc_event_create, hetc_event_destroy, hetc_event_record, hetc_event_wait, \
+    hetc_event_sync, \
     hetc_workspace_bytes, \
     hetc_norm_forward, hetc_norm_backward_input, hetc_norm_backward_weight, \
     hetc_linear_forward, hetc_linear_backward_input, hetc_linear_backward_weight, \
@@ -2851,23 +2900,24 @@ template <int32_t OPTIONS> static het_result hetc_create(const het_device_config
 #define HETC_GRAPHS hetc_capture_begin, hetc_capture_end, hetc_graph_launch, hetc_graph_destroy
 #define HETC_NO_GRAPHS nullptr, nullptr, nullptr, nullptr
 
-extern "C" const het_device_iface *het_cuda_device_with(int32_t options)
-{
+extern "C" const het_device_iface *het_cuda_device_with(int32_t options) {
     static const het_device_iface hetc_tables[8] = {
         HETC_TABLE(0, HETC_GRAPHS), HETC_TABLE(1, HETC_GRAPHS), HETC_TABLE(2, HETC_GRAPHS), HETC_TABLE(3, HETC_GRAPHS),
-        HETC_TABLE(4, HETC_NO_GRAPHS), HETC_TABLE(5, HETC_NO_GRAPHS), HETC_TABLE(6, HETC_NO_GRAPHS), HETC_TABLE(7, HETC_NO_GRAPHS)
+        HETC_TABLE(4, HETC_NO_GRAPHS), HETC_TABLE(5, HETC_NO_GRAPHS), HETC_TABLE(6, HETC_NO_GRAPHS),
+        HETC_TABLE(7, HETC_NO_GRAPHS)
     };
     return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER)];
 }
 
 extern "C" const het_device_iface *het_cuda_device(void) { return het_cuda_device_with(0); }
 
-extern "C" int32_t het_cuda_ordinal(const het_device *device)
-{
+extern "C" int32_t het_cuda_ordinal(const het_device *device) {
     return device->iface->destroy == hetc_destroy ? hetc_self(device->self)->ordinal : -1;
 }
 
-extern "C" void *het_cuda_stream(const het_device *device, het_queue *queue) { return hetc_queue_of(device->self, queue)->stream; }
+extern "C" void *het_cuda_stream(const het_device *device, het_queue *queue) {
+    return hetc_queue_of(device->self, queue)->stream;
+}
 
 #endif /* HETC_KERNELS_ONLY */
 #endif /* HETRAIN_CUDA_DECLARATIONS */

@@ -1,37 +1,52 @@
-/* hetrain_nccl.c: groups of CUDA devices that reach each other without the host (het_group_iface over NCCL 2.14 or later). C99 and C++11.
+/* hetrain_nccl.c: groups of CUDA devices that reach each other without the host (het_group_iface
+   over NCCL 2.14 or later). C99 and C++11.
 
    USE
-       cc -O2 -I. -I/usr/local/cuda/include -c hetrain_nccl.c  once; link with hetrain_cuda.cu's object, -lnccl -lcudart -lpthread
-       #define HETRAIN_NCCL_DECLARATIONS                       in the files that call het_nccl_open: this file then only declares,
+       cc -O2 -I. -I/usr/local/cuda/include -c hetrain_nccl.c  once; link with hetrain_cuda.cu's
+                                                               object, -lnccl -lcudart -lpthread
+       #define HETRAIN_NCCL_DECLARATIONS                       in the files that call het_nccl_open:
+                                                               this file then only declares,
        #include "hetrain_nccl.c"                               and needs no nccl.h
        het_nccl_desc desc;
        memset(&desc, 0, sizeof desc);
-       if (het_nccl_open(&desc, &context.groups, &error) == HET_OK) { ...; het_destroy(ctx); het_nccl_close(&context.groups, &error); }
+       if (het_nccl_open(&desc, &context.groups, &error) == HET_OK) { ...; het_destroy(ctx);
+       het_nccl_close(&context.groups, &error); }
 
-   MEMBERS   Devices of hetrain_cuda.cu, in one process or in many. NCCL refuses two members on one GPU. It tells machines apart by the variable
-   NCCL_HOSTID, else by host name and boot id, and GPUs of one machine by their PCI bus; `place` does the same, so that two ranks of one GPU
-   never meet in a group. A program that sets NCCL_HOSTID says so in het_nccl_desc.host: nothing here looks at the environment (NCCL itself does:
-   its other variables choose interfaces, protocols and how much it tells).
+   MEMBERS   Devices of hetrain_cuda.cu, in one process or in many. NCCL refuses two members on one
+   GPU. It tells machines apart by the variable NCCL_HOSTID, else by host name and boot id, and GPUs
+   of one machine by their PCI bus; `place` does the same, so that two ranks of one GPU never meet
+   in a group. A program that sets NCCL_HOSTID says so in het_nccl_desc.host: nothing here looks at
+   the environment (NCCL itself does: its other variables choose interfaces, protocols and how much
+   it tells).
 
-   COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once and is followed up by ncclCommGetAsyncError whenever
-   the engine asks. NCCL wants nothing but its own work on a stream while a call is in progress, so that a group has a stream of its own: an op waits
-   there for an event of its queue, and an event behind it tells `test` that it has run; what is given to the queue later has to wait for `test`. An
-   op given while another is still being issued waits its turn. `joined` says 1 after a first exchange among all members: connections that NCCL makes
-   when they are first used are made there. Uneven ranges are one ncclReduce or ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd:
-   NCCL runs them as one. A float is summed in the order of NCCL's ring, which is the same each time in one group on the same machines.
+   COMMUNICATORS   One a group, non-blocking (ncclCommInitRankConfig): every call returns at once
+   and is followed up by ncclCommGetAsyncError whenever the engine asks. NCCL wants nothing but its
+   own work on a stream while a call is in progress, so that a group has a stream of its own: an op
+   waits there for an event of its queue, and an event behind it tells `test` that it has run; what
+   is given to the queue later has to wait for `test`. An op given while another is still being
+   issued waits its turn. `joined` says 1 after a first exchange among all members: connections that
+   NCCL makes when they are first used are made there. Uneven ranges are one ncclReduce or
+   ncclBroadcast per member, between ncclGroupStart and ncclGroupEnd: NCCL runs them as one. A float
+   is summed in the order of NCCL's ring, which is the same each time in one group on the same
+   machines.
 
-   SIDE BY SIDE   The groups of a card have ops under way at the same time, in an order that is not the same on all cards. NCCL allows this as long as
-   all their kernels find room on the card at once, beside which nothing waits for another group: a rank has at most five groups at work (a message
-   each way with each neighbour, one reduction), each with at most 32 blocks, half a multiprocessor or less a block. Parts of a card with fewer
-   than 80 multiprocessors want NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default.
+   SIDE BY SIDE   The groups of a card have ops under way at the same time, in an order that is not
+   the same on all cards. NCCL allows this as long as all their kernels find room on the card at
+   once, beside which nothing waits for another group: a rank has at most five groups at work (a
+   message each way with each neighbour, one reduction), each with at most 32 blocks, half a
+   multiprocessor or less a block. Parts of a card with fewer than 80 multiprocessors want
+   NCCL_MAX_CTAS=8. NCCL_LAUNCH_ORDER_IMPLICIT must stay 0, its default.
 
-   VERSIONS   The library must not be older than the header this file was compiled with. Identities carry the version of the library that made
-   them, and a member with another one does not join. Both errors name both versions.
+   VERSIONS   The library must not be older than the header this file was compiled with. Identities
+   carry the version of the library that made them, and a member with another one does not join.
+   Both errors name both versions.
 
-   FAILURE   Any error of NCCL or CUDA, told by a call or found by `test`, ends the group: the error names member, call, code, file and line.
-   `abort` is ncclCommAbort, also while joining; members that are not aborted by their own process hear of it from the network or from the engine.
-   `leave` of an aborted member waits abort_seconds for its ops to end; of any other it starts ncclCommFinalize, which goes on while others leave
-   and ends in ncclCommDestroy at a later leave, or in het_nccl_close. What does not end is left to the process's end, and het_nccl_close says so.
+   FAILURE   Any error of NCCL or CUDA, told by a call or found by `test`, ends the group: the error
+   names member, call, code, file and line. `abort` is ncclCommAbort, also while joining; members
+   that are not aborted by their own process hear of it from the network or from the engine. `leave`
+   of an aborted member waits abort_seconds for its ops to end; of any other it starts
+   ncclCommFinalize, which goes on while others leave and ends in ncclCommDestroy at a later leave,
+   or in het_nccl_close. What does not end is left to the process's end, and het_nccl_close says so.
 
    License: as hetrain.h. */
 #ifndef HETRAIN_NCCL_DECLARED
@@ -50,16 +65,20 @@ extern "C" {
 /* 0 everywhere: all defaults. */
 typedef struct het_nccl_desc {
     uint32_t start_canary;   /* must be 0 */
-    const char *host;        /* which machine this is: NCCL_HOSTID where that is set; NULL: host name and boot id. Not longer than 95 bytes */
+    const char *host;        /* which machine this is: NCCL_HOSTID where that is set; NULL: host
+                                name and boot id. Not longer than 95 bytes */
     double abort_seconds;    /* 5: the longest `leave` waits for the ops of a group that was aborted */
     double close_seconds;    /* 10: the longest het_nccl_close waits for members elsewhere that have not left */
     het_allocator allocator; /* malloc and free; used by open, join, leave and close */
     uint32_t end_canary;     /* must be 0 */
 } het_nccl_desc;
 
-/* Fills *groups for het_desc.groups. desc NULL: all defaults. HET_ERR_UNSUPPORTED: another version of NCCL is needed. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups, het_error *error);
-/* Behind het_destroy of all contexts that use it. Clears *groups; one that is not open is left alone. Threads: any. */
+/* Fills *groups for het_desc.groups. desc NULL: all defaults. HET_ERR_UNSUPPORTED: another version
+   of NCCL is needed. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups,
+                                                        het_error *error);
+/* Behind het_destroy of all contexts that use it. Clears *groups; one that is not open is left
+   alone. Threads: any. */
 HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error);
 
 #ifdef __cplusplus
@@ -131,7 +150,9 @@ typedef struct heti_nccl_id {
 typedef char heti_nccl_id_fits[sizeof(heti_nccl_id) <= HETRAIN_GROUP_ID ? 1 : -1];
 
 typedef enum heti_nccl_kind {
-    HETI_NCCL_REDUCE_SCATTER = 0, HETI_NCCL_ALL_GATHER = 1, HETI_NCCL_SEND = 2, HETI_NCCL_RECEIVE = 3, HETI_NCCL_FIRST = 4 /* the first exchange */
+    /* the first exchange */
+    HETI_NCCL_REDUCE_SCATTER = 0, HETI_NCCL_ALL_GATHER = 1, HETI_NCCL_SEND = 2, HETI_NCCL_RECEIVE = 3,
+        HETI_NCCL_FIRST = 4
 } heti_nccl_kind;
 
 typedef struct heti_nccl_op {
@@ -144,9 +165,11 @@ typedef struct heti_nccl_op {
     cudaEvent_t ready, ran;   /* on the queue, before the op; on the group's stream, behind it */
 } heti_nccl_op;
 
-/* JOINING: the communicator is being made; FIRST: the first exchange is under way; CLOSING: left, ncclCommFinalize is at work. */
+/* JOINING: the communicator is being made; FIRST: the first exchange is under way; CLOSING: left,
+   ncclCommFinalize is at work. */
 typedef enum heti_nccl_stage {
-    HETI_NCCL_JOINING = 0, HETI_NCCL_FIRST_EXCHANGE = 1, HETI_NCCL_JOINED = 2, HETI_NCCL_ABORTED = 3, HETI_NCCL_CLOSING = 4
+    HETI_NCCL_JOINING = 0, HETI_NCCL_FIRST_EXCHANGE = 1, HETI_NCCL_JOINED = 2, HETI_NCCL_ABORTED = 3,
+        HETI_NCCL_CLOSING = 4
 } heti_nccl_stage;
 
 /* A card's memory for first exchanges. */
@@ -184,23 +207,22 @@ struct heti_nccl {
     pthread_mutex_t lock;           /* guards all below */
     heti_nccl_card *card;
     heti_nccl_group *closing;
-    int64_t members, stuck, late;   /* handles given out; left although their ops did not end; whose other members did not leave in time */
+    int64_t members, stuck, late;   /* handles given out; left although their ops did not end; whose
+                                       other members did not leave in time */
     char text[HETI_NCCL_TEXT];  /* of place, identity, join */
 };
 
-/* ---- texts, time, memory ------------------------------------------------------------------------------------------ */
+/* ---- texts, time, memory --------------------------------------------------------------------- */
 
 static void heti_nccl_format(char *text, const char *format, va_list list) HETI_NCCL_PRINTF(2, 0);
-static void heti_nccl_format(char *text, const char *format, va_list list)
-{
+static void heti_nccl_format(char *text, const char *format, va_list list) {
     (void)vsnprintf(text, HETI_NCCL_TEXT, format, list);
     for (; *text != 0; text++)
         if ((*text > 0 && *text < 32) || *text == 127) *text = '?'; /* NCCL's texts end lines */
 }
 
 static het_result heti_nccl_fail(het_error *error, het_result code, const char *format, ...) HETI_NCCL_PRINTF(3, 4);
-static het_result heti_nccl_fail(het_error *error, het_result code, const char *format, ...)
-{
+static het_result heti_nccl_fail(het_error *error, het_result code, const char *format, ...) {
     if (error != NULL) {
         va_list list;
         va_start(list, format);
@@ -213,8 +235,7 @@ static het_result heti_nccl_fail(het_error *error, het_result code, const char *
 
 /* The first error of a group stays. */
 static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char *format, ...) HETI_NCCL_PRINTF(3, 4);
-static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char *format, ...)
-{
+static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char *format, ...) {
     if (g->failed == HET_OK) {
         va_list list;
         va_start(list, format);
@@ -227,8 +248,7 @@ static het_result heti_nccl_say(heti_nccl_group *g, het_result code, const char 
 
 /* The last error of place, identity and join. */
 static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *format, ...) HETI_NCCL_PRINTF(3, 4);
-static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *format, ...)
-{
+static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *format, ...) {
     va_list list;
     (void)pthread_mutex_lock(&n->lock);
     va_start(list, format);
@@ -238,56 +258,53 @@ static het_result heti_nccl_tell(heti_nccl *n, het_result code, const char *form
     return code;
 }
 
-static const char *heti_nccl_code(ncclResult_t code)
-{
-    static const char *const names[] = { "ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidArgument",
+static const char *heti_nccl_code(ncclResult_t code) {
+    static const char *const names[] = { "ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError",
+                                        "ncclInternalError", "ncclInvalidArgument",
                                          "ncclInvalidUsage", "ncclRemoteError", "ncclInProgress", "ncclTimeout" };
     const int number = HETI_CAST(int, code);
-    return number >= 0 && number < HETI_CAST(int, sizeof names / sizeof *names) ? names[number] : "unknown ncclResult_t";
+    return number >= 0 && number < HETI_CAST(int, sizeof names / sizeof *names) ? names[number] :
+        "unknown ncclResult_t";
 }
 
-static const char *heti_nccl_base_name(const char *file)
-{
+static const char *heti_nccl_base_name(const char *file) {
     const char *slash = strrchr(file, '/');
     return slash != NULL ? slash + 1 : file;
 }
 
 /* What the network or a process elsewhere did is the transport's fault, all else the device's. */
-static het_result heti_nccl_result(ncclResult_t code)
-{
+static het_result heti_nccl_result(ncclResult_t code) {
     return code == ncclRemoteError || code == ncclSystemError ? HET_ERR_TRANSPORT : HET_ERR_DEVICE;
 }
 
-static het_result heti_nccl_failed(heti_nccl_group *g, ncclResult_t code, const char *call, int line)
-{
-    return heti_nccl_say(g, heti_nccl_result(code), "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d", HETI_CAST(int, g->ordinal),
-                         HETI_CAST(long long, g->member), HETI_CAST(long long, g->members), call, heti_nccl_code(code), ncclGetErrorString(code),
-                         heti_nccl_base_name(__FILE__), line);
+static het_result heti_nccl_failed(heti_nccl_group *g, ncclResult_t code, const char *call, int line) {
+    return heti_nccl_say(g, heti_nccl_result(code), "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d",
+                         HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
+                             call, heti_nccl_code(code), ncclGetErrorString(code), heti_nccl_base_name(__FILE__), line);
 }
 
-static het_result heti_nccl_cuda_failed(heti_nccl_group *g, cudaError_t code, const char *call, int line)
-{
+static het_result heti_nccl_cuda_failed(heti_nccl_group *g, cudaError_t code, const char *call, int line) {
     (void)cudaGetLastError(); /* it is told here */
-    return heti_nccl_say(g, HET_ERR_DEVICE, "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d", HETI_CAST(int, g->ordinal),
-                         HETI_CAST(long long, g->member), HETI_CAST(long long, g->members), call, cudaGetErrorName(code), cudaGetErrorString(code),
-                         heti_nccl_base_name(__FILE__), line);
+    return heti_nccl_say(g, HET_ERR_DEVICE, "nccl, cuda:%d, member %lld of %lld, %s: %s (%s), %s:%d",
+                         HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, g->members),
+                             call, cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__),
+                                 line);
 }
 
 /* HETI_NCCL_CUDA(g, cudaFree, (pointer)): passes an error on, with the call's name. */
 #define HETI_NCCL_CUDA(g, call, arguments) do { const cudaError_t heti_code = call arguments; \
     if (heti_code != cudaSuccess) return heti_nccl_cuda_failed((g), heti_code, #call, __LINE__); } while (0)
-#define HETI_NCCL_TRY(call) do { const het_result heti_tried = (call); if (heti_tried != HET_OK) return heti_tried; } while (0)
+#define HETI_NCCL_TRY(call) do { const het_result heti_tried = \
+    (call); if (heti_tried != HET_OK) return heti_tried; } while (0)
 
-static double heti_nccl_now(void)
-{
+static double heti_nccl_now(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return HETI_CAST(double, t.tv_sec) + 1e-9 * HETI_CAST(double, t.tv_nsec);
 }
 
 /* Between two questions of the calls that wait. */
-static void heti_nccl_pause(void)
-{
+static void heti_nccl_pause(void) {
     struct timespec t;
     t.tv_sec = 0;
     t.tv_nsec = 50000;
@@ -295,36 +312,32 @@ static void heti_nccl_pause(void)
 }
 
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-static void *heti_nccl_malloc(void *user, size_t size, size_t align)
-{
+static void *heti_nccl_malloc(void *user, size_t size, size_t align) {
     (void)user, (void)align; /* the structs here need no more than malloc gives */
     return malloc(size);
 }
 
-static void heti_nccl_release(void *user, void *pointer, size_t size)
-{
+static void heti_nccl_release(void *user, void *pointer, size_t size) {
     (void)user, (void)size;
     free(pointer);
 }
 #endif
 
-/* ---- operations --------------------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static heti_nccl *heti_nccl_self(void *self) { return HETI_CAST(heti_nccl *, self); }
 static heti_nccl_group *heti_nccl_of(het_member *group) { return HETI_NCCL_BITS(heti_nccl_group *, group); }
 
 static size_t heti_nccl_element_bytes(het_group_element element) { return element == HET_GROUP_F32 ? 4 : 8; }
 
-static ncclDataType_t heti_nccl_type(het_group_element element)
-{
+static ncclDataType_t heti_nccl_type(het_group_element element) {
     return element == HET_GROUP_F32 ? ncclFloat32 : element == HET_GROUP_F64 ? ncclFloat64 : ncclInt64;
 }
 
 /* Notes the first error of the calls between ncclGroupStart and ncclGroupEnd. */
 typedef struct heti_nccl_issue { ncclResult_t code; const char *call; int line; } heti_nccl_issue;
 
-static void heti_nccl_note(heti_nccl_issue *issue, ncclResult_t code, const char *call, int line)
-{
+static void heti_nccl_note(heti_nccl_issue *issue, ncclResult_t code, const char *call, int line) {
     if (issue->code != ncclSuccess || code == ncclSuccess || code == ncclInProgress) return;
     issue->code = code;
     issue->call = call;
@@ -333,8 +346,7 @@ static void heti_nccl_note(heti_nccl_issue *issue, ncclResult_t code, const char
 #define HETI_NCCL_NOTE(issue, call, arguments) heti_nccl_note((issue), call arguments, #call, __LINE__)
 
 /* Range m is reduced to member m, or comes from it. */
-static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue)
-{
+static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, heti_nccl_issue *issue) {
     const size_t bytes = heti_nccl_element_bytes(op->element);
     const ncclDataType_t type = heti_nccl_type(op->element);
     int m;
@@ -342,32 +354,31 @@ static void heti_nccl_ranges(const heti_nccl_group *g, const heti_nccl_op *op, h
         const size_t count = HETI_CAST(size_t, op->start[m + 1] - op->start[m]);
         char *data = op->data + HETI_CAST(size_t, op->start[m]) * bytes;
         if (count == 0) continue;
-        if (op->kind == HETI_NCCL_ALL_GATHER) HETI_NCCL_NOTE(issue, ncclBroadcast, (data, data, count, type, m, g->comm, g->stream));
+        if (op->kind == HETI_NCCL_ALL_GATHER)
+            HETI_NCCL_NOTE(issue, ncclBroadcast, (data, data, count, type, m, g->comm, g->stream));
         else HETI_NCCL_NOTE(issue, ncclReduce, (data, data, count, type, ncclSum, m, g->comm, g->stream));
     }
 }
 
 /* The ring of all members, and what two of them have for messages. The memory is 0 and stays so. */
-static void heti_nccl_first(const heti_nccl_group *g, heti_nccl_issue *issue)
-{
+static void heti_nccl_first(const heti_nccl_group *g, heti_nccl_issue *issue) {
     char *data = HETI_CAST(char *, g->scratch);
     HETI_NCCL_NOTE(issue, ncclReduce, (data, data, 1, ncclInt64, ncclSum, 0, g->comm, g->stream));
     if (g->members != 2 || issue->code != ncclSuccess) return;
     HETI_NCCL_NOTE(issue, ncclSend, (data + 64, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
-    if (issue->code == ncclSuccess) HETI_NCCL_NOTE(issue, ncclRecv, (data + 128, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
+    if (issue->code == ncclSuccess)
+        HETI_NCCL_NOTE(issue, ncclRecv, (data + 128, 64, ncclUint8, HETI_CAST(int, 1 - g->member), g->comm, g->stream));
 }
 
 /* Op number `issued` is on the stream. */
-static het_result heti_nccl_posted(heti_nccl_group *g)
-{
+static het_result heti_nccl_posted(heti_nccl_group *g) {
     HETI_NCCL_CUDA(g, cudaEventRecord, (g->op[g->issued % g->ops].ran, g->stream));
     g->issued++;
     return HET_OK;
 }
 
 /* Gives op number `issued` to NCCL. */
-static het_result heti_nccl_issue_op(heti_nccl_group *g)
-{
+static het_result heti_nccl_issue_op(heti_nccl_group *g) {
     const heti_nccl_op *op = &g->op[g->issued % g->ops];
     heti_nccl_issue issue = { ncclSuccess, NULL, 0 };
     ncclResult_t end;
@@ -377,9 +388,11 @@ static het_result heti_nccl_issue_op(heti_nccl_group *g)
     if (issue.code != ncclSuccess) return heti_nccl_failed(g, issue.code, issue.call, issue.line);
     if (op->kind == HETI_NCCL_FIRST) heti_nccl_first(g, &issue);
     else if (op->kind == HETI_NCCL_SEND)
-        HETI_NCCL_NOTE(&issue, ncclSend, (op->data, op->bytes, ncclUint8, HETI_CAST(int, op->peer), g->comm, g->stream));
+        HETI_NCCL_NOTE(&issue, ncclSend, (op->data, op->bytes, ncclUint8, HETI_CAST(int, op->peer), g->comm,
+                                          g->stream));
     else if (op->kind == HETI_NCCL_RECEIVE)
-        HETI_NCCL_NOTE(&issue, ncclRecv, (op->data, op->bytes, ncclUint8, HETI_CAST(int, op->peer), g->comm, g->stream));
+        HETI_NCCL_NOTE(&issue, ncclRecv, (op->data, op->bytes, ncclUint8, HETI_CAST(int, op->peer), g->comm,
+                                          g->stream));
     else heti_nccl_ranges(g, op, &issue);
     end = ncclGroupEnd();
     heti_nccl_note(&issue, end, "ncclGroupEnd", __LINE__);
@@ -389,21 +402,20 @@ static het_result heti_nccl_issue_op(heti_nccl_group *g)
 }
 
 /* The communicator's state: *busy as long as a call is in progress. */
-static het_result heti_nccl_ask(heti_nccl_group *g, int32_t *busy)
-{
+static het_result heti_nccl_ask(heti_nccl_group *g, int32_t *busy) {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t code = ncclCommGetAsyncError(g->comm, &state);
     *busy = 0;
     if (code != ncclSuccess) return heti_nccl_failed(g, code, "ncclCommGetAsyncError", __LINE__);
     if (state == ncclInProgress) *busy = 1;
     else if (state != ncclSuccess)
-        return heti_nccl_failed(g, state, g->stage == HETI_NCCL_JOINING ? "ncclCommInitRankConfig" : "ncclCommGetAsyncError found", __LINE__);
+        return heti_nccl_failed(g, state, g->stage == HETI_NCCL_JOINING ? "ncclCommInitRankConfig" :
+                                "ncclCommGetAsyncError found", __LINE__);
     return HET_OK;
 }
 
 /* Counts ops that have run. */
-static het_result heti_nccl_count(heti_nccl_group *g)
-{
+static het_result heti_nccl_count(heti_nccl_group *g) {
     while (g->finished < g->issued) {
         const cudaError_t code = cudaEventQuery(g->op[g->finished % g->ops].ran);
         if (code == cudaErrorNotReady) {
@@ -417,11 +429,11 @@ static het_result heti_nccl_count(heti_nccl_group *g)
 }
 
 /* Takes the group as far as it comes without waiting. */
-static het_result heti_nccl_advance(heti_nccl_group *g)
-{
+static het_result heti_nccl_advance(heti_nccl_group *g) {
     const int32_t was_busy = g->busy;
     if (g->failed != HET_OK) return g->failed;
-    if (g->comm == NULL) return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: the group was aborted", HETI_CAST(int, g->ordinal));
+    if (g->comm == NULL)
+        return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: the group was aborted", HETI_CAST(int, g->ordinal));
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
     HETI_NCCL_TRY(heti_nccl_ask(g, &g->busy));
     if (was_busy && !g->busy && g->stage != HETI_NCCL_JOINING) HETI_NCCL_TRY(heti_nccl_posted(g));
@@ -440,16 +452,18 @@ static het_result heti_nccl_advance(heti_nccl_group *g)
 }
 
 /* A place for an op whose memory the queue has ready. */
-static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl_kind kind, char *data, heti_nccl_op **taken)
-{
+static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl_kind kind, char *data,
+                                 heti_nccl_op **taken) {
     heti_nccl_op *op = &g->op[g->given % g->ops];
     const cudaStream_t stream = HETI_CAST(cudaStream_t, het_cuda_stream(&g->device, queue));
     if (g->failed != HET_OK) return g->failed;
-    if (g->stage != HETI_NCCL_JOINED) return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: op in a group not joined", HETI_CAST(int, g->ordinal));
+    if (g->stage != HETI_NCCL_JOINED)
+        return heti_nccl_say(g, HET_ERR_STATE, "nccl, cuda:%d: op in a group not joined", HETI_CAST(int, g->ordinal));
     if (g->given - g->finished >= g->ops) HETI_NCCL_TRY(heti_nccl_count(g));
     if (g->given - g->finished >= g->ops)
-        return heti_nccl_say(g, HET_ERR_LIMIT, "nccl, cuda:%d: %lld ops are under way, which is all the group was joined for",
-                             HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->ops));
+        return heti_nccl_say(g, HET_ERR_LIMIT, "nccl, cuda:%d: %lld ops are under way, which is all the group "
+                                               "was joined for", HETI_CAST(int, g->ordinal),
+                                               HETI_CAST(long long, g->ops));
     HETI_NCCL_CUDA(g, cudaSetDevice, (g->ordinal));
     HETI_NCCL_CUDA(g, cudaEventRecord, (op->ready, stream));
     op->kind = kind;
@@ -458,70 +472,68 @@ static het_result heti_nccl_take(heti_nccl_group *g, het_queue *queue, heti_nccl
     return HET_OK;
 }
 
-static het_result heti_nccl_give(heti_nccl_group *g)
-{
+static het_result heti_nccl_give(heti_nccl_group *g) {
     g->given++;
     return heti_nccl_advance(g);
 }
 
-static het_result heti_nccl_collective(het_member *group, het_queue *queue, heti_nccl_kind kind, void *data, const int64_t *start,
-                                       het_group_element element)
-{
+static het_result heti_nccl_collective(het_member *group, het_queue *queue, heti_nccl_kind kind, void *data,
+                                       const int64_t *start, het_group_element element) {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
     int64_t m;
     for (m = 0; m < g->members; m++)
         if (start[0] < 0 || start[m] > start[m + 1])
-            return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: range %lld of an op is [%lld, %lld)", HETI_CAST(int, g->ordinal),
-                                 HETI_CAST(long long, m), HETI_CAST(long long, start[m]), HETI_CAST(long long, start[m + 1]));
+            return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: range %lld of an op is [%lld, %lld)",
+                                 HETI_CAST(int, g->ordinal), HETI_CAST(long long, m), HETI_CAST(long long, start[m]),
+                                 HETI_CAST(long long, start[m + 1]));
     HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, HETI_CAST(char *, data), &op));
     op->element = element;
     memcpy(op->start, start, HETI_CAST(size_t, g->members + 1) * sizeof *start);
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_reduce_scatter(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start,
-                                           het_group_element element)
-{
+static het_result heti_nccl_reduce_scatter(void *self, het_member *group, het_queue *queue, void *data,
+                                           const int64_t *start, het_group_element element) {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_REDUCE_SCATTER, data, start, element);
 }
 
-static het_result heti_nccl_all_gather(void *self, het_member *group, het_queue *queue, void *data, const int64_t *start, het_group_element element)
-{
+static het_result heti_nccl_all_gather(void *self, het_member *group, het_queue *queue, void *data,
+                                       const int64_t *start, het_group_element element) {
     (void)self;
     return heti_nccl_collective(group, queue, HETI_NCCL_ALL_GATHER, data, start, element);
 }
 
-static het_result heti_nccl_message(het_member *group, het_queue *queue, heti_nccl_kind kind, int64_t peer, char *data, size_t bytes)
-{
+static het_result heti_nccl_message(het_member *group, het_queue *queue, heti_nccl_kind kind, int64_t peer, char *data,
+                                    size_t bytes) {
     heti_nccl_group *g = heti_nccl_of(group);
     heti_nccl_op *op = NULL;
     if (peer < 0 || peer >= g->members || peer == g->member)
-        return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: a message between members %lld and %lld of %lld", HETI_CAST(int, g->ordinal),
-                             HETI_CAST(long long, g->member), HETI_CAST(long long, peer), HETI_CAST(long long, g->members));
+        return heti_nccl_say(g, HET_ERR_INVALID, "nccl, cuda:%d: a message between members %lld and %lld of %lld",
+                             HETI_CAST(int, g->ordinal), HETI_CAST(long long, g->member), HETI_CAST(long long, peer),
+                             HETI_CAST(long long, g->members));
     HETI_NCCL_TRY(heti_nccl_take(g, queue, kind, data, &op));
     op->peer = peer;
     op->bytes = bytes;
     return heti_nccl_give(g);
 }
 
-static het_result heti_nccl_send(void *self, het_member *group, het_queue *queue, int64_t to, const void *data, size_t bytes)
-{
+static het_result heti_nccl_send(void *self, het_member *group, het_queue *queue, int64_t to, const void *data,
+                                 size_t bytes) {
     union { const void *from; char *to; } only_read; /* one field holds what is sent and what is received */
     (void)self;
     only_read.from = data;
     return heti_nccl_message(group, queue, HETI_NCCL_SEND, to, only_read.to, bytes);
 }
 
-static het_result heti_nccl_receive(void *self, het_member *group, het_queue *queue, int64_t from, void *data, size_t bytes)
-{
+static het_result heti_nccl_receive(void *self, het_member *group, het_queue *queue, int64_t from, void *data,
+                                    size_t bytes) {
     (void)self;
     return heti_nccl_message(group, queue, HETI_NCCL_RECEIVE, from, HETI_CAST(char *, data), bytes);
 }
 
-static het_result heti_nccl_joined(void *self, het_member *group, int32_t *done)
-{
+static het_result heti_nccl_joined(void *self, het_member *group, int32_t *done) {
     heti_nccl_group *g = heti_nccl_of(group);
     const het_result result = heti_nccl_advance(g);
     (void)self;
@@ -529,8 +541,7 @@ static het_result heti_nccl_joined(void *self, het_member *group, int32_t *done)
     return result;
 }
 
-static het_result heti_nccl_test(void *self, het_member *group, int64_t *finished)
-{
+static het_result heti_nccl_test(void *self, het_member *group, int64_t *finished) {
     heti_nccl_group *g = heti_nccl_of(group);
     const het_result result = heti_nccl_advance(g);
     (void)self;
@@ -538,10 +549,9 @@ static het_result heti_nccl_test(void *self, het_member *group, int64_t *finishe
     return result;
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------------------------ */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
-static void heti_nccl_abort_group(heti_nccl_group *g)
-{
+static void heti_nccl_abort_group(heti_nccl_group *g) {
     if (g->comm == NULL) return;
     (void)cudaSetDevice(g->ordinal);
     (void)ncclCommAbort(g->comm);
@@ -552,15 +562,14 @@ static void heti_nccl_abort_group(heti_nccl_group *g)
     g->stage = HETI_NCCL_ABORTED;
 }
 
-static void heti_nccl_abort(void *self, het_member *group)
-{
+static void heti_nccl_abort(void *self, het_member *group) {
     (void)self;
     heti_nccl_abort_group(heti_nccl_of(group));
 }
 
-/* Behind an abort: 1 when no op is under way. An error that comes twice is the stream's end: nothing more runs on it. */
-static int heti_nccl_drain(heti_nccl_group *g, double seconds)
-{
+/* Behind an abort: 1 when no op is under way. An error that comes twice is the stream's end:
+   nothing more runs on it. */
+static int heti_nccl_drain(heti_nccl_group *g, double seconds) {
     const double start = heti_nccl_now();
     int errors = 0;
     if (g->stream == NULL) return 1;
@@ -573,14 +582,12 @@ static int heti_nccl_drain(heti_nccl_group *g, double seconds)
     }
 }
 
-static void heti_nccl_free_group(heti_nccl_group *g)
-{
+static void heti_nccl_free_group(heti_nccl_group *g) {
     const het_allocator allocator = g->nccl->allocator;
     allocator.free(allocator.user, g, g->block);
 }
 
-static void heti_nccl_end_events(heti_nccl_group *g)
-{
+static void heti_nccl_end_events(heti_nccl_group *g) {
     int64_t i;
     (void)cudaSetDevice(g->ordinal);
     for (i = 0; i < g->ops; i++) {
@@ -593,9 +600,9 @@ static void heti_nccl_end_events(heti_nccl_group *g)
     (void)cudaGetLastError();
 }
 
-/* Ends those that have been left and have come to their end; 1: none is left. Call with the lock held. */
-static int heti_nccl_settle(heti_nccl *n, int give_up)
-{
+/* Ends those that have been left and have come to their end; 1: none is left. Call with the lock
+   held. */
+static int heti_nccl_settle(heti_nccl *n, int give_up) {
     heti_nccl_group **at = &n->closing;
     while (*at != NULL) {
         heti_nccl_group *g = *at;
@@ -618,8 +625,7 @@ static int heti_nccl_settle(heti_nccl *n, int give_up)
 }
 
 /* Starts ncclCommFinalize; 0: it was refused. */
-static int heti_nccl_finalize(heti_nccl_group *g)
-{
+static int heti_nccl_finalize(heti_nccl_group *g) {
     ncclResult_t code;
     (void)cudaSetDevice(g->ordinal);
     code = ncclCommFinalize(g->comm);
@@ -628,12 +634,12 @@ static int heti_nccl_finalize(heti_nccl_group *g)
     return 1;
 }
 
-static void heti_nccl_leave(void *self, het_member *group)
-{
+static void heti_nccl_leave(void *self, het_member *group) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_group *g = heti_nccl_of(group);
     int drained = 1, closing = 0;
-    if (g->comm != NULL && g->failed == HET_OK && g->stage == HETI_NCCL_JOINED && heti_nccl_advance(g) == HET_OK && g->finished == g->given)
+    if (g->comm != NULL && g->failed == HET_OK && g->stage == HETI_NCCL_JOINED && heti_nccl_advance(g) == HET_OK &&
+        g->finished == g->given)
         closing = heti_nccl_finalize(g);
     if (!closing) {
         heti_nccl_abort_group(g);
@@ -651,16 +657,17 @@ static void heti_nccl_leave(void *self, het_member *group)
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-/* ---- joining ------------------------------------------------------------------------------------------------------ */
+/* ---- joining --------------------------------------------------------------------------------- */
 
-/* The memory of the card's first exchanges, made with the first of them on the group's stream. Call with the lock held. */
-static het_result heti_nccl_scratch(heti_nccl *n, heti_nccl_group *g)
-{
+/* The memory of the card's first exchanges, made with the first of them on the group's stream. Call
+   with the lock held. */
+static het_result heti_nccl_scratch(heti_nccl *n, heti_nccl_group *g) {
     heti_nccl_card *card = n->card;
     while (card != NULL && card->ordinal != g->ordinal) card = card->next;
     if (card == NULL) {
         card = HETI_CAST(heti_nccl_card *, n->allocator.alloc(n->allocator.user, sizeof *card, 16));
-        if (card == NULL) return heti_nccl_say(g, HET_ERR_OOM, "nccl: no memory for card cuda:%d", HETI_CAST(int, g->ordinal));
+        if (card == NULL)
+            return heti_nccl_say(g, HET_ERR_OOM, "nccl: no memory for card cuda:%d", HETI_CAST(int, g->ordinal));
         memset(card, 0, sizeof *card);
         card->ordinal = g->ordinal;
         card->next = n->card;
@@ -673,8 +680,7 @@ static het_result heti_nccl_scratch(heti_nccl *n, heti_nccl_group *g)
 }
 
 /* Stream, events, memory, and the start of the communicator. */
-static het_result heti_nccl_begin(heti_nccl *n, heti_nccl_group *g, const heti_nccl_id *id)
-{
+static het_result heti_nccl_begin(heti_nccl *n, heti_nccl_group *g, const heti_nccl_id *id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclResult_t code;
     het_result result;
@@ -691,13 +697,14 @@ static het_result heti_nccl_begin(heti_nccl *n, heti_nccl_group *g, const heti_n
     HETI_NCCL_TRY(result);
     config.blocking = 0;
     code = ncclCommInitRankConfig(&g->comm, HETI_CAST(int, g->members), id->unique, HETI_CAST(int, g->member), &config);
-    if (code != ncclSuccess && code != ncclInProgress) return heti_nccl_failed(g, code, "ncclCommInitRankConfig", __LINE__);
+    if (code != ncclSuccess && code != ncclInProgress)
+        return heti_nccl_failed(g, code, "ncclCommInitRankConfig", __LINE__);
     g->busy = 1; /* until asked */
     return HET_OK;
 }
 
-static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *device, int64_t members, int64_t member, int64_t ops)
-{
+static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *device, int64_t members, int64_t member,
+                                           int64_t ops) {
     const size_t starts = HETI_CAST(size_t, members + 1), count = HETI_CAST(size_t, ops);
     const size_t block = sizeof(heti_nccl_group) + count * (sizeof(heti_nccl_op) + starts * sizeof(int64_t));
     heti_nccl_group *g = HETI_CAST(heti_nccl_group *, n->allocator.alloc(n->allocator.user, block, 16));
@@ -718,33 +725,34 @@ static heti_nccl_group *heti_nccl_allocate(heti_nccl *n, const het_device *devic
     return g;
 }
 
-static void heti_nccl_version_text(int version, char *text, size_t capacity)
-{
+static void heti_nccl_version_text(int version, char *text, size_t capacity) {
     const int old = version < 10000; /* before 2.9: 2804 is 2.8.4 */
-    (void)snprintf(text, capacity, "%d.%d.%d", version / (old ? 1000 : 10000), version / 100 % (old ? 10 : 100), version % 100);
+    (void)snprintf(text, capacity, "%d.%d.%d", version / (old ? 1000 : 10000), version / 100 % (old ? 10 : 100),
+                   version % 100);
 }
 
-static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, const heti_nccl_id *id, int64_t members, int64_t member,
-                                       int64_t ops)
-{
+static het_result heti_nccl_check_join(heti_nccl *n, const het_device *device, const heti_nccl_id *id, int64_t members,
+                                       int64_t member, int64_t ops) {
     char here[16], there[16];
     if (het_cuda_ordinal(device) < 0)
-        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: a device of kind \"%s\" cannot be a member", device->iface->name);
+        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: a device of kind \"%s\" cannot be a member",
+                              device->iface->name);
     if (members < 1 || members > INT_MAX || member < 0 || member >= members || ops < 1 || ops > INT_MAX / (members + 1))
-        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: member %lld of %lld for %lld ops is impossible", HETI_CAST(long long, member),
-                              HETI_CAST(long long, members), HETI_CAST(long long, ops));
+        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: member %lld of %lld for %lld ops is impossible",
+                              HETI_CAST(long long, member), HETI_CAST(long long, members), HETI_CAST(long long, ops));
     if (id->magic != HETI_NCCL_MAGIC)
-        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: these %d bytes are not an identity of a group", HETI_CAST(int, sizeof *id));
+        return heti_nccl_tell(n, HET_ERR_INVALID, "nccl: these %d bytes are not an identity of a group",
+                              HETI_CAST(int, sizeof *id));
     if (id->version == n->version) return HET_OK;
     heti_nccl_version_text(n->version, here, sizeof here);
     heti_nccl_version_text(id->version, there, sizeof there);
-    return heti_nccl_tell(n, HET_ERR_UNSUPPORTED, "nccl: member %lld of %lld has NCCL %s, the one that made the group has %s",
-                          HETI_CAST(long long, member), HETI_CAST(long long, members), here, there);
+    return heti_nccl_tell(n, HET_ERR_UNSUPPORTED, "nccl: member %lld of %lld has NCCL %s, the one that made "
+                                                  "the group has %s", HETI_CAST(long long, member),
+                                                      HETI_CAST(long long, members), here, there);
 }
 
-static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member, int64_t ops,
-                                 het_member **group)
-{
+static het_result heti_nccl_join(void *self, const het_device *device, const void *id, int64_t members, int64_t member,
+                                 int64_t ops, het_member **group) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_id identity;
     heti_nccl_group *g;
@@ -754,7 +762,9 @@ static het_result heti_nccl_join(void *self, const het_device *device, const voi
     result = heti_nccl_check_join(n, device, &identity, members, member, ops);
     if (result != HET_OK) return result;
     g = heti_nccl_allocate(n, device, members, member, ops);
-    if (g == NULL) return heti_nccl_tell(n, HET_ERR_OOM, "nccl: no memory for a group of %lld members", HETI_CAST(long long, members));
+    if (g == NULL)
+        return heti_nccl_tell(n, HET_ERR_OOM, "nccl: no memory for a group of %lld members",
+                              HETI_CAST(long long, members));
     result = heti_nccl_begin(n, g, &identity);
     if (result != HET_OK) {
         (void)heti_nccl_tell(n, result, "%s", g->text);
@@ -770,8 +780,7 @@ static het_result heti_nccl_join(void *self, const het_device *device, const voi
     return HET_OK;
 }
 
-static het_result heti_nccl_place(void *self, const het_device *device, char *text, size_t capacity)
-{
+static het_result heti_nccl_place(void *self, const het_device *device, char *text, size_t capacity) {
     heti_nccl *n = heti_nccl_self(self);
     const int ordinal = het_cuda_ordinal(device);
     char bus[24];
@@ -782,17 +791,18 @@ static het_result heti_nccl_place(void *self, const het_device *device, char *te
     code = cudaDeviceGetPCIBusId(bus, HETI_CAST(int, sizeof bus), ordinal);
     if (code != cudaSuccess) {
         (void)cudaGetLastError();
-        return heti_nccl_tell(n, HET_ERR_DEVICE, "nccl, cuda:%d, cudaDeviceGetPCIBusId: %s (%s), %s:%d", ordinal, cudaGetErrorName(code),
-                              cudaGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
+        return heti_nccl_tell(n, HET_ERR_DEVICE, "nccl, cuda:%d, cudaDeviceGetPCIBusId: %s (%s), %s:%d", ordinal,
+                              cudaGetErrorName(code), cudaGetErrorString(code), heti_nccl_base_name(__FILE__),
+                                  __LINE__);
     }
     length = snprintf(text, capacity, "%s %s", n->host, bus);
     if (length > 0 && HETI_CAST(size_t, length) < capacity) return HET_OK;
     text[0] = 0;
-    return heti_nccl_tell(n, HET_ERR_LIMIT, "nccl, cuda:%d: its place takes %d bytes, there are %d", ordinal, length + 1, HETI_CAST(int, capacity));
+    return heti_nccl_tell(n, HET_ERR_LIMIT, "nccl, cuda:%d: its place takes %d bytes, there are %d", ordinal,
+                          length + 1, HETI_CAST(int, capacity));
 }
 
-static het_result heti_nccl_identity(void *self, void *id)
-{
+static het_result heti_nccl_identity(void *self, void *id) {
     heti_nccl *n = heti_nccl_self(self);
     heti_nccl_id made;
     ncclResult_t code;
@@ -801,34 +811,33 @@ static het_result heti_nccl_identity(void *self, void *id)
     made.version = n->version;
     code = ncclGetUniqueId(&made.unique);
     if (code != ncclSuccess)
-        return heti_nccl_tell(n, heti_nccl_result(code), "nccl, ncclGetUniqueId: %s (%s), %s:%d", heti_nccl_code(code), ncclGetErrorString(code),
-                              heti_nccl_base_name(__FILE__), __LINE__);
+        return heti_nccl_tell(n, heti_nccl_result(code), "nccl, ncclGetUniqueId: %s (%s), %s:%d", heti_nccl_code(code),
+                              ncclGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
     memcpy(id, &made, sizeof made);
     return HET_OK;
 }
 
-static const char *heti_nccl_last_error(void *self, het_member *group)
-{
+static const char *heti_nccl_last_error(void *self, het_member *group) {
     return group != NULL ? heti_nccl_of(group)->text : heti_nccl_self(self)->text;
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------------------------ */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static const het_group_iface heti_nccl_iface = {
-    HETRAIN_GROUP_VERSION, "nccl", sizeof(heti_nccl_id), heti_nccl_place, heti_nccl_identity, heti_nccl_join, heti_nccl_joined,
-    heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_send, heti_nccl_receive, heti_nccl_test, heti_nccl_abort, heti_nccl_leave,
+    HETRAIN_GROUP_VERSION, "nccl", sizeof(heti_nccl_id), heti_nccl_place, heti_nccl_identity, heti_nccl_join,
+        heti_nccl_joined,
+    heti_nccl_reduce_scatter, heti_nccl_all_gather, heti_nccl_send, heti_nccl_receive, heti_nccl_test, heti_nccl_abort,
+    heti_nccl_leave,
     heti_nccl_last_error
 };
 
-static het_result heti_nccl_seconds(double *seconds, double standard, const char *name, het_error *error)
-{
+static het_result heti_nccl_seconds(double *seconds, double standard, const char *name, het_error *error) {
     if (*seconds == 0.0) *seconds = standard;
     if (*seconds > 0.0 && *seconds <= 1e9) return HET_OK;
     return heti_nccl_fail(error, HET_ERR_INVALID, "het_nccl_open: %s is %g, must be from 0 to 1e9", name, *seconds);
 }
 
-static het_result heti_nccl_settings(const het_nccl_desc *desc, het_nccl_desc *settings, het_error *error)
-{
+static het_result heti_nccl_settings(const het_nccl_desc *desc, het_nccl_desc *settings, het_error *error) {
     memset(settings, 0, sizeof *settings);
     if (desc != NULL) *settings = *desc;
     if (settings->start_canary != 0 || settings->end_canary != 0)
@@ -839,10 +848,12 @@ static het_result heti_nccl_settings(const het_nccl_desc *desc, het_nccl_desc *s
         return heti_nccl_fail(error, HET_ERR_LIMIT, "het_nccl_open: host has %lld bytes, at most %d are allowed",
                               HETI_CAST(long long, strlen(settings->host)), HETI_NCCL_HOST - 1);
     if ((settings->allocator.alloc == NULL) != (settings->allocator.free == NULL))
-        return heti_nccl_fail(error, HET_ERR_INVALID, "het_nccl_open: the allocator has one of alloc and free, must have both or neither");
+        return heti_nccl_fail(error, HET_ERR_INVALID,
+                              "het_nccl_open: the allocator has one of alloc and free, must have both or neither");
     if (settings->allocator.alloc == NULL) {
 #ifdef HETRAIN_NO_DEFAULT_ALLOCATOR
-        return heti_nccl_fail(error, HET_ERR_INVALID, "het_nccl_open: the allocator is missing, and this build has no default one");
+        return heti_nccl_fail(error, HET_ERR_INVALID,
+                              "het_nccl_open: the allocator is missing, and this build has no default one");
 #else
         settings->allocator.alloc = heti_nccl_malloc;
         settings->allocator.free = heti_nccl_release;
@@ -852,8 +863,7 @@ static het_result heti_nccl_settings(const het_nccl_desc *desc, het_nccl_desc *s
 }
 
 /* As NCCL tells machines apart: the host's name, then the boot id where there is one. */
-static void heti_nccl_find_host(char *host)
-{
+static void heti_nccl_find_host(char *host) {
     FILE *file;
     size_t length;
     memset(host, 0, HETI_NCCL_HOST);
@@ -867,24 +877,23 @@ static void heti_nccl_find_host(char *host)
 }
 
 /* The library must know what the header promises; a newer one serves older headers. */
-static het_result heti_nccl_check_version(int32_t *version, het_error *error)
-{
+static het_result heti_nccl_check_version(int32_t *version, het_error *error) {
     char header[16], library[16];
     int found = 0;
     const ncclResult_t code = ncclGetVersion(&found);
     if (code != ncclSuccess)
-        return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: ncclGetVersion: %s (%s), %s:%d", heti_nccl_code(code),
-                              ncclGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
+        return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: ncclGetVersion: %s (%s), %s:%d",
+                              heti_nccl_code(code), ncclGetErrorString(code), heti_nccl_base_name(__FILE__), __LINE__);
     *version = found;
     if (found >= NCCL_VERSION_CODE) return HET_OK;
     heti_nccl_version_text(NCCL_VERSION_CODE, header, sizeof header);
     heti_nccl_version_text(found, library, sizeof library);
-    return heti_nccl_fail(error, HET_ERR_UNSUPPORTED, "het_nccl_open: the NCCL library is version %s, this program was compiled for %s", library,
-                          header);
+    return heti_nccl_fail(error, HET_ERR_UNSUPPORTED,
+                          "het_nccl_open: the NCCL library is version %s, this program was compiled for %s", library,
+                              header);
 }
 
-HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups, het_error *error)
-{
+HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_groups *groups, het_error *error) {
     het_nccl_desc settings;
     heti_nccl *n;
     int32_t version = 0;
@@ -894,7 +903,8 @@ HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_groups *grou
     HETI_NCCL_TRY(heti_nccl_settings(desc, &settings, error));
     HETI_NCCL_TRY(heti_nccl_check_version(&version, error));
     n = HETI_CAST(heti_nccl *, settings.allocator.alloc(settings.allocator.user, sizeof *n, 16));
-    if (n == NULL) return heti_nccl_fail(error, HET_ERR_OOM, "het_nccl_open: no memory for %d bytes", HETI_CAST(int, sizeof *n));
+    if (n == NULL)
+        return heti_nccl_fail(error, HET_ERR_OOM, "het_nccl_open: no memory for %d bytes", HETI_CAST(int, sizeof *n));
     memset(n, 0, sizeof *n);
     n->allocator = settings.allocator;
     n->abort_seconds = settings.abort_seconds;
@@ -911,20 +921,19 @@ HETRAIN_API het_result het_nccl_open(const het_nccl_desc *desc, het_groups *grou
     return HET_OK;
 }
 
-static void heti_nccl_free_cards(heti_nccl *n)
-{
+static void heti_nccl_free_cards(heti_nccl *n) {
     while (n->card != NULL) {
         heti_nccl_card *card = n->card;
         (void)cudaSetDevice(card->ordinal);
-        if (card->scratch != NULL && n->stuck == 0) (void)cudaFree(card->scratch); /* it waits for the card, else for ever */
+        /* it waits for the card, else for ever */
+        if (card->scratch != NULL && n->stuck == 0) (void)cudaFree(card->scratch);
         n->card = card->next;
         n->allocator.free(n->allocator.user, card, sizeof *card);
     }
     (void)cudaGetLastError();
 }
 
-HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error)
-{
+HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error) {
     const double start = heti_nccl_now();
     heti_nccl *n;
     int settled = 0;
@@ -932,10 +941,12 @@ HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error)
     het_allocator allocator;
     if (groups == NULL || groups->self == NULL) return HET_OK;
     if (groups->iface != &heti_nccl_iface)
-        return heti_nccl_fail(error, HET_ERR_INVALID, "het_nccl_close: the groups are of \"%s\", not \"nccl\"", groups->iface->name);
+        return heti_nccl_fail(error, HET_ERR_INVALID, "het_nccl_close: the groups are of \"%s\", not \"nccl\"",
+                              groups->iface->name);
     n = heti_nccl_self(groups->self);
     if (n->members > 0)
-        return heti_nccl_fail(error, HET_ERR_STATE, "het_nccl_close: %lld members have not left their groups", HETI_CAST(long long, n->members));
+        return heti_nccl_fail(error, HET_ERR_STATE, "het_nccl_close: %lld members have not left their groups",
+                              HETI_CAST(long long, n->members));
     groups->iface = NULL;
     groups->self = NULL;
     while (!settled) {
@@ -951,8 +962,9 @@ HETRAIN_API het_result het_nccl_close(het_groups *groups, het_error *error)
     (void)pthread_mutex_destroy(&n->lock);
     allocator.free(allocator.user, n, sizeof *n);
     if (stuck + late == 0) return HET_OK;
-    return heti_nccl_fail(error, HET_ERR_TRANSPORT, "het_nccl_close: ops of %lld members did not end, other members of %lld did not leave in time",
-                          HETI_CAST(long long, stuck), HETI_CAST(long long, late));
+    return heti_nccl_fail(error, HET_ERR_TRANSPORT, "het_nccl_close: ops of %lld members did not end, other members of "
+                                                    "%lld did not leave in time", HETI_CAST(long long, stuck),
+                                                        HETI_CAST(long long, late));
 }
 
 #ifdef __cplusplus

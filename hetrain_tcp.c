@@ -1,58 +1,84 @@
-/* hetrain_tcp.c: connects processes for hetrain over TCP sockets (het_transport_iface; no MPI, no launcher needed). POSIX; C99 and C++11.
+/* hetrain_tcp.c: connects processes for hetrain over TCP sockets (het_transport_iface; no MPI, no
+   launcher needed). POSIX; C99 and C++11.
 
    USE
        cc -O2 -I. -c hetrain_tcp.c                             once; needs libc and pthreads
-       #define HETRAIN_TCP_DECLARATIONS                        in the files that call het_tcp_open: this file then only declares
+       #define HETRAIN_TCP_DECLARATIONS                        in the files that call het_tcp_open:
+                                                               this file then only declares
        #include "hetrain_tcp.c"
        het_tcp_desc desc;
        het_transport transport;
        memset(&desc, 0, sizeof desc);
-       desc.processes = 3, desc.process = 1, desc.host = "10.0.0.5", desc.port = 29500;     on all three, with process 0, 1 and 2
+       desc.processes = 3, desc.process = 1, desc.host = "10.0.0.5", desc.port = 29500;  on all three, process 0, 1, 2
        if (het_tcp_open(&desc, &transport, &error) == HET_OK) { ...; het_tcp_close(&transport, &error); }
 
-   OPENING   Process 0 listens at host:port. The others come there and say how many processes there are, which they are, of which run, and at which
-   port of their own the processes above them reach them; they get the addresses of all, connect to each other, and het_tcp_open returns in all
-   of them or in none: a failure of one is one of all. With `file` instead of host:port process 0 listens at a port that the system gives and writes
-   its addresses into that file, which it makes under another name and renames, and removes in the end. A file that an earlier run has left
-   names a run that nobody answers for; it is read again until a new one is there. Whoever connects and does not say what belongs here is turned
-   away, as is one that says nothing for a few seconds, and the rest goes on. What a process needs to be told, such as another number of
-   processes, it gets as the text of its error. Names are looked up with getaddrinfo, which may take longer than open_seconds. Nothing
-   is encrypted, and nobody proves who they are: for networks whose users trust each other.
+   OPENING   Process 0 listens at host:port. The others come there, prove that they know the secret,
+   and say how many processes there are, which they are, of which run, and at which port of their
+   own the processes above them reach them; they get the addresses of all, connect to each other,
+   and het_tcp_open returns in all of them or in none: a failure of one is one of all. With `file`
+   instead of host:port process 0 listens at a port that the system gives and writes its addresses
+   into that file, which it makes under another name and renames, and removes in the end. A file
+   that an earlier run has left names a run that nobody answers for; it is read again until a new
+   one is there. Whoever connects and does not say what belongs here is turned away, as is one that
+   says nothing for a few seconds, and the rest goes on; `logger` gets a line for each. What a
+   process needs to be told, such as another number of processes, it gets as the text of its error.
+   Names are looked up with getaddrinfo, which may take longer than open_seconds.
 
-   WHERE IT LISTENS   Process 0: at host where that is a number or localhost and an address of its machine, else at all addresses. The others: at
-   the address by which they reached process 0, at all addresses where that was a loopback address got from a name or a file. The listening ports
-   are closed when het_tcp_open returns.
+   THE SECRET   On every connection both ends prove that they know it before anything else is told:
+   HMAC-SHA-256 (RFC 2104, FIPS 180-4) over two fresh numbers of 256 bits, one of each end, who of
+   the two proves, and which processes they are; the one that came proves first. `file` brings a
+   random secret of its own, which only its owner can read. Without a secret and without `file` host
+   must be a loopback address, and connections from others are dropped, unless `insecure` says that
+   everybody who reaches the port is trusted. What follows is neither encrypted nor authenticated:
+   where others could read or change it on its way, use a tunnel (WireGuard, ssh -L), and its
+   addresses here.
+
+   WHERE IT LISTENS   Process 0: at host where that is a number or localhost and an address of its
+   machine, else at all addresses. The others: at the address by which they reached process 0, at
+   all addresses where that was a loopback address got from a name or a file. Where only loopback
+   addresses are accepted, at those. The listening ports are closed when het_tcp_open returns.
 
    ENVIRONMENT   Is not looked at. examples/connect.h makes a description from torchrun's variables.
 
-   MESSAGES   One connection for each two processes; a communication thread owns them all and sleeps in poll. A receiver tells the sender how
-   many receives it has started on a channel, and a message goes out when its receive is there: it is written from the sender's memory and
-   read into the receiver's, in chunks of 256 KiB, between which other messages to the same process of up to 4 KiB pass. A message of up to
-   4 KiB may also go before its receive is known, as long as one of the 32 places kept for that at the receiver is free. Thus no message
-   waits behind one that nobody receives. The het_request is the node of the queues: nothing is allocated for a message. A channel that is
-   used for the first time, in either direction, takes about 200 bytes until the end, 64 channels at a time; each
+   MESSAGES   One connection for each two processes; a communication thread owns them all and sleeps
+   in poll. A receiver tells the sender how many receives it has started on a channel, and a message
+   goes out when its receive is there: it is written from the sender's memory and read into the
+   receiver's, in chunks of 256 KiB, between which other messages to the same process of up to 4 KiB
+   pass. A message of up to 4 KiB may also go before its receive is known, as long as one of the 32
+   places kept for that at the receiver is free. Thus no message waits behind one that nobody
+   receives. The het_request is the node of the queues: nothing is allocated for a message. A
+   channel that is used for the first time, in either direction, takes about 200 bytes until the
+   end, 64 channels at a time; each
    other process takes about 220 KB.
 
-   FAILURE   A transport ends with the first abort, its own or one received, which every process passes on to all. All requests then fail at once:
-   the threads here never hold a caller's memory between two calls of the system. A process whose connection ends without goodbye is gone: silence is
-   infinite, requests from and to it fail, also those started later, and the rest goes on. last_error is the first error and does not change.
+   FAILURE   A transport ends with the first abort, its own or one received, which every process
+   passes on to all. All requests then fail at once: the threads here never hold a caller's memory
+   between two calls of the system. A process whose connection ends without goodbye is gone: silence
+   is infinite, requests from and to it fail, also those started later, and the rest goes on.
+   last_error is the first error and does not change.
 
-   CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others receive it, and says goodbye. When all have
-   done so it returns HET_OK; this also holds after an abort. It waits for processes that are still at work as long as their heartbeats come.
-   It gives up and returns HET_ERR_TRANSPORT when a process is gone, has been silent for dead_seconds, or abort_seconds after an abort. Memory,
+   CLOSING   het_tcp_close fails all receives, sends what was queued before, as far as the others
+             receive it, and says goodbye. When all have
+   done so it returns HET_OK; this also holds after an abort. It waits for processes that are still
+   at work as long as their heartbeats come. It gives up and returns HET_ERR_TRANSPORT when a
+   process is gone, has been silent for dead_seconds, or abort_seconds after an abort. Memory,
    sockets and thread are returned in any case.
 
-   WIRE   Numbers are little-endian. Hello, 64 bytes: "hetrtcp\n", version, processes, process, port (4 bytes each), run, session (8 each), zeros.
-   Answers until the connection is open: "HTCP", kind (4), length of what follows (8). Then frames of 16 bytes: kind, flag, 0, 0,
+   WIRE   Numbers are little-endian. Who comes knocks, 64 bytes: "hetrtcp\n", version, its process,
+   the other's (4 bytes each), 0 (4), its number (32), zeros; then sends its proof (32), then its
+   hello, 64 bytes: "hetrtcp\n", version, processes, process, port (4 each), run, session (8 each),
+   zeros. Answers until the connection is open: "HTCP", kind (4), length of what follows (8); to the
+   knock the other's number, to the proof its own proof. Then frames of 16 bytes: kind, flag, 0, 0,
    channel (4), value (8):
        kind             value and what follows
-       1 DATA           bytes of the message; its first chunk. flag 1: takes one of the receiver's places
+       1 DATA           bytes of the message; its first chunk. flag 1: takes one of the receiver's
+                        places
        2 MORE           bytes of this chunk, which follows: 262144, or the rest
        3 GRANT          receives started on the channel since the beginning
        4 ASK            0: a message of the channel waits for its receive
        5 CREDIT         places that are free again
        6 BEAT           0
-       7 STOP           code of the abort, and 65536 x its process; 240 bytes of text
+       7 STOP           code of the abort, and 65536 x its process; 499 bytes of text
        8 CLOSING        0: messages are received no more
        9 BYE            0: the last frame */
 #ifndef HETRAIN_TCP_DECLARED
@@ -76,11 +102,18 @@ typedef struct het_tcp_desc {
     uint32_t start_canary;     /* must be 0 */
     int64_t processes;         /* how many there are, 1 to 2048 */
     int64_t process;           /* which one this is, from 0 */
-    const char *host;          /* of process 0: a name, or an IPv4 or IPv6 number. With `file`: where process 0 listens; NULL: everywhere */
+    const char *host;          /* of process 0: a name, or an IPv4 or IPv6 number. With `file`:
+                                  where process 0 listens; NULL: everywhere */
     int64_t port;              /* of process 0, 1 to 65535; with `file` 0: the system chooses */
-    int64_t ports;             /* 1: process 0 takes the first free port of so many from `port` on, the others look for it there */
+    int64_t ports;             /* 1: process 0 takes the first free port of so many from `port` on,
+                                  the others look for it there */
     const char *file;          /* a path that all processes reach, instead of host and port */
     const char *run;           /* "": processes that give another name to their run are turned away */
+    const void *secret;        /* [secret_size] bytes that all processes know and nobody else; see THE SECRET */
+    int64_t secret_size;       /* 0: there is none; at most 65536 */
+    int64_t insecure;          /* 1: addresses that are not loopback ones need no secret */
+    het_logger logger;         /* silent: whom it waits for after two seconds, connections that are
+                                  dropped; called by het_tcp_open */
     double open_seconds;       /* 120: for all processes to come and connect */
     double heartbeat_seconds;  /* 0.5: every process hears from this one at least so often */
     double dead_seconds;       /* 10: het_tcp_close gives up on a process silent for so long */
@@ -89,9 +122,11 @@ typedef struct het_tcp_desc {
     uint32_t end_canary;       /* must be 0 */
 } het_tcp_desc;
 
-/* Connects this process with all others and fills *transport; what desc points to is not kept. Blocks until all are there, or open_seconds.
-   HET_ERR_INVALID, HET_ERR_OOM, else HET_ERR_TRANSPORT. Any number of transports may be open at once. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport, het_error *error);
+/* Connects this process with all others and fills *transport; what desc points to is not kept.
+   Blocks until all are there, or open_seconds. HET_ERR_INVALID, HET_ERR_OOM, else
+   HET_ERR_TRANSPORT. Any number of transports may be open at once. Threads: owner. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport,
+                                                       het_error *error);
 /* See CLOSING. Clears *transport; one that is not open is left alone. Threads: owner. */
 HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error);
 
@@ -117,6 +152,7 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -126,7 +162,8 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
 #endif
 
 #ifndef HETRAIN_TCP_FAULT
-#define HETRAIN_TCP_FAULT(call) 0 /* for tests: not 0, and errno set, where the call of the system with this name is to fail */
+/* for tests: not 0, and errno set, where the call of the system with this name is to fail */
+#define HETRAIN_TCP_FAULT(call) 0
 #endif
 
 #ifndef HETI_CAST
@@ -156,11 +193,12 @@ extern "C" {
 #endif
 
 #define HETI_TCP_SYSTEM(name, call) (HETRAIN_TCP_FAULT(name) ? -1 : (call))
-#define HETI_TCP_VERSION 1
+#define HETI_TCP_VERSION 2
 #define HETI_TCP_MOST 2048           /* processes: the table of their addresses fits into a peer's buffer */
 #define HETI_TCP_CHANNELS (1 << 24)
-#define HETI_TCP_TEXT 240            /* bytes of an abort's text */
-#define HETI_TCP_HELLO 64
+#define HETI_TCP_TEXT 499            /* bytes of an abort's text, as of a het_error's */
+#define HETI_TCP_HELLO 64            /* also of a knock */
+#define HETI_TCP_PROOF 32            /* also of a number used once */
 #define HETI_TCP_ANSWER 16
 #define HETI_TCP_ENTRY 20            /* of the table: 4 or 6, 0, port (2), address (16) */
 #define HETI_TCP_FRAME 16
@@ -169,25 +207,32 @@ extern "C" {
 #define HETI_TCP_PLACES 32           /* for those, of each peer */
 #define HETI_TCP_IN 49152
 #define HETI_TCP_OUT 32768
-#define HETI_TCP_AHEAD 256           /* bytes read behind a chunk when the message goes on: few, since they are copied */
+/* bytes read behind a chunk when the message goes on: few, since they are copied */
+#define HETI_TCP_AHEAD 256
 #define HETI_TCP_BUDGET (4 * HETI_TCP_CHUNK) /* bytes read or written for one peer until it is another's turn */
 #define HETI_TCP_BUCKETS 1024
 #define HETI_TCP_PAGE 64             /* lines */
-#define HETI_TCP_GUESTS 32           /* connections whose hello is not complete */
+#define HETI_TCP_GUESTS 64           /* connections whose hello is not complete */
+#define HETI_TCP_OPENED 16384        /* channels that a peer uses before this process does */
 #define HETI_TCP_GUEST_SECONDS 5.0
 #define HETI_TCP_ADDRESSES 16        /* in a file */
 #define HETI_TCP_ADDRESS_TEXT 80
+#define HETI_TCP_FILE (448 + 80 * HETI_TCP_ADDRESSES) /* bytes */
 
 enum {
-    HETI_TCP_DATA = 1, HETI_TCP_MORE = 2, HETI_TCP_GRANT = 3, HETI_TCP_ASK = 4, HETI_TCP_CREDIT = 5, HETI_TCP_BEAT = 6, HETI_TCP_STOP = 7,
+    HETI_TCP_DATA = 1, HETI_TCP_MORE = 2, HETI_TCP_GRANT = 3, HETI_TCP_ASK = 4, HETI_TCP_CREDIT = 5, HETI_TCP_BEAT = 6,
+        HETI_TCP_STOP = 7,
     HETI_TCP_CLOSING = 8, HETI_TCP_BYE = 9
 };
-/* Answers. REFUSED ends the asker's open, LATER may be otherwise next time; both have a text, as FAILED. */
-enum { HETI_TCP_WELCOME = 1, HETI_TCP_REFUSED = 2, HETI_TCP_LATER = 3, HETI_TCP_TABLE = 4, HETI_TCP_READY = 5, HETI_TCP_GO = 6, HETI_TCP_FAILED = 7 };
+/* Answers. REFUSED ends the asker's open, LATER may be otherwise next time; both have a text, as
+   FAILED. */
+enum { HETI_TCP_WELCOME = 1, HETI_TCP_REFUSED = 2, HETI_TCP_LATER = 3, HETI_TCP_TABLE = 4, HETI_TCP_READY = 5,
+      HETI_TCP_GO = 6, HETI_TCP_FAILED = 7, HETI_TCP_NUMBER = 8, HETI_TCP_PROVED = 9 };
 
 enum { HETI_TCP_BUSY = 0x5443, HETI_TCP_OK, HETI_TCP_WRONG }; /* state of a request; other values: never started */
 
-/* A request, in the memory of a het_request. `state` is guarded by the lock; all else belongs to the communication thread once queued. */
+/* A request, in the memory of a het_request. `state` is guarded by the lock; all else belongs to
+   the communication thread once queued. */
 typedef struct heti_tcp_node {
     struct heti_tcp_node *next;
     const unsigned char *from; /* of a send */
@@ -210,9 +255,10 @@ typedef struct heti_tcp_place {
     unsigned char data[HETI_TCP_EAGER];
 } heti_tcp_place;
 
-/* Queues of lines, of each peer: whose first send goes next, small or large; whose grants or questions are to be written; whose first send is small
-   and waits for a place. */
-enum { HETI_TCP_SMALL = 0, HETI_TCP_LARGE = 1, HETI_TCP_TELL = 2, HETI_TCP_QUESTION = 3, HETI_TCP_STARVED = 4, HETI_TCP_QUEUES = 5 };
+/* Queues of lines, of each peer: whose first send goes next, small or large; whose grants or
+   questions are to be written; whose first send is small and waits for a place. */
+enum { HETI_TCP_SMALL = 0, HETI_TCP_LARGE = 1, HETI_TCP_TELL = 2, HETI_TCP_QUESTION = 3, HETI_TCP_STARVED = 4,
+      HETI_TCP_QUEUES = 5 };
 
 /* A channel from and to one peer. */
 typedef struct heti_tcp_line {
@@ -240,6 +286,7 @@ typedef struct heti_tcp_peer {
     int ready;                       /* while opening: it has connected to all */
     struct { heti_tcp_line *first, *last; } queue[HETI_TCP_QUEUES];
     int64_t sends;                   /* in its lines */
+    int opened;                      /* lines that it used first */
     int owes_beat, owes_stop, owes_closing;
     int bye_sent, bye, closing, stopped; /* the last three: of the peer */
     int full;                        /* the socket takes no more for now */
@@ -257,8 +304,16 @@ typedef struct heti_tcp_peer {
     char address[HETI_TCP_ADDRESS_TEXT];
 } heti_tcp_peer;
 
-/* A connection whose hello is not complete. */
-typedef struct heti_tcp_guest { int socket; size_t have; double since; unsigned char hello[HETI_TCP_HELLO]; } heti_tcp_guest;
+/* A connection whose hello is not complete. `have` bytes of what it is to say now: its knock, its
+   proof, its hello. */
+enum { HETI_TCP_KNOCKS = 0, HETI_TCP_PROVES = 1, HETI_TCP_GREETS = 2 };
+typedef struct heti_tcp_guest {
+    int socket, stage;
+    size_t have;
+    double since;
+    unsigned char said[HETI_TCP_HELLO], knock[HETI_TCP_HELLO], number[HETI_TCP_PROOF];
+    char address[HETI_TCP_ADDRESS_TEXT];
+} heti_tcp_guest;
 
 typedef struct heti_tcp {
     het_allocator allocator;
@@ -273,7 +328,8 @@ typedef struct heti_tcp {
 
     pthread_mutex_t lock;            /* guards from here ... */
     heti_tcp_list queued;            /* requests that the communication thread has not yet seen */
-    int asleep, stop, closing;       /* asleep: a byte in the pipe is needed; stop: no more messages, after an abort or in close */
+    int asleep, stop, closing;       /* asleep: a byte in the pipe is needed; stop: no more
+                                        messages, after an abort or in close */
     int aborted, abort_process;      /* the first abort; aborted: a het_result */
     int abort_told;                  /* all that are there have stopped too */
     double abort_time, close_time;
@@ -289,29 +345,31 @@ typedef struct heti_tcp {
 
     uint64_t run, session;           /* while opening, from here to the end */
     int listener, lax;               /* lax: a loopback address may not be what others reach this machine by */
-    double deadline;
+    int near_only;                   /* only loopback addresses */
+    unsigned char secret[HETI_TCP_PROOF], key[HETI_TCP_PROOF]; /* of the description; with that of the file */
+    het_logger logger;
+    int dropped, told;               /* connections; whether it was told for whom this one waits */
+    double opened, deadline;
     heti_tcp_guest guest[HETI_TCP_GUESTS];
 } heti_tcp;
 
-/* ---- texts, time, memory ------------------------------------------------------------------------------------------ */
+/* ---- texts, time, memory --------------------------------------------------------------------- */
 
-static void heti_tcp_clean_text(char *text)
-{
+static void heti_tcp_clean_text(char *text) {
     for (; *text != 0; text++)
         if ((*text > 0 && *text < 32) || *text == 127) *text = '?';
 }
 
 static void heti_tcp_format(het_error *error, het_result code, const char *format, va_list list) HETI_TCP_PRINTF(3, 0);
-static void heti_tcp_format(het_error *error, het_result code, const char *format, va_list list)
-{
-    (void)vsnprintf(error->text, sizeof error->text, format, list);
-    heti_tcp_clean_text(error->text);
-    error->code = code;
+static void heti_tcp_format(het_error *error, het_result code, const char *format, va_list list) {
+    char whole[2048];
+    (void)vsnprintf(whole, sizeof whole, format, list);
+    heti_tcp_clean_text(whole);
+    (void)het_error_put(error, code, whole);
 }
 
 static het_result heti_tcp_fail(het_error *error, het_result code, const char *format, ...) HETI_TCP_PRINTF(3, 4);
-static het_result heti_tcp_fail(het_error *error, het_result code, const char *format, ...)
-{
+static het_result heti_tcp_fail(het_error *error, het_result code, const char *format, ...) {
     va_list list;
     va_start(list, format);
     if (error != NULL) heti_tcp_format(error, code, format, list);
@@ -321,8 +379,7 @@ static het_result heti_tcp_fail(het_error *error, het_result code, const char *f
 
 /* The first error stays. Call with the lock held. */
 static het_result heti_tcp_say(heti_tcp *m, het_result code, const char *format, ...) HETI_TCP_PRINTF(3, 4);
-static het_result heti_tcp_say(heti_tcp *m, het_result code, const char *format, ...)
-{
+static het_result heti_tcp_say(heti_tcp *m, het_result code, const char *format, ...) {
     va_list list;
     va_start(list, format);
     if (m->error.text[0] == 0) heti_tcp_format(&m->error, code, format, list);
@@ -330,15 +387,13 @@ static het_result heti_tcp_say(heti_tcp *m, het_result code, const char *format,
     return code;
 }
 
-static double heti_tcp_now(void)
-{
+static double heti_tcp_now(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return HETI_CAST(double, t.tv_sec) + 1e-9 * HETI_CAST(double, t.tv_nsec);
 }
 
-static void heti_tcp_nap(double seconds)
-{
+static void heti_tcp_nap(double seconds) {
     struct timespec t;
     if (!(seconds > 0)) return;
     t.tv_sec = HETI_CAST(time_t, seconds);
@@ -347,54 +402,176 @@ static void heti_tcp_nap(double seconds)
 }
 
 /* Milliseconds for poll, at least 1 of a time to come. */
-static int heti_tcp_milliseconds(double seconds)
-{
+static int heti_tcp_milliseconds(double seconds) {
     if (!(seconds > 0)) return 0;
     return seconds > 1e6 ? 1000000000 : HETI_CAST(int, seconds * 1e3) + 1;
 }
 
 #ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-static void *heti_tcp_malloc(void *user, size_t size, size_t align)
-{
+static void *heti_tcp_malloc(void *user, size_t size, size_t align) {
     (void)user, (void)align; /* the structs here need no more than malloc gives */
     return malloc(size);
 }
 
-static void heti_tcp_release(void *user, void *pointer, size_t size)
-{
+static void heti_tcp_release(void *user, void *pointer, size_t size) {
     (void)user, (void)size;
     free(pointer);
 }
 #endif
 
-/* ---- numbers on the wire ------------------------------------------------------------------------------------------- */
+/* ---- numbers on the wire --------------------------------------------------------------------- */
 
-static void heti_tcp_put(unsigned char *to, int bytes, uint64_t value)
-{
+static void heti_tcp_put(unsigned char *to, int bytes, uint64_t value) {
     int i;
     for (i = 0; i < bytes; i++) to[i] = HETI_CAST(unsigned char, value >> (8 * i) & 255u);
 }
 
-static uint64_t heti_tcp_get(const unsigned char *from, int bytes)
-{
+static uint64_t heti_tcp_get(const unsigned char *from, int bytes) {
     uint64_t value = 0;
     int i;
     for (i = 0; i < bytes; i++) value |= HETI_CAST(uint64_t, from[i]) << (8 * i);
     return value;
 }
 
-/* ---- lists and queues ------------------------------------------------------------------------------------------------ */
+/* ---- SHA-256 (FIPS 180-4) and HMAC (RFC 2104) ------------------------------------------------ */
 
-static void heti_tcp_append(heti_tcp_list *list, heti_tcp_node *node)
-{
+typedef struct heti_tcp_sha { uint32_t h[8]; uint64_t size; unsigned char block[64]; } heti_tcp_sha;
+
+static uint32_t heti_tcp_turn(uint32_t x, int bits) { return x >> bits | x << (32 - bits); }
+
+static void heti_tcp_sha_block(heti_tcp_sha *s) {
+    static const uint32_t k[64] = {
+        0x428A2F98u, 0x71374491u, 0xB5C0FBCFu, 0xE9B5DBA5u, 0x3956C25Bu, 0x59F111F1u, 0x923F82A4u, 0xAB1C5ED5u,
+            0xD807AA98u, 0x12835B01u, 0x243185BEu,
+        0x550C7DC3u, 0x72BE5D74u, 0x80DEB1FEu, 0x9BDC06A7u, 0xC19BF174u, 0xE49B69C1u, 0xEFBE4786u, 0x0FC19DC6u,
+        0x240CA1CCu, 0x2DE92C6Fu, 0x4A7484AAu,
+        0x5CB0A9DCu, 0x76F988DAu, 0x983E5152u, 0xA831C66Du, 0xB00327C8u, 0xBF597FC7u, 0xC6E00BF3u, 0xD5A79147u,
+        0x06CA6351u, 0x14292967u, 0x27B70A85u,
+        0x2E1B2138u, 0x4D2C6DFCu, 0x53380D13u, 0x650A7354u, 0x766A0ABBu, 0x81C2C92Eu, 0x92722C85u, 0xA2BFE8A1u,
+        0xA81A664Bu, 0xC24B8B70u, 0xC76C51A3u,
+        0xD192E819u, 0xD6990624u, 0xF40E3585u, 0x106AA070u, 0x19A4C116u, 0x1E376C08u, 0x2748774Cu, 0x34B0BCB5u,
+        0x391C0CB3u, 0x4ED8AA4Au, 0x5B9CCA4Fu,
+        0x682E6FF3u, 0x748F82EEu, 0x78A5636Fu, 0x84C87814u, 0x8CC70208u, 0x90BEFFFAu, 0xA4506CEBu, 0xBEF9A3F7u,
+        0xC67178F2u
+    };
+    uint32_t w[64], v[8];
+    int i;
+    for (i = 0; i < 16; i++)
+        w[i] = HETI_CAST(uint32_t, s->block[4 * i]) << 24 | HETI_CAST(uint32_t, s->block[4 * i + 1]) << 16 |
+               HETI_CAST(uint32_t, s->block[4 * i + 2]) << 8 | s->block[4 * i + 3];
+    for (; i < 64; i++)
+        w[i] = w[i - 16] + w[i - 7] + (heti_tcp_turn(w[i - 15], 7) ^ heti_tcp_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (heti_tcp_turn(w[i - 2], 17) ^ heti_tcp_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+    memcpy(v, s->h, sizeof v);
+    for (i = 0; i < 64; i++) {
+        const uint32_t one = v[7] + k[i] + w[i] + (heti_tcp_turn(v[4], 6) ^ heti_tcp_turn(v[4],
+            11) ^ heti_tcp_turn(v[4], 25)) +
+                             ((v[4] & v[5]) ^ (~v[4] & v[6]));
+        const uint32_t two = (heti_tcp_turn(v[0], 2) ^ heti_tcp_turn(v[0], 13) ^ heti_tcp_turn(v[0], 22)) +
+                             ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+        memmove(v + 1, v, 7 * sizeof *v);
+        v[4] += one;
+        v[0] = one + two;
+    }
+    for (i = 0; i < 8; i++) s->h[i] += v[i];
+}
+
+static void heti_tcp_sha_start(heti_tcp_sha *s) {
+    static const uint32_t h[8] = { 0x6A09E667u, 0xBB67AE85u, 0x3C6EF372u, 0xA54FF53Au, 0x510E527Fu, 0x9B05688Cu,
+                                  0x1F83D9ABu, 0x5BE0CD19u };
+    memcpy(s->h, h, sizeof h);
+    s->size = 0;
+}
+
+static void heti_tcp_sha_add(heti_tcp_sha *s, const void *data, size_t size) {
+    const unsigned char *from = HETI_CAST(const unsigned char *, data);
+    for (; size > 0; size--) {
+        s->block[s->size++ % 64] = *from++;
+        if (s->size % 64 == 0) heti_tcp_sha_block(s);
+    }
+}
+
+static void heti_tcp_sha_end(heti_tcp_sha *s, unsigned char hash[HETI_TCP_PROOF]) {
+    const uint64_t bits = 8 * s->size;
+    unsigned char byte = 0x80;
+    int i;
+    for (; byte != 0 || s->size % 64 != 56; byte = 0) heti_tcp_sha_add(s, &byte, 1);
+    for (i = 0; i < 8; i++) {
+        byte = HETI_CAST(unsigned char, bits >> (56 - 8 * i) & 255u);
+        heti_tcp_sha_add(s, &byte, 1);
+    }
+    for (i = 0; i < HETI_TCP_PROOF; i++) hash[i] = HETI_CAST(unsigned char, s->h[i / 4] >> (24 - 8 * (i % 4)) & 255u);
+}
+
+static void heti_tcp_hmac(const void *key, size_t key_size, const void *data, size_t size,
+                          unsigned char mac[HETI_TCP_PROOF]) {
+    unsigned char pad[64];
+    heti_tcp_sha s;
+    int i, outer;
+    memset(pad, 0, sizeof pad);
+    if (key_size > sizeof pad) {
+        heti_tcp_sha_start(&s);
+        heti_tcp_sha_add(&s, key, key_size);
+        heti_tcp_sha_end(&s, pad);
+    } else if (key_size > 0) {
+        memcpy(pad, key, key_size);
+    }
+    for (outer = 0; outer < 2; outer++) {
+        for (i = 0; i < 64; i++) pad[i] ^= outer ? 0x36 ^ 0x5C : 0x36;
+        heti_tcp_sha_start(&s);
+        heti_tcp_sha_add(&s, pad, sizeof pad);
+        heti_tcp_sha_add(&s, outer ? mac : data, outer ? HETI_TCP_PROOF : size);
+        heti_tcp_sha_end(&s, mac);
+    }
+}
+
+/* Takes as long for equal bytes as for others. */
+static int heti_tcp_same(const unsigned char *a, const unsigned char *b, size_t size) {
+    volatile unsigned char different = 0;
+    size_t i;
+    for (i = 0; i < size; i++) different = HETI_CAST(unsigned char, different | (a[i] ^ b[i]));
+    return different == 0;
+}
+
+/* 0: the system has none. */
+static int heti_tcp_random(void *to, size_t size) {
+    const int f = HETI_TCP_SYSTEM("open", open("/dev/urandom", O_RDONLY | O_CLOEXEC));
+    unsigned char *at = HETI_CAST(unsigned char *, to);
+    while (f >= 0 && size > 0) {
+        const ssize_t n = HETI_TCP_SYSTEM("read", read(f, at, size));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        at += n;
+        size -= HETI_CAST(size_t, n);
+    }
+    if (f >= 0) (void)close(f);
+    return size == 0;
+}
+
+/* What process `prover`, which comes or is there, sends to process `verifier`. The numbers are of
+   the one that comes and of the one that is there. */
+static void heti_tcp_prove(const heti_tcp *m, int comes, int prover, int verifier, const unsigned char *coming,
+                           const unsigned char *there, unsigned char proof[HETI_TCP_PROOF]) {
+    unsigned char text[16 + 2 * HETI_TCP_PROOF];
+    memcpy(text, "hetrtcp", 7);
+    text[7] = comes ? 'c' : 's';
+    heti_tcp_put(text + 8, 4, HETI_CAST(uint64_t, prover));
+    heti_tcp_put(text + 12, 4, HETI_CAST(uint64_t, verifier));
+    memcpy(text + 16, coming, HETI_TCP_PROOF);
+    memcpy(text + 16 + HETI_TCP_PROOF, there, HETI_TCP_PROOF);
+    heti_tcp_hmac(m->key, sizeof m->key, text, sizeof text, proof);
+}
+
+/* ---- lists and queues ------------------------------------------------------------------------ */
+
+static void heti_tcp_append(heti_tcp_list *list, heti_tcp_node *node) {
     node->next = NULL;
     if (list->last != NULL) list->last->next = node;
     else list->first = node;
     list->last = node;
 }
 
-static heti_tcp_node *heti_tcp_take(heti_tcp_list *list)
-{
+static heti_tcp_node *heti_tcp_take(heti_tcp_list *list) {
     heti_tcp_node *node = list->first;
     if (node != NULL) {
         list->first = node->next;
@@ -403,8 +580,7 @@ static heti_tcp_node *heti_tcp_take(heti_tcp_list *list)
     return node;
 }
 
-static void heti_tcp_enter(heti_tcp_peer *p, int queue, heti_tcp_line *line)
-{
+static void heti_tcp_enter(heti_tcp_peer *p, int queue, heti_tcp_line *line) {
     if (line->in[queue]) return;
     line->in[queue] = 1;
     line->link[queue] = NULL;
@@ -413,8 +589,7 @@ static void heti_tcp_enter(heti_tcp_peer *p, int queue, heti_tcp_line *line)
     p->queue[queue].last = line;
 }
 
-static heti_tcp_line *heti_tcp_call(heti_tcp_peer *p, int queue)
-{
+static heti_tcp_line *heti_tcp_call(heti_tcp_peer *p, int queue) {
     heti_tcp_line *line = p->queue[queue].first;
     if (line == NULL) return NULL;
     line->in[queue] = 0;
@@ -423,18 +598,16 @@ static heti_tcp_line *heti_tcp_call(heti_tcp_peer *p, int queue)
     return line;
 }
 
-static void heti_tcp_complete(heti_tcp *m, heti_tcp_node *node, int outcome)
-{
+static void heti_tcp_complete(heti_tcp *m, heti_tcp_node *node, int outcome) {
     node->outcome = outcome;
     if (!node->receives) m->peer[node->process].sends--;
     heti_tcp_append(&m->done, node);
 }
 
-/* ---- the first abort ---------------------------------------------------------------------------------------------------- */
+/* ---- the first abort ------------------------------------------------------------------------- */
 
 /* Call with the lock held. `length` bytes of text need no end. */
-static void heti_tcp_record_abort(heti_tcp *m, int process, int code, const char *text, size_t length)
-{
+static void heti_tcp_record_abort(heti_tcp *m, int process, int code, const char *text, size_t length) {
     if (m->aborted != HET_OK) return;
     if (length > HETI_TCP_TEXT) length = HETI_TCP_TEXT;
     if (length > 0) memcpy(m->abort_text, text, length);
@@ -444,24 +617,24 @@ static void heti_tcp_record_abort(heti_tcp *m, int process, int code, const char
     m->abort_process = process;
     m->abort_time = heti_tcp_now();
     m->stop = 1;
-    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d aborted: %.180s", process, m->abort_text);
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d aborted: %s", process, m->abort_text);
 }
 
-/* ---- the communication thread: lines ------------------------------------------------------------------------------------ */
+/* ---- the communication thread: lines --------------------------------------------------------- */
 
-static size_t heti_tcp_hash(int process, uint32_t channel)
-{
+static size_t heti_tcp_hash(int process, uint32_t channel) {
     const uint32_t h = (channel * 2048u + HETI_CAST(uint32_t, process)) * 2654435769u ^ channel >> 16;
     return (h >> 16 ^ h) % HETI_TCP_BUCKETS;
 }
 
-/* NULL: no memory, and this process aborts. */
-static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channel)
-{
+/* NULL: no memory, and this process aborts; or `theirs`, a peer that asks for it has asked for too
+   many. */
+static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channel, int theirs) {
     heti_tcp_line **bucket = &m->bucket[heti_tcp_hash(process, channel)], *line;
     heti_tcp_page *page = m->pages;
     for (line = *bucket; line != NULL; line = line->bucket)
         if (line->process == process && line->channel == channel) return line;
+    if (theirs && m->peer[process].opened++ >= HETI_TCP_OPENED) return NULL;
     if (page == NULL || page->used == HETI_TCP_PAGE) {
         page = HETI_CAST(heti_tcp_page *, m->allocator.alloc(m->allocator.user, sizeof *page, 64));
         if (page == NULL) {
@@ -485,18 +658,17 @@ static heti_tcp_line *heti_tcp_line_of(heti_tcp *m, int process, uint32_t channe
     return line;
 }
 
-static void heti_tcp_length_error(heti_tcp *m, const heti_tcp_node *receive, uint64_t sent)
-{
+static void heti_tcp_length_error(heti_tcp *m, const heti_tcp_node *receive, uint64_t sent) {
     (void)pthread_mutex_lock(&m->lock);
-    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: message from process %d to process %d, channel %d: %llu bytes were sent, %llu expected",
-                       receive->process, m->process, HETI_CAST(int, receive->channel), HETI_CAST(unsigned long long, sent),
-                       HETI_CAST(unsigned long long, receive->size));
+    (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: message from process %d to process %d, channel %d: %llu bytes were "
+                                             "sent, %llu expected", receive->process, m->process,
+                                                 HETI_CAST(int, receive->channel), HETI_CAST(unsigned long long, sent),
+                                                     HETI_CAST(unsigned long long, receive->size));
     (void)pthread_mutex_unlock(&m->lock);
 }
 
 /* May the first send of a line go? Then it stands in the queue of its size. */
-static void heti_tcp_schedule(heti_tcp *m, heti_tcp_line *line)
-{
+static void heti_tcp_schedule(heti_tcp *m, heti_tcp_line *line) {
     heti_tcp_peer *p = &m->peer[line->process];
     const heti_tcp_node *node = line->sends.first;
     const int small = node != NULL && node->size <= HETI_TCP_EAGER;
@@ -517,8 +689,7 @@ static void heti_tcp_schedule(heti_tcp *m, heti_tcp_line *line)
 }
 
 /* Of the process to itself. */
-static void heti_tcp_match(heti_tcp *m, heti_tcp_line *line)
-{
+static void heti_tcp_match(heti_tcp *m, heti_tcp_line *line) {
     while (line->sends.first != NULL && line->receives.first != NULL) {
         heti_tcp_node *send = heti_tcp_take(&line->sends), *receive = heti_tcp_take(&line->receives);
         if (send->size != receive->size) heti_tcp_length_error(m, receive, send->size);
@@ -529,8 +700,7 @@ static void heti_tcp_match(heti_tcp *m, heti_tcp_line *line)
 }
 
 /* A place is free again. Few are told of at once; a sender without any can still ask. */
-static void heti_tcp_return_place(heti_tcp_peer *p, heti_tcp_place *place)
-{
+static void heti_tcp_return_place(heti_tcp_peer *p, heti_tcp_place *place) {
     if (place != NULL) {
         place->next = p->places;
         p->places = place;
@@ -539,8 +709,7 @@ static void heti_tcp_return_place(heti_tcp_peer *p, heti_tcp_place *place)
 }
 
 /* The first message that came early goes to the first receive. */
-static void heti_tcp_deliver(heti_tcp *m, heti_tcp_line *line)
-{
+static void heti_tcp_deliver(heti_tcp *m, heti_tcp_line *line) {
     heti_tcp_place *place = line->early;
     heti_tcp_node *node = heti_tcp_take(&line->receives);
     const int fits = place->size == node->size;
@@ -552,8 +721,7 @@ static void heti_tcp_deliver(heti_tcp *m, heti_tcp_line *line)
     heti_tcp_complete(m, node, fits ? HETI_TCP_OK : HETI_TCP_WRONG);
 }
 
-static void heti_tcp_start_receive(heti_tcp *m, heti_tcp_line *line, heti_tcp_node *node)
-{
+static void heti_tcp_start_receive(heti_tcp *m, heti_tcp_line *line, heti_tcp_node *node) {
     heti_tcp_append(&line->receives, node);
     line->posted++;
     if (line->early != NULL) heti_tcp_deliver(m, line);
@@ -561,8 +729,7 @@ static void heti_tcp_start_receive(heti_tcp *m, heti_tcp_line *line, heti_tcp_no
 }
 
 /* Whether a request to or from this peer has no chance, and why. */
-static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *node)
-{
+static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *node) {
     const heti_tcp_peer *p = &m->peer[node->process];
     if (m->ended) return "after an abort";
     if (node->process == m->process) return m->leaving ? "in close" : NULL;
@@ -572,21 +739,21 @@ static const char *heti_tcp_hopeless(const heti_tcp *m, const heti_tcp_node *nod
     return p->closing && !node->receives ? "which has closed" : NULL;
 }
 
-static void heti_tcp_fail_node(heti_tcp *m, heti_tcp_node *node, const char *why)
-{
+static void heti_tcp_fail_node(heti_tcp *m, heti_tcp_node *node, const char *why) {
     (void)pthread_mutex_lock(&m->lock);
     (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: a message of %llu bytes %s process %d, channel %d, failed: %s",
-                       HETI_CAST(unsigned long long, node->size), node->receives ? "from" : "to", node->process, HETI_CAST(int, node->channel), why);
+                       HETI_CAST(unsigned long long, node->size), node->receives ? "from" : "to", node->process,
+                       HETI_CAST(int, node->channel), why);
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_complete(m, node, HETI_TCP_WRONG);
 }
 
-static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node)
-{
-    heti_tcp_line *line = heti_tcp_line_of(m, node->process, node->channel);
+static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node) {
+    heti_tcp_line *line = heti_tcp_line_of(m, node->process, node->channel, 0);
     const char *why = line == NULL ? "no memory" : heti_tcp_hopeless(m, node);
     if (!node->receives) m->peer[node->process].sends++;
-    if (node->receives && line != NULL && line->early != NULL && !m->ended && !m->leaving) why = NULL; /* it is here already */
+    /* it is here already */
+    if (node->receives && line != NULL && line->early != NULL && !m->ended && !m->leaving) why = NULL;
     if (why != NULL) {
         heti_tcp_fail_node(m, node, why);
     } else if (node->process == m->process) {
@@ -600,9 +767,9 @@ static void heti_tcp_start(heti_tcp *m, heti_tcp_node *node)
     }
 }
 
-/* Fails the requests of one line that now are hopeless. A send under way towards a process that closes goes on. */
-static void heti_tcp_fail_line(heti_tcp *m, heti_tcp_line *line)
-{
+/* Fails the requests of one line that now are hopeless. A send under way towards a process that
+   closes goes on. */
+static void heti_tcp_fail_line(heti_tcp *m, heti_tcp_line *line) {
     heti_tcp_peer *p = &m->peer[line->process];
     heti_tcp_list all = line->sends;
     heti_tcp_node *node;
@@ -628,8 +795,7 @@ static void heti_tcp_fail_line(heti_tcp *m, heti_tcp_line *line)
     }
 }
 
-static void heti_tcp_fail_lines(heti_tcp *m)
-{
+static void heti_tcp_fail_lines(heti_tcp *m) {
     heti_tcp_page *page;
     int i;
     for (page = m->pages; page != NULL; page = page->next)
@@ -637,8 +803,7 @@ static void heti_tcp_fail_lines(heti_tcp *m)
 }
 
 /* The connection is over. `what` failed with an errno, 0: it ended. */
-static void heti_tcp_lose(heti_tcp *m, heti_tcp_peer *p, const char *what, int number)
-{
+static void heti_tcp_lose(heti_tcp *m, heti_tcp_peer *p, const char *what, int number) {
     const int process = HETI_CAST(int, p - m->peer);
     (void)close(p->socket);
     p->socket = -1;
@@ -648,16 +813,15 @@ static void heti_tcp_lose(heti_tcp *m, heti_tcp_peer *p, const char *what, int n
     (void)pthread_mutex_lock(&m->lock);
     p->heard = -HETI_CAST(double, INFINITY);
     if (!p->bye)
-        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d (%s) is gone: %s%s%.80s", process, p->address, what, number != 0 ? ": " : "",
-                           number != 0 ? strerror(number) : "");
+        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: process %d (%s) is gone: %s%s%.80s", process, p->address, what,
+                           number != 0 ? ": " : "", number != 0 ? strerror(number) : "");
     (void)pthread_mutex_unlock(&m->lock);
     heti_tcp_fail_lines(m);
 }
 
-/* ---- the communication thread: writing ---------------------------------------------------------------------------------- */
+/* ---- the communication thread: writing ------------------------------------------------------- */
 
-static void heti_tcp_put_frame(heti_tcp_peer *p, int kind, int flag, uint32_t channel, uint64_t value)
-{
+static void heti_tcp_put_frame(heti_tcp_peer *p, int kind, int flag, uint32_t channel, uint64_t value) {
     unsigned char *to = p->out + p->out_end;
     memset(to, 0, HETI_TCP_FRAME);
     to[0] = HETI_CAST(unsigned char, kind);
@@ -668,10 +832,10 @@ static void heti_tcp_put_frame(heti_tcp_peer *p, int kind, int flag, uint32_t ch
 }
 
 /* The abort is read without the lock: once recorded it does not change. */
-static void heti_tcp_put_stop(heti_tcp *m, heti_tcp_peer *p)
-{
+static void heti_tcp_put_stop(heti_tcp *m, heti_tcp_peer *p) {
     const size_t length = strlen(m->abort_text);
-    heti_tcp_put_frame(p, HETI_TCP_STOP, 0, 0, HETI_CAST(uint64_t, -m->aborted) | HETI_CAST(uint64_t, m->abort_process) << 16);
+    heti_tcp_put_frame(p, HETI_TCP_STOP, 0, 0,
+                       HETI_CAST(uint64_t, -m->aborted) | HETI_CAST(uint64_t, m->abort_process) << 16);
     memset(p->out + p->out_end, 0, HETI_TCP_TEXT);
     memcpy(p->out + p->out_end, m->abort_text, length);
     p->out_end += HETI_TCP_TEXT;
@@ -679,8 +843,7 @@ static void heti_tcp_put_stop(heti_tcp *m, heti_tcp_peer *p)
 }
 
 /* What there is to say besides messages. */
-static void heti_tcp_fill_control(heti_tcp *m, heti_tcp_peer *p)
-{
+static void heti_tcp_fill_control(heti_tcp *m, heti_tcp_peer *p) {
     heti_tcp_line *line;
     if (HETI_TCP_OUT - p->out_end < 8 * HETI_TCP_FRAME + HETI_TCP_TEXT) return;
     if (p->owes_stop) heti_tcp_put_stop(m, p);
@@ -700,8 +863,7 @@ static void heti_tcp_fill_control(heti_tcp *m, heti_tcp_peer *p)
 }
 
 /* A message of up to HETI_TCP_EAGER bytes is copied, so that several go with one call. */
-static void heti_tcp_fill_small(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line)
-{
+static void heti_tcp_fill_small(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line) {
     heti_tcp_node *node = heti_tcp_take(&line->sends);
     if (node == NULL) return;
     heti_tcp_put_frame(p, HETI_TCP_DATA, line->takes_place, line->channel, node->size);
@@ -713,8 +875,7 @@ static void heti_tcp_fill_small(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *li
 }
 
 /* The next chunk of the first large message. 0: there is none. */
-static int heti_tcp_fill_large(heti_tcp_peer *p)
-{
+static int heti_tcp_fill_large(heti_tcp_peer *p) {
     heti_tcp_line *line = p->queue[HETI_TCP_LARGE].first;
     heti_tcp_node *node;
     while (line != NULL && line->sends.first == NULL) { /* its sends have failed */
@@ -735,8 +896,7 @@ static int heti_tcp_fill_large(heti_tcp_peer *p)
 }
 
 /* Puts into `out` what can go, until a chunk follows it. */
-static void heti_tcp_fill(heti_tcp *m, heti_tcp_peer *p)
-{
+static void heti_tcp_fill(heti_tcp *m, heti_tcp_peer *p) {
     while (p->chunk_left == 0 && !p->bye_sent) {
         heti_tcp_line *line;
         if (p->out_begin == p->out_end) p->out_begin = p->out_end = 0;
@@ -757,8 +917,7 @@ static void heti_tcp_fill(heti_tcp *m, heti_tcp_peer *p)
 }
 
 /* `n` bytes have been written. */
-static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n)
-{
+static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n) {
     const size_t staged = p->out_end - p->out_begin < n ? p->out_end - p->out_begin : n;
     heti_tcp_node *node = p->chunk;
     heti_tcp_line *line;
@@ -776,8 +935,7 @@ static void heti_tcp_wrote(heti_tcp *m, heti_tcp_peer *p, size_t n)
     heti_tcp_schedule(m, line);
 }
 
-static ssize_t heti_tcp_send(int to, const void *data, size_t size, const void *more, size_t more_size)
-{
+static ssize_t heti_tcp_send(int to, const void *data, size_t size, const void *more, size_t more_size) {
     struct msghdr message;
     struct iovec part[2]; /* iov_base is not const, but only read from */
     memset(&message, 0, sizeof message);
@@ -790,9 +948,9 @@ static ssize_t heti_tcp_send(int to, const void *data, size_t size, const void *
     return HETI_TCP_SYSTEM("sendmsg", sendmsg(to, &message, HETI_TCP_SEND_FLAGS));
 }
 
-/* Writes until nothing is left, the socket is full, or it is another peer's turn. Returns whether there may be more to write at once. */
-static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p)
-{
+/* Writes until nothing is left, the socket is full, or it is another peer's turn. Returns whether
+   there may be more to write at once. */
+static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p) {
     static const unsigned char zeros[4096] = { 0 };
     size_t written = 0;
     while (written < HETI_TCP_BUDGET) {
@@ -818,11 +976,10 @@ static int heti_tcp_write(heti_tcp *m, heti_tcp_peer *p)
     return 1;
 }
 
-/* ---- the communication thread: reading ---------------------------------------------------------------------------------- */
+/* ---- the communication thread: reading ------------------------------------------------------- */
 
 /* A message of `size` bytes begins. 0: the peer must not send it. */
-static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uint64_t size, int takes_place)
-{
+static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uint64_t size, int takes_place) {
     heti_tcp_node *node;
     if (line->incoming_left > 0 || (takes_place && size > HETI_TCP_EAGER)) return 0;
     node = heti_tcp_take(&line->receives);
@@ -851,8 +1008,7 @@ static int heti_tcp_data(heti_tcp *m, heti_tcp_peer *p, heti_tcp_line *line, uin
     return 1;
 }
 
-static int heti_tcp_more(heti_tcp_peer *p, heti_tcp_line *line, uint64_t size)
-{
+static int heti_tcp_more(heti_tcp_peer *p, heti_tcp_line *line, uint64_t size) {
     const uint64_t expected = line->incoming_left < HETI_TCP_CHUNK ? line->incoming_left : HETI_TCP_CHUNK;
     if (size == 0 || size != expected) return 0;
     p->source = line;
@@ -860,8 +1016,7 @@ static int heti_tcp_more(heti_tcp_peer *p, heti_tcp_line *line, uint64_t size)
     return 1;
 }
 
-static int heti_tcp_stop(heti_tcp *m, heti_tcp_peer *p, uint64_t value, const unsigned char *text)
-{
+static int heti_tcp_stop(heti_tcp *m, heti_tcp_peer *p, uint64_t value, const unsigned char *text) {
     const int code = HETI_CAST(int, value & 0xFFFFu), process = HETI_CAST(int, value >> 16 & 0xFFFFu);
     size_t length = 0;
     if (code == 0 || process >= m->processes) return 0;
@@ -874,8 +1029,7 @@ static int heti_tcp_stop(heti_tcp *m, heti_tcp_peer *p, uint64_t value, const un
 }
 
 /* The peer receives no more; with `bye` it also sends no more. */
-static void heti_tcp_part(heti_tcp *m, heti_tcp_peer *p, int bye)
-{
+static void heti_tcp_part(heti_tcp *m, heti_tcp_peer *p, int bye) {
     p->closing = 1;
     if (bye) {
         p->bye = 1;
@@ -886,8 +1040,7 @@ static void heti_tcp_part(heti_tcp *m, heti_tcp_peer *p, int bye)
     heti_tcp_fail_lines(m);
 }
 
-static int heti_tcp_credit(heti_tcp *m, heti_tcp_peer *p, uint64_t places)
-{
+static int heti_tcp_credit(heti_tcp *m, heti_tcp_peer *p, uint64_t places) {
     heti_tcp_line *line, *last = p->queue[HETI_TCP_STARVED].last;
     if (places > HETI_CAST(uint64_t, HETI_TCP_PLACES - p->credit)) return 0;
     p->credit += HETI_CAST(int, places);
@@ -898,15 +1051,14 @@ static int heti_tcp_credit(heti_tcp *m, heti_tcp_peer *p, uint64_t places)
     return 1;
 }
 
-/* One frame, its 240 bytes of text behind it where it is STOP. 0: nothing that a peer sends. */
-static int heti_tcp_frame(heti_tcp *m, heti_tcp_peer *p, const unsigned char *frame)
-{
+/* One frame, its 499 bytes of text behind it where it is STOP. 0: nothing that a peer sends. */
+static int heti_tcp_frame(heti_tcp *m, heti_tcp_peer *p, const unsigned char *frame) {
     const uint32_t channel = HETI_CAST(uint32_t, heti_tcp_get(frame + 4, 4));
     const uint64_t value = heti_tcp_get(frame + 8, 8);
     heti_tcp_line *line = NULL;
     if (p->bye || channel >= HETI_TCP_CHANNELS || frame[1] > 1 || frame[2] != 0 || frame[3] != 0) return 0;
     if (frame[0] >= HETI_TCP_DATA && frame[0] <= HETI_TCP_ASK) {
-        line = heti_tcp_line_of(m, HETI_CAST(int, p - m->peer), channel);
+        line = heti_tcp_line_of(m, HETI_CAST(int, p - m->peer), channel, 1);
         if (line == NULL) return 0;
     }
     switch (frame[0]) {
@@ -931,8 +1083,7 @@ static int heti_tcp_frame(heti_tcp *m, heti_tcp_peer *p, const unsigned char *fr
 }
 
 /* `n` bytes of the chunk under way have come to where they belong. */
-static void heti_tcp_read_chunk(heti_tcp *m, heti_tcp_peer *p, size_t n)
-{
+static void heti_tcp_read_chunk(heti_tcp *m, heti_tcp_peer *p, size_t n) {
     heti_tcp_line *line = p->source;
     p->source_left -= n;
     line->incoming_left -= n;
@@ -952,16 +1103,14 @@ static void heti_tcp_read_chunk(heti_tcp *m, heti_tcp_peer *p, size_t n)
 }
 
 /* Where the chunk under way goes on; NULL: nowhere. */
-static unsigned char *heti_tcp_target(const heti_tcp_peer *p)
-{
+static unsigned char *heti_tcp_target(const heti_tcp_peer *p) {
     const heti_tcp_line *line = p->source;
     if (p->place != NULL) return p->place->data + (p->place->size - p->source_left);
     return line->incoming != NULL ? line->incoming->to + line->incoming->moved : NULL;
 }
 
 /* Goes through what has been read into `in`. 0: it makes no sense. */
-static int heti_tcp_parse(heti_tcp *m, heti_tcp_peer *p)
-{
+static int heti_tcp_parse(heti_tcp *m, heti_tcp_peer *p) {
     while (p->socket >= 0) {
         const unsigned char *at = p->in + p->in_begin;
         size_t have = p->in_end - p->in_begin, need = HETI_TCP_FRAME;
@@ -983,9 +1132,9 @@ static int heti_tcp_parse(heti_tcp *m, heti_tcp_peer *p)
     return 1;
 }
 
-/* One call of the system: the rest of the chunk under way straight to where it belongs, what follows into `in`. Returns its result, *asked bytes. */
-static ssize_t heti_tcp_receive(heti_tcp_peer *p, size_t *asked, unsigned char *direct)
-{
+/* One call of the system: the rest of the chunk under way straight to where it belongs, what
+   follows into `in`. Returns its result, *asked bytes. */
+static ssize_t heti_tcp_receive(heti_tcp_peer *p, size_t *asked, unsigned char *direct) {
     struct msghdr message;
     struct iovec part[2];
     size_t parts = 0, room;
@@ -1012,8 +1161,7 @@ static ssize_t heti_tcp_receive(heti_tcp_peer *p, size_t *asked, unsigned char *
 }
 
 /* Reads until nothing is left or it is another peer's turn. Returns whether there may be more. */
-static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p)
-{
+static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p) {
     size_t got = 0;
     while (got < HETI_TCP_BUDGET) {
         unsigned char *direct = p->source != NULL && p->source_left > 0 ? heti_tcp_target(p) : NULL;
@@ -1044,11 +1192,10 @@ static int heti_tcp_read(heti_tcp *m, heti_tcp_peer *p)
     return 1;
 }
 
-/* ---- the communication thread: its turns ------------------------------------------------------------------------------ */
+/* ---- the communication thread: its turns ----------------------------------------------------- */
 
 /* Tells the owners. A node must not be touched afterwards. */
-static void heti_tcp_publish(heti_tcp *m, double now)
-{
+static void heti_tcp_publish(heti_tcp *m, double now) {
     heti_tcp_node *node;
     int p;
     (void)pthread_mutex_lock(&m->lock);
@@ -1061,8 +1208,7 @@ static void heti_tcp_publish(heti_tcp *m, double now)
 }
 
 /* What the owners want: new requests, an abort, the end. */
-static void heti_tcp_listen_to_owners(heti_tcp *m)
-{
+static void heti_tcp_listen_to_owners(heti_tcp *m) {
     heti_tcp_list queued;
     heti_tcp_node *node;
     int ended, leaving, p;
@@ -1086,8 +1232,7 @@ static void heti_tcp_listen_to_owners(heti_tcp *m)
 }
 
 /* Have all that are there stopped, too? */
-static void heti_tcp_look_at_abort(heti_tcp *m)
-{
+static void heti_tcp_look_at_abort(heti_tcp *m) {
     int p, told = 1;
     for (p = 0; p < m->processes; p++)
         if (m->peer[p].socket >= 0 && !m->peer[p].stopped && !m->peer[p].bye) told = 0;
@@ -1098,8 +1243,7 @@ static void heti_tcp_look_at_abort(heti_tcp *m)
 }
 
 /* Closing: are all goodbyes here, and all one's own on their way? Or is there no use in waiting? */
-static void heti_tcp_try_leave(heti_tcp *m, double now)
-{
+static void heti_tcp_try_leave(heti_tcp *m, double now) {
     int p, waits = 0, lost = 0, dead = -1;
     (void)pthread_mutex_lock(&m->lock);
     for (p = 0; p < m->processes; p++) {
@@ -1110,10 +1254,12 @@ static void heti_tcp_try_leave(heti_tcp *m, double now)
         waits++;
         if (now - (peer->bye ? m->moved_time : peer->heard) > m->dead) dead = p;
     }
-    if (waits > 0 && m->ended && now - (m->close_time > m->abort_time ? m->close_time : m->abort_time) > m->abort_limit) {
+    if (waits > 0 && m->ended && now - (m->close_time > m->abort_time ? m->close_time :
+                                        m->abort_time) > m->abort_limit) {
         m->leave = 1;
     } else if (dead >= 0 && !m->ended) {
-        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: close: process %d has been silent for more than %g seconds", dead, m->dead);
+        (void)heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: close: process %d has been silent for more than %g seconds",
+                           dead, m->dead);
         m->leave = 1;
     } else if (waits == 0) {
         m->clean = lost == 0;
@@ -1122,9 +1268,9 @@ static void heti_tcp_try_leave(heti_tcp *m, double now)
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-/* Sleeps until a socket or an owner has something, at most until the next beat. `more`: does not sleep. */
-static void heti_tcp_sleep(heti_tcp *m, int more)
-{
+/* Sleeps until a socket or an owner has something, at most until the next beat. `more`: does not
+   sleep. */
+static void heti_tcp_sleep(heti_tcp *m, int more) {
     double seconds = m->next_beat - heti_tcp_now();
     char bytes[64];
     ssize_t got = 0;
@@ -1142,9 +1288,11 @@ static void heti_tcp_sleep(heti_tcp *m, int more)
         n++;
     }
     (void)pthread_mutex_lock(&m->lock);
-    asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving && (m->aborted != HET_OK) == m->ended;
+    asleep = m->asleep = !more && m->queued.first == NULL && m->closing == m->leaving &&
+        (m->aborted != HET_OK) == m->ended;
     (void)pthread_mutex_unlock(&m->lock);
-    if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, n), asleep ? heti_tcp_milliseconds(seconds) : 0)) < 0) {
+    if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, n), asleep ? heti_tcp_milliseconds(seconds) :
+                                     0)) < 0) {
         for (p = 0; p <= m->processes; p++) m->polls[p].revents = 0;
         if (errno != EINTR) heti_tcp_nap(1e-3); /* no memory for now */
     }
@@ -1152,8 +1300,7 @@ static void heti_tcp_sleep(heti_tcp *m, int more)
     (void)got;
 }
 
-static void *heti_tcp_run(void *argument)
-{
+static void *heti_tcp_run(void *argument) {
     heti_tcp *m = HETI_CAST(heti_tcp *, argument);
     int more = 0, p;
     (void)pthread_mutex_lock(&m->lock); /* until het_tcp_open is done */
@@ -1189,13 +1336,12 @@ static void *heti_tcp_run(void *argument)
     return NULL;
 }
 
-/* ---- the transport's table: any thread --------------------------------------------------------------------------------- */
+/* ---- the transport's table: any thread ------------------------------------------------------- */
 
 static int64_t heti_tcp_processes(void *self) { return HETI_CAST(heti_tcp *, self)->processes; }
 static int64_t heti_tcp_process(void *self) { return HETI_CAST(heti_tcp *, self)->process; }
 
-static const char *heti_tcp_last_error(void *self)
-{
+static const char *heti_tcp_last_error(void *self) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
     const char *text;
     (void)pthread_mutex_lock(&m->lock);
@@ -1205,30 +1351,30 @@ static const char *heti_tcp_last_error(void *self)
 }
 
 /* Wakes the communication thread if it sleeps. Call with the lock held. */
-static void heti_tcp_wake(heti_tcp *m)
-{
+static void heti_tcp_wake(heti_tcp *m) {
     const ssize_t written = m->asleep ? write(m->wake_write, "", 1) : 0;
     (void)written; /* where the pipe is full, it wakes as well */
     m->asleep = 0;
 }
 
-static het_result heti_tcp_check(heti_tcp *m, const char *call, int64_t process, uint32_t channel, const void *data, size_t size,
-                                 const het_request *request)
-{
+static het_result heti_tcp_check(heti_tcp *m, const char *call, int64_t process, uint32_t channel, const void *data,
+                                 size_t size, const het_request *request) {
     if (process < 0 || process >= m->processes)
-        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: process %lld, there are %d", call, HETI_CAST(long long, process), m->processes);
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: process %lld, there are %d", call,
+                            HETI_CAST(long long, process), m->processes);
     if (channel >= HETI_TCP_CHANNELS)
-        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: channel %lu, must be below %d", call, HETI_CAST(unsigned long, channel), HETI_TCP_CHANNELS);
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: channel %lu, must be below %d", call,
+                            HETI_CAST(unsigned long, channel), HETI_TCP_CHANNELS);
     if (data == NULL && size > 0)
-        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: data is NULL, size %llu", call, HETI_CAST(unsigned long long, size));
+        return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: data is NULL, size %llu", call,
+                            HETI_CAST(unsigned long long, size));
     if (request == NULL) return heti_tcp_say(m, HET_ERR_INVALID, "tcp: %s: request is NULL", call);
     if (m->stop) return heti_tcp_say(m, HET_ERR_TRANSPORT, "tcp: %s: the transport has been closed", call);
     return HET_OK;
 }
 
-static het_result heti_tcp_request(heti_tcp *m, int64_t process, uint32_t channel, const void *from, void *to, int receives, size_t size,
-                                   het_request *request)
-{
+static het_result heti_tcp_request(heti_tcp *m, int64_t process, uint32_t channel, const void *from, void *to,
+                                   int receives, size_t size, het_request *request) {
     heti_tcp_node *node = HETI_CAST(heti_tcp_node *, HETI_CAST(void *, request));
     het_result result;
     (void)pthread_mutex_lock(&m->lock);
@@ -1249,18 +1395,17 @@ static het_result heti_tcp_request(heti_tcp *m, int64_t process, uint32_t channe
     return result;
 }
 
-static het_result heti_tcp_isend(void *self, int64_t to, uint32_t channel, const void *data, size_t size, het_request *request)
-{
+static het_result heti_tcp_isend(void *self, int64_t to, uint32_t channel, const void *data, size_t size,
+                                 het_request *request) {
     return heti_tcp_request(HETI_CAST(heti_tcp *, self), to, channel, data, NULL, 0, size, request);
 }
 
-static het_result heti_tcp_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size, het_request *request)
-{
+static het_result heti_tcp_irecv(void *self, int64_t from, uint32_t channel, void *data, size_t size,
+                                 het_request *request) {
     return heti_tcp_request(HETI_CAST(heti_tcp *, self), from, channel, NULL, data, 1, size, request);
 }
 
-static het_result heti_tcp_test(void *self, het_request *request, int32_t *done)
-{
+static het_result heti_tcp_test(void *self, het_request *request, int32_t *done) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
     het_result result = HET_OK;
     int state;
@@ -1278,8 +1423,7 @@ static het_result heti_tcp_test(void *self, het_request *request, int32_t *done)
     return result;
 }
 
-static double heti_tcp_silence(void *self, int64_t process)
-{
+static double heti_tcp_silence(void *self, int64_t process) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
     double heard;
     if (process < 0 || process >= m->processes) return HETI_CAST(double, INFINITY);
@@ -1290,14 +1434,14 @@ static double heti_tcp_silence(void *self, int64_t process)
     return heti_tcp_now() - heard;
 }
 
-static void heti_tcp_abort(void *self, het_result code, const char *text)
-{
+static void heti_tcp_abort(void *self, het_result code, const char *text) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
     int told = 0, closing;
     (void)pthread_mutex_lock(&m->lock);
     closing = m->closing;
     if (!closing) {
-        heti_tcp_record_abort(m, m->process, code != HET_OK ? code : HET_ERR_TRANSPORT, text, text != NULL ? strlen(text) : 0);
+        heti_tcp_record_abort(m, m->process, code != HET_OK ? code : HET_ERR_TRANSPORT, text,
+                              text != NULL ? strlen(text) : 0);
         heti_tcp_wake(m);
     }
     (void)pthread_mutex_unlock(&m->lock);
@@ -1309,8 +1453,7 @@ static void heti_tcp_abort(void *self, het_result code, const char *text)
     }
 }
 
-static het_result heti_tcp_aborted(void *self, int64_t *process, char *text, size_t capacity)
-{
+static het_result heti_tcp_aborted(void *self, int64_t *process, char *text, size_t capacity) {
     heti_tcp *m = HETI_CAST(heti_tcp *, self);
     het_result result;
     (void)pthread_mutex_lock(&m->lock);
@@ -1324,19 +1467,18 @@ static het_result heti_tcp_aborted(void *self, int64_t *process, char *text, siz
 }
 
 static const het_transport_iface heti_tcp_iface = {
-    HETRAIN_TRANSPORT_VERSION, "tcp", heti_tcp_processes, heti_tcp_process, heti_tcp_isend, heti_tcp_irecv, heti_tcp_test, heti_tcp_silence,
+    HETRAIN_TRANSPORT_VERSION, "tcp", heti_tcp_processes, heti_tcp_process, heti_tcp_isend, heti_tcp_irecv,
+        heti_tcp_test, heti_tcp_silence,
     heti_tcp_abort, heti_tcp_aborted, heti_tcp_last_error
 };
 
-/* ---- open: sockets ------------------------------------------------------------------------------------------------------ */
+/* ---- open: sockets --------------------------------------------------------------------------- */
 
-static struct sockaddr *heti_tcp_general(struct sockaddr_storage *address)
-{
+static struct sockaddr *heti_tcp_general(struct sockaddr_storage *address) {
     return HETI_CAST(struct sockaddr *, HETI_CAST(void *, address));
 }
 
-static int heti_tcp_port(const struct sockaddr_storage *address)
-{
+static int heti_tcp_port(const struct sockaddr_storage *address) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     memcpy(&v4, address, sizeof v4);
@@ -1345,8 +1487,7 @@ static int heti_tcp_port(const struct sockaddr_storage *address)
 }
 
 /* An address on the wire and back, HETI_TCP_ENTRY bytes. IPv4 in IPv6 becomes IPv4. */
-static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *address, int port)
-{
+static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *address, int port) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     const int is_v4 = address->ss_family == AF_INET;
@@ -1366,8 +1507,7 @@ static void heti_tcp_pack(unsigned char *entry, const struct sockaddr_storage *a
 }
 
 /* A link-local address holds on the link of `scope`. */
-static socklen_t heti_tcp_unpack(struct sockaddr_storage *address, const unsigned char *entry, uint32_t scope)
-{
+static socklen_t heti_tcp_unpack(struct sockaddr_storage *address, const unsigned char *entry, uint32_t scope) {
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     const uint16_t port = htons(HETI_CAST(uint16_t, heti_tcp_get(entry + 2, 2)));
@@ -1389,28 +1529,26 @@ static socklen_t heti_tcp_unpack(struct sockaddr_storage *address, const unsigne
     return HETI_CAST(socklen_t, sizeof v6);
 }
 
-static int heti_tcp_is_loopback(const unsigned char *entry)
-{
+static int heti_tcp_is_loopback(const unsigned char *entry) {
     static const unsigned char v6[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
     return entry[0] == 4 ? entry[4] == 127 : memcmp(entry + 4, v6, 16) == 0;
 }
 
 /* "127.0.0.1:4711", "[::1]:4711" */
-static void heti_tcp_name(char *text, size_t capacity, const struct sockaddr_storage *given, socklen_t length)
-{
+static void heti_tcp_name(char *text, size_t capacity, const struct sockaddr_storage *given, socklen_t length) {
     struct sockaddr_storage copy = *given, *address = &copy;
     char host[64], port[16];
     unsigned char entry[HETI_TCP_ENTRY];
     heti_tcp_pack(entry, address, heti_tcp_port(address));
     if (entry[0] == 4) length = heti_tcp_unpack(address, entry, 0);
-    if (getnameinfo(heti_tcp_general(address), length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    if (getnameinfo(heti_tcp_general(address), length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         (void)snprintf(host, sizeof host, "?"), port[0] = 0;
     (void)snprintf(text, capacity, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host, port);
 }
 
 /* Neither inherited nor blocking nor delayed. -1: errno says why, and it is closed. */
-static int heti_tcp_prepare(int s)
-{
+static int heti_tcp_prepare(int s) {
     const int on = 1;
     int flags;
     if (s < 0) return -1;
@@ -1428,11 +1566,12 @@ static int heti_tcp_prepare(int s)
     return s;
 }
 
-static int heti_tcp_socket(int family) { return heti_tcp_prepare(HETI_TCP_SYSTEM("socket", socket(family, SOCK_STREAM, 0))); }
+static int heti_tcp_socket(int family) {
+    return heti_tcp_prepare(HETI_TCP_SYSTEM("socket", socket(family, SOCK_STREAM, 0)));
+}
 
 /* Until the socket is ready. 0: time is up. */
-static int heti_tcp_ready(int s, short events, double until)
-{
+static int heti_tcp_ready(int s, short events, double until) {
     struct pollfd one;
     for (;;) {
         const double left = until - heti_tcp_now();
@@ -1448,8 +1587,7 @@ static int heti_tcp_ready(int s, short events, double until)
 }
 
 /* All bytes, or 0 and errno: 0 where the connection ended, ETIMEDOUT where time is up. */
-static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until)
-{
+static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until) {
     while (size > 0) {
         ssize_t n;
         if (!heti_tcp_ready(s, POLLIN, until)) {
@@ -1466,8 +1604,7 @@ static int heti_tcp_read_all(int s, unsigned char *to, size_t size, double until
     return 1;
 }
 
-static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, double until)
-{
+static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, double until) {
     while (size > 0) {
         ssize_t n;
         if (!heti_tcp_ready(s, POLLOUT, until)) {
@@ -1483,24 +1620,24 @@ static int heti_tcp_write_all(int s, const unsigned char *from, size_t size, dou
     return 1;
 }
 
-static int heti_tcp_answer(int s, uint32_t kind, const void *data, size_t size, double until)
-{
+static int heti_tcp_answer(int s, uint32_t kind, const void *data, size_t size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
     memcpy(head, "HTCP", 4);
     heti_tcp_put(head + 4, 4, kind);
     heti_tcp_put(head + 8, 8, size);
-    return heti_tcp_write_all(s, head, sizeof head, until) && heti_tcp_write_all(s, HETI_CAST(const unsigned char *, data), size, until);
+    return heti_tcp_write_all(s, head, sizeof head, until) &&
+        heti_tcp_write_all(s, HETI_CAST(const unsigned char *, data), size, until);
 }
 
-/* An answer of at most `capacity` bytes. Returns its kind; 0: errno as in heti_tcp_read_all, EPROTO where it is none. */
-static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *size, double until)
-{
+/* An answer of at most `capacity` bytes. Returns its kind; 0: errno as in heti_tcp_read_all, EPROTO
+   where it is none. */
+static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *size, double until) {
     unsigned char head[HETI_TCP_ANSWER];
     uint64_t length, kind;
     if (!heti_tcp_read_all(s, head, sizeof head, until)) return 0;
     kind = heti_tcp_get(head + 4, 4);
     length = heti_tcp_get(head + 8, 8);
-    if (memcmp(head, "HTCP", 4) != 0 || kind < 1 || kind > HETI_TCP_FAILED || length > capacity) {
+    if (memcmp(head, "HTCP", 4) != 0 || kind < 1 || kind > HETI_TCP_PROVED || length > capacity) {
         errno = EPROTO;
         return 0;
     }
@@ -1510,13 +1647,13 @@ static int heti_tcp_hear(int s, unsigned char *data, size_t capacity, size_t *si
 }
 
 /* As heti_tcp_hear, of a text, which is ended. */
-static int heti_tcp_hear_text(int s, char *text, size_t capacity, double until)
-{
+static int heti_tcp_hear_text(int s, char *text, size_t capacity, double until) {
     unsigned char data[HETI_TCP_TEXT];
     size_t size = 0;
     const int kind = heti_tcp_hear(s, data, capacity - 1 < sizeof data ? capacity - 1 : sizeof data, &size, until);
     if (kind == 0) {
-        (void)snprintf(text, capacity, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ? "it speaks otherwise" : strerror(errno));
+        (void)snprintf(text, capacity, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ?
+                       "it speaks otherwise" : strerror(errno));
         return 0;
     }
     if (size > 0) memcpy(text, data, size);
@@ -1525,17 +1662,18 @@ static int heti_tcp_hear_text(int s, char *text, size_t capacity, double until)
     return kind;
 }
 
-/* ---- open: listening ------------------------------------------------------------------------------------------------------ */
+/* ---- open: listening ------------------------------------------------------------------------- */
 
 /* A socket that listens there; port 0: at one that the system chooses. -1: errno. */
-static int heti_tcp_listen_at(struct sockaddr_storage *address, socklen_t length, int backlog)
-{
+static int heti_tcp_listen_at(struct sockaddr_storage *address, socklen_t length, int backlog) {
     const int on = 1, off = 0, s = heti_tcp_socket(address->ss_family);
     int number;
     if (s < 0) return -1;
     (void)setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->ss_family == AF_INET6) (void)setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (HETI_TCP_SYSTEM("bind", bind(s, heti_tcp_general(address), length)) == 0 && HETI_TCP_SYSTEM("listen", listen(s, backlog)) == 0) return s;
+    if (HETI_TCP_SYSTEM("bind", bind(s, heti_tcp_general(address), length)) == 0 &&
+        HETI_TCP_SYSTEM("listen", listen(s, backlog)) == 0)
+        return s;
     number = errno;
     (void)close(s);
     errno = number;
@@ -1543,8 +1681,7 @@ static int heti_tcp_listen_at(struct sockaddr_storage *address, socklen_t length
 }
 
 /* At all addresses of this machine. */
-static int heti_tcp_listen_everywhere(int port, int backlog)
-{
+static int heti_tcp_listen_everywhere(int port, int backlog) {
     unsigned char entry[HETI_TCP_ENTRY];
     struct sockaddr_storage address;
     socklen_t length;
@@ -1560,8 +1697,7 @@ static int heti_tcp_listen_everywhere(int port, int backlog)
     return heti_tcp_listen_at(&address, length, backlog);
 }
 
-static int heti_tcp_resolve(const char *host, int port, int flags, struct addrinfo **found)
-{
+static int heti_tcp_resolve(const char *host, int port, int flags, struct addrinfo **found) {
     struct addrinfo hints;
     char text[16];
     memset(&hints, 0, sizeof hints);
@@ -1574,8 +1710,7 @@ static int heti_tcp_resolve(const char *host, int port, int flags, struct addrin
 }
 
 /* A number, or localhost: what it names is the same for all that use it. */
-static int heti_tcp_is_exact(const char *host)
-{
+static int heti_tcp_is_exact(const char *host) {
     struct addrinfo *found;
     if (strcmp(host, "localhost") == 0) return 1;
     if (heti_tcp_resolve(host, 0, AI_NUMERICHOST, &found) != 0) return 0;
@@ -1583,12 +1718,29 @@ static int heti_tcp_is_exact(const char *host)
     return 1;
 }
 
+/* Does a name stand for loopback addresses alone? One that cannot be looked up may do. */
+static int heti_tcp_is_near(const char *host) {
+    struct addrinfo *found, *a;
+    int near_by = 1;
+    if (heti_tcp_resolve(host, 0, 0, &found) != 0) return 1;
+    for (a = found; a != NULL; a = a->ai_next) {
+        struct sockaddr_storage address;
+        unsigned char entry[HETI_TCP_ENTRY];
+        memset(&address, 0, sizeof address);
+        memcpy(&address, a->ai_addr, a->ai_addrlen);
+        heti_tcp_pack(entry, &address, 0);
+        near_by &= heti_tcp_is_loopback(entry);
+    }
+    freeaddrinfo(found);
+    return near_by;
+}
+
 /* Process 0's socket: see WHERE IT LISTENS. */
-static int heti_tcp_listen_first(const char *host, int port, int backlog)
-{
+static int heti_tcp_listen_first(const char *host, int port, int near_only, int backlog) {
     struct addrinfo *found, *a;
     int s = -1;
-    if (host == NULL || !heti_tcp_is_exact(host) || heti_tcp_resolve(host, port, 0, &found) != 0) return heti_tcp_listen_everywhere(port, backlog);
+    if (host == NULL || (!near_only && !heti_tcp_is_exact(host)) || heti_tcp_resolve(host, port, 0, &found) != 0)
+        return heti_tcp_listen_everywhere(port, backlog);
     errno = EADDRNOTAVAIL;
     for (a = found; a != NULL && s < 0; a = a->ai_next) {
         struct sockaddr_storage address;
@@ -1600,44 +1752,75 @@ static int heti_tcp_listen_first(const char *host, int port, int backlog)
     return s < 0 && errno == EADDRNOTAVAIL ? heti_tcp_listen_everywhere(port, backlog) : s;
 }
 
-static int heti_tcp_port_of(int s)
-{
+static int heti_tcp_port_of(int s) {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     memset(&address, 0, sizeof address);
     return getsockname(s, heti_tcp_general(&address), &length) == 0 ? heti_tcp_port(&address) : 0;
 }
 
-/* ---- open: those who come ------------------------------------------------------------------------------------------------- */
+/* ---- open: those who come -------------------------------------------------------------------- */
 
-static void heti_tcp_dismiss(heti_tcp_guest *g)
-{
+/* `why` NULL: it has been told. A line for each of the first, then for every power of two. */
+static void heti_tcp_dismiss(heti_tcp *m, heti_tcp_guest *g, const char *why) {
+    char text[HETI_TCP_TEXT];
     (void)close(g->socket);
     g->socket = -1;
+    if (why == NULL || m->logger.log == NULL || (++m->dropped > 8 && (m->dropped & (m->dropped - 1)) != 0)) return;
+    (void)snprintf(text, sizeof text, "tcp: process %d dropped a connection from %s, %s (number %d)", m->process,
+                   g->address, why, m->dropped);
+    m->logger.log(m->logger.user, HET_LOG_WARNING, HET_ERR_TRANSPORT, text);
 }
 
-static void heti_tcp_invite(heti_tcp *m, double now)
-{
+/* One line, where opening takes longer than two seconds. */
+static void heti_tcp_tell_waiting(heti_tcp *m, const char *process, const char *where) {
+    char whole[1400];
+    if (m->told || m->logger.log == NULL || heti_tcp_now() < m->opened + 2) return;
+    m->told = 1;
+    (void)snprintf(whole, sizeof whole, "tcp: process %d of %d waits for process %s%s", m->process, m->processes,
+                   process, where);
+    heti_tcp_clean_text(whole);
+    m->logger.log(m->logger.user, HET_LOG_INFO, HET_OK, whole);
+}
+
+/* One who comes takes the place of nobody, or of who has come least far, for longest. 0: nobody
+   comes. */
+static int heti_tcp_invite(heti_tcp *m, double now) {
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    unsigned char entry[HETI_TCP_ENTRY];
     heti_tcp_guest *g = &m->guest[0];
-    int i, s = HETI_TCP_SYSTEM("accept", accept(m->listener, NULL, NULL));
+    int i, s;
+    memset(&address, 0, sizeof address);
+    s = HETI_TCP_SYSTEM("accept", accept(m->listener, heti_tcp_general(&address), &length));
     if (s < 0) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) heti_tcp_nap(5e-3); /* no descriptors for now, or the guest has left */
-        return;
+        /* no descriptors for now, or the guest has left */
+        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) heti_tcp_nap(5e-3);
+        return 0;
     }
     s = heti_tcp_prepare(s);
-    if (s < 0) return;
-    for (i = 0; i < HETI_TCP_GUESTS; i++)
-        if (m->guest[i].socket < 0 || (g->socket >= 0 && m->guest[i].since < g->since)) g = &m->guest[i];
-    if (g->socket >= 0) heti_tcp_dismiss(g); /* the one who has said nothing for longest */
+    if (s < 0) return 1;
+    for (i = 1; i < HETI_TCP_GUESTS && g->socket >= 0; i++) {
+        heti_tcp_guest *other = &m->guest[i];
+        if (other->socket < 0 || other->stage < g->stage || (other->stage == g->stage && other->since < g->since))
+            g = other;
+    }
+    if (g->socket >= 0) heti_tcp_dismiss(m, g, "which gave way to another");
     g->socket = s;
+    g->stage = HETI_TCP_KNOCKS;
     g->have = 0;
     g->since = now;
+    heti_tcp_name(g->address, sizeof g->address, &address, length);
+    heti_tcp_pack(entry, &address, 0);
+    if (m->near_only && !heti_tcp_is_loopback(entry))
+        heti_tcp_dismiss(m, g, "not a loopback address: there is no secret");
+    return 1;
 }
 
 /* What is wrong with a complete hello: an answer and its text. 0: nothing. */
-static uint32_t heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, char *text, size_t capacity)
-{
-    const uint64_t version = heti_tcp_get(hello + 8, 4), processes = heti_tcp_get(hello + 12, 4), process = heti_tcp_get(hello + 16, 4);
+static uint32_t heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, char *text, size_t capacity) {
+    const uint64_t version = heti_tcp_get(hello + 8, 4), processes = heti_tcp_get(hello + 12, 4),
+                   process = heti_tcp_get(hello + 16, 4);
     if (version != HETI_TCP_VERSION) {
         (void)snprintf(text, capacity, "process %d speaks version %d, not %llu", m->process, HETI_TCP_VERSION,
                        HETI_CAST(unsigned long long, version));
@@ -1648,12 +1831,13 @@ static uint32_t heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, ch
         return HETI_TCP_LATER;
     }
     if (processes != HETI_CAST(uint64_t, m->processes)) {
-        (void)snprintf(text, capacity, "process %d is one of %d, not of %llu", m->process, m->processes, HETI_CAST(unsigned long long, processes));
+        (void)snprintf(text, capacity, "process %d is one of %d, not of %llu", m->process, m->processes,
+                       HETI_CAST(unsigned long long, processes));
         return HETI_TCP_REFUSED;
     }
     if (process <= HETI_CAST(uint64_t, m->process) || process >= processes) {
-        (void)snprintf(text, capacity, "process %llu of %d cannot come to process %d", HETI_CAST(unsigned long long, process), m->processes,
-                       m->process);
+        (void)snprintf(text, capacity, "process %llu of %d cannot come to process %d",
+                       HETI_CAST(unsigned long long, process), m->processes, m->process);
         return HETI_TCP_REFUSED;
     }
     if (m->peer[process].socket >= 0) {
@@ -1663,47 +1847,75 @@ static uint32_t heti_tcp_judge(const heti_tcp *m, const unsigned char *hello, ch
     return 0;
 }
 
-/* More of a hello has come. A complete one becomes a peer or is turned away. */
-static void heti_tcp_welcome(heti_tcp *m, heti_tcp_guest *g)
-{
+/* A complete hello becomes a peer or is turned away. */
+static void heti_tcp_seat(heti_tcp *m, heti_tcp_guest *g) {
     char text[HETI_TCP_TEXT];
-    const ssize_t n = HETI_TCP_SYSTEM("recv", recv(g->socket, g->hello + g->have, HETI_TCP_HELLO - g->have, 0));
     const double soon = heti_tcp_now() + 1;
-    uint32_t answer;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-    if (n > 0) g->have += HETI_CAST(size_t, n);
-    if (n <= 0 || memcmp(g->hello, "hetrtcp\n", g->have < 8 ? g->have : 8) != 0) {
-        heti_tcp_dismiss(g);
+    const uint32_t answer = heti_tcp_judge(m, g->said, text, sizeof text);
+    if (heti_tcp_get(g->said + 16, 4) != heti_tcp_get(g->knock + 12, 4)) {
+        heti_tcp_dismiss(m, g, "which is not the process that it has proved to be");
         return;
     }
-    if (g->have < HETI_TCP_HELLO) return;
-    answer = heti_tcp_judge(m, g->hello, text, sizeof text);
     if (answer != 0) {
         (void)heti_tcp_answer(g->socket, answer, text, strlen(text), soon);
     } else if (heti_tcp_answer(g->socket, HETI_TCP_WELCOME, NULL, 0, soon)) {
-        heti_tcp_peer *p = &m->peer[heti_tcp_get(g->hello + 16, 4)];
-        struct sockaddr_storage address;
-        socklen_t length = sizeof address;
-        memset(&address, 0, sizeof address);
-        if (getpeername(g->socket, heti_tcp_general(&address), &length) == 0) {
-            p->socket = g->socket;
-            p->port = HETI_CAST(int, heti_tcp_get(g->hello + 20, 4) & 0xFFFFu);
-            heti_tcp_name(p->address, sizeof p->address, &address, length);
-            g->socket = -1;
-            return;
-        }
+        heti_tcp_peer *p = &m->peer[heti_tcp_get(g->said + 16, 4)];
+        p->socket = g->socket;
+        p->port = HETI_CAST(int, heti_tcp_get(g->said + 20, 4) & 0xFFFFu);
+        memcpy(p->address, g->address, sizeof p->address);
+        g->socket = -1;
+        return;
     }
-    heti_tcp_dismiss(g);
+    heti_tcp_dismiss(m, g, NULL);
 }
 
-/* While others are awaited: process 0 hears nothing of those who are there unless they leave, the others only that process 0 gives up. */
-static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error)
-{
+/* What a guest had to say next is here: it is answered. Why not, or NULL. */
+static const char *heti_tcp_reply(heti_tcp *m, heti_tcp_guest *g) {
+    const double soon = heti_tcp_now() + 1;
+    const int process = HETI_CAST(int, heti_tcp_get(g->stage == HETI_TCP_KNOCKS ? g->said + 12 : g->knock + 12,
+                                                    4) & 0xFFFFu);
+    unsigned char proof[HETI_TCP_PROOF];
+    g->have = 0;
+    if (g->stage == HETI_TCP_KNOCKS) {
+        if (heti_tcp_get(g->said + 8, 4) != HETI_TCP_VERSION) return "which speaks another version";
+        if (!heti_tcp_random(g->number, sizeof g->number)) return "for want of random numbers";
+        memcpy(g->knock, g->said, sizeof g->knock);
+        g->stage = HETI_TCP_PROVES;
+        return heti_tcp_answer(g->socket, HETI_TCP_NUMBER, g->number, sizeof g->number, soon) ? NULL : "which has left";
+    }
+    if (g->stage == HETI_TCP_PROVES) {
+        heti_tcp_prove(m, 1, process, m->process, g->knock + 24, g->number, proof);
+        if (!heti_tcp_same(proof, g->said, sizeof proof)) return "whose proof of the secret is wrong";
+        heti_tcp_prove(m, 0, m->process, process, g->knock + 24, g->number, proof);
+        g->stage = HETI_TCP_GREETS;
+        return heti_tcp_answer(g->socket, HETI_TCP_PROVED, proof, sizeof proof, soon) ? NULL : "which has left";
+    }
+    heti_tcp_seat(m, g);
+    return NULL;
+}
+
+/* A guest has said more, or left. */
+static void heti_tcp_welcome(heti_tcp *m, heti_tcp_guest *g) {
+    const size_t need = g->stage == HETI_TCP_PROVES ? HETI_TCP_PROOF : HETI_TCP_HELLO;
+    const ssize_t n = HETI_TCP_SYSTEM("recv", recv(g->socket, g->said + g->have, need - g->have, 0));
+    const char *why = NULL;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (n > 0) g->have += HETI_CAST(size_t, n);
+    if (n <= 0) why = "which has left";
+    else if (g->stage != HETI_TCP_PROVES && memcmp(g->said, "hetrtcp\n", g->have < 8 ? g->have : 8) != 0)
+        why = "which is no process of hetrain";
+    else if (g->have == need) why = heti_tcp_reply(m, g);
+    if (why != NULL) heti_tcp_dismiss(m, g, why);
+}
+
+/* While others are awaited: process 0 hears nothing of those who are there unless they leave, the
+   others only that process 0 gives up. */
+static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error) {
     heti_tcp_peer *p = &m->peer[process];
     char text[HETI_TCP_TEXT];
     if (m->process > 0) {
         (void)heti_tcp_hear_text(p->socket, text, sizeof text, m->deadline);
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.180s", text);
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text);
     }
     (void)close(p->socket); /* it may come again */
     p->socket = -1;
@@ -1711,8 +1923,7 @@ static het_result heti_tcp_look_after(heti_tcp *m, int process, het_error *error
 }
 
 /* "2, 5, 7": those who are missing. */
-static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity)
-{
+static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity) {
     size_t length = 0;
     int p, missing = 0;
     text[0] = 0;
@@ -1728,8 +1939,7 @@ static int heti_tcp_missing(const heti_tcp *m, char *text, size_t capacity)
 }
 
 /* Until all processes above this one have come. */
-static het_result heti_tcp_gather(heti_tcp *m, het_error *error)
-{
+static het_result heti_tcp_gather(heti_tcp *m, het_error *error) {
     char text[100];
     int missing;
     while ((missing = heti_tcp_missing(m, text, sizeof text)) > 0) {
@@ -1737,15 +1947,20 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error)
         struct pollfd *f = m->polls;
         const int watched = m->process > 0 ? 1 : m->processes;
         int i, n = 0;
+        heti_tcp_tell_waiting(m, text, "");
         if (now > m->deadline)
-            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come to process %d: %s", missing,
-                                 m->processes, m->process, text);
+            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d of %d processes did not come "
+                                                           "to process %d: %s", missing, m->processes, m->process,
+                                                           text);
         for (i = 0; i < 1 + HETI_TCP_GUESTS + watched; i++, n++) {
-            f[n].fd = i == 0 ? m->listener : i <= HETI_TCP_GUESTS ? m->guest[i - 1].socket : m->peer[i - 1 - HETI_TCP_GUESTS].socket;
+            f[n].fd = i == 0 ? m->listener : i <= HETI_TCP_GUESTS ? m->guest[i - 1].socket :
+                m->peer[i - 1 - HETI_TCP_GUESTS].socket;
             f[n].events = POLLIN;
             f[n].revents = 0;
         }
-        if (HETI_TCP_SYSTEM("poll", poll(f, HETI_CAST(nfds_t, n), heti_tcp_milliseconds(m->deadline - now < 0.5 ? m->deadline - now : 0.5))) < 0) {
+        if (HETI_TCP_SYSTEM("poll",
+                            poll(f, HETI_CAST(nfds_t, n),
+                                 heti_tcp_milliseconds(m->deadline - now < 0.5 ? m->deadline - now : 0.5))) < 0) {
             if (errno != EINTR) heti_tcp_nap(1e-3);
             continue;
         }
@@ -1757,18 +1972,18 @@ static het_result heti_tcp_gather(heti_tcp *m, het_error *error)
         for (i = 0; i < HETI_TCP_GUESTS; i++) {
             if (m->guest[i].socket < 0) continue;
             if (f[1 + i].revents != 0) heti_tcp_welcome(m, &m->guest[i]);
-            else if (now - m->guest[i].since > HETI_TCP_GUEST_SECONDS) heti_tcp_dismiss(&m->guest[i]);
+            else if (now - m->guest[i].since > HETI_TCP_GUEST_SECONDS)
+                heti_tcp_dismiss(m, &m->guest[i], "which said too little for too long");
         }
-        if (f[0].revents != 0) heti_tcp_invite(m, now);
+        for (i = 0; f[0].revents != 0 && i < HETI_TCP_GUESTS / 2 && heti_tcp_invite(m, now); i++) {}
     }
     return HET_OK;
 }
 
-/* ---- open: going to others -------------------------------------------------------------------------------------------------- */
+/* ---- open: going to others ------------------------------------------------------------------- */
 
 /* A connection, or -1 and why. */
-static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, char *why, size_t capacity)
-{
+static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, double until, char *why, size_t capacity) {
     struct sockaddr_storage mine, theirs;
     socklen_t mine_length = sizeof mine, theirs_length = sizeof theirs;
     int number = 0, s = heti_tcp_socket(address->ss_family);
@@ -1784,7 +1999,8 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
     }
     memset(&mine, 0, sizeof mine);
     memset(&theirs, 0, sizeof theirs);
-    if (number == 0 && (getsockname(s, heti_tcp_general(&mine), &mine_length) != 0 || getpeername(s, heti_tcp_general(&theirs), &theirs_length) != 0))
+    if (number == 0 && (getsockname(s, heti_tcp_general(&mine), &mine_length) != 0 ||
+                        getpeername(s, heti_tcp_general(&theirs), &theirs_length) != 0))
         number = errno;
     /* a port of this machine where nobody listens may be given to the asker itself */
     if (number == 0 && mine_length == theirs_length && memcmp(&mine, &theirs, mine_length) == 0) number = ECONNREFUSED;
@@ -1794,11 +2010,40 @@ static int heti_tcp_dial(struct sockaddr_storage *address, socklen_t length, dou
     return -1;
 }
 
-/* Says hello and waits for the answer: HETI_TCP_WELCOME, HETI_TCP_REFUSED and why, else why not yet. */
-static int heti_tcp_greet(const heti_tcp *m, int s, uint64_t session, double until, char *why, size_t capacity)
-{
+/* Knocks at process `to`, and both prove that they know the secret. 0: why not. */
+static int heti_tcp_meet(const heti_tcp *m, int s, int to, double until, char *why, size_t capacity) {
+    unsigned char knock[HETI_TCP_HELLO], number[HETI_TCP_PROOF], proof[HETI_TCP_PROOF], expected[HETI_TCP_PROOF];
+    size_t size = 0;
+    int good;
+    memset(knock, 0, sizeof knock);
+    memcpy(knock, "hetrtcp\n", 8);
+    heti_tcp_put(knock + 8, 4, HETI_TCP_VERSION);
+    heti_tcp_put(knock + 12, 4, HETI_CAST(uint64_t, m->process));
+    heti_tcp_put(knock + 16, 4, HETI_CAST(uint64_t, to));
+    good = heti_tcp_random(knock + 24, HETI_TCP_PROOF) && heti_tcp_write_all(s, knock, sizeof knock, until) &&
+           heti_tcp_hear(s, number, sizeof number, &size, until) == HETI_TCP_NUMBER && size == sizeof number;
+    if (!good) {
+        (void)snprintf(why, capacity, "%s", errno == 0 ? "the connection ended" : errno == EPROTO ?
+                       "it speaks otherwise" : strerror(errno));
+        return 0;
+    }
+    heti_tcp_prove(m, 1, m->process, to, knock + 24, number, proof);
+    heti_tcp_prove(m, 0, to, m->process, knock + 24, number, expected);
+    if (!heti_tcp_write_all(s, proof, sizeof proof, until) || heti_tcp_hear(s, proof, sizeof proof, &size,
+        until) != HETI_TCP_PROVED || size != sizeof proof) {
+        (void)snprintf(why, capacity, "it takes no proof of this secret: do all processes have the same one?");
+        return 0;
+    }
+    good = heti_tcp_same(proof, expected, sizeof proof);
+    if (!good) (void)snprintf(why, capacity, "its proof of the secret is wrong");
+    return good;
+}
+
+/* Says hello and waits for the answer: HETI_TCP_WELCOME, HETI_TCP_REFUSED and why, else why not
+   yet. */
+static int heti_tcp_greet(const heti_tcp *m, int s, int to, double until, char *why, size_t capacity) {
     unsigned char hello[HETI_TCP_HELLO];
-    int kind;
+    if (!heti_tcp_meet(m, s, to, until, why, capacity)) return 0;
     memset(hello, 0, sizeof hello);
     memcpy(hello, "hetrtcp\n", 8);
     heti_tcp_put(hello + 8, 4, HETI_TCP_VERSION);
@@ -1806,18 +2051,16 @@ static int heti_tcp_greet(const heti_tcp *m, int s, uint64_t session, double unt
     heti_tcp_put(hello + 16, 4, HETI_CAST(uint64_t, m->process));
     heti_tcp_put(hello + 20, 4, HETI_CAST(uint64_t, heti_tcp_port_of(m->listener)));
     heti_tcp_put(hello + 24, 8, m->run);
-    heti_tcp_put(hello + 32, 8, session);
+    heti_tcp_put(hello + 32, 8, to == 0 ? 0 : m->session);
     if (!heti_tcp_write_all(s, hello, sizeof hello, until)) {
         (void)snprintf(why, capacity, "%s", strerror(errno));
         return 0;
     }
-    kind = heti_tcp_hear_text(s, why, capacity, until);
-    return kind;
+    return heti_tcp_hear_text(s, why, capacity, until);
 }
 
 /* Where the processes above this one will come: see WHERE IT LISTENS. */
-static int heti_tcp_listen_beside(heti_tcp *m, int s)
-{
+static int heti_tcp_listen_beside(heti_tcp *m, int s) {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     unsigned char entry[HETI_TCP_ENTRY];
@@ -1832,16 +2075,23 @@ static int heti_tcp_listen_beside(heti_tcp *m, int s)
 }
 
 /* One attempt to come to process `to` at an address. The same answers as heti_tcp_greet. */
-static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, socklen_t length, double seconds, char *why, size_t capacity)
-{
+static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, socklen_t length, double seconds,
+                         char *why, size_t capacity) {
     const double now = heti_tcp_now(), until = now + seconds < m->deadline ? now + seconds : m->deadline;
-    int kind = 0, s = heti_tcp_dial(address, length, until, why, capacity);
+    unsigned char entry[HETI_TCP_ENTRY];
+    int kind = 0, s;
+    heti_tcp_pack(entry, address, 0);
+    if (m->near_only && !heti_tcp_is_loopback(entry)) {
+        (void)snprintf(why, capacity, "not a loopback address: there is no secret");
+        return 0;
+    }
+    s = heti_tcp_dial(address, length, until, why, capacity);
     if (s < 0) return 0;
     if (to == 0 && m->listener < 0 && m->process + 1 < m->processes) {
         m->listener = heti_tcp_listen_beside(m, s);
         if (m->listener < 0) (void)snprintf(why, capacity, "no port to listen at: %s", strerror(errno));
     }
-    if (m->listener >= 0 || m->process + 1 == m->processes) kind = heti_tcp_greet(m, s, to == 0 ? 0 : m->session, until, why, capacity);
+    if (m->listener >= 0 || m->process + 1 == m->processes) kind = heti_tcp_greet(m, s, to, until, why, capacity);
     if (kind != HETI_TCP_WELCOME) {
         (void)close(s);
         return kind;
@@ -1852,8 +2102,7 @@ static int heti_tcp_come(heti_tcp *m, int to, struct sockaddr_storage *address, 
 }
 
 /* All addresses of a name. */
-static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seconds, char *why, size_t capacity)
-{
+static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seconds, char *why, size_t capacity) {
     struct addrinfo *found, *a;
     int kind = 0;
     const int status = heti_tcp_resolve(host, port, 0, &found);
@@ -1871,8 +2120,10 @@ static int heti_tcp_come_to(heti_tcp *m, const char *host, int port, double seco
     return kind;
 }
 
-/* ---- open: the file ---------------------------------------------------------------------------------------------------------
-   "hetrain-tcp 1 RUN PROCESSES", RUN in 16 hexadecimal digits, then a line "ADDRESS PORT" for each address of process 0. */
+/* ---- open: the file -----------------------------------------------------------------------------
+   "hetrain-tcp 2 RUN PROCESSES SECRET", RUN and SECRET in 16 and 64 hexadecimal digits, then a line
+   "ADDRESS PORT" for each address of process 0. Only the owner can read it, and only one's own is
+   believed. */
 
 static uint64_t heti_tcp_mix(uint64_t hash, const void *data, size_t size) /* FNV-1a, 64 bits */
 {
@@ -1882,25 +2133,13 @@ static uint64_t heti_tcp_mix(uint64_t hash, const void *data, size_t size) /* FN
     return hash;
 }
 
-/* A number that another run will not have. */
-static uint64_t heti_tcp_draw(const heti_tcp *m)
-{
-    struct timespec t;
-    const pid_t pid = getpid();
-    uint64_t hash = 0xCBF29CE484222325u;
-    const void *place = m;
-    memset(&t, 0, sizeof t);
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    hash = heti_tcp_mix(hash, &t, sizeof t);
-    hash = heti_tcp_mix(hash, &pid, sizeof pid);
-    hash = heti_tcp_mix(hash, &place, sizeof place);
-    hash ^= hash >> 32;
-    return hash != 0 ? hash : 1;
+/* The key of all proofs, from the description's secret and the file's. */
+static void heti_tcp_make_key(heti_tcp *m, const unsigned char *of_file) {
+    heti_tcp_hmac(m->secret, sizeof m->secret, of_file, of_file != NULL ? HETI_TCP_PROOF : 0, m->key);
 }
 
 /* Loopback first: whoever shares the machine uses it. Returns the length. */
-static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port)
-{
+static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port) {
     struct ifaddrs *all = NULL, *a;
     size_t length = 0;
     int count = 0, loopback;
@@ -1911,12 +2150,16 @@ static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port)
             unsigned char entry[HETI_TCP_ENTRY];
             socklen_t size;
             char host[64];
-            if (a->ifa_addr == NULL || (a->ifa_addr->sa_family != AF_INET && a->ifa_addr->sa_family != AF_INET6)) continue;
-            size = HETI_CAST(socklen_t, a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+            if (a->ifa_addr == NULL || (a->ifa_addr->sa_family != AF_INET && a->ifa_addr->sa_family != AF_INET6))
+                continue;
+            size =
+                HETI_CAST(socklen_t, a->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(
+                    struct sockaddr_in6));
             memset(&address, 0, sizeof address);
             memcpy(&address, a->ifa_addr, size);
             heti_tcp_pack(entry, &address, port);
-            if (heti_tcp_is_loopback(entry) != loopback || (entry[0] == 6 && entry[4] == 0xFE && entry[5] == 0x80)) continue;
+            if (heti_tcp_is_loopback(entry) != loopback || (entry[0] == 6 && entry[4] == 0xFE && entry[5] == 0x80))
+                continue;
             if (getnameinfo(a->ifa_addr, size, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0) continue;
             length += HETI_CAST(size_t, snprintf(text + length, capacity - length, "%s %d\n", host, port));
             count++;
@@ -1926,97 +2169,119 @@ static size_t heti_tcp_write_addresses(char *text, size_t capacity, int port)
     return length;
 }
 
-static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint64_t token, het_error *error)
-{
-    char path[1100], text[64 + 80 * HETI_TCP_ADDRESSES];
+static het_result heti_tcp_publish_file(heti_tcp *m, const het_tcp_desc *d, uint64_t token, const unsigned char *secret,
+                                        het_error *error) {
+    char path[1100], text[HETI_TCP_FILE];
     const int port = heti_tcp_port_of(m->listener);
-    size_t length = HETI_CAST(size_t, snprintf(text, sizeof text, "hetrain-tcp 1 %016llx %d\n", HETI_CAST(unsigned long long, token), m->processes));
-    int f;
-    if (d->host != NULL) length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%.255s %d\n", d->host, port));
+    size_t length = HETI_CAST(size_t, snprintf(text, sizeof text, "hetrain-tcp 2 %016llx %d ",
+                                               HETI_CAST(unsigned long long, token), m->processes));
+    int i, f;
+    for (i = 0; i < HETI_TCP_PROOF; i++)
+        length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%02x", secret[i]));
+    text[length++] = '\n';
+    if (d->host != NULL)
+        length += HETI_CAST(size_t, snprintf(text + length, sizeof text - length, "%.255s %d\n", d->host, port));
     else length += heti_tcp_write_addresses(text + length, sizeof text - length, port);
     (void)snprintf(path, sizeof path, "%.1024s.%016llx", d->file, HETI_CAST(unsigned long long, token));
-    f = HETI_TCP_SYSTEM("open", open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    f = HETI_TCP_SYSTEM("open", open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (f >= 0) {
-        const int written = HETI_TCP_SYSTEM("write", write(f, text, length)) == HETI_CAST(ssize_t, length), closed = close(f) == 0;
+        const int written = HETI_TCP_SYSTEM("write", write(f, text, length)) == HETI_CAST(ssize_t, length),
+                  closed = close(f) == 0;
         if (written && closed && HETI_TCP_SYSTEM("rename", rename(path, d->file)) == 0) return HET_OK;
     }
-    (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: file %.150s: %.60s", d->file, strerror(errno));
+    (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: file %s: %.60s", d->file, strerror(errno));
     if (f >= 0) (void)unlink(path);
     return HET_ERR_TRANSPORT;
 }
 
-/* The file's text and the run it names. 0: it is not there, or not whole. */
-static int heti_tcp_read_file(const char *path, char *text, size_t capacity, uint64_t *token, int *processes, char *why, size_t why_capacity)
-{
-    const int f = HETI_TCP_SYSTEM("open", open(path, O_RDONLY | O_CLOEXEC));
-    ssize_t n = f >= 0 ? HETI_TCP_SYSTEM("read", read(f, text, capacity - 1)) : -1;
+/* The file's text, the run it names and its secret. 0: it is not there, not whole, or another's. */
+static int heti_tcp_read_file(const char *path, char text[HETI_TCP_FILE], uint64_t *token, unsigned char *secret,
+                              char *why, size_t capacity) {
+    const int f = HETI_TCP_SYSTEM("open", open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    ssize_t n = f >= 0 ? HETI_TCP_SYSTEM("read", read(f, text, HETI_TCP_FILE - 1)) : -1;
+    struct stat status;
     unsigned long long run = 0;
-    if (n < 0) {
-        (void)snprintf(why, why_capacity, "%s", strerror(errno));
-        n = 0;
-    }
+    unsigned int byte;
+    int processes, at = 0, i;
+    if (n < 0) (void)snprintf(why, capacity, "%s", strerror(errno));
+    text[n < 0 ? 0 : n] = 0;
+    i = f >= 0 && fstat(f, &status) == 0 && status.st_uid == geteuid() && (status.st_mode & 077) == 0;
     if (f >= 0) (void)close(f);
-    text[n] = 0;
-    if (n == 0) return 0;
-    if (sscanf(text, "hetrain-tcp 1 %16llx %d\n", &run, processes) == 2 && text[n - 1] == '\n') {
-        *token = run;
-        return 1;
+    if (n <= 0) return 0;
+    if (!i) {
+        (void)snprintf(why, capacity, "not this user's alone (mode 0600)");
+        return 0;
     }
-    (void)snprintf(why, why_capacity, "not the file of a run");
+    if (sscanf(text, "hetrain-tcp 2 %16llx %d %n", &run, &processes, &at) == 2 && at > 0 && text[n - 1] == '\n') {
+        for (i = 0; i < HETI_TCP_PROOF && sscanf(text + at + 2 * i, "%2x", &byte) == 1; i++)
+            secret[i] = HETI_CAST(unsigned char, byte);
+        *token = run;
+        if (i == HETI_TCP_PROOF) return 1;
+    }
+    (void)snprintf(why, capacity, "not the file of a run");
     return 0;
 }
 
 /* One attempt at all addresses in the file. */
-static int heti_tcp_come_by_file(heti_tcp *m, const char *path, uint64_t run, double seconds, char *why, size_t capacity)
-{
-    char text[64 + 80 * HETI_TCP_ADDRESSES + 300], host[260], *line;
+static int heti_tcp_come_by_file(heti_tcp *m, const char *path, uint64_t run, double seconds, char *why,
+                                 size_t capacity) {
+    char text[HETI_TCP_FILE], host[260], *line;
+    unsigned char secret[HETI_TCP_PROOF];
     uint64_t token = 0;
-    int port, processes, kind = 0;
-    if (!heti_tcp_read_file(path, text, sizeof text, &token, &processes, why, capacity)) return 0;
+    int port, kind = 0;
+    if (!heti_tcp_read_file(path, text, &token, secret, why, capacity)) return 0;
+    heti_tcp_make_key(m, secret);
     m->run = heti_tcp_mix(run, &token, sizeof token);
     (void)snprintf(why, capacity, "it names no address");
-    for (line = strchr(text, '\n'); line != NULL && kind != HETI_TCP_WELCOME && kind != HETI_TCP_REFUSED; line = strchr(line + 1, '\n'))
+    for (line = strchr(text, '\n'); line != NULL && kind != HETI_TCP_WELCOME &&
+         kind != HETI_TCP_REFUSED; line = strchr(line + 1, '\n'))
         if (sscanf(line + 1, "%255s %d", host, &port) == 2 && port > 0 && port < 65536)
             kind = heti_tcp_come_to(m, host, port, seconds, why, capacity);
     return kind;
 }
 
 /* Removes the file if it still is this run's. */
-static void heti_tcp_remove_file(const char *path, uint64_t token)
-{
-    char text[64 + 80 * HETI_TCP_ADDRESSES + 300], why[64];
+static void heti_tcp_remove_file(const char *path, uint64_t token) {
+    char text[HETI_TCP_FILE], why[64];
+    unsigned char secret[HETI_TCP_PROOF];
     uint64_t found = 0;
-    int processes;
-    if (heti_tcp_read_file(path, text, sizeof text, &found, &processes, why, sizeof why) && found == token) (void)unlink(path);
+    if (heti_tcp_read_file(path, text, &found, secret, why, sizeof why) && found == token) (void)unlink(path);
 }
 
-/* ---- open: all together ----------------------------------------------------------------------------------------------------- */
+/* ---- open: all together ---------------------------------------------------------------------- */
 
 /* Process 0 listens, and says where. */
-static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, uint64_t *token, het_error *error)
-{
+static het_result heti_tcp_be_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, uint64_t *token,
+                                    het_error *error) {
     const int first = HETI_CAST(int, d->port), last = first + HETI_CAST(int, d->ports) - 1;
+    unsigned char secret[HETI_TCP_PROOF];
     int port;
     for (port = first; port <= last && m->listener < 0; port++) {
-        m->listener = heti_tcp_listen_first(d->host, port, m->processes + HETI_TCP_GUESTS);
+        m->listener = heti_tcp_listen_first(d->host, port, m->near_only, m->processes + HETI_TCP_GUESTS);
         if (m->listener < 0 && errno != EADDRINUSE) break;
     }
     if (m->listener < 0)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 cannot listen at port %d%s: %.100s", first,
-                             last > first ? " and those that follow" : "", strerror(errno));
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 cannot listen at port %d%s: %.100s",
+                             first, last > first ? " and those that follow" : "", strerror(errno));
     if (d->file == NULL) return HET_OK;
-    *token = heti_tcp_draw(m);
+    if (!heti_tcp_random(secret, sizeof secret) || !heti_tcp_random(token, sizeof *token))
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
+                             strerror(errno));
+    *token |= 1; /* 0: there is no file */
+    heti_tcp_make_key(m, secret);
     m->run = heti_tcp_mix(run, token, sizeof *token);
-    return heti_tcp_publish_file(m, d, *token, error);
+    return heti_tcp_publish_file(m, d, *token, secret, error);
 }
 
 /* Comes to process 0, which may not be there yet. */
-static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error)
-{
-    char why[HETI_TCP_TEXT];
-    double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3; /* for somebody else there who says nothing */
+static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
+    char why[HETI_TCP_TEXT], where[1100];
+    /* for somebody else there who says nothing */
+    double nap = 0.02, seconds = d->file == NULL && d->ports == 1 ? 30 : 3;
     int kind = 0;
     why[0] = 0;
+    if (d->file != NULL) (void)snprintf(where, sizeof where, ", which makes the file %s", d->file);
+    else (void)snprintf(where, sizeof where, " at %s port %d", d->host, HETI_CAST(int, d->port));
     for (;;) {
         int port, last = HETI_CAST(int, d->port + d->ports) - 1;
         if (d->file != NULL) kind = heti_tcp_come_by_file(m, d->file, run, seconds, why, sizeof why);
@@ -2025,21 +2290,24 @@ static het_result heti_tcp_find_first(heti_tcp *m, const het_tcp_desc *d, uint64
             if (kind == HETI_TCP_REFUSED && d->ports == 1) break;
         }
         if (kind == HETI_TCP_WELCOME) return HET_OK;
-        if (kind == HETI_TCP_REFUSED) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %.200s", why);
+        if (kind == HETI_TCP_REFUSED) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: refused: %s", why);
+        heti_tcp_tell_waiting(m, "0", where);
         if (heti_tcp_now() + nap > m->deadline) break;
         heti_tcp_nap(nap);
         nap = nap < 0.2 ? 1.3 * nap : nap;
         seconds = seconds < 30 ? 1.3 * seconds : seconds;
     }
     if (d->file != NULL)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0 is not reached by file %.100s: %.80s", d->file, why);
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, process 0 is not reached at %.80s port %d: %.80s", d->host,
-                         HETI_CAST(int, d->port), why);
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT,
+                             "het_tcp_open: time is up, process 0 is not reached by file %s: %s", d->file, why);
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT,
+                         "het_tcp_open: time is up, process 0 is not reached at %s port %d: %s", d->host,
+                             HETI_CAST(int, d->port), why);
 }
 
-/* Process 0 tells process `to` where the others are. Those that came by a loopback address share this machine: for others they are where it is. */
-static int heti_tcp_send_table(heti_tcp *m, int to)
-{
+/* Process 0 tells process `to` where the others are. Those that came by a loopback address share
+   this machine: for others they are where it is. */
+static int heti_tcp_send_table(heti_tcp *m, int to) {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     unsigned char *table = m->peer[to].out, here[HETI_TCP_ENTRY], theirs[HETI_TCP_ENTRY];
@@ -2058,12 +2326,12 @@ static int heti_tcp_send_table(heti_tcp *m, int to)
         memcpy(entry, heti_tcp_is_loopback(theirs) ? here : theirs, HETI_TCP_ENTRY);
         heti_tcp_put(entry + 2, 2, HETI_CAST(uint64_t, m->peer[p].port));
     }
-    return heti_tcp_answer(m->peer[to].socket, HETI_TCP_TABLE, table, 8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY, m->deadline);
+    return heti_tcp_answer(m->peer[to].socket, HETI_TCP_TABLE, table,
+                           8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY, m->deadline);
 }
 
 /* Process 0: until all have connected to all. */
-static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error)
-{
+static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error) {
     char text[HETI_TCP_TEXT];
     int p, waits;
     for (;;) {
@@ -2075,22 +2343,24 @@ static het_result heti_tcp_await_ready(heti_tcp *m, het_error *error)
         }
         if (waits == 0) return HET_OK;
         if (heti_tcp_now() > m->deadline)
-            return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: time is up, %d processes have not connected to the others", waits);
-        if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, m->processes), heti_tcp_milliseconds(m->deadline - heti_tcp_now()))) < 0) {
+            return heti_tcp_fail(error, HET_ERR_TRANSPORT,
+                                 "het_tcp_open: time is up, %d processes have not connected to the others", waits);
+        if (HETI_TCP_SYSTEM("poll", poll(m->polls, HETI_CAST(nfds_t, m->processes),
+                                         heti_tcp_milliseconds(m->deadline - heti_tcp_now()))) < 0) {
             if (errno != EINTR) heti_tcp_nap(1e-3);
             continue;
         }
         for (p = 1; p < m->processes; p++) {
             if (m->polls[p].revents == 0) continue;
             m->peer[p].ready = heti_tcp_hear_text(m->peer[p].socket, text, sizeof text, m->deadline) == HETI_TCP_READY;
-            if (!m->peer[p].ready) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %.200s", p, text);
+            if (!m->peer[p].ready)
+                return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d failed: %s", p, text);
         }
     }
 }
 
 /* The others: connects to all processes between 0 and this one, and has those above come. */
-static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error)
-{
+static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error) {
     unsigned char *table = m->peer[0].in;
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
@@ -2099,40 +2369,47 @@ static het_result heti_tcp_connect_all(heti_tcp *m, het_error *error)
     size_t size = 0;
     int p, kind = heti_tcp_hear(m->peer[0].socket, table, HETI_TCP_IN, &size, m->deadline);
     if (kind == HETI_TCP_FAILED)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.*s", HETI_CAST(int, size < 180 ? size : 180),
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.*s",
+                             HETI_CAST(int, size < 180 ? size : 180),
                              HETI_CAST(const char *, HETI_CAST(const void *, table)));
     if (kind != HETI_TCP_TABLE || size != 8 + HETI_CAST(size_t, m->processes) * HETI_TCP_ENTRY)
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 does not say where the others are: %.80s",
-                             kind == 0 && errno != 0 ? strerror(errno) : "the connection ended");
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 does not say where the "
+                                                       "others are: %.80s", kind == 0 && errno != 0 ? strerror(errno) :
+                                                       "the connection ended");
     m->session = heti_tcp_get(table, 8);
     memset(&address, 0, sizeof address);
     memset(&v6, 0, sizeof v6);
-    if (getsockname(m->peer[0].socket, heti_tcp_general(&address), &length) == 0 && address.ss_family == AF_INET6) memcpy(&v6, &address, sizeof v6);
+    if (getsockname(m->peer[0].socket, heti_tcp_general(&address), &length) == 0 && address.ss_family == AF_INET6)
+        memcpy(&v6, &address, sizeof v6);
     for (p = 1; p < m->process; p++) {
         length = heti_tcp_unpack(&address, table + 8 + p * HETI_TCP_ENTRY, v6.sin6_scope_id);
         do {
             kind = heti_tcp_come(m, p, &address, length, 5, why, sizeof why);
             if (kind == HETI_TCP_WELCOME) break;
             heti_tcp_nap(0.05);
-            if (heti_tcp_now() > m->deadline || heti_tcp_ready(m->peer[0].socket, POLLIN, 0)) break; /* process 0 has given up */
+            /* process 0 has given up */
+            if (heti_tcp_now() > m->deadline || heti_tcp_ready(m->peer[0].socket, POLLIN, 0)) break;
         } while (kind != HETI_TCP_REFUSED);
         if (kind == HETI_TCP_WELCOME) continue;
         heti_tcp_name(m->peer[p].address, sizeof m->peer[p].address, &address, length);
-        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
-                             m->peer[p].address, why);
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT,
+                             "het_tcp_open: process %d does not reach process %d at %.60s: %.100s", m->process, p,
+                                 m->peer[p].address, why);
     }
     return heti_tcp_gather(m, error);
 }
 
-/* The thread waits for the lock, which the opener keeps until all is well. Signals are for the program's own threads. */
-static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error)
-{
+/* The thread waits for the lock, which the opener keeps until all is well. Signals are for the
+   program's own threads. */
+static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error) {
     int ends[2], status;
     sigset_t all, before;
-    if (HETI_TCP_SYSTEM("pipe", pipe(ends)) != 0) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
+    if (HETI_TCP_SYSTEM("pipe", pipe(ends)) != 0)
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
     m->wake_read = heti_tcp_prepare(ends[0]);
     m->wake_write = heti_tcp_prepare(ends[1]);
-    if (m->wake_read < 0 || m->wake_write < 0) return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
+    if (m->wake_read < 0 || m->wake_write < 0)
+        return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no pipe: %s", strerror(errno));
     m->moved_time = m->next_beat = heti_tcp_now();
     status = pthread_mutex_init(&m->lock, NULL);
     if (status == 0) {
@@ -2146,34 +2423,39 @@ static het_result heti_tcp_start_thread(heti_tcp *m, het_error *error)
         (void)pthread_mutex_unlock(&m->lock);
         (void)pthread_mutex_destroy(&m->lock);
     }
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: the communication thread could not be started: %s", strerror(status));
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: the communication thread could not be started: %s",
+                         strerror(status));
 }
 
 /* Process 0's part: all come, learn of each other, connect, and go. */
-static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error)
-{
+static het_result heti_tcp_open_first(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
     uint64_t token = 0;
     int p;
     het_result result = heti_tcp_be_first(m, d, run, &token, error);
     if (result == HET_OK) result = heti_tcp_gather(m, error);
     if (token != 0) heti_tcp_remove_file(d->file, token);
-    m->session = heti_tcp_draw(m);
+    if (result == HET_OK && !heti_tcp_random(&m->session, sizeof m->session))
+        result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: no random numbers: /dev/urandom: %s",
+                               strerror(errno));
+    m->session |= 1; /* of who comes to process 0: 0 */
     for (p = 1; p < m->processes && result == HET_OK; p++)
-        if (!heti_tcp_send_table(m, p)) result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p, strerror(errno));
+        if (!heti_tcp_send_table(m, p))
+            result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p,
+                                   strerror(errno));
     if (result == HET_OK) result = heti_tcp_await_ready(m, error);
     if (result == HET_OK) result = heti_tcp_start_thread(m, error);
     for (p = 1; p < m->processes; p++) {
         const char *text = result == HET_OK || error == NULL ? "" : error->text;
         if (m->peer[p].socket < 0) continue;
-        if (!heti_tcp_answer(m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text), heti_tcp_now() + 1) &&
-            result == HET_OK)
-            result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p, strerror(errno));
+        if (!heti_tcp_answer(m->peer[p].socket, result == HET_OK ? HETI_TCP_GO : HETI_TCP_FAILED, text, strlen(text),
+                             heti_tcp_now() + 1) && result == HET_OK)
+            result = heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process %d has gone: %s", p,
+                                   strerror(errno));
     }
     return result;
 }
 
-static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error)
-{
+static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64_t run, het_error *error) {
     char text[HETI_TCP_TEXT];
     het_result result = heti_tcp_find_first(m, d, run, error);
     if (result != HET_OK) return result;
@@ -2186,25 +2468,24 @@ static het_result heti_tcp_open_other(heti_tcp *m, const het_tcp_desc *d, uint64
     if (!heti_tcp_answer(m->peer[0].socket, HETI_TCP_READY, NULL, 0, m->deadline))
         return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has gone: %s", strerror(errno));
     if (heti_tcp_hear_text(m->peer[0].socket, text, sizeof text, m->deadline) == HETI_TCP_GO) return HET_OK;
-    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %.180s", text);
+    return heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_open: process 0 has given up: %s", text);
 }
 
-static het_result heti_tcp_seconds(double *seconds, double standard, const char *name, het_error *error)
-{
+static het_result heti_tcp_seconds(double *seconds, double standard, const char *name, het_error *error) {
     if (!(*seconds >= 0 && *seconds <= 1e6))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: %s is %g, must be from 0 (default) to 1e6", name, *seconds);
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: %s is %g, must be from 0 (default) to 1e6", name,
+                             *seconds);
     if (!(*seconds > 0)) *seconds = standard;
     return HET_OK;
 }
 
-static het_result heti_tcp_place_settings(het_tcp_desc *d, het_error *error)
-{
+static het_result heti_tcp_place_settings(het_tcp_desc *d, het_error *error) {
     if (d->processes < 1 || d->processes > HETI_TCP_MOST)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: processes is %lld, must be from 1 to %d", HETI_CAST(long long, d->processes),
-                             HETI_TCP_MOST);
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: processes is %lld, must be from 1 to %d",
+                             HETI_CAST(long long, d->processes), HETI_TCP_MOST);
     if (d->process < 0 || d->process >= d->processes)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: process is %lld, there are %lld", HETI_CAST(long long, d->process),
-                             HETI_CAST(long long, d->processes));
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: process is %lld, there are %lld",
+                             HETI_CAST(long long, d->process), HETI_CAST(long long, d->processes));
     if (d->processes > 1 && d->file == NULL && (d->host == NULL || d->host[0] == 0))
         return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: neither host nor file says where process 0 is");
     if (d->file != NULL && (d->file[0] == 0 || strlen(d->file) > 1000))
@@ -2213,15 +2494,18 @@ static het_result heti_tcp_place_settings(het_tcp_desc *d, het_error *error)
     if (d->host != NULL && strlen(d->host) > 255)
         return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: host has %llu bytes, 255 are the most",
                              HETI_CAST(unsigned long long, strlen(d->host)));
+    if (d->secret_size < 0 || d->secret_size > 65536 || (d->secret == NULL && d->secret_size > 0))
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: secret_size is %lld, must be from 0 to 65536 bytes "
+                                                     "that are there", HETI_CAST(long long, d->secret_size));
     if (d->ports == 0) d->ports = 1;
-    if (d->ports < 1 || d->port < 0 || d->port > 65535 || d->ports > 65536 - d->port || (d->processes > 1 && d->port == 0 && d->file == NULL))
+    if (d->ports < 1 || d->port < 0 || d->port > 65535 || d->ports > 65536 - d->port ||
+        (d->processes > 1 && d->port == 0 && d->file == NULL))
         return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: port is %lld, ports %lld: must lie from 1 to 65535",
                              HETI_CAST(long long, d->port), HETI_CAST(long long, d->ports));
     return HET_OK;
 }
 
-static het_result heti_tcp_settings(const het_tcp_desc *desc, het_tcp_desc *settings, het_error *error)
-{
+static het_result heti_tcp_settings(const het_tcp_desc *desc, het_tcp_desc *settings, het_error *error) {
     het_result result;
     memset(settings, 0, sizeof *settings);
     if (desc == NULL) return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: desc is NULL");
@@ -2235,10 +2519,12 @@ static het_result heti_tcp_settings(const het_tcp_desc *desc, het_tcp_desc *sett
     if (result == HET_OK) result = heti_tcp_seconds(&settings->abort_seconds, 5, "abort_seconds", error);
     if (result != HET_OK) return result;
     if ((settings->allocator.alloc == NULL) != (settings->allocator.free == NULL))
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: the allocator has one of alloc and free, must have both or neither");
+        return heti_tcp_fail(error, HET_ERR_INVALID,
+                             "het_tcp_open: the allocator has one of alloc and free, must have both or neither");
     if (settings->allocator.alloc == NULL) {
 #ifdef HETRAIN_NO_DEFAULT_ALLOCATOR
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_open: the allocator is missing, and this build has no default one");
+        return heti_tcp_fail(error, HET_ERR_INVALID,
+                             "het_tcp_open: the allocator is missing, and this build has no default one");
 #else
         settings->allocator.alloc = heti_tcp_malloc;
         settings->allocator.free = heti_tcp_release;
@@ -2249,20 +2535,22 @@ static het_result heti_tcp_settings(const het_tcp_desc *desc, het_tcp_desc *sett
 
 static size_t heti_tcp_whole(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* One block: the transport, [processes] peers, descriptors for poll, then for each other process its buffers and places. */
-static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **created, het_error *error)
-{
+/* One block: the transport, [processes] peers, descriptors for poll, then for each other process
+   its buffers and places. */
+static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **created, het_error *error) {
     const size_t processes = HETI_CAST(size_t, settings->processes), head = heti_tcp_whole(sizeof(heti_tcp));
     const size_t peers = heti_tcp_whole(processes * sizeof(heti_tcp_peer));
     const size_t polls = heti_tcp_whole((processes + 1 + HETI_TCP_GUESTS) * sizeof(struct pollfd));
-    const size_t places = heti_tcp_whole(HETI_TCP_PLACES * sizeof(heti_tcp_place)), each = HETI_TCP_IN + HETI_TCP_OUT + places;
+    const size_t places = heti_tcp_whole(HETI_TCP_PLACES * sizeof(heti_tcp_place)),
+                 each = HETI_TCP_IN + HETI_TCP_OUT + places;
     const size_t block = head + peers + polls + (processes - 1) * each;
     unsigned char *rest = HETI_CAST(unsigned char *, settings->allocator.alloc(settings->allocator.user, block, 64));
     heti_tcp *m;
     int p, i;
     *created = NULL;
     if (rest == NULL)
-        return heti_tcp_fail(error, HET_ERR_OOM, "het_tcp_open: the allocator has no %llu bytes", HETI_CAST(unsigned long long, block));
+        return heti_tcp_fail(error, HET_ERR_OOM, "het_tcp_open: the allocator has no %llu bytes",
+                             HETI_CAST(unsigned long long, block));
     memset(rest, 0, head + peers + polls);
     m = HETI_CAST(heti_tcp *, HETI_CAST(void *, rest));
     m->peer = HETI_CAST(heti_tcp_peer *, HETI_CAST(void *, rest + head));
@@ -2284,7 +2572,8 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
         peer->in = rest;
         peer->out = rest + HETI_TCP_IN;
         for (i = 0; i < HETI_TCP_PLACES; i++) {
-            heti_tcp_place *place = HETI_CAST(heti_tcp_place *, HETI_CAST(void *, rest + HETI_TCP_IN + HETI_TCP_OUT)) + i;
+            heti_tcp_place *place = HETI_CAST(heti_tcp_place *, HETI_CAST(void *, rest + HETI_TCP_IN + HETI_TCP_OUT)) +
+                            i;
             place->next = peer->places;
             peer->places = place;
         }
@@ -2295,21 +2584,20 @@ static het_result heti_tcp_create(const het_tcp_desc *settings, heti_tcp **creat
     return HET_OK;
 }
 
-static void heti_tcp_close_socket(int *s)
-{
+static void heti_tcp_close_socket(int *s) {
     if (*s >= 0) (void)close(*s);
     *s = -1;
 }
 
-static void heti_tcp_end_opening(heti_tcp *m)
-{
+static void heti_tcp_end_opening(heti_tcp *m) {
     int i;
     heti_tcp_close_socket(&m->listener);
     for (i = 0; i < HETI_TCP_GUESTS; i++) heti_tcp_close_socket(&m->guest[i].socket);
+    memset(m->secret, 0, sizeof m->secret);
+    memset(m->key, 0, sizeof m->key);
 }
 
-static void heti_tcp_destroy(heti_tcp *m)
-{
+static void heti_tcp_destroy(heti_tcp *m) {
     const het_allocator allocator = m->allocator;
     heti_tcp_page *page, *next;
     int p;
@@ -2324,24 +2612,29 @@ static void heti_tcp_destroy(heti_tcp *m)
     allocator.free(allocator.user, m, m->block);
 }
 
-static void heti_tcp_join(heti_tcp *m)
-{
+static void heti_tcp_join(heti_tcp *m) {
     (void)pthread_join(m->thread, NULL);
     (void)pthread_mutex_destroy(&m->lock);
 }
 
-static het_result heti_tcp_connect(heti_tcp *m, const het_tcp_desc *d, het_error *error)
-{
+static het_result heti_tcp_connect(heti_tcp *m, const het_tcp_desc *d, het_error *error) {
     const char *name = d->run != NULL ? d->run : "";
     const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, name, strlen(name));
     m->run = run;
-    m->lax = d->host == NULL || !heti_tcp_is_exact(d->host);
     if (m->processes == 1) return heti_tcp_start_thread(m, error);
+    m->logger = d->logger;
+    m->near_only = d->secret_size == 0 && d->file == NULL && !d->insecure;
+    if (m->near_only && !heti_tcp_is_near(d->host))
+        return heti_tcp_fail(error, HET_ERR_INVALID,
+                             "het_tcp_open: host %.100s is not a loopback address: it needs a secret, or insecure",
+                             d->host);
+    m->lax = !m->near_only && (d->host == NULL || !heti_tcp_is_exact(d->host));
+    heti_tcp_hmac("hetrain-tcp", 11, d->secret, HETI_CAST(size_t, d->secret_size), m->secret);
+    heti_tcp_make_key(m, NULL);
     return m->process == 0 ? heti_tcp_open_first(m, d, run, error) : heti_tcp_open_other(m, d, run, error);
 }
 
-HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport, het_error *error)
-{
+HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *transport, het_error *error) {
     het_tcp_desc settings;
     het_error own;
     heti_tcp *m = NULL;
@@ -2354,7 +2647,8 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     result = heti_tcp_settings(desc, &settings, error);
     if (result == HET_OK) result = heti_tcp_create(&settings, &m, error);
     if (result != HET_OK) return result;
-    m->deadline = heti_tcp_now() + settings.open_seconds;
+    m->opened = heti_tcp_now();
+    m->deadline = m->opened + settings.open_seconds;
     result = heti_tcp_connect(m, &settings, error);
     heti_tcp_end_opening(m);
     if (m->running) {
@@ -2372,13 +2666,13 @@ HETRAIN_API het_result het_tcp_open(const het_tcp_desc *desc, het_transport *tra
     return HET_OK;
 }
 
-HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
-{
+HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error) {
     heti_tcp *m;
     int p, missing = 0, clean;
     if (transport == NULL || transport->self == NULL) return HET_OK;
     if (transport->iface != &heti_tcp_iface)
-        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_close: the transport is \"%s\", not \"tcp\"", transport->iface->name);
+        return heti_tcp_fail(error, HET_ERR_INVALID, "het_tcp_close: the transport is \"%s\", not \"tcp\"",
+                             transport->iface->name);
     m = HETI_CAST(heti_tcp *, transport->self);
     transport->iface = NULL;
     transport->self = NULL;
@@ -2391,8 +2685,8 @@ HETRAIN_API het_result het_tcp_close(het_transport *transport, het_error *error)
     clean = m->clean;
     for (p = 0; p < m->processes; p++) missing += p != m->process && !m->peer[p].bye;
     if (!clean)
-        (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_close: no goodbye of %d of %d other processes: %.180s", missing, m->processes - 1,
-                            m->error.text);
+        (void)heti_tcp_fail(error, HET_ERR_TRANSPORT, "het_tcp_close: no goodbye of %d of %d other processes: %s",
+                            missing, m->processes - 1, m->error.text);
     heti_tcp_destroy(m);
     return clean ? HET_OK : HET_ERR_TRANSPORT;
 }

@@ -19,7 +19,9 @@ static inline int adapter_model(const char *option_name, const char *directory, 
     return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
 }
 
-static inline int adapter_load(const char *option_name, const char *directory, het_ctx *ctx) {
+/* `base`: where the weights below the factors come from; any_base: whatever the factors were trained on. */
+static inline int adapter_load(const char *option_name, const char *directory, het_ctx *ctx, const char *base, int any_base) {
+    const uint64_t fingerprint = het_get_base(ctx);
     char path[1024];
     het_error error = { HET_OK, "" };
     het_reader reader;
@@ -27,9 +29,12 @@ static inline int adapter_load(const char *option_name, const char *directory, h
     if (!path_join(path, sizeof path, directory, "adapter_model.safetensors")) return fail(BAD_INPUT, "%s: path too long", option_name);
     result = het_reader_open(path, &reader, &error);
     if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
+    if (any_base) het_set_base(ctx, 0);
     result = het_adapter_load(ctx, &reader, &error);
+    het_set_base(ctx, fingerprint);
     het_reader_close(&reader);
-    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+    if (result == HET_ERR_INVALID) return fail(BAD_INPUT, "%s %s: %s, from %s; --any-base allows it", option_name, path, error.text, base);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s%s", option_name, path, error.text, not_finite(result, error.text));
 }
 
 /* The adapter_config.json of a model, to be freed; NULL: out of memory. */

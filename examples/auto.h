@@ -16,6 +16,7 @@ typedef struct auto_planner {
     het_search_desc search;
     const char *schedule[1];
     het_search *found;
+    char profile_path[1200], cluster_path[1200]; /* files with what the search began from; "": not written */
 } auto_planner;
 
 static inline void planner_end(auto_planner *p) {
@@ -78,7 +79,8 @@ static inline void auto_groups(auto_planner *p, const auto_tree *t, int64_t node
         65536 / p->group[parent].bandwidth : 0)))) {
         het_group *g = &p->group[here = p->cluster.groups++];
         memset(g, 0, sizeof *g);
-        snprintf(g->name, sizeof g->name, makes_process ? "process %d" : "group %d", (int)(makes_process ? t->first_process[node] : here));
+        if (parent < 0) snprintf(g->name, sizeof g->name, "%s", p->cluster.name);
+        else snprintf(g->name, sizeof g->name, makes_process ? "process %d" : "group %d", (int)(makes_process ? t->first_process[node] : here));
         g->parent = parent, g->process = makes_process;
         if (node >= t->ranks) g->latency = t->between[node].latency, g->bandwidth = t->between[node].bandwidth;
     }
@@ -132,6 +134,24 @@ static inline int planner_cluster(auto_planner *p, const layout *l, int64_t proc
     return 0;
 }
 
+/* Beside the plan PATH or PATH.json: PATH.cluster.json, and PATH.profile.json if the profile is in no file of its own (`profile`, a list). */
+static inline int planner_write(auto_planner *p, const char *plan, const char *profile) {
+    const size_t length = strlen(plan), base = length > 5 && strcmp(plan + length - 5, ".json") == 0 ? length - 5 : length;
+    write_target t;
+    het_writer writer;
+    int status = 0;
+    if (base > 1000) return fail(BAD_INPUT, "--save-plan: path too long");
+    snprintf(p->cluster_path, sizeof p->cluster_path, "%.*s.cluster.json", (int)base, plan);
+    if (profile != NULL) snprintf(p->profile_path, sizeof p->profile_path, "%.1199s", profile);
+    else {
+        snprintf(p->profile_path, sizeof p->profile_path, "%.*s.profile.json", (int)base, plan);
+        status = profile_write("--save-plan", p->profile_path, p->profile);
+    }
+    if (status != 0 || (status = target_open(&t, "--save-plan", p->cluster_path)) != 0) return status;
+    writer = target_writer(&t);
+    return target_end(&t, het_cluster_write(&p->cluster, &writer), NULL);
+}
+
 /* ---- the search ---- */
 
 /* Looks for the best plan of a step of `granules` times `sequences` of `length` tokens. schedule: the only one tried; NULL: all of a good set.
@@ -147,8 +167,11 @@ static inline int planner_search(auto_planner *p, int64_t granules, int64_t sequ
     if (schedule != NULL) p->schedule[0] = schedule, p->search.schedules = p->schedule, p->search.schedule_count = 1;
     p->search.seconds = seconds, p->search.clock = profile_now;
     if (!now) return 0;
+    p->search.evaluations = 1000000000; /* time ends it; while training, evaluations may end it before */
     result = het_plan_search(&p->search, &p->found, &error);
-    return result == HET_OK ? 0 : fail(BAD_INPUT, "--plan auto: %s", error.text);
+    p->search.evaluations = 0;
+    if (result == HET_OK) return 0;
+    return fail(BAD_INPUT, "%s: %s", strstr(error.text, "schedule '") != NULL ? "--schedule" : "--plan auto", error.text);
 }
 
 #endif

@@ -13,9 +13,13 @@
 #include "hetrain.h"
 #include "hetrain_files.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,24 +31,137 @@
 
 enum { DONE = 0, FAILED = 1, BAD_INPUT = 2 }; /* exit status of every program */
 
+/* ---- words that are nearly right ----------------------------------------------------------------------------------- */
+
+/* How many letters must be put in, taken out, changed or swapped with the next to make one word of the other; at most 99 for long ones. */
+static inline int word_distance(const char *a, size_t length, const char *b, size_t size) {
+    enum { MOST = 48 };
+    int row[3][MOST + 1];
+    size_t i, k;
+    if (length > MOST || size > MOST) return 99;
+    for (k = 0; k <= size; k++) row[0][k] = (int)k;
+    for (i = 1; i <= length; i++) {
+        int *now = row[i % 3], *above = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = (int)i;
+        for (k = 1; k <= size; k++) {
+            int best = above[k - 1] + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[k - 1]));
+            if (above[k] + 1 < best) best = above[k] + 1;
+            if (now[k - 1] + 1 < best) best = now[k - 1] + 1;
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] && before[k - 2] + 1 < best) best = before[k - 2] + 1;
+            now[k] = best;
+        }
+    }
+    return row[length % 3][size];
+}
+
+/* Keeps in *best the word that is nearest to `text`, where a third of its letters or fewer are wrong, or it begins with `text`. */
+typedef struct near_word { const char *word; size_t length; int distance; } near_word;
+static inline void word_nearer(near_word *best, const char *text, size_t size, const char *word, size_t length) {
+    int distance = word_distance(text, size, word, length);
+    if (size >= 3 && length > size && memcmp(word, text, size) == 0) distance = 1;
+    if (3 * distance > (int)length + 1 || (best->word != NULL && distance >= best->distance)) return;
+    best->word = word, best->length = length, best->distance = distance;
+}
+
+/* "; did you mean WORD?", or "". */
+static inline const char *did_you_mean(near_word best, char *to, size_t capacity) {
+    to[0] = 0;
+    if (best.word != NULL) snprintf(to, capacity, "; did you mean %.*s?", (int)best.length, best.word);
+    return to;
+}
+
+/* Of the words of a list that stand between characters of `between`. */
+static inline near_word nearest_word(const char *text, size_t size, const char *list, const char *between) {
+    near_word best = { NULL, 0, 0 };
+    while (*list != 0) {
+        const size_t length = strcspn(list, between);
+        word_nearer(&best, text, size, list, length);
+        list += length + (list[length] != 0);
+    }
+    return best;
+}
+
 /* ---- errors: one line on standard error, whatever the values in it contain ---------------------------------------- */
 
 static int program_is_mute; /* of several processes one speaks; the others only of what went wrong in them alone */
 static char failure[1200] = "ended with an error"; /* why this process ends, for the others */
 
+/* The library's texts speak of functions and fields of C; a command line has options. Replaces in place, where there is room. */
+static inline void tell_options(char *text, size_t capacity) {
+    static const char *const told[][2] = {
+        { "het_desc.links", "--links" }, { "het_desc.devices", "--devices" }, { "het_desc.granule", "--granule" },
+            { "het_desc.weights", "--weights" },
+        { "het_desc.max_tokens", "--sequences times --length" }, { "het_desc.max_sequences", "--sequences" }, { "het_desc.max_slices", "--slices" },
+        { "het_desc.max_micro_batches", "--micro-batches" }, { "het_desc.shard_gradients", "--shard-gradients" },
+        { "reduce = exact", "--reduce exact" },
+        { "het_desc.model.lora_rank", "--lora" }, { "its memory_limit of", "its limit (--devices .../SIZE) of" }, { "het_desc.", "" }
+    };
+    size_t i, length;
+    char *at;
+    for (i = 0; i < sizeof told / sizeof told[0]; i++)
+        while ((at = strstr(text, told[i][0])) != NULL && strlen(text) + strlen(told[i][1]) < capacity) {
+            memmove(at + strlen(told[i][1]), at + strlen(told[i][0]), strlen(at + strlen(told[i][0])) + 1);
+            memcpy(at, told[i][1], strlen(told[i][1]));
+        }
+    for (at = text; (at = strstr(at, "het_")) != NULL;) { /* "het_create: " */
+        length = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
+        if ((at == text || at[-1] == ' ' || at[-1] == '(') && strncmp(at + length, ": ", 2) == 0)
+            memmove(at, at + length + 2, strlen(at + length + 2) + 1);
+        else at += length;
+    }
+}
+
+/* Behind "... 'WORD', not one of A B C": the nearest of them. */
+static inline void tell_nearest(char *text, size_t capacity) {
+    static const char list[] = "', not one of ";
+    char *at = strstr(text, list), *word = at;
+    char meant[80];
+    while (word != NULL && word > text && word[-1] != '\'') word--;
+    if (word == NULL || word == text) return;
+    did_you_mean(nearest_word(word, (size_t)(at - word), at + sizeof list - 1, " ,"), meant, sizeof meant);
+    if (strlen(text) + strlen(meant) < capacity) strcat(text, meant);
+}
+
+/* A text that is too long loses its middle: its end says what is wrong. */
 #if defined(__GNUC__) || defined(__clang__)
 static inline int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #endif
 static inline int fail(int status, const char *format, ...) {
+    const size_t most = sizeof failure - 1, front = most / 3;
+    char whole[8192];
     va_list list;
-    size_t i;
+    size_t i, length;
     va_start(list, format);
-    vsnprintf(failure, sizeof failure, format, list);
+    vsnprintf(whole, sizeof whole, format, list);
     va_end(list);
+    tell_options(whole, sizeof whole);
+    tell_nearest(whole, sizeof whole);
+    length = strlen(whole);
+    if (length > most) {
+        memmove(whole + front + 3, whole + length - (most - front - 3), most - front - 2);
+        memcpy(whole + front, "...", 3);
+    }
+    memcpy(failure, whole, strlen(whole) + 1);
     for (i = 0; failure[i] != 0; i++)
         if ((unsigned char)failure[i] < 32 || failure[i] == 127) failure[i] = '?';
     if (!program_is_mute || (status == FAILED && strstr(failure, " failed: ") == NULL)) fprintf(stderr, "%s: %s\n", PROGRAM, failure);
     return status;
+}
+
+/* Every program begins with this. The number of a standard stream that is closed would go to the next file opened, and what is printed into that
+   file. A pipe that nobody reads is an error of writing, not the program's end. */
+static inline void program_begin(void) {
+    int handle;
+    for (handle = 0; handle < 3; handle++)
+        if (fcntl(handle, F_GETFD) < 0) (void)open("/dev/null", handle == STDOUT_FILENO ? O_RDONLY : O_RDWR);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* And ends with this: the exit status, 1 where not all that was printed could be written. */
+static inline int program_end(int status) {
+    const int before = ferror(stdout), bad = fflush(stdout) != 0;
+    if (status != 0 || (!before && !bad)) return status;
+    return fail(FAILED, "standard output: %s", bad ? strerror(errno) : "not all of it could be written");
 }
 
 /* Exit status of a result: 2 where the user's arguments or files are at fault. */
@@ -66,17 +183,23 @@ typedef enum option_kind {
     OPTION_MAYBE,   /* the same; alone, without a number behind it, it means what follows the = of `value` */
     OPTION_CHOICE,  /* int64_t: 1 for the first word of `value`, words separated by | */
     OPTION_FLAG,    /* int64_t: 1 */
-    OPTION_LATER,   /* answers "not yet" */
-    OPTION_HELP     /* prints the table */
+    OPTION_GROUP,   /* no option: the title of those that follow */
+    OPTION_HELP,    /* prints the table */
+    OPTION_VERSION  /* prints the version */
 } option_kind;
 
 typedef struct option {
     const char *name, *value; /* "--steps", "N" */
     option_kind kind;
     size_t offset;            /* in the program's settings struct */
-    double low, high;
+    double low, high;         /* of numbers; train, texts and flags: low says how processes must agree (option_agreement) */
     const char *help;
 } option;
+
+#define OPTION_TITLE(title) { title, NULL, OPTION_GROUP, 0, 0, 0, NULL }
+#define OPTION_LAST_ROWS \
+    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text; also -h" }, \
+    { "--version", NULL, OPTION_VERSION, 0, 0, 0, "the version" }
 
 /* Decimal digits only, the whole text, no overflow. */
 static inline int parse_unsigned(const char *text, uint64_t *value) {
@@ -102,13 +225,19 @@ static inline int parse_integer(const char *text, double low, double high, int64
     return 1;
 }
 
+/* Nearly every real number ends as a float: one that is not 0 must not become 0 there, nor infinite. */
+static inline int fits_float(const char *text) {
+    const double v = fabs(strtod(text, NULL));
+    return v <= (double)FLT_MAX && ((float)v > 0) == (strspn(text, "+-0.") < strcspn(text, "eE"));
+}
+
 /* 0.001, 1e-3, -2.5; no white space, hexadecimal, inf or nan. */
 static inline int parse_real(const char *text, double low, double high, double *value) {
     char *end;
     double v;
     if (*text == 0 || text[strspn(text, "0123456789.eE+-")] != 0) return 0;
     v = strtod(text, &end);
-    if (*end != 0 || !isfinite(v) || v < low || v > high) return 0;
+    if (*end != 0 || v < low || v > high || !fits_float(text)) return 0;
     *value = v;
     return 1;
 }
@@ -152,26 +281,41 @@ static inline const char *option_text(const void *settings, const option *o, cha
     }
 }
 
-/* The table, with the values that `settings` has now in brackets where they are in range. */
+/* Prints words, `text` and then [default] where there is one, in lines of at most 100 columns; all but the first are indented. */
+static inline void print_wrapped(const char *text, const char *bracketed, int column, int indent) {
+    char last[128];
+    int first = 1, turn;
+    snprintf(last, sizeof last, "[%s]", bracketed != NULL ? bracketed : "");
+    for (turn = 0; turn < (bracketed != NULL ? 2 : 1); turn++) {
+        const char *word = turn == 0 ? text : last;
+        while (*word != 0) {
+            const int length = (int)(turn == 0 ? strcspn(word, " ") : strlen(word));
+            if (!first && column + 1 + length > 100) printf("\n%*s", column = indent, "");
+            else if (!first) column += printf(" ");
+            column += printf("%.*s", length, word);
+            word += length + (word[length] == ' ');
+            first = 0;
+        }
+    }
+    printf("\n");
+}
+
+/* The table, with the values that `settings` has in brackets where they are in range. */
 static inline void options_help(const char *summary, const option *table, int count, const void *settings) {
     int i;
-    printf("%s\n\n", summary);
+    printf("%s\n", summary);
+    if (table[0].kind != OPTION_GROUP) printf("\n");
     for (i = 0; i < count; i++) {
         const option *o = &table[i];
         char left[80], buffer[64];
         const char *text = o->kind < OPTION_FLAG ? option_text(settings, o, buffer, sizeof buffer) : NULL;
-        if (o->kind == OPTION_LATER) continue;
-        if (o->kind == OPTION_INTEGER && (strtod(text, NULL) < o->low || strtod(text, NULL) > o->high)) text = NULL;
+        if (o->kind == OPTION_GROUP) { printf("\n%s:\n", o->name); continue; }
+        if ((o->kind == OPTION_INTEGER || o->kind == OPTION_REAL) && (strtod(text, NULL) < o->low || strtod(text, NULL) > o->high)) text = NULL;
         snprintf(left, sizeof left, "%s %s", o->name, o->value != NULL ? o->value : "");
-        if (strlen(left) > 24) printf("  %s\n  %-24s %s", left, "", o->help);
-        else printf("  %-24s %s", left, o->help);
-        if (text != NULL && text[0] != '\n') printf(" [%s]", text);
-        printf("\n");
+        if (strlen(left) > 24) printf("  %s\n  %-24s ", left, "");
+        else printf("  %-24s ", left);
+        print_wrapped(o->help, text != NULL && text[0] != '\n' ? text : NULL, 27, 27);
     }
-    for (i = 0; i < count && table[i].kind != OPTION_LATER; i++) {}
-    if (i < count) printf("\nNot yet in this version:");
-    for (; i < count; i++)
-        if (table[i].kind == OPTION_LATER) printf(" %s", table[i].name);
     printf("\nOptions may be written --name value or --name=value; of two equal ones the last counts.\n");
 }
 
@@ -181,6 +325,7 @@ static inline int option_set(const option *o, void *settings, const char *value,
     int64_t integer;
     double real;
     uint64_t seed;
+    char meant[80];
     switch (o->kind) {
     case OPTION_TEXT:
         if (value[0] == 0) return fail(BAD_INPUT, "%s%s: empty", where, o->name);
@@ -198,40 +343,53 @@ static inline int option_set(const option *o, void *settings, const char *value,
     case OPTION_REAL:
     case OPTION_MAYBE:
         if (!parse_real(value, o->low, o->high, &real))
-            return fail(BAD_INPUT, "%s%s %s: not a number from %g to %g", where, o->name, value, o->low, o->high);
+            return fail(BAD_INPUT, "%s%s %s: not a number from %g to %g that a float holds", where, o->name, value, o->low, o->high);
         memcpy(field, &real, sizeof real);
         return 0;
     case OPTION_CHOICE:
         integer = parse_choice(o->value, value);
-        if (integer == 0) return fail(BAD_INPUT, "%s%s %s: not one of %s", where, o->name, value, o->value);
+        if (integer == 0)
+            return fail(BAD_INPUT, "%s%s %s: not one of %s%s", where, o->name, value, o->value,
+                        did_you_mean(nearest_word(value, strlen(value), o->value, "|"), meant, sizeof meant));
         memcpy(field, &integer, sizeof integer);
         return 0;
-    case OPTION_FLAG:
+    default: /* a flag */
         integer = 1;
         memcpy(field, &integer, sizeof integer);
         return 0;
-    default:
-        return fail(BAD_INPUT, "%s%s: not yet in version %d.%d.%d", where, o->name, HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR,
-                    HETRAIN_VERSION_PATCH);
     }
 }
 
 static inline int option_find(const option *table, int count, const char *name, size_t length) {
     int i;
     for (i = 0; i < count; i++)
-        if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0) return i;
+        if (strlen(table[i].name) == length && memcmp(table[i].name, name, length) == 0 && table[i].kind != OPTION_GROUP) return i;
     return -1;
+}
+
+static inline int option_unknown(const option *table, int count, const char *name, size_t length) {
+    near_word best = { NULL, 0, 0 };
+    char meant[80];
+    int i;
+    for (i = 0; i < count && length > 1 && name[0] == '-'; i++)
+        if (table[i].kind != OPTION_GROUP) word_nearer(&best, name, length, table[i].name, strlen(table[i].name));
+    return fail(BAD_INPUT, "%s: no such option%s; --help lists them", name, did_you_mean(best, meant, sizeof meant));
 }
 
 /* given[i] becomes 1 for every option met. Returns -1 to go on, or the status to exit with. */
 static inline int options_parse(const char *summary, const option *table, int count, void *settings, unsigned char *given, int argc, char **argv) {
     int at;
     for (at = 1; at < argc; at++) {
-        const char *name = argv[at], *equals = strchr(name, '='), *value = NULL;
-        int i = option_find(table, count, name, equals != NULL ? (size_t)(equals - name) : strlen(name)), status, takes;
-        if (i < 0) return fail(BAD_INPUT, "%s: no such option; --help lists them", name);
-        if (table[i].kind == OPTION_HELP) { options_help(summary, table, count, settings); return DONE; }
-        takes = table[i].kind != OPTION_FLAG && table[i].kind != OPTION_LATER;
+        const char *name = strcmp(argv[at], "-h") == 0 ? "--help" : argv[at], *equals = strchr(name, '='), *value = NULL;
+        const size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
+        int i = option_find(table, count, name, length), status, takes;
+        if (i < 0) return option_unknown(table, count, name, length);
+        if (table[i].kind > OPTION_GROUP) {
+            if (table[i].kind == OPTION_HELP) options_help(summary, table, count, settings);
+            else printf("%s of hetrain %d.%d.%d\n", PROGRAM, HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
+            return DONE;
+        }
+        takes = table[i].kind != OPTION_FLAG;
         if (equals != NULL) value = equals + 1;
         else if (table[i].kind == OPTION_MAYBE && (at + 1 == argc || argv[at + 1][0] == '-')) value = strchr(table[i].value, '=') + 1;
         else if (takes && at + 1 < argc) value = argv[++at];
@@ -242,6 +400,38 @@ static inline int options_parse(const char *summary, const option *table, int co
         given[i] = 1;
     }
     return -1;
+}
+
+/* Refuses the first option of "--a --b ..." that was given: one that has no effect `because`... */
+static inline int options_idle(const option *table, int count, const unsigned char *given, const char *names, const char *because) {
+    while (*names != 0) {
+        const size_t length = strcspn(names, " ");
+        const int i = option_find(table, count, names, length);
+        if (i >= 0 && given[i]) return fail(BAD_INPUT, "%s: has no effect %s", table[i].name, because);
+        names += length + (names[length] == ' ');
+    }
+    return 0;
+}
+
+/* A word of a command line, quoted where a shell would read something else. */
+static inline void print_word(const char *text) {
+    const char *c;
+    if (text[0] != 0 && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-")] == 0) {
+        printf("%s", text);
+        return;
+    }
+    putchar('\'');
+    for (c = text; *c != 0; c++) printf(*c == '\'' ? "'\\''" : "%c", *c);
+    putchar('\'');
+}
+
+/* 93.3 MB, as everywhere: powers of 1,000. */
+static inline const char *bytes_text(double bytes, char to[16]) {
+    static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB", "PB" };
+    int unit = 0;
+    for (; bytes >= 999.95 && unit < 5; unit++) bytes /= 1000;
+    snprintf(to, 16, unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return to;
 }
 
 /* ---- time and files ----------------------------------------------------------------------------------------------- */
@@ -311,26 +501,58 @@ static inline int model_from_spec(const char *option_name, const char *spec, het
     return 0;
 }
 
+/* The text of a plan: `spec` itself, or what the file of that path holds, which is then also *read, to be freed. Shorthands are never files, but a
+   path with a slash always is. NULL: *status says. */
+static inline const char *plan_text(const char *option_name, const char *spec, char **read, size_t *length, int *status) {
+    const int name = strcmp(spec, "auto") == 0 || (strspn(spec, "dp") > 0 && spec[strspn(spec, "dpx0123456789:|-")] == 0);
+    *read = NULL, *status = 0, *length = strlen(spec);
+    if (name || spec[0] == '{' || (strchr(spec, '/') == NULL && access(spec, F_OK) != 0)) return spec;
+    *read = read_small_file(spec, length);
+    if (*read == NULL) *status = fail(BAD_INPUT, "%s %s: %s", option_name, spec, strerror(errno));
+    return *read;
+}
+
+/* A model against the shapes of its weights, a file or a directory, before memory is taken for it. */
+static inline int model_fits(const char *option_name, const char *path, const het_model_desc *model) {
+    het_reader reader;
+    het_folder folder;
+    het_error error = { HET_OK, "" };
+    const int directory = is_directory(path);
+    het_result result = directory ? het_folder_open(path, NULL, &folder, &error) : het_reader_open(path, &reader, &error);
+    if (result != HET_OK) return fail(BAD_INPUT, "%s %s: %s", option_name, path, error.text);
+    result = directory ? het_model_fits_folder(model, &folder, NULL, &error) : het_model_fits(model, &reader, NULL, &error);
+    if (directory) het_folder_close(&folder);
+    else het_reader_close(&reader);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: %s", option_name, path, error.text);
+}
+
+/* The plan `spec` was not read. */
+static inline int plan_refused(const char *option_name, const char *spec, het_result result, const het_error *error) {
+    char meant[80];
+    return fail(status_of(result), "%s %s: %s%s", option_name, spec, error->text,
+                did_you_mean(nearest_word(spec, strlen(spec), "dp pp auto", " "), meant, sizeof meant));
+}
+
 /* --init FILE|DIR: the weights' path (the directory itself if they are in shards), and the model beside them unless --model says otherwise. */
 static inline int model_from_init(const char *init, const char *spec, het_model_desc *model, char *weights, size_t capacity) {
     char config[1024];
     char *slash;
-    int fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
-                                  : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
+    int status, fits = is_directory(init) ? path_join(weights, capacity, init, "model.safetensors")
+                                          : (size_t)snprintf(weights, capacity, "%s", init) < capacity;
     if (!fits || (size_t)snprintf(config, sizeof config, "%s", weights) >= sizeof config - 16) return fail(BAD_INPUT, "--init: path too long");
     if (is_directory(init) && access(weights, R_OK) != 0 && path_join(config, sizeof config, init, "model.safetensors.index.json") &&
-        access(config, R_OK) == 0) { /* shards: the directory stands for them */
-        snprintf(weights, capacity, "%s", init);
-        if (!path_join(config, sizeof config, init, "config.json")) return fail(BAD_INPUT, "--init: path too long");
-        return model_from_spec(spec != NULL ? "--model" : "--init", spec != NULL ? spec : config, model);
-    }
-    if (access(weights, R_OK) != 0) return fail(BAD_INPUT, "--init %s: %s", weights, strerror(errno));
-    snprintf(config, sizeof config, "%s", weights);
-    if (spec != NULL) return model_from_spec("--model", spec, model);
+        access(config, R_OK) == 0) snprintf(weights, capacity, "%s", init); /* shards: the directory stands for them */
+    else if (access(weights, R_OK) != 0) return fail(BAD_INPUT, "--init %s: %s", weights, strerror(errno));
     slash = strrchr(config, '/');
     strcpy(slash != NULL ? slash + 1 : config, "config.json");
-    if (access(config, R_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
-    return model_from_spec("--init", config, model);
+    if (spec == NULL && access(config, R_OK) != 0) return fail(BAD_INPUT, "--init %s: no config.json beside it; give --model", init);
+    status = model_from_spec(spec != NULL ? "--model" : "--init", spec != NULL ? spec : config, model);
+    return status != 0 ? status : model_fits("--init", weights, model);
+}
+
+/* The option that helps where a file's weights were refused for their values. */
+static inline const char *not_finite(het_result result, const char *text) {
+    return result == HET_ERR_DATA && strstr(text, "not finite") != NULL ? " (--allow-nonfinite)" : "";
 }
 
 static inline int load_weights(het_ctx *ctx, const char *option_name, const char *path) {
@@ -342,7 +564,8 @@ static inline int load_weights(het_ctx *ctx, const char *option_name, const char
     result = is_directory(path) ? het_load_folder(ctx, &folder) : het_load_weights(ctx, &reader);
     if (is_directory(path)) het_folder_close(&folder);
     else het_reader_close(&reader);
-    return result == HET_OK ? 0 : fail(status_of(result), "%s: %s", option_name, het_last_error(ctx)); /* names the file */
+    return result == HET_OK ? 0 : fail(status_of(result), "%s: %s%s", option_name, het_last_error(ctx), /* names the file */
+                                       not_finite(result, het_last_error(ctx)));
 }
 
 /* ---- the machine's product peak -------------------------------------------------------------------------------------

@@ -6,16 +6,18 @@
 #include "hetrain_tcp.c"
 #include "launch.h"
 
+#include <errno.h>
+
 typedef struct connect_place {
     int64_t processes, process, port, ports; /* processes 0: nothing says that there are others */
     char host[256], file[1001], run[300];    /* host or file is "" */
+    const char *told;                        /* what says where: --world, MASTER_ADDR */
 } connect_place;
 
 static inline het_result connect_fail(het_error *error, const char *name, const char *value, const char *what) {
-    if (error == NULL) return HET_ERR_INVALID;
-    error->code = HET_ERR_INVALID;
-    snprintf(error->text, sizeof error->text, "%s %.100s: %.90s", name, value, what);
-    return HET_ERR_INVALID;
+    char whole[2048];
+    snprintf(whole, sizeof whole, "%s%s%.1100s: %s", name, value[0] != 0 ? " " : "", value, what);
+    return het_error_put(error, HET_ERR_INVALID, whole);
 }
 
 /* Digits only, from `least` to `most`. */
@@ -54,6 +56,7 @@ static inline het_result connect_where(connect_place *place, const char *name, c
 static inline het_result connect_parse(const char *name, const char *value, connect_place *place, het_error *error) {
     const char *slash = strchr(value, '/'), *at = strchr(value, '@');
     memset(place, 0, sizeof *place);
+    place->told = name;
     place->ports = 1;
     if (slash == NULL || at == NULL || slash > at || !connect_number(slash + 1, (size_t)(at - slash - 1), 1, 2048, &place->processes))
         return connect_fail(error, name, value, "expected RANK/COUNT@HOST:PORT or RANK/COUNT@file:PATH, at most 2048 processes");
@@ -76,15 +79,43 @@ static inline het_result connect_detect(const het_launch *launch, connect_place 
         place->port++;
         place->ports = 16;
     }
-    snprintf(place->host, sizeof place->host, "%s", host);
+    place->told = "MASTER_ADDR";
+    snprintf(place->host, sizeof place->host, "%s", launch->local_size == launch->size ? "127.0.0.1" : host); /* all are on this machine */
     snprintf(place->run, sizeof place->run, "%.200s:%.20s", run != NULL ? run : "", restart != NULL ? restart : "");
     place->processes = launch->size;
     place->process = launch->rank;
     return HET_OK;
 }
 
-static inline het_result connect_open(const connect_place *place, het_transport *transport, het_error *error) {
+/* What all processes know and nobody else: the bytes of a file, without line ends behind them, or of the environment's HETRAIN_WORLD_SECRET. */
+typedef struct connect_secret { char bytes[4096]; size_t size; int insecure; } connect_secret;
+
+static inline het_result connect_take_secret(connect_secret *secret, const char *path, het_error *error) {
+    const char *name = path != NULL ? "--world-secret" : "HETRAIN_WORLD_SECRET", *text = path != NULL ? NULL : getenv(name);
+    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
+    int whole = 1;
+    secret->size = 0;
+    if (path == NULL && text == NULL) return HET_OK;
+    if (path != NULL && file == NULL) return connect_fail(error, name, path, strerror(errno));
+    if (file != NULL) {
+        secret->size = fread(secret->bytes, 1, sizeof secret->bytes, file);
+        whole = !ferror(file) && feof(file);
+        fclose(file);
+    } else {
+        whole = strlen(text) < sizeof secret->bytes;
+        secret->size = (size_t)snprintf(secret->bytes, sizeof secret->bytes, "%s", text);
+    }
+    if (!whole) return connect_fail(error, name, path != NULL ? path : "", "cannot be read, or has more than 4095 bytes");
+    while (secret->size > 0 && (secret->bytes[secret->size - 1] == '\n' || secret->bytes[secret->size - 1] == '\r')) secret->size--;
+    if (secret->size < 16)
+        return connect_fail(error, name, path != NULL ? path : "", "has fewer than 16 bytes: head -c 32 /dev/urandom | base64 makes one");
+    return HET_OK;
+}
+
+static inline het_result connect_open(const connect_place *place, const connect_secret *secret, const het_logger *logger, het_transport *transport,
+                                      het_error *error) {
     het_tcp_desc desc;
+    het_result result;
     memset(&desc, 0, sizeof desc);
     desc.processes = place->processes;
     desc.process = place->process;
@@ -93,7 +124,15 @@ static inline het_result connect_open(const connect_place *place, het_transport 
     desc.ports = place->ports;
     desc.file = place->file[0] != 0 ? place->file : NULL;
     desc.run = place->run;
-    return het_tcp_open(&desc, transport, error);
+    desc.secret = secret->bytes;
+    desc.secret_size = (int64_t)secret->size;
+    desc.insecure = secret->insecure;
+    desc.logger = *logger;
+    result = het_tcp_open(&desc, transport, error);
+    if (result == HET_ERR_INVALID && desc.file == NULL && secret->size == 0 && !secret->insecure) /* as the options call it */
+        return connect_fail(error, place->told, place->host,
+                            "not this machine alone: wants --world-secret FILE (or HETRAIN_WORLD_SECRET), or --insecure-world");
+    return result;
 }
 
 #endif

@@ -6,62 +6,69 @@
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
+#include "folder.h"
+#include "kept.h"
 #include "loaded.h"
 
 typedef struct settings {
     loaded_options from;
     const char *out, *gguf, *name;
-    int64_t dtype, shard;
+    int64_t dtype, shard, overwrite;
 } settings;
 
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
+    OPTION_TITLE("The model"),
     { "--init", "FILE|DIR", OPTION_TEXT, LOADED_AT(from, init), 0, 0, "weights (safetensors)" },
     { "--model", "SPEC", OPTION_TEXT, LOADED_AT(from, model), 0, 0, "by default the config.json beside the weights" },
     { "--adapter", "DIR", OPTION_TEXT, LOADED_AT(from, adapter), 0, 0, "low-rank factors to be added to the weights (PEFT's two files)" },
+    { "--any-base", NULL, OPTION_FLAG, LOADED_AT(from, any_base), 0, 0, "also factors that were trained on other weights" },
+    { "--allow-nonfinite", NULL, OPTION_FLAG, LOADED_AT(from, nonfinite), 0, 0, "also weights that hold nan or inf" },
     { "--tokenizer", "FILE", OPTION_TEXT, LOADED_AT(from, tokenizer), 0, 0, "by default the tokenizer.json beside the weights, else bytes" },
+    OPTION_TITLE("What is written"),
     { "--gguf", "FILE", OPTION_TEXT, AT(gguf), 0, 0, "writes weights, settings and tokenizer for llama.cpp" },
     { "--name", "TEXT", OPTION_TEXT, AT(name), 0, 0, "the model's name in that file" },
     { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0, "writes config.json and weights for transformers" },
+    { "--overwrite", NULL, OPTION_FLAG, AT(overwrite), 0, 0, "puts them in place of weights that hetrain wrote there" },
     { "--shard", "BYTES", OPTION_INTEGER, AT(shard), 0, 1e15, "of tensors in a file there; 0: one file" },
     { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "type of the weights" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 
-typedef struct converting { settings set; unsigned char given[OPTIONS]; loaded model; het_element element; } converting;
+typedef struct converting {
+    settings set;
+    unsigned char given[OPTIONS];
+    loaded model;
+    kept_files kept;
+    out_folder folder;
+    het_element element;
+} converting;
 
 static int write_gguf(converting *c) {
-    char temporary[1040];
-    het_writer writer = { file_write, NULL, NULL };
+    write_target t;
+    het_writer writer;
     het_gguf_desc desc;
     end_tokens end;
     het_result result;
+    int status;
     memset(&desc, 0, sizeof desc);
-    end_find(&end, c->set.from.init, c->model.tokenizer);
+    if ((status = end_find(&end, c->set.from.init, c->model.desc.model.vocab, c->model.tokenizer)) != 0) return status;
     desc.element = c->element, desc.tokenizer = c->model.tokenizer, desc.name = c->set.name;
     desc.end = end.id, desc.ends = end.count;
-    if ((writer.user = open_file(c->set.gguf, temporary, sizeof temporary)) == NULL)
-        return fail(BAD_INPUT, "--gguf %s: %s", c->set.gguf, strerror(errno));
-    writer.name = c->set.gguf;
+    if ((status = target_open(&t, "--gguf", c->set.gguf)) != 0) return status;
+    writer = target_writer(&t);
     result = het_save_gguf(c->model.ctx, &writer, &desc);
-    if (result == HET_OK) return close_file((FILE *)writer.user, temporary, c->set.gguf);
-    fclose((FILE *)writer.user);
-    (void)remove(temporary);
-    return fail(status_of(result), "--gguf %s: %s", c->set.gguf, het_last_error(c->model.ctx));
+    return target_end(&t, result, het_last_error(c->model.ctx));
 }
 
-/* The tokenizer, byte by byte. */
-static int write_tokenizer(const converting *c) {
-    char path[1024], temporary[1040];
-    het_writer writer = { file_write, NULL, NULL };
-    if (c->model.tokenizer == NULL) return 0;
+/* The tokenizer, byte by byte, and settings of it and of generation. */
+static int save_tokenizer(const converting *c) {
+    char path[1024];
+    const int status = kept_write(&c->kept, "--out", c->set.out);
+    if (status != 0 || c->model.tokenizer == NULL) return status;
     if (!path_join(path, sizeof path, c->set.out, "tokenizer.json")) return fail(BAD_INPUT, "--out: path too long");
-    if ((writer.user = open_file(path, temporary, sizeof temporary)) == NULL) return fail(BAD_INPUT, "--out %s: %s", path, strerror(errno));
-    if (het_tokenizer_write(c->model.tokenizer, &writer) == HET_OK) return close_file((FILE *)writer.user, temporary, path);
-    fclose((FILE *)writer.user);
-    (void)remove(temporary);
-    return fail(BAD_INPUT, "--out %s: cannot be written", path);
+    return write_tokenizer("--out", path, c->model.tokenizer);
 }
 
 static int write_directory(converting *c) {
@@ -72,11 +79,12 @@ static int write_directory(converting *c) {
     memset(&desc, 0, sizeof desc);
     desc.element = c->element;
     desc.shard_bytes = (uint64_t)c->set.shard;
-    if (mkdir(c->set.out, 0777) != 0 && errno != EEXIST) return fail(BAD_INPUT, "--out %s: %s", c->set.out, strerror(errno));
+    desc.base = c->kept.config, desc.base_length = c->kept.config_length;
+    if (c->set.overwrite) folder_clear(c->set.out, 0);
     if (het_folder_open(c->set.out, NULL, &folder, &error) != HET_OK) return fail(BAD_INPUT, "--out %s", error.text);
     result = het_save_folder(c->model.ctx, &folder, &desc);
     het_folder_close(&folder);
-    return result == HET_OK ? write_tokenizer(c) : fail(status_of(result), "--out: %s", het_last_error(c->model.ctx));
+    return result == HET_OK ? save_tokenizer(c) : fail(result == HET_ERR_IO ? FAILED : status_of(result), "--out: %s", het_last_error(c->model.ctx));
 }
 
 static int run(converting *c, int argc, char **argv) {
@@ -91,7 +99,12 @@ static int run(converting *c, int argc, char **argv) {
     if (status >= 0) return status;
     c->element = elements[s->dtype - 1];
     if (s->out == NULL && s->gguf == NULL) return fail(BAD_INPUT, "--gguf or --out: missing; --help lists the options");
-    if ((status = loaded_open(&c->model, &s->from)) != 0) return status;
+    status = s->gguf == NULL ? options_idle(options, OPTIONS, c->given, "--name", "without --gguf") : 0;
+    if (status == 0 && s->out == NULL) status = options_idle(options, OPTIONS, c->given, "--shard --overwrite", "without --out");
+    if (status != 0 || (status = loaded_open(&c->model, &s->from)) != 0) return status;
+    if ((status = kept_open(&c->kept, s->from.init, s->from.model, s->from.tokenizer, 0)) != 0) return status;
+    if (s->gguf != NULL && (status = loaded_spares(&s->from, "--gguf", s->gguf)) != 0) return status;
+    if (s->out != NULL && (status = loaded_own(&c->folder, &s->from, s->out, s->overwrite)) != 0) return status;
     c->model.desc.max_tokens = c->model.desc.max_sequences = c->model.desc.max_micro_batches = 1;
     if ((status = loaded_create(&c->model, &s->from)) != 0) return status;
     result = s->from.adapter != NULL ? het_adapter_merge(c->model.ctx, &error) : HET_OK;
@@ -100,14 +113,21 @@ static int run(converting *c, int argc, char **argv) {
     if (s->out != NULL && (status = write_directory(c)) != 0) return status;
     if (s->gguf != NULL) printf("wrote    %s\n", s->gguf);
     if (s->out != NULL) printf("wrote    %s\n", s->out);
-    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+    return 0;
 }
 
-int main(int argc, char **argv) {
+static int program(int argc, char **argv) {
     converting *c = (converting *)calloc(1, sizeof *c);
     int status = c != NULL ? run(c, argc, argv) : fail(FAILED, "out of memory");
     if (c == NULL) return status;
+    folder_close(&c->folder);
     loaded_end(&c->model);
+    kept_close(&c->kept);
     free(c);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

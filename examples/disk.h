@@ -13,29 +13,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An open file is the address of its descriptor. */
+/* An open file is its descriptor: that takes no memory, which a save may not find. */
+static inline int disk_handle(const void *file) { return (int)(intptr_t)file; }
 static inline int disk_open(void *user, const char *path, int writing, void **file) {
-    int *handle = (int *)malloc(sizeof *handle);
+    const int handle = writing ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : open(path, O_RDONLY | O_CLOEXEC);
     (void)user;
-    if (handle == NULL) return ENOMEM;
-    *handle = writing ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : open(path, O_RDONLY | O_CLOEXEC);
-    *file = handle;
-    if (*handle >= 0) return 0;
-    free(handle);
-    return errno;
+    *file = (void *)(intptr_t)handle;
+    return handle >= 0 ? 0 : errno;
 }
 
 static inline int disk_size(void *user, void *file, uint64_t *size) {
     struct stat s;
     (void)user;
-    if (fstat(*(int *)file, &s) != 0) return errno;
+    if (fstat(disk_handle(file), &s) != 0) return errno;
     if (S_ISDIR(s.st_mode)) return EISDIR;
     *size = (uint64_t)s.st_size;
     return 0;
 }
 
 static inline int disk_read(void *user, void *file, uint64_t offset, void *to, size_t size, size_t *done) {
-    const ssize_t got = pread(*(int *)file, to, size < (size_t)1 << 30 ? size : (size_t)1 << 30, (off_t)offset);
+    const ssize_t got = pread(disk_handle(file), to, size < (size_t)1 << 30 ? size : (size_t)1 << 30, (off_t)offset);
     (void)user;
     if (got < 0) return errno;
     *done = (size_t)got;
@@ -43,7 +40,7 @@ static inline int disk_read(void *user, void *file, uint64_t offset, void *to, s
 }
 
 static inline int disk_write(void *user, void *file, const void *from, size_t size, size_t *done) {
-    const ssize_t put = write(*(int *)file, from, size < (size_t)1 << 30 ? size : (size_t)1 << 30);
+    const ssize_t put = write(disk_handle(file), from, size < (size_t)1 << 30 ? size : (size_t)1 << 30);
     (void)user;
     if (put < 0) return errno;
     *done = (size_t)put;
@@ -52,13 +49,12 @@ static inline int disk_write(void *user, void *file, const void *from, size_t si
 
 static inline int disk_sync(void *user, void *file) {
     (void)user;
-    return fsync(*(int *)file) == 0 ? 0 : errno;
+    return fsync(disk_handle(file)) == 0 ? 0 : errno;
 }
 
 static inline int disk_close(void *user, void *file) {
-    const int bad = close(*(int *)file);
+    const int bad = close(disk_handle(file));
     (void)user;
-    free(file);
     return bad == 0 || errno == EINTR ? 0 : errno; /* after EINTR the descriptor is gone all the same */
 }
 
@@ -89,16 +85,22 @@ static inline int disk_make_directory(void *user, const char *path) {
     return mkdir(path, 0777) == 0 ? 0 : errno;
 }
 
+/* A listing takes memory from the heap. user: NULL, or where a block of DISK_ROOM bytes lies that is given back while one lasts, so that it finds
+   some. */
+enum { DISK_ROOM = 1 << 16 };
 static inline int disk_list(void *user, const char *path, int (*each)(void *list, const char *name), void *list) {
-    DIR *directory = opendir(path);
+    void **room = (void **)user;
     struct dirent *entry;
+    DIR *directory;
     int number = 0;
-    (void)user;
-    if (directory == NULL) return errno;
+    if (room != NULL) free(*room);
+    directory = opendir(path);
+    if (directory == NULL) number = errno;
     errno = 0;
-    while (number == 0 && (entry = readdir(directory)) != NULL) number = each(list, entry->d_name);
+    while (number == 0 && directory != NULL && (entry = readdir(directory)) != NULL) number = each(list, entry->d_name);
     if (number == 0) number = errno;
-    closedir(directory);
+    if (directory != NULL) closedir(directory);
+    if (room != NULL) *room = malloc(DISK_ROOM);
     return number;
 }
 

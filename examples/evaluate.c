@@ -16,6 +16,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     LOADED_ROWS(from),
+    OPTION_TITLE("What is evaluated, and how"),
     { "--data", "FILE", OPTION_TEXT, AT(data), 0, 0, "text, llm.c tokens, or nanoGPT tokens (*.bin)" },
     { "--choices", "FILE", OPTION_TEXT, AT(choices), 0, 0, "multiple-choice questions: llm.c's evaluation files (HellaSwag, MMLU)" },
     { "--length", "T", OPTION_INTEGER, AT(length), 2, 1e9, "of --data: tokens a window; default: the model's context" },
@@ -23,8 +24,8 @@ static const option options[] = {
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "windows at once" },
     { "--questions", "N", OPTION_INTEGER, AT(questions), 1, 65536, "only the first N of --choices" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
-    { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+    { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON; what is nan or inf is null" },
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 
@@ -116,11 +117,18 @@ static het_batch window_batch(evaluation *e, int64_t slot, int64_t first, int64_
     return batch;
 }
 
+/* A number of JSON, which knows neither nan nor inf: null. */
+static const char *json_number(double value, char to[40]) {
+    snprintf(to, 40, "%.17g", value);
+    return isfinite(value) ? to : "null";
+}
+
 static int show_text(const evaluation *e, double loss, double predicted) {
+    char number[3][40];
     const double mean = loss / predicted, bytes = predicted_bytes(e), bits = loss / log(2.0) / bytes, seconds = seconds_now() - e->began;
     if (e->set.json) {
-        printf("{\"loss\":%.17g,\"perplexity\":%.17g,", mean, exp(mean));
-        if (bytes > 0) printf("\"bits_per_byte\":%.17g,\"bytes\":%.0f,", bits, bytes);
+        printf("{\"loss\":%s,\"perplexity\":%s,", json_number(mean, number[0]), json_number(exp(mean), number[1]));
+        if (bytes > 0) printf("\"bits_per_byte\":%s,\"bytes\":%.0f,", json_number(bits, number[2]), bytes);
         printf("\"tokens\":%.0f,\"length\":%lld,\"stride\":%lld,\"seconds\":%.3f}\n", predicted, (long long)e->set.length, (long long)e->set.stride,
                seconds);
     } else {
@@ -129,7 +137,7 @@ static int show_text(const evaluation *e, double loss, double predicted) {
         if (bytes > 0) printf("bits per byte  %.6f, over %.0f bytes\n", bits, bytes);
         printf("%.0f tokens/s\n", predicted / seconds);
     }
-    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+    return 0;
 }
 
 /* Windows go in calls of CALL micro-batches, which ranks share; the losses of a call are summed exactly. */
@@ -209,7 +217,7 @@ static int evaluate_choices(evaluation *e) {
     else
         printf("%lld questions: %.4f right by log p, %.4f by log p a token; %.1f questions/s\n", (long long)questions,
                (double)right[0] / (double)questions, (double)right[1] / (double)questions, (double)questions / seconds);
-    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+    return 0;
 }
 
 static int read_choices(evaluation *e) {
@@ -235,6 +243,9 @@ static int configure(evaluation *e) {
     het_desc *d = &e->model.desc;
     int status;
     if ((s->data != NULL) == (s->choices != NULL)) return fail(BAD_INPUT, "--data or --choices: one of them is needed; --help lists the options");
+    status = s->data != NULL ? options_idle(options, OPTIONS, e->given, "--questions", "without --choices")
+                             : options_idle(options, OPTIONS, e->given, "--length --stride --sequences", "with --choices");
+    if (status != 0) return status;
     if ((status = loaded_open(&e->model, &s->from)) != 0) return status;
     if (s->length == 0) s->length = d->model.context;
     if (s->stride == 0) s->stride = s->length;
@@ -265,7 +276,7 @@ static int run(evaluation *e, int argc, char **argv) {
     return e->set.data != NULL ? evaluate_text(e) : evaluate_choices(e);
 }
 
-int main(int argc, char **argv) {
+static int program(int argc, char **argv) {
     evaluation *e = (evaluation *)calloc(1, sizeof *e);
     int status = e != NULL ? run(e, argc, argv) : fail(FAILED, "out of memory");
     if (e == NULL) return status;
@@ -276,4 +287,9 @@ int main(int argc, char **argv) {
     free(e->start);
     free(e);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

@@ -1,6 +1,10 @@
-/* Whole files in and out of memory, for the example programs. Include it after common.h. */
+/* Files of the example programs: whole ones into memory, and how every file is written. Include it after common.h. */
 #ifndef EXAMPLES_FILES_H
 #define EXAMPLES_FILES_H
+
+#include "common.h"
+
+#include <fcntl.h>
 
 /* The whole of a file in memory, with a byte of room behind it, so that an empty one is no special case. */
 static inline int read_file(const char *name, const char *path, char **data, size_t *size) {
@@ -22,21 +26,148 @@ static inline int read_file(const char *name, const char *path, char **data, siz
     return 0;
 }
 
-/* Opens FILE.tmp; close_file makes it FILE, so that a file is there whole or not at all. */
-static inline FILE *open_file(const char *path, char *temporary, size_t capacity) {
-    int n = snprintf(temporary, capacity, "%s.tmp", path);
-    if (n >= 0 && (size_t)n < capacity) return fopen(temporary, "wb");
-    errno = ENAMETOOLONG;
-    return NULL;
+/* ---- files to be written ----------------------------------------------------------------------------------------------------
+   A regular file, or one that is not there, is written beside and renamed: it is there whole or not at all. Links are followed to what they name.
+   Devices, pipes and fifos are written in place, and so is what standard output goes to, behind what is printed. */
+
+typedef struct write_target {
+    FILE *file;
+    const char *option, *name; /* of messages: both as the user gave them */
+    char path[1024];           /* behind all links */
+    char temporary[1060];      /* beside it; "": written in place */
+    int there;                 /* the file that is replaced gives mode and owner */
+    struct stat about;
+} write_target;
+
+/* 1: both are there and are one file or directory, whatever leads to them. */
+static inline int same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return a != NULL && b != NULL && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static inline int close_file(FILE *file, const char *temporary, const char *path) {
-    int bad = (ferror(file) | fflush(file) | fsync(fileno(file))) != 0;
-    bad |= fclose(file) != 0;
-    if (!bad && rename(temporary, path) == 0) return 0;
-    fail(BAD_INPUT, "%s: %s", path, strerror(errno));
-    (void)remove(temporary);
-    return BAD_INPUT;
+/* The path that a row of links ends at, there or not. 0, or errno. */
+static inline int follow_links(const char *path, char *to, size_t capacity) {
+    char link[1024];
+    int turn;
+    if ((size_t)snprintf(to, capacity, "%s", path) >= capacity) return ENAMETOOLONG;
+    for (turn = 0; turn < 40; turn++) {
+        const ssize_t length = readlink(to, link, sizeof link);
+        const char *slash = strrchr(to, '/');
+        const size_t before = slash != NULL ? (size_t)(slash + 1 - to) : 0, at = length > 0 && link[0] == '/' ? 0 : before;
+        if (length < 0) return 0;
+        if (at + (size_t)length >= capacity || (size_t)length == sizeof link) return ENAMETOOLONG;
+        memcpy(to + at, link, (size_t)length);
+        to[at + (size_t)length] = 0;
+    }
+    return ELOOP;
+}
+
+/* 1: a device that gives bytes for ever, as /dev/zero does. */
+static inline int never_ends(const char *path) {
+    struct stat about;
+    char byte;
+    int handle, endless;
+    if (stat(path, &about) != 0 || !S_ISCHR(about.st_mode)) return 0;
+    handle = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    endless = handle >= 0 && !isatty(handle) && read(handle, &byte, 1) > 0;
+    if (handle >= 0) close(handle);
+    return endless;
+}
+
+/* What standard output goes to has one position for all who write to it. */
+static inline int is_standard_output(const struct stat *about) {
+    struct stat out;
+    return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == about->st_dev && out.st_ino == about->st_ino;
+}
+
+static inline int is_in_place(const struct stat *about) { return !S_ISREG(about->st_mode) || is_standard_output(about); }
+
+/* Finds out where and how to write, and makes nothing yet. 0, or errno. */
+static inline int target_find(write_target *t, const char *option_name, const char *path) {
+    char directory[1024], *slash;
+    int bad;
+    memset(t, 0, sizeof *t);
+    t->option = option_name, t->name = path;
+    t->there = stat(path, &t->about) == 0;
+    if (t->there && S_ISDIR(t->about.st_mode)) return EISDIR;
+    if (t->there && is_in_place(&t->about)) {
+        if ((size_t)snprintf(t->path, sizeof t->path, "%s", path) >= sizeof t->path) return ENAMETOOLONG;
+        return access(path, W_OK) == 0 ? 0 : errno;
+    }
+    if ((bad = follow_links(path, t->path, sizeof t->path)) != 0) return bad;
+    if (t->there && access(t->path, W_OK) != 0) return errno; /* a rename would not ask */
+    memcpy(directory, t->path, sizeof directory);
+    slash = strrchr(directory, '/');
+    strcpy(slash == NULL ? directory : slash == directory ? slash + 1 : slash, slash == NULL ? "." : "");
+    if (!t->there && (t->path[0] == 0 || t->path[strlen(t->path) - 1] == '/')) return EISDIR;
+    snprintf(t->temporary, sizeof t->temporary, "%s.%ld.tmp", t->path, (long)getpid());
+    return access(directory, W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+/* Whether it could be written as things are; path NULL: nothing is asked for. */
+static inline int target_check(const char *option_name, const char *path) {
+    write_target t;
+    const int bad = path != NULL ? target_find(&t, option_name, path) : 0;
+    return bad == 0 ? 0 : fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(bad));
+}
+
+static inline int target_in_place(const write_target *t) {
+    if (!is_standard_output(&t->about)) return open(t->path, O_WRONLY | O_CLOEXEC);
+    fflush(stdout);
+    return dup(STDOUT_FILENO);
+}
+
+static inline int target_open(write_target *t, const char *option_name, const char *path) {
+    int handle = -1, bad = target_find(t, option_name, path);
+    if (bad == 0) {
+        if (t->temporary[0] == 0) handle = target_in_place(t);
+        else {
+            (void)unlink(t->temporary); /* of a process of this number that was killed */
+            handle = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+            if (handle >= 0 && t->there && (fchown(handle, t->about.st_uid, t->about.st_gid) != 0 || fchmod(handle, t->about.st_mode & 0777) != 0))
+                bad = 0; /* it is readable all the same */
+        }
+        t->file = handle >= 0 ? fdopen(handle, "wb") : NULL;
+        if (t->file == NULL) bad = errno;
+    }
+    return bad == 0 ? 0 : fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(bad));
+}
+
+static inline het_writer target_writer(const write_target *t) {
+    het_writer writer = { file_write, NULL, NULL };
+    writer.user = t->file, writer.name = t->name;
+    return writer;
+}
+
+/* Ends it; a status that is not 0, which is returned, drops what was written. A device that takes nothing was a wrong argument; a full disk was
+   not. */
+static inline int target_close(write_target *t, int status) {
+    const int beside = t->temporary[0] != 0;
+    int bad = ferror(t->file) ? -1 : 0; /* why is known no more */
+    if (fflush(t->file) != 0 || (bad == 0 && beside && fsync(fileno(t->file)) != 0)) bad = errno;
+    if (fclose(t->file) != 0 && bad == 0) bad = errno;
+    t->file = NULL;
+    if (status == 0 && bad == 0 && beside && rename(t->temporary, t->path) != 0) bad = errno;
+    if (beside && (status != 0 || bad != 0)) (void)unlink(t->temporary);
+    return status != 0 || bad == 0 ? status : fail(beside || is_standard_output(&t->about) ? FAILED : BAD_INPUT, "%s %s: cannot be written%s%s",
+                                                 t->option, t->name, bad > 0 ? ": " : "", bad > 0 ? strerror(bad) : "");
+}
+
+/* The same behind a function of the library that wrote to it; why: its words, or NULL. */
+static inline int target_end(write_target *t, het_result result, const char *why) {
+    const int of_file = ferror(t->file) || result == HET_ERR_IO; /* then the file says why */
+    const int status = result == HET_OK || of_file ? 0 : fail(status_of(result), "%s %s: %s", t->option, t->name,
+                                                              why != NULL ? why : het_result_text(result));
+    return target_close(t, status);
+}
+
+/* A whole file out of memory. */
+static inline int write_file(const char *option_name, const char *path, const void *data, size_t size) {
+    write_target t;
+    const int status = target_open(&t, option_name, path);
+    if (status != 0) return status;
+    fwrite(data, 1, size, t.file);
+    return target_close(&t, 0);
 }
 
 #endif

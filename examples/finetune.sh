@@ -18,11 +18,12 @@ shift 3
 for program in train merge; do
     [ -x "$build/$program" ] || make -s "$build/$program"
 done
-rate=2e-5 lora=
+rate=2e-5 lora= again=
 for option in "$@"; do
-    case $option in --lora|--lora=*|--init-adapter|--init-adapter=*) rate=2e-4 lora=yes ;; esac
+    case $option in --lora|--lora=*|--init-adapter|--init-adapter=*) rate=2e-4 lora=yes ;; --overwrite) again=$option ;; esac
 done
 # What is given on the command line counts: of two equal options the last one does.
 "$build/train" --init "$model" --data "$text" --out "$out" --lr $rate --min-lr 0 --schedule-lr linear --warmup 10 --weight-decay 0 --steps 100 \
     --sequences 4 "$@"
-[ -z "$lora" ] || "$build/merge" --init "$model" --adapter "$out" --out "$out/merged"
+# shellcheck disable=SC2086 # none or one
+[ -z "$lora" ] || "$build/merge" --init "$model" --adapter "$out" --out "$out/merged" $again

@@ -22,11 +22,6 @@ static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *s
     return pipeline;
 }
 
-static inline void found_size(double bytes, char to[16]) {
-    if (bytes >= 1e9) snprintf(to, 16, "%.2fG", 1e-9 * bytes);
-    else snprintf(to, 16, "%.2fM", 1e-6 * bytes);
-}
-
 static inline double found_state(const het_plan *plan, int64_t rank) {
     double sum = 0;
     int64_t r;
@@ -34,15 +29,33 @@ static inline double found_state(const het_plan *plan, int64_t rank) {
     return sum > 0 ? plan->state_share[rank] / sum : 1 / (double)plan->ranks;
 }
 
+/* ", the last of 2", or "" where all micro-batches are alike. */
+static inline const char *found_last(const het_found *f, char to[40]) {
+    const int64_t rest = f->plan->step.granules % f->granules;
+    to[0] = 0;
+    if (rest > 0) snprintf(to, 40, ", the last of %lld", (long long)rest);
+    return to;
+}
+
+/* Ranks at work beside each other are slower or faster: which, and how much, a plan decides, and a bound for all plans takes the shorter time. */
+static inline int found_disturbed(const het_profile *profile) {
+    int64_t i;
+    for (i = 0; i < profile->devices; i++)
+        if (memcmp(profile->device[i].alone, profile->device[i].together, (size_t)profile->kinds * sizeof *profile->device[i].alone) != 0) return 1;
+    return 0;
+}
+
 static inline void found_table(const het_search *s, const het_profile *profile, const het_cluster *cluster, double seconds) {
     const het_found *best = &s->found[0];
     const het_plan *plan = best->plan;
+    char last[40];
     int64_t r, i;
-    printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules\n", profile->model, cluster->name[0] != 0 ? cluster->name
-        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules);
+    printf("%s on %s: %.3f ms a step, simulated: %s, %lld micro-batches of %lld granules%s\n", profile->model, cluster->name[0] != 0 ? cluster->name
+        : "these devices", 1e3 * best->seconds, plan->schedule, (long long)best->micro_batches, (long long)best->granules, found_last(best, last));
     printf("where it goes: %s\n", best->why);
-    printf("no plan can take less than %.3f ms (%s): this one is %.1f %% above that; %lld plans simulated and %lld ruled out in %.1f s%s\n\n",
-        1e3 * s->bound, s->bound_by, 100 * s->distance, (long long)s->evaluations, (long long)s->skipped, seconds,
+    printf("no plan can take less than %.3f ms (%s%s): this one is %.1f %% above that; %lld plans simulated and %lld ruled out in %.1f s%s\n\n",
+        1e3 * s->bound, s->bound_by, found_disturbed(profile) ? ", as if no rank slowed another" : "", 100 * s->distance, (long long)s->evaluations,
+        (long long)s->skipped, seconds,
         s->exhaustive ? ", which is all there are" : "");
     printf("%4s %-16s %8s %5s  %-20s %13s %7s %7s %9s %9s %6s\n", "rank", "device", "pipeline", "stage", "units", "micro-batches", "busy %", "idle %",
         "memory", "limit", "state");
@@ -54,8 +67,8 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
             printf("%4lld %-16.16s     idle\n", (long long)r, cluster->device[r].name);
             continue;
         }
-        found_size(best->memory[r], needs);
-        if (cluster->device[r].memory > 0) found_size(cluster->device[r].memory, limit);
+        bytes_text(best->memory[r], needs);
+        if (cluster->device[r].memory > 0) bytes_text(cluster->device[r].memory, limit);
         snprintf(share, sizeof share, "%.0f of %lld", plan->share[pipeline], (long long)best->micro_batches);
         printf("%4lld %-16.16s %8lld %5lld  %-20s %13s %7.1f %7.1f %9s %9s %5.1f%%\n", (long long)r, cluster->device[r].name, (long long)pipeline,
             (long long)stage, units, share, 100 * t->busy / s->simulation->makespan, 100 * t->idle / s->simulation->makespan, needs, limit,
@@ -64,9 +77,9 @@ static inline void found_table(const het_search *s, const het_profile *profile, 
     if (s->found_count > 1) printf("\nwhat loses to it:\n");
     for (i = 1; i < s->found_count; i++) {
         const het_found *other = &s->found[i];
-        printf("%+7.1f %%  %lld %s, %lld stages, %s, %lld micro-batches of %lld: %s\n", 100 * (other->seconds / best->seconds - 1),
+        printf("%+7.1f %%  %lld %s, %lld stages, %s, %lld micro-batches of %lld%s: %s\n", 100 * (other->seconds / best->seconds - 1),
             (long long)other->plan->pipelines, other->plan->pipelines == 1 ? "pipeline" : "pipelines", (long long)other->plan->stages,
-            other->plan->schedule, (long long)other->micro_batches, (long long)other->granules, other->why);
+            other->plan->schedule, (long long)other->micro_batches, (long long)other->granules, found_last(other, last), other->why);
     }
 }
 

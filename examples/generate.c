@@ -17,6 +17,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
     LOADED_ROWS(from),
+    OPTION_TITLE("Text"),
     { "--prompt", "TEXT", OPTION_TEXT, AT(prompt), 0, 0, "text to continue, by default a line feed" },
     { "--tokens", "N", OPTION_INTEGER, AT(tokens), 0, 1e9, "tokens to print" },
     { "--temperature", "X", OPTION_REAL, AT(temperature), 0, 100, "0: always the likeliest token" },
@@ -26,7 +27,7 @@ static const option options[] = {
     { "--ignore-end", NULL, OPTION_FLAG, AT(no_end), 0, 0, "goes on behind the token that ends a text (eos_token_id of the files)" },
     { "--ids", NULL, OPTION_FLAG, AT(ids), 0, 0, "prints the drawn tokens' numbers, a line each, and no text" },
     { "--no-cache", NULL, OPTION_FLAG, AT(no_cache), 0, 0, "computes the whole text anew for every token: slower, same tokens" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 
@@ -55,7 +56,7 @@ static int generate(generator *g, int64_t count) {
     int64_t first = count > context ? count - context / 2 : 0, past = 0, drawn, have = count;
     double start = seconds_now();
     int ended = 0;
-    for (drawn = 0; drawn < s->tokens && !ended; drawn++) {
+    for (drawn = 0; drawn < s->tokens && !ended && !ferror(stdout); drawn++) {
         het_result result;
         if (have - first > context) first = have - (context + 1) / 2, past = 0;
         if (s->no_cache) past = 0;
@@ -71,7 +72,7 @@ static int generate(generator *g, int64_t count) {
         text_print(&g->out, NULL, 0, 1);
         putchar('\n');
     }
-    if (fflush(stdout) != 0) return fail(FAILED, "standard output: %s", strerror(errno)); /* the text stands before the line about its speed */
+    if (fflush(stdout) != 0 || ferror(stdout)) return 0; /* the text stands before the line about its speed */
     fprintf(stderr, "%lld tokens, %.0f tokens/s\n", (long long)drawn, (double)drawn / (seconds_now() - start));
     return 0;
 }
@@ -86,6 +87,8 @@ static int run(generator *g, int argc, char **argv) {
     status = options_parse("build/generate --init DIR [options]\n\nPrints text continued by a trained model.", options, OPTIONS, s, g->given, argc,
                            argv);
     if (status >= 0) return status;
+    status = s->temperature > 0 ? 0 : options_idle(options, OPTIONS, g->given, "--top-k --top-p --seed", "with --temperature 0, which draws nothing");
+    if (status != 0) return status;
     if ((status = loaded_open(&g->model, &s->from)) != 0 || (status = loaded_takes_text(&g->model, &s->from)) != 0) return status;
     if ((status = text_encode("--prompt", g->model.tokenizer, 1, s->prompt, strlen(s->prompt), &prompt, &count)) != 0) return status;
     g->token = (int32_t *)realloc(prompt, (size_t)(count + s->tokens + 1) * sizeof *prompt);
@@ -97,7 +100,7 @@ static int run(generator *g, int argc, char **argv) {
     d->max_tokens = count + s->tokens < d->model.context ? count + s->tokens : d->model.context; /* memory for no more than that */
     d->max_sequences = 1, d->max_micro_batches = 1;
     if ((status = loaded_create(&g->model, &s->from)) != 0) return status;
-    if (!s->no_end) end_find(&g->end, s->from.init, g->model.tokenizer);
+    if (!s->no_end && (status = end_find(&g->end, s->from.init, d->model.vocab, g->model.tokenizer)) != 0) return status;
     g->logits = (float *)malloc((size_t)d->model.vocab * sizeof(float));
     g->scratch = (float *)malloc((size_t)d->model.vocab * sizeof(float));
     if (g->logits == NULL || g->scratch == NULL) return fail(FAILED, "out of memory");
@@ -106,7 +109,7 @@ static int run(generator *g, int argc, char **argv) {
     return generate(g, count);
 }
 
-int main(int argc, char **argv) {
+static int program(int argc, char **argv) {
     generator *g = (generator *)calloc(1, sizeof *g);
     int status = g != NULL ? run(g, argc, argv) : fail(FAILED, "out of memory");
     if (g == NULL) return status;
@@ -116,4 +119,9 @@ int main(int argc, char **argv) {
     free(g->scratch);
     free(g);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

@@ -19,8 +19,9 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
+    OPTION_TITLE("Options"),
     { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "prints one JSON object" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" }
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
@@ -144,8 +145,8 @@ static int list_files(const char *path, char **name, int *count) {
     return *count > 0 ? 0 : fail(BAD_INPUT, "%s: holds no safetensors file", path);
 }
 
-/* The model in config.json, where there is one. */
-static int inspect_config(const settings *s) {
+/* The model in config.json, where there is one. With `fits` it is not shown, but held against the weights beside it. */
+static int inspect_config(const settings *s, int fits) {
     char path[1200], text[2048];
     het_model_desc model;
     size_t length;
@@ -153,6 +154,7 @@ static int inspect_config(const settings *s) {
     if (!path_join(path, sizeof path, s->path, "config.json")) return fail(BAD_INPUT, "%s: path too long", s->path);
     if (access(path, F_OK) != 0) return 0;
     status = model_from_spec("config.json", path, &model);
+    if (status == 0 && fits) return model_fits("config.json", s->path, &model);
     if (status != 0 || het_model_format(&model, text, sizeof text, &length) != HET_OK) return status;
     if (s->json) printf("\"model\":\"%s\",", text);
     else printf("model %s\n", text);
@@ -338,9 +340,14 @@ static int inspect_checkpoint(const settings *s) {
 static int inspect_directory(const settings *s) {
     char **name = (char **)calloc(PATHS, sizeof *name), path[1200];
     int count = 0, i, status = name != NULL ? inspect_checkpoint(s) : fail(FAILED, "no memory");
-    if (status == 0) status = inspect_config(s);
+    if (status == 0) status = inspect_config(s, 0);
     if (status == 0) status = list_files(s->path, name, &count);
     if (status == 0) status = inspect_index(s, name, count);
+    for (i = 0; i < 2 && status == 0; i++)
+        if (path_join(path, sizeof path, s->path, i == 0 ? "model.safetensors" : INDEX) && access(path, F_OK) == 0) {
+            status = inspect_config(s, 1);
+            break;
+        }
     if (s->json) printf("\"files\":[");
     for (i = 0; i < count && status == 0; i++) {
         if (!path_join(path, sizeof path, s->path, name[i])) status = fail(BAD_INPUT, "%s: path too long", s->path);
@@ -351,8 +358,8 @@ static int inspect_directory(const settings *s) {
     return status;
 }
 
-int main(int argc, char **argv) {
-    static const char summary[] = "inspect FILE|DIR: lists what weight files hold, after proving them.";
+static int program(int argc, char **argv) {
+    static const char summary[] = "build/inspect FILE|DIR\n\nLists what weight files hold, after proving them.";
     settings s;
     unsigned char given[OPTIONS] = { 0 };
     int status, i, kept = 1;
@@ -373,5 +380,10 @@ int main(int argc, char **argv) {
         status = inspect_file(&s, s.path, 1);
     }
     if (s.json && status == 0) printf("]}\n");
-    return status != 0 || fflush(stdout) == 0 ? status : fail(FAILED, "standard output: %s", strerror(errno));
+    return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

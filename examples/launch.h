@@ -33,21 +33,19 @@ static inline int launch_number(const char *name, int64_t *value) {
 
 /* "A=1, B (not set) what"; b may be NULL. */
 static inline het_result launch_fail(het_error *error, const char *a, const char *b, const char *what) {
-    char text[2][100];
+    char text[2][400], whole[1000];
     const char *name[2];
     int i;
-    if (error == NULL) return HET_ERR_INVALID;
     name[0] = a;
     name[1] = b;
     for (i = 0; i < 2; i++) {
         const char *value = name[i] != NULL ? getenv(name[i]) : NULL;
         text[i][0] = 0;
         if (name[i] == NULL) continue;
-        snprintf(text[i], sizeof text[i], "%s%s%s%.40s", i > 0 ? ", " : "", name[i], value != NULL ? "=" : " (not set)", value != NULL ? value : "");
+        snprintf(text[i], sizeof text[i], "%s%s%s%.300s", i > 0 ? ", " : "", name[i], value != NULL ? "=" : " (not set)", value != NULL ? value : "");
     }
-    error->code = HET_ERR_INVALID;
-    snprintf(error->text, sizeof error->text, "%.90s%.90s %.60s", text[0], text[1], what);
-    return HET_ERR_INVALID;
+    snprintf(whole, sizeof whole, "%s%s %s", text[0], text[1], what);
+    return het_error_put(error, HET_ERR_INVALID, whole);
 }
 
 /* Tasks on node number `node` in Slurm's list: "2(x3),1" is 2, 2, 2, 1. 0: the list is shorter or not of this form. */

@@ -38,9 +38,9 @@ static inline int parse_with_unit(const char *text, size_t length, const char *c
 }
 
 static inline int parse_size(const char *text, size_t length, double *bytes) {
-    static const char *const units[] = { "", "K", "M", "G", "T" };
-    static const double factors[] = { 1, 1024, 1048576, 1073741824.0, 1099511627776.0 };
-    return parse_with_unit(text, length, units, factors, 5, bytes);
+    static const char *const units[] = { "", "K", "M", "G", "T", "Ki", "Mi", "Gi", "Ti" };
+    static const double factors[] = { 1, 1e3, 1e6, 1e9, 1e12, 1024, 1048576, 1073741824.0, 1099511627776.0 };
+    return parse_with_unit(text, length, units, factors, 9, bytes);
 }
 
 static inline int parse_seconds(const char *text, size_t length, double *seconds) {
@@ -79,7 +79,8 @@ static inline int layout_cuda(het_device_desc *d, const char *list, const char *
 #endif
 }
 
-/* cpu:N[@SPEED][/SIZE]: N threads, slowed down to SPEED of its own, memory capped; cuda:N, the card of that number; cuda:local. */
+/* cpu:N[@SPEED][/SIZE]: N threads (all: of every processor), slowed down to SPEED of its own, memory capped; cuda:N, the card of that number;
+   cuda:local. */
 static inline int layout_device(layout *l, const char *list, const char *item, size_t length) {
     het_device_desc *d = &l->device[l->devices];
     const int cuda = length >= 5 && strncmp(item, "cuda:", 5) == 0;
@@ -99,7 +100,9 @@ static inline int layout_device(layout *l, const char *list, const char *item, s
     if (cuda) {
         if ((status = layout_cuda(d, list, digits)) != 0) return status;
     } else {
-        if (!parse_integer(digits, 1, 256, &count)) return fail(BAD_INPUT, "--devices %s: %.*s: N threads, from 1 to 256", list, (int)length, item);
+        if (strcmp(digits, "all") == 0) count = processors();
+        else if (!parse_integer(digits, 1, 256, &count))
+            return fail(BAD_INPUT, "--devices %s: %.*s: N threads, from 1 to 256, or all", list, (int)length, item);
         d->threads = (int32_t)count;
     }
     snprintf(digits, sizeof digits, "%.*s", (int)(speed > 0 && speed < 31 ? speed - 1 : 0), item + threads + 1);
@@ -178,26 +181,28 @@ static inline int layout_links(layout *l, const char *list) {
     }
 }
 
-/* plan: a file of JSON or a shorthand; schedule: a generator's name or a file of lists; both may be NULL. */
-static inline int layout_plan(layout *l, const char *plan, const char *schedule, int64_t units, int64_t ranks, int64_t slices) {
+/* plan: a file of JSON or a shorthand, from option `option_name`; schedule: a generator's name or a file of lists; both may be NULL. */
+static inline int layout_plan(layout *l, const char *option_name, const char *plan, const char *schedule, int64_t units, int64_t ranks,
+                              int64_t slices) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
     size_t length, name = schedule != NULL ? strlen(schedule) : 0;
     const int file = name > 4 && strcmp(schedule + name - 4, ".csv") == 0;
-    const char *text = plan != NULL ? plan : "dp";
     char *read = NULL;
-    if (plan != NULL && access(plan, R_OK) == 0) {
-        read = read_small_file(plan, &length);
-        if (read == NULL) return fail(BAD_INPUT, "--plan %s: %s", plan, strerror(errno));
-        text = read;
-    } else length = strlen(text);
+    int status;
+    const char *text = plan_text(option_name, plan != NULL ? plan : "dp", &read, &length, &status);
+    if (text == NULL) return status;
     memset(&desc, 0, sizeof desc);
     desc.units = units, desc.ranks = ranks, desc.slices = slices;
     desc.schedule = file ? NULL : schedule;
     result = het_plan_read(&desc, text, length, &l->plan, &error);
     free(read);
-    if (result != HET_OK) return fail(status_of(result), "--plan %s: %s", plan != NULL ? plan : "dp", error.text);
+    if (result != HET_OK && schedule != NULL && strstr(error.text, "unknown schedule") != NULL)
+        return fail(status_of(result), "--schedule %s: %s", schedule, error.text);
+    if (result != HET_OK) return plan_refused(option_name, plan != NULL ? plan : "dp", result, &error);
+    if (slices > 1 && l->plan->slices != slices)
+        return fail(BAD_INPUT, "--slices %lld: %s %s has %lld", (long long)slices, option_name, plan, (long long)l->plan->slices);
     if (plan != NULL && !file && schedule != NULL) snprintf(l->plan->schedule, sizeof l->plan->schedule, "%s", schedule);
     if (!file) return 0;
     read = read_small_file(schedule, &length);
@@ -205,6 +210,79 @@ static inline int layout_plan(layout *l, const char *plan, const char *schedule,
     result = het_schedule_read(l->plan, read, length, NULL, &l->schedule, &error);
     free(read);
     return result == HET_OK ? 0 : fail(status_of(result), "--schedule %s: %s", schedule, error.text);
+}
+
+/* Which of `count` are marked, for people: "3", "1 to 7", "0, 2 to 5". Returns how many. */
+static inline int64_t layout_list(const unsigned char *marked, int64_t count, char *to, size_t capacity) {
+    int64_t i, end, found = 0;
+    size_t at = 0;
+    to[0] = 0;
+    for (i = 0; i < count; i = end) {
+        end = i + 1;
+        if (!marked[i]) continue;
+        while (end < count && marked[end]) end++;
+        if (at + 48 < capacity) at += (size_t)snprintf(to + at, capacity - at, "%s%lld", at > 0 ? ", " : "", (long long)i);
+        if (end > i + 1 && at + 48 < capacity) at += (size_t)snprintf(to + at, capacity - at, " to %lld", (long long)end - 1);
+        found += end - i;
+    }
+    return found;
+}
+
+/* Marks ranks without a micro-batch, and pipelines with fewer micro-batches than ranks, in a step of so many. Returns how many of both. */
+static inline int64_t layout_idle(const het_plan *plan, int64_t micro_batches, unsigned char idle[LAYOUT_RANKS], unsigned char poor[LAYOUT_RANKS]) {
+    int64_t counts[LAYOUT_RANKS], p, r, g, sum = 0;
+    if (plan->pipelines > LAYOUT_RANKS || plan->ranks > LAYOUT_RANKS) return 0;
+    het_plan_divide(plan, micro_batches, counts);
+    memset(idle, 1, LAYOUT_RANKS);
+    for (p = 0; p < plan->pipelines; p++) {
+        unsigned char member[LAYOUT_RANKS];
+        int64_t members = 0;
+        memset(member, 0, sizeof member);
+        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++) {
+            const int64_t rank = plan->stage[g].rank;
+            if (!member[rank]) member[rank] = 1, members++;
+            if (counts[p] > 0) idle[rank] = 0;
+        }
+        poor[p] = counts[p] > 0 && counts[p] < members;
+        sum += poor[p];
+    }
+    for (r = 0; r < plan->ranks; r++) sum += idle[r];
+    return sum;
+}
+
+/* "--micro-batches 8 --sequences 1": of as many sequences a step where that can be; the fewest that leave `left` idle or poor. */
+static inline void layout_feeding(const het_plan *plan, int64_t micro_batches, int64_t sequences, int64_t left, char *to, size_t capacity) {
+    unsigned char idle[LAYOUT_RANKS], poor[LAYOUT_RANKS];
+    const int64_t whole = micro_batches * sequences;
+    int64_t m = micro_batches, least = 0;
+    for (; m <= 65536 && (least == 0 || m <= whole); m++) {
+        if (layout_idle(plan, m, idle, poor) > left) continue;
+        if (least == 0) least = m;
+        if (whole % m == 0) break;
+    }
+    if (least == 0) snprintf(to, capacity, "more --micro-batches would feed them");
+    else if (m <= 65536 && whole % m == 0)
+        snprintf(to, capacity, "--micro-batches %lld --sequences %lld feeds all, with as many sequences a step", (long long)m,
+                 (long long)(whole / m));
+    else snprintf(to, capacity, "--micro-batches %lld feeds all", (long long)least);
+}
+
+/* Warns of ranks that get nothing to do, and of pipelines with too few micro-batches to fill them. `why`: NULL, or why it is so, in place of the
+   options that would feed them: of `micro_batches` x `sequences`, of which a step makes `formed`. */
+static inline void layout_warn(const het_plan *plan, int64_t formed, int64_t micro_batches, int64_t sequences, const char *why) {
+    unsigned char idle[LAYOUT_RANKS], poor[LAYOUT_RANKS], never[LAYOUT_RANKS], unused[LAYOUT_RANKS];
+    char ranks[200], pipelines[200], feeding[160];
+    int64_t idles, poors = 0;
+    if (layout_idle(plan, formed, idle, poor) == 0) return;
+    idles = layout_list(idle, plan->ranks, ranks, sizeof ranks);
+    poors = layout_list(poor, plan->pipelines, pipelines, sizeof pipelines);
+    if (why == NULL) layout_feeding(plan, micro_batches, sequences, layout_idle(plan, 65536, never, unused), feeding, sizeof feeding);
+    if (idles > 0)
+        fail(0, "warning: rank%s %s of %lld get%s no micro-batch: the step has %lld; %s", idles > 1 ? "s" : "", ranks, (long long)plan->ranks,
+             idles > 1 ? "" : "s", (long long)formed, why != NULL ? why : feeding);
+    if (poors > 0)
+        fail(0, "warning: pipeline%s %s ha%s fewer micro-batches than stages, whose ranks wait for each other: the step has %lld; %s",
+             poors > 1 ? "s" : "", pipelines, poors > 1 ? "ve" : "s", (long long)formed, why != NULL ? why : feeding);
 }
 
 static inline void layout_free(layout *l) {

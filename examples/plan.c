@@ -8,23 +8,34 @@
 #include "hetrain_plan.h"
 #include "layout.h"
 #include "profile.h"
+#include "feed.h"
 #include "found.h"
 
 typedef struct settings {
     const char *simulate, *plan, *cluster, *cost, *link, *micro_batch_scale, *slice_share, *trace, *svg, *title, *model, *profile, *devices,
         *schedules,
         *out;
-    int64_t sequences, tokens, alone, seed;
+    int64_t sequences, tokens, granule, alone, seed;
     int64_t ranks, micro_batches, chunks, slices, units, unit, complete, dark, json;
     double memory_limit, seconds;
 } settings;
 
 #define AT(field) offsetof(settings, field)
 static const option options[] = {
+    OPTION_TITLE("The plan and its schedule"),
     { "--simulate", "NAME|FILE.csv", OPTION_TEXT, AT(simulate), 0, 0,
         "gpipe, 1f1b, interleaved, zb-h1, zb-v, ... or lists of actions, a line a rank" },
     { "--ranks", "N", OPTION_INTEGER, AT(ranks), 1, 4096, "ranks" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 1000000, "micro-batches of a step" },
+    { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
+    { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
+    { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0,
+      "dp, pp, dp2xpp4, ... or a plan as JSON; alone: simulated as it is, with its schedule and micro-batches" },
+    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
+    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy: micro-batches of its layers a rank may keep; 0: no limit" },
+    { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
+    { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
+    OPTION_TITLE("What things cost, as numbers"),
     { "--cost", "SPEC|FILE.csv", OPTION_TEXT, AT(cost), 0, 0,
       "F=..,B=..[,W=..][,link=..][,bandwidth=..][,bytes=..][,activation=..] of a rank's whole part of a micro-batch; with W, B is "
       "the backward for inputs alone, and one in a piece takes B + W; link is a latency. With --complete reduce=.., gather=.. bytes and step=.. time "
@@ -32,36 +43,35 @@ static const option options[] = {
     { "--cluster", "FILE.json", OPTION_TEXT, AT(cluster), 0, 0,
       "devices and links: a rank a device, costs are divided by its speed, links are those of the groups" },
     { "--link", "LATENCY[:BANDWIDTH]", OPTION_TEXT, AT(link), 0, 0, "of every link, in place of what --cost says" },
-    { "--chunks", "K", OPTION_INTEGER, AT(chunks), 1, 64, "stages a rank, for interleaved" },
-    { "--slices", "K", OPTION_INTEGER, AT(slices), 1, 1024, "pieces a micro-batch is cut into" },
-    { "--memory-limit", "X", OPTION_REAL, AT(memory_limit), 0, 1e9, "for greedy: micro-batches of its layers a rank may keep; 0: no limit" },
-    { "--micro-batch-scale", "A,B,...", OPTION_TEXT, AT(micro_batch_scale), 0, 0, "size of each micro-batch, pipeline by pipeline; 1 each" },
-    { "--plan", "SPEC|FILE", OPTION_TEXT, AT(plan), 0, 0, "dp, pp, dp2xpp4, ... or a plan as JSON" },
-    { "--units", "N", OPTION_INTEGER, AT(units), 0, 1000000, "units of the model, for --plan; 0: enough" },
-    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "with --profile: FAMILY:preset, FAMILY:key=value,... or a config.json; lists are complete" },
+    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace, picture and --cluster" },
+    OPTION_TITLE("What things cost, as measured"),
     { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0, "what units cost on devices (train --save-profile); several are merged" },
+    { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0,
+      "with --profile: which it must be of, FAMILY:preset, FAMILY:key=value,... or a config.json; lists are complete" },
     { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0, "with --profile, in place of --cluster: NAME[@SPEED][/SIZE],..., names of the profile" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "with --profile: sequences a micro-batch" },
-    { "--length", "T", OPTION_INTEGER, AT(tokens), 1, 1e7, "with --profile: tokens a sequence; default: the model's context" },
+    { "--length", "T", OPTION_INTEGER, AT(tokens), 1, 1e7, "with --profile: tokens a sequence; default: those of the plan, or the model's context" },
+    { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "without --simulate: sequences a granule; 0: as the profile was measured, or by rule" },
     { "--alone", NULL, OPTION_FLAG, AT(alone), 0, 0, "with --profile: times measured with nothing beside them, not with all ranks at work" },
+    OPTION_TITLE("The search for a plan, without --simulate"),
     { "--schedules", "A,B,...", OPTION_TEXT, AT(schedules), 0, 0, "without --simulate: the schedules to choose from" },
     { "--seconds", "X", OPTION_REAL, AT(seconds), 0.01, 1e6, "without --simulate: how long to look for a plan" },
     { "--seed", "N", OPTION_INTEGER, AT(seed), 0, 9e15, "without --simulate: of the search" },
     { "--out", "FILE.json", OPTION_TEXT, AT(out), 0, 0, "without --simulate: the best plan, for train --plan" },
-    { "--complete", NULL, OPTION_FLAG, AT(complete), 0, 0, "with reductions, optimizer steps and the exchange of new weights" },
+    OPTION_TITLE("What is told"),
     { "--json", NULL, OPTION_FLAG, AT(json), 0, 0, "one line of JSON in place of a table" },
     { "--trace", "FILE.json", OPTION_TEXT, AT(trace), 0, 0, "Chrome trace, for ui.perfetto.dev" },
     { "--svg", "FILE.svg", OPTION_TEXT, AT(svg), 0, 0, "a picture" },
     { "--title", "TEXT", OPTION_TEXT, AT(title), 0, 0, "of the picture" },
-    { "--unit", "us|ms|s", OPTION_CHOICE, AT(unit), 0, 0, "of the given times, for trace, picture and --cluster" },
     { "--dark", NULL, OPTION_FLAG, AT(dark), 0, 0, "a picture on a dark ground" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this list" },
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
-static const char summary[] = "plan: simulates a schedule with no training, or looks for the best plan. Times have the unit of the costs.\n\n"
-                              "  plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg\n"
-                              "  plan --model llama:tiny --profile P.json --cluster C.json --micro-batches 16 --sequences 4 --out plan.json";
+static const char summary[] =
+    "build/plan [options]\n\nSimulates a schedule with no training, or looks for the best plan. Times have the unit of the costs.\n\n"
+    "  build/plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601\n"
+    "  build/plan --model llama:tiny --profile P.json --cluster C.json --micro-batches 16 --out plan.json";
 
 /* Everything the simulation needs. `lists` is what a plan derived from a file lives in. */
 typedef struct problem {
@@ -74,6 +84,7 @@ typedef struct problem {
     het_cluster *cluster;
     int64_t *group_of;
     double *tokens;
+    double *sequences;    /* with a profile: of each micro-batch */
     int64_t micro_batches;
     char *text;
     size_t length;
@@ -202,24 +213,25 @@ static int read_plan(const settings *s, problem *p, int named) {
     het_plan_desc desc;
     het_error error = { HET_OK, "" };
     het_result result;
-    const char *spec = s->plan != NULL ? s->plan : "pp";
-    char *text = NULL;
-    size_t length = strlen(spec);
+    const char *spec = s->plan != NULL ? s->plan : "pp", *text;
+    char *read;
+    size_t length;
+    int status;
     memset(&desc, 0, sizeof desc);
     desc.ranks = s->ranks;
     desc.chunks = s->chunks;
     desc.slices = s->slices;
     desc.units = s->units > 0 ? s->units : s->ranks * 2 * (s->chunks > 0 ? s->chunks : 2);
     desc.schedule = named ? s->simulate : NULL;
-    if (length > 5 && strcmp(spec + length - 5, ".json") == 0) {
-        text = read_small_file(spec, &length);
-        if (text == NULL) return fail(BAD_INPUT, "--plan %s: %s", spec, strerror(errno));
-    }
-    result = het_plan_read(&desc, text != NULL ? text : spec, length, &p->plan, &error);
-    free(text);
-    if (result != HET_OK)
-        return fail(status_of(result), "%s %s: %s", s->plan != NULL ? "--plan" : "--simulate", s->plan != NULL ? spec : s->simulate, error.text);
-    p->plan->memory_limit = s->memory_limit;
+    if ((text = plan_text("--plan", spec, &read, &length, &status)) == NULL) return status;
+    result = het_plan_read(&desc, text, length, &p->plan, &error);
+    free(read);
+    if (result != HET_OK && (s->plan == NULL || strstr(error.text, "unknown schedule") != NULL))
+        return fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+    if (result != HET_OK) return plan_refused("--plan", spec, result, &error);
+    if (s->slices > 1 && p->plan->slices != s->slices)
+        return fail(BAD_INPUT, "--slices %lld: %s has %lld", (long long)s->slices, s->plan, (long long)p->plan->slices);
+    if (s->memory_limit > 0) p->plan->memory_limit = s->memory_limit;
     if (named && strlen(s->simulate) < sizeof p->plan->schedule) strcpy(p->plan->schedule, s->simulate);
     return 0;
 }
@@ -233,7 +245,7 @@ static int make_lists(const settings *s, problem *p) {
     het_plan_divide(p->plan, s->micro_batches, counts);
     result = het_schedule_make(p->plan, counts, NULL, &p->schedule, &error);
     free(counts);
-    return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", s->simulate, error.text);
+    return result == HET_OK ? 0 : fail(status_of(result), "--simulate %s: %s", p->plan->schedule, error.text);
 }
 
 /* ---- costs ---- */
@@ -507,19 +519,17 @@ static int write_pictures(const settings *s, const problem *p, const het_simulat
     }
     timeline.record = record;
     for (which = 0; which < 2 && status == 0; which++) {
-        FILE *file = path[which] != NULL ? fopen(path[which], "wb") : NULL;
-        het_writer writer = { file_write, NULL, NULL };
+        write_target t;
+        het_writer writer;
         het_svg_desc desc;
-        het_result result;
         if (path[which] == NULL) continue;
-        if (file == NULL) { status = fail(BAD_INPUT, "%s %s: %s", which == 0 ? "--trace" : "--svg", path[which], strerror(errno)); break; }
-        writer.user = file;
+        if ((status = target_open(&t, which == 0 ? "--trace" : "--svg", path[which])) != 0) break;
+        writer = target_writer(&t);
         memset(&desc, 0, sizeof desc);
         desc.title = s->title != NULL ? s->title : slash != NULL ? slash + 1 : s->simulate;
         desc.dark = s->dark ? HET_YES : HET_NO;
-        result = which == 0 ? het_timeline_trace(&timeline, p->plan, &writer) : het_timeline_svg(&timeline, p->plan, &desc, &writer);
-        if (fclose(file) != 0 && result == HET_OK) result = HET_ERR_IO;
-        if (result != HET_OK) status = fail(status_of(result), "%s %s: %s", which == 0 ? "--trace" : "--svg", path[which], het_result_text(result));
+        status = target_end(&t, which == 0 ? het_timeline_trace(&timeline, p->plan, &writer) : het_timeline_svg(&timeline, p->plan, &desc, &writer),
+                            NULL);
     }
     free(record);
     return status;
@@ -546,11 +556,17 @@ static void show_activations(const problem *p, het_simulation *r) {
     }
 }
 
+/* --simulate is a file of lists, not a name. */
+static int are_lists(const settings *s) {
+    const char *dot = s->simulate != NULL ? strrchr(s->simulate, '.') : NULL;
+    return s->simulate != NULL && ((dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL);
+}
+
 static int simulate(settings *s, problem *p) {
     het_error error = { HET_OK, "" };
     het_simulation *simulation = NULL;
-    const char *dot = strrchr(s->simulate, '.');
-    int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL, status = 0;
+    const int lists = are_lists(s);
+    int status = 0;
     het_result result;
     status = read_cluster(s, p);
     if (status != 0) return status;
@@ -650,21 +666,30 @@ static int price_lists(problem *p, const het_profile *profile) {
 }
 
 static void print_bytes(double bytes) {
-    if (bytes >= 1e9) printf(" %8.2fG", 1e-9 * bytes);
-    else printf(" %8.2fM", 1e-6 * bytes);
+    char text[16];
+    printf(" %9s", bytes_text(bytes, text));
+}
+
+static double step_tokens(const settings *s, const problem *p) {
+    double sum = 0;
+    int64_t i;
+    for (i = 0; i < p->micro_batches; i++) sum += p->sequences[i];
+    return sum * (double)s->tokens;
 }
 
 /* What a person wants to see: who does what, how long, what is idle, what it takes. */
 static void price_table(const settings *s, const problem *p, const het_profile *profile, const het_simulation *r, const het_memory *memory) {
     int64_t i, g;
-    printf("%s, %s, %lld x %lld x %lld tokens a step: %.3f ms, %.0f tokens/s, idle %.1f %%\n\n", profile->model, p->plan->schedule,
-        (long long)s->micro_batches, (long long)s->sequences, (long long)s->tokens, 1e3 * r->makespan,
-        (double)(s->micro_batches * s->sequences * s->tokens) / r->makespan, 100 * r->bubble);
+    const double first = p->sequences[0], last = p->sequences[p->micro_batches - 1];
+    printf("%s, %s, %lld x %.0f x %lld tokens a step", profile->model, p->plan->schedule, (long long)p->micro_batches, first, (long long)s->tokens);
+    if (last < first) printf(" (the last of %.0f x %lld)", last, (long long)s->tokens);
+    printf(": %.3f ms, %.0f tokens/s, idle %.1f %%\n\n", 1e3 * r->makespan, step_tokens(s, p) / r->makespan, 100 * r->bubble);
     printf("%4s %-12s %6s %10s %10s %7s %10s %10s %10s %9s %9s  %s\n", "rank", "device", "speed", "busy ms", "idle ms", "idle %", "fill ms",
         "wait ms", "tail ms", "memory", "limit", "units (pipeline)");
     for (i = 0; i < r->ranks; i++) {
         const het_rank_time *t = &r->rank[i];
         const het_cluster_device *device = &p->cluster->device[i];
+        char text[16];
         int stages = 0;
         printf("%4lld %-12s %6.3g %10.3f %10.3f %7.2f %10.3f %10.3f %10.3f", (long long)i, device->profile, device->speed, 1e3 * t->busy,
             1e3 * t->idle, 100 * t->idle / r->makespan, 1e3 * t->fill, 1e3 * t->wait, 1e3 * t->tail);
@@ -679,16 +704,19 @@ static void price_table(const settings *s, const problem *p, const het_profile *
         }
         printf("\n");
         if (device->memory > 0 && (double)memory[i].device + (double)memory[i].communication > device->memory)
-            printf("     does not fit: %.0f bytes too many\n", (double)memory[i].device + (double)memory[i].communication - device->memory);
+            printf("     does not fit: %s too many\n", bytes_text((double)memory[i].device + (double)memory[i].communication - device->memory, text));
     }
+    printf("\nsaving (train --out) takes");
+    print_bytes((double)memory[0].saving);
+    printf(" more of the host of rank 0\n");
 }
 
-static void price_json(const settings *s, const het_simulation *r, const het_memory *memory) {
+static void price_json(const settings *s, const problem *p, const het_simulation *r, const het_memory *memory) {
     int64_t i;
     printf("{\"makespan\":");
     print_number(r->makespan);
     printf(",\"tokens_per_s\":");
-    print_number((double)(s->micro_batches * s->sequences * s->tokens) / r->makespan);
+    print_number(step_tokens(s, p) / r->makespan);
     printf(",\"span\":");
     print_number(r->span);
     printf(",\"bubble\":");
@@ -703,7 +731,7 @@ static void price_json(const settings *s, const het_simulation *r, const het_mem
     print_array("peak", r, offsetof(het_rank_time, peak));
     printf(",\"memory\":[");
     for (i = 0; i < r->ranks; i++) printf("%s%llu", i > 0 ? "," : "", (unsigned long long)(memory[i].device + memory[i].communication));
-    printf("],\"actions\":%lld}\n", (long long)r->actions);
+    printf("],\"saving\":%llu,\"actions\":%lld}\n", (unsigned long long)memory[0].saving, (long long)r->actions);
 }
 
 /* Simulates the plan on what the profile says, and prints it. */
@@ -714,28 +742,27 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
     het_shape shape;
     het_needs *needs = ROOM(het_needs, p->plan->ranks);
     het_memory *memory = ROOM(het_memory, p->plan->ranks);
-    double *value = ROOM(double, 3 * s->micro_batches);
+    double *value = ROOM(double, 2 * p->micro_batches);
     int64_t i;
     het_result result;
     int status = 0;
     if (needs == NULL || memory == NULL || value == NULL) status = fail(FAILED, "out of memory");
-    for (i = 0; i < s->micro_batches && status == 0; i++) {
-        value[i] = (double)(s->sequences * s->tokens);
-        value[s->micro_batches + i] = value[i] * ((double)s->tokens + 1) / 2;
-        value[2 * s->micro_batches + i] = (double)s->sequences;
+    for (i = 0; i < p->micro_batches && status == 0; i++) {
+        value[i] = p->sequences[i] * (double)s->tokens;
+        value[p->micro_batches + i] = value[i] * ((double)s->tokens + 1) / 2;
     }
     memset(&shape, 0, sizeof shape);
-    shape.tokens = s->sequences * s->tokens, shape.sequences = s->sequences;
+    shape.sequences = (int64_t)p->sequences[0], shape.tokens = shape.sequences * s->tokens;
     result = status != 0 ? HET_ERR_OOM : het_profile_costs(profile, p->plan, p->cluster, s->alone ? HET_NO : HET_YES, NULL, &costs, &error);
     if (result == HET_OK) result = het_profile_needs(p->plan, p->schedule, NULL, needs, &error);
     if (result == HET_OK) result = het_profile_memory(profile, p->plan, needs, &shape, memory, &error);
     if (result == HET_OK) {
-        costs->costs.tokens = value, costs->costs.pairs = value + s->micro_batches, costs->costs.sequences = value + 2 * s->micro_batches;
+        costs->costs.tokens = value, costs->costs.pairs = value + p->micro_batches, costs->costs.sequences = p->sequences;
         result = het_simulate_costs(p->plan, p->schedule, costs, s->trace != NULL || s->svg != NULL ? HET_YES : HET_NO, NULL, &simulation, &error);
     }
     if (status == 0 && result != HET_OK) status = fail(status_of(result), "--profile %s: %s", s->profile, error.text);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) status = write_pictures(s, p, simulation);
-    if (status == 0 && s->json) price_json(s, simulation, memory);
+    if (status == 0 && s->json) price_json(s, p, simulation, memory);
     else if (status == 0) price_table(s, p, profile, simulation, memory);
     het_simulation_free(simulation);
     het_plan_costs_free(costs);
@@ -746,37 +773,55 @@ static int price_simulate(settings *s, problem *p, const het_profile *profile) {
 }
 
 static int price_model(settings *s, problem *p, het_profile **profile) {
-    het_model_desc model;
+    het_desc desc;
     int status;
-    memset(&model, 0, sizeof model);
-    status = model_from_spec("--model", s->model, &model);
-    if (status == 0) status = profile_read_list("--profile", s->profile, profile);
-    if (status != 0) return status;
-    if ((*profile)->units != 2 * model.layers + 2)
-        return fail(BAD_INPUT, "--profile %s: is of %lld units (model \"%s\"); --model %s has %lld", s->profile, (long long)(*profile)->units,
-            (*profile)->model, s->model, 2 * (long long)model.layers + 2);
-    if (s->tokens == 0) s->tokens = model.context;
-    if (s->tokens > model.context)
-        return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)model.context);
+    memset(&desc, 0, sizeof desc);
+    if (s->model != NULL && (status = model_from_spec("--model", s->model, &desc.model)) != 0) return status;
+    if ((status = profile_read_list("--profile", s->profile, profile)) != 0) return status;
+    desc.max_tokens = desc.model.context, desc.max_sequences = 1;
+    if (s->model != NULL && (status = profile_check("--profile", s->profile, *profile, &desc, s->model)) != 0) return status;
     s->units = (*profile)->units;
     s->unit = 3;
-    return price_devices(s, p, *profile);
+    if ((status = price_devices(s, p, *profile)) != 0) return status;
+    if (s->plan != NULL || s->simulate != NULL) status = read_plan(s, p, s->simulate != NULL && !are_lists(s));
+    if (status == 0 && p->plan != NULL && s->tokens == 0 && s->micro_batches == 0) s->tokens = p->plan->step.length;
+    if (s->tokens == 0) s->tokens = desc.model.context;
+    if (status == 0 && s->tokens == 0) status = fail(BAD_INPUT, "--profile %s: --model SPEC or --length T is needed", s->profile);
+    if (status == 0 && s->model != NULL && s->tokens > desc.model.context)
+        status = fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->tokens, (long long)desc.model.context);
+    return status;
 }
 
-static int price_read(settings *s, problem *p, het_profile **profile) {
-    const char *dot = strrchr(s->simulate, '.');
-    const int lists = (dot != NULL && strcmp(dot, ".csv") == 0) || strchr(s->simulate, '/') != NULL;
-    int status = price_model(s, p, profile);
+/* The micro-batches that the options say, all alike, or those of the plan's own step. */
+static int price_step(settings *s, problem *p, const unsigned char *given) {
+    const het_plan_step *step = &p->plan->step;
+    const int own = s->micro_batches == 0 && step->granules > 0;
+    int64_t i, left = step->granules * step->sequences;
+    int status = 0;
+    if (own) status = options_idle(options, OPTIONS, given, "--sequences --length", "on the plan's own step; with --micro-batches another is taken");
     if (status != 0) return status;
-    if (!lists && s->micro_batches == 0) return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", s->simulate);
-    if ((status = read_plan(s, p, !lists)) != 0 || (status = lists ? read_lists(s, p) : make_lists(s, p)) != 0) return status;
+    if (own) s->micro_batches = (step->granules + step->micro_batch - 1) / step->micro_batch, s->sequences = step->micro_batch * step->sequences;
+    if (s->micro_batches == 0 && !are_lists(s))
+        return fail(BAD_INPUT, "--micro-batches: how many? (--simulate %s needs it)", p->plan->schedule);
+    if (s->micro_batches > 1000000) return fail(BAD_INPUT, "--plan %s: %lld micro-batches", s->plan, (long long)s->micro_batches);
+    if ((status = are_lists(s) ? read_lists(s, p) : make_lists(s, p)) != 0) return status;
     s->micro_batches = p->micro_batches;
-    return price_lists(p, *profile);
+    p->sequences = ROOM(double, p->micro_batches);
+    if (p->sequences == NULL) return fail(FAILED, "out of memory");
+    for (i = 0; i < p->micro_batches; i++, left -= s->sequences) p->sequences[i] = (double)(own && left < s->sequences ? left : s->sequences);
+    return 0;
 }
 
-static int price(settings *s, problem *p) {
+static int price_read(settings *s, problem *p, const unsigned char *given, het_profile **profile) {
+    int status = price_model(s, p, profile);
+    if (status == 0) status = price_step(s, p, given);
+    if (status == 0 && s->simulate == NULL) s->simulate = p->plan->schedule;
+    return status == 0 ? price_lists(p, *profile) : status;
+}
+
+static int price(settings *s, problem *p, const unsigned char *given) {
     het_profile *profile = NULL;
-    int status = price_read(s, p, &profile);
+    int status = price_read(s, p, given, &profile);
     if (status == 0) status = price_simulate(s, p, profile);
     het_profile_free(profile);
     return status;
@@ -786,35 +831,35 @@ static int price(settings *s, problem *p) {
 
 enum { MOST_NAMES = 16 };
 
-/* A step of M x B sequences of T tokens. A micro-batch has whole sequences, so what is shared out is granules, by the rule of het_granules, or
-   sequences where those are longer. */
-static int search_sizes(const settings *s, het_search_desc *desc) {
-    int64_t *start = ROOM(int64_t, s->sequences + 1), granules = 0, i, each;
-    if (start == NULL) return fail(FAILED, "out of memory");
-    for (i = 0; i <= s->sequences; i++) start[i] = i * s->tokens;
-    if (het_granules(start, s->sequences, 0, NULL, 0, &granules) != HET_OK) granules = s->sequences;
-    free(start);
-    each = granules < s->sequences ? s->sequences / granules : 1;
-    desc->granules = s->micro_batches * (s->sequences / each);
-    desc->granule_tokens = each * s->tokens;
-    desc->granule_sequences = each;
-    desc->granule_pairs = (double)each * (double)s->tokens * ((double)s->tokens + 1) / 2;
-    return 0;
+/* A step of M x B sequences of T tokens, in the granules that train would make of it. */
+static int search_sizes(const settings *s, const het_profile *profile, const unsigned char *given, het_search_desc *desc) {
+    const int asked = given[option_find(options, OPTIONS, "--granule", 9)];
+    int64_t granule = s->granule;
+    step_feed feed;
+    int status;
+    if (!asked && profile->granule > 0 && profile->granule % s->tokens == 0 && s->sequences % (profile->granule / s->tokens) == 0)
+        granule = profile->granule / s->tokens;
+    status = feed_start(&feed, s->micro_batches, s->sequences, s->tokens, granule);
+    if (status == 0 && profile->granule > 0)
+        status = profile_check_granule("--profile", s->profile, profile, feed.item_longest);
+    desc->granules = feed.items, desc->granule_sequences = feed.item_sequences;
+    desc->granule_tokens = feed.item_sequences * s->tokens;
+    desc->granule_pairs = (double)desc->granule_tokens * ((double)s->tokens + 1) / 2;
+    feed_end(&feed);
+    return status;
 }
 
 static int write_plan(const settings *s, const het_plan *plan) {
-    FILE *file = fopen(s->out, "wb");
-    het_writer writer = { file_write, NULL, NULL };
-    het_result result;
-    if (file == NULL) return fail(BAD_INPUT, "--out %s: %s", s->out, strerror(errno));
-    writer.user = file;
-    result = het_plan_write(plan, &writer);
-    if (fclose(file) != 0 && result == HET_OK) result = HET_ERR_IO;
-    return result == HET_OK ? 0 : fail(FAILED, "--out %s: cannot be written", s->out);
+    write_target t;
+    het_writer writer;
+    const int status = target_open(&t, "--out", s->out);
+    if (status != 0) return status;
+    writer = target_writer(&t);
+    return target_end(&t, het_plan_write(plan, &writer), NULL);
 }
 
 /* names: of --schedules, cut up here; NULL: the usual ones. */
-static int search_plan(settings *s, problem *p, const het_profile *profile, char *names) {
+static int search_plan(settings *s, problem *p, const unsigned char *given, const het_profile *profile, char *names) {
     het_search_desc desc;
     het_search *search = NULL;
     het_error error = { HET_OK, "" };
@@ -823,7 +868,7 @@ static int search_plan(settings *s, problem *p, const het_profile *profile, char
     const double start = seconds_now();
     int status;
     memset(&desc, 0, sizeof desc);
-    if ((status = search_sizes(s, &desc)) != 0) return status;
+    if ((status = search_sizes(s, profile, given, &desc)) != 0) return status;
     desc.schedules = names != NULL ? list : NULL;
     while (names != NULL) {
         if (desc.schedule_count == MOST_NAMES) return fail(BAD_INPUT, "--schedules %s: more than %d", s->schedules, MOST_NAMES);
@@ -835,9 +880,10 @@ static int search_plan(settings *s, problem *p, const het_profile *profile, char
     desc.seconds = s->seconds, desc.clock = profile_now, desc.evaluations = 1000000000;
     desc.seed = (uint64_t)s->seed;
     result = het_plan_search(&desc, &search, &error);
-    if (result != HET_OK) return fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s%s: %s", s->cluster != NULL ? "--cluster " : "--devices",
-        s->cluster
-        != NULL ? s->cluster : "", error.text);
+    if (result != HET_OK && strstr(error.text, "schedule '") != NULL) return fail(BAD_INPUT, "--schedules %s: %s", s->schedules, error.text);
+    if (result != HET_OK)
+        return fail(result == HET_ERR_OOM ? FAILED : BAD_INPUT, "%s %s: %s", s->cluster != NULL ? "--cluster" : "--devices",
+                    s->cluster != NULL ? s->cluster : s->devices, error.text);
     if (s->out != NULL) status = write_plan(s, search->found[0].plan);
     if (status == 0 && (s->trace != NULL || s->svg != NULL)) {
         p->plan = search->found[0].plan;
@@ -851,7 +897,7 @@ static int search_plan(settings *s, problem *p, const het_profile *profile, char
     return status;
 }
 
-static int plan_best(settings *s, problem *p) {
+static int plan_best(settings *s, problem *p, const unsigned char *given) {
     het_profile *profile = NULL;
     char *names = NULL;
     int status;
@@ -862,13 +908,42 @@ static int plan_best(settings *s, problem *p) {
         memcpy(names, s->schedules, strlen(s->schedules) + 1);
     }
     status = price_model(s, p, &profile);
-    if (status == 0) status = search_plan(s, p, profile, names);
+    if (status == 0) status = search_plan(s, p, given, profile, names);
     het_profile_free(profile);
     free(names);
     return status;
 }
 
-int main(int argc, char **argv) {
+/* What must be there, and what would be ignored. */
+static int check_options(const settings *s, const unsigned char *given) {
+    const int looked_for = s->simulate == NULL && s->plan == NULL, lists = are_lists(s);
+    const struct { int idle; const char *names, *because; } rule[] = {
+        { s->profile == NULL, "--model --devices --sequences --length --alone", "without --profile" },
+        { s->profile != NULL, "--link --unit --units --micro-batch-scale --complete", "with --profile, which says what units and links cost" },
+        { !looked_for, "--schedules --seconds --seed --granule --out", "where no plan is looked for (--profile without --plan and --simulate)" },
+        { looked_for, "--chunks --slices --memory-limit", "where a plan is looked for" },
+        { lists, "--chunks --memory-limit", "on lists of actions" },
+        { lists && s->plan == NULL, "--units --slices", "on lists of actions without --plan" },
+        { s->simulate != NULL && strcmp(s->simulate, "greedy") != 0, "--memory-limit", "but with --simulate greedy" },
+        { s->simulate != NULL && strcmp(s->simulate, "interleaved") != 0, "--chunks", "but with --simulate interleaved" },
+        { s->trace == NULL && s->svg == NULL && s->cluster == NULL, "--unit", "without --trace, --svg or --cluster" },
+        { s->svg == NULL, "--title --dark", "without --svg" },
+    };
+    size_t i;
+    int status = 0;
+    if (s->profile == NULL && s->model != NULL) return fail(BAD_INPUT, "--model %s: needs --profile FILE", s->model);
+    if (s->profile == NULL && s->simulate == NULL)
+        return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed, or --profile; --help lists the options");
+    if (s->profile != NULL && s->model == NULL && s->tokens == 0 && s->plan == NULL)
+        return fail(BAD_INPUT, "--profile %s: --model SPEC, --length T or --plan FILE is needed", s->profile);
+    if (s->profile != NULL && s->cost != NULL) return fail(BAD_INPUT, "--cost %s: --profile %s says what units cost", s->cost, s->profile);
+    if (s->profile == NULL && s->cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
+    for (i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
+        if (rule[i].idle) status = options_idle(options, OPTIONS, given, rule[i].names, rule[i].because);
+    return status;
+}
+
+static int program(int argc, char **argv) {
     settings s;
     problem p;
     unsigned char given[OPTIONS];
@@ -881,14 +956,9 @@ int main(int argc, char **argv) {
     s.seconds = 5;
     status = options_parse(summary, options, OPTIONS, &s, given, argc, argv);
     if (status >= 0) return status;
-    if (s.simulate == NULL && s.model == NULL && s.profile == NULL)
-        return fail(BAD_INPUT, "--simulate: a schedule's name or FILE.csv is needed, or --model and --profile; --help lists the options");
-    if ((s.model == NULL) != (s.profile == NULL))
-        return s.model != NULL ? fail(BAD_INPUT, "--model %s: needs --profile FILE", s.model)
-                               : fail(BAD_INPUT, "--profile %s: needs --model SPEC", s.profile);
-    if (s.profile != NULL && s.cost != NULL) return fail(BAD_INPUT, "--cost %s: --profile %s says what units cost", s.cost, s.profile);
-    if (s.profile == NULL && s.cost == NULL) return fail(BAD_INPUT, "--cost: F=..,B=..[,W=..] or FILE.csv is needed");
-    status = s.simulate == NULL ? plan_best(&s, &p) : s.profile != NULL ? price(&s, &p) : simulate(&s, &p);
+    if ((status = check_options(&s, given)) != 0) return status;
+    if (s.simulate == NULL && s.plan == NULL) status = plan_best(&s, &p, given);
+    else status = s.profile != NULL ? price(&s, &p, given) : simulate(&s, &p);
     het_schedule_free(p.schedule);
     if (p.plan != &p.lists) het_plan_free(p.plan);
     free(p.lists.stage);
@@ -899,9 +969,15 @@ int main(int argc, char **argv) {
     free(p.stage);
     free(p.block);
     free(p.tokens);
+    free(p.sequences);
     free(p.rank);
     free(p.group_of);
     het_cluster_free(p.cluster);
     free(p.text);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

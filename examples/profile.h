@@ -3,6 +3,7 @@
 #define EXAMPLES_PROFILE_H
 
 #include "common.h"
+#include "files.h"
 #include "hetrain_plan.h"
 
 static inline double profile_now(void *user) { (void)user; return seconds_now(); }
@@ -20,14 +21,12 @@ static inline int profile_measure(const char *option_name, const het_desc *desc,
 }
 
 static inline int profile_write(const char *option_name, const char *path, const het_profile *profile) {
-    FILE *file = fopen(path, "wb");
-    het_writer writer = { file_write, NULL, NULL };
-    het_result result;
-    if (file == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
-    writer.user = file, writer.name = path;
-    result = het_profile_write(profile, &writer);
-    if (fclose(file) != 0 && result == HET_OK) result = HET_ERR_IO;
-    return result == HET_OK ? 0 : fail(FAILED, "%s %s: cannot be written", option_name, path);
+    write_target t;
+    het_writer writer;
+    const int status = target_open(&t, option_name, path);
+    if (status != 0) return status;
+    writer = target_writer(&t);
+    return target_end(&t, het_profile_write(profile, &writer), NULL);
 }
 
 static inline int profile_read(const char *option_name, const char *path, het_profile **profile) {
@@ -66,6 +65,40 @@ static inline int profile_read_list(const char *option_name, const char *list, h
         if (list[length] == 0) return 0;
         list += length + 1;
     }
+}
+
+/* Granules of other sizes have other costs. tokens: of the longest. */
+static inline int profile_check_granule(const char *option_name, const char *path, const het_profile *profile, int64_t tokens) {
+    if (profile->granule == 0 || (2 * tokens <= 3 * profile->granule && 3 * tokens >= 2 * profile->granule)) return 0;
+    return fail(BAD_INPUT, "%s %s: was measured with granules of %lld tokens, here they have %lld (--granule, --length)", option_name, path,
+                (long long)profile->granule, (long long)tokens);
+}
+
+/* Whether the times of a profile hold for what `desc` describes: its model, and its type and sums, if they are not 0. Measured profiles say
+   their granule; of one written by hand only the number of units is compared. */
+static inline int profile_check(const char *option_name, const char *path, const het_profile *profile, const het_desc *desc,
+                                const char *model) {
+    static const char *const types[] = { "", "f32", "bf16" }, *const sums[] = { "", "exact", "fast" };
+    het_desc like = *desc;
+    het_profile *described = NULL, *both = NULL;
+    het_error error = { HET_OK, "" };
+    het_result result;
+    if (desc->dtype != 0 && desc->dtype != profile->dtype)
+        return fail(BAD_INPUT, "%s %s: was measured with --dtype %s, this is %s", option_name, path, types[profile->dtype], types[desc->dtype]);
+    if (desc->reduce != 0 && desc->reduce != profile->reduce)
+        return fail(BAD_INPUT, "%s %s: was measured with --reduce %s, this is %s", option_name, path, sums[profile->reduce], sums[desc->reduce]);
+    if (profile->units != 2 * desc->model.layers + 2)
+        return fail(BAD_INPUT, "%s %s: is of %lld units (model \"%s\"); --model %s has %lld", option_name, path, (long long)profile->units,
+                    profile->model, model, 2 * (long long)desc->model.layers + 2);
+    if (profile->granule == 0) return 0;
+    like.devices = NULL, like.device_count = 0; /* bytes are the same on all */
+    like.dtype = profile->dtype, like.reduce = profile->reduce;
+    result = het_profile_describe(&like, profile->model, NULL, &described, &error);
+    if (result == HET_OK) result = het_profile_merge(described, profile, NULL, &both, &error);
+    het_profile_free(described);
+    het_profile_free(both);
+    return result == HET_OK ? 0 : fail(status_of(result), "%s %s: is of model \"%s\", not of --model %s (%s)", option_name, path, profile->model,
+                                       model, error.text);
 }
 
 #endif

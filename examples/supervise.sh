@@ -2,7 +2,8 @@
 # Keeps a run of train going: starts it, and again from its newest checkpoint when it dies, with the hosts that answer.
 #   examples/supervise.sh [--retries N] [--hosts a,b,c] OUT COMMAND...
 # COMMAND is the whole first command line, mpirun and all, with --out OUT in it; a word {np} becomes the number of processes and {hosts} the list
-# of hosts. After a death it is run again with --resume OUT in place of the options that --resume takes from the checkpoint (--model, --init).
+# of hosts. After a death it is run again with --resume OUT in place of the options that --resume takes from the checkpoint (--model, --init) and of
+# --overwrite; before the first checkpoint with --overwrite, as there is nothing but a log. Its lock on OUT is taken away, whatever host it died on.
 # Hosts answer if `ssh -o BatchMode=yes -o ConnectTimeout=5 HOST true` succeeds (SUPERVISE_PING: another command, to which the host is added).
 # Without --hosts, or where all answer but a process died on this machine, the same number is tried first, then one process fewer each time that
 # no new checkpoint came. Ends with status 0 when the run does; with 2 when it said that the command was wrong; with 1 when N restarts (10) in a
@@ -16,7 +17,7 @@ while [ $# -gt 0 ]; do
         *) break ;;
     esac
 done
-[ $# -ge 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1
 shift
 ping=${SUPERVISE_PING:-ssh -o BatchMode=yes -o ConnectTimeout=5 -n}
@@ -47,17 +48,18 @@ command_line() {
         [ -n "$skip" ] && { skip=; continue; }
         case $word in
             --model | --init) [ "$resume" = 1 ] && { skip=1; continue; } ;;
-            --model=* | --init=*) [ "$resume" = 1 ] && continue ;;
+            --model=* | --init=* | --overwrite) [ "$resume" = 1 ] && continue ;;
         esac
         word=${word//\{np\}/$np}
         line+=("${word//\{hosts\}/$list}")
     done
     [ "$resume" = 1 ] && line+=(--resume "$out")
+    [ "$resume" = 0 ] && [ -n "$again" ] && line+=(--overwrite)
 }
 
 processes=${SUPERVISE_PROCESSES:-$(awk -F, '{print NF}' <<< "$hosts")}
 [ "$processes" -gt 0 ] || processes=1
-failed=0 resume=0
+failed=0 resume=0 again=
 before=$(newest)
 while :; do
     list=$(answering)
@@ -82,8 +84,9 @@ while :; do
         [ "$failed" -gt 1 ] && [ "$processes" -gt 1 ] && processes=$((processes - 1))
     fi
     [ "$failed" -gt "$retries" ] && { echo "supervise: $retries restarts brought no new checkpoint; the last ended with status $status" >&2; exit 1; }
-    before=$now
+    before=$now again=1
     [ -n "$now" ] && resume=1
+    [ $status = 2 ] || rm -f "$out/hetrain.lock" # a run that says no has no lock there
     echo "supervise: ended with status $status; newest checkpoint: ${now:-none}; starting again" >&2
     sleep "${SUPERVISE_PAUSE:-2}"
 done

@@ -97,6 +97,16 @@ static inline int token_bytes(const het_tokenizer *tokenizer, int32_t id, char *
     return 1;
 }
 
+/* The tokenizer as a tokenizer.json, byte by byte as it was read. */
+static inline int write_tokenizer(const char *option_name, const char *path, const het_tokenizer *tokenizer) {
+    write_target t;
+    het_writer writer;
+    const int status = target_open(&t, option_name, path);
+    if (status != 0) return status;
+    writer = target_writer(&t);
+    return target_end(&t, het_tokenizer_write(tokenizer, &writer), NULL);
+}
+
 /* ---- text as it comes out ---------------------------------------------------------------------------------------------- */
 
 typedef struct text_out {
@@ -145,12 +155,8 @@ static inline void text_print(text_out *out, const char *bytes, size_t length, i
 
 /* ---- where a text ends --------------------------------------------------------------------------------------------------- */
 
-enum { END_TOKENS = 16 };
+enum { END_TOKENS = 64 };
 typedef struct end_tokens { int32_t id[END_TOKENS]; int count; } end_tokens;
-
-static inline void end_add(end_tokens *e, int64_t id) {
-    if (e->count < END_TOKENS && id >= 0 && id <= INT32_MAX) e->id[e->count++] = (int32_t)id;
-}
 
 static inline int end_is(const end_tokens *e, int32_t id) {
     int i;
@@ -158,43 +164,34 @@ static inline int end_is(const end_tokens *e, int32_t id) {
     return i < e->count;
 }
 
-/* "eos_token_id": a number or a list of them, in a config.json or generation_config.json. */
-static inline void end_from_config(end_tokens *e, const char *path) {
-    size_t length, key_length;
-    char key[64], *text = read_small_file(path, &length);
-    het_json j;
-    int64_t id;
-    if (text == NULL) return;
-    j = het_json_start(text, length);
-    het_json_enter(&j, HET_JSON_OBJECT);
-    while (het_json_next(&j, key, sizeof key, &key_length)) {
-        if (key_length != 12 || memcmp(key, "eos_token_id", 12) != 0) {
-            het_json_skip(&j);
-        } else if (het_json_peek(&j) == HET_JSON_NUMBER) {
-            if (het_json_integer(&j, &id)) end_add(e, id);
-        } else if (het_json_peek(&j) == HET_JSON_ARRAY) {
-            het_json_enter(&j, HET_JSON_ARRAY);
-            while (het_json_next(&j, NULL, 0, NULL))
-                if (het_json_integer(&j, &id)) end_add(e, id);
-        } else het_json_skip(&j);
-    }
-    free(text);
-}
-
-/* What the files beside the weights say; where they say nothing, the usual names among the tokenizer's special tokens. */
-static inline void end_find(end_tokens *e, const char *init, const het_tokenizer *tokenizer) {
+/* What the files beside the weights say; where they say nothing, the usual names among the tokenizer's special tokens. Bytes end no text. */
+static inline int end_find(end_tokens *e, const char *init, int64_t vocab, const het_tokenizer *tokenizer) {
     static const char *const files[] = { "generation_config.json", "config.json" };
     static const char *const names[] = { "<|endoftext|>", "</s>", "<|end_of_text|>", "<|eot_id|>", "<|im_end|>" };
     char path[1024];
-    size_t i;
+    size_t i, length;
     e->count = 0;
-    for (i = 0; i < 2 && tokenizer != NULL; i++)
-        if (beside_weights(init, files[i], path, sizeof path)) end_from_config(e, path);
+    for (i = 0; i < 2; i++) {
+        het_error error = { HET_OK, "" };
+        int64_t count = 0;
+        char *text;
+        het_result result;
+        if (!beside_weights(init, files[i], path, sizeof path)) continue;
+        if ((text = read_small_file(path, &length)) == NULL) return fail(BAD_INPUT, "--init %s: %s", path, strerror(errno));
+        result = het_ends_from_json(text, length, vocab, e->id + e->count, END_TOKENS - e->count, &count, &error);
+        free(text);
+        if (result != HET_OK) return fail(BAD_INPUT, "--init %s: %s", path, error.text);
+        if (count > END_TOKENS - e->count)
+            return fail(BAD_INPUT, "--init %s: eos_token_id has %lld ids; %d are read", path, (long long)count, END_TOKENS);
+        e->count += (int)count;
+    }
+    if (tokenizer == NULL) e->count = 0;
     for (i = 0; i < 5 && tokenizer != NULL && e->count == 0; i++) {
         het_token token;
         const int32_t id = het_tokenizer_find(tokenizer, names[i], strlen(names[i]));
-        if (id >= 0 && het_tokenizer_get_token(tokenizer, id, &token) && token.special) end_add(e, id);
+        if (id >= 0 && het_tokenizer_get_token(tokenizer, id, &token) && token.special) e->id[e->count++] = id;
     }
+    return 0;
 }
 
 #endif

@@ -16,17 +16,20 @@ typedef struct settings {
 } settings;
 
 static const option table[] = {
+    OPTION_TITLE("Files"),
     { "--tokenizer", "FILE", OPTION_TEXT, offsetof(settings, tokenizer), 0, 0, "the tokenizer.json; with --train it is written" },
     { "--text", "FILE", OPTION_TEXT, offsetof(settings, text), 0, 0, "the text" },
     { "--out", "FILE", OPTION_TEXT, offsetof(settings, out), 0, 0, "the token file; with --decode the text, standard output if not given" },
+    { "--decode", "FILE", OPTION_TEXT, offsetof(settings, decode), 0, 0, "a token file to turn into text" },
     { "--format", "llmc|nanogpt", OPTION_CHOICE, offsetof(settings, format), 0, 0, "llm.c's token file, in 16 bits where ids fit, or nanoGPT's" },
+    OPTION_TITLE("Encoding"),
     { "--wrap", "no|yes", OPTION_CHOICE, offsetof(settings, wrap), 0, 0, "with the tokenizer's own beginning and end of a text" },
     { "--special", "yes|no", OPTION_CHOICE, offsetof(settings, special), 0, 0, "special tokens that are spelled out in the text become their ids" },
-    { "--decode", "FILE", OPTION_TEXT, offsetof(settings, decode), 0, 0, "a token file to turn into text" },
+    OPTION_TITLE("A new tokenizer"),
     { "--train", "N", OPTION_INTEGER, offsetof(settings, train), 257, 16777216, "make a tokenizer of N ids from the text" },
     { "--split", "gpt2|llama3|qwen2", OPTION_CHOICE, offsetof(settings, split), 0, 0, "whose way to cut text into words it gets" },
     { "--nfc", "no|yes", OPTION_CHOICE, offsetof(settings, nfc), 0, 0, "whether it composes characters first" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" }
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = sizeof table / sizeof table[0], HEADER = 1024 };
 
@@ -45,21 +48,20 @@ static uint32_t get(const unsigned char *from, size_t bytes) {
 
 static int write_tokens(const settings *s, const int32_t *token, int64_t count, int bytes) {
     unsigned char header[HEADER] = { 0 }, number[4];
-    char temporary[1200];
-    FILE *file;
+    write_target t;
     int64_t i;
+    int status;
     if (s->format == 1 && count > INT32_MAX) return fail(BAD_INPUT, "--out %s: %lld tokens; the header holds 2147483647", s->out, (long long)count);
-    file = open_file(s->out, temporary, sizeof temporary);
-    if (file == NULL) return fail(BAD_INPUT, "--out %s: %s", s->out, strerror(errno));
+    if ((status = target_open(&t, "--out", s->out)) != 0) return status;
     put(header, bytes == 2 ? 20240520 : 20240801, 4);
     put(header + 4, bytes == 2 ? 1 : 7, 4);
     put(header + 8, (uint32_t)count, 4);
-    if (s->format == 1) fwrite(header, 1, sizeof header, file);
+    if (s->format == 1) fwrite(header, 1, sizeof header, t.file);
     for (i = 0; i < count; i++) {
         put(number, (uint32_t)token[i], bytes);
-        fwrite(number, 1, (size_t)bytes, file);
+        fwrite(number, 1, (size_t)bytes, t.file);
     }
-    return close_file(file, temporary, s->out);
+    return target_close(&t, 0);
 }
 
 static int encode(const settings *s, const het_tokenizer *tokenizer) {
@@ -100,9 +102,10 @@ static int encode(const settings *s, const het_tokenizer *tokenizer) {
 /* ---- tokens to text ---- */
 
 static int decode(const settings *s, const het_tokenizer *tokenizer) {
-    char *data = NULL, temporary[1200];
+    char *data = NULL;
     const unsigned char *from;
     size_t size, count, i, start = 0, bytes = 2;
+    write_target t = { NULL, NULL, NULL, "", "", 0, { 0 } };
     FILE *file = stdout;
     int status = read_file("--decode", s->decode, &data, &size);
     uint32_t magic;
@@ -116,8 +119,7 @@ static int decode(const settings *s, const het_tokenizer *tokenizer) {
                           (unsigned)get(from + 8, 4), bytes, size - start);
     } else if (status == 0 && size % 2 != 0) status = fail(BAD_INPUT, "--decode %s: %zu bytes are no row of 16-bit tokens", s->decode, size);
     count = status == 0 ? (size - start) / bytes : 0;
-    if (status == 0 && s->out != NULL && (file = open_file(s->out, temporary, sizeof temporary)) == NULL)
-        status = fail(BAD_INPUT, "--out %s: %s", s->out, strerror(errno));
+    if (status == 0 && s->out != NULL && (status = target_open(&t, "--out", s->out)) == 0) file = t.file;
     for (i = 0; status == 0 && i < count; i++) {
         const uint32_t id = get(from + start + i * bytes, bytes);
         het_token token;
@@ -126,11 +128,7 @@ static int decode(const settings *s, const het_tokenizer *tokenizer) {
         else fwrite(token.bytes, 1, token.length, file);
     }
     free(data);
-    if (file == stdout) return status != 0 || fflush(stdout) == 0 ? status : fail(FAILED, "standard output: %s", strerror(errno));
-    if (file == NULL || status == 0) return file != NULL ? close_file(file, temporary, s->out) : status;
-    fclose(file);
-    (void)remove(temporary);
-    return status;
+    return file != stdout ? target_close(&t, status) : status;
 }
 
 /* ---- training ---- */
@@ -141,11 +139,11 @@ static int train(const settings *s) {
     het_tokenizer *tokenizer = NULL;
     het_error error = { HET_OK, "" };
     het_result result;
-    het_writer writer = { file_write, NULL, NULL };
-    char *text = NULL, temporary[1200];
+    het_writer writer;
+    write_target t;
+    char *text = NULL;
     size_t size;
     int status = read_file("--text", s->text, &text, &size);
-    FILE *file;
     memset(&desc, 0, sizeof desc);
     desc.vocab = s->train;
     desc.split = s->split == 1 ? HET_SPLIT_GPT2 : s->split == 2 ? HET_SPLIT_LLAMA3 : HET_SPLIT_QWEN2;
@@ -154,20 +152,19 @@ static int train(const settings *s) {
     free(text);
     if (status == 0 && result != HET_OK) status = fail(status_of(result), "--train: %s", error.text);
     if (status != 0) return status;
-    file = open_file(s->tokenizer, temporary, sizeof temporary);
-    if (file == NULL) status = fail(BAD_INPUT, "--tokenizer %s: %s", s->tokenizer, strerror(errno));
-    writer.user = file;
-    result = status == 0 ? het_tokenizer_write(tokenizer, &writer) : HET_OK;
-    if (status == 0) status = close_file(file, temporary, s->tokenizer);
-    if (status == 0 && result != HET_OK) status = fail(BAD_INPUT, "--tokenizer %s: %s", s->tokenizer, het_result_text(result));
+    if ((status = target_open(&t, "--tokenizer", s->tokenizer)) == 0) {
+        writer = target_writer(&t);
+        status = target_end(&t, het_tokenizer_write(tokenizer, &writer), NULL);
+    }
     het_tokenizer_get_info(tokenizer, &info);
     het_tokenizer_free(tokenizer);
     if (status == 0) printf("%s: %lld ids, %lld merges\n", s->tokenizer, (long long)info.vocab, (long long)info.merges);
     return status;
 }
 
-int main(int argc, char **argv) {
-    static const char summary[] = "Turns text into token files, trains tokenizers, and turns token files back into text.";
+static int program(int argc, char **argv) {
+    static const char summary[] = "build/tokenize --tokenizer FILE [options]\n\n"
+                                  "Turns text into token files, trains tokenizers, and turns token files back into text.";
     settings s;
     unsigned char given[OPTIONS] = { 0 };
     het_tokenizer *tokenizer = NULL;
@@ -183,6 +180,10 @@ int main(int argc, char **argv) {
     if (s.tokenizer == NULL) return fail(BAD_INPUT, "--tokenizer is missing; --help lists the options");
     if (s.decode != NULL && (s.text != NULL || s.train != 0)) return fail(BAD_INPUT, "--decode goes with neither --text nor --train");
     if (s.decode == NULL && s.text == NULL) return fail(BAD_INPUT, "--text FILE or --decode FILE is missing");
+    if (s.train == 0) status = options_idle(table, OPTIONS, given, "--split --nfc", "without --train");
+    else status = options_idle(table, OPTIONS, given, "--format --wrap --special", "with --train");
+    if (status == 0 && s.decode != NULL) status = options_idle(table, OPTIONS, given, "--format --wrap --special", "with --decode");
+    if (status != 0) return status;
     if (s.train != 0) return s.out == NULL ? train(&s) : fail(BAD_INPUT, "--train writes --tokenizer, not --out");
     if (s.decode == NULL && s.out == NULL) return fail(BAD_INPUT, "--out FILE is missing");
     status = read_file("--tokenizer", s.tokenizer, &json, &size);
@@ -192,4 +193,9 @@ int main(int argc, char **argv) {
     if (status == 0) status = s.decode != NULL ? decode(&s, tokenizer) : encode(&s, tokenizer);
     het_tokenizer_free(tokenizer);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

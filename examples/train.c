@@ -8,7 +8,7 @@
 #define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_plan.h"
-#ifdef HETRAIN_MPI /* make mpi: a process of several; see tests/test_mpi.sh for how to start them */
+#ifdef HETRAIN_MPI /* make mpi: a process of several; mpirun -n N build/train_mpi */
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"
 #endif
@@ -22,95 +22,119 @@
 #include "connect.h"
 #include "curve.h"
 #include "feed.h"
+#include "folder.h"
+#include "kept.h"
 #include "launch.h"
+#include "stop.h"
 #include "text.h"
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
     const char *data, *val, *model, *init, *devices, *links, *plan, *schedule, *save_plan, *save_profile, *trace, *timeline, *out, *resume, *log;
-    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to, *world;
+    const char *replan, *slow, *profile, *tokenizer, *lora_target, *init_adapter, *export_to, *world, *world_secret;
     int64_t save_dtype;
     double adapt, plan_seconds;
     int64_t steps, micro_batches, sequences, length, warmup, granule, checkpoint_every, slices, evaluate_every, evaluate_batches;
-    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, hash, quiet, on_bad_step, verify, weights;
-    int64_t lora;
-    double lr, min_lr, weight_decay, clip, dropout, lora_alpha, spike;
+    int64_t schedule_lr, dtype, reduce, backward, recompute, shard_gradients, keep, force_resume, overwrite, hash, quiet, on_bad_step, verify,
+            weights, nonfinite;
+    int64_t lora, any_base, insecure_world;
+    double lr, min_lr, beta1, beta2, epsilon, weight_decay, clip, dropout, lora_alpha, spike;
     uint64_t seed;
 } settings;
 
 #define MODEL_DEFAULT "llama:layers=4,width=192,heads=6,context=128"
 #define AT(field) offsetof(settings, field)
+/* The same in all processes, unless the table says: each has its own, or all or none have one, which may have another name there. */
+enum option_agreement { SAME = 0, OWN = 1, FOUND = 2 };
 static const option options[] = {
-    { "--data", "FILE", OPTION_TEXT, AT(data), 0, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
-    { "--val", "FILE", OPTION_TEXT, AT(val), 0, 0, "validation data; default: the last 5 % of the windows of --data" },
+    OPTION_TITLE("Model and data"),
+    { "--data", "FILE", OPTION_TEXT, AT(data), FOUND, 0, "text (bytes are tokens), llm.c tokens, or nanoGPT tokens (*.bin)" },
+    { "--val", "FILE", OPTION_TEXT, AT(val), FOUND, 0, "validation data; default: the last 5 % of the windows of --data" },
+    { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), FOUND, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
     { "--model", "SPEC", OPTION_TEXT, AT(model), 0, 0, "FAMILY:preset (gpt2:124m, ...), FAMILY:key=value,..., or a config.json [" MODEL_DEFAULT "]" },
-    { "--init", "FILE|DIR", OPTION_TEXT, AT(init), 0, 0, "start from these weights (safetensors)" },
-    { "--tokenizer", "FILE", OPTION_TEXT, AT(tokenizer), 0, 0, "tokenizer.json for text; default: the one beside --init, else bytes" },
-    { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
-    { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
-    { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
-    { "--weights", "f32|bf16", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes, rounded" },
-    { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), 0, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
+    { "--init", "FILE|DIR", OPTION_TEXT, AT(init), FOUND, 0, "start from these weights (safetensors)" },
+    { "--allow-nonfinite", NULL, OPTION_FLAG, AT(nonfinite), 0, 0, "also from weights that hold nan or inf" },
+    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence; default: the model's context" },
+    OPTION_TITLE("Training"),
     { "--steps", "N", OPTION_INTEGER, AT(steps), 0, 1e12, "optimizer steps; 0: only --save-profile" },
     { "--micro-batches", "M", OPTION_INTEGER, AT(micro_batches), 1, 65536, "micro-batches a step" },
     { "--sequences", "B", OPTION_INTEGER, AT(sequences), 1, 1e6, "sequences a micro-batch" },
-    { "--length", "T", OPTION_INTEGER, AT(length), 1, 1e7, "tokens a sequence; default: the model's context" },
+    { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "sequences a granule; 0: by rule" },
+    { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of initial weights, data order and dropout" },
     { "--lr", "X", OPTION_REAL, AT(lr), 1e-12, 1e3, "learning rate" },
-    { "--min-lr", "X", OPTION_REAL, AT(min_lr), 0, 1e3, "learning rate at the end of the schedule" },
+    { "--min-lr", "X", OPTION_REAL, AT(min_lr), 0, 1e3, "learning rate at the end of the schedule; default: a tenth of --lr" },
     { "--warmup", "N", OPTION_INTEGER, AT(warmup), 0, 1e12, "steps of linear warm-up" },
     { "--schedule-lr", "cosine|linear|constant|wsd", OPTION_CHOICE, AT(schedule_lr), 0, 0, "how the learning rate falls (wsd: over the last 20 %)" },
     { "--weight-decay", "X", OPTION_REAL, AT(weight_decay), 0, 1e3, "AdamW's decay of matrices; 0: none" },
+    { "--beta1", "X", OPTION_REAL, AT(beta1), 0, 0.999999, "AdamW's running mean of gradients keeps this share of itself" },
+    { "--beta2", "X", OPTION_REAL, AT(beta2), 0, 0.999999, "the same of the squares of gradients" },
+    { "--epsilon", "X", OPTION_REAL, AT(epsilon), 1e-30, 1, "is added to the root of the mean of squares, before AdamW divides by it" },
     { "--clip", "X", OPTION_REAL, AT(clip), 0, 1e9, "largest gradient norm; 0: no clipping" },
     { "--spike", "K", OPTION_REAL, AT(spike), 0, 1e9,
       "a step with loss or gradient norm K deviations above the median of the last 32 is bad, as one that is not finite; 0: off" },
     { "--on-bad-step", "stop|skip", OPTION_CHOICE, AT(on_bad_step), 0, 0, "stop: status 1, the checkpoints stay; skip: no weight changes" },
-    { "--seed", "N", OPTION_SEED, AT(seed), 0, 0, "of initial weights, data order and dropout" },
-    { "--granule", "N", OPTION_INTEGER, AT(granule), 0, 1e6, "sequences a granule; 0: by rule" },
-    { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability" },
+    { "--dropout", "P", OPTION_REAL, AT(dropout), 0, 0.99, "dropout probability; default: the model's" },
     { "--dtype", "f32|bf16", OPTION_CHOICE, AT(dtype), 0, 0, "operands of the products" },
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "how gradient terms are summed" },
-    { "--devices", "LIST", OPTION_TEXT, AT(devices), 0, 0,
+    OPTION_TITLE("Low-rank factors (LoRA)"),
+    { "--lora", "RANK", OPTION_INTEGER, AT(lora), 0, 65536, "trains low-rank factors on frozen weights (LoRA); 0: all weights" },
+    { "--lora-alpha", "A", OPTION_REAL, AT(lora_alpha), 0, 1e9, "factors count A / RANK; 0: RANK" },
+    { "--lora-target", "LIST", OPTION_TEXT, AT(lora_target), 0, 0, "of q,k,v,o,gate,up,down, or all; default: q,v (gpt2, neox: q,k,v)" },
+    { "--weights", "f32|bf16", OPTION_CHOICE, AT(weights), 0, 0, "type in memory of what --lora freezes; bf16: half the bytes, rounded" },
+    { "--init-adapter", "DIR", OPTION_TEXT, AT(init_adapter), FOUND, 0, "starts from factors saved in DIR, in PEFT's layout, on top of --init" },
+    { "--any-base", NULL, OPTION_FLAG, AT(any_base), 0, 0, "also factors that were trained on other weights than --init's" },
+    OPTION_TITLE("Devices and processes"),
+    { "--devices", "LIST", OPTION_TEXT, AT(devices), OWN, 0,
      "a rank each: cpu:N[@SPEED][/SIZE],...: threads, slow-down, memory cap; cuda:N[:fast][:eager], cuda:local; default: one cpu, all processors" },
-    { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), 0, 0,
+    { "--world", "R/N@WHERE", OPTION_TEXT, AT(world), OWN, 0,
       "process R of N; WHERE: HOST:PORT of process 0, or file:PATH; default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT" },
+    { "--world-secret", "FILE", OPTION_TEXT, AT(world_secret), OWN, 0,
+      "what processes on several machines prove to know; default: the text in HETRAIN_WORLD_SECRET" },
+    { "--insecure-world", NULL, OPTION_FLAG, AT(insecure_world), OWN, 0, "without a secret: trusts everybody who reaches the port" },
     { "--links", "LIST", OPTION_TEXT, AT(links), 0, 0, "A-B:LATENCY[:BYTES],...: emulated links between ranks, as in 0-1:5ms:1G" },
+    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
+    OPTION_TITLE("How the work is divided, with the same bits"),
     { "--plan", "SPEC", OPTION_TEXT, AT(plan), 0, 0,
      "dp, pp, dp2xpp2, pp:0-5|6-9 (units), a layout string, a file of JSON, or auto: the best there is [dp]" },
     { "--schedule", "NAME", OPTION_TEXT, AT(schedule), 0, 0, "gpipe, 1f1b, interleaved, zb-h1, zb-v, ..., or a FILE.csv of lists [1f1b]" },
-    { "--profile", "FILE,...", OPTION_TEXT, AT(profile), 0, 0,
+    { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules" },
+    { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls" },
+    { "--recompute", NULL, OPTION_FLAG, AT(recompute), OWN, 0, "recompute activations in the backward pass: less memory" },
+    { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0,
+      "ranks sum only the part of a gradient that they own: less memory" },
+    { "--replan", "LIST", OPTION_TEXT, AT(replan), 0, 0,
+     "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps" },
+    { "--adapt", "X=0.2", OPTION_MAYBE, AT(adapt), 0, 100,
+     "goes over to another plan where a device or link became so much slower or faster, and that helps" },
+    { "--profile", "FILE,...", OPTION_TEXT, AT(profile), FOUND, 0,
      "what units cost, for --plan auto and --adapt; default: measured first, some seconds" },
     { "--plan-seconds", "X", OPTION_REAL, AT(plan_seconds), 0.01, 1e6, "how long to look for a plan" },
-    { "--adapt", "X=0.2", OPTION_MAYBE, AT(adapt), 0, 100,
-     "goes over to another plan where a device or link became so much slower or faster, and that helps; same bits" },
-    { "--replan", "LIST", OPTION_TEXT, AT(replan), 0, 0,
-     "STEP[xN]:SPEC,...: goes over to other plans, of N granules a micro-batch, before these steps; same bits" },
-    { "--slow", "LIST", OPTION_TEXT, AT(slow), 0, 0, "STEP:RANK@SPEED,...: ranks whose emulated speed changes before these steps" },
-    { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), 0, 0, "writes the plan as JSON" },
-    { "--save-profile", "FILE", OPTION_TEXT, AT(save_profile), 0, 0, "measures the devices for this model first, and writes what units cost" },
-    { "--trace", "FILE", OPTION_TEXT, AT(trace), 0, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
-    { "--timeline", "FILE", OPTION_TEXT, AT(timeline), 0, 0, "writes the last step as a picture (SVG)" },
-    { "--backward", "fused|split|deferred", OPTION_CHOICE, AT(backward), 0, 0, "order of the backward calls; same bits" },
-    { "--recompute", NULL, OPTION_FLAG, AT(recompute), 0, 0, "recompute activations in the backward pass: less memory, same bits" },
-    { "--shard-gradients", NULL, OPTION_FLAG, AT(shard_gradients), 0, 0,
-      "ranks sum only the part of a gradient that they own: less memory, same bits" },
-    { "--slices", "N", OPTION_INTEGER, AT(slices), 1, 1e4, "slices a micro-batch, cut between granules; same bits" },
-    { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
-    { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
+    { "--save-plan", "FILE", OPTION_TEXT, AT(save_plan), OWN, 0, "writes the plan as JSON" },
+    { "--save-profile", "FILE", OPTION_TEXT, AT(save_profile), FOUND, 0, "measures the devices for this model first, and writes what units cost" },
+    OPTION_TITLE("Results and checkpoints"),
     { "--out", "DIR", OPTION_TEXT, AT(out), 0, 0,
       "writes checkpoints (step-...), model.safetensors (--lora: adapter_*), config.json, tokenizer.json, log.jsonl, ..." },
-    { "--export", "DIR", OPTION_TEXT, AT(export_to), 0, 0, "writes config.json and the weights alone, for transformers, into this directory" },
-    { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
     { "--checkpoint-every", "N", OPTION_INTEGER, AT(checkpoint_every), 0, 1e12, "also saves to DIR/step-... every N steps; 0: only at the end" },
     { "--keep", "K", OPTION_INTEGER, AT(keep), 1, 1e6, "checkpoints kept" },
     { "--verify", "N", OPTION_INTEGER, AT(verify), 0, 1e12,
       "compares the ranks' copies of weights every N steps and before saving; one that differs stops the run; 0: never" },
-    { "--resume", "DIR", OPTION_TEXT, AT(resume), 0, 0, "continues the run saved in DIR, bit for bit, with its options, on any devices and plan" },
-    { "--force-resume", NULL, OPTION_FLAG, AT(force_resume), 0, 0, "also with options that change what is trained" },
-    { "--log", "FILE", OPTION_TEXT, AT(log), 0, 0, "JSON lines; default: DIR/log.jsonl" },
+    { "--resume", "DIR", OPTION_TEXT, AT(resume), FOUND, 0,
+     "continues the run saved in DIR, bit for bit, with its options, on any devices and plan" },
+    { "--force-resume", NULL, OPTION_FLAG, AT(force_resume), 0, 0, "also with options, data or base weights that change what is trained" },
+    { "--overwrite", NULL, OPTION_FLAG, AT(overwrite), 0, 0, "puts the new run in the place of the one in DIR, whose checkpoints go" },
+    { "--export", "DIR", OPTION_TEXT, AT(export_to), FOUND, 0,
+     "writes config.json, weights, generation and tokenizer settings, for transformers, into this directory" },
+    { "--save-dtype", "f32|f16|bf16", OPTION_CHOICE, AT(save_dtype), 0, 0, "type of the weights there" },
+    OPTION_TITLE("What is told"),
+    { "--evaluate-every", "N", OPTION_INTEGER, AT(evaluate_every), 0, 1e12, "validation every N steps; 0: at the end; default: 20 times" },
+    { "--evaluate-batches", "N", OPTION_INTEGER, AT(evaluate_batches), 1, 1e6, "micro-batches a validation" },
+    { "--log", "FILE", OPTION_TEXT, AT(log), OWN, 0, "JSON lines; default: DIR/log.jsonl" },
+    { "--trace", "FILE", OPTION_TEXT, AT(trace), FOUND, 0, "writes the last step as a Chrome trace (opens in Perfetto)" },
+    { "--timeline", "FILE", OPTION_TEXT, AT(timeline), FOUND, 0, "writes the last step as a picture (SVG)" },
     { "--hash", NULL, OPTION_FLAG, AT(hash), 0, 0, "ends with a line: weights <16 hex digits>" },
-    { "--quiet", NULL, OPTION_FLAG, AT(quiet), 0, 0, "no progress" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+    { "--quiet", NULL, OPTION_FLAG, AT(quiet), OWN, 0, "no progress" },
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]), PATH_SIZE = 1024 };
 
@@ -120,26 +144,29 @@ static void settings_default(settings *s) {
     memset(s, 0, sizeof *s);
     s->steps = 1000, s->micro_batches = 1, s->sequences = 8, s->slices = 1, s->evaluate_every = -1, s->evaluate_batches = 8;
     s->plan_seconds = 5, s->keep = 2, s->on_bad_step = 1, s->weights = HET_F32;
-    s->lr = 1e-3, s->min_lr = 1e-4, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
+    s->lr = 1e-3, s->min_lr = -1, s->warmup = 50, s->weight_decay = 0.1, s->clip = 1;
+    s->beta1 = 0.9, s->beta2 = 0.95, s->epsilon = 1e-8, s->dropout = -1;
     s->save_dtype = 1, s->schedule_lr = HET_LR_COSINE, s->dtype = HET_F32, s->reduce = HET_REDUCE_EXACT, s->backward = HET_BACKWARD_FUSED;
 }
 
 /* Options that belong to one run of the program, not to the training that a checkpoint continues. */
 static int option_is_saved(const option *o) {
-    static const char *const names[] = { "--model", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule", "--links",
-                                        "--devices", "--save-plan", "--save-profile", "--trace",
-                                         "--timeline", "--replan", "--slow", "--profile", "--plan-seconds", "--adapt", "--tokenizer",
-                                         "--init-adapter", "--export", "--save-dtype", "--force-resume", "--world" };
+    static const char *const names[] = { "--model", "--dropout", "--init", "--out", "--resume", "--hash", "--quiet", "--plan", "--schedule",
+                                        "--links",
+                                         "--devices", "--save-plan", "--save-profile", "--trace", "--timeline", "--replan", "--slow",
+                                         "--profile", "--plan-seconds", "--adapt", "--tokenizer",
+                                         "--init-adapter", "--any-base", "--export", "--save-dtype", "--force-resume", "--overwrite",
+                                         "--world", "--world-secret", "--insecure-world" };
     size_t i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(o->name, names[i]) == 0) return 0;
-    return o->kind < OPTION_LATER;
+    return o->kind < OPTION_GROUP;
 }
 
 /* Options that decide what is trained: a run goes on with those it was saved with. */
 static int option_is_fixed(const settings *s, const option *o) {
     static const char *const names[] = { "--micro-batches", "--sequences", "--length", "--lr", "--min-lr", "--warmup", "--schedule-lr",
-                                         "--weight-decay", "--clip", "--seed", "--granule", "--dropout", "--dtype", "--reduce",
+                                         "--weight-decay", "--beta1", "--beta2", "--epsilon", "--clip", "--seed", "--granule", "--dtype", "--reduce",
                                          "--lora", "--lora-alpha", "--lora-target", "--weights", "--spike" };
     size_t i;
     if (strcmp(o->name, "--steps") == 0) return s->schedule_lr != HET_LR_CONSTANT;
@@ -149,10 +176,16 @@ static int option_is_fixed(const settings *s, const option *o) {
 }
 
 /* What happens before a step: a rank's new speed, or another plan. */
-typedef struct planned_change { int64_t step, rank, granules; double speed; char plan[PATH_SIZE]; } planned_change;
+typedef struct planned_change {
+    int64_t step, rank, granules;
+    double speed;
+    char spec[PATH_SIZE];
+    het_plan *plan; /* read before the first step */
+} planned_change;
 
 typedef struct source {
     het_reader reader;
+    hashed_reader hashed;  /* over it: how the data are read */
     het_data *data;
     het_data_info info;
     int open;
@@ -160,14 +193,30 @@ typedef struct source {
     size_t size;
 } source;
 
+/* Text that grows; freed by the caller. */
+typedef struct grown_text { char *text; size_t length, capacity; } grown_text;
+
+/* What a checkpoint keeps beside weights and state: the options, and where in which data the run is; and what lies beside the weights. */
+typedef struct saved_options { het_pair pair[OPTIONS + 5]; int64_t pairs; char text[OPTIONS + 3][64], directory[PATH_SIZE]; } saved_options;
+typedef struct saved_beside { het_beside file[2 + KEPT_FILES]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
+
 typedef struct job {
     settings set;
     unsigned char given[OPTIONS];
+    unsigned char typed[OPTIONS];   /* on the command line, not by the checkpoint */
     het_saved *saved;               /* the checkpoint resumed, NULL: none; settings point into it */
     saver save;
-    char out[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE];
+    out_folder folder, export_folder; /* of process 0 */
+    int goes_on;                    /* --resume, into the same directory */
+    saved_options kept;
+    saved_beside beside;
+    kept_files files;                   /* what stays with the model of --init or --resume */
+    void *export_memory;            /* what --export needs in the end, held until then */
+    size_t export_bytes, export_used;
+    stopper stop;
+    char out[PATH_SIZE], weights[PATH_SIZE], log_path[PATH_SIZE], found[3][PATH_SIZE];
     int64_t resumed_step;
-    uint64_t data_fingerprint;
+    uint64_t data_fingerprint, validation_fingerprint;
     const char *program;            /* as it was started */
     het_desc desc;
     layout ranks;
@@ -175,6 +224,8 @@ typedef struct job {
     char targets[32];               /* of the adapter: --lora-target's text */
     het_transport transport;        /* iface NULL: this process is alone */
     int64_t processes, process;     /* only process 0 prints and writes */
+    int all_end;                    /* an error that every process knows by itself: nobody has to be told */
+    het_launch launch;              /* what started them */
     int64_t first_rank;             /* of this process */
     int threads;                    /* of all devices of this process */
     int cards;                      /* devices with memory of their own */
@@ -211,10 +262,12 @@ static int configure_devices(job *j) {
 
 /* Writes a text file through one of the library's functions that take a writer. */
 typedef het_result (*write_function)(const job *j, const het_timeline *timeline, const het_writer *to);
-static int text_write(void *user, const void *from, size_t size) { return fwrite(from, 1, size, (FILE *)user) != size; }
 static het_result write_plan(const job *j, const het_timeline *timeline, const het_writer *to) {
+    het_plan plan = *het_get_desc(j->ctx)->plan;
     (void)timeline;
-    return het_plan_write(het_get_desc(j->ctx)->plan, to);
+    plan.step.granules = j->feed.items, plan.step.sequences = j->feed.item_sequences, plan.step.length = j->feed.length;
+    plan.step.micro_batch = j->feed.most;
+    return het_plan_write(&plan, to);
 }
 static het_result write_trace(const job *j, const het_timeline *timeline, const het_writer *to) {
     return het_timeline_trace(timeline, het_get_desc(j->ctx)->plan, to);
@@ -224,13 +277,12 @@ static het_result write_picture(const job *j, const het_timeline *timeline, cons
 }
 
 static int write_text(const char *path, const char *option_name, write_function write, const job *j, const het_timeline *timeline) {
-    FILE *file = fopen(path, "wb");
+    write_target t;
     het_writer writer;
-    het_result result;
-    if (file == NULL) return fail(BAD_INPUT, "%s %s: %s", option_name, path, strerror(errno));
-    writer.write = text_write, writer.user = file, writer.name = path;
-    result = write(j, timeline, &writer);
-    return (fclose(file) == 0 && result == HET_OK) ? 0 : fail(FAILED, "%s %s: cannot be written: %s", option_name, path, het_result_text(result));
+    const int status = target_open(&t, option_name, path);
+    if (status != 0) return status;
+    writer = target_writer(&t);
+    return target_end(&t, write(j, timeline, &writer), NULL);
 }
 
 /* --tokenizer, or the one beside the weights. A model that is described here, without saying its vocabulary, gets the tokenizer's. */
@@ -267,6 +319,7 @@ static int configure_adapter(job *j) {
     het_model_desc *m = &j->desc.model;
     het_error error = { HET_OK, "" };
     int i, status;
+    if (s->any_base && s->init_adapter == NULL) return fail(BAD_INPUT, "--any-base: only with --init-adapter");
     if (s->init_adapter != NULL) {
         if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --init-adapter; build/merge makes whole weights");
         if (s->resume != NULL || s->init == NULL) return fail(BAD_INPUT, "--init-adapter: needs --init, and not together with --resume");
@@ -283,6 +336,8 @@ static int configure_adapter(job *j) {
         return s->lora_alpha > 0 ? fail(BAD_INPUT, "--lora-alpha: needs --lora") : 0;
     }
     if (s->export_to != NULL) return fail(BAD_INPUT, "--export: not together with --lora; build/merge makes whole weights");
+    if (s->init == NULL && s->resume == NULL && s->steps > 0)
+        return fail(BAD_INPUT, "--lora: its factors change weights that stay as they are, and there are none: give --init FILE|DIR");
     m->lora_rank = s->lora, m->lora_alpha = (float)s->lora_alpha;
     m->lora_targets = s->lora_target != NULL ? adapter_targets(s->lora_target) : 0;
     if (s->lora_target != NULL && m->lora_targets == 0)
@@ -299,7 +354,8 @@ static int saved_model(job *j) {
     if (text != NULL) result = het_checkpoint_file(j->saved, "config.json", text, length, &length, &error);
     if (result == HET_OK) result = het_model_from_json(text, length, &j->desc.model, &error);
     free(text);
-    return result == HET_OK ? 0 : fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
+    if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
+    return model_fits("--resume", j->weights[0] != 0 ? j->weights : j->saved->path, &j->desc.model); /* factors lie on top of other weights */
 }
 
 static int configure_model(job *j) {
@@ -309,8 +365,14 @@ static int configure_model(job *j) {
     else if (s->init != NULL) status = model_from_init(s->init, s->model, &j->desc.model, j->weights, sizeof j->weights);
     else status = model_from_spec("--model", s->model != NULL ? s->model : MODEL_DEFAULT, &j->desc.model);
     if (status == 0) status = configure_tokenizer(j);
+    if (status == 0) status = kept_open(&j->files, j->saved != NULL ? j->saved->path : s->init, s->model, s->tokenizer, 0);
     if (status == 0) status = configure_adapter(j);
     if (status != 0) return status;
+    if (s->dropout < 0) s->dropout = (double)j->desc.model.dropout;
+    if (j->saved != NULL && !s->force_resume && ((float)s->dropout < j->desc.model.dropout || (float)s->dropout > j->desc.model.dropout))
+        return fail(BAD_INPUT, "--dropout %g: the saved run has %g, and another value changes what is trained; --force-resume allows it",
+                    s->dropout, (double)j->desc.model.dropout);
+    j->desc.model.dropout = (float)s->dropout;
     if (s->length == 0) s->length = j->desc.model.context;
     if (s->length > j->desc.model.context)
         return fail(BAD_INPUT, "--length %lld: the model's context is %lld", (long long)s->length, (long long)j->desc.model.context);
@@ -357,6 +419,7 @@ static int encode_source(job *j, source *to, const char *option_name, const char
 
 static void close_source(source *s) {
     het_data_close(s->data);
+    free(s->hashed.block);
     if (s->open) het_reader_close(&s->reader);
     free(s->tokens);
 }
@@ -377,30 +440,34 @@ static int open_source(job *j, source *to, const char *option_name, const char *
         to->open = 0;
         if ((status = encode_source(j, to, option_name, path)) != 0) return status;
     }
-    desc.reader = to->reader;
+    if (!hashed_start(&to->hashed, &to->reader)) return fail(FAILED, "out of memory");
+    desc.reader = to->reader, desc.reader.read = hashed_read, desc.reader.user = &to->hashed;
     desc.vocab = j->desc.model.vocab, desc.length = j->set.length, desc.sequences = j->feed.sequences;
     desc.slots = 1, desc.granule = j->set.granule, desc.seed = j->set.seed, desc.held_out = held_out;
     result = het_data_open(&desc, &to->data, &error);
     if (result != HET_OK) /* names the file */
         return fail(status_of(result), "%s: %s%s", option_name, error.text, strstr(error.text, "vocabulary") != NULL ? " (--model)" : "");
     het_data_get_info(to->data, &to->info);
-    return 0;
+    return hashed_end(&to->hashed) ? 0 : fail(BAD_INPUT, "%s %s: cannot be read", option_name, path);
 }
 
 /* Sends to process `to`, or takes from process `from`. */
 static int move_bytes(const job *j, int64_t to, int64_t from, void *data, size_t size) {
     const het_transport_iface *t = j->transport.iface;
     het_request request;
+    char text[sizeof failure];
+    int64_t process = 0;
     int32_t done = 0;
     het_result result;
     memset(&request, 0, sizeof request);
     result = to >= 0 ? t->isend(j->transport.self, to, 0, data, size, &request) : t->irecv(j->transport.self, from, 0, data, size, &request);
     while (result == HET_OK && !done) result = t->test(j->transport.self, &request, &done);
-    return result == HET_OK ? 0 : fail(FAILED, "%s: %s", t->name, t->last_error(j->transport.self));
+    if (result == HET_OK) return 0;
+    if (t->aborted(j->transport.self, &process, text, sizeof text) != HET_OK)
+        return fail(FAILED, "process %lld failed: %s", (long long)process, text);
+    return fail(FAILED, "%s: %s", t->name, t->last_error(j->transport.self));
 }
 
-/* Text that grows; freed by the caller. */
-typedef struct grown_text { char *text; size_t length, capacity; } grown_text;
 static int grown_write(void *user, const void *from, size_t size) {
     grown_text *g = (grown_text *)user;
     if (g->length + size + 1 > g->capacity) {
@@ -427,6 +494,89 @@ static int move_text(const job *j, int64_t to, int64_t from, grown_text *g) {
         g->length = (size_t)length, g->text[length] = 0;
     }
     return length > 0 ? move_bytes(j, to, from, g->text, (size_t)length) : 0;
+}
+
+/* A name and its value, each with a 0 behind it. 0: no memory. */
+static int put_term(grown_text *g, const char *name, const char *value) {
+    return grown_write(g, name, strlen(name) + 1) == 0 && grown_write(g, value, strlen(value) + 1) == 0;
+}
+
+/* What shapes the run: the options by their table, then what the files hold and what else was made of them. */
+static int collect_terms(const job *j, grown_text *g) {
+    char text[1024];
+    const source *const sources[] = { &j->training, &j->validation };
+    size_t length;
+    int i, good;
+    snprintf(text, sizeof text, "hetrain %d.%d.%d", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
+    good = put_term(g, "--version", text);
+    for (i = 0; i < OPTIONS && good; i++) {
+        const option *o = &options[i];
+        const int names = o->kind == OPTION_TEXT || o->kind == OPTION_FLAG, rule = names ? (int)o->low : SAME;
+        const char *value = o->kind <= OPTION_FLAG && rule != OWN ? option_text(&j->set, o, text, sizeof text) : "";
+        if (value != NULL && rule == FOUND) value = "one";
+        if (value == NULL || value[0] != 0) good = put_term(g, o->name, value != NULL ? value : "none");
+    }
+    for (i = 0; i < 2 && good; i++) {
+        if (sources[i]->data == NULL || (i == 1 && j->set.val == NULL)) continue;
+        snprintf(text, sizeof text, "%lld tokens with fingerprint %016llx", (long long)sources[i]->info.tokens,
+                 (unsigned long long)(i == 0 ? j->data_fingerprint : j->validation_fingerprint));
+        good = put_term(g, i == 0 ? "--data" : "--val", text);
+    }
+    snprintf(text, sizeof text, "step %lld", (long long)j->resumed_step);
+    good = good && put_term(g, "--resume", text);
+    snprintf(text, sizeof text, "%lld ranks", (long long)j->ranks.world);
+    good = good && put_term(g, "--devices", text);
+    if (good && het_model_format(&j->desc.model, text, sizeof text, &length) == HET_OK)
+        good = put_term(g, j->set.resume != NULL ? "--resume" : j->set.init != NULL ? "--init" : "--model", text);
+    return good ? 0 : fail(FAILED, "out of memory");
+}
+
+/* The first term in which another process differs, as a line; "" where it differs in none. */
+static void compare_terms(const grown_text *own, const grown_text *other, int64_t process, char *line, size_t capacity) {
+    size_t at = 0, from = 0;
+    line[0] = 0;
+    while (at < own->length && at < other->length) {
+        const char *name = own->text + at, *mine, *theirs;
+        size_t i, same = 0;
+        if (strcmp(name, other->text + from) != 0) break;
+        mine = name + strlen(name) + 1, theirs = other->text + from + strlen(name) + 1;
+        for (i = 0; mine[i] == theirs[i] && mine[i] != 0; i++)
+            if (mine[i] == ',') same = i + 1; /* of a list, what begins where they differ */
+        if (mine[i] != theirs[i]) {
+            snprintf(line, capacity, "%s: process %lld has %.150s, process 0 has %.150s; it must be the same in all", name, (long long)process,
+                     theirs + same, mine + same);
+            return;
+        }
+        at += strlen(name) + strlen(mine) + 2, from += strlen(name) + strlen(theirs) + 2;
+    }
+    if (at < own->length || from < other->length) snprintf(line, capacity, "process %lld has other options than process 0", (long long)process);
+}
+
+/* Before the processes do anything together: process 0 compares what all were given, and each gets the line that says in what one differs. */
+static int agree(job *j) {
+    grown_text own, other;
+    char line[600] = "", one[600];
+    int64_t p;
+    int status;
+    memset(&own, 0, sizeof own);
+    memset(&other, 0, sizeof other);
+    if (j->processes == 1) return 0;
+    status = collect_terms(j, &own);
+    if (status == 0 && j->process > 0) {
+        status = move_text(j, 0, -1, &own);
+        if (status == 0) status = move_bytes(j, -1, 0, line, sizeof line);
+    }
+    for (p = 1; p < j->processes && status == 0 && j->process == 0; p++) {
+        status = move_text(j, -1, p, &other);
+        if (status == 0) compare_terms(&own, &other, p, one, sizeof one);
+        if (status == 0 && line[0] == 0) memcpy(line, one, sizeof line);
+    }
+    for (p = 1; p < j->processes && status == 0 && j->process == 0; p++) status = move_bytes(j, p, -1, line, sizeof line);
+    free(own.text);
+    free(other.text);
+    if (status != 0 || line[0] == 0) return status;
+    j->all_end = 1;
+    return fail(BAD_INPUT, "%s", line);
 }
 
 /* Half of there and back, of a small message and of a large one, between processes 0 and 1. */
@@ -485,7 +635,11 @@ static int get_profile(job *j) {
     het_profile **profile = &j->planner->profile;
     int64_t i;
     int status;
-    if (s->profile != NULL && s->save_profile == NULL) return profile_read_list("--profile", s->profile, profile);
+    if (s->profile != NULL) {
+        status = profile_read_list("--profile", s->profile, profile);
+        if (status == 0) status = profile_check("--profile", s->profile, *profile, &j->desc, model);
+        return status == 0 ? profile_check_granule("--profile", s->profile, *profile, j->feed.item_longest) : status;
+    }
     status = profile_measure("--save-profile", &j->desc, model, s->length, 0, profile);
     if (status == 0 && j->processes > 1) status = join_profiles(j, profile);
     if (status == 0 && j->process == 0 && s->save_profile != NULL) status = profile_write("--save-profile", s->save_profile, *profile);
@@ -547,6 +701,7 @@ static int configure_plan(job *j) {
     if (j->process == 0) {
         if (!s->quiet) found_table(j->planner->found, j->planner->profile, &j->planner->cluster, seconds_now() - start);
         if (!s->quiet) printf("\n");
+        if (s->save_plan != NULL) status = planner_write(j->planner, s->save_plan, s->save_profile != NULL ? s->save_profile : s->profile);
         granules = j->planner->found->found[0].granules;
         j->ranks.plan = j->planner->found->found[0].plan; /* taken over */
         j->planner->found->found[0].plan = NULL;
@@ -555,7 +710,55 @@ static int configure_plan(job *j) {
     return status == 0 ? feed_group(&j->feed, granules) : status;
 }
 
+/* --plan FILE: micro-batches of as many granules as in the step that the plan was made for. */
+static int follow_plan(job *j) {
+    const het_plan_step *step = &j->ranks.plan->step;
+    const step_feed *f = &j->feed;
+    if (step->length == 0 || j->ranks.schedule != NULL) return 0;
+    if (step->granules != f->items || step->sequences != f->item_sequences || step->length != f->length)
+        fail(0, "warning: --plan %s was made for a step of %lld granules of %lld x %lld tokens; this one has %lld of %lld x %lld", j->set.plan,
+             (long long)step->granules, (long long)step->sequences, (long long)step->length, (long long)f->items, (long long)f->item_sequences,
+             (long long)f->length);
+    return step->sequences == f->item_sequences ? feed_group(&j->feed, step->micro_batch) : 0;
+}
+
+/* Ranks that the plan leaves without work are named, with what would feed them. What is trained does not depend on them: nothing is changed. */
+static void warn_idle(const job *j, int automatic) {
+    const char *why = NULL;
+    if (j->process > 0) return;
+    if (j->saved != NULL) why = "a resumed run keeps its micro-batches, and does as well on fewer devices";
+    else if (automatic && j->feed.items < j->ranks.world)
+        why = j->feed.item_sequences > 1 ? "--granule 1 or more --micro-batches would give the planner more to share out"
+                                         : "more --micro-batches would give the planner more to share out";
+    else if (automatic) why = "the planner found none that is shorter with more of them at work";
+    else if (j->feed.micro_batches < j->set.micro_batches)
+        why = "fewer granules a micro-batch (STEPxN of --replan, \"step\" of a plan's file) make more";
+    layout_warn(het_get_desc(j->ctx)->plan, j->feed.micro_batches, j->set.micro_batches, j->set.sequences, why);
+}
+
+/* --plan auto: the command that simulates the plan again, on any machine that has the files. */
+static int tell_command(const job *j) {
+    const settings *s = &j->set;
+    const char *slash = strrchr(j->program, '/'), *model = s->model != NULL ? s->model : j->saved != NULL ? j->saved->path : s->init;
+    char path[PATH_SIZE];
+    het_model_desc same;
+    if (s->save_plan == NULL) return printf("again    --save-plan FILE.json also writes what build/plan needs to simulate this plan again\n\n") < 0;
+    memset(&same, 0, sizeof same);
+    if (s->model == NULL && model != NULL && !is_directory(model)) model = NULL; /* weights in a file: the profile knows the model */
+    else if (model == NULL) model = MODEL_DEFAULT;
+    if (model != NULL && (model_from_spec("--model", model, &same) != 0 || memcmp(&same, &j->desc.model, sizeof same) != 0)) model = NULL;
+    snprintf(path, sizeof path, "%.*splan", slash != NULL ? (int)(slash + 1 - j->program) : 0, j->program);
+    printf("again    "), print_word(path);
+    if (model != NULL) printf(" --model "), print_word(model);
+    printf(" --profile "), print_word(j->planner->profile_path);
+    printf(" --cluster "), print_word(j->planner->cluster_path);
+    printf(" --plan "), print_word(s->save_plan);
+    printf("\n\n");
+    return 0;
+}
+
 static int start_adapting(job *j);
+static int check_changes(job *j);
 static void end_progress(job *j);
 
 /* Bad steps that are skipped get a line each; errors come back to the caller. */
@@ -594,6 +797,20 @@ static int close_groups(job *j, int status) {
     return status;
 }
 
+/* Slices are cut between granules: of more than those some would always be empty. */
+static int check_slices(const job *j, const char *name, int64_t slices, int64_t items) {
+    const int64_t granules = items * j->feed.item_granules;
+    if (slices <= granules) return 0;
+    return fail(BAD_INPUT, "%s: %lld slices of a micro-batch of %lld granules (--granule, --sequences, --length)", name, (long long)slices,
+                (long long)granules);
+}
+
+/* What would need less memory than a run that does not fit. */
+static const char *less_memory(const settings *s) {
+    return !s->recompute ? "--recompute, fewer --sequences or another --plan need less" :
+        "fewer --sequences, a smaller --length or another --plan need less";
+}
+
 static int configure_context(job *j) {
     const settings *s = &j->set;
     het_desc *d = &j->desc;
@@ -601,14 +818,17 @@ static int configure_context(job *j) {
     het_result result;
     const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
     int status = 0;
-    if (j->given[option_find(options, OPTIONS, "--dropout", 9)]) d->model.dropout = (float)s->dropout;
     d->devices = j->ranks.device, d->device_count = j->ranks.devices, d->links = j->ranks.link, d->link_count = j->ranks.links;
     d->transport = j->transport;
     if (!automatic && (s->plan != NULL || s->schedule != NULL || j->ranks.world > 1)) {
-        status = layout_plan(&j->ranks, s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
+        status = layout_plan(&j->ranks, "--plan", s->plan, s->schedule, 2 * d->model.layers + 2, j->ranks.world, s->slices);
         if (status != 0) return status;
         d->plan = j->ranks.plan, d->schedule = j->ranks.schedule;
+        if ((status = follow_plan(j)) != 0) return status;
     }
+    status = check_slices(j, d->plan != NULL && d->plan->slices != s->slices ? "--plan" : "--slices", d->plan != NULL ? d->plan->slices : s->slices,
+        j->feed.most);
+    if (status != 0) return status;
     d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
     d->max_micro_batches = j->feed.micro_batches, d->max_slices = s->slices;
     d->backward = (het_backward)s->backward, d->recompute = s->recompute ? HET_YES : HET_NO;
@@ -618,7 +838,9 @@ static int configure_context(job *j) {
     d->optimizer.warmup_steps = s->warmup;
     d->optimizer.total_steps = s->schedule_lr == HET_LR_CONSTANT ? s->warmup + 1 : s->steps; /* a constant rate has no end to depend on */
     d->optimizer.weight_decay = s->weight_decay > 0 ? (float)s->weight_decay : -1.0f;
-    d->weights = (het_dtype)s->weights;
+    d->optimizer.beta1 = s->beta1 > 0 ? (float)s->beta1 : 1e-30f, d->optimizer.beta2 = s->beta2 > 0 ? (float)s->beta2 : 1e-30f; /* 0: the default */
+    d->optimizer.epsilon = (float)s->epsilon;
+    d->weights = (het_dtype)s->weights, d->nonfinite = s->nonfinite ? HET_YES : HET_NO;
     d->spike = s->spike, d->skip_bad_steps = s->on_bad_step == 2 ? HET_YES : HET_NO;
     d->logger.log = on_log, d->logger.user = j;
     d->optimizer.clip = s->clip > 0 ? (float)s->clip : -1.0f;
@@ -628,15 +850,20 @@ static int configure_context(job *j) {
         d->max_sequences = j->feed.most * j->feed.item_sequences, d->max_tokens = d->max_sequences * s->length;
         d->max_micro_batches = j->feed.micro_batches;
     }
-    if ((status = open_groups(j)) != 0) return status;
+    if ((status = check_changes(j)) != 0 || (status = open_groups(j)) != 0) return status;
     result = het_create(d, &j->ctx, &error);
-    if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL) return fail(BAD_INPUT, "--devices %s: %s", s->devices, error.text);
+    if (result == HET_ERR_LIMIT && strstr(error.text, "memory_limit") != NULL)
+        return fail(BAD_INPUT, "--devices %s: %s; %s", s->devices, error.text, less_memory(s));
+    if (result == HET_ERR_OOM) return fail(FAILED, "%s; %s", error.text, less_memory(s));
     if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     het_get_memory(j->ctx, 0, &j->memory);
     if ((status = start_adapting(j)) != 0) return status;
+    warn_idle(j, automatic);
     if (s->save_plan != NULL && j->process == 0) status = write_text(s->save_plan, "--save-plan", write_plan, j, NULL);
+    if (status == 0 && automatic && j->process == 0 && !s->quiet) status = tell_command(j);
     if (status == 0 && j->weights[0] != 0) status = load_weights(j->ctx, s->resume != NULL ? "--resume" : "--init", j->weights);
-    if (status == 0 && s->init_adapter != NULL) status = adapter_load("--init-adapter", s->init_adapter, j->ctx);
+    if (status == 0 && s->init_adapter != NULL)
+        status = adapter_load("--init-adapter", s->init_adapter, j->ctx, j->weights, s->any_base != 0);
     return status;
 }
 
@@ -678,9 +905,6 @@ static char *model_json(const job *j, size_t *length) {
     return text;
 }
 
-/* What a checkpoint keeps beside weights and state: the options, and where in which data the run is. */
-typedef struct saved_options { het_pair pair[OPTIONS + 4]; int64_t pairs; char text[OPTIONS + 4][64]; } saved_options;
-
 static void saved_option(saved_options *o, const char *key, const char *value) {
     het_pair *p = &o->pair[o->pairs++];
     p->key = key, p->key_length = strlen(key);
@@ -701,11 +925,12 @@ static void collect_options(const job *j, saved_options *o) {
     saved_option(o, "data_tokens", text);
     text = o->text[OPTIONS + 1];
     snprintf(text, sizeof o->text[0], "%016llx", (unsigned long long)j->data_fingerprint);
-    saved_option(o, "data_fingerprint", text);
+    saved_option(o, "data_hash", text);
     text = o->text[OPTIONS + 2];
     snprintf(text, sizeof o->text[0], "%lld", (long long)(step * a_step));
     saved_option(o, "data_position", text); /* windows drawn: the order is a function of seed and step */
     if (j->set.lora > 0 && j->weights[0] != 0) saved_option(o, "base", j->weights);
+    if (getcwd(o->directory, sizeof o->directory) != NULL) saved_option(o, "directory", o->directory); /* which paths start from */
 }
 
 /* The frozen weights' directory, or file where that has another name, is what PEFT calls the base. */
@@ -718,11 +943,11 @@ static char *saved_adapter_json(const job *j, size_t *length) {
     return adapter_json(&het_get_desc(j->ctx)->model, base[0] != 0 ? base : NULL, length);
 }
 
-/* What lies beside the weights: the adapter's settings and the tokenizer. */
-typedef struct saved_beside { het_beside file[2]; int64_t files; char *adapter; grown_text tokenizer; } saved_beside;
+/* The adapter's settings, the tokenizer, and what came with the model. */
 static int collect_beside(const job *j, saved_beside *b) {
     het_writer writer;
     memset(b, 0, sizeof *b);
+    for (; b->files < j->files.files; b->files++) b->file[b->files] = j->files.file[b->files];
     writer.write = grown_write, writer.user = &b->tokenizer, writer.name = "tokenizer.json";
     if (j->set.lora > 0) {
         het_beside *f = &b->file[b->files++];
@@ -738,6 +963,30 @@ static int collect_beside(const job *j, saved_beside *b) {
     return 0;
 }
 
+/* Takes the memory for saving: what a checkpoint of --out needs, and what --export does. */
+static int reserve_saving(job *j) {
+    size_t largest = 0;
+    int64_t i;
+    int status;
+    if (j->out[0] != 0) {
+        collect_options(j, &j->kept);
+        if ((status = collect_beside(j, &j->beside)) != 0) return status;
+        j->save.base = j->files.config, j->save.base_length = j->files.config_length;
+        status = saver_open(&j->save, j->out, j->set.keep, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files, j->process == 0);
+        if (status != 0) return status;
+    }
+    if (j->set.export_to == NULL) return 0;
+    for (i = 0; i < het_tensor_count(j->ctx); i++) {
+        het_tensor_info info;
+        if (het_tensor_get_info(j->ctx, i, &info) == HET_OK && (size_t)info.count > largest) largest = (size_t)info.count;
+    }
+    j->export_bytes = 2 * largest * sizeof(float) + 2048 * (size_t)het_tensor_count(j->ctx) + j->files.config_length + (1 << 16); /* het_save_desc */
+    if ((j->export_memory = simple_alloc(NULL, j->export_bytes, 64)) == NULL)
+        return fail(FAILED, "--export: memory for saving: %llu bytes are missing", (unsigned long long)j->export_bytes);
+    memset(j->export_memory, 1, j->export_bytes);
+    return 0;
+}
+
 /* --verify: copies of weights that differ stop the run, and nothing more is saved. */
 static int verify(job *j) {
     return het_verify(j->ctx) == HET_OK ? 0 : fail(FAILED, "--verify: %s", het_last_error(j->ctx));
@@ -745,19 +994,11 @@ static int verify(job *j) {
 
 /* Starts saving the step that is done. */
 static int save(job *j) {
-    saved_options *o;
-    saved_beside b;
     int status;
     if (j->save.saved_step == het_get_step(j->ctx)) return 0;
     if (j->set.verify > 0 && (status = verify(j)) != 0) return status;
-    if ((o = (saved_options *)malloc(sizeof *o)) == NULL) return fail(FAILED, "out of memory");
-    collect_options(j, o);
-    status = collect_beside(j, &b);
-    if (status == 0) status = saver_start(&j->save, j->ctx, o->pair, o->pairs, b.file, b.files, j->process == 0);
-    free(b.adapter);
-    free(b.tokenizer.text);
-    free(o);
-    return status;
+    collect_options(j, &j->kept);
+    return saver_start(&j->save, j->ctx, j->kept.pair, j->kept.pairs, j->beside.file, j->beside.files);
 }
 
 /* Settings from the checkpoint, in which `given` ones of the command line may stand above others. */
@@ -775,6 +1016,18 @@ static int take_saved_options(job *j) {
     return 0;
 }
 
+/* A path of the checkpoint may start from another directory than this: *path becomes `from_there`. `here`: it is looked for here first. */
+static int find_saved_file(const job *j, const char *name, const char **path, int here, char *from_there) {
+    const char *directory = het_checkpoint_option(j->saved, "directory");
+    if (*path == NULL || (*path)[0] == '/' || directory == NULL || *path != het_checkpoint_option(j->saved, name + 2)) return 0;
+    if (here && access(*path, F_OK) == 0) return 0;
+    if (!path_join(from_there, PATH_SIZE, directory, *path)) return fail(BAD_INPUT, "%s %s: path too long", name, *path);
+    if (access(from_there, F_OK) == 0) *path = from_there;
+    else if (here)
+        return fail(BAD_INPUT, "%s %s: neither here nor where the run was started, %s; %s FILE says where it is", name, *path, from_there, name);
+    return 0;
+}
+
 /* An option that decides what is trained must be what it was. */
 static int check_fixed_options(const job *j) {
     char buffer[64];
@@ -788,16 +1041,42 @@ static int check_fixed_options(const job *j) {
     return 0;
 }
 
-/* The run's directory: where the checkpoint lies, or what is above it. */
-static void out_of_saved(job *j) {
+/* The run's directory: that of --resume, or the one above a checkpoint. */
+static void out_of_resume(job *j) {
     char *last;
     size_t length;
-    snprintf(j->out, sizeof j->out, "%s", j->saved->path);
+    snprintf(j->out, sizeof j->out, "%s", j->set.resume);
     for (length = strlen(j->out); length > 1 && j->out[length - 1] == '/'; length--) j->out[length - 1] = 0;
     last = strrchr(j->out, '/');
-    if (strncmp(last != NULL ? last + 1 : j->out, "step-", 5) != 0) return;
+    if (!is_step_name(last != NULL ? last + 1 : j->out)) return;
     if (last == NULL) snprintf(j->out, sizeof j->out, ".");
     else *last = 0;
+}
+
+/* What goes on in its own directory, or another one, has that for itself before anything is read there. */
+static int own_out(job *j) {
+    const settings *s = &j->set;
+    if (s->resume != NULL && strlen(s->resume) >= sizeof j->out - 64) return fail(BAD_INPUT, "--resume: path too long");
+    if (s->resume != NULL && is_directory(s->resume)) out_of_resume(j);
+    j->goes_on = s->resume != NULL && (s->out == NULL || same_file(s->out, j->out));
+    if (s->out != NULL && (size_t)snprintf(j->out, sizeof j->out, "%s", s->out) >= sizeof j->out - 64) return fail(BAD_INPUT, "--out: path too long");
+    return j->process == 0 && s->resume != NULL && j->out[0] != 0 ? folder_open(&j->folder, s->out != NULL ? "--out" : "--resume", j->out) : 0;
+}
+
+/* --out and --export hold nothing that would be lost. */
+static int check_out(job *j) {
+    const settings *s = &j->set;
+    const folder_input inputs[] = { { "--init", s->init != NULL ? s->init : j->weights, 1 }, { "--model", s->model, 1 },
+                                    { "--init-adapter", s->init_adapter, 1 }, { "--data", s->data, 0 }, { "--val", s->val, 0 } };
+    folder_wish out = { "--out", j->out, inputs, 5, s->overwrite != 0, j->goes_on, 1 },
+                weights = { "--export", s->export_to, inputs, 5, s->overwrite != 0, 0, 0 };
+    int status = 0;
+    if (s->overwrite && s->export_to == NULL && (j->goes_on || j->out[0] == 0))
+        return fail(BAD_INPUT, "--overwrite: %s", j->goes_on ? "not together with --resume, which goes on where it is" : "needs --out DIR");
+    if (j->process > 0) return 0;
+    if (j->out[0] != 0 && s->steps > 0) status = s->resume != NULL ? folder_check(&out) : folder_take(&j->folder, &out);
+    if (status != 0 || s->export_to == NULL || same_file(s->export_to, j->out)) return status;
+    return folder_take(&j->export_folder, &weights);
 }
 
 /* The command line comes on top of the options of the checkpoint. */
@@ -807,35 +1086,69 @@ static int configure_options(job *j, int argc, char **argv) {
     settings_default(s);
     status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv);
     if (status >= 0) return status;
+    memcpy(j->typed, j->given, sizeof j->typed);
     if (s->resume != NULL) {
         if (s->model != NULL || s->init != NULL)
             return fail(BAD_INPUT, "%s: not together with --resume, which takes the model and weights from DIR",
                         s->model != NULL ? "--model" : "--init");
-        if ((status = find_saved(s->resume, &j->saved)) != 0) return status;
+        if ((status = own_out(j)) != 0 || (status = find_saved(s->resume, &j->saved)) != 0) return status;
         settings_default(s);
         memset(j->given, 0, sizeof j->given);
         if ((status = take_saved_options(j)) != 0 || (status = options_parse(summary, options, OPTIONS, s, j->given, argc, argv)) >= 0) return status;
         if ((status = check_fixed_options(j)) != 0) return status;
+        if ((status = find_saved_file(j, "--data", &s->data, 1, j->found[0])) != 0 ||
+            (status = find_saved_file(j, "--val", &s->val, 1, j->found[1])) != 0 ||
+            (status = find_saved_file(j, "--log", &s->log, 0, j->found[2])) != 0) return status;
         j->resumed_step = j->saved->step;
-        out_of_saved(j);
     } else if (s->force_resume) return fail(BAD_INPUT, "--force-resume: only with --resume");
+    else if ((status = own_out(j)) != 0) return status;
+    if (s->min_lr < 0) s->min_lr = s->lr / 10;
+    if (s->min_lr > s->lr && (j->saved == NULL || s->force_resume)) return fail(BAD_INPUT, "--min-lr %g: above --lr %g", s->min_lr, s->lr);
     if (s->data == NULL) return fail(BAD_INPUT, "--data: missing; --help lists the options");
-    if (s->out != NULL && (size_t)snprintf(j->out, sizeof j->out, "%s", s->out) >= sizeof j->out - 64) return fail(BAD_INPUT, "--out: path too long");
-    if (s->export_to != NULL && !is_directory(s->export_to)) return fail(BAD_INPUT, "--export %s: is no directory", s->export_to);
+    if (s->export_to != NULL && (!is_directory(s->export_to) || access(s->export_to, W_OK) != 0))
+        return fail(BAD_INPUT, "--export %s: %s", s->export_to, is_directory(s->export_to) ? strerror(errno) : "is no directory");
     if (s->steps == 0 && s->save_profile == NULL) return fail(BAD_INPUT, "--steps 0: only with --save-profile");
     if (s->checkpoint_every > 0 && j->out[0] == 0) return fail(BAD_INPUT, "--checkpoint-every: needs --out DIR");
-    return -1;
+    return (status = check_out(j)) != 0 ? status : -1;
+}
+
+/* Options that would be ignored. */
+static int check_idle_options(const job *j) {
+    const settings *s = &j->set;
+    const int automatic = s->plan != NULL && strcmp(s->plan, "auto") == 0;
+    const struct { int idle; const char *names, *because; } rule[] = {
+        { s->steps == 0, "--out --export --log --trace --timeline --hash --save-plan --checkpoint-every --replan --slow --adapt --resume --verify "
+          "--evaluate-every --evaluate-batches", "with --steps 0, which only measures a profile" },
+        { s->steps == 0 && !automatic, "--plan --schedule", "with --steps 0, which only measures a profile" },
+        { j->ranks.world == 1, "--links", "with one rank" },
+        { s->save_profile != NULL, "--profile", "with --save-profile, which measures one" },
+        { !automatic && s->adapt <= 0, "--profile --plan-seconds", "without --plan auto or --adapt" },
+        { automatic, "--recompute --slices", "with --plan auto, which decides who recomputes and cuts no micro-batch" },
+        { j->out[0] == 0, "--keep", "without --out" },
+        { s->export_to == NULL, "--save-dtype", "without --export" },
+        { s->lora == 0, "--weights", "without --lora: weights that are trained are f32" },
+    };
+    size_t i;
+    int status = 0;
+    for (i = 0; i < sizeof rule / sizeof *rule && status == 0; i++)
+        if (rule[i].idle) status = options_idle(options, OPTIONS, j->typed, rule[i].names, rule[i].because);
+    return status;
 }
 
 /* The data must be those of the saved run. */
 static int check_data(const job *j) {
-    const char *tokens = het_checkpoint_option(j->saved, "data_tokens"), *fingerprint = het_checkpoint_option(j->saved, "data_fingerprint");
+    const char *tokens = het_checkpoint_option(j->saved, "data_tokens"), *fingerprint = het_checkpoint_option(j->saved, "data_hash");
+    uint64_t hash = j->data_fingerprint;
     char now[32];
     if (j->set.force_resume) return 0;
     snprintf(now, sizeof now, "%lld", (long long)j->training.info.tokens);
     if (tokens == NULL || strcmp(tokens, now) != 0)
         return fail(BAD_INPUT, "--data %s: holds %s tokens, the resumed run had %s", j->set.data, now, tokens != NULL ? tokens : "none");
-    snprintf(now, sizeof now, "%016llx", (unsigned long long)j->data_fingerprint);
+    if (fingerprint == NULL) { /* saved before every byte counted */
+        fingerprint = het_checkpoint_option(j->saved, "data_fingerprint");
+        if (!pieces_fingerprint(&j->training.reader, &hash)) return fail(BAD_INPUT, "--data %s: cannot be read", j->set.data);
+    }
+    snprintf(now, sizeof now, "%016llx", (unsigned long long)hash);
     if (fingerprint == NULL || strcmp(fingerprint, now) != 0)
         return fail(BAD_INPUT, "--data %s: is not what the resumed run had: its fingerprint is %s, then it was %s; --force-resume allows it",
                     j->set.data, now, fingerprint != NULL ? fingerprint : "unknown");
@@ -844,17 +1157,16 @@ static int check_data(const job *j) {
 
 static int resume(job *j) {
     het_error error = { HET_OK, "" };
-    int64_t step;
     const het_result result = het_checkpoint_load(j->saved, j->ctx, j->set.force_resume ? HET_YES : HET_NO, &error);
-    if (result != HET_OK) return fail(status_of(result), "--resume %s: %s", j->saved->path, error.text);
-    step = j->resumed_step; /* processes read for themselves, perhaps from copies that differ */
-    if (het_spread(j->ctx, 0, &step, sizeof step) != HET_OK) return fail(FAILED, "--resume: %s", het_last_error(j->ctx));
-    if (step == j->resumed_step) return 0;
-    return fail(FAILED, "--resume failed: process %lld found step %lld, process 0 step %lld", (long long)j->process, (long long)j->resumed_step,
-                (long long)step);
+    if (result != HET_OK && strstr(error.text, "base weights") != NULL)
+        return fail(BAD_INPUT, "--resume %s: %s, from %s; --force-resume allows it", j->saved->path, error.text, j->weights);
+    return result == HET_OK ? 0 : fail(status_of(result), "--resume %s: %s%s", j->saved->path, error.text, not_finite(result, error.text));
 }
 
 /* ---- log: JSON lines ---------------------------------------------------------------------------------------------------- */
+
+/* On the host, beside what devices hold. */
+static size_t saving_bytes(const job *j) { return het_checkpoint_bytes(j->save.checkpoint) + j->export_bytes; }
 
 static double flops_per_token(const job *j) {
     const het_model_desc *m = &het_get_desc(j->ctx)->model;
@@ -874,9 +1186,9 @@ static void log_configuration(job *j) {
         if (model[i] == '\n') model[i] = ' ';
     fprintf(j->log, "{\"hetrain\":\"%d.%d.%d\",\"options\":{", HETRAIN_VERSION_MAJOR, HETRAIN_VERSION_MINOR, HETRAIN_VERSION_PATCH);
     write_options(j->log, j, 1, ",");
-    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu", model,
-            (long long)het_get_step(j->ctx),
-            (long long)j->memory.parameters, (long long)j->training.info.tokens, j->threads, (unsigned long long)j->memory.device);
+    fprintf(j->log, "},\"model\":%s,\"from_step\":%lld,\"parameters\":%lld,\"data_tokens\":%lld,\"threads\":%d,\"memory_bytes\":%llu,"
+            "\"saving_bytes\":%llu", model, (long long)het_get_step(j->ctx), (long long)j->memory.parameters, (long long)j->training.info.tokens,
+            j->threads, (unsigned long long)j->memory.device, (unsigned long long)saving_bytes(j));
     log_number(j->log, "flops_per_token", flops_per_token(j));
     log_number(j->log, "product_peak_gflops", j->peak);
     fprintf(j->log, "}\n");
@@ -930,11 +1242,25 @@ static long log_replay(job *j, FILE *file) {
     return keep;
 }
 
+/* A device, pipe or fifo, or what standard output goes to. A resumed run continues its log, which has an end. */
+static int open_log_in_place(job *j) {
+    const char *name = j->set.log != NULL ? "--log" : "--out";
+    write_target t;
+    int status;
+    if (j->set.resume != NULL && never_ends(j->log_path))
+        return fail(BAD_INPUT, "%s %s: --resume continues a log, and this device never ends", name, j->log_path);
+    status = target_open(&t, name, j->log_path);
+    if (status == 0) j->log = t.file;
+    return status;
+}
+
 static int open_log(job *j) {
     long keep = 0;
+    struct stat about;
     if (j->process > 0) return 0;
     if (j->set.log != NULL) snprintf(j->log_path, sizeof j->log_path, "%s", j->set.log);
     else if (j->out[0] == 0 || !path_join(j->log_path, sizeof j->log_path, j->out, "log.jsonl")) return 0;
+    if (stat(j->log_path, &about) == 0 && is_in_place(&about)) return open_log_in_place(j);
     j->log = fopen(j->log_path, j->set.resume != NULL ? "r+b" : "wb");
     if (j->log == NULL && j->set.resume != NULL) j->log = fopen(j->log_path, "w+b");
     if (j->log == NULL) return fail(BAD_INPUT, "%s %s: %s", j->set.log != NULL ? "--log" : "--out", j->log_path, strerror(errno));
@@ -949,14 +1275,15 @@ static int open_log(job *j) {
 
 static int write_curve(job *j) {
     char path[PATH_SIZE], title[PATH_SIZE + 100];
-    FILE *file = path_join(path, sizeof path, j->out, "loss.svg") ? fopen(path, "wb") : NULL;
-    int good;
+    write_target t;
+    int status;
     const char *name = strrchr(j->set.data, '/');
     snprintf(title, sizeof title, "%s, %.3g M parameters, %lld tokens a step", name != NULL ? name + 1 : j->set.data,
              1e-6 * (double)j->memory.parameters, (long long)(j->feed.sequences * j->set.length));
-    if (file == NULL) return fail(FAILED, "cannot write %s: %s", path, strerror(errno));
-    good = curve_svg(file, title, &j->training_curve, &j->validation_curve);
-    return (fclose(file) == 0 && good) ? 0 : fail(FAILED, "cannot write %s: %s", path, strerror(errno));
+    if (!path_join(path, sizeof path, j->out, "loss.svg")) return fail(BAD_INPUT, "--out: path too long");
+    if ((status = target_open(&t, "--out", path)) != 0) return status;
+    curve_svg(t.file, title, &j->training_curve, &j->validation_curve);
+    return target_close(&t, 0);
 }
 
 /* ---- progress ----------------------------------------------------------------------------------------------------------- */
@@ -969,11 +1296,12 @@ static void count_text(char *to, size_t capacity, double value) {
 }
 
 static void show_devices(const job *j) {
-    char name[64];
+    char name[64], size[16];
     int64_t i;
     het_memory memory;
     if (j->ranks.world == 1) {
-        printf("device   %s, %.1f MB", layout_name(&j->ranks.device[0], name, sizeof name), 1e-6 * (double)j->memory.device);
+        printf("device   %s, %s", layout_name(&j->ranks.device[0], name, sizeof name), bytes_text((double)j->memory.device, size));
+        if (saving_bytes(j) > 0) printf(", %s for saving", bytes_text((double)saving_bytes(j), size));
         if (j->peak > 0) printf("; product peak %.0f GFLOP/s, measured", j->peak);
         putchar('\n');
         return;
@@ -987,8 +1315,9 @@ static void show_devices(const job *j) {
         het_get_memory(j->ctx, i, &memory);
         printf("rank %-3lld %s", (long long)i, layout_name(d, name, sizeof name));
         if (d->speed > 0) printf("@%g", d->speed);
-        printf(", %.1f MB\n", 1e-6 * (double)(memory.device + memory.communication));
+        printf(", %s\n", bytes_text((double)(memory.device + memory.communication), size));
     }
+    if (saving_bytes(j) > 0) printf("saving   %s more in this process\n", bytes_text((double)saving_bytes(j), size));
     if (j->desc.groups.iface != NULL) printf("groups   of cards that reach each other: %s\n", j->desc.groups.iface->name);
 }
 
@@ -1013,8 +1342,12 @@ static void show_configuration(const job *j) {
     }
     printf("data     %s: %s tokens, %lld windows to train on, %lld for validation\n", s->data, tokens, (long long)j->training.info.windows,
            (long long)j->validation.info.windows);
-    printf("step     %lld x %lld sequences of %lld tokens; %s, %s sums\n", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length,
-           s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
+    printf("step     %lld x %lld sequences of %lld tokens", (long long)s->micro_batches, (long long)s->sequences, (long long)s->length);
+    if (j->feed.micro_batches != s->micro_batches) {
+        printf(", in %lld micro-batches of %lld granules", (long long)j->feed.micro_batches, (long long)j->feed.most);
+        if (j->feed.items % j->feed.most != 0) printf(", the last of %lld", (long long)(j->feed.items % j->feed.most));
+    }
+    printf("; %s, %s sums\n", s->dtype == HET_BF16 ? "bf16" : "f32", s->reduce == HET_REDUCE_EXACT ? "exact" : "fast");
     show_devices(j);
     if (s->resume != NULL) printf("resume   %s, step %lld\n", j->saved->path, (long long)j->resumed_step);
     fflush(stdout);
@@ -1127,9 +1460,9 @@ static int configure_change(job *j, const char *option_name, const char *list, c
             return fail(BAD_INPUT, "--slow %s: %.*s: expected STEP:RANK@SPEED, a rank below %lld, a speed from 0.001 to 1", list, (int)length, item,
                         (long long)j->ranks.world);
         c->rank = rank;
-    } else if (left == 0 || left >= sizeof c->plan) {
+    } else if (left == 0 || left >= sizeof c->spec) {
         return fail(BAD_INPUT, "--replan %s: %.*s: no plan behind the step", list, (int)length, item);
-    } else snprintf(c->plan, sizeof c->plan, "%.*s", (int)left, rest);
+    } else snprintf(c->spec, sizeof c->spec, "%.*s", (int)left, rest);
     j->changes++;
     return 0;
 }
@@ -1145,6 +1478,35 @@ static int configure_changes(job *j) {
             item = item[length] == ',' ? item + length + 1 : NULL;
         }
     }
+    return status;
+}
+
+/* Reads the plans of --replan, and has the engine prove each of them, its lists and its memory, for this model and these devices. */
+static int check_changes(job *j) {
+    const char *schedule = j->set.schedule;
+    const size_t name = schedule != NULL ? strlen(schedule) : 0;
+    het_desc d = j->desc;
+    het_memory memory;
+    het_error error = { HET_OK, "" };
+    layout *other = (layout *)calloc(1, sizeof *other);
+    int64_t i, most = j->feed.most;
+    int status = other != NULL ? 0 : fail(FAILED, "out of memory");
+    if (name > 4 && strcmp(schedule + name - 4, ".csv") == 0) schedule = NULL; /* those lists were for another plan */
+    for (i = 0; i < j->changes && status == 0; i++) {
+        planned_change *c = &j->change[i];
+        if (c->rank >= 0) continue;
+        status = layout_plan(other, "--replan", c->spec, schedule, 2 * d.model.layers + 2, j->ranks.world, j->set.slices);
+        if (status != 0) break;
+        d.plan = c->plan = other->plan, d.schedule = NULL;
+        if (c->granules == 0 && c->plan->step.sequences == j->feed.item_sequences) c->granules = c->plan->step.micro_batch;
+        if (c->granules > 0) most = c->granules < j->feed.items ? c->granules : j->feed.items;
+        if ((status = check_slices(j, "--replan", c->plan->slices, most)) != 0) break;
+        d.max_sequences = most * j->feed.item_sequences, d.max_tokens = d.max_sequences * j->set.length;
+        d.max_micro_batches = (j->feed.items + most - 1) / most;
+        if (het_memory_estimate(&d, 0, &memory, &error) == HET_OK) continue;
+        status = fail(status_of(error.code), "--replan %lld:%s: %s", (long long)c->step, c->spec, error.text);
+    }
+    free(other);
     return status;
 }
 
@@ -1176,6 +1538,7 @@ static int go_over(job *j, int64_t granules, const char *why) {
         return fail(BAD_INPUT, "step %lld: %s: %s", (long long)het_get_step(j->ctx) + 1, why, het_last_error(j->ctx));
     }
     if ((status = start_adapting(j)) != 0) return status;
+    warn_idle(j, strncmp(why, "--replan", 8) != 0);
     if (j->log != NULL) {
         fprintf(j->log, "{\"event\":\"replan\",\"before_step\":%lld,\"micro_batches\":%lld,\"granules\":%lld,\"schedule\":\"%s\",\"why\":",
                 (long long)het_get_step(j->ctx) + 1, (long long)j->feed.micro_batches, (long long)j->feed.most, het_get_desc(j->ctx)->plan->schedule);
@@ -1187,26 +1550,22 @@ static int go_over(job *j, int64_t granules, const char *why) {
     j->step_seconds = 0;
     if (j->set.quiet) return 0;
     end_progress(j);
-    printf("replan   before step %lld, in %.0f ms: %s\n", (long long)het_get_step(j->ctx) + 1, 1e3 * (seconds_now() - start), why);
+    printf("replan   before step %lld, in %.0f ms: %s; %lld micro-batches of %lld granules\n", (long long)het_get_step(j->ctx) + 1,
+           1e3 * (seconds_now() - start), why, (long long)j->feed.micro_batches, (long long)j->feed.most);
     fflush(stdout);
     return 0;
 }
 
-static int make_change(job *j, const planned_change *c) {
-    const char *schedule = j->set.schedule;
-    const size_t name = schedule != NULL ? strlen(schedule) : 0;
+static int make_change(job *j, planned_change *c) {
     char why[PATH_SIZE + 32];
-    int status;
     if (c->rank >= 0) {
         int64_t local = c->rank - j->first_rank;
         if (local < 0 || local >= j->ranks.devices) return 0;
         return het_set_speed(j->ctx, local, c->speed) == HET_OK ? 0 : fail(BAD_INPUT, "--slow: %s", het_last_error(j->ctx));
     }
     layout_free(&j->ranks);
-    if (name > 4 && strcmp(schedule + name - 4, ".csv") == 0) schedule = NULL; /* those lists were for another plan */
-    status = layout_plan(&j->ranks, c->plan, schedule, 2 * j->desc.model.layers + 2, j->ranks.world, j->set.slices);
-    if (status != 0) return status;
-    snprintf(why, sizeof why, "--replan %s", c->plan);
+    j->ranks.plan = c->plan, c->plan = NULL;
+    snprintf(why, sizeof why, "--replan %s", c->spec);
     return go_over(j, c->granules > 0 ? c->granules : j->feed.most, why);
 }
 
@@ -1335,6 +1694,7 @@ static int one_step(job *j, het_step_info *info) {
     result = het_step(j->ctx, j->feed.batch, count, info);
     if (result != HET_OK) {
         end_progress(j);
+        if (strstr(het_last_error(j->ctx), "step ") != NULL) return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "%s", het_last_error(j->ctx));
         return fail(result == HET_ERR_DATA ? BAD_INPUT : FAILED, "step %lld: %s", (long long)step + 1, het_last_error(j->ctx));
     }
     seconds = seconds_now() - start;
@@ -1344,9 +1704,9 @@ static int one_step(job *j, het_step_info *info) {
     return 0;
 }
 
-/* A signal stops all processes before the same step: the one that prints decides. */
+/* A signal to any process stops all of them before the same step: process 0 decides. */
 static int stop_now(job *j, int *stop) {
-    int32_t asked = stop_asked != 0;
+    int32_t asked = stop_seen(&j->stop);
     if (het_spread(j->ctx, 0, &asked, sizeof asked) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
     *stop = asked;
     return 0;
@@ -1393,34 +1753,106 @@ static int write_timelines(const job *j) {
     return status;
 }
 
+/* The tokenizer and what transformers keeps beside it go into a directory, so that it can be used by itself. */
+static int copy_tokenizer(const job *j, const char *option_name, const char *directory) {
+    char path[PATH_SIZE];
+    const int status = kept_write(&j->files, option_name, directory);
+    if (status != 0 || j->tokenizer == NULL) return status;
+    if (!path_join(path, sizeof path, directory, "tokenizer.json")) return fail(BAD_INPUT, "%s: path too long", option_name);
+    return write_tokenizer(option_name, path, j->tokenizer);
+}
+
+/* Memory from what was reserved, which comes back as a whole. */
+static void *export_alloc(void *user, size_t size, size_t align) {
+    job *j = (job *)user;
+    const size_t at = (j->export_used + align - 1) / align * align;
+    if (at > j->export_bytes || size > j->export_bytes - at) return NULL;
+    j->export_used = at + size;
+    return (char *)j->export_memory + at;
+}
+static void export_free(void *user, void *pointer, size_t size) { (void)user, (void)pointer, (void)size; }
+
 /* --export: what process 0 writes, every process helps to read. */
 static int export_weights(job *j) {
     static const het_element elements[] = { HET_ELEMENT_F32, HET_ELEMENT_F16, HET_ELEMENT_BF16 };
     het_folder folder;
     het_save_desc desc;
+    het_allocator memory;
     het_error error = { HET_OK, "" };
     het_result result;
     memset(&desc, 0, sizeof desc);
     memset(&folder, 0, sizeof folder);
     desc.element = elements[j->set.save_dtype - 1];
+    memory.alloc = export_alloc, memory.free = export_free, memory.user = j;
+    desc.allocator = &memory, desc.base = j->files.config, desc.base_length = j->files.config_length;
+    if (j->set.overwrite && j->export_folder.lock[0] != 0) folder_clear(j->set.export_to, 0);
     if (j->process == 0 && het_folder_open(j->set.export_to, NULL, &folder, &error) != HET_OK) return fail(FAILED, "--export %s", error.text);
     result = het_save_folder(j->ctx, j->process == 0 ? &folder : NULL, &desc);
     het_folder_close(&folder);
-    return result == HET_OK ? 0 : fail(FAILED, "--export: %s", het_last_error(j->ctx));
+    if (result != HET_OK) return fail(FAILED, "--export: %s", het_last_error(j->ctx));
+    return j->process == 0 ? copy_tokenizer(j, "--export", j->set.export_to) : 0;
+}
+
+/* Processes that were started with variables of their own: the first word of them. NULL: a launcher or --world did it. */
+static const char *own_variables(const job *j) {
+    if (strcmp(j->launch.launcher, "hetrain") == 0) return "HETRAIN_RANK";
+    return strcmp(j->launch.launcher, "torchrun") == 0 && getenv("TORCHELASTIC_RUN_ID") == NULL ? "RANK" : NULL;
+}
+
+/* What stands before the program's name to start all processes again. */
+static void print_launch(const job *j) {
+    const char *launcher = j->launch.launcher, *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+    const long long n = (long long)j->processes, here = (long long)j->launch.local_size;
+    if (j->processes == 1 || j->set.world != NULL) return;
+    if (own_variables(j) != NULL)
+        printf("%s=0 %s=%lld MASTER_ADDR=%s MASTER_PORT=%s ", own_variables(j), strcmp(launcher, "hetrain") == 0 ? "HETRAIN_SIZE" : "WORLD_SIZE", n,
+               host != NULL ? host : "", port != NULL ? port : "");
+    else if (strcmp(launcher, "torchrun") == 0 && (here == 0 || here == n)) printf("torchrun --nproc-per-node %lld --no-python ", n);
+    else if (strcmp(launcher, "torchrun") == 0)
+        printf("torchrun --nnodes %lld --nproc-per-node %lld --node-rank 0 --master-addr %s --no-python ", n / here, here, host);
+    else if (strcmp(launcher, "Slurm") == 0) printf("srun -n %lld ", n);
+    else printf("mpirun -n %lld ", n);
+}
+
+/* The command that goes on after a stop: how many processes, and the options that no checkpoint keeps; behind # what the other processes need. */
+static void print_way_on(const job *j) {
+    static const char *const names[] = { "--world", "--world-secret", "--insecure-world", "--devices", "--links", "--slow", "--plan", "--schedule",
+                                        "--replan", "--adapt", "--profile",
+                                         "--plan-seconds", "--export", "--save-dtype" };
+    const char *world = j->set.world, *launcher = j->launch.launcher;
+    char buffer[64];
+    size_t i;
+    print_launch(j);
+    print_word(j->program);
+    printf(" --resume ");
+    print_word(j->out);
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const int at = option_find(options, OPTIONS, names[i], strlen(names[i]));
+        if (!j->given[at]) continue;
+        printf(options[at].kind == OPTION_FLAG ? " %s" : " %s ", names[i]);
+        if (options[at].kind != OPTION_FLAG) print_word(option_text(&j->set, &options[at], buffer, sizeof buffer));
+    }
+    if (world != NULL && j->processes > 1) printf(" # the others: --world 1%s%s", strchr(world, '/'), j->processes > 2 ? ", 2/..., ..." : "");
+    else if (j->processes > 1 && own_variables(j) != NULL) printf(" # the others: %s=1%s", own_variables(j), j->processes > 2 ? ", 2, ..." : "");
+    else if (strcmp(launcher, "torchrun") == 0 && j->launch.local_size > 0 && j->launch.local_size < j->processes)
+        printf(" # on the other machines --node-rank 1, ...");
+    printf("\n");
 }
 
 static int finish(job *j) {
     int64_t done = het_get_step(j->ctx);
     uint64_t hash;
-    int status = write_timelines(j);
+    int status = j->out[0] != 0 ? save(j) : 0; /* whatever becomes of the rest */
+    if (status == 0 && j->out[0] != 0 && j->process == 0 && (status = saver_export(&j->save)) == 0) status = write_curve(j);
+    if (status == 0) status = write_timelines(j);
     if (status == 0 && j->set.export_to != NULL) status = export_weights(j);
     if (status != 0) return status;
     if (j->out[0] != 0) {
-        if ((status = save(j)) != 0 || (j->process == 0 && ((status = saver_export(&j->save)) != 0 || (status = write_curve(j)) != 0))) return status;
         if (j->process > 0) return j->set.hash && het_hash(j->ctx, &hash) != HET_OK ? fail(FAILED, "%s", het_last_error(j->ctx)) : 0;
-        if (done < j->set.steps)
-            printf("stopped after step %lld of %lld; continue with: %s --resume %s\n", (long long)done, (long long)j->set.steps, j->program, j->out);
-        else if (!j->set.quiet)
+        if (done < j->set.steps) {
+            printf("stopped after step %lld of %lld; continue with: ", (long long)done, (long long)j->set.steps);
+            print_way_on(j);
+        } else if (!j->set.quiet)
             printf("wrote    %s: step-%08lld %s config.json log.jsonl loss.svg\n", j->out, (long long)done,
                    j->set.lora > 0 ? "adapter_model.safetensors adapter_config.json" : "model.safetensors");
     } else if (done < j->set.steps) {
@@ -1430,63 +1862,30 @@ static int finish(job *j) {
         if (het_hash(j->ctx, &hash) != HET_OK) return fail(FAILED, "%s", het_last_error(j->ctx));
         if (j->process == 0) printf("weights %016llx\n", (unsigned long long)hash);
     }
-    return fflush(stdout) == 0 ? 0 : fail(FAILED, "standard output: %s", strerror(errno));
+    return 0;
 }
 
-static int can_write(const char *path) {
-    FILE *file = path != NULL ? fopen(path, "ab") : NULL;
-    if (file != NULL) fclose(file);
-    return path == NULL || file != NULL;
-}
-
-/* The tokenizer and what transformers keeps beside it go into OUT, so that it can be used by itself. */
-static int copy_tokenizer(const job *j) {
-    static const char *const names[] = { "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-                                         "generation_config.json", "chat_template.jinja" };
-    const char *beside = j->set.tokenizer != NULL ? j->set.tokenizer : j->saved != NULL ? j->saved->path : j->set.init;
-    char from[PATH_SIZE], to[PATH_SIZE], temporary[PATH_SIZE + 8];
-    het_writer writer = { file_write, NULL, NULL };
-    het_result result;
-    size_t i, size;
-    int status = 0;
-    if (j->tokenizer == NULL) return 0;
-    if (!path_join(to, sizeof to, j->out, "tokenizer.json")) return fail(BAD_INPUT, "--out: path too long");
-    if ((writer.user = open_file(to, temporary, sizeof temporary)) == NULL) return fail(BAD_INPUT, "--out %s: %s", to, strerror(errno));
-    result = het_tokenizer_write(j->tokenizer, &writer);
-    if ((status = close_file((FILE *)writer.user, temporary, to)) != 0) return status;
-    if (result != HET_OK) return fail(FAILED, "cannot write %s: %s", to, het_result_text(result));
-    for (i = 0; i < sizeof names / sizeof names[0] && status == 0; i++) {
-        char *data = NULL;
-        FILE *file;
-        if (!beside_weights(beside, names[i], from, sizeof from) || !path_join(to, sizeof to, j->out, names[i]) || strcmp(from, to) == 0) continue;
-        if ((status = read_file("--init", from, &data, &size)) != 0) break;
-        file = open_file(to, temporary, sizeof temporary);
-        if (file != NULL) {
-            fwrite(data, 1, size, file);
-            status = close_file(file, temporary, to);
-        } else status = fail(BAD_INPUT, "--out %s: %s", to, strerror(errno));
-        free(data);
+/* Process 0: what it is to write can be written, and is nothing that it reads. */
+static int check_targets(const job *j) {
+    const settings *s = &j->set;
+    const char *const names[] = { "--log", "--save-plan", "--save-profile", "--trace", "--timeline" };
+    const char *const paths[] = { s->log, s->save_plan, s->save_profile, s->trace, s->timeline };
+    const char *const read_names[] = { "--data", "--val", "--init", "--model", "--tokenizer" };
+    const char *const reads[] = { s->data, s->val, j->weights, s->model, s->tokenizer };
+    int i, k, status = 0;
+    for (i = 0; i < 5 && status == 0; i++) {
+        if (i > 0) status = target_check(names[i], paths[i]); /* the log is no file that is whole or not there */
+        for (k = 0; k < 5 && status == 0; k++)
+            if (same_file(paths[i], reads[k])) status = fail(BAD_INPUT, "%s %s: is the file of %s", names[i], paths[i], read_names[k]);
     }
     return status;
 }
 
-/* mkdir -p. */
+/* --overwrite: what another run left goes away. */
 static int prepare_out(job *j) {
-    char path[PATH_SIZE];
-    size_t i;
-    int status;
-    if (j->process > 0) return 0;
-    if (!can_write(j->set.trace)) return fail(BAD_INPUT, "--trace %s: %s", j->set.trace, strerror(errno));
-    if (!can_write(j->set.timeline)) return fail(BAD_INPUT, "--timeline %s: %s", j->set.timeline, strerror(errno));
-    if (j->out[0] == 0) return 0;
-    for (i = 1; i <= strlen(j->out); i++) {
-        if (j->out[i] != '/' && j->out[i] != 0) continue;
-        snprintf(path, sizeof path, "%.*s", (int)i, j->out);
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) return fail(BAD_INPUT, "--out %s: cannot make %s: %s", j->out, path, strerror(errno));
-    }
-    if (!is_directory(j->out)) return fail(BAD_INPUT, "--out %s: not a directory", j->out);
-    if ((status = copy_tokenizer(j)) != 0) return status;
-    return 0;
+    if (j->process > 0 || j->out[0] == 0) return 0;
+    if (j->set.overwrite && !j->goes_on) folder_clear(j->out, 1);
+    return copy_tokenizer(j, "--out", j->out);
 }
 
 static int run(job *j, int argc, char **argv) {
@@ -1494,27 +1893,30 @@ static int run(job *j, int argc, char **argv) {
     int status = configure_options(j, argc, argv);
     if (status >= 0) return status;
     if (j->process > 0) s->quiet = 1;
-    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (status = configure_changes(j)) != 0) return status;
+    if ((status = configure_devices(j)) != 0 || (status = configure_model(j)) != 0 || (j->process == 0 && (status = check_targets(j)) != 0))
+        return status;
+    if ((status = configure_changes(j)) != 0 || (status = check_idle_options(j)) != 0) return status;
     if ((status = feed_start(&j->feed, s->micro_batches, s->sequences, s->length, s->granule)) != 0) return status;
     if ((status = open_source(j, &j->training, "--data", s->data, s->val != NULL ? -1.0f : 0.05f)) != 0) return status;
-    if (!data_fingerprint(&j->training.reader, &j->data_fingerprint)) return fail(BAD_INPUT, "--data %s: cannot be read", s->data);
+    j->data_fingerprint = j->training.hashed.hash;
     if (j->saved != NULL && (status = check_data(j)) != 0) return status;
     if (s->val != NULL) {
         if ((status = open_source(j, &j->validation, "--val", s->val, -1.0f)) != 0) return status;
+        j->validation_fingerprint = j->validation.hashed.hash;
     } else {
         j->validation.data = j->training.data;
         j->validation.info.windows = j->training.info.held_out;
     }
-    if ((status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0)) return status;
-    if ((status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
-    if (j->out[0] != 0 && (status = saver_open(&j->save, j->out, s->keep)) != 0) return status;
+    if ((status = agree(j)) != 0 || (status = configure_context(j)) != 0 || s->steps == 0 || (s->resume != NULL && (status = resume(j)) != 0))
+        return status;
+    if ((status = reserve_saving(j)) != 0 || (status = prepare_out(j)) != 0 || (status = open_log(j)) != 0) return status;
     if ((!s->quiet || j->log != NULL) && j->cards == 0) j->peak = product_gflops(j->threads, (het_dtype)s->dtype, 768, 384, 1536);
     j->terminal = isatty(STDOUT_FILENO);
     j->colour = getenv("NO_COLOR") == NULL;
     show_configuration(j);
     log_configuration(j);
-    catch_signals(j->processes > 1);
-    status = train(j);
+    if ((status = stop_start(&j->stop, &j->transport, j->processes, j->process)) == 0) status = train(j);
+    status = stop_end(&j->stop, status);
     return status != 0 ? status : finish(j);
 }
 
@@ -1533,17 +1935,30 @@ static const char *early_option(int argc, char **argv, const char *name) {
     return value;
 }
 
+/* A connection that was dropped while the processes met. */
+static void on_meeting(void *user, het_log_level level, het_result code, const char *text) {
+    (void)user, (void)level, (void)code;
+    fail(0, "%s", text);
+}
+
 /* Over TCP where --world or a launcher says where process 0 is. Otherwise, and under launchers of MPI, over MPI where that is built in. A launcher
    that started several processes must find them connected: else each would train, and write, for itself. */
 static int open_transport(job *j, int *argc, char ***argv) {
     const char *world = early_option(*argc, *argv, "--world");
+    const char *secret_file = early_option(*argc, *argv, "--world-secret");
+    const het_logger logger = { on_meeting, NULL };
+    connect_secret secret;
     connect_place place;
     het_launch launch;
     het_error error = { HET_OK, "" };
     het_result result;
+    int i;
     j->processes = 1;
+    secret.insecure = 0;
+    for (i = 1; i < *argc; i++) secret.insecure |= strcmp((*argv)[i], "--insecure-world") == 0;
     memset(&place, 0, sizeof place);
     memset(&launch, 0, sizeof launch);
+    launch.launcher = "";
     if (world != NULL) {
         result = connect_parse("--world", world, &place, &error);
         launch.size = place.processes;
@@ -1561,8 +1976,14 @@ static int open_transport(job *j, int *argc, char ***argv) {
         if (result == HET_OK) result = connect_detect(&launch, &place, &error);
 #endif
     }
-    if (result != HET_OK) return fail(BAD_INPUT, "%s", error.text);
-    if (place.processes > 1 && connect_open(&place, &j->transport, &error) != HET_OK) return fail(FAILED, "%s", error.text);
+    if (result == HET_OK) result = connect_take_secret(&secret, secret_file, &error);
+    j->launch = launch;
+    if (result == HET_OK && place.processes == 0 && (secret_file != NULL || secret.insecure))
+        return fail(BAD_INPUT, "%s: only where processes meet over TCP (--world, MASTER_ADDR)", secret_file != NULL ? "--world-secret" :
+                    "--insecure-world");
+    if (result == HET_OK && place.processes > 1) result = connect_open(&place, &secret, &logger, &j->transport, &error);
+    memset(&secret, 0, sizeof secret);
+    if (result != HET_OK) return fail(status_of(result), "%s", error.text);
     if (j->transport.iface != NULL) {
         j->processes = j->transport.iface->processes(j->transport.self);
         j->process = j->transport.iface->process(j->transport.self);
@@ -1581,7 +2002,10 @@ static int close_transport(job *j, int status) {
     het_error error = { HET_OK, "" };
     het_result result;
     if (j->transport.iface == NULL) return status;
-    if (status != 0) j->transport.iface->abort(j->transport.self, HET_ERR_STATE, failure);
+    if (status != 0 && !j->all_end) {
+        (void)het_error_put(&error, HET_ERR_STATE, failure); /* as much as the others hear */
+        j->transport.iface->abort(j->transport.self, HET_ERR_STATE, error.text);
+    }
 #ifdef HETRAIN_MPI
     if (strcmp(j->transport.iface->name, "tcp") != 0) result = het_mpi_close(&j->transport, &error);
     else
@@ -1590,7 +2014,7 @@ static int close_transport(job *j, int status) {
     return result != HET_OK && status == 0 ? fail(FAILED, "%s", error.text) : status;
 }
 
-int main(int argc, char **argv) {
+static int program(int argc, char **argv) {
     job *j = (job *)calloc(1, sizeof *j);
     int status = j != NULL ? open_transport(j, &argc, &argv) : fail(FAILED, "out of memory");
     if (j != NULL) j->program = argv[0];
@@ -1598,17 +2022,24 @@ int main(int argc, char **argv) {
     if (j == NULL) return status;
     if (saver_wait(&j->save) != 0 && status == 0) status = FAILED;
     saver_close(&j->save);
-    het_destroy(j->ctx);
-    status = close_groups(j, status);
-    status = close_transport(j, status);
-    if (j->validation.data == j->training.data) j->validation.data = NULL;
-    close_source(&j->validation);
-    close_source(&j->training);
-    het_tokenizer_free(j->tokenizer);
+    free(j->beside.adapter);
+    free(j->beside.tokenizer.text);
+    free(j->export_memory);
     if (j->log != NULL) {
         const int failed = ferror(j->log);
         if ((fclose(j->log) != 0 || failed) && status == 0) status = fail(FAILED, "cannot write %s: lines are missing", j->log_path);
     }
+    folder_close(&j->export_folder); /* before the other processes are told to end, which may end this one */
+    folder_close(&j->folder);
+    het_destroy(j->ctx);
+    status = close_groups(j, status);
+    status = close_transport(j, status);
+    stop_free(&j->stop);
+    if (j->validation.data == j->training.data) j->validation.data = NULL;
+    close_source(&j->validation);
+    close_source(&j->training);
+    het_tokenizer_free(j->tokenizer);
+    kept_close(&j->files);
     curve_free(&j->training_curve);
     curve_free(&j->validation_curve);
     layout_free(&j->ranks);
@@ -1616,8 +2047,14 @@ int main(int argc, char **argv) {
     het_adapt_destroy(j->adapt);
     if (j->planner != NULL) planner_end(j->planner);
     free(j->planner);
+    while (j->changes > 0) het_plan_free(j->change[--j->changes].plan);
     free(j->change);
     het_checkpoint_free(j->saved);
     free(j);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

@@ -2,7 +2,7 @@
    set of flags, instruction set and processor must print golden/expected.txt; tools/golden.sh compares. C99 that is also C++11.
 
    cc -O2 -I. tests/golden.c -lm -lpthread
-   HETRAIN_TEST_ISA: plain, avx2, avx512, avx512-bf16, neon   HETRAIN_TEST_THREADS: 1 ... */
+   HETRAIN_TEST_ISA: reference (the reference device), plain, avx2, avx512, avx512-bf16, neon   HETRAIN_TEST_THREADS: 1 ... */
 #define HETRAIN_IMPLEMENTATION
 #include "hetrain.h"
 
@@ -15,10 +15,16 @@
 #define TOKENS 60
 #define STEPS 3
 
+static int wants_reference(void)
+{
+    const char *name = getenv("HETRAIN_TEST_ISA");
+    return name && !strcmp(name, "reference");
+}
+
 static het_isa wanted_isa(void)
 {
     const char *name = getenv("HETRAIN_TEST_ISA");
-    if (!name || !*name) return HET_ISA_AUTO;
+    if (!name || !*name || wants_reference()) return HET_ISA_AUTO;
     if (!strcmp(name, "plain")) return HET_ISA_PLAIN;
     if (!strcmp(name, "avx2")) return HET_ISA_AVX2;
     if (!strcmp(name, "avx512")) return HET_ISA_AVX512;
@@ -74,6 +80,7 @@ static int run(const char *name, const char *settings, het_dtype dtype, het_isa 
     desc.model.dropout = dropout;
     device.threads = wanted_threads();
     device.isa = isa;
+    if (wants_reference()) device.iface = het_reference_device();
     desc.devices = &device;
     desc.device_count = 1;
     desc.dtype = dtype;

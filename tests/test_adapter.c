@@ -558,6 +558,45 @@ static void bad_descriptions(void **state)
     }
 }
 
+/* Factors know the weights that they were trained on, where anybody said so. */
+static void other_base(het_ctx *ctx, het_ctx *other)
+{
+    support_buffer file, weights;
+    het_writer writer;
+    het_reader reader, from;
+    het_error error = { HET_OK, "" };
+    float w[4096];
+    uint64_t base;
+    support_buffer_start(&file);
+    support_buffer_start(&weights);
+    writer = support_writer(&weights);
+    EXPECT_OK(het_save_weights(ctx, &writer));
+    from = support_reader(&weights);
+    assert_int_equal(het_get_base(ctx), 0);
+    EXPECT_OK(het_load_weights(ctx, &from));
+    EXPECT_OK(het_load_weights(other, &from));
+    base = het_get_base(ctx);
+    assert_true(base != 0 && het_get_base(other) == base);
+    writer = support_writer(&file);
+    EXPECT_OK(het_adapter_save(ctx, &writer, &error));
+    reader = support_reader(&file);
+    EXPECT_OK(het_adapter_load(other, &reader, &error));
+    assert_int_equal(het_get_base(other), base);
+    het_set_base(other, base ^ 1);
+    EXPECT_ERROR(het_adapter_load(other, &reader, &error), HET_ERR_INVALID, error.text, "other base weights");
+    het_set_base(other, 0);
+    EXPECT_OK(het_adapter_load(other, &reader, &error));
+    het_set_base(other, base);
+    EXPECT_OK(het_parameter_read(other, 0, HET_WEIGHT, w)); /* what is written anew is not known any more; factors are no part of it */
+    EXPECT_OK(het_adapter_load(other, &reader, &error));
+    assert_int_equal(het_get_base(other), base);
+    EXPECT_OK(het_parameter_write(other, 0, HET_WEIGHT, w));
+    assert_int_equal(het_get_base(other), 0);
+    assert_int_equal(het_get_base(NULL), 0);
+    support_buffer_end(&file);
+    support_buffer_end(&weights);
+}
+
 /* Files that belong to another model, or are cut: refused, and no factor is changed. */
 static void bad_files(void **state)
 {
@@ -602,6 +641,20 @@ static void bad_files(void **state)
         now = support_hash(ctx);
         assert_int_equal(now, hash);
     }
+    for (n = 0; n < 2; n++) { /* a factor that is not finite */
+        static const uint32_t bits[] = { 0x7F800000u, 0xFFC00000u };
+        memcpy(file.data + size - 8, &bits[n], sizeof bits[n]);
+        file.size = size;
+        reader = support_reader(&file);
+        EXPECT_ERROR(het_adapter_load(ctx, &reader, &error), HET_ERR_DATA, error.text, n == 0 ? "is inf, not finite" : "is nan, not finite");
+        now = support_hash(ctx);
+        assert_int_equal(now, hash);
+    }
+    run.desc.model = model, run.desc.nonfinite = HET_YES;
+    other = support_create(&run.desc);
+    EXPECT_OK(het_adapter_load(other, &reader, &error));
+    other_base(ctx, other);
+    het_destroy(other);
     EXPECT_ERROR(het_adapter_load(ctx, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
     EXPECT_ERROR(het_adapter_save(ctx, NULL, &error), HET_ERR_INVALID, error.text, "NULL");
     EXPECT_ERROR(het_adapter_merge(NULL, &error), HET_ERR_INVALID, error.text, "NULL");

@@ -252,9 +252,9 @@ static void bad_steps_name_parameter_unit_and_rank(void **state)
     (void)state;
     for (form = 0; form < 5; form++) {
         const int spike = form >= 2, skips = form % 2;
-        const char *words = form < 2 ? "step 40|the gradient of model.embed|not finite|unit 0 (embed)|rank 1 (loss"
-                            : form < 4 ? "step 40|gradient norm|is above|the median of 32 steps + 50 deviations|grew the gradient of|rank 1"
-                                       : "step 40|loss|is above|1.10854, the median of 32 steps + 50 deviations|grew the gradient of|rank ";
+        const char *words = form < 2 ? "step 41|the gradient of model.embed|not finite|unit 0 (embed)|rank 1 (loss"
+                            : form < 4 ? "step 41|gradient norm|is above|the median of 32 steps + 50 deviations|grew the gradient of|rank 1"
+                                       : "step 41|loss|is above|1.10854, the median of 32 steps + 50 deviations|grew the gradient of|rank ";
         spoiler s = { 40, 1, 3, HET_BACKWARD, INFINITY };
         support_run run;
         support_group group;

@@ -36,22 +36,19 @@ typedef struct disk {
 } disk;
 typedef struct handle { int node; } handle;
 
-static int find_name(const disk *d, int directory, const char *name)
-{
+static int find_name(const disk *d, int directory, const char *name) {
     int i;
     for (i = 0; i < d->entries; i++)
         if (d->entry[i].directory == directory && strcmp(d->entry[i].name, name) == 0) return i;
     return -1;
 }
 
-static void unlink_name(disk *d, int directory, const char *name)
-{
+static void unlink_name(disk *d, int directory, const char *name) {
     const int i = find_name(d, directory, name);
     if (i >= 0) d->entry[i] = d->entry[--d->entries];
 }
 
-static void link_name(disk *d, int directory, const char *name, int child)
-{
+static void link_name(disk *d, int directory, const char *name, int child) {
     unlink_name(d, directory, name);
     assert_true(d->entries < NAMES);
     d->entry[d->entries].directory = directory;
@@ -59,8 +56,7 @@ static void link_name(disk *d, int directory, const char *name, int child)
     snprintf(d->entry[d->entries++].name, sizeof d->entry[0].name, "%s", name);
 }
 
-static int new_node(disk *d, int directory)
-{
+static int new_node(disk *d, int directory) {
     assert_true(d->nodes < NODES);
     memset(&d->node[d->nodes], 0, sizeof d->node[0]);
     d->node[d->nodes].directory = directory;
@@ -69,8 +65,7 @@ static int new_node(disk *d, int directory)
 }
 
 /* The directory of a path's last name, which goes to *name; -1: there is none. "run" itself: 0 and "". */
-static int walk(const disk *d, const char *path, const char **name)
-{
+static int walk(const disk *d, const char *path, const char **name) {
     int at = 0, i;
     const char *slash;
     assert_memory_equal(path, "run", 3);
@@ -90,15 +85,13 @@ static int walk(const disk *d, const char *path, const char **name)
 }
 
 /* The node of a path, -1: there is none. */
-static int lookup(const disk *d, const char *path)
-{
+static int lookup(const disk *d, const char *path) {
     const char *name;
     const int directory = walk(d, path, &name), i = directory >= 0 && name[0] != 0 ? find_name(d, directory, name) : -1;
     return directory == 0 && name[0] == 0 ? 0 : i >= 0 ? d->entry[i].node : -1;
 }
 
-static item *log_item(disk *d, item_kind kind, int directory, int child, const char *name)
-{
+static item *log_item(disk *d, item_kind kind, int directory, int child, const char *name) {
     item *it = &d->log[d->items++];
     assert_true(d->items <= ITEMS);
     memset(it, 0, sizeof *it);
@@ -108,14 +101,12 @@ static item *log_item(disk *d, item_kind kind, int directory, int child, const c
 }
 
 /* Counts a call: 0, or the number it fails with, or -1: it does half of its work. */
-static int fault(disk *d)
-{
+static int fault(disk *d) {
     const int64_t call = d->calls++;
     return d->fail_at >= 0 && (call == d->fail_at || (d->sticky && call > d->fail_at)) ? d->number : 0;
 }
 
-static int memory_open(void *user, const char *path, int writing, void **file)
-{
+static int memory_open(void *user, const char *path, int writing, void **file) {
     disk *d = (disk *)user;
     const char *name;
     const int number = fault(d), directory = walk(d, path, &name);
@@ -136,8 +127,7 @@ static int memory_open(void *user, const char *path, int writing, void **file)
     return 0;
 }
 
-static int memory_size(void *user, void *file, uint64_t *size)
-{
+static int memory_size(void *user, void *file, uint64_t *size) {
     disk *d = (disk *)user;
     const int number = fault(d);
     if (number > 0) return number;
@@ -145,8 +135,7 @@ static int memory_size(void *user, void *file, uint64_t *size)
     return 0;
 }
 
-static int memory_read(void *user, void *file, uint64_t offset, void *to, size_t size, size_t *done)
-{
+static int memory_read(void *user, void *file, uint64_t offset, void *to, size_t size, size_t *done) {
     disk *d = (disk *)user;
     const support_buffer *b = &d->node[((handle *)file)->node].data;
     const int number = fault(d);
@@ -158,8 +147,7 @@ static int memory_read(void *user, void *file, uint64_t offset, void *to, size_t
 }
 
 /* A write that fails has written a part. */
-static int memory_write(void *user, void *file, const void *from, size_t size, size_t *done)
-{
+static int memory_write(void *user, void *file, const void *from, size_t size, size_t *done) {
     disk *d = (disk *)user;
     const int child = ((handle *)file)->node, number = fault(d);
     item *it = log_item(d, ITEM_WRITE, 0, child, "");
@@ -170,16 +158,14 @@ static int memory_write(void *user, void *file, const void *from, size_t size, s
     return number > 0 ? number : 0;
 }
 
-static int memory_sync(void *user, void *file)
-{
+static int memory_sync(void *user, void *file) {
     disk *d = (disk *)user;
     const int number = fault(d);
     if (number <= 0) log_item(d, ITEM_SYNC, 0, ((handle *)file)->node, "");
     return number > 0 ? number : 0;
 }
 
-static int memory_close(void *user, void *file)
-{
+static int memory_close(void *user, void *file) {
     disk *d = (disk *)user;
     const int number = fault(d);
     d->opened--;
@@ -187,8 +173,7 @@ static int memory_close(void *user, void *file)
     return number > 0 && number != EINTR ? number : 0;
 }
 
-static int memory_sync_directory(void *user, const char *path)
-{
+static int memory_sync_directory(void *user, const char *path) {
     disk *d = (disk *)user;
     const int number = fault(d), found = lookup(d, path);
     if (number > 0) return number;
@@ -197,16 +182,14 @@ static int memory_sync_directory(void *user, const char *path)
     return 0;
 }
 
-static int is_empty(const disk *d, int directory)
-{
+static int is_empty(const disk *d, int directory) {
     int i;
     for (i = 0; i < d->entries; i++)
         if (d->entry[i].directory == directory) return 0;
     return 1;
 }
 
-static int memory_rename(void *user, const char *from, const char *to)
-{
+static int memory_rename(void *user, const char *from, const char *to) {
     disk *d = (disk *)user;
     const char *name, *new_name;
     const int number = fault(d), a = lookup(d, from), directory = walk(d, from, &name), other = walk(d, to, &new_name), b = lookup(d, to);
@@ -222,8 +205,7 @@ static int memory_rename(void *user, const char *from, const char *to)
     return 0;
 }
 
-static int memory_remove(void *user, const char *path)
-{
+static int memory_remove(void *user, const char *path) {
     disk *d = (disk *)user;
     const char *name;
     const int number = fault(d), found = lookup(d, path), directory = walk(d, path, &name);
@@ -235,8 +217,7 @@ static int memory_remove(void *user, const char *path)
     return 0;
 }
 
-static int memory_make(void *user, const char *path)
-{
+static int memory_make(void *user, const char *path) {
     disk *d = (disk *)user;
     const char *name;
     const int number = fault(d), directory = walk(d, path, &name);
@@ -250,8 +231,7 @@ static int memory_make(void *user, const char *path)
     return 0;
 }
 
-static int memory_list(void *user, const char *path, int (*each)(void *list, const char *name), void *list)
-{
+static int memory_list(void *user, const char *path, int (*each)(void *list, const char *name), void *list) {
     disk *d = (disk *)user;
     const int number = fault(d), found = lookup(d, path);
     int i, stop = 0;
@@ -264,14 +244,12 @@ static int memory_list(void *user, const char *path, int (*each)(void *list, con
     return stop;
 }
 
-static const char *memory_text(void *user, int number)
-{
+static const char *memory_text(void *user, int number) {
     (void)user;
     return strerror(number);
 }
 
-static het_disk table(disk *d)
-{
+static het_disk table(disk *d) {
     het_disk t;
     memset(&t, 0, sizeof t);
     t.open = memory_open, t.size = memory_size, t.read = memory_read, t.write = memory_write, t.sync = memory_sync, t.close = memory_close;
@@ -281,8 +259,7 @@ static het_disk table(disk *d)
     return t;
 }
 
-static disk *disk_start(void)
-{
+static disk *disk_start(void) {
     disk *d = (disk *)support_alloc(1, sizeof *d);
     memset(d, 0, sizeof *d);
     d->fail_at = -1;
@@ -290,16 +267,14 @@ static disk *disk_start(void)
     return d;
 }
 
-static void disk_end(disk *d)
-{
+static void disk_end(disk *d) {
     int i;
     assert_int_equal(d->opened, 0);
     for (i = 0; i < d->nodes; i++) support_buffer_end(&d->node[i].data);
     free(d);
 }
 
-static disk *disk_copy(const disk *from)
-{
+static disk *disk_copy(const disk *from) {
     disk *d = (disk *)support_alloc(1, sizeof *d);
     int i;
     memcpy(d, from, sizeof *d);
@@ -312,8 +287,7 @@ static disk *disk_copy(const disk *from)
 }
 
 /* XXH64 over names and bytes of a directory's files. 0: it is not there. */
-static uint64_t directory_hash(const disk *d, const char *path)
-{
+static uint64_t directory_hash(const disk *d, const char *path) {
     const int found = lookup(d, path);
     uint64_t hash = found >= 0;
     int i;
@@ -326,8 +300,7 @@ static uint64_t directory_hash(const disk *d, const char *path)
 
 /* The disk after the first `items` entries of a log and a loss of power. policy 0: all has arrived; 1: only what was synced; else what was not synced
    arrives by chance, names and parts of files each for themselves. */
-static disk *after_loss(const disk *from, int items, int policy, uint64_t *seed)
-{
+static disk *after_loss(const disk *from, int items, int policy, uint64_t *seed) {
     disk *d = disk_start();
     int i, k;
     for (i = 1; i < from->nodes; i++) new_node(d, from->node[i].directory);
@@ -356,8 +329,7 @@ static disk *after_loss(const disk *from, int items, int policy, uint64_t *seed)
 
 /* ---- a small run ------------------------------------------------------------------------------------------------------ */
 
-static void small_run(support_run *run)
-{
+static void small_run(support_run *run) {
     het_model_desc model;
     memset(&model, 0, sizeof model);
     model.family = HET_GPT2;
@@ -370,8 +342,7 @@ static const het_pair options[] = { { "lr", "0.001", 2, 5 }, { "data", "caf\xE9 
 
 static const het_beside beside[] = { { "notes.txt", "a\0b\nc", 5 } };
 
-static het_checkpoint *checkpoint_of(disk *d, int64_t keep, const het_allocator *allocator)
-{
+static het_checkpoint *checkpoint_of(disk *d, int64_t keep, const het_allocator *allocator) {
     const het_disk t = table(d);
     het_checkpoint_desc desc;
     het_checkpoint *c = NULL;
@@ -382,8 +353,7 @@ static het_checkpoint *checkpoint_of(disk *d, int64_t keep, const het_allocator 
     return c;
 }
 
-static het_saved *find(disk *d, const char *path)
-{
+static het_saved *find(disk *d, const char *path) {
     const het_disk t = table(d);
     het_saved *saved = NULL;
     het_error error = { HET_OK, "" };
@@ -392,14 +362,12 @@ static het_saved *find(disk *d, const char *path)
     return saved;
 }
 
-static void take(het_checkpoint *c, het_ctx *ctx)
-{
+static void take(het_checkpoint *c, het_ctx *ctx) {
     EXPECT_OK(het_checkpoint_take(c, ctx, options, 3, beside, 1, NULL));
 }
 
 /* A context trained for `steps` steps. */
-static het_ctx *trained(support_run *run, int steps)
-{
+static het_ctx *trained(support_run *run, int steps) {
     het_ctx *ctx = support_create(&run->desc);
     int step;
     for (step = 0; step < steps; step++) support_step(ctx, &run->data, step, SUPPORT_TOGETHER);
@@ -408,8 +376,7 @@ static het_ctx *trained(support_run *run, int steps)
 
 /* ---- what is written and found ---------------------------------------------------------------------------------------- */
 
-static void round_trip(void **state)
-{
+static void round_trip(void **state) {
     disk *d = disk_start();
     support_run run;
     het_ctx *ctx, *other;
@@ -472,8 +439,7 @@ static void round_trip(void **state)
 }
 
 /* Checkpoints of later steps, which a run that was taken up again has left behind, go; of an equal step the new one counts. */
-static void left_behind(void **state)
-{
+static void left_behind(void **state) {
     disk *d = disk_start();
     support_run run;
     het_ctx *early, *late;
@@ -506,8 +472,7 @@ static void left_behind(void **state)
 /* ---- damage ------------------------------------------------------------------------------------------------------------ */
 
 /* Whatever a checkpoint has lost or gained in a bit, it is refused, and the one before is found with a line about it. */
-static void damage(void **state)
-{
+static void damage(void **state) {
     static const char *const files[] = { "state.json", "config.json", "model.safetensors", "optimizer.safetensors", "notes.txt" };
     const int every = support_environment("HETRAIN_TEST_EVERY", 50);
     disk *d = disk_start();
@@ -562,8 +527,7 @@ static void damage(void **state)
 }
 
 /* A file that changes between finding and loading is found out while it is read. */
-static void damage_later(void **state)
-{
+static void damage_later(void **state) {
     disk *d = disk_start();
     support_run run;
     het_ctx *ctx, *other;
@@ -595,8 +559,7 @@ static void damage_later(void **state)
 static uint64_t checksum_of(const char *text) { return het_xxh64(text, strlen(text), 0); }
 
 /* state.json that somebody wrote by hand, checksum and all. */
-static void bad_state(void **state)
-{
+static void bad_state(void **state) {
     static const struct { const char *text, *words; } bad[] = {
         { "", "0 bytes|few" },
         { "{\"format\":2,\"step\":1,\"options\":{},\"files\":{}", "format|byte" },
@@ -642,8 +605,7 @@ static void bad_state(void **state)
 /* ---- faults of the disk and of memory ----------------------------------------------------------------------------------- */
 
 /* Every call of a write fails in every way, once and from then on. `same`: a checkpoint of the same step, but other options, is there already. */
-static int64_t write_faults(int same, int64_t keep)
-{
+static int64_t write_faults(int same, int64_t keep) {
     static const int numbers[] = { EIO, ENOSPC, EINTR, -1 };
     disk *base = disk_start(), *d;
     support_run run;
@@ -683,6 +645,7 @@ static int64_t write_faults(int same, int64_t keep)
                 failed = d->calls > call;
                 d->fail_at = -1;
                 assert_int_equal(d->opened, 0);
+                if (!sticky) assert_true(lookup(d, "run/saving.tmp") == -1 && lookup(d, "run/latest.tmp") == -1);
                 if (!sticky && numbers[kind] == EINTR) assert_int_equal(result, HET_OK); /* it is done once more */
                 if (numbers[kind] == -1) assert_int_equal(result, HET_OK);
                 saved = find(d, "run");
@@ -708,8 +671,7 @@ static int64_t write_faults(int same, int64_t keep)
     return points;
 }
 
-static void faults_of_writing(void **state)
-{
+static void faults_of_writing(void **state) {
     const int64_t points = write_faults(0, 2) + write_faults(1, 2) + write_faults(0, 1) + write_faults(1, 1);
     (void)state;
     print_message("# %d faults while writing\n", (int)points);
@@ -717,8 +679,7 @@ static void faults_of_writing(void **state)
 }
 
 /* Finding and loading: an error or the right bits, and nothing left open. */
-static void faults_of_reading(void **state)
-{
+static void faults_of_reading(void **state) {
     static const int numbers[] = { EIO, EINTR, -1 };
     disk *d = disk_start();
     const het_disk t = table(d);
@@ -763,8 +724,7 @@ static void faults_of_reading(void **state)
 }
 
 /* Every allocation fails, once and from then on. */
-static void faults_of_memory(void **state)
-{
+static void faults_of_memory(void **state) {
     disk *d = disk_start();
     const het_disk t = table(d);
     support_run run;
@@ -807,12 +767,77 @@ static void faults_of_memory(void **state)
     disk_end(d);
 }
 
+/* What was reserved is all that saving takes, of a context that trains on; less than that is refused, and the error says how many bytes are
+   missing. */
+static void reserved_for(int lora, het_family family) {
+    disk *d = disk_start();
+    const het_disk t = table(d);
+    support_run run;
+    support_memory memory, own;
+    het_memory estimate;
+    het_checkpoint_desc desc;
+    het_checkpoint *c = NULL;
+    het_ctx *ctx;
+    het_model_desc model = support_deep_model(family);
+    het_error error = { HET_OK, "" };
+    het_result result = HET_ERR_OOM;
+    int64_t calls, own_calls, call;
+    size_t bytes = 0;
+    int step;
+    model.lora_rank = lora;
+    if (lora > 0) EXPECT_OK(het_model_complete(&model, NULL));
+    support_run_start(&run, &model, 6, SUPPORT_SHORT);
+    memset(&own, 0, sizeof own);
+    own.fail_at = -1;
+    run.desc.allocator = support_allocator(&own);
+    ctx = support_create(&run.desc);
+    memset(&desc, 0, sizeof desc);
+    desc.disk = &t, desc.directory = "run", desc.allocator = support_allocator(&memory);
+    for (call = 1; result != HET_OK; call++) {
+        het_checkpoint_destroy(c);
+        memset(&memory, 0, sizeof memory);
+        memory.fail_at = call;
+        EXPECT_OK(het_checkpoint_create(&desc, &c, NULL));
+        assert_int_equal(het_checkpoint_bytes(c), 0);
+        result = het_checkpoint_reserve(c, ctx, options, 3, beside, 1, &error);
+        if (result != HET_OK) EXPECT_ERROR(result, HET_ERR_OOM, error.text, "saving|bytes are missing");
+    }
+    bytes = het_checkpoint_bytes(c);
+    assert_true(bytes > 0 && bytes <= memory.bytes);
+    het_get_memory(ctx, 0, &estimate); /* the tensors of the files, which the copy has beside texts */
+    assert_true(bytes > estimate.saving && estimate.saving > 0);
+    assert_true(bytes < 2 * estimate.saving + 12 * (4096 + 128 * (size_t)het_parameter_count(ctx)));
+    calls = memory.calls, own_calls = own.calls;
+    for (step = 0; step < 12; step++) {
+        support_step(ctx, &run.data, step, SUPPORT_TOGETHER);
+        take(c, ctx);
+        EXPECT_OK(het_checkpoint_write(c, NULL));
+        EXPECT_OK(het_checkpoint_export(c, NULL));
+    }
+    assert_int_equal(memory.calls, calls);
+    assert_int_equal(own.calls, own_calls);
+    assert_int_equal(het_checkpoint_bytes(c), bytes);
+    het_checkpoint_destroy(c);
+    assert_int_equal(memory.live, 0);
+    assert_int_equal(memory.wrong, 0);
+    het_destroy(ctx);
+    support_run_end(&run);
+    disk_end(d);
+}
+
+static void reserved(void **state) {
+    (void)state;
+    reserved_for(0, HET_GPT2);
+    reserved_for(0, HET_QWEN3);
+    reserved_for(2, HET_GPT2);
+    reserved_for(2, HET_LLAMA);
+}
+
 /* ---- loss of power -------------------------------------------------------------------------------------------------------- */
 
 /* Five checkpoints, the third twice, one kept; power goes after each entry of the log. From the first complete one on, one is always found: the last
    that was complete, or the one being written. */
-static void power(void **state)
-{
+static void power(void **state) {
     enum { WRITES = 6 };
     const int losses = support_environment("HETRAIN_TEST_LOSSES", 2);
     disk *d = disk_start();
@@ -864,8 +889,7 @@ static void power(void **state)
 static const char *const layouts[] = { NULL, SUPPORT_TOGETHER, "012|345", "01|23|45", "01|2|34|5", "01|2|3|4|5", SUPPORT_APART };
 
 /* A run in a layout drawn from `seed`: ranks, plan, schedule, threads, gradients whole or in parts. */
-static void draw_layout(support_run *run, het_family family, uint64_t *seed)
-{
+static void draw_layout(support_run *run, het_family family, uint64_t *seed) {
     static const char *const schedules[] = { "1f1b", "gpipe", "zb-h1", "interleaved", "zb-v", "zb-h2" };
     static const char *const shapes[] = { "pp", "dp", "dp2xpp2", "pp:0-0|1-1|2-2|3-7", "dp2xpp:0-5|6-7" };
     const het_model_desc model = support_deep_model(family);
@@ -879,8 +903,7 @@ static void draw_layout(support_run *run, het_family family, uint64_t *seed)
 }
 
 /* `links` times: some steps, a checkpoint, and on in another layout. */
-static void chain(int round, int links)
-{
+static void chain(int round, int links) {
     static const het_family families[] = { HET_GPT2, HET_LLAMA, HET_QWEN3, HET_NEOX };
     const het_family family = families[round % 4];
     uint64_t seed = (uint64_t)round * 1000003 + 17;
@@ -922,24 +945,21 @@ static void chain(int round, int links)
     disk_end(d);
 }
 
-static void transitions(void **state)
-{
+static void transitions(void **state) {
     const int first = support_environment("HETRAIN_TEST_FIRST_ROUND", 0), rounds = support_environment("HETRAIN_TEST_ROUNDS", 10);
     int round;
     (void)state;
     for (round = first; round < first + rounds; round++) chain(round, 1);
 }
 
-static void long_chain(void **state)
-{
+static void long_chain(void **state) {
     (void)state;
     chain(1000, support_environment("HETRAIN_TEST_CHAIN", 5));
 }
 
 /* ---- misuse --------------------------------------------------------------------------------------------------------------- */
 
-static void misuse(void **state)
-{
+static void misuse(void **state) {
     disk *d = disk_start();
     const het_disk t = table(d);
     het_checkpoint_desc desc;
@@ -968,6 +988,8 @@ static void misuse(void **state)
     EXPECT_ERROR(het_checkpoint_find(&t, "run/nothing", NULL, &saved, &e), HET_ERR_IO, e.text, "run/nothing|No such file");
     EXPECT_ERROR(het_checkpoint_find(NULL, "run", NULL, &saved, &e), HET_ERR_INVALID, e.text, "NULL");
     EXPECT_ERROR(het_checkpoint_take(NULL, NULL, NULL, 0, NULL, 0, &e), HET_ERR_INVALID, e.text, "het_checkpoint_take");
+    EXPECT_ERROR(het_checkpoint_reserve(NULL, NULL, NULL, 0, NULL, 0, &e), HET_ERR_INVALID, e.text, "het_checkpoint_reserve");
+    assert_int_equal(het_checkpoint_bytes(NULL), 0);
     EXPECT_ERROR(het_checkpoint_write(NULL, &e), HET_ERR_INVALID, e.text, "het_checkpoint_write");
     EXPECT_ERROR(het_checkpoint_export(NULL, &e), HET_ERR_INVALID, e.text, "het_checkpoint_export");
     EXPECT_ERROR(het_checkpoint_load(NULL, NULL, HET_DEFAULT, &e), HET_ERR_INVALID, e.text, "het_checkpoint_load");
@@ -978,11 +1000,11 @@ static void misuse(void **state)
     disk_end(d);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip), cmocka_unit_test(left_behind), cmocka_unit_test(damage), cmocka_unit_test(damage_later),
         cmocka_unit_test(bad_state), cmocka_unit_test(faults_of_writing), cmocka_unit_test(faults_of_reading), cmocka_unit_test(faults_of_memory),
+        cmocka_unit_test(reserved),
         cmocka_unit_test(power), cmocka_unit_test(transitions), cmocka_unit_test(long_chain), cmocka_unit_test(misuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

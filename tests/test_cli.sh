@@ -3,18 +3,12 @@
 # file, offset or value; good ones train, write what they say, resume and repeat bit for bit. Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
+root=$PWD
 programs=$PWD/${BUILD:-build}/checked
+readme=$PWD/README.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tiny=(--model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2)
-
-# refuses WORDS PROGRAM ARGUMENTS...   WORDS: what the line must hold, separated by |
-refuses() {
-    local words=$1 program=$2
-    shift 2
-    refusal "$words" "$programs/$program" "$@"
-    report "$([ -z "$bad" ]; echo $?)" "$program refuses $words" "$program $*" "$bad" "$line" "$(cat out)"
-}
+tiny=(--model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1)
 
 # accepts NAME PROGRAM ARGUMENTS...   standard output goes to $work/out
 accepts() {
@@ -36,8 +30,46 @@ words() { local w; for w in "$@"; do printf "\\x$(printf %02x $((w & 255)))\\x$(
 { words 20240520 1 501; head -c 1012 /dev/zero; head -c 1000 /dev/zero; } > cut.llmc
 { words 20240520 9 500; head -c 1012 /dev/zero; head -c 1000 /dev/zero; } > version.llmc
 mkdir directory
+printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,4]}]}],"slices":1}' > one_gap.json
+
+# ---- help ----
+same() { # same NAME A B: two files
+    diff "$2" "$3" > difference 2>&1
+    report $? "$1" "$(head -n 5 difference)"
+}
+sed -n '/^build\/train --data FILE \[options\]$/,/the last counts\.$/p' "$root/README.md" > listed
+"$programs/train" --help > help
+same 'README lists what train --help does' listed help
+"$programs/train" -h > brief
+same '-h is --help' brief help
+for program in train generate evaluate merge convert inspect plan tokenize; do
+    "$programs/$program" --help > help
+    long=$(awk 'length($0) > 100' help)
+    grep -q '^  --version ' help && grep -q '^[A-Z].*:$' help && [ -z "$long" ]
+    report $? "$program --help: groups, lines of at most 100 columns" "$long" "$(head -n 3 help)"
+    version=$("$programs/$program" --version)
+    [[ $version =~ ^$program\ of\ hetrain\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+    report $? "$program --version" "$version"
+done
+refuses '--step:|did you mean --steps?|--help' train --data text --step 3
+refuses '--learning-rate=1|no such option;' train --data text --learning-rate=1
+refuses '--recompte|did you mean --recompute?' train --data text --recompte
+refuses '--schedule-lr cosin|did you mean cosine?' train --data text --schedule-lr cosin
+refuses '--dtype fp16|not one of f32|bf16' train --data text --dtype fp16
+refuses '--temprature|did you mean --temperature?' generate --temprature 1
 
 # ---- command lines ----
+refuses '--lr|1e-12' train --data text --lr 1e-13
+for value in 1e-300 1e-46 1e-4000; do refuses "--clip $value|a float holds" train --data text --clip $value; done
+refuses '--spike 1e-300|a float holds' train --data text --spike 1e-300
+refuses '--temperature 1e-60|a float holds' generate --temperature 1e-60
+refuses 'dropout|a float holds' train --data text --model llama:layers=1,dropout=1e-300
+refuses '--min-lr 0.002|above --lr 0.001' train --data text --lr 0.001 --min-lr 0.002
+refuses '--beta1 1|0.999999' train --data text --beta1 1
+refuses '--epsilon 0|1e-30' train --data text --epsilon 0
+echo '{"pipelines":[{"stages":[{"rank":0,"units":[0,2]},{"rank":1,"units":[2,4]}]}],"slices":3}' > sliced.json
+refuses '--slices: 3 slices of a micro-batch of 2 granules' train --data text --slices 3 "${tiny[@]}"
+refuses '--plan: 3 slices of a micro-batch of 2 granules' train --data text --devices cpu:1,cpu:1 --plan sliced.json "${tiny[@]}"
 refuses '--data' train
 refuses '--frobnicate' train --data text --frobnicate 3
 refuses 'stray' train --data text stray
@@ -61,7 +93,7 @@ refuses '--devices|cpu:0' train --data text --devices cpu:0
 refuses '--devices|cpu:1@2' train --data text --devices cpu:1@2
 refuses '--devices|cpu:1,|expected' train --data text --devices cpu:1,
 refuses '--devices|cpu:0|threads' train --data text --devices cpu:1,cpu:0
-refuses '--devices|rank 1|memory_limit is 2048' train --data text --devices cpu:1,cpu:1/2K "${tiny[@]}"
+refuses '--devices|rank 1|--devices .../SIZE) of 2 kB|--recompute' train --data text --devices cpu:1,cpu:1/2K "${tiny[@]}"
 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 refuses 'Open MPI|3 processes|train_mpi' train --data text
 refuses '--devices|cuda:0|built without CUDA|make cuda' train --data text --devices cuda:0
 refuses '--devices|cuda|expected cpu:N or cuda:N' train --data text --devices cuda
@@ -76,7 +108,7 @@ refuses '--profile|nothere' train --data text --plan auto --profile nothere "${t
 refuses '--adapt|-3' train --data text --adapt=-3 "${tiny[@]}"
 refuses '--plan|pp3' train --data text --devices cpu:1,cpu:1 --plan pp3 "${tiny[@]}"
 refuses '--plan|unit' train --data text --devices cpu:1,cpu:1 --plan 'pp:0-1|3-5' "${tiny[@]}"
-refuses '--plan|schedule|zb-9' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-9 "${tiny[@]}"
+refuses '--schedule|zb-9' train --data text --devices cpu:1,cpu:1 --plan pp --schedule zb-9 "${tiny[@]}"
 printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,3]},{"rank":0,"units":[4,6]}]}]}' > gap.json
 refuses '--plan|gap.json|pipeline 0|unit 3' train --data text --plan gap.json "${tiny[@]}"
 printf '0F0,0X1\n' > bad.csv
@@ -97,6 +129,34 @@ refuses '--model|nothere.json' train --data text --model nothere.json
 echo '{"model_type": "gpt2", "n_embd": }' > broken.json
 refuses '--model|broken.json|byte' train --data text --model broken.json
 refuses '--model|vocab|100' train --data text --model gpt2:layers=1,width=32,vocab=100
+
+for nearly in 'lama:tiny llama' 'llama:tinny tiny' 'gpt2:124n 124m' 'llama:layer=2 layers' 'gpt2:activation=gelu_tan gelu_tanh' 'GPT2:tiny gpt2'; do
+    refuses "--model ${nearly% *}|did you mean ${nearly#* }?" train --data text --model "${nearly% *}"
+done
+refuses '--model gpt2:wi=2|dropout lora_rank' train --data text --model gpt2:wi=2 # all keys
+refuses '--schedule zbh1|did you mean zb-h1?' train --data text --schedule zbh1 --devices cpu:1,cpu:1 "${tiny[@]}"
+refuses '--plan DP|did you mean dp?' train --data text --plan DP "${tiny[@]}"
+refuses '--plan aut|did you mean auto?' train --data text --plan aut "${tiny[@]}"
+refuses '--replan ppp|did you mean pp?' train --data text --replan 3:ppp "${tiny[@]}"
+refuses '--links[0]|ranks 0 and 5' train --data text --devices cpu:1,cpu:1 --links 0-5:1ms "${tiny[@]}"
+
+# ---- long paths: what is wrong stands at the end, and stays ----
+long=$(printf 'directory-of-a-long-name-%.0s' $(seq 40))
+for option in --data --init --tokenizer --profile; do
+    refuses "$option directory-of|No such file or directory" train --data text --plan auto $option "${long:0:250}/${long:0:250}/${long:0:250}/${long:0:250}/end" "${tiny[@]}"
+done
+refuses "--resume directory-of|No such file or directory" train --resume "${long:0:250}/${long:0:250}/end"
+deep=${long:0:240}/${long:0:240}/${long:0:240}
+mkdir -p "$deep"
+cp text "$deep/model.safetensors"
+"$programs/train" --data text --steps 1 --quiet --out made "${tiny[@]}" > /dev/null 2>&1
+cp made/config.json "$deep"
+refuses "--init directory-of|header" train --data text --init "$deep"
+
+# ---- memory in MB ----
+refuses '--devices cpu:1/1M|MB more than its limit|of 1 MB; --recompute' train --data text --devices cpu:1/1M
+refuses 'of 1.0486 MB' train --data text --devices cpu:1/1Mi
+refuses 'of 1 MB; fewer --sequences' train --data text --devices cpu:1/1M --recompute
 
 # ---- data files ----
 refuses '--data|nothere|No such file' train --data nothere
@@ -120,6 +180,13 @@ missing=
 for file in model.safetensors config.json step-00000020/state.json log.jsonl loss.svg; do [ -s run/$file ] || missing="$missing $file"; done
 report "$([ -z "$missing" ]; echo $?)" 'weights, state, log and picture are written' "missing:$missing"
 report "$([ "$(grep -c '"loss":' run/log.jsonl)" -ge 20 ]; echo $?)" 'the log has every step' "$(wc -l run/log.jsonl)"
+long=$(printf 'a_long_name_of_a_text%.0s' 1 2 3 4 5 6 7)
+cp text "$long"
+accepts 'one step' train --data "$long" --steps 1 --out single "${tiny[@]}"
+# 9 pixels a letter of the title, 7.6 of the legend
+report "$([ "$(grep -c '<circle ' single/loss.svg)" = 3 ] && awk -F'"' '/<text x=/ && !/text-anchor/ { sub(/.*<text/, "<text"); text = $NF; sub(/<\/text>.*/, "", text)
+    sub(/^>/, "", text); if ($2 + length(text) * (/font-size/ ? 9 : 7.6) > 890) print }' single/loss.svg | wc -l | grep -q '^0$'; echo $?)" \
+    'one point is a dot, and all texts are inside the picture' "$(grep '<text x=\|circle' single/loss.svg | grep -v middle)"
 if [ -c /dev/full ]; then
     "$programs/train" --data text --steps 2 --quiet --log /dev/full "${tiny[@]}" > out 2> err
     report "$([ $? = 1 ] && grep -q 'cannot write /dev/full' err; echo $?)" 'a log that is not whole is an error' "$(cat err)"
@@ -144,7 +211,7 @@ fi
 
 accepts 'the same run again, on other threads, in slices' train --data text --steps 20 --hash --quiet --devices cpu:3 --slices 2 --backward split --recompute "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
-accepts 'the same run on two ranks in a pipeline' train --data text --steps 20 --hash --quiet --devices cpu:1,cpu:2@0.9 --plan pp --schedule zb-h1 --links 0-1:1us \
+accepts 'the same run on two ranks in a pipeline' train --data text --steps 20 --hash --quiet --devices cpu:all,cpu:2@0.9 --plan pp --schedule zb-h1 --links 0-1:1us \
     --save-plan plan.json --trace trace.json --timeline timeline.svg "${tiny[@]}"
 report "$([ "$first" = "$(grep '^weights' out)" ]; echo $?)" 'has the same hash' "$first" "$(cat out)"
 report "$([ -s plan.json ] && [ -s trace.json ] && grep -q '</svg>' timeline.svg; echo $?)" 'plan, trace and picture are written' "$(ls)"
@@ -183,6 +250,120 @@ head -c 1000 run/model.safetensors > damaged/model.safetensors
 refuses '--init|model.safetensors' train --data text --init damaged "${tiny[@]:2}"
 refuses '--init|nothere' train --data text --init nothere
 accepts 'starting from weights' train --data text --init run --steps 2 --quiet --sequences 2
+
+# ---- ranks without work are named, with what would feed them; nothing changes for them ----
+warns() { # warns WORDS ARGUMENTS...   WORDS: what a line on standard error must hold, separated by |; '': there is no warning
+    local words=$1 word bad= IFS=' '
+    shift
+    "$programs/train" --data text --steps 2 --hash --quiet --model gpt2:layers=2,width=32,heads=2,context=16 "$@" > out 2> err < /dev/null || bad='failed'
+    [ -z "$words" ] && [ -s err ] && bad="$bad; warns"
+    [ -n "$words" ] && [ "$(grep -c '^train: warning: ' err)" = 0 ] && bad="$bad; no warning"
+    IFS='|'
+    for word in $words; do grep -qF -- "$word" err || bad="$bad; does not name $word"; done
+    report "$([ -z "$bad" ]; echo $?)" "warns: ${words:-no}" "$*" "$bad" "$(cat err)"
+}
+warns '' --devices cpu:1
+alone=$(cat out)
+warns 'rank 1 of 2 gets no micro-batch|the step has 1|--micro-batches 2 --sequences 4 feeds all, with as many sequences a step' --devices cpu:1,cpu:1
+report "$([ "$alone" = "$(cat out)" ]; echo $?)" 'a rank without work changes no bit' "$alone" "$(cat out)"
+warns '' --devices cpu:1,cpu:1 --micro-batches 2 --sequences 4 --granule 4
+warns 'ranks 1 to 3 of 4 get no|--micro-batches 4 --sequences 2' --devices cpu:1,cpu:1,cpu:1,cpu:1
+warns 'pipeline 0 has fewer micro-batches than stages|--micro-batches 3 feeds all' --devices cpu:1,cpu:1,cpu:1 --plan pp --sequences 1 --micro-batches 1
+warns 'pipelines 0 to 1 have fewer|the step has 2|--micro-batches 4 --sequences 4' --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xpp2 --micro-batches 2
+warns '' --devices cpu:1,cpu:1,cpu:1,cpu:1 --plan dp2xpp2 --micro-batches 4
+printf '{"pipelines":[{"stages":[{"rank":1,"units":[0,6]}]}]}' > second.json
+warns 'rank 0 of 2 gets no micro-batch' --devices cpu:1,cpu:1 --plan second.json
+warns '--granule 1 or more --micro-batches' --devices cpu:1,cpu:1 --plan auto --plan-seconds 0.1
+warns 'rank 1 of 2 gets no|the step has 1; fewer granules a micro-batch (STEPxN of --replan' --devices cpu:1,cpu:1 --micro-batches 2 --replan 2x2:dp
+"$programs/train" --data text --steps 2 --out idle --model gpt2:layers=2,width=32,heads=2,context=16 --quiet
+"$programs/train" --data text --resume idle --quiet --devices cpu:1,cpu:1 > out 2> err
+report "$([ $? = 0 ] && grep -q 'warning: rank 1 of 2 gets no micro-batch.*a resumed run keeps its micro-batches' err; echo $?)" 'also after a resume' "$(cat err)"
+# README's commands for several devices, on small processors here: none leaves a rank without work
+T='--granule 1 --sequences 1 --micro-batches 8'
+sed -n '/^```/,/^```/p' "$readme" | grep -E '^(build/train|mpirun|torchrun).*--devices' | grep -vE -- '--resume|--plan auto' | sed 's/  *#.*//' > commands
+report "$([ "$(wc -l < commands)" -ge 14 ]; echo $?)" 'README has commands for several devices' "$(cat commands)"
+while read -r command; do
+    options=${command#*build/train* }
+    options=${options//--data README.md/}
+    devices=$(sed -n 's/.*--devices \([^ ]*\).*/\1/p' <<< "$options")
+    processes=$(sed -n 's/.*mpirun -n \([0-9]*\).*/\1/p' <<< "$command")
+    [[ $command = torchrun* ]] && processes=$(sed -n 's/.*--nnodes \([0-9]*\) --nproc-per-node \([0-9]*\).*/\1 \2/p; s/.*--nnodes \([0-9]*\) --node-rank.*/\1 1/p' <<< "$command" | awk '{ print $1 * $2 }')
+    ranks=$(tr ',' '\n' <<< "$devices" | wc -l)
+    [ "$ranks" -lt "${processes:-1}" ] && ranks=$processes
+    list=cpu:1
+    for _ in $(seq 2 "$ranks"); do list+=,cpu:1; done
+    options=$(sed -E "s/--(devices|dtype|world) [^ ]*//g; s/\\\$T/$T/" <<< "$options")
+    eval "set -- $options"
+    [ "$ranks" = 1 ] || warns '' --devices "$list" --model llama:layers=4,width=32,heads=2,context=32 "$@"
+done < commands
+
+# ---- a plan is simulated again from files, to the same number ----
+shape=(--model llama:layers=2,width=32,heads=2,context=32 --sequences 3 --micro-batches 4 --granule 1)
+again() { # again NAME ARGUMENTS...: trains, and runs the command that it prints elsewhere
+    local name=$1 said got command
+    shift
+    rm -rf 'saved plans'
+    mkdir 'saved plans'
+    "$programs/train" --data text --steps 1 "${shape[@]}" --plan auto --plan-seconds 1 --save-plan 'saved plans/best.json' "$@" > out 2> err < /dev/null
+    said=$(sed -n 's/^.* on --devices: \([0-9.]* ms\) a step, simulated.*/\1/p' out)
+    command=$(sed -n 's/^again *//p' out)
+    got=$(mkdir -p moved && cd moved && rm -rf 'saved plans' && mv '../saved plans' . && [ -e ../given.json ] && cp ../given.json . ; eval "$command" 2>&1)
+    report "$([ -n "$said" ] && case $got in *"step"*": $said, "*) true ;; *) false ;; esac; echo $?)" "$name" "train says $said" "$command" "$(head -n 3 <<< "$got")" "$(cat err)"
+}
+again 'two ranks' --devices cpu:1,cpu:1@0.33
+again 'links that do not follow the order of ranks' --devices cpu:1,cpu:1,cpu:1@0.5,cpu:1 --links 0-1:5ms,0-3:5ms:1M,1-2:5ms,2-3:5ms
+report "$(grep -q '"ranks":' 'moved/saved plans/best.cluster.json' && [ -s 'moved/saved plans/best.profile.json' ]; echo $?)" 'whose cluster says which ranks its devices are' \
+    "$(cat 'moved/saved plans/best.cluster.json')"
+report "$(grep -q '"step": {"granules": 12, "sequences": 1, "length": 32, "micro_batch": [0-9]*}' 'moved/saved plans/best.json'; echo $?)" 'the plan says for which step it is' \
+    "$(tail -n 3 'moved/saved plans/best.json')"
+cp 'moved/saved plans/best.profile.json' given.json
+again 'a profile that was given, with memory caps' --devices cpu:1/40M,cpu:1/40M --profile given.json
+# README's two commands, on a small model: what the first prints last is the second, and both say the same number
+small=llama:layers=4,width=32,heads=2,context=32
+mkdir -p example/build
+ln -sf "$programs"/{train,plan} example/build/
+cp text example/README.md
+(cd example && sed -n '/^build\/train .*--plan auto \\$/,/^```/p' "$readme" | sed '/^```/d; /--plan auto/s/$/\n--model MODEL \\/' | sed "s/MODEL/$small/; s/llama:layers=4,width=192,heads=6,context=128/$small/" > commands
+    bash commands) > out 2> err
+said=$(sed -n 's/^.* on --devices: \([0-9.]* ms\) a step, simulated.*/\1/p' out)
+report "$([ "$(grep -c build example/commands)" = 2 ] && [ -n "$said" ] && grep -q "tokens a step.*: $said, " out && [ -s example/predicted.svg ] &&
+    grep -qF "again    $(sed -n 's/ \\$//; s/^\(build\/plan .*best.json\).*/\1/p' example/commands)" out; echo $?)" "README's example of a plan" "$(cat example/commands err)" "$(grep 'again\|simulated:\|tokens a step' out)"
+printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,6]}]}],"step":{"granules":12,"sequences":1,"length":32,"micro_batch":5}}' > fives.json
+accepts 'a plan with its own micro-batches' train --data text --steps 1 "${shape[@]}" --plan fives.json
+report "$(grep -q '^step     4 x 3 sequences of 32 tokens, in 3 micro-batches of 5 granules, the last of 2; f32' out && [ ! -s err ]; echo $?)" 'they are shown' "$(cat out err)"
+accepts 'the same on another step' train --data text --steps 1 "${shape[@]}" --sequences 2 --plan fives.json
+report "$(grep -q 'warning: --plan fives.json was made for a step of 12 granules of 1 x 32 tokens; this one has 8 of 1 x 32' err; echo $?)" 'is said' "$(cat err)"
+for other in 'model "llama:layers=2,width=32|not of --model|--model llama:layers=2,width=48,heads=2,context=32' 'dtype f32, this is bf16|--dtype bf16' \
+    'reduce exact, this is fast|--reduce fast' 'granules of 32 tokens, here they have 96|--granule 3' '6 units|has 8|--model llama:layers=3,width=32,heads=2,context=32'; do
+    # shellcheck disable=SC2086
+    refuses "--profile given.json|${other%|*}" train --data text --steps 1 "${shape[@]}" --plan auto --profile given.json ${other##*|}
+done
+report "$("$programs/plan" --profile given.json --model llama:layers=2,width=48,heads=2,context=32 --micro-batches 4 --ranks 1 2>&1 | grep -q 'given.json: is of model "llama.*not of --model llama'; echo $?)" 'plan refuses it too'
+
+# ---- options that would be ignored ----
+refuses '--links|one rank' train --data text --links 0-1:1ms "${tiny[@]}"
+refuses '--profile|--save-profile' train --data text --profile x --save-profile y --plan auto "${tiny[@]}"
+refuses '--profile|--plan auto or --adapt' train --data text --profile x "${tiny[@]}"
+refuses '--plan-seconds|--plan auto' train --data text --plan-seconds 3 "${tiny[@]}"
+refuses '--recompute|--plan auto' train --data text --recompute --plan auto "${tiny[@]}"
+refuses '--slices|--plan auto' train --data text --slices 2 --plan auto "${tiny[@]}"
+refuses '--slices 2|gap|has 1' train --data text --slices 2 --plan one_gap.json "${tiny[@]}"
+refuses '--keep|--out' train --data text --keep 3 "${tiny[@]}"
+refuses '--save-dtype|--export' train --data text --save-dtype f16 "${tiny[@]}"
+refuses '--weights|--lora' train --data text --weights bf16 "${tiny[@]}"
+refuses '--top-k|--temperature 0' generate --init run --temperature 0 --top-k 5
+refuses '--links|one rank' generate --init run --links 0-1:1ms
+refuses '--questions|--choices' evaluate --init run --data text --questions 3
+refuses '--stride|--choices' evaluate --init run --choices text --stride 3
+refuses '--name|--gguf' convert --init run --out other --name x
+refuses '--shard|--out' convert --init run --gguf x.gguf --shard 1000
+refuses '--split|--train' tokenize --tokenizer x --text text --out y --split qwen2
+refuses '--format|--decode' tokenize --tokenizer x --decode text --format nanogpt
+refuses '--wrap|--train' tokenize --tokenizer x --text text --train 300 --wrap yes
+refuses '--plan|--steps 0' train --data text --steps 0 --save-profile p.json --plan dp "${tiny[@]}"
+accepts 'a profile and a plan, and no step' train --data text --steps 0 --save-profile p.json --plan auto --plan-seconds 0.2 "${tiny[@]}"
+report "$(grep -q 'simulated:' out && [ -s p.json ]; echo $?)" 'are measured and shown' "$(cat out)"
+refuses '--out|--steps 0' train --data text --steps 0 --save-profile p.json --out x "${tiny[@]}"
 
 # ---- profile ----
 narrow=(--model llama:layers=1,width=16,heads=2,context=32 --sequences 2 --quiet)

@@ -32,7 +32,7 @@ static void groups_within_groups(void **state)
     assert_int_equal(c->groups, 1 + 3 * (1 + 400));
     assert_int_equal(c->group[0].parent, -1);
     IS(c->group[0].latency, 0.02);
-    IS(c->group[0].bandwidth, 1073741824.0);
+    IS(c->group[0].bandwidth, 1e9);
     for (site = 0; site < 3; site++) {
         const int64_t g = 1 + site * 401;
         char name[48];
@@ -41,7 +41,7 @@ static void groups_within_groups(void **state)
         assert_int_equal(c->group[g].parent, 0);
         assert_int_equal(c->group[g].process, 0);
         IS(c->group[g].latency, 5e-5);
-        IS(c->group[g].uplink, 10737418240.0);
+        IS(c->group[g].uplink, 1e10);
         for (node = 0; node < 400; node++) {
             snprintf(name, sizeof name, "node#%d", (int)node);
             assert_string_equal(c->group[g + 1 + node].name, name);
@@ -55,7 +55,7 @@ static void groups_within_groups(void **state)
                 assert_string_equal(d->name, name);
                 assert_string_equal(d->profile, "h100");
                 assert_int_equal(d->group, g + 1 + node);
-                IS(d->memory, 85899345920.0);
+                IS(d->memory, 8e10);
                 IS(d->speed, 1);
             }
         }
@@ -194,7 +194,30 @@ static void flat(void **state)
     EXPECT_ERROR(het_cluster_flat(2, NULL, -1, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "latency -1");
 }
 
-/* What a caller has put together in an order that no file has is refused, not written wrongly. */
+/* Devices and groups in any order, as a program puts them together, are written with the ranks that they are. */
+static void any_order(void **state)
+{
+    het_cluster *c = cluster_of("{\"members\":[{\"name\":\"a\",\"link\":{\"latency\":1},\"members\":[{\"device\":\"x\",\"count\":2}]},"
+        "{\"name\":\"b\",\"link\":{\"latency\":2},\"members\":[{\"device\":\"y\"},{\"device\":\"z\",\"speed\":0.5}]}],\"ranks\":[2,0,3,1]}"), *large;
+    (void)state;
+    assert_string_equal(c->device[0].name, "x#1");
+    assert_string_equal(c->device[1].name, "z");
+    assert_string_equal(c->device[2].name, "x#0");
+    assert_string_equal(c->device[3].name, "y");
+    assert_int_equal(c->device[0].group, 1);
+    assert_int_equal(c->device[1].group, 2);
+    (void)round_trip(c);
+    c->device[0].group = c->device[1].group = 1, c->device[2].group = c->device[3].group = 0; /* beside a group with nothing in it */
+    c->device[3].group = 2;
+    (void)round_trip(c);
+    het_cluster_free(c);
+    large = cluster_of(three_sites);
+    large->device[0].group = 5;
+    (void)round_trip(large);
+    het_cluster_free(large);
+}
+
+/* What is no tree of groups with devices is refused, not written wrongly. */
 static void not_writable(void **state)
 {
     het_cluster *c = cluster_of(three_sites);
@@ -203,7 +226,7 @@ static void not_writable(void **state)
     (void)state;
     support_buffer_start(&buffer);
     writer = support_writer(&buffer);
-    c->device[0].group = 5;
+    c->device[0].group = -1;
     assert_int_equal(het_cluster_write(c, &writer), HET_ERR_INVALID);
     c->device[0].group = 2;
     c->group[3].parent = 7;
@@ -256,6 +279,14 @@ static void broken_files(void **state)
     REFUSE("{\"members\":[^{\"speed\":1,\"members\":[" DEVICE "]}]}", "speed|no such key");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speeed\":^1}]}", "speeed|no such key");
     REFUSE("{\"name\":\"a\",\"name\":^\"b\",\"members\":[" DEVICE "]}", "name|twice");
+    REFUSE("{\"ranks\":^0,\"members\":[" DEVICE "]}", "ranks|array of ranks");
+    REFUSE("{\"ranks\":[^1],\"members\":[" DEVICE "]}", "ranks|1|from 0, each comes once");
+    REFUSE("{\"ranks\":[^-1],\"members\":[" DEVICE "]}", "ranks|-1|from 0");
+    REFUSE("{\"ranks\":[0,^0],\"members\":[" DEVICE "," DEVICE "]}", "ranks|0|each comes once");
+    REFUSE("{\"ranks\":[1]^,\"members\":[" DEVICE "," DEVICE "]}", "ranks|fewer than there are devices");
+    REFUSE("{\"members\":[" DEVICE "],\"ranks\":[0,^1]}", "ranks|more than there are devices");
+    REFUSE("{\"ranks\":[^1.5],\"members\":[" DEVICE "]}", "ranks|integer");
+    REFUSE("{\"members\":[^{\"ranks\":[0],\"members\":[" DEVICE "]}]}", "ranks|outermost");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^0}]}", "speed|0|above 0");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^-2.5}]}", "speed|-2.5|above 0");
     REFUSE("{\"members\":[{\"device\":\"x\",\"speed\":^\"1\"}]}", "speed|number");
@@ -332,8 +363,8 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_within_groups), cmocka_unit_test(written_and_read), cmocka_unit_test(flat), cmocka_unit_test(not_writable),
-        cmocka_unit_test(broken_files), cmocka_unit_test(damaged_files), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(groups_within_groups), cmocka_unit_test(written_and_read), cmocka_unit_test(flat), cmocka_unit_test(any_order),
+        cmocka_unit_test(not_writable), cmocka_unit_test(broken_files), cmocka_unit_test(damaged_files), cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The corpora of fuzz targets, replayed; and each input cut short at every eighth byte and with single bytes changed, by numbers that are always the
    same. tests/test_safetensors.c and tests/test_tokenizer.c replay two more. */
 #ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L /* opendir */
+#define _POSIX_C_SOURCE 200809L /* opendir, sockets */
 #endif
 #include "support.h"
 
@@ -11,8 +11,11 @@
 #include "fuzz/fuzz_checkpoint.c"
 #include "fuzz/fuzz_config.c"
 #include "fuzz/fuzz_data.c"
+#include "fuzz/fuzz_generation.c"
 #include "fuzz/fuzz_index.c"
 #include "fuzz/fuzz_plan.c"
+#include "fuzz/fuzz_shapes.c"
+#include "fuzz/fuzz_tcp.c"
 
 static void load_file(support_buffer *file, const char *path)
 {
@@ -65,8 +68,11 @@ static void replay(const char *name, int (*target)(const uint8_t *, size_t), int
 static void checkpoint(void **state) { (void)state; replay("checkpoint", fuzz_checkpoint, 9); }
 static void config(void **state) { (void)state; replay("config", fuzz_config, 10); }
 static void data(void **state) { (void)state; replay("data", fuzz_data, 6); }
+static void generation(void **state) { (void)state; replay("generation", fuzz_generation, 10); }
 static void index_of_shards(void **state) { (void)state; replay("index", fuzz_index, 3); }
 static void plan(void **state) { (void)state; replay("plan", fuzz_plan, 10); }
+static void shapes(void **state) { (void)state; replay("shapes", fuzz_shapes, 12); }
+static void tcp(void **state) { (void)state; replay("tcp", fuzz_tcp, 7); }
 
 int main(void)
 {
@@ -74,8 +80,11 @@ int main(void)
         cmocka_unit_test(checkpoint),
         cmocka_unit_test(config),
         cmocka_unit_test(data),
+        cmocka_unit_test(generation),
         cmocka_unit_test(index_of_shards),
         cmocka_unit_test(plan),
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(tcp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -425,7 +425,7 @@ static void each_call_may_fail(void **state)
                 if (fake.fail_at < 0 || fake.fail_at >= calls) continue;
                 snprintf(words, sizeof words, "rank|planted|%s", call == FAKE_TEST ? "fake" : fake_names[call]);
                 EXPECT_ERROR(one_step(&l, &error), HET_ERR_TRANSPORT, error.text, words);
-                if (call > FAKE_JOINED && !strstr(error.text, "step 0")) fail_msg("no step in: %s", error.text);
+                if (call > FAKE_JOINED && !strstr(error.text, "step 1")) fail_msg("no step in: %s", error.text);
                 if (fake.wrong > 0) fail_msg("%s fails: %s", fake_names[call], fake.what);
                 assert_int_equal(fake.live, 0);
             }
@@ -467,7 +467,7 @@ static void ops_without_end_are_aborted(void **state)
         layout_group(&l, "012", plan);
         fake.lose = lost[k];
         fake.lose_at = 1;
-        EXPECT_ERROR(one_step(&l, &error), HET_ERR_CANCELLED, error.text, "step 0: cancelled");
+        EXPECT_ERROR(one_step(&l, &error), HET_ERR_CANCELLED, error.text, "step 1: cancelled");
         assert_true(fake.aborts > 0);
         fake_reset();
         l.run.desc.stall_deadline = 0.5;
@@ -652,7 +652,7 @@ typedef struct process {
     het_plan *second;                /* from step 1 on */
     het_result result;
     uint64_t hash;
-    char text[300];
+    char text[500];
 } process;
 
 static void *process_run(void *arg)

@@ -286,6 +286,7 @@ static void estimate_of_large_models(void **state)
     assert_true(m.weights >= (size_t)m.parameters * 4 && m.weights < (size_t)m.parameters * 4 + ((size_t)1 << 24));
     assert_true(m.gradients >= (size_t)m.parameters * 8);
     assert_true(m.optimizer >= (size_t)m.parameters * 8);
+    assert_true(m.saving == (size_t)m.parameters * 12); /* weights and two slots of state */
     EXPECT_ERROR(het_model_parse("gpt2:1558m", &desc.model, &error), HET_OK, error.text, "");
     EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
     assert_int_equal(m.parameters, 1557611200);
@@ -294,19 +295,56 @@ static void estimate_of_large_models(void **state)
     assert_int_equal(m.parameters, 124439808);
 }
 
+/* A million tokens in a pipeline of eight, and a model of 70e9 parameters over 64 ranks: far less is asked for than the estimate says. */
+static void estimates_take_no_memory(void **state)
+{
+    static const struct { const char *model; int64_t tokens, micro_batches, ranks; const char *plan; double host, device; } cases[] = {
+        { "gpt2:124m", 1000000, 64, 8, "pp", 3e8, 1e11 },
+        { "llama:layers=80,width=8192,heads=64,kv_heads=8,mlp_width=28672,vocab=128256,context=8192", 8192, 8, 64, "dp", 1e6, 1e12 },
+    };
+    het_device_desc devices[64];
+    size_t i;
+    (void)state;
+    memset(devices, 0, sizeof devices);
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        support_memory memory;
+        het_plan_desc plan;
+        het_error error;
+        het_memory m;
+        het_desc desc;
+        het_plan *made = NULL;
+        memset(&desc, 0, sizeof desc);
+        memset(&plan, 0, sizeof plan);
+        EXPECT_ERROR(het_model_parse(cases[i].model, &desc.model, &error), HET_OK, error.text, "");
+        desc.max_tokens = cases[i].tokens;
+        desc.max_micro_batches = cases[i].micro_batches;
+        desc.devices = devices;
+        desc.device_count = cases[i].ranks;
+        plan.units = 2 * desc.model.layers + 2;
+        plan.ranks = cases[i].ranks;
+        EXPECT_ERROR(het_plan_read(&plan, cases[i].plan, strlen(cases[i].plan), &made, &error), HET_OK, error.text, "");
+        desc.plan = made;
+        desc.allocator = support_allocator(&memory);
+        EXPECT_ERROR(het_memory_estimate(&desc, 0, &m, &error), HET_OK, error.text, "");
+        assert_true((double)m.host > cases[i].host && (double)m.device > cases[i].device);
+        assert_true(memory.peak < 50000000);
+        assert_int_equal(memory.live, 0);
+        assert_int_equal(memory.wrong, 0);
+        het_plan_free(made);
+    }
+}
+
 static void memory_limit_refuses(void **state)
 {
     fixture f;
     het_memory m;
     het_error error;
     het_ctx *ctx = NULL;
-    char number[32];
     (void)state;
     fixture_start(&f, HET_GPT2);
     EXPECT_OK(het_memory_estimate(&f.desc, 0, &m, &error));
     f.device.memory_limit = m.device - 1;
-    snprintf(number, sizeof number, "%lu", (unsigned long)m.device);
-    EXPECT_ERROR(het_create(&f.desc, &ctx, &error), HET_ERR_LIMIT, error.text, number);
+    EXPECT_ERROR(het_create(&f.desc, &ctx, &error), HET_ERR_LIMIT, error.text, "device cpu|1 bytes more than its memory_limit of");
     assert_null(ctx);
     assert_int_equal(f.memory.live, 0);
     f.device.memory_limit = m.device;
@@ -397,6 +435,7 @@ int main(void)
         cmocka_unit_test(steps_do_not_allocate),
         cmocka_unit_test(estimates_are_exact),
         cmocka_unit_test(estimate_of_large_models),
+        cmocka_unit_test(estimates_take_no_memory),
         cmocka_unit_test(memory_limit_refuses),
         cmocka_unit_test(zeroed_and_null_descriptions_train),
         cmocka_unit_test(garbage_is_refused),

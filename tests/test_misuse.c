@@ -262,6 +262,7 @@ static void descriptions(void **state)
     REFUSED(max_sequences, -4, HET_ERR_INVALID, "max_sequences|-4");
     REFUSED(max_micro_batches, -2, HET_ERR_INVALID, "max_micro_batches|-2");
     REFUSED(max_slices, -9, HET_ERR_INVALID, "max_slices|-9");
+    REFUSED(max_slices, 4 * base.model.context + 1, HET_ERR_LIMIT, "193 slices|max_tokens 192");
     REFUSED(link_count, 1, HET_ERR_INVALID, "link_count is 1|links is NULL");
     REFUSED(unit_count, 5, HET_ERR_INVALID, "unit_count is 5|units is NULL");
     REFUSED(granule, -6, HET_ERR_INVALID, "granule|-6");
@@ -970,6 +971,269 @@ static void errors_are_logged(void **state)
     assert_true(log_lines >= 1);
 }
 
+/* ---- calls on a context from its own callbacks ---- */
+
+typedef struct callbacks {
+    small s;
+    het_desc desc;                /* of one rank, or of three */
+    het_device_desc devices[3];
+    const char *name;             /* of the callback, as messages have it */
+    const char *call;             /* the call that it is in */
+    int armed, all;               /* all: the whole table is tried, not only het_step */
+    int tried[3], wrong[3];       /* by rank: cmocka must not leave a rank's thread by a jump */
+} callbacks;
+
+static het_result save_nothing(het_ctx *ctx, const het_writer *to) { (void)ctx, (void)to; return HET_OK; }
+
+static float inside_values[1 << 14];
+static het_result inside_step(het_ctx *ctx, callbacks *c) { return het_step(ctx, &c->s.batch.batch, 1, NULL); }
+static het_result inside_gradients(het_ctx *ctx, callbacks *c) { return het_gradients(ctx, &c->s.batch.batch, 1, NULL); }
+static het_result inside_evaluate(het_ctx *ctx, callbacks *c) { return het_evaluate(ctx, &c->s.batch.batch, 1, NULL); }
+static het_result inside_infer(het_ctx *ctx, callbacks *c) { return het_infer(ctx, c->s.batch.token, 1, 0, inside_values); }
+static het_result inside_replan(het_ctx *ctx, callbacks *c) { (void)c; return het_replan(ctx, NULL); }
+static het_result inside_set_speed(het_ctx *ctx, callbacks *c) { (void)c; return het_set_speed(ctx, 0, 1.0); }
+static het_result inside_spread(het_ctx *ctx, callbacks *c) { (void)c; return het_spread(ctx, 0, inside_values, 4); }
+static het_result inside_read(het_ctx *ctx, callbacks *c) { (void)c; return het_parameter_read(ctx, 0, HET_WEIGHT, inside_values); }
+static het_result inside_write(het_ctx *ctx, callbacks *c) { (void)c; return het_parameter_write(ctx, 0, HET_WEIGHT, inside_values); }
+static het_result inside_restore_begin(het_ctx *ctx, callbacks *c) { (void)c; return het_restore_begin(ctx, HET_WEIGHTS_INCOMPLETE); }
+static het_result inside_restore_end(het_ctx *ctx, callbacks *c) { (void)c; return het_restore_end(ctx, HET_WEIGHTS_INCOMPLETE, 0, NULL, NULL); }
+static het_result inside_fail(het_ctx *ctx, callbacks *c) { (void)c; return het_fail(ctx, HET_ERR_IO, "of its own making"); }
+static het_result inside_hash(het_ctx *ctx, callbacks *c) { uint64_t hash; (void)c; return het_hash(ctx, &hash); }
+static het_result inside_verify(het_ctx *ctx, callbacks *c) { (void)c; return het_verify(ctx); }
+static het_result inside_save_file(het_ctx *ctx, callbacks *c) { (void)c; return het_save_file(ctx, "/nowhere/at/all", save_nothing); }
+static het_result inside_destroy(het_ctx *ctx, callbacks *c) { (void)c; het_destroy(ctx); return HET_ERR_STATE; }
+
+static het_result inside_set_base(het_ctx *ctx, callbacks *c)
+{
+    (void)c;
+    het_set_base(ctx, 1);
+    return het_get_base(ctx) == 0 ? HET_ERR_STATE : HET_OK;
+}
+
+static const struct { const char *name; het_result (*call)(het_ctx *ctx, callbacks *c); } inside_calls[] = {
+    { "het_step", inside_step },           { "het_gradients", inside_gradients },       { "het_evaluate", inside_evaluate },
+    { "het_infer", inside_infer },         { "het_replan", inside_replan },             { "het_set_speed", inside_set_speed },
+    { "het_spread", inside_spread },       { "het_parameter_read", inside_read },       { "het_parameter_write", inside_write },
+    { "het_restore_begin", inside_restore_begin }, { "het_restore_end", inside_restore_end }, { "het_fail", inside_fail },
+    { "het_hash", inside_hash },           { "het_verify", inside_verify },             { "het_save_file", inside_save_file },
+    { "het_destroy", inside_destroy },     { "het_set_base", inside_set_base },
+};
+
+/* What a callback of an armed context tries on a rank's thread, or on the caller's (0). */
+static void try_inside(callbacks *c, int64_t rank)
+{
+    het_ctx *ctx = c->s.ctx;
+    const size_t calls = c->all ? sizeof inside_calls / sizeof *inside_calls : 1;
+    het_timeline timeline;
+    het_memory memory;
+    het_recent recent;
+    het_parameter_info info;
+    char words[200];
+    size_t i;
+    if (!c->armed || ctx == NULL) return;
+    for (i = 0; i < calls; i++) {
+        const het_result result = inside_calls[i].call(ctx, c);
+        (void)snprintf(words, sizeof words, "%s: refused inside %s: %s is using the context", inside_calls[i].name, c->name, c->call);
+        if (result == HET_ERR_STATE && strcmp(het_last_error(ctx), words) == 0) continue;
+        (void)fprintf(stderr, "%s: %d, %s\n", words, result, het_last_error(ctx));
+        c->wrong[rank]++;
+    }
+    het_get_timeline(ctx, 0, &timeline);
+    het_get_memory(ctx, 0, &memory);
+    het_get_recent(ctx, &recent);
+    c->wrong[rank] += timeline.records != 0 || recent.count < 0;
+    if (strcmp(c->call, "het_replan") != 0) c->wrong[rank] += memory.device == 0 || het_get_desc(ctx)->max_tokens != 60;
+    c->wrong[rank] += het_get_step(ctx) < 0 || het_get_condition(ctx) != 0 || het_parameter_count(ctx) < 1;
+    c->wrong[rank] += het_parameter_get_info(ctx, 0, &info) != HET_OK || info.count < 1;
+    c->tried[rank]++;
+}
+
+static het_result inside_hook(void *user, const het_hook_info *info)
+{
+    try_inside(user, info->rank);
+    return HET_OK;
+}
+
+static void inside_log(void *user, het_log_level level, het_result code, const char *text)
+{
+    (void)level, (void)code;
+    if (((callbacks *)user)->armed) assert_string_equal(het_last_error(((callbacks *)user)->s.ctx), text);
+    try_inside(user, 0);
+}
+
+static void inside_parallel(void *user, int64_t count, het_task task, void *arg)
+{
+    int64_t i;
+    try_inside(user, 0);
+    for (i = 0; i < count; i++) task(arg, i);
+}
+
+static void *inside_alloc(void *user, size_t size, size_t align)
+{
+    (void)align;
+    try_inside(user, 0);
+    return malloc(size);
+}
+
+static void inside_free(void *user, void *pointer, size_t size)
+{
+    (void)size;
+    try_inside(user, 0);
+    free(pointer);
+}
+
+static void callbacks_start(callbacks *c, const char *name, int64_t ranks)
+{
+    memset(c, 0, sizeof *c);
+    c->name = name;
+    c->call = "het_step";
+    c->all = 1;
+    c->desc.model = support_model(HET_GPT2);
+    c->desc.max_tokens = 60;
+    c->desc.max_sequences = 4;
+    c->desc.max_micro_batches = 2;
+    c->desc.user = c;
+    c->desc.devices = c->devices;
+    c->desc.device_count = ranks;
+    support_batch_start(&c->s.batch);
+    support_batch_sequence(&c->s.batch, 20, c->desc.model.vocab, 0, 1);
+}
+
+/* The call succeeds as if nobody had tried, the weights show no trace, and what was refused inside is no error outside. */
+static void callbacks_end(callbacks *c)
+{
+    const uint64_t hash = support_hash(c->s.ctx);
+    assert_true(c->tried[0] > 0);
+    assert_int_equal(c->wrong[0] + c->wrong[1] + c->wrong[2], 0);
+    assert_string_equal(het_last_error(c->s.ctx), "");
+    assert_int_equal(het_get_condition(c->s.ctx), 0);
+    EXPECT_OK(het_step(c->s.ctx, &c->s.batch.batch, 1, NULL));
+    assert_true(support_hash(c->s.ctx) != hash);
+    het_destroy(c->s.ctx);
+    support_batch_end(&c->s.batch);
+}
+
+static void calls_inside_hooks(void **state)
+{
+    uint64_t hash[2][2];
+    int ranks, all;
+    (void)state;
+    for (ranks = 0; ranks < 2; ranks++) {
+        for (all = 0; all < 2; all++) {
+            callbacks c;
+            callbacks_start(&c, "het_desc.hook", ranks ? 3 : 1);
+            c.all = all;
+            c.desc.hook = inside_hook;
+            c.s.ctx = support_create(&c.desc);
+            c.armed = 1;
+            EXPECT_OK(het_step(c.s.ctx, &c.s.batch.batch, 1, NULL));
+            c.call = "het_evaluate";
+            EXPECT_OK(het_evaluate(c.s.ctx, &c.s.batch.batch, 1, NULL));
+            c.armed = 0;
+            hash[ranks][all] = support_hash(c.s.ctx);
+            callbacks_end(&c);
+        }
+    }
+    assert_true(hash[0][0] == hash[0][1] && hash[0][0] == hash[1][0] && hash[0][0] == hash[1][1]);
+}
+
+static void calls_inside_other_callbacks(void **state)
+{
+    callbacks c;
+    (void)state;
+    callbacks_start(&c, "het_desc.logger", 1);
+    c.desc.logger.log = inside_log;
+    c.desc.logger.user = &c;
+    c.s.ctx = support_create(&c.desc);
+    c.armed = 1;
+    EXPECT_ERROR(het_step(c.s.ctx, NULL, 1, NULL), HET_ERR_INVALID, het_last_error(c.s.ctx), "NULL");
+    c.armed = 0;
+    EXPECT_OK(het_evaluate(c.s.ctx, &c.s.batch.batch, 1, NULL));
+    callbacks_end(&c);
+    callbacks_start(&c, "a callback", 1);
+    c.devices[0].threads = 2;
+    c.desc.parallel.run = inside_parallel;
+    c.desc.parallel.user = &c;
+    c.s.ctx = support_create(&c.desc);
+    c.armed = 1;
+    EXPECT_OK(het_step(c.s.ctx, &c.s.batch.batch, 1, NULL));
+    c.armed = 0;
+    callbacks_end(&c);
+    callbacks_start(&c, "a callback", 1);
+    c.call = "het_replan";
+    c.desc.allocator.alloc = inside_alloc;
+    c.desc.allocator.free = inside_free;
+    c.desc.allocator.user = &c;
+    c.s.ctx = support_create(&c.desc);
+    c.armed = 1;
+    EXPECT_OK(het_replan(c.s.ctx, NULL));
+    c.armed = 0;
+    callbacks_end(&c);
+}
+
+/* het_train hands its context over between two steps: what its owner may do then is done, but for het_destroy. */
+static int between;
+static het_result progress_between(void *user, het_ctx *ctx, const het_step_info *info, double validation_loss)
+{
+    const support_batch *batch = user;
+    het_timeline timeline;
+    het_step_info evaluated;
+    uint64_t hash;
+    (void)info, (void)validation_loss;
+    het_destroy(ctx);
+    assert_string_equal(het_last_error(ctx), "het_destroy: refused inside het_train_desc.progress: het_train is using the context");
+    EXPECT_OK(het_evaluate(ctx, &batch->batch, 1, &evaluated));
+    EXPECT_OK(het_hash(ctx, &hash));
+    EXPECT_OK(het_replan(ctx, NULL));
+    EXPECT_ERROR(het_step(ctx, NULL, 1, NULL), HET_ERR_INVALID, het_last_error(ctx), "NULL");
+    het_get_timeline(ctx, 0, &timeline);
+    between++;
+    return HET_OK;
+}
+
+static het_result save_between(het_ctx *ctx, const het_writer *to)
+{
+    (void)to;
+    het_destroy(ctx);
+    between += strcmp(het_last_error(ctx), "het_destroy: refused inside save: het_save_file is using the context") == 0;
+    return HET_OK;
+}
+
+static void calls_between_steps(void **state)
+{
+    support_buffer file;
+    support_batch batch;
+    het_train_desc desc;
+    het_ctx *ctx = NULL;
+    het_error error;
+    char path[200];
+    int i;
+    (void)state;
+    between = 0;
+    support_buffer_start(&file);
+    support_batch_start(&batch);
+    support_batch_sequence(&batch, 20, 61, 0, 1);
+    for (i = 0; i < 1000; i++) support_buffer_append(&file, &"abcdefgh"[i % 8], 1);
+    memset(&desc, 0, sizeof desc);
+    desc.context.model = support_model(HET_LLAMA);
+    desc.context.model.vocab = 256;
+    desc.data.reader = support_reader(&file);
+    desc.data.length = 24;
+    desc.steps = 3;
+    desc.progress = progress_between;
+    desc.user = &batch;
+    EXPECT_ERROR(het_train(&desc, &ctx, &error), HET_OK, error.text, "");
+    assert_int_equal(between, 3);
+    assert_int_equal(het_get_step(ctx), 3);
+    (void)snprintf(path, sizeof path, "%s/misuse_between", getenv("BUILD") ? getenv("BUILD") : ".");
+    EXPECT_OK(het_save_file(ctx, path, save_between));
+    (void)remove(path);
+    assert_int_equal(between, 4);
+    het_destroy(ctx);
+    support_batch_end(&batch);
+    support_buffer_end(&file);
+}
+
 /* Two contexts whose calls alternate equal two contexts run one after the other. */
 static void contexts_do_not_meet(void **state)
 {
@@ -1026,6 +1290,9 @@ int main(void)
         cmocka_unit_test(hooks_that_fail),
         cmocka_unit_test(cancelled),
         cmocka_unit_test(errors_are_logged),
+        cmocka_unit_test(calls_inside_hooks),
+        cmocka_unit_test(calls_inside_other_callbacks),
+        cmocka_unit_test(calls_between_steps),
         cmocka_unit_test(contexts_do_not_meet),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);

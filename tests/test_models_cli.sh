@@ -10,20 +10,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 
-refuses() { # refuses WORDS PROGRAM ARGUMENTS...
-    local words=$1 program=$2
-    shift 2
-    refusal "$words" "$programs/$program" "$@"
-    report "$([ -z "$bad" ]; echo $?)" "$program refuses $words" "$program $*" "$bad" "$line"
-}
-
-does() { # does NAME PROGRAM ARGUMENTS...
-    local name=$1 program=$2
-    shift 2
-    "$programs/$program" "$@" > out 2> err < /dev/null
-    report $? "$name" "$program $*" "$(tail -n 3 err)"
-}
-
 same() { # same NAME FILE FILE
     cmp -s "$2" "$3"
     report $? "$1" "$(cmp "$2" "$3" 2>&1)"
@@ -142,7 +128,7 @@ report $((1 - $?)) 'config.json is the base'"'"'s'
 does 'on three ranks, sharded' "${lora[@]}" --out l2 --devices cpu:1,cpu:1,cpu:1 --plan 'pp:0-1|2-3|4-5' --schedule zb-h1 --shard-gradients
 same 'the same hash' hash out
 same 'the same factors' l/adapter_model.safetensors l2/adapter_model.safetensors
-does 'data-parallel, recomputed, in slices' "${lora[@]}" --out l2 --devices cpu:1,cpu:2 --plan dp --recompute --slices 2 --backward split --granule 1 --micro-batches 1
+does 'data-parallel, recomputed, in slices' "${lora[@]}" --out l2 --overwrite --devices cpu:1,cpu:2 --plan dp --recompute --slices 2 --backward split --granule 1 --micro-batches 1
 does 'the same on one' "${lora[@]}" --out l3 --granule 1
 same 'the same factors' l2/adapter_model.safetensors l3/adapter_model.safetensors
 does 'a run of factors that is stopped' "${lora[@]}" --out l4 --checkpoint-every 4
@@ -170,7 +156,9 @@ done
 refuses '--lora-target|w' train --data text --init t --lora 2 --lora-target q,w "${run[@]}"
 refuses '--lora-target|--lora' train --data text --init t --lora-target q "${run[@]}"
 refuses '--lora-alpha|--lora' train --data text --init t --lora-alpha 2 "${run[@]}"
-refuses '--lora|q, k and v' train --data text --model gpt2:layers=1,width=32 --lora 2 --lora-target q "${run[@]}"
+does 'a GPT-2' train --data text --model gpt2:layers=1,width=32,heads=2,context=24 --steps 1 --out g "${run[@]}"
+refuses '--lora|q, k and v' train --data text --init g --lora 2 --lora-target q "${run[@]}"
+refuses '--lora|--init FILE|DIR' train --data text --model llama:layers=1,width=32 --lora 2 "${run[@]}"
 refuses '--init-adapter|--init' train --data text --init-adapter l "${run[@]}"
 refuses '--init-adapter|--lora' train --data text --init t --init-adapter l --lora 3 "${run[@]}"
 refuses '--adapter|adapter_config.json' generate --init t --adapter t
@@ -178,6 +166,131 @@ refuses '--adapter|self_attn.q_proj|family' generate --init "$oracle/gpt2" --ada
 refuses '--adapter' merge --init t --out m
 cp -r l cut && head -c 2000 l/adapter_model.safetensors > cut/adapter_model.safetensors
 refuses '--adapter|cut/adapter_model.safetensors' generate --init t --adapter cut
+
+# ---- weights that are not finite ----
+poke() { # poke FILE TENSOR ELEMENT VALUE
+    python3 - "$@" << 'END'
+import json, struct, sys
+path, tensor, element, value = sys.argv[1:]
+with open(path, "r+b") as f:
+    size = struct.unpack("<Q", f.read(8))[0]
+    begin = json.loads(f.read(size))[tensor]["data_offsets"][0]
+    f.seek(8 + size + begin + 4 * int(element))
+    f.write(struct.pack("<f", float(value)))
+END
+}
+cp -r t bad && poke bad/model.safetensors model.layers.1.mlp.up_proj.weight 77 nan
+words='bad/model.safetensors|model.layers.1.mlp.up_proj.weight|element 77 is nan|--allow-nonfinite'
+refuses "$words" generate --init bad --prompt line --tokens 3
+refuses "$words" evaluate --init bad --data text
+refuses "$words" convert --init bad --out c
+refuses "$words" merge --init bad --adapter l --out c
+refuses "$words" train --data text --init bad --steps 1 "${run[@]}"
+[ ! -e c ]
+report $? 'and nothing is written'
+does 'an option allows them' evaluate --init bad --data text --json --allow-nonfinite
+python3 -c 'import json, sys; j = json.loads(sys.stdin.read(), parse_constant=sys.exit); assert j["loss"] is j["perplexity"] is j["bits_per_byte"] is None' < out
+report $? 'what is not a number is null in JSON' "$(cat out)"
+does 'in generation' generate --init bad --prompt line --tokens 3 --allow-nonfinite
+does 'in conversion' convert --init bad --out c --allow-nonfinite
+cp -r l badl && poke badl/adapter_model.safetensors base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight 5 -inf
+refuses 'badl/adapter_model.safetensors|layers.0.self_attn.q_proj.lora_B.weight|element 5 is -inf|--allow-nonfinite' generate --init t --adapter badl
+refuses 'badl/adapter_model.safetensors|element 5 is -inf|--allow-nonfinite' train --data text --init t --init-adapter badl --steps 1 "${run[@]}"
+cp -r t far && poke far/model.safetensors lm_head.weight 5 1e6
+does 'a model that is as wrong as can be' evaluate --init far --data text --json
+python3 -c 'import json, sys; j = json.loads(sys.stdin.read(), parse_constant=sys.exit); assert j["loss"] > 1e3 and j["perplexity"] is None' < out
+report $? 'an infinite perplexity is null in JSON' "$(cat out)"
+
+# ---- a config.json that asks for more than the weights have ----
+hostile() { # hostile WORDS SED
+    rm -rf h && cp -r t h && sed -i "$2" h/config.json
+    refuses "--init|$1" train --data text --init h --steps 1 "${run[@]}"
+    refuses "--init|$1" generate --init h --tokens 3
+    refuses "--init|$1" evaluate --init h --data text
+    refuses "--init|$1" convert --init h --gguf h.gguf
+    refuses "--init|$1" merge --init h --adapter l --out c2
+    refuses "config.json|$1" inspect h
+}
+hostile 'vocab_size 16000000|lm_head.weight|[330, 32]' 's/"vocab_size": 330/"vocab_size": 16000000/'
+hostile 'num_hidden_layers 60000|self_attn.q_proj.weight|2 layers' 's/"num_hidden_layers": 2/"num_hidden_layers": 60000/'
+hostile 'hidden_size 32000|[330, 32]' 's/"hidden_size": 32/"hidden_size": 32000/'
+hostile 'intermediate_size 10000000|down_proj.weight|[32, 96]' 's/"intermediate_size": 96/"intermediate_size": 10000000/'
+hostile 'num_attention_heads 4 of size 16|proj.weight|has shape [32, 32]' 's/"num_attention_heads": 2/"num_attention_heads": 4/'
+rm -rf h && cp -r t h && sed -i 's/"max_position_embeddings": 24/"max_position_embeddings": 16000000/' h/config.json
+(ulimit -d 400000; exec "$programs/generate" --init h --tokens 3) > out 2> err
+report $? 'a context of 16,000,000 takes no memory before it is used' "$(cat err)"
+"$programs/convert" --init t --out s --shard 9000 --save-dtype f32 > out 2>&1 && sed -i 's/"vocab_size": 330/"vocab_size": 16000000/' s/config.json
+refuses '--init|vocab_size 16000000|[330, 32]' generate --init s --tokens 3
+refuses 'config.json|vocab_size 16000000' inspect s
+refuses '--init|vocab_size 500|[330, 32]' generate --init t --model llama:layers=2,width=32,heads=2,context=24,vocab=500 --tokenizer tok.json
+
+# ---- what belongs to a model stays with it: where its texts end, how it generates, its tokenizer ----
+cp -r t base && rm -r base/step-*
+python3 - << 'END'
+import json
+c = json.load(open("base/config.json"))
+c.update(bos_token_id=1, eos_token_id=[2, 7], pad_token_id=3, transformers_version="4.40.0", task_specific_params={"text-generation": {"do_sample": True}},
+         logit_scale=1.0, torch_dtype="bfloat16", hidden_act="silu", resid_pdrop=0.5, use_cache=False)
+json.dump(c, open("base/config.json", "w"), indent=2)
+json.dump({"bos_token_id": 1, "eos_token_id": [2, 7, 50256], "pad_token_id": 3, "do_sample": True}, open("base/generation_config.json", "w"))
+json.dump({"eos_token": "<|endoftext|>", "chat_template": "{{ x }}"}, open("base/tokenizer_config.json", "w"))
+json.dump({"eos_token": "<|endoftext|>"}, open("base/special_tokens_map.json", "w"))
+END
+kept() { # kept DIR FILES...   eos and the like in DIR/config.json, what is the model's own as it is, and FILES byte by byte
+    local dir=$1 file
+    shift
+    for file in generation_config.json tokenizer_config.json special_tokens_map.json tokenizer.json; do same "$dir/$file" "base/$file" "$dir/$file"; done
+    python3 - "$dir" << 'END'
+import json, sys
+a, b = json.load(open("base/config.json")), json.load(open(sys.argv[1] + "/config.json"))
+for key in "bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "task_specific_params", "logit_scale", "vocab_size", "model_type":
+    assert a[key] == b[key], key
+assert b["torch_dtype"] == "float32" and b["use_cache"] is True and "resid_pdrop" not in b
+text = open(sys.argv[1] + "/config.json").read()
+assert all(text.count('"%s":' % key) == 1 for key in b if key not in ("text-generation", "do_sample"))
+END
+    report $? "$dir/config.json keeps what is not the model's"
+}
+does 'converted' convert --init base --out c3 --save-dtype f32
+kept c3
+mkdir x3
+does 'trained, saved and exported' train --data text --init base --steps 2 --checkpoint-every 1 --out o3 --export x3 "${run[@]}"
+kept o3; kept o3/step-00000001; kept x3
+rm -r o3/step-00000002 o3/*.json o3/*.safetensors
+does 'resumed' train --resume o3 --quiet
+kept o3; kept o3/step-00000002
+does 'factors trained' train --data text --init base --lora 2 --steps 1 --out l6 "${run[@]}"
+kept l6
+does 'merged' merge --init base --adapter l6 --out m3
+kept m3
+does 'converted with factors' convert --init base --adapter l6 --out c4 --save-dtype f32
+kept c4
+same 'factors added by convert or by merge: the same weights' m3/model.safetensors c4/model.safetensors
+does 'from shards' convert --init base --out c5 --shard 9000 --save-dtype f32
+kept c5
+rm c5/tokenizer.json
+does 'without a tokenizer.json' convert --init c5 --out c6 --save-dtype f32
+same 'generation settings stay' base/generation_config.json c6/generation_config.json
+
+broken() { # broken WORDS TEXT
+    rm -rf br && cp -r base br && printf '%s' "$2" > br/generation_config.json
+    refuses "br/generation_config.json|$1" generate --init br --tokens 3
+    refuses "br/generation_config.json|$1" convert --init br --gguf br.gguf
+    refuses "br/generation_config.json|$1" convert --init br --out c7
+    refuses "br/generation_config.json|$1" merge --init br --adapter l6 --out c7
+    refuses "br/generation_config.json|$1" train --data text --init br --steps 1 --out c7 "${run[@]}"
+}
+broken 'byte 0' ''
+broken 'byte 18' '{"eos_token_id": 2'
+broken 'byte 17' '{"eos_token_id": "2"}'
+broken 'byte 17' '{"eos_token_id": 2.5}'
+broken 'byte 18' '{"eos_token_id": [true]}'
+broken 'eos_token_id occurs twice' '{"eos_token_id": 2, "eos_token_id": 3}'
+broken 'byte 0' '[2]'
+[ ! -e c7 ] && [ ! -e br.gguf ]
+report $? 'and nothing is written' "$(ls -d c7 br.gguf 2> /dev/null)"
+printf '{"eos_token_id": -1, "do_sample": true}' > br/generation_config.json
+does 'ids that no token has end no text' generate --init br --tokens 3
 
 # ---- fine-tuning in one command ----
 BUILD=$programs "$root/examples/finetune.sh" t text f --steps 3 --quiet > out 2> err

@@ -92,8 +92,8 @@ refuses() {
 refuses '--plan|pp3' --devices cpu:1 --plan pp3
 refuses '--data|nothere' --data nothere
 refuses '--devices|threads' --devices cpu:1,cpu:0
-refuses 'memory_limit' --devices cpu:1,cpu:1/2K
-refuses 'step 4|rank 1|memory_limit' --devices cpu:1,cpu:1/1450K --plan 'pp:0-6|7-7' --replan 4:pp
+refuses '--devices|more than its limit' --devices cpu:1,cpu:1/2K
+refuses 'rank 1|--devices|more than its limit' --devices cpu:1,cpu:1/1485K --plan 'pp:0-6|7-7' --replan 4:pp
 
 # what only one process finds wrong is said by the one that speaks
 "${launch[@]}" -n 1 "$program" "${run[@]}" --steps 8 --devices cpu:1 : -n 1 "$program" "${run[@]}" --data nothere --steps 8 --devices cpu:1 > out 2>&1 < /dev/null

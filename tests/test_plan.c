@@ -94,6 +94,7 @@ static void same_plans(const het_plan *a, const het_plan *b)
     assert_int_equal(a->slices, b->slices);
     assert_string_equal(a->schedule, b->schedule);
     same_doubles(&a->memory_limit, &b->memory_limit, 1);
+    assert_memory_equal(&a->step, &b->step, sizeof a->step);
     for (i = 0; i < a->stages; i++) {
         assert_int_equal(a->stage[i].pipeline, b->stage[i].pipeline);
         assert_int_equal(a->stage[i].rank, b->stage[i].rank);
@@ -130,7 +131,7 @@ static void json(void **state)
     static const char text[] =
         " {\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":2,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},\n"
         "{\"stages\":[{\"rank\":3,\"units\":[0,8]}]}],\"state_shares\":[1,0.5,0,2e0],\"slices\":[3,1],"
-        "\"schedule\":\"gpipe\",\"memory_limit\":3.5} \n";
+        "\"schedule\":\"gpipe\",\"step\":{\"micro_batch\":3,\"granules\":32,\"sequences\":2,\"length\":128},\"memory_limit\":3.5} \n";
     het_plan_desc desc = describe(8, 4, NULL);
     het_plan *plan = read_plan(&desc, text), *again;
     support_buffer buffer;
@@ -145,6 +146,7 @@ static void json(void **state)
     assert_true(plan->share[0] == 0.25 && plan->share[1] == 1.0 && plan->memory_limit == 3.5);
     assert_true(plan->state_share[0] == 1.0 && plan->state_share[1] == 0.5 && plan->state_share[2] == 0.0 && plan->state_share[3] == 2.0);
     assert_true(plan->slice_share[0] == 3.0 && plan->slice_share[1] == 1.0);
+    assert_true(plan->step.granules == 32 && plan->step.sequences == 2 && plan->step.length == 128 && plan->step.micro_batch == 3);
     again = read_plan(&desc, plan_text(plan, &buffer));
     same_plans(plan, again);
     het_plan_free(plan);
@@ -321,6 +323,13 @@ static void plan_errors(void **state)
         { NULL, WITH("\"slices\":1000000000"), HET_ERR_INVALID, "1000000000 slices|65536" },
         { NULL, WITH("\"slices\":[1,0]"), HET_ERR_INVALID, "slice 1|0" },
         { NULL, WITH("\"memory_limit\":-0.5"), HET_ERR_INVALID, "memory limit|-0.5" },
+        { NULL, WITH("\"step\":{\"granules\":4,\"sequences\":1,\"length\":8}"), HET_ERR_INVALID, "step|\"micro_batch\" is 0|2147483647" },
+        { NULL, WITH("\"step\":{\"granules\":4,\"sequences\":-1,\"length\":8,\"micro_batch\":1}"), HET_ERR_INVALID, "step|\"sequences\" is -1" },
+        { NULL, WITH("\"step\":{\"granules\":4,\"sequences\":1,\"length\":8,\"micro_batch\":5}"), HET_ERR_INVALID, "micro-batch of 5|step of 4" },
+        { NULL, WITH("\"step\":{\"granules\":4,\"sequences\":1,\"length\":8,\"batch\":5}"), HET_ERR_FORMAT, "unknown key 'batch'" },
+        { NULL, WITH("\"step\":{\"granules\":4,\"granules\":4}"), HET_ERR_FORMAT, "repeated key 'granules'" },
+        { NULL, WITH("\"step\":{\"granules\":4.5}"), HET_ERR_FORMAT, "integer" },
+        { NULL, WITH("\"step\":4"), HET_ERR_FORMAT, "object" },
         { NULL, WITH("\"schedule\":\"fast\""), HET_ERR_INVALID, "fast|1f1b|sliced-1f1b" },
         { NULL, WITH("\"schedule\":\"0123456789012345678901234567890123456789\""), HET_ERR_INVALID, "40 bytes" },
         { NULL, WITH("\"schedule\":1"), HET_ERR_FORMAT, "string" },
@@ -1373,7 +1382,8 @@ static void damaged(void **state)
     static const char *const plans[] = {
         "{\"pipelines\":[{\"share\":0.25,\"stages\":[{\"rank\":1,\"units\":[0,3],\"recompute\":true},{\"units\":[3,8],\"rank\":0}]},"
         "{\"stages\":[{\"rank\":1,"
-        "\"units\":[0,8]}]}],\"state_shares\":[1,0.5],\"slices\":[3,1],\"schedule\":\"gpipe\",\"memory_limit\":3.5}",
+        "\"units\":[0,8]}]}],\"state_shares\":[1,0.5],\"slices\":[3,1],\"schedule\":\"gpipe\",\"memory_limit\":3.5,"
+        "\"step\":{\"granules\":32,\"sequences\":2,\"length\":128,\"micro_batch\":3}}",
         "dp2xpp1", "pp:0-3|4-7", "E t*1 | (t)*2 L", "dp1xpp:0|1-7", "E(t)*2|tL",
     };
     static const char *const schedules[] = {

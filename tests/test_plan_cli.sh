@@ -82,8 +82,8 @@ gives '{"makespan":55,"span":55,"bubble":0.2727272727272727,"span_bubble":0.2727
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=1,W=1,link=.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --ranks 8 --micro-batches 64 --cost F=1,B=2 --link 0.5
 gives '{"makespan":275,"span":275,' --simulate 1f1b --cluster alike.json --unit s --micro-batches 64 --cost F=1,B=1,W=1
-# a message takes 2 + 8 / 4.194304 = 3.907 (M is 1,048,576); the second device works for 10 on each micro-batch: 2 + 3.907 + 20 + 3.907 + 3
-gives '{"makespan":32.81469726562' --simulate gpipe --cluster slow.json --micro-batches 2 --cost F=2,B=3,bytes=8
+# a message takes 2 + 8 / 4 (M is 1,000,000); the second device works for 10 on each micro-batch: 2 + 4 + 20 + 4 + 3
+gives '{"makespan":33,' --simulate gpipe --cluster slow.json --micro-batches 2 --cost F=2,B=3,bytes=8
 # 16 of F, and once out of the left pair and once back into it: 64 / 8 + 3 each
 gives '{"makespan":38,' --simulate gpipe --cluster pairs.json --unit s --micro-batches 1 --cost F=4,B=0,bytes=64
 # the bubble published for these numbers is 0.2431
@@ -267,9 +267,53 @@ report "$([ $? = 0 ] && grep -q 'two pairs' out && echo 0 || echo 1)" 'a cluster
 refuses '--micro-batches: how many' $model --profile tokens.json --devices fast
 refuses "'2f2b'|1f1b" "${best[@]}" --devices fast --schedules 1f1b,2f2b
 refuses '--out no/such/place|No such file' "${best[@]}" --devices fast --out no/such/place
-refuses 'het_plan_search|bytes|device 0 (fast)' "${best[@]}" --devices fast/1M
+refuses '--devices|MB more than the 1 MB|device 0 (fast)' "${best[@]}" --devices fast/1M
 refuses "device 1 (h100)|'h100'" "${best[@]}" --devices fast,h100
 refuses "'head'|apart" "${best[@]}" --devices fast --schedules zb-h1
 refuses '--seconds 0' "${best[@]}" --devices fast --seconds 0
+
+# ---- a plan that says for which step it is ----
+cat > step.json <<'END'
+{"pipelines": [{"share": 2, "stages": [{"rank": 0, "units": [0, 4]}]}, {"share": 1, "stages": [{"rank": 1, "units": [0, 4]}]}],
+ "schedule": "gpipe", "slices": [1], "step": {"granules": 8, "sequences": 4, "length": 128, "micro_batch": 3}}
+END
+# 32 sequences in micro-batches of 12, 12 and 8: two for the first device, 24 x 7.68 ms, and the last for the second, 8 x 23.04 ms
+stepped() { "$plan" --profile tokens.json --devices fast,slow --json "$@" 2>&1 | sed -n 's/^{"makespan":\([^,]*\),.*/\1/p'; }
+report "$([ "$(printf '%.4g' "$(stepped --plan step.json)")" = 0.1843 ]; echo $?)" 'a plan alone is simulated on its step' "$(stepped --plan step.json)"
+"$plan" --profile tokens.json --devices fast,slow --plan step.json > out 2> err
+report "$(grep -q '^tiny, gpipe, 3 x 12 x 128 tokens a step (the last of 8 x 128): 184' out; echo $?)" 'which is said' "$(cat out err)"
+report "$([ "$(printf '%.4g' "$(stepped --plan step.json --micro-batches 3 --sequences 2 --length 64 --simulate 1f1b)")" = 0.02305 ]; echo $?)" 'or on another' \
+    "$(stepped --plan step.json --micro-batches 3 --sequences 2 --length 64 --simulate 1f1b)"
+
+printf '{"link":{"latency":"1ms"},"members":[{"device":"fast"},{"device":"slow","speed":0.7},{"device":"fast","speed":0.4}]}' > three.json
+# the same with micro-batches of unequal size, as they were found: 10 sequences are no multiple of most numbers
+"$plan" $model --profile tokens.json --cluster three.json --micro-batches 1 --sequences 10 --length 50 --granule 1 --schedules 1f1b,gpipe --seconds 0.5 --out own.json \
+    --json > found 2> err
+"$plan" --profile tokens.json --cluster three.json --plan own.json --json > again 2>> err
+report "$([ -s found ] && [ "$(sed 's/^{"seconds":\([^,]*\),.*/\1/' found | xargs printf '%.9g')" = "$(sed 's/^{"makespan":\([^,]*\),.*/\1/' again | xargs printf '%.9g')" ]
+    echo $?)" 'a plan that was found is simulated again' "$(cut -c1-200 found again err)" "$(tail -n 2 own.json)"
+
+# ---- what would be ignored ----
+profiled=(--profile tokens.json --devices fast --length 128)
+refuses '--cost F=1,B=1|--profile' $model --cost F=1,B=1 --profile tokens.json --simulate 1f1b --micro-batches 2
+refuses '--profile tokens.json|--model|--length|--plan' --profile tokens.json --devices fast --micro-batches 2
+for idle in '--devices fast' '--sequences 2' '--length 9' --alone; do refuses "${idle%% *}|without --profile" --simulate 1f1b "${base[@]}" $idle; done
+for idle in '--schedules gpipe' '--seconds 2' '--seed 3' '--granule 1' '--out x.json'; do
+    refuses "${idle%% *}|no plan is looked for" --simulate 1f1b "${base[@]}" $idle
+    refuses "${idle%% *}|no plan is looked for" "${profiled[@]}" --plan dp --micro-batches 2 $idle
+done
+for idle in '--link 2' '--unit ms' '--units 4' '--micro-batch-scale 1,1' --complete; do
+    refuses "${idle%% *}|--profile" "${profiled[@]}" --simulate 1f1b --micro-batches 2 $idle
+done
+for idle in '--chunks 2' '--slices 2' '--memory-limit 2'; do refuses "${idle%% *}|looked for" "${profiled[@]}" --micro-batches 2 $idle; done
+refuses '--memory-limit|greedy' --simulate 1f1b "${base[@]}" --memory-limit 2
+refuses '--chunks|interleaved' --simulate 1f1b "${base[@]}" --chunks 3
+refuses '--chunks|lists' --simulate two.csv --cost F=2,B=3 --chunks 3
+refuses '--slices|lists' --simulate two.csv --cost F=2,B=3 --slices 3
+refuses '--unit|--svg' --simulate 1f1b "${base[@]}" --unit ms
+refuses '--title|--svg' --simulate 1f1b "${base[@]}" --title x
+refuses '--dark|--svg' --simulate 1f1b "${base[@]}" --dark
+refuses '--sequences|--micro-batches' --profile tokens.json --devices fast,slow --plan step.json --sequences 2
+refuses '--slices 2|step.json|1' --profile tokens.json --devices fast,slow --plan step.json --slices 2
 
 finish

@@ -103,6 +103,7 @@ static int64_t check_shape(const shape *s)
         wrong += close_to("workspace", s, r, got[r].workspace, expected.workspace, 0);
         wrong += close_to("communication", s, r, got[r].communication, expected.communication, 0);
         wrong += close_to("device", s, r, got[r].device, expected.device, 0);
+        wrong += close_to("saving", s, r, got[r].saving, expected.saving, 1);
     }
     het_schedule_free(schedule);
     het_plan_free(plan);
@@ -426,7 +427,7 @@ static het_profile *read_text(const char *text)
 }
 
 static const char small_profile[] =
-    "{\"hetrain_profile\": 1, \"model\": \"a \\\"model\\\"\", \"dtype\": \"bf16\", \"reduce\": \"fast\",\n"
+    "{\"hetrain_profile\": 1, \"model\": \"a \\\"model\\\"\", \"dtype\": \"bf16\", \"reduce\": \"fast\", \"granule\": 512,\n"
     " \"bytes\": {\"weight\": 4, \"gradient\": 4, \"state\": 8, \"reduce\": 4, \"gather\": 4},\n"
     " \"kinds\": [{\"name\": \"first\", \"output\": 1024, \"keep_input\": 64}, {\"name\": \"last\", \"input\": 1024, \"loss\": true}],\n"
     " \"units\": [\"first\", \"last\"],\n"
@@ -444,6 +445,7 @@ static void hand_written(void **state)
     assert_string_equal(profile->model, "a \"model\"");
     assert_int_equal(profile->dtype, HET_BF16);
     assert_int_equal(profile->reduce, HET_REDUCE_FAST);
+    assert_int_equal(profile->granule, 512);
     assert_int_equal(profile->uses, 3);
     assert_int_equal(profile->use[1], 1);
     assert_int_equal(profile->block[1].frozen, 1);
@@ -606,6 +608,7 @@ static void merging(void **state)
 {
     static const struct { const char *from, *to, *words; } edits[] = {
         { "a \\\"model\\\"", "another", "is of model \"a \"model\"\", the other of \"another\"" },
+        { "\"granule\": 512", "\"granule\": 128", "granules of 512 tokens, the other of 128" },
         { "bf16", "f32", "dtype bf16, the other f32" }, { "fast", "exact", "reduce fast, the other exact" },
         { "\"state\": 8", "\"state\": 12", "bytes \"state\" are not the same" },
         { "\"output\": 1024", "\"output\": 512", "kind \"first\" is not the same|output" },

@@ -1,6 +1,12 @@
 /* Several ranks: whatever the plan, schedule, shares, slices, links and threads, the bits of one rank; messages and bytes as the formulas
    say; ranks that fail or fall silent are named by the others, in time, and nothing is lost but the context. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+#endif
 #include "support.h"
+
+#include <pthread.h>
+#include <time.h>
 
 #include "hetrain_files.h"
 
@@ -612,7 +618,7 @@ static void one_failure(int round, int *failed, int *silent, int *noticed)
     step_start(&s);
     result = het_step(s.ctx, s.group.batch, s.group.count, NULL);
     if (result != HET_OK) {
-        snprintf(words, sizeof words, "rank %d|step 1|action ", (int)f.rank);
+        snprintf(words, sizeof words, "rank %d|step 2|action ", (int)f.rank);
         support_expect(result, f.silent ? HET_ERR_TRANSPORT : HET_ERR_CALLBACK, het_last_error(s.ctx), words, "het_step", __LINE__);
         assert_int_equal(het_step(s.ctx, s.group.batch, s.group.count, NULL), HET_ERR_STATE);
         assert_int_equal(het_get_step(s.ctx), 1);
@@ -668,6 +674,98 @@ static void slow_links_and_devices_keep_the_bits(void **state)
     step_end(&s);
 }
 
+/* Links so slow that one message would end the test: what a step, an evaluation and a comparison of copies do without. Rank 0 has no stage; or all
+   have one, and rank 0 hears of rank 2 by way of rank 1. */
+static void nobody_waits_for_slow_links_in_vain(void **state)
+{
+    static const char *const plans[] = {
+        "{\"pipelines\":[{\"stages\":[{\"rank\":1,\"units\":[0,3]},{\"rank\":2,\"units\":[3,8]}]}]}",
+        "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,2]},{\"rank\":1,\"units\":[2,6]},{\"rank\":2,\"units\":[6,8]}]}]}",
+    };
+    support_run run;
+    support_result base;
+    het_link link[2];
+    het_step_info info;
+    int p;
+    (void)state;
+    memset(link, 0, sizeof link);
+    link[0].to = 2;
+    link[1].to = 1;
+    link[0].latency = link[1].latency = 1000.0;
+    start(&run, HET_LLAMA, 1);
+    base = support_train(&run, SUPPORT_TOGETHER);
+    support_run_ranks(&run, 3);
+    run.desc.stall_deadline = 20.0;
+    run.desc.links = link;
+    for (p = 0; p < 2; p++) {
+        stepped s;
+        run.desc.link_count = p == 0 ? 2 : 1;
+        support_run_plan(&run, plans[p], "1f1b", 1);
+        support_train_same(&base, &run, SUPPORT_APART, plans[p]);
+        s.run = run;
+        step_start(&s);
+        EXPECT_OK(het_evaluate(s.ctx, s.group.batch, s.group.count, &info));
+        EXPECT_OK(het_verify(s.ctx));
+        het_destroy(s.ctx);
+        support_group_end(&s.group);
+    }
+    support_run_end(&run);
+}
+
+/* Two pipelines of a step: ranks 0 and 1, and rank 2. Rank 0's last backward is kept until rank 2 has had its own, so that blocks of rank 1 are ready
+   first. In the lists lower blocks are first, and without times of a step before that is the order; then those that are ready are the first. */
+typedef struct late { pthread_mutex_t lock; pthread_cond_t changed; int64_t ended, kept; } late; /* last backwards of ranks 2 and 0 */
+
+static het_result late_hook(void *user, const het_hook_info *info)
+{
+    late *l = user;
+    struct timespec while_ready = { 0, 200000000 };
+    if (info->direction != HET_BACKWARD || info->unit != 0) return HET_OK;
+    (void)pthread_mutex_lock(&l->lock);
+    if (info->rank == 2 && info->micro_batch == 5) {
+        l->ended++;
+        (void)pthread_cond_broadcast(&l->changed);
+    }
+    if (info->rank == 0) l->kept++;
+    while (info->rank == 0 && l->ended < l->kept) (void)pthread_cond_wait(&l->changed, &l->lock);
+    (void)pthread_mutex_unlock(&l->lock);
+    if (info->rank == 0) (void)nanosleep(&while_ready, NULL);
+    return HET_OK;
+}
+
+static void the_reduction_that_is_ready_comes_first(void **state)
+{
+    stepped s;
+    late l;
+    int64_t step;
+    (void)state;
+    memset(&l, 0, sizeof l);
+    (void)pthread_mutex_init(&l.lock, NULL);
+    (void)pthread_cond_init(&l.changed, NULL);
+    start(&s.run, HET_LLAMA, 3);
+    support_run_plan(&s.run, "{\"pipelines\":[{\"stages\":[{\"rank\":0,\"units\":[0,4]},{\"rank\":1,\"units\":[4,8]}]},{\"share\":4,\"stages\":"
+        "[{\"rank\":2,\"units\":[0,8]}]}]}", "1f1b", 1);
+    s.run.desc.hook = late_hook;
+    s.run.desc.user = &l;
+    step_start(&s);
+    for (step = 1; step < 3; step++) {
+        het_timeline timeline;
+        double first[2] = { 1e9, 1e9 }, last[2] = { 0, 0 };
+        int64_t i;
+        EXPECT_OK(het_step(s.ctx, s.group.batch, s.group.count, NULL));
+        het_get_timeline(s.ctx, 2, &timeline);
+        for (i = 0; i < timeline.records; i++) {
+            const het_record *r = &timeline.record[i];
+            const int of_rank_1 = r->action.stage >= 4;
+            if (r->action.kind != HET_ACTION_REDUCE) continue;
+            if (r->start < first[of_rank_1]) first[of_rank_1] = r->start;
+            if (r->end > last[of_rank_1]) last[of_rank_1] = r->end;
+        }
+        assert_true(last[1] <= first[0]);
+    }
+    step_end(&s);
+}
+
 /* ---- misuse ---- */
 
 static void refused(const het_desc *bad, het_result code, const char *words)
@@ -697,7 +795,7 @@ static void bad_layouts_are_refused(void **state)
     refused(&bad, HET_ERR_INVALID, "devices");
     bad = run.desc;
     device[1].memory_limit = 1000;
-    refused(&bad, HET_ERR_LIMIT, "rank 1|1000");
+    refused(&bad, HET_ERR_LIMIT, "rank 1|more than its memory_limit of 1 kB");
     device[1].memory_limit = 0;
     device[1].speed = 1.5;
     refused(&bad, HET_ERR_INVALID, "devices[1]|1.5");
@@ -764,6 +862,8 @@ int main(void)
         cmocka_unit_test(state_follows_its_shares),
         cmocka_unit_test(failing_ranks_are_named),
         cmocka_unit_test(slow_links_and_devices_keep_the_bits),
+        cmocka_unit_test(nobody_waits_for_slow_links_in_vain),
+        cmocka_unit_test(the_reduction_that_is_ready_comes_first),
         cmocka_unit_test(bad_layouts_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

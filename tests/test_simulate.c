@@ -816,33 +816,54 @@ static double slow_end(const slow *s, const double *free_at)
     return end;
 }
 
-/* The tree, as it is defined: rank 0 of [first, end) and the first of the upper half of the next power of two join last, and part first. */
-static void slow_up(const made *m, int64_t first, int64_t end, double *at)
+/* Adds members 1 .. count - 1 of a tree whose root is member 0 to an order of messages (to, from). Links known: each time the message that ends
+   first, the later told before the earlier, the lower sender before the higher one. Else all messages take as long. */
+static void slow_tree(const made *m, int64_t *member, int64_t count, int known, int64_t *order, int64_t *messages)
 {
-    int64_t half = 1;
-    if (end - first < 2) return;
-    while (2 * half < end - first) half *= 2;
-    slow_up(m, first, first + half, at);
-    slow_up(m, first + half, end, at);
-    if (at[first + half] > at[first]) at[first] = at[first + half];
-    at[first] += slow_link(m, first + half, first).latency;
+    double told[MOST_STAGES] = { 0 }; /* when each is free again */
+    int64_t k, to, from, i, j;
+    for (k = 1; k < count; k++) {
+        double best = HUGE_VAL;
+        to = from = -1;
+        for (j = k; j < count; j++)
+            for (i = 0; i < k; i++) {
+                const double end = told[i] + (known ? slow_link(m, member[i], member[j]).latency : 1);
+                if (end < best) { best = end; to = j; from = i; }
+            }
+        order[2 * *messages] = member[to];
+        order[2 * (*messages)++ + 1] = member[from];
+        i = member[k];
+        member[k] = member[to];
+        member[to] = i;
+        told[k] = told[from] = best;
+    }
 }
 
-static void slow_down(const made *m, int64_t first, int64_t end, double *at)
+/* The scalars of the ranks with a stage: all messages in reverse, then all of them. at: [ranks] when each is ready, then when it has them. */
+static void slow_join(const made *m, double *at)
 {
-    int64_t half = 1;
-    if (end - first < 2) return;
-    while (2 * half < end - first) half *= 2;
-    at[first] += slow_link(m, first, first + half).latency;
-    at[first + half] = at[first];
-    slow_down(m, first, first + half, at);
-    slow_down(m, first + half, end, at);
-}
-
-static void slow_join(const made *m, int64_t first, int64_t end, double *at)
-{
-    slow_up(m, first, end, at);
-    slow_down(m, first, end, at);
+    int64_t works[MOST_STAGES], member[MOST_STAGES], order[2 * MOST_STAGES], messages = 0, count = 0, n, r, s, i, k;
+    for (r = 0; r < m->plan.ranks; r++) {
+        int found = 0;
+        for (s = 0; s < m->plan.stages; s++) found |= m->plan.stage[s].rank == r;
+        if (found) works[count++] = r;
+    }
+    for (i = n = 0; i < count; i++)
+        if (i == 0 || slow_process(m, works[i]) != slow_process(m, works[i - 1])) member[n++] = works[i];
+    slow_tree(m, member, n, 0, order, &messages);
+    for (i = 0; i < count; i = k) {
+        for (k = i, n = 0; k < count && slow_process(m, works[k]) == slow_process(m, works[i]); k++) member[n++] = works[k];
+        slow_tree(m, member, n, 1, order, &messages);
+    }
+    for (i = messages - 1; i >= 0; i--) {
+        const int64_t to = order[2 * i], from = order[2 * i + 1];
+        at[from] = (at[to] > at[from] ? at[to] : at[from]) + slow_link(m, to, from).latency;
+    }
+    for (i = 0; i < messages; i++) {
+        const int64_t to = order[2 * i], from = order[2 * i + 1];
+        at[from] += slow_link(m, from, to).latency;
+        at[to] = at[from];
+    }
 }
 
 static double slow_simulate(slow *s, const made *m)
@@ -862,7 +883,7 @@ static double slow_simulate(slow *s, const made *m)
                 s->verdict[r] = (free_at[r] > s->start[i] ? free_at[r] : s->start[i]) + (m->costs.rank != NULL ? m->rank_cost[r].verdict : 0);
                 if (s->verdict[r] > latest) latest = s->verdict[r];
             }
-        if (m->costs.transfer == HET_TRANSFER_POSTED) slow_join(m, 0, m->plan.ranks, s->verdict);
+        if (m->costs.transfer == HET_TRANSFER_POSTED) slow_join(m, s->verdict);
         else
             for (i = 0; i < m->plan.ranks; i++) s->verdict[i] = latest;
         slow_settle(s);
@@ -2039,6 +2060,54 @@ static void picture_of_a_small_one(void **state)
     free(m);
 }
 
+/* Every text that begins somewhere ends inside the picture: 7 pixels a letter, 12 of a title, are more than common fonts need. */
+static void texts_end_inside(const char *svg, double width)
+{
+    const char *at = svg;
+    double high = 0;
+    if (sscanf(strstr(svg, "height=\""), "height=\"%lf", &high) != 1) fail_msg("no height: %.200s", svg);
+    while ((at = strstr(at, "<text")) != NULL) {
+        const char *end = strchr(at, '>'), *c;
+        double x = 0, y = 0, letters = 0;
+        if (strstr(at, " x=\"") == NULL || sscanf(strstr(at, " x=\""), " x=\"%lf\" y=\"%lf\"", &x, &y) != 2) fail_msg("no place: %.100s", at);
+        for (c = end + 1; *c != '<'; letters++) {
+            if (*c == '&') c = strchr(c, ';');
+            for (c++; ((unsigned char)*c & 0xC0u) == 0x80u; c++) {}
+        }
+        if (x > width || y > high) fail_msg("width %g: %.100s", width, at);
+        if (y < 60 ? strncmp(at, "<text class=\"h\"", 15) == 0 && x + 12 * letters > width : strstr(at, "fill") == NULL && y < 160 &&
+            strncmp(at, "<text x=", 8) == 0 && letters > 3 && x + 7 * letters > width) fail_msg("width %g: %.100s", width, at);
+        if (strncmp(at, "<text class=\"q\" ", 17) == 0 && x + (width < 480 && y < 60 ? 6 : 7) * letters > width)
+            fail_msg("width %g: %.100s", width, at);
+        at = end;
+    }
+}
+
+static void legends_stay_inside(void **state)
+{
+    static const double widths[] = { 400, 480, 700, 900, 1200 };
+    uint64_t seed = 9;
+    int i, k;
+    (void)state;
+    for (i = 0; i < 30; i++)
+        for (k = 0; k < 5; k++) {
+            made *m = random_made(&seed);
+            het_simulation *s = run(m, 1);
+            het_svg_desc desc;
+            support_buffer text;
+            memset(&desc, 0, sizeof desc);
+            desc.title = "A long name of a file with lists of actions, which somebody wrote, \303\244\303\266\303\274 and so on, and on, and on";
+            desc.width = widths[k];
+            s->timeline.dropped = i % 2 == 0 ? 123456789 : 0;
+            write_text(&text, &s->timeline, &m->plan, &desc, 1);
+            texts_end_inside((const char *)text.data, desc.width);
+            if (widths[k] < 900) assert_non_null(strstr((const char *)text.data, "&#8230;</text>"));
+            support_buffer_end(&text);
+            het_simulation_free(s);
+            free(m);
+        }
+}
+
 /* Many records, many ranks: still a file one can open. */
 static void pictures_stay_small(void **state)
 {
@@ -2162,6 +2231,7 @@ int main(void)
             cmocka_unit_test(trace_by_heart),
         cmocka_unit_test(pictures),            cmocka_unit_test(picture_of_a_small_one), cmocka_unit_test(pictures_stay_small),
             cmocka_unit_test(pictures_refuse),
+        cmocka_unit_test(legends_stay_inside),
         cmocka_unit_test(speed),                cmocka_unit_test(pairs),                 cmocka_unit_test(damaged_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,12 +4,16 @@
 # Prints TAP.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
-program=$PWD/${BUILD:-build}/checked/train
+root=$PWD
+programs=$PWD/${BUILD:-build}
+program=$programs/checked/train
+tests=$PWD/tests
 parallel=$PWD/${BUILD:-build}/mpi/train_mpi
 supervise=$PWD/examples/supervise.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 head -c 30000 hetrain.h > "$work/text"
+cp hetrain.h "$work"
 cd "$work" || exit 2
 run=(--data text --model gpt2:layers=1,width=16,heads=1,context=16 --sequences 4 --micro-batches 2 --granule 1 --schedule-lr constant --evaluate-every 0 --quiet)
 
@@ -24,7 +28,7 @@ step_of() { local latest; latest=$(cat "$1/latest" 2> /dev/null); latest=${lates
 started() { local i; for i in $(seq 1200); do grep -q '"loss"' "$1" 2> /dev/null && return 0; sleep 0.05; done; return 1; }
 
 # ---- signals: the step is finished and saved, the program ends well and says how to go on ----
-for signal in INT TERM HUP; do
+for signal in INT TERM HUP USR1; do
     rm -rf out
     set -m # else a job in the background would ignore SIGINT
     "$program" "${run[@]}" --steps 1000000 --out out > stopped.out 2>&1 &
@@ -32,6 +36,7 @@ for signal in INT TERM HUP; do
     child=$!
     started out/log.jsonl
     kill -$signal $child
+    [ $signal != HUP ] || { sleep 0.002; kill -HUP $child; } # kernel and shell may both send it
     wait $child
     status=$?
     n=$(step_of out)
@@ -41,6 +46,137 @@ for signal in INT TERM HUP; do
     ${line#*continue with: } --steps $((n + 4)) --hash > on.out 2>&1
     report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(whole $((n + 4)))" ]; echo $?)" 'continued as it says: the same bits' "$(tail -n 3 on.out)"
 done
+
+rm -rf out
+(trap '' HUP; exec "$program" "${run[@]}" --steps 40 --out out > ignored.out 2>&1) &
+child=$!
+started out/log.jsonl
+kill -HUP $child
+wait $child
+status=$?
+report "$([ $status = 0 ] && [ "$(step_of out)" = 40 ]; echo $?)" 'SIGHUP that nohup has ignored stops nothing' "status $status, step $(step_of out)"
+
+# stop_at_once DIR COMMAND...: starts it, stops it with SIGTERM once a step is logged in DIR; its last line is in line, the command it names in on
+stop_at_once() {
+    local out=$1
+    shift
+    rm -rf "$out"
+    "$@" > stopped.out 2>&1 < /dev/null &
+    child=$!
+    started "$out/log.jsonl"
+    kill -TERM $child
+    wait $child
+    line=$(tail -n 1 stopped.out)
+    on=${line#*continue with: }
+}
+goes_on() { # goes_on NAME WORDS: the line has the words, and the command in it goes on with the same bits
+    local n bad='' word IFS='|'
+    n=$(step_of out)
+    for word in $2; do case $line in *"$word"*) ;; *) bad="$bad; does not name $word" ;; esac; done
+    unset IFS
+    bash -c "${on/ # / --steps $((n + 2)) --hash --quiet # } --steps $((n + 2)) --hash --quiet" > on.out 2>&1 < /dev/null
+    report "$([ -z "$bad" ] && [ "$n" -gt 0 ] && [ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(whole $((n + 2)))" ]; echo $?)" "$1" "$line" "$bad" "$(tail -n 3 on.out)"
+}
+stop_at_once out "$program" "${run[@]}" --steps 1000000 --devices cpu:1,cpu:1@0.5/2G --links 0-1:1us --plan 'pp:0-1|2-3' --schedule zb-h1 --slow 1:0@0.9 --out out
+goes_on 'devices, links, plan and schedule are named, as a shell takes them' \
+    "--resume out --devices cpu:1,cpu:1@0.5/2G --links 0-1:1us --slow 1:0@0.9 --plan 'pp:0-1|2-3' --schedule zb-h1"
+"$program" --world "1/2@file:$work/meeting" "${run[@]}" --steps 1000000 --devices cpu:1 --plan pp --out out > one.out 2>&1 < /dev/null &
+other=$!
+stop_at_once out "$program" --world "0/2@file:$work/meeting" "${run[@]}" --steps 1000000 --devices cpu:1 --plan pp --out out
+wait $other
+"$program" --world "1/2@file:$work/meeting" --resume out --devices cpu:1 --plan pp --steps $(($(step_of out) + 2)) --hash --quiet > one.out 2>&1 < /dev/null &
+goes_on 'two processes: the world is named' "--world 0/2@file:$work/meeting --devices cpu:1 --plan pp # the others: --world 1/2@file:$work/meeting"
+wait
+for name in HETRAIN_RANK/HETRAIN_SIZE RANK/WORLD_SIZE; do
+    at=(MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000)) "${name#*/}=2")
+    env "${at[@]}" "${name%/*}=1" "$program" "${run[@]}" --steps 1000000 --devices cpu:1 --out out > one.out 2>&1 < /dev/null &
+    other=$!
+    stop_at_once out env "${at[@]}" "${name%/*}=0" "$program" "${run[@]}" --steps 1000000 --devices cpu:1 --out out
+    wait $other
+    report "$([ "$on" = "${name%/*}=0 ${at[2]} ${at[0]} ${at[1]} $program --resume out --devices cpu:1 # the others: ${name%/*}=1" ]; echo $?)" \
+        "two processes by ${name%/*}: named" "$line"
+done
+
+# ---- continued from another directory ----
+mkdir -p first/second
+cp text first/words
+"$program" "${run[@]}" --data first/words --val first/words --log first/run.jsonl --steps 4 --checkpoint-every 2 --keep 3 --out moved --hash > whole.out 2>&1
+rm -r moved/step-00000004 moved/*.safetensors
+(cd first/second && "$program" --resume ../../moved --quiet --hash > "$work/on.out" 2>&1)
+report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ] && [ ! -e first/second/first ] && grep -q '"step":4' first/run.jsonl; echo $?)" \
+    'resumed in another directory: data, validation and log are found' "$(cat on.out)"
+rm -r moved/step-00000004 moved/*.safetensors
+(cd first && "$program" --resume ../moved/step-00000002 --out ../moved --quiet --hash > "$work/on.out" 2>&1) # saves "directory" anew
+rm -rf moved/*.safetensors
+(cd / && "$program" --resume "$work/moved" --steps 4 --quiet --hash > "$work/on.out" 2>&1)
+report "$([ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" 'and again from elsewhere' "$(cat on.out)"
+mv first/words first/other
+(cd first/second && refusal "--data|first/words|$work/first/words|--data FILE" "$program" --resume ../../moved/step-00000002 --quiet; printf '%s\n' "$bad" "$line" > "$work/refused")
+report "$([ -z "$(head -n 1 refused)" ]; echo $?)" 'data that is gone: the file that was looked for' "$(cat refused)"
+(cd first/second && "$program" --resume ../../moved/step-00000002 --data ../other --val ../other --out new --quiet --hash > "$work/on.out" 2>&1)
+report "$([ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" 'and --data FILE says where it is' "$(cat on.out)"
+
+# ---- plans of later steps are proven before the first one ----
+# later WORDS OPTION...: refused with a line of the words, and no step was done
+later() {
+    local words=$1
+    shift
+    rm -rf later out
+    refusal "$words" "$program" "${run[@]}" --steps 4 --out later "$@"
+    report "$([ -z "$bad" ] && ! grep -q '"step"' later/log.jsonl 2> /dev/null; echo $?)" "before the first step: $*" "$bad" "$line"
+}
+two=(--devices cpu:1,cpu:1)
+later '--replan nonsense' "${two[@]}" --replan 3:nonsense
+later '--replan dp3|3 ranks' "${two[@]}" --replan 3:dp3
+later '--replan pp:0-1|2-9' "${two[@]}" --replan '2:dp,3:pp:0-1|2-9'
+later '--replan ./nothere.json|No such file' "${two[@]}" --replan 3:./nothere.json
+printf '{"pipelines": [{"stages": [{"rank": 0, "units": [0, 2]}, {"rank": 1, "units": [3, 4]}]}]}' > hole.json
+later '--replan hole.json|unit 2 is not held' "${two[@]}" --replan 3:hole.json
+later '--replan 3:pp:0-2|rank 0' --devices cpu:1/400K,cpu:1 --plan 'pp:0-0|1-3' --replan '3:pp:0-2|3-3'
+later '--slow|a rank below 2' "${two[@]}" --slow 3:2@0.5
+later '--val nothere' --val nothere
+later '--save-plan nothere/plan' "${two[@]}" --save-plan nothere/plan
+later '--trace nothere/trace' --trace nothere/trace
+printf '{"pipelines": [{"stages": [{"rank": 0, "units": [0, 2]}, {"rank": 1, "units": [2, 4]}]}]}' > dp
+printf 'garbage' > pp
+"$program" "${run[@]}" --steps 4 "${two[@]}" --plan dp --replan 2:./dp,3:pp --save-plan saved.json --out later --hash > on.out 2>&1
+report "$([ "$(hash_of on.out)" = "$(whole 4)" ] && [ "$(grep -c '"units": \[0, 4\]' saved.json)" = 2 ] && grep -q '"why":"--replan ./dp"' later/log.jsonl; echo $?)" \
+    'a file called dp is ./dp; a plan called dp is none' "$(cat on.out)"
+rm -f dp pp
+
+# ---- every key of every family goes through a stop: what was not given again does not override the model ----
+declare -A values=(
+    [layers]=2 [width]=48 [heads]=4 [kv_heads]=1 [head_size]=8 [mlp_width]=40 [vocab]=300 [context]=24 [norm]='layernorm rmsnorm'
+    [activation]='gelu_tanh gelu_erf swiglu' [position]='learned rotary none' [tied]='yes no' [qkv_bias]='yes no' [linear_bias]='yes no'
+    [qk_norm]='yes no' [parallel]='yes no' [causal]='yes no' [window]=8 [norm_epsilon]=0.003 [rotary_theta]=5000 [rotary_fraction]=0.5
+    [rotary_factor]=2 [rotary_low]=2 [rotary_high]=8 [rotary_original]=64 [init_std]=0.05 [dropout]=0.1)
+mapfile -t keys < <(grep '^Keys: ' "$root/README.md" | grep -o '`[a-z_]*`' | tr -d '`')
+mapfile -t families < <(sed -n '/^| family | presets/,/^$/s/^| `\([a-z0-9]*\)`.*/\1/p' "$root/README.md")
+stop_and_go() { # stop_and_go FAMILY: prints what differs, and how many keys there were
+    local key value spec rest tried=0
+    for key in "${keys[@]}"; do
+        for value in ${values[$key]:-none}; do
+            rest=$(printf '%s\n' layers=1 width=32 heads=2 context=16 rotary_factor=2 | grep -v "^$key=" | paste -sd,)
+            [[ $key = rotary_* ]] || rest=${rest/,rotary_factor=2/}
+            spec=$1:$rest,$key=$value
+            rm -rf "$1"
+            "$program" --data text --model "$spec" --length 16 --sequences 2 --steps 2 --warmup 0 --evaluate-every 0 --checkpoint-every 1 --out "$1" \
+                --quiet --hash > "$1.whole" 2>&1
+            "$program" --resume "$1/step-00000001" --out "$1/again" --quiet --hash > "$1.on" 2>&1
+            if [ -z "$(hash_of "$1.whole")" ] || ! cmp -s "$1.whole" "$1.on"; then echo "$spec: $(tail -n 1 "$1.whole"), $(tail -n 1 "$1.on")"; fi
+            tried=$((tried + 1))
+        done
+    done
+    echo "$tried"
+}
+for family in "${families[@]}"; do stop_and_go "$family" > "$family.keys" & done
+wait
+for family in "${families[@]}"; do
+    tried=$(tail -n 1 "$family.keys")
+    report "$([ "$(wc -l < "$family.keys")" = 1 ] && [ "$tried" -ge "${#keys[@]}" ] && [ "${#keys[@]}" -ge 27 ]; echo $?)" \
+        "$family: every key stopped and resumed: the same bits" "$(cat "$family.keys")"
+done
+report "$([ "${#families[@]}" = 6 ]; echo $?)" 'of all families' "${families[*]}"
 
 # ---- refused, and forced ----
 "$program" "${run[@]}" --steps 6 --checkpoint-every 2 --keep 3 --out good > /dev/null 2>&1
@@ -65,6 +201,77 @@ cp -r good forced
 "$program" --resume forced --lr 0.5 --steps 8 --force-resume --hash > out.txt 2>&1
 report "$([ -n "$(hash_of out.txt)" ] && [ "$(hash_of out.txt)" != "$(whole 8)" ]; echo $?)" 'forced: goes on with another rate' "$(tail -n 3 out.txt)"
 
+model=gpt2:layers=1,width=16,heads=1,context=16,dropout=0.25
+"$program" "${run[@]}" --model $model --lr 5e-5 --steps 2 --checkpoint-every 1 --out drop --hash > whole.out 2>&1
+for same in '' '--dropout 0.25' '--beta1 0.9 --beta2 0.95' '--min-lr 5e-6'; do
+    # shellcheck disable=SC2086
+    "$program" --resume drop/step-00000001 --out again --overwrite $same --quiet --hash > on.out 2>&1
+    report "$([ -n "$(hash_of on.out)" ] && [ "$(hash_of on.out)" = "$(hash_of whole.out)" ]; echo $?)" "resumed with ${same:-nothing}: the same bits" "$(cat on.out)"
+done
+refuses '--dropout 0.5|0.25|--force-resume' --resume drop --steps 6 --dropout 0.5
+refuses '--beta1 0.8|0.9|--force-resume' --resume drop --steps 6 --beta1 0.8
+refuses '--beta2 0.99|0.95|--force-resume' --resume drop --steps 6 --beta2 0.99
+refuses '--epsilon 1e-06|1e-08|--force-resume' --resume drop --steps 6 --epsilon 1e-6
+refuses '--min-lr 0.0001|5e-06|--force-resume' --resume drop --steps 6 --min-lr 1e-4
+
+# ---- fingerprints: every byte of the data, and the weights below factors ----
+head -c 700000 hetrain.h > wide
+cat wide wide wide wide wide wide wide > large
+"$program" "${run[@]}" --data large --steps 2 --out seen > /dev/null 2>&1
+for byte in 0 65536 2500001 4899999; do
+    cp -p large before
+    printf '\001' | dd of=large bs=1 seek=$byte conv=notrunc 2> /dev/null
+    touch -r before large
+    refuses '--data large|fingerprint|--force-resume' --resume seen --steps 3
+    mv before large
+done
+"$program" --resume seen --steps 3 > out.txt 2>&1
+report "$?" 'and goes on with the data it had' "$(cat out.txt)"
+cp -r "$tests/data/old_run" .
+(cd old_run && "$program" --resume step-00000004 --steps 8 --hash > on.out 2>&1
+    "$program" --data data.txt --model step-00000004/config.json --sequences 2 --steps 8 --schedule-lr constant --min-lr 0.0001 --evaluate-every 0 --quiet \
+        --devices cpu:1 --hash > whole.out 2>&1)
+report "$([ -n "$(hash_of old_run/on.out)" ] && [ "$(hash_of old_run/on.out)" = "$(hash_of old_run/whole.out)" ]; echo $?)" \
+    'a checkpoint whose fingerprint is of pieces of the data goes on' "$(cat old_run/on.out)"
+printf 9 | dd of=old_run/data.txt bs=1 seek=500 conv=notrunc 2> /dev/null
+cd old_run && refuses '--data data.txt|fingerprint' --resume step-00000004 --steps 8
+cd ..
+for i in 1 2; do
+    mkdir base$i
+    "$program" "${run[@]}" --seed $i --steps 1 --export base$i > /dev/null 2>&1
+done
+factors=(--data text --sequences 4 --micro-batches 2 --schedule-lr constant --evaluate-every 0 --quiet --devices cpu:1)
+"$program" "${factors[@]}" --lora 2 --init base1 --steps 3 --out low > out.txt 2>&1
+mkdir placed shards
+cp base1/* placed
+"$programs/checked/convert" --init base1 --out shards --shard 3000 > /dev/null
+for base in placed shards; do
+    "$program" "${factors[@]}" --init $base --init-adapter low --steps 1 > out.txt 2>&1
+    report "$?" "factors start on the same weights in $base" "$(cat out.txt)"
+done
+known=$(grep -ao '"base_fingerprint":"[0-9a-f]*"' low/adapter_model.safetensors | grep -o '[0-9a-f]\{16\}')
+refuses "--init-adapter low|other base weights|$known|base2/model.safetensors|--any-base" "${factors[@]}" --init base2 --init-adapter low --steps 1
+"$program" "${factors[@]}" --init base2 --init-adapter low --any-base --steps 1 > out.txt 2>&1
+report "$?" '--any-base takes other weights' "$(cat out.txt)"
+refuses '--any-base|--init-adapter' "${run[@]}" --any-base
+rm -rf out
+for use in 'generate --prompt a --tokens 2' 'merge --out merged' 'convert --out merged' 'evaluate --data text'; do
+    wrong= name=${use%% *}
+    # shellcheck disable=SC2086
+    "$programs/checked/$name" ${use#* } --init base1 --adapter low > out.txt 2>&1 || wrong="the right ones: $(tail -n 1 out.txt)"
+    rm -rf merged
+    # shellcheck disable=SC2086
+    refusal "--adapter low|other base weights|$known|base2|--any-base" "$programs/checked/$name" ${use#* } --init base2 --adapter low
+    # shellcheck disable=SC2086
+    "$programs/checked/$name" ${use#* } --init base2 --adapter low --any-base > out.txt 2>&1 || wrong="$wrong any: $(tail -n 1 out.txt)"
+    rm -rf merged
+    report "$([ -z "$bad$wrong" ]; echo $?)" "$name knows the weights below factors" "$bad" "$wrong"
+done
+cp base2/model.safetensors base1
+refuses "--resume low|other base weights|$known|base1/model.safetensors|--force-resume" --resume low --steps 5
+"$program" --resume low --steps 5 --force-resume > out.txt 2>&1
+report "$?" 'and --force-resume goes on with others' "$(cat out.txt)"
+
 # ---- damaged: named, and the one before is used ----
 cp -r good damaged
 printf 'X' | dd of=damaged/step-00000006/optimizer.safetensors bs=1 seek=4000 conv=notrunc 2> /dev/null
@@ -75,6 +282,80 @@ for f in damaged/step-*/state.json; do : > "$f"; done
 refuses 'damaged/step-0000000|state.json|too few' --resume damaged
 mkdir empty
 refuses '--resume empty|no checkpoint' --resume empty
+
+# ---- memory: what saving needs is there before the first step, or the run is refused then ----
+wide=(--data text --model llama:layers=2,width=128,heads=2,context=16 --sequences 4 --granule 1 --schedule-lr constant --evaluate-every 0 --devices cpu:1)
+rm -rf out
+"$program" "${wide[@]}" --steps 1 --out out > out.txt 2>&1
+report "$(grep -q '^device   cpu:1, [0-9.]* MB, 5.9 MB for saving' out.txt && grep -q '"memory_bytes":[0-9]*,"saving_bytes":58[0-9]*,' out/log.jsonl
+    echo $?)" 'the start line and the log count what saving needs' "$(cat out.txt)"
+# limited KIB: 0 saved, 1 refused before the first step, naming bytes that are missing, 2 anything else
+limited() {
+    rm -rf out
+    (ulimit -v "$1" && exec "$program" "${wide[@]}" --steps 4 --checkpoint-every 2 --quiet --out out) > out.txt 2>&1
+    local status=$?
+    [ $status = 0 ] && [ "$(step_of out)" = 4 ] && [ -s out/model.safetensors ] && return 0
+    [ $status = 1 ] && [ ! -e out ] && [ "$(grep -c '^train: ' out.txt)" = 1 ] && grep -qE 'no memory|bytes' out.txt && return 1
+    return 2
+}
+low=1000 high=4000000
+if limited $high; then
+    bad= refused=0
+    while [ $((high - low)) -gt 64 ]; do
+        middle=$(((low + high) / 2))
+        limited $middle && high=$middle || low=$middle
+    done
+    for i in $(seq 0 29); do
+        limited $((high + 400 - 250 * i))
+        case $? in
+        1) grep -q 'memory for saving: .*[0-9] bytes are missing' out.txt && refused=$((refused + 1)) ;;
+        2) bad="$bad $((high + 400 - 250 * i)) KiB: $(tail -n 1 out.txt)" ;;
+        esac
+    done
+    report "$([ -z "$bad" ] && [ $refused -ge 15 ]; echo $?)" "30 limits of memory about $high KiB: saved, or $refused times refused at the start" "$bad"
+else
+    leave_out 'the program does not run under a limit of memory'
+fi
+# starved OPTION...: a run that gets no memory at all any more after its first steps
+starved() {
+    rm -rf out
+    "$program" "$@" --steps 1000000 --out out > out.txt 2>&1 &
+    child=$!
+    started out/log.jsonl
+    prlimit --pid $child --as=4096 --data=4096
+    sleep 0.1
+    kill -TERM $child
+    wait $child
+    status=$?
+    n=$(step_of out)
+}
+if command -v prlimit > /dev/null; then
+    rm -rf exported
+    mkdir exported
+    starved "${wide[@]}" --export exported
+    "$program" --resume out --steps $((n + 1)) > on.out 2>&1
+    report "$([ $status = 0 ] && [ "$n" -gt 0 ] && grep -q '"step":'$((n + 1)), out/log.jsonl && [ -s exported/config.json ] && [ -s exported/model.safetensors ]; echo $?)" \
+        'no memory any more after the first step: saved and exported all the same' "status $status, step $n" "$(tail -n 2 out.txt on.out)"
+    starved --data text --init exported --lora 2 --lora-target all --sequences 4 --evaluate-every 0 --devices cpu:1 --checkpoint-every 3
+    report "$([ $status = 0 ] && [ "$n" -gt 0 ] && [ -s out/adapter_model.safetensors ]; echo $?)" 'and so are low-rank factors' "status $status, step $n" "$(tail -n 2 out.txt)"
+    rm -rf out
+    for i in 0 1; do
+        "$program" --world "$i/2@file:$work/meeting" "${wide[@]}" --plan pp --steps 1000000 --out out > pair.$i 2>&1 < /dev/null &
+        pair[i]=$!
+    done
+    started out/log.jsonl
+    for i in 0 1; do prlimit --pid "${pair[i]}" --as=4096 --data=4096; done
+    sleep 0.1
+    kill -TERM "${pair[1]}"
+    wait "${pair[0]}" && wait "${pair[1]}"
+    status=$?
+    report "$([ $status = 0 ] && [ "$(step_of out)" -gt 0 ]; echo $?)" 'and so are the weights of two processes' "status $status" "$(head -n 12 pair.0 pair.1)"
+fi
+
+rm -rf out
+"$program" "${run[@]}" --steps 3 --out out --trace /dev/full > out.txt 2>&1
+status=$?
+report "$([ $status != 0 ] && [ "$(step_of out)" = 3 ]; echo $?)" 'what else cannot be written in the end keeps nothing from being saved' "status $status, step $(step_of out)" "$(cat out.txt)"
 
 # ---- stopped and continued on other devices ----
 layouts=('--devices cpu:1' '--devices cpu:2' '--devices cpu:1,cpu:1' '--devices cpu:1,cpu:1 --plan pp' '--devices cpu:1,cpu:1 --plan pp --schedule zb-h1'
@@ -169,6 +450,24 @@ n=$(step_of out)
 again=$?
 report "$([ $status != 0 ] && [ $again = 0 ] && [ "$n" -ge 4 ] && [ "$(hash_of on.out)" = "$(whole $((n + 3)))" ] && ! grep -q damaged on.out; echo $?)" \
     'one of three processes killed, two go on: the same bits' "status $status, step $n, then status $again, not $(hash_of whole.out)" "$(tail -n 4 on.out)"
+
+# A signal to mpirun that it gives on, maybe twice, and signals to one process: all save the same step, and a run goes on bit-equal.
+for signal in USR1 'USR1 1' 'TERM 1' 'INT 2' 'HUP 0' 'TERM 0'; do
+    rm -rf out
+    "${launch[@]}" -n 3 "$parallel" "${run[@]}" --steps 1000000 --checkpoint-every 1000 --devices cpu:1 --out out > stopped.out 2>&1 < /dev/null &
+    child=$!
+    started out/log.jsonl
+    who=${signal#* }
+    [ "$who" != "$signal" ] && who=$(pgrep -f "^$parallel .*--out out" | sed -n "$((who + 1))p") || who=$(pgrep -f '^mpirun .*--out out' | head -n 1)
+    kill "-${signal% *}" "$who"
+    [ "$signal" != USR1 ] || { sleep 0.01; kill -USR1 "$who"; }
+    wait $child
+    status=$?
+    n=$(step_of out)
+    "$program" --resume out --devices cpu:1 --steps $((n + 3)) --hash > on.out 2>&1
+    report "$([ $status = 0 ] && [ "$n" -gt 0 ] && grep -q "^stopped after step $n of" stopped.out && [ -n "$(hash_of on.out)" ] &&
+        [ "$(hash_of on.out)" = "$(whole $((n + 3)))" ]; echo $?)" "mpirun, SIG${signal/ / to process }: all save and stop" "status $status, step $n" "$(tail -n 3 stopped.out)"
+done
 
 # Processes that began with different frozen weights: found before anything is saved.
 "$program" "${run[@]}" --steps 1 --export . > /dev/null 2>&1

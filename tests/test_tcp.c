@@ -23,8 +23,7 @@ static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *fault_call; /* NULL: none fails */
 static int fault_at, fault_count, fault_number, fault_hit;
 
-static int fault(const char *call)
-{
+static int fault(const char *call) {
     int fails = 0;
     pthread_mutex_lock(&fault_lock);
     if (fault_call != NULL && strcmp(call, fault_call) == 0) fails = fault_count++ == fault_at;
@@ -36,8 +35,7 @@ static int fault(const char *call)
 
 /* ---- the transport under test ---- */
 
-static het_tcp_desc settings(void)
-{
+static het_tcp_desc settings(void) {
     het_tcp_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.processes = processes;
@@ -53,8 +51,7 @@ static het_tcp_desc settings(void)
     return desc;
 }
 
-static het_transport open_with(const het_tcp_desc *desc)
-{
+static het_transport open_with(const het_tcp_desc *desc) {
     het_transport t;
     het_error error;
     het_result result;
@@ -67,14 +64,12 @@ static het_transport open_with(const het_tcp_desc *desc)
     return t;
 }
 
-static het_transport open_default(void)
-{
+static het_transport open_default(void) {
     const het_tcp_desc desc = settings();
     return open_with(&desc);
 }
 
-static void close_good(het_transport *t)
-{
+static void close_good(het_transport *t) {
     het_error error;
     het_result result;
     error.text[0] = 0;
@@ -90,8 +85,7 @@ static void close_good(het_transport *t)
 typedef void (*case_run)(int number);
 
 /* A port of this machine that nobody uses. */
-static int free_port(void)
-{
+static int free_port(void) {
     struct sockaddr_in address;
     socklen_t length = sizeof address;
     int s = socket(AF_INET, SOCK_STREAM, 0), on = 1;
@@ -106,8 +100,7 @@ static int free_port(void)
     return ntohs(address.sin_port);
 }
 
-static pid_t start(int n, int number, case_run run, int argument)
-{
+static pid_t start(int n, int number, case_run run, int argument) {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child > 0) return child;
@@ -120,8 +113,7 @@ static pid_t start(int n, int number, case_run run, int argument)
 }
 
 /* Child `killed` (-1: none) ends by SIGKILL, the others well. */
-static void group_but(int n, case_run run, int argument, int killed)
-{
+static void group_but(int n, case_run run, int argument, int killed) {
     pid_t child[16];
     int i, status, wrong = 0;
     for (i = 0; i < n; i++) child[i] = start(n, i, run, argument);
@@ -138,8 +130,7 @@ static void group_but(int n, case_run run, int argument, int killed)
 
 static void group(int n, case_run run, int argument) { group_but(n, run, argument, -1); }
 
-static int by_file(void **state)
-{
+static int by_file(void **state) {
     (void)state;
     strcpy(folder, "/tmp/het_tcp_XXXXXX");
     if (mkdtemp(folder) == NULL) return 1;
@@ -157,8 +148,7 @@ static int leave(void **state) /* fails where a file is left */
 /* ---- messages ---- */
 
 /* Messages that wait for receives that come last, on hundreds of channels and more of them small than there are places, are passed by others. */
-static void case_behind(int number)
-{
+static void case_behind(int number) {
     enum { COUNT = 300 };
     static const size_t sizes[3] = { 300000, 40, 5000 };
     static unsigned char out[300000], in[300000];
@@ -188,8 +178,7 @@ static void case_behind(int number)
 }
 
 /* Process 0 sends `sent` bytes to the last one (itself if alone), which expects another number; what comes behind is as it should be. */
-static void mismatch(const het_transport *t, size_t sent, size_t expected, int late)
-{
+static void mismatch(const het_transport *t, size_t sent, size_t expected, int late) {
     het_request send[2], receive[2];
     unsigned char *out = (unsigned char *)support_alloc(sent + 1, 1), *in = (unsigned char *)support_alloc(expected + 16, 1);
     unsigned char behind[3] = { 0, 0, 0 };
@@ -219,8 +208,7 @@ static void mismatch(const het_transport *t, size_t sent, size_t expected, int l
     free(in);
 }
 
-static void case_mismatch(int number)
-{
+static void case_mismatch(int number) {
     static const size_t sizes[][2] = { { 8, 12 }, { 12, 8 }, { 0, 1 }, { 1, 0 }, { 4096, 4097 }, { 4097, 4096 }, { 3, 900000 }, { 900000, 3 },
                                        { 300000, 299999 }, { 299999, 300000 }, { 262144, 524288 }, { 524288, 262144 } };
     het_transport t = open_default();
@@ -232,8 +220,7 @@ static void case_mismatch(int number)
     close_good(&t);
 }
 
-static void messages(void **state)
-{
+static void messages(void **state) {
     int n;
     (void)state;
     for (n = 1; n <= 4; n++) {
@@ -248,16 +235,14 @@ static void messages(void **state)
     group(9, case_order, 3);
 }
 
-static void behind_others(void **state)
-{
+static void behind_others(void **state) {
     (void)state;
     group(1, case_behind, 0);
     group(2, case_behind, 0);
     group(3, case_behind, 0);
 }
 
-static void lengths(void **state)
-{
+static void lengths(void **state) {
     int n;
     (void)state;
     for (n = 1; n <= 3; n++) {
@@ -269,8 +254,7 @@ static void lengths(void **state)
 /* ---- silence, aborts, ends ---- */
 
 /* The last process beats once and then not for a million seconds. The others' silence stays that of their beats. */
-static void case_silence(int number)
-{
+static void case_silence(int number) {
     het_tcp_desc desc = settings();
     het_transport t;
     int p;
@@ -300,8 +284,7 @@ static void case_silence(int number)
 }
 
 /* A process that has said goodbye is gone for sure; nothing can come from it, nothing can go to it. */
-static void case_goodbye(int number)
-{
+static void case_goodbye(int number) {
     het_transport t = open_default();
     het_request request[3];
     static unsigned char large[100000];
@@ -320,8 +303,7 @@ static void case_goodbye(int number)
 }
 
 /* What was sent before a process closed still is there. */
-static void case_last_words(int number)
-{
+static void case_last_words(int number) {
     het_transport t = open_default();
     het_request request[2];
     static unsigned char large[3000000], word[5];
@@ -344,8 +326,7 @@ static void case_last_words(int number)
 }
 
 /* Process `who` aborts while messages of all kinds are under way. */
-static void case_abort(int who)
-{
+static void case_abort(int who) {
     het_transport t = open_default();
     het_request hopeless[5];
     unsigned char *large = (unsigned char *)support_alloc(1u << 26, 1), small[64];
@@ -369,8 +350,7 @@ static void case_abort(int who)
 }
 
 /* Closing with requests outstanding, without an abort. */
-static void case_close_busy(int number)
-{
+static void case_close_busy(int number) {
     het_transport t = open_default();
     het_request request[4];
     unsigned char *large = (unsigned char *)support_alloc(1u << 22, 1), small[8];
@@ -385,8 +365,7 @@ static void case_close_busy(int number)
 }
 
 /* The last process dies by SIGKILL, in the midst of a message to and from process 0; process 1 does not wait for it, and hears of it by an abort. */
-static void case_kill(int number)
-{
+static void case_kill(int number) {
     het_transport t = open_default();
     het_request request[3];
     unsigned char *large = (unsigned char *)support_alloc(1u << 26, 1);
@@ -420,8 +399,7 @@ static void case_kill(int number)
 }
 
 /* The last process stops: the others' close gives up, after an abort (1) or after silence (0). Process 0 ends the stopped one. */
-static void case_stop(int aborts)
-{
+static void case_stop(int aborts) {
     static unsigned char large[1 << 22], in[64];
     het_tcp_desc desc = settings();
     het_transport t;
@@ -459,8 +437,7 @@ static void case_stop(int aborts)
     if (me == 0) kill(victim, SIGKILL);
 }
 
-static void silence(void **state)
-{
+static void silence(void **state) {
     (void)state;
     group(3, case_silence, 0);
     group(2, case_goodbye, 0);
@@ -468,8 +445,7 @@ static void silence(void **state)
     group(2, case_last_words, 0);
 }
 
-static void aborts(void **state)
-{
+static void aborts(void **state) {
     int n, who;
     (void)state;
     for (n = 1; n <= 4; n++) {
@@ -479,8 +455,7 @@ static void aborts(void **state)
     }
 }
 
-static void deaths(void **state)
-{
+static void deaths(void **state) {
     int n;
     (void)state;
     for (n = 2; n <= 4; n++) group_but(n, case_kill, 0, n - 1);
@@ -490,8 +465,7 @@ static void deaths(void **state)
     group_but(3, case_stop, 1, 2);
 }
 
-static void cycles(void **state)
-{
+static void cycles(void **state) {
     (void)state;
     group(1, case_cycles, 20);
     group(3, case_cycles, 20);
@@ -499,8 +473,7 @@ static void cycles(void **state)
 
 /* ---- opening ---- */
 
-static void refused(const het_tcp_desc *desc, het_result code, const char *words)
-{
+static void refused(const het_tcp_desc *desc, het_result code, const char *words) {
     het_transport t;
     het_error error;
     char copy[200], *word;
@@ -516,8 +489,7 @@ static void refused(const het_tcp_desc *desc, het_result code, const char *words
 }
 
 /* A connection to the meeting port, which says `size` bytes. */
-static int stranger(const void *data, size_t size)
-{
+static int stranger(const void *data, size_t size) {
     struct sockaddr_in address;
     int i, s = -1;
     memset(&address, 0, sizeof address);
@@ -536,81 +508,315 @@ static int stranger(const void *data, size_t size)
     return s;
 }
 
-static void a_hello(unsigned char *hello, uint64_t version, uint64_t count, uint64_t number, uint64_t run)
-{
-    memset(hello, 0, 64);
+/* One that knows what there is to know without a secret, as process number `process`. */
+static heti_tcp *pretender(int process, const char *secret) {
+    static heti_tcp one;
+    memset(&one, 0, sizeof one);
+    one.process = process;
+    heti_tcp_hmac("hetrain-tcp", 11, secret, strlen(secret), one.secret);
+    heti_tcp_make_key(&one, NULL);
+    return &one;
+}
+
+/* A stranger that proves to be a process, and says a hello. */
+static int proven(int process, uint64_t version, uint64_t count, uint64_t number, uint64_t run) {
+    unsigned char hello[HETI_TCP_HELLO];
+    char why[HETI_TCP_TEXT];
+    const int s = stranger(NULL, 0);
+    CHECK(heti_tcp_meet(pretender(process, ""), s, 0, now() + 20, why, sizeof why));
+    memset(hello, 0, sizeof hello);
     memcpy(hello, "hetrtcp\n", 8);
     heti_tcp_put(hello + 8, 4, version);
     heti_tcp_put(hello + 12, 4, count);
     heti_tcp_put(hello + 16, 4, number);
     heti_tcp_put(hello + 24, 8, run);
+    CHECK(send(s, hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello);
+    return s;
 }
 
-/* The answer has the kind and the words. */
-static void answered(int s, int kind, const char *words)
-{
+/* The answer has the kind and the words; kind 0: the connection ends. */
+static void answered(int s, int kind, const char *words) {
     char text[HETI_TCP_TEXT];
     CHECK(heti_tcp_hear_text(s, text, sizeof text, now() + 20) == kind && has(text, words));
     close(s);
 }
 
-/* The last process sends strangers before it comes itself. */
-static void case_strangers(int number)
-{
+/* Process 1's knock, and the number that answers it. */
+static int knocks(heti_tcp_guest *g) {
+    const int s = stranger(NULL, 0);
+    size_t size = 0;
+    memset(g->knock, 0, sizeof g->knock);
+    memcpy(g->knock, "hetrtcp\n", 8);
+    heti_tcp_put(g->knock + 8, 4, HETI_TCP_VERSION);
+    heti_tcp_put(g->knock + 12, 4, 1);
+    CHECK(send(s, g->knock, sizeof g->knock, MSG_NOSIGNAL) == (ssize_t)sizeof g->knock);
+    CHECK(heti_tcp_hear(s, g->number, sizeof g->number, &size, now() + 20) == HETI_TCP_NUMBER && size == sizeof g->number);
+    return s;
+}
+
+/* A proof that is wrong in one thing is none: the connection ends without an answer. */
+static void wrong_proofs(void) {
+    static const char *const secrets[] = { "a secret", "", "", "" };
+    unsigned char proof[HETI_TCP_PROOF];
+    heti_tcp_guest g;
+    size_t i;
+    for (i = 0; i < sizeof secrets / sizeof *secrets; i++) { /* another secret, another role, as another process, to another process */
+        const int s = knocks(&g);
+        heti_tcp_prove(pretender(1, secrets[i]), i != 1, i == 2 ? 2 : 1, i == 3 ? 1 : 0, g.knock + 24, g.number, proof);
+        CHECK(send(s, proof, sizeof proof, MSG_NOSIGNAL) == (ssize_t)sizeof proof);
+        answered(s, 0, "the connection ended");
+    }
+}
+
+static int told; /* lines about connections that were dropped */
+static char told_text[2000];
+static void tell(void *user, het_log_level level, het_result code, const char *text) {
+    (void)user, (void)level, (void)code;
+    told++;
+    snprintf(told_text + strlen(told_text), sizeof told_text - strlen(told_text), "%s\n", text);
+}
+
+/* The last process sends strangers before it comes itself: `many` that say nothing, all at once, and some that say something wrong. */
+static void case_strangers(int many) {
     static unsigned char garbage[100000];
-    const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, "", 0);
-    unsigned char hello[64];
+    const uint64_t run = heti_tcp_mix(0xCBF29CE484222325u, "", 0), count_of = (uint64_t)processes;
+    het_tcp_desc desc = settings();
+    unsigned char knock[64];
     char over[120];
     het_transport t;
-    int s[60], i, count = 0;
-    (void)number;
+    heti_tcp_guest coming;
+    int s[700], i, count = 0, knocked = -1;
+    const double begin = now();
+    desc.logger.log = tell;
     snprintf(over, sizeof over, "%s/over", folder);
     while (me > 0 && me < processes - 1 && access(over, F_OK) != 0) nap(0.01); /* so that some are always missing */
     if (me == processes - 1) {
-        for (i = 0; i < 40; i++) s[count++] = stranger(NULL, 0); /* more than are listened to at a time */
+        for (i = 0; i < many; i++) {
+            if (i == many - 2 * HETI_TCP_GUESTS) knocked = knocks(&coming);
+            s[count++] = stranger(NULL, 0);
+        }
+        if (knocked >= 0) { /* one that has begun does not give way to those who say nothing */
+            unsigned char proof[HETI_TCP_PROOF];
+            size_t size = 0;
+            heti_tcp_prove(pretender(1, ""), 1, 1, 0, coming.knock + 24, coming.number, proof);
+            CHECK(send(knocked, proof, sizeof proof, MSG_NOSIGNAL) == (ssize_t)sizeof proof);
+            CHECK(heti_tcp_hear(knocked, proof, sizeof proof, &size, now() + 20) == HETI_TCP_PROVED);
+            close(knocked);
+        }
         fill(garbage, sizeof garbage, 1, 2, 3);
         s[count++] = stranger(garbage, sizeof garbage);
         s[count++] = stranger("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 35);
-        a_hello(hello, 1, (uint64_t)processes, 1, run);
-        s[count++] = stranger(hello, 30); /* half a hello */
-        a_hello(hello, 2, 77, 9, 5);
-        answered(stranger(hello, 64), HETI_TCP_REFUSED, "speaks version 1, not 2");
-        a_hello(hello, 1, (uint64_t)processes, 1, run + 1);
-        answered(stranger(hello, 64), HETI_TCP_LATER, "another run");
-        a_hello(hello, 1, 77, 1, run);
-        answered(stranger(hello, 64), HETI_TCP_REFUSED, "not of 77");
-        a_hello(hello, 1, (uint64_t)processes, (uint64_t)processes, run);
-        answered(stranger(hello, 64), HETI_TCP_REFUSED, "cannot come to process 0");
-        a_hello(hello, 1, (uint64_t)processes, 0, run);
-        answered(stranger(hello, 64), HETI_TCP_REFUSED, "process 0 of");
-        a_hello(hello, 1, (uint64_t)processes, (uint64_t)me, run);
+        memset(knock, 0, sizeof knock);
+        memcpy(knock, "hetrtcp\n", 8);
+        heti_tcp_put(knock + 8, 4, 1);
+        s[count++] = stranger(knock, 30); /* half a knock */
+        answered(stranger(knock, 64), 0, "the connection ended"); /* of another version */
+        wrong_proofs();
+        answered(proven(1, 2, count_of, 2, run), 0, "the connection ended"); /* which then says to be another */
+        answered(proven(1, 3, count_of, 1, run), HETI_TCP_REFUSED, "speaks version 2, not 3");
+        answered(proven(1, 2, count_of, 1, run + 1), HETI_TCP_LATER, "another run");
+        answered(proven(1, 2, 77, 1, run), HETI_TCP_REFUSED, "not of 77");
+        answered(proven(processes, 2, count_of, count_of, run), HETI_TCP_REFUSED, "cannot come to process 0");
+        answered(proven(0, 2, count_of, 0, run), HETI_TCP_REFUSED, "process 0 of");
         if (processes > 2) {
-            s[count] = stranger(hello, 64); /* one that pretends to be this process, and leaves */
+            s[count] = proven(me, 2, count_of, (uint64_t)me, run); /* one that knows all and pretends to be this process, and leaves */
             CHECK(heti_tcp_hear_text(s[count], (char *)garbage, 100, now() + 20) == HETI_TCP_WELCOME);
-            answered(stranger(hello, 64), HETI_TCP_LATER, "already");
+            answered(proven(me, 2, count_of, (uint64_t)me, run), HETI_TCP_LATER, "already");
             close(s[count]);
         }
         close(open(over, O_CREAT | O_WRONLY, 0644));
     }
-    t = open_default();
+    t = open_with(&desc);
+    if (me == 0)
+        CHECK(told >= 7 && told < 40 && has(told_text, "from 127.0.0.1:") &&
+              has(told_text, many > 100 ? "gave way" : "whose proof of the secret is wrong"));
+    CHECK(now() - begin < 25);
     for (i = 0; i < count; i++) close(s[i]);
     meet(&t);
     close_good(&t);
     if (me == 0) unlink(over);
 }
 
-static void strangers(void **state)
-{
+static void strangers(void **state) {
     int n;
     (void)state;
     for (n = 2; n <= 3; n++) {
         meeting_port = free_port();
-        group(n, case_strangers, 0);
+        group(n, case_strangers, 10);
+        meeting_port = free_port();
+        group(n, case_strangers, 600);
     }
 }
 
-static void case_taken(int number)
-{
+/* ---- the secret ---- */
+
+static void hash_is(const void *data, size_t size, int times, const char *expected) {
+    unsigned char hash[HETI_TCP_PROOF];
+    char text[2 * HETI_TCP_PROOF + 1];
+    heti_tcp_sha s;
+    int i;
+    heti_tcp_sha_start(&s);
+    for (i = 0; i < times; i++) heti_tcp_sha_add(&s, data, size);
+    heti_tcp_sha_end(&s, hash);
+    for (i = 0; i < HETI_TCP_PROOF; i++) snprintf(text + 2 * i, 3, "%02x", hash[i]);
+    assert_string_equal(text, expected);
+}
+
+static void mac_is(const void *key, size_t key_size, const void *data, size_t size, const char *expected) {
+    unsigned char mac[HETI_TCP_PROOF];
+    char text[2 * HETI_TCP_PROOF + 1];
+    int i;
+    heti_tcp_hmac(key, key_size, data, size, mac);
+    for (i = 0; i < HETI_TCP_PROOF; i++) snprintf(text + 2 * i, 3, "%02x", mac[i]);
+    text[strlen(expected)] = 0; /* one is cut to 128 bits */
+    assert_string_equal(text, expected);
+}
+
+/* The examples of FIPS 180-4 (as NIST gives them) and the test cases of RFC 4231. */
+static void vectors(void **state) {
+    unsigned char a[131], b[50], c[25];
+    const char *const larger =
+        "This is a test using a larger than block-size key and a larger than block-size data. The key needs to be hashed before being "
+                               "used by the HMAC algorithm.";
+    int i;
+    (void)state;
+    hash_is("", 0, 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    hash_is("abc", 3, 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    hash_is("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, 1, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    hash_is("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu", 112, 1,
+            "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
+    hash_is("aaaaaaaaaa", 10, 100000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    memset(a, 0x0B, 20);
+    mac_is(a, 20, "Hi There", 8, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    mac_is("Jefe", 4, "what do ya want for nothing?", 28, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(a, 0xAA, sizeof a), memset(b, 0xDD, sizeof b);
+    mac_is(a, 20, b, 50, "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+    for (i = 0; i < 25; i++) c[i] = (unsigned char)(i + 1);
+    memset(b, 0xCD, sizeof b);
+    mac_is(c, 25, b, 50, "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b");
+    memset(b, 0x0C, sizeof b);
+    mac_is(b, 20, "Test With Truncation", 20, "a3b6167473100ee06e0c796c2955552b");
+    mac_is(a, 131, "Test Using Larger Than Block-Size Key - Hash Key First", 54, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+    mac_is(a, 131, larger, strlen(larger), "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
+}
+
+/* A proof holds for one role, two processes and two numbers; a byte of it or of the secret makes another. */
+static void proofs(void **state) {
+    unsigned char n[3][HETI_TCP_PROOF], proof[7][HETI_TCP_PROOF];
+    const heti_tcp *m = pretender(1, "the secret");
+    int i, k;
+    (void)state;
+    for (i = 0; i < 3; i++) assert_true(heti_tcp_random(n[i], sizeof n[i]));
+    assert_false(heti_tcp_same(n[0], n[1], sizeof n[0]));
+    heti_tcp_prove(m, 1, 1, 0, n[0], n[1], proof[0]);
+    heti_tcp_prove(m, 0, 1, 0, n[0], n[1], proof[1]);
+    heti_tcp_prove(m, 1, 0, 1, n[0], n[1], proof[2]);
+    heti_tcp_prove(m, 1, 2, 0, n[0], n[1], proof[3]);
+    heti_tcp_prove(m, 1, 1, 0, n[1], n[0], proof[4]);
+    heti_tcp_prove(m, 1, 1, 0, n[0], n[2], proof[5]);
+    heti_tcp_prove(pretender(1, "the secreT"), 1, 1, 0, n[0], n[1], proof[6]);
+    for (i = 0; i < 7; i++)
+        for (k = 0; k < i; k++) assert_false(heti_tcp_same(proof[i], proof[k], HETI_TCP_PROOF));
+    heti_tcp_prove(pretender(1, "the secret"), 1, 1, 0, n[0], n[1], proof[1]);
+    assert_true(heti_tcp_same(proof[0], proof[1], HETI_TCP_PROOF));
+    for (i = 0; i < HETI_TCP_PROOF; i++) {
+        proof[1][i] ^= 0x10;
+        assert_false(heti_tcp_same(proof[0], proof[1], HETI_TCP_PROOF));
+        proof[1][i] ^= 0x10;
+    }
+}
+
+/* An address of this machine that is not a loopback one; "" where it has none. */
+static void own_address(char *text, size_t capacity) {
+    struct ifaddrs *all = NULL, *a;
+    text[0] = 0;
+    if (getifaddrs(&all) != 0) return;
+    for (a = all; a != NULL; a = a->ifa_next)
+        if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET && strncmp(a->ifa_name, "lo", 2) != 0)
+            getnameinfo(a->ifa_addr, sizeof(struct sockaddr_in), text, (socklen_t)capacity, NULL, 0, NI_NUMERICHOST);
+    freeifaddrs(all);
+}
+
+static void case_secret(int number) {
+    static const char *const secrets[] = { "0123456789abcdef", "0123456789abcdeF" };
+    char host[64];
+    het_tcp_desc desc = settings();
+    const double begin = now();
+    het_transport t;
+    own_address(host, sizeof host);
+    if (number < 3) desc.secret = secrets[0], desc.secret_size = 16;
+    if (number == 1 && me == 1) desc.secret = secrets[1];
+    if (number == 2 && me == 1) desc.secret_size = 0;
+    if (number == 5) desc.insecure = 1;
+    if (number == 3 || ((number == 0 || number == 5) && host[0] != 0)) desc.host = number == 3 ? "192.0.2.7" : host;
+    if (number == 4) desc.host = "localhost";
+    desc.logger.log = tell;
+    if (number == 0 || number == 4 || number == 5) { /* with one secret, near by, or as one likes */
+        t = open_with(&desc);
+        meet(&t);
+        close_good(&t);
+        return;
+    }
+    desc.open_seconds = 4;
+    if (number == 3) refused(&desc, HET_ERR_INVALID, "192.0.2.7 is not a loopback address|secret|insecure");
+    else if (me == 0) refused(&desc, HET_ERR_TRANSPORT, "1 of 2 processes did not come to process 0: 1");
+    else refused(&desc, HET_ERR_TRANSPORT, "time is up|takes no proof of this secret");
+    if (number < 3 && me == 0) CHECK(told > 0 && has(told_text, "whose proof of the secret is wrong"));
+    CHECK(now() - begin < (number == 3 ? 1 : 20));
+}
+
+static void secrets(void **state) {
+    int number;
+    (void)state;
+    for (number = 0; number < 6; number++) {
+        meeting_port = free_port();
+        group(number == 0 ? 4 : 2, case_secret, number);
+    }
+}
+
+/* Process 1 meets one that sends its own proof back, and one that knows nothing: neither becomes process 0. */
+static void case_reflected(int number) {
+    unsigned char said[HETI_TCP_HELLO], n[HETI_TCP_PROOF];
+    struct sockaddr_in address;
+    het_tcp_desc desc = settings();
+    int listener, s, on = 1, i;
+    desc.secret = "0123456789abcdef", desc.secret_size = 16;
+    desc.open_seconds = 1.5;
+    if (me == 1) {
+        refused(&desc, HET_ERR_TRANSPORT, number ? "time is up|takes no proof" : "time is up|its proof of the secret is wrong");
+        return;
+    }
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons((uint16_t)meeting_port);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    CHECK(bind(listener, (struct sockaddr *)(void *)&address, sizeof address) == 0 && listen(listener, 5) == 0);
+    CHECK(fcntl(listener, F_SETFL, O_NONBLOCK) == 0);
+    for (i = 0; i < 600; i++, nap(0.005)) { /* longer than process 1 tries */
+        s = accept(listener, NULL, NULL);
+        if (s < 0) continue;
+        memset(n, 7, sizeof n);
+        CHECK(heti_tcp_read_all(s, said, sizeof said, now() + 5) && memcmp(said, "hetrtcp\n", 8) == 0);
+        CHECK(heti_tcp_answer(s, HETI_TCP_NUMBER, n, sizeof n, now() + 5));
+        if (heti_tcp_read_all(s, said, HETI_TCP_PROOF, now() + 5))
+            (void)heti_tcp_answer(s, number ? HETI_TCP_WELCOME : HETI_TCP_PROVED, said, number ? 0 : HETI_TCP_PROOF, now() + 5);
+        close(s);
+    }
+    close(listener);
+}
+
+static void reflected(void **state) {
+    int number;
+    (void)state;
+    for (number = 0; number < 2; number++) {
+        meeting_port = free_port();
+        group(2, case_reflected, number);
+    }
+}
+
+static void case_taken(int number) {
     het_tcp_desc desc = settings();
     char words[60];
     struct sockaddr_in address;
@@ -637,8 +843,7 @@ static void case_taken(int number)
     close(s);
 }
 
-static void taken_port(void **state)
-{
+static void taken_port(void **state) {
     (void)state;
     meeting_port = free_port();
     group(1, case_taken, 1); /* alone, it needs none */
@@ -652,8 +857,7 @@ static void taken_port(void **state)
     group(3, case_taken, 1);
 }
 
-static void case_absent(int number)
-{
+static void case_absent(int number) {
     het_tcp_desc desc = settings();
     const double begin = now();
     char words[60];
@@ -669,8 +873,7 @@ static void case_absent(int number)
     CHECK(now() - begin < 10);
 }
 
-static void case_differ(int number)
-{
+static void case_differ(int number) {
     het_tcp_desc desc = settings();
     desc.open_seconds = 1;
     if (number == 0) {
@@ -682,8 +885,7 @@ static void case_differ(int number)
     }
 }
 
-static void absent(void **state)
-{
+static void absent(void **state) {
     pid_t child[3];
     int i, status, wrong = 0;
     (void)state;
@@ -705,16 +907,15 @@ static void absent(void **state)
     group(2, case_differ, 1);
 }
 
-static void write_file(const char *path, const char *text)
-{
+static void write_file(const char *path, const char *text) {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
+    assert_int_equal(chmod(path, 0600), 0);
 }
 
-static void case_late(int number)
-{
+static void case_late(int number) {
     het_transport t;
     if (me == 0) nap(0.3); /* the others meet the old file */
     (void)number;
@@ -724,8 +925,26 @@ static void case_late(int number)
     close_good(&t);
 }
 
-static void case_no_folder(int number)
-{
+/* The file while process 1 is awaited: its owner's alone, with a secret that no other file has. */
+static void case_file(int number) {
+    char text[2][HETI_TCP_FILE], why[100];
+    unsigned char secret[2][HETI_TCP_PROOF];
+    het_transport t;
+    struct stat status;
+    uint64_t token[2];
+    int i;
+    (void)number;
+    for (i = 0; i < 2; i++) {
+        while (me == 1 && !heti_tcp_read_file(meeting, text[i], &token[i], secret[i], why, sizeof why)) nap(0.001);
+        if (me == 1) CHECK(stat(meeting, &status) == 0 && (status.st_mode & 0777) == 0600 && status.st_uid == geteuid());
+        t = open_default();
+        meet(&t);
+        close_good(&t);
+    }
+    if (me == 1) CHECK(token[0] != token[1] && !heti_tcp_same(secret[0], secret[1], HETI_TCP_PROOF) && strcmp(text[0], text[1]) != 0);
+}
+
+static void case_no_folder(int number) {
     het_tcp_desc desc = settings();
     (void)number;
     desc.file = "/nowhere/at/all";
@@ -733,24 +952,31 @@ static void case_no_folder(int number)
     refused(&desc, HET_ERR_TRANSPORT, me == 0 ? "file /nowhere/at/all|No such" : "time is up|file /nowhere/at/all|No such");
 }
 
-static void files(void **state)
-{
-    char text[200];
+static void files(void **state) {
+    char text[200], whole[HETI_TCP_FILE], why[100];
+    unsigned char secret[HETI_TCP_PROOF];
+    uint64_t token;
     (void)state;
     group(2, case_late, 0);
-    snprintf(text, sizeof text, "hetrain-tcp 1 00000000000000aa 3\n127.0.0.1 %d\n", free_port());
+    group(2, case_file, 0);
+    snprintf(text, sizeof text, "hetrain-tcp 2 00000000000000aa 3 %064d\n127.0.0.1 %d\n", 5, free_port());
     write_file(meeting, text); /* nobody is there any more */
     group(3, case_late, 0);
+    write_file(meeting, text);
+    assert_int_equal(heti_tcp_read_file(meeting, whole, &token, secret, why, sizeof why), 1);
+    assert_int_equal(chmod(meeting, 0644), 0); /* anybody could have read it */
+    assert_int_equal(heti_tcp_read_file(meeting, whole, &token, secret, why, sizeof why), 0);
+    assert_non_null(strstr(why, "0600"));
+    group(2, case_late, 0);
     write_file(meeting, "this is not such a file\n");
     group(2, case_late, 0);
-    write_file(meeting, "hetrain-tcp 1 00000000000000aa"); /* not whole */
+    write_file(meeting, "hetrain-tcp 2 00000000000000aa 3 00ff"); /* not whole */
     group(2, case_late, 0);
     group(2, case_no_folder, 0);
 }
 
 /* A name, an IPv6 number, and a number that is not of this machine: then process 0 listens everywhere. */
-static void case_host(int number)
-{
+static void case_host(int number) {
     static const char *const hosts[] = { "localhost", "::1" };
     het_tcp_desc desc = settings();
     het_transport t;
@@ -761,8 +987,7 @@ static void case_host(int number)
     close_good(&t);
 }
 
-static void hosts(void **state)
-{
+static void hosts(void **state) {
     struct sockaddr_in6 v6;
     const int s = socket(AF_INET6, SOCK_STREAM, 0);
     int has_v6;
@@ -781,8 +1006,7 @@ static void hosts(void **state)
 /* ---- training ---- */
 
 /* Asking for a gradient that there is not is told to all processes and harms nobody. */
-static void case_gradients(int number)
-{
+static void case_gradients(int number) {
     het_transport t = open_default();
     support_batch batch;
     het_desc desc;
@@ -812,8 +1036,50 @@ static void case_gradients(int number)
     close_good(&t);
 }
 
-static void gradients(void **state)
-{
+/* Process 1 is given something else: the error names what, with both values and both processes, and nobody hangs. */
+static void case_differs(int number) {
+    static const char *const words[] = { "max_tokens=32|max_tokens=48", "seed=0|seed=7", "learning_rate=|learning_rate=0.5", "dropout=0.1|dropout=0",
+                                         "clip=1|clip=2", "skip_bad_steps=no|skip_bad_steps=yes", "layers=", "plan_and_schedule=" };
+    het_transport t = open_default();
+    het_plan_desc of_plan;
+    het_plan *plan = NULL;
+    het_desc desc;
+    het_error error;
+    het_ctx *ctx = NULL;
+    char copy[100], *word;
+    memset(&desc, 0, sizeof desc);
+    memset(&of_plan, 0, sizeof of_plan);
+    desc.model = support_model(HET_LLAMA);
+    desc.max_tokens = 32;
+    desc.transport = t;
+    if (me == 1) {
+        if (number == 0) desc.max_tokens = 48;
+        if (number == 1) desc.seed = 7;
+        if (number == 2) desc.optimizer.learning_rate = 0.5f;
+        if (number == 3) desc.model.dropout = 0.1f;
+        if (number == 4) desc.optimizer.clip = 2;
+        if (number == 5) desc.skip_bad_steps = HET_YES;
+        if (number == 6) desc.model.layers++;
+    }
+    if (number == 7) {
+        of_plan.units = 2 * desc.model.layers + 2, of_plan.ranks = 2;
+        CHECK(het_plan_read(&of_plan, me == 1 ? "pp" : "dp", 2, &plan, &error) == HET_OK);
+        desc.plan = plan;
+    }
+    CHECK(het_create(&desc, &ctx, &error) != HET_OK && ctx == NULL); /* HET_ERR_INVALID, or the other one says so first */
+    snprintf(copy, sizeof copy, "%s|process 0|process 1", words[number]);
+    for (word = strtok(copy, "|"); word != NULL; word = strtok(NULL, "|")) CHECK(has(error.text, word));
+    het_plan_free(plan);
+    (void)het_tcp_close(&t, NULL);
+}
+
+static void differs(void **state) {
+    int number;
+    (void)state;
+    for (number = 0; number < 8; number++) group(2, case_differs, number);
+}
+
+static void gradients(void **state) {
     (void)state;
     group(2, case_gradients, 0);
 }
@@ -821,8 +1087,7 @@ static void gradients(void **state)
 /* ---- faults ---- */
 
 /* Opens, talks and closes, whatever fails on the way. Returns whether all went well. */
-static int try_all(void)
-{
+static int try_all(void) {
     enum { COUNT = 12 };
     static const size_t sizes[3] = { 100, 9000, 700000 };
     static unsigned char out[700000], in[COUNT][700000];
@@ -857,8 +1122,7 @@ static int try_all(void)
 
 static int fault_who;
 /* Exit status 0: all went well; 10: the fault happened here; 11: something failed, but not here. */
-static void case_fault(int at)
-{
+static void case_fault(int at) {
     fault_at = at;
     if (me != fault_who) fault_call = NULL;
     {
@@ -868,13 +1132,12 @@ static void case_fault(int at)
     }
 }
 
-static void faults(void **state)
-{
+static void faults(void **state) {
     static const struct { const char *call; int number, most; } calls[] = {
         { "socket", EMFILE, 9 }, { "fcntl", EINVAL, 9 }, { "bind", EACCES, 3 }, { "listen", EOPNOTSUPP, 3 }, { "accept", EMFILE, 3 },
-        { "connect", ENETUNREACH, 3 }, { "getaddrinfo", 0, 4 }, { "poll", ENOMEM, 12 }, { "recv", ECONNRESET, 5 }, { "sendmsg", EPIPE, 12 },
-        { "recvmsg", ECONNRESET, 6 }, { "pipe", EMFILE, 2 }, { "pthread_create", 0, 2 }, { "open", EACCES, 2 }, { "write", ENOSPC, 2 },
-        { "rename", EROFS, 2 }, { "read", EIO, 2 },
+        { "connect", ENETUNREACH, 3 }, { "getaddrinfo", 0, 4 }, { "poll", ENOMEM, 12 }, { "recv", ECONNRESET, 12 }, { "sendmsg", EPIPE, 12 },
+        { "recvmsg", ECONNRESET, 6 }, { "pipe", EMFILE, 2 }, { "pthread_create", 0, 2 }, { "open", EACCES, 8 }, { "write", ENOSPC, 2 },
+        { "rename", EROFS, 2 }, { "read", EIO, 8 },
     };
     size_t c;
     int who, at, status, i, hits = 0;
@@ -902,15 +1165,13 @@ static void faults(void **state)
     assert_true(hits >= 40);
 }
 
-static void case_memory(int at)
-{
+static void case_memory(int at) {
     alloc_fails_at = at;
     (void)try_all();
     if (at == 0 && me == 0) CHECK(allocations == 1);
 }
 
-static void memory(void **state)
-{
+static void memory(void **state) {
     (void)state;
     group(2, case_memory, 0);
     group(2, case_memory, 1); /* for channels */
@@ -918,8 +1179,7 @@ static void memory(void **state)
 
 /* ---- speed: only where HETRAIN_TEST_SPEED is set ---- */
 
-static void case_speed(int number)
-{
+static void case_speed(int number) {
     static const struct { size_t size; int rounds; } runs[] = { { 8, 2000 }, { 4096, 2000 }, { 1u << 18, 400 }, { 1u << 20, 200 }, { 1u << 24, 20 } };
     het_tcp_desc desc = settings();
     het_transport t;
@@ -962,20 +1222,17 @@ static void case_speed(int number)
     free(data);
 }
 
-static void speed(void **state)
-{
+static void speed(void **state) {
     (void)state;
     if (support_environment("HETRAIN_TEST_SPEED", 0)) group(2, case_speed, 0);
 }
 
-static void alone(void (*run)(int number), int number)
-{
+static void alone(void (*run)(int number), int number) {
     group(1, run, number);
 }
 
 /* A call with a wrong argument, on a transport of its own: the first error stays. */
-static void wrong_call(int which)
-{
+static void wrong_call(int which) {
     static const char *const words[8] = { "are", "process -1", "16777216", "size 5", "request", "not started", "request", "done" };
     het_transport t = open_default();
     het_result result;
@@ -998,8 +1255,7 @@ static void wrong_call(int which)
     close_good(&t);
 }
 
-static void case_misuse(int number)
-{
+static void case_misuse(int number) {
     het_tcp_desc desc;
     het_transport t, none;
     het_error error;
@@ -1029,6 +1285,9 @@ static void case_misuse(int number)
     WRONG(desc.file = "", "file has 0 bytes");
     WRONG(desc.port = 65536, "port is 65536");
     WRONG((desc.port = 65535, desc.ports = 2), "ports 2");
+    WRONG(desc.secret_size = -1, "secret_size is -1");
+    WRONG(desc.secret_size = 4, "secret_size is 4");
+    WRONG((desc.secret = "x", desc.secret_size = 65537), "secret_size is 65537");
     WRONG((desc.port = 65535, desc.ports = INT64_MAX), "ports 9223372036854775807");
     for (i = 0; i < 8; i++) wrong_call(i);
     t = open_default();
@@ -1038,16 +1297,14 @@ static void case_misuse(int number)
     close_good(&t);
 }
 
-static void misuse(void **state)
-{
+static void misuse(void **state) {
     (void)state;
     alone(case_misuse, 0);
 }
 
 /* ---- a peer that sends what makes no sense: the connection ends, nothing is touched ---- */
 
-static void case_nonsense(int seed)
-{
+static void case_nonsense(int seed) {
     het_transport t = open_default();
     het_error error;
     uint64_t random = (uint64_t)seed * 7919 + 3;
@@ -1084,15 +1341,13 @@ static void case_nonsense(int seed)
     CHECK(live == 0);
 }
 
-static void nonsense(void **state)
-{
+static void nonsense(void **state) {
     int seed;
     (void)state;
     for (seed = support_environment("SEED", 0); seed < 40; seed++) group(2, case_nonsense, seed);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(misuse, by_file, leave),
         cmocka_unit_test_setup_teardown(messages, by_file, leave),
@@ -1103,11 +1358,16 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(deaths, by_file, leave),
         cmocka_unit_test_setup_teardown(cycles, by_file, leave),
         cmocka_unit_test_setup_teardown(strangers, by_file, leave),
+        cmocka_unit_test(vectors),
+        cmocka_unit_test(proofs),
+        cmocka_unit_test_setup_teardown(secrets, by_file, leave),
+        cmocka_unit_test_setup_teardown(reflected, by_file, leave),
         cmocka_unit_test_setup_teardown(taken_port, by_file, leave),
         cmocka_unit_test_setup_teardown(absent, by_file, leave),
         cmocka_unit_test_setup_teardown(files, by_file, leave),
         cmocka_unit_test_setup_teardown(hosts, by_file, leave),
         cmocka_unit_test_setup_teardown(gradients, by_file, leave),
+        cmocka_unit_test_setup_teardown(differs, by_file, leave),
         cmocka_unit_test_setup_teardown(faults, by_file, leave),
         cmocka_unit_test_setup_teardown(memory, by_file, leave),
         cmocka_unit_test_setup_teardown(nonsense, by_file, leave),

@@ -396,6 +396,20 @@ static void misuse(void **state)
     assert_int_equal(het_folder_is_name("", 0), 0);
 }
 
+/* ---- values ---- */
+
+/* Bits of nan, inf, -inf and the largest finite number, in F32, F16 and BF16. */
+static const uint32_t values_of[3][4] = {
+    { 0x7FC00001u, 0x7F800000u, 0xFF800000u, 0x7F7FFFFFu }, { 0x7E01u, 0x7C00u, 0xFC00u, 0x7BFFu }, { 0x7FC1u, 0x7F80u, 0xFF80u, 0x7F7Fu }
+};
+static const char *const names_of[] = { "nan", "inf", "-inf" };
+
+static void poke(support_buffer *file, size_t at, uint32_t bits, int bytes)
+{
+    int i;
+    for (i = 0; i < bytes; i++) file->data[at + (size_t)i] = (unsigned char)(bits >> 8 * i);
+}
+
 /* ---- llm.c ---- */
 
 static void put_number(support_buffer *file, uint32_t value, int bytes)
@@ -467,6 +481,7 @@ static void weights_of_llmc(void **state)
     uint64_t hash;
     int64_t i, k;
     size_t size;
+    unsigned char was[4];
     int version;
     (void)state;
     memset(&plain, 0, sizeof plain);
@@ -487,10 +502,10 @@ static void weights_of_llmc(void **state)
         assert_int_equal(model.layers, plain.model.layers);
         if (version == 3) {
             for (i = 0; i < (int64_t)(sizeof bad / sizeof bad[0]); i++) {
-                const unsigned char was = file.data[bad[i].at];
+                const unsigned char byte = file.data[bad[i].at];
                 file.data[bad[i].at] = bad[i].byte;
                 EXPECT_ERROR(het_load_llmc(other, &from), bad[i].code, het_last_error(other), bad[i].words);
-                file.data[bad[i].at] = was;
+                file.data[bad[i].at] = byte;
             }
             size = file.size;
             for (file.size = 0; file.size < size; file.size += 1 + file.size / 7) {
@@ -505,6 +520,11 @@ static void weights_of_llmc(void **state)
             assert_int_equal(het_get_condition(other), HET_WEIGHTS_INCOMPLETE);
             file.fail_after = -1;
         }
+        size = 1024 + (size_t)((plain.model.vocab + 3) * plain.model.width + 7) * (version == 3 ? 4 : 2); /* behind the padded wte */
+        memcpy(was, file.data + size, sizeof was);
+        poke(&file, size, values_of[version == 3 ? 0 : 2][2], version == 3 ? 4 : 2);
+        EXPECT_ERROR(het_load_llmc(other, &from), HET_ERR_DATA, het_last_error(other), "wpe.weight|element 7 is -inf, not finite");
+        memcpy(file.data + size, was, sizeof was);
         support_expect(het_load_llmc(other, &from), HET_OK, het_last_error(other), "", "het_load_llmc", __LINE__);
         assert_int_equal(het_get_condition(other), 0);
         if (version == 3) assert_true(support_hash(other) == support_hash(ctx));
@@ -529,6 +549,63 @@ static void weights_of_llmc(void **state)
     het_destroy(llama);
 }
 
+/* One element of one tensor of a directory is not finite: every type, in one file or in shards, of joined and of plain tensors. */
+static void values_that_are_not_finite(void **state)
+{
+    static const het_family of[] = { HET_GPT2, HET_QWEN3 };
+    static const char *const tensors[] = { "transformer.h.1.attn.c_attn.weight", "model.layers.1.mlp.up_proj.weight" };
+    static const het_element elements[] = { HET_ELEMENT_F32, HET_ELEMENT_F16, HET_ELEMENT_BF16 };
+    int f, e, shards, kind, i;
+    (void)state;
+    for (f = 0; f < 2; f++)
+        for (e = 0; e < 3; e++)
+            for (shards = 0; shards < 2; shards++) {
+                het_ctx *ctx = context(of[f], 1), *takes, *refuses = context(of[f], 2);
+                const int bytes = e == 0 ? 4 : 2;
+                het_desc desc;
+                het_save_desc save;
+                folder files;
+                het_folder table = folder_start(&files);
+                memset(&desc, 0, sizeof desc);
+                desc.model = support_model(of[f]), desc.max_tokens = 20, desc.nonfinite = HET_YES;
+                takes = support_create(&desc);
+                memset(&save, 0, sizeof save);
+                save.element = elements[e], save.shard_bytes = shards ? 9000 : 0;
+                support_expect(het_save_folder(ctx, &table, &save), HET_OK, het_last_error(ctx), "", "save", __LINE__);
+                for (i = 0; i < FILES; i++) {
+                    const het_safetensor *t;
+                    het_safetensors *list = NULL;
+                    het_error error;
+                    het_reader from;
+                    size_t at;
+                    if (!files.file[i].used || strcmp(strchr(files.file[i].name, '.'), ".safetensors") != 0) continue;
+                    from = support_reader(&files.file[i].data);
+                    EXPECT_OK(het_safetensors_read(&from, 0, NULL, &list, &error));
+                    assert_non_null(het_safetensors_value(list, "hetrain_version", NULL));
+                    t = het_safetensors_find(list, tensors[f], strlen(tensors[f]));
+                    at = t != NULL ? (size_t)(list->data + t->begin) + 17 * (size_t)bytes : 0;
+                    het_safetensors_free(list);
+                    if (at == 0) continue;
+                    for (kind = 0; kind < 4; kind++) {
+                        char words[200];
+                        snprintf(words, sizeof words, "%s|byte %zu|%s|element 17 is %s, not finite", files.file[i].name, at, tensors[f],
+                                 kind < 3 ? names_of[kind] : "");
+                        poke(&files.file[i].data, at, values_of[e][kind], bytes);
+                        if (kind < 3) EXPECT_ERROR(het_load_folder(refuses, &table), HET_ERR_DATA, het_last_error(refuses), words);
+                        else support_expect(het_load_folder(refuses, &table), HET_OK, het_last_error(refuses), "", "the largest", __LINE__);
+                        assert_int_equal(het_get_condition(refuses), kind < 3 ? HET_WEIGHTS_INCOMPLETE : 0);
+                        support_expect(het_load_folder(takes, &table), HET_OK, het_last_error(takes), "", "taken", __LINE__);
+                        assert_true((support_hash(takes) == support_hash(refuses)) == (kind == 3));
+                    }
+                }
+                assert_int_equal(het_get_condition(refuses), 0);
+                folder_end(&files);
+                het_destroy(ctx);
+                het_destroy(takes);
+                het_destroy(refuses);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +615,7 @@ int main(void)
         cmocka_unit_test(bad_indexes_are_refused),
         cmocka_unit_test(misuse),
         cmocka_unit_test(weights_of_llmc),
+        cmocka_unit_test(values_that_are_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

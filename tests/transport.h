@@ -281,8 +281,8 @@ static void case_cycles(int count)
 /* Process `who` aborts; everyone knows who and why, and can start nothing more. */
 static void abort_by(const het_transport *t, int who)
 {
-    const int length = who % 2 ? 30 : 299; /* 240 are kept */
-    char text[300], reason[300];
+    const int length = who % 2 ? 30 : 599; /* 499 are kept */
+    char text[600], reason[600];
     const double end = now() + 9;
     int64_t from = -1;
     het_request late;
@@ -304,7 +304,7 @@ static void abort_by(const het_transport *t, int who)
     CHECK(t->iface->aborted(t->self, &from, text, sizeof text) == HET_ERR_DEVICE);
     CHECK(from == who);
     CHECK(strncmp(text, "process ran out of tape?x", 25) == 0);
-    CHECK(strlen(text) == (length < 240 ? (size_t)length : 240));
+    CHECK(strlen(text) == (length < 499 ? (size_t)length : 499));
     CHECK(t->iface->aborted(t->self, &from, text, 8) == HET_ERR_DEVICE && strcmp(text, "process") == 0);
     CHECK(t->iface->isend(t->self, 0, 1, NULL, 0, &late) == HET_ERR_TRANSPORT);
 }

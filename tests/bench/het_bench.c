@@ -32,7 +32,7 @@ static const option options[] = {
     { "--reduce", "exact|fast", OPTION_CHOICE, AT(reduce), 0, 0, "sums of gradients" },
     { "--paced", NULL, OPTION_FLAG, AT(paced), 0, 0, "of --what step and attention: each repetition waits for a line of input and prints one" },
     { "--svg", "FILE", OPTION_TEXT, AT(svg), 0, 0, "of --what predict: measured against predicted" },
-    { "--help", NULL, OPTION_HELP, 0, 0, 0, "this text" },
+    OPTION_LAST_ROWS
 };
 enum { OPTIONS = (int)(sizeof options / sizeof options[0]) };
 enum { ALL = 1, MACHINE, PRODUCTS, ATTENTION, STEP, PARTS, RANKS, RANKS_DP, RANKS_PP, RANKS_UNEQUAL, RANKS_OVERHEAD, RANKS_LISTS, PREDICT, PLAN };
@@ -922,6 +922,11 @@ static int run(bench *b, int argc, char **argv) {
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
     if (status >= 0) return status;
     if (s->parts) s->what = PARTS;
+    if (s->what != ALL && s->what != PREDICT) status = options_idle(options, OPTIONS, b->given, "--svg", "but with --what predict");
+    else status = 0;
+    if (status == 0 && s->what != STEP && s->what != ATTENTION)
+        status = options_idle(options, OPTIONS, b->given, "--paced", "but with --what step and attention");
+    if (status != 0) return status;
     b->threads = (int)s->threads;
     if ((status = model_from_spec("--model", s->model, &b->model)) != 0 || (status = prepare(b)) != 0) return status;
     memset(&config, 0, sizeof config);
@@ -942,7 +947,7 @@ static int run(bench *b, int argc, char **argv) {
     return status;
 }
 
-int main(int argc, char **argv) {
+static int program(int argc, char **argv) {
     bench b;
     int status;
     memset(&b, 0, sizeof b);
@@ -952,4 +957,9 @@ int main(int argc, char **argv) {
     free(b.bounds);
     free(b.seconds);
     return status;
+}
+
+int main(int argc, char **argv) {
+    program_begin();
+    return program_end(program(argc, argv));
 }

@@ -120,7 +120,7 @@ static int predict_configure(predictor *p, prediction *c) {
     int status = layout_devices(&c->ranks, predict_layouts[c->layout].devices);
     if (status != 0) return status;
     predict_plan_text(c, 2 * p->model[c->model].layers + 2, text, sizeof text);
-    status = layout_plan(&c->ranks, text, predict_schedules[c->schedule], 2 * p->model[c->model].layers + 2, c->ranks.devices, 1);
+    status = layout_plan(&c->ranks, "--plan", text, predict_schedules[c->schedule], 2 * p->model[c->model].layers + 2, c->ranks.devices, 1);
     if (status != 0) return status;
     for (i = 0; i < c->ranks.devices && shares[0] > 0; i++) c->ranks.plan->share[i] = c->ranks.plan->state_share[i] = shares[i];
     for (i = 0; i + 1 < c->ranks.devices && c->link > 0; i++, c->links++) {

@@ -867,7 +867,7 @@ static int may_be_lost(const char *call)
 /* Every call fails in turn: an error that names the call, its code, file and line, everything given back, no hang, no crash. */
 static void fail_each(int64_t ranks, const char *plan, int64_t step, int64_t *tried, std::string *names)
 {
-    char text[256];
+    char text[500];
     support_run run;
     stand_in(1);
     tiny(&run, ranks);
@@ -921,7 +921,7 @@ static void calls_fail_among_two_ranks(void **)
 /* A card that stops answers for itself: the deadline. */
 static void a_card_that_hangs(void **)
 {
-    char text[256];
+    char text[500];
     support_run run;
     support_group group;
     stand_in(1);

@@ -46,7 +46,7 @@ def lines(values, form):
     result, line = [], "   "
     for value in values:
         text = form(value)
-        if len(line) + len(text) + 1 > 148:
+        if len(line) + len(text) > 120:
             result.append(line)
             line = "   "
         line += " " + text if line.strip() == "" or not form.tight else text
@@ -110,12 +110,13 @@ def tables():
     yield "static const uint32_t heti_f_classes[%d] = {" % len(classes)
     yield from lines(classes, hexadecimal)
     yield "};"
-    yield "/* (first code point << 10 | HETI_F_JOINS | HETI_F_CHANGES | canonical combining class) of every run; %d marks newer than Unicode 9" % left_out
-    yield "   are left out. */"
+    yield "/* (first code point << 10 | HETI_F_JOINS | HETI_F_CHANGES | canonical combining class) of every"
+    yield "   run; %d marks newer than Unicode 9 are left out. */" % left_out
     yield "static const uint32_t heti_f_normals[%d] = {" % len(normals)
     yield from lines(normals, hexadecimal)
     yield "};"
-    yield "/* Canonical decompositions without Hangul's: code point, first, second or 0; ascending. %d newer than Unicode 9 are left out. */" % skipped
+    yield "/* Canonical decompositions without Hangul's: code point, first, second or 0; ascending. %d" % skipped
+    yield "   newer than Unicode 9 are left out. */"
     yield "static const uint32_t heti_f_decompositions[%d][3] = {" % len(mapping)
     yield from lines(mapping, triple)
     yield "};"

@@ -236,6 +236,13 @@ check_manual() {
     awk '{ print $1 }' functions | sort > declared
     nothing 'what is declared and what is exported agree' < <(nm -g --defined-only plain.o | awk '{ print $3 }' | sort | comm -3 declared -)
     nothing 'every public function is in the list of the manual' < <(sed -n '/^ *FUNCTIONS/,/^ *CONTENTS/p' manual | grep -Eo '\bhet_[a-z_0-9]+' | sort | comm -3 declared -)
+    is_main && files+=("$root"/hetrain_*.c "$root"/hetrain_cuda.cu)
+    nothing 'no line is longer than 120 columns' < <(awk '{ if (length($0) > 120) print FILENAME ": " FNR ": " length($0) " columns" }' "${files[@]}")
+    nothing 'no comment between lines of code is wider than 100 columns' < <(awk '
+        /^ *\/\*/ { inside = 1 }
+        inside && length($0) > 100 && !/----/ && !/[^ ]    +[^ ]/ { print FILENAME ": " FNR ": " length($0) " columns" }
+        /\*\// { inside = 0 }' "${files[@]}" | grep -v ': [0-9][0-9]: ') # a manual's tables may be wider
+    nothing 'a function begins on the line of its head' < <(grep -n -B1 '^{$' "${files[@]}" | grep -E '\)$')
     is_main && files+=("$root"/examples/*.* "$root"/tests/*.[ch] "$root"/tests/*/*.c)
     nothing 'no line is longer than 150 columns' < <(awk '{ if (length($0) > 150) print FILENAME ": " FNR ": " length($0) " columns" }' "${files[@]}")
     nothing 'nothing is marked as unfinished' < <(grep -nE '\b(TODO|FIXME|XXX)\b' "$header")
@@ -246,8 +253,8 @@ check_manual() {
     tail -n 25 "$header" | grep -q 'MIT No Attribution'
     result $? 'the licence stands at the end'
     is_main || return
-    [ "$(wc -l < functions)" -le 80 ] && [ "$(wc -l < functions)" -ge 40 ]
-    result $? "at most 80 public functions ($(wc -l < functions))" functions
+    [ "$(wc -l < functions)" -le 82 ] && [ "$(wc -l < functions)" -ge 40 ]
+    result $? "at most 82 public functions ($(wc -l < functions))" functions
     version=$(sed -nE 's/^#define HETRAIN_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)$/\2/p' "$header" | paste -sd.)
     [ "$latest" = "$version" ]
     result $? "the changelog starts with version $version" <(echo "it starts with ${latest:-nothing}")

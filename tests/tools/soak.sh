@@ -3,6 +3,7 @@
 # sources it is about, and the next call goes on from there. Status 0: all counts are reached, or the time is up; 1: a portion failed, its log is
 # named. usage: tests/tools/soak.sh [--seconds N] [--show] [PIECE ...]
 #   kill        2,000 times kill -9 while a run saves every other step; it goes on with the same bits
+#   signals     100 times SIGKILL, SIGTERM, SIGINT, SIGHUP and SIGUSR1 on each of three processes, over TCP and under mpirun; they go on with the same bits
 #   layouts     120 changes of layout over a checkpoint
 #   chain       a chain of 20 layouts
 #   damage      every truncation and every flipped bit of a small checkpoint; every failing call of the disk; 40 losses of power for each prefix
@@ -26,13 +27,14 @@ while [ $# -gt 0 ]; do
 done
 began=$(date +%s)
 mapfile -t targets < <(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
-[ ${#wanted[@]} -gt 0 ] || wanted=(kill layouts chain damage "${targets[@]/#/fuzz-}")
+[ ${#wanted[@]} -gt 0 ] || wanted=(kill signals layouts chain damage "${targets[@]/#/fuzz-}")
 
 # sources PIECE: what a piece is about, as one word
 sources() {
     local files=(hetrain.h hetrain_files.h hetrain_plan.h)
     case $1 in
     kill) files+=(examples/*.[ch] examples/supervise.sh hetrain_mpi.c tests/test_survive.sh) ;;
+    signals) files+=(examples/*.[ch] hetrain_mpi.c hetrain_tcp.c tests/test_kills.sh) ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
     *) files+=(tests/test_checkpoint.c) ;;
     esac
@@ -41,6 +43,7 @@ sources() {
 goal() {
     case $1 in
     kill) echo 2000 ;;
+    signals) echo 100 ;;
     layouts) echo 120 ;;
     chain) echo 20 ;;
     damage) echo 1 ;;
@@ -57,6 +60,10 @@ portion() {
         HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_KILLS=50 bash tests/test_survive.sh > "$log" 2>&1 || return 1
         grep -q '^not ok' "$log" && return 1
         echo 50 ;;
+    signals)
+        HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_KILLS=5 bash tests/test_kills.sh > "$log" 2>&1 || return 1
+        grep -q '^not ok' "$log" && return 1
+        echo 5 ;;
     layouts) HETRAIN_TEST_FIRST_ROUND=$count HETRAIN_TEST_ROUNDS=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     chain) HETRAIN_TEST_CHAIN=20 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 20 ;;
     damage) HETRAIN_TEST_EVERY=1 HETRAIN_TEST_LOSSES=40 "$build/tests/test_checkpoint" > "$log" 2>&1 || return 1; echo 1 ;;
@@ -71,7 +78,8 @@ portion() {
 # prepare PIECE: what it needs is built
 prepare() {
     case $1 in
-    kill) make --no-print-directory "$build/checked/train" mpi-test-programs ;;
+    kill) make --no-print-directory "$build"/checked/{train,generate,merge,evaluate,convert} mpi-test-programs ;;
+    signals) make --no-print-directory "$build/checked/train" mpi-test-programs ;;
     fuzz-*) make --no-print-directory "$build/fuzz/${1#fuzz-}-plain" "$build/fuzz/${1#fuzz-}-asserting" ;;
     *) make --no-print-directory "$build/tests/test_checkpoint" ;;
     esac > "$folder/$1.log" 2>&1
@@ -79,7 +87,7 @@ prepare() {
 
 for piece in "${wanted[@]}"; do
     case $piece in
-    kill | layouts | chain | damage) ;;
+    kill | signals | layouts | chain | damage) ;;
     fuzz-*) [ -f "tests/fuzz/fuzz_${piece#fuzz-}.c" ] || { echo "soak: $piece: no such target" >&2; exit 2; } ;;
     *) echo "soak: $piece: no such piece" >&2; exit 2 ;;
     esac

@@ -1,4 +1,9 @@
 # For shell suites, to be sourced: results as TAP, and how to start several processes.
+
+# Who starts the tests may ignore signals (nohup, a job in the background), which a shell cannot take back: the suite begins again without that.
+if [ -z "${TAP_LISTENS:-}" ] && [ -f "tests/${0##*/}" ] && env --default-signal=HUP,INT,TERM,USR1 true 2> /dev/null; then
+    TAP_LISTENS=1 exec env --default-signal=HUP,INT,TERM,USR1 bash "tests/${0##*/}" "$@"
+fi
 count=0
 failures=0
 
@@ -27,10 +32,25 @@ refusal() {
     [ "$(wc -l < "$errors")" = 1 ] || bad="$bad; $(wc -l < "$errors") lines on standard error, not 1"
     LC_ALL=C grep -q '[^[:print:][:space:]]' "$errors" && bad="$bad; unprintable bytes"
     rm -f "$errors"
+    [[ $line =~ het_[a-z] ]] && bad="$bad; names what only a C program knows"
     IFS='|'
     for word in $words; do
         case $line in *"$word"*) ;; *) bad="$bad; does not name $word" ;; esac
     done
+}
+
+# Of suites that set programs, the directory of the programs:
+refuses() { # refuses WORDS PROGRAM ARGUMENTS...
+    local words=$1 program=$2
+    shift 2
+    refusal "$words" "$programs/$program" "$@"
+    report "$([ -z "$bad" ]; echo $?)" "$program refuses $words" "$program $*" "$bad" "$line" "$(cat out)"
+}
+does() { # does NAME PROGRAM ARGUMENTS...: it ends with status 0; what it says is in the files out and err
+    local name=$1 program=$2
+    shift 2
+    "$programs/$program" "$@" > out 2> err < /dev/null
+    report $? "$name" "$program $*" "$(tail -n 3 err)"
 }
 
 leave_out() { # leave_out REASON: one test

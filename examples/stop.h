@@ -1,0 +1,136 @@
+/* Signals: the step is finished, everything is saved, and the program ends well, in all processes whichever of them got one. A second SIGINT or
+   SIGTERM ends a process at once. Include it after common.h. */
+#ifndef EXAMPLES_STOP_H
+#define EXAMPLES_STOP_H
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+
+enum { STOP_CHANNEL = 7 }; /* none of hetrain.h's */
+
+/* Process 0 has a receive of one byte from every other process, each of which sends one byte during a run: 1 when a signal comes, else 0 at the end.
+   Nobody waits for them while it runs. */
+typedef struct stopper {
+    const het_transport *transport;
+    int64_t processes, process;
+    het_request *request;           /* [processes] in process 0, else one */
+    unsigned char *byte;            /* likewise */
+    int asked;                      /* in process 0: by another process */
+    int told;                       /* in the others: the byte is on its way */
+    int ends[2], running;           /* of a pipe from the handler to the thread, which sends the byte */
+    pthread_t thread;
+} stopper;
+
+static volatile sig_atomic_t stop_asked, stop_pipe = -1;
+
+static void on_signal(int number) {
+    const int before = errno;
+    ssize_t written;
+    if (stop_asked && (number == SIGINT || number == SIGTERM)) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    stop_asked = 1;
+    written = stop_pipe >= 0 ? write(stop_pipe, "", 1) : 0;
+    (void)written; /* where the pipe is full, it wakes as well */
+    errno = before;
+}
+
+/* SIGHUP: of a terminal that is closed, which kernel and shell may both send, unless nohup has it ignored. mpirun gives SIGUSR1 on to all processes,
+   maybe twice; SIGINT and SIGTERM it gives on as well, but ends them soon after. */
+static inline void catch_signals(void) {
+    const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    struct sigaction action, before;
+    size_t i;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    for (i = 0; i < sizeof caught / sizeof *caught; i++)
+        if (caught[i] != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) sigaction(caught[i], &action, NULL);
+}
+
+static inline void stop_send(stopper *s, unsigned char byte) {
+    s->byte[0] = byte;
+    s->told = s->transport->iface->isend(s->transport->self, 0, STOP_CHANNEL, s->byte, 1, s->request) == HET_OK;
+}
+
+static inline void *stop_wait(void *user) {
+    stopper *s = (stopper *)user;
+    char byte = 1;
+    ssize_t got;
+    do got = read(s->ends[0], &byte, 1);
+    while (got < 0 && errno == EINTR);
+    if (got == 1 && byte == 0) stop_send(s, 1);
+    return NULL;
+}
+
+/* From here on signals stop the run. */
+static inline int stop_start(stopper *s, const het_transport *transport, int64_t processes, int64_t process) {
+    const size_t count = process == 0 ? (size_t)processes : 1;
+    sigset_t all, before;
+    int64_t p;
+    s->transport = transport, s->processes = processes, s->process = process;
+    if (processes > 1) {
+        s->request = (het_request *)calloc(count, sizeof *s->request);
+        s->byte = (unsigned char *)calloc(count, 1);
+        if (s->request == NULL || s->byte == NULL) return fail(FAILED, "out of memory");
+        for (p = 1; process == 0 && p < processes; p++)
+            if (transport->iface->irecv(transport->self, p, STOP_CHANNEL, &s->byte[p], 1, &s->request[p]) != HET_OK)
+                return fail(FAILED, "%s: %s", transport->iface->name, transport->iface->last_error(transport->self));
+    }
+    if (process > 0) {
+        if (pipe(s->ends) != 0) return fail(FAILED, "no pipe: %s", strerror(errno));
+        fcntl(s->ends[0], F_SETFD, FD_CLOEXEC), fcntl(s->ends[1], F_SETFD, FD_CLOEXEC), fcntl(s->ends[1], F_SETFL, O_NONBLOCK);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        s->running = pthread_create(&s->thread, NULL, stop_wait, s) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (!s->running) return fail(FAILED, "no thread for signals");
+        stop_pipe = s->ends[1];
+    }
+    catch_signals();
+    return 0;
+}
+
+/* Process 0: whether any process is to stop. Never waits. */
+static inline int stop_seen(stopper *s) {
+    int64_t p;
+    for (p = 1; p < s->processes && s->process == 0 && !s->asked; p++) {
+        int32_t done = 0;
+        if (s->transport->iface->test(s->transport->self, &s->request[p], &done) == HET_OK && done && s->byte[p] != 0) s->asked = 1;
+    }
+    return stop_asked || s->asked;
+}
+
+/* After the last step, with the status so far: the bytes that are still to come do. */
+static inline int stop_end(stopper *s, int status) {
+    const int64_t first = s->process == 0 ? 1 : 0, end = s->process == 0 ? s->processes : 1;
+    const struct timespec nap = { 0, 200 * 1000 };
+    int64_t p;
+    stop_pipe = -1;
+    if (s->running) {
+        const ssize_t written = write(s->ends[1], "e", 1);
+        (void)written;
+        pthread_join(s->thread, NULL);
+        close(s->ends[0]), close(s->ends[1]);
+        s->running = 0;
+    }
+    if (status != 0 || s->processes < 2) return status;
+    if (s->process > 0 && !s->told) stop_send(s, 0);
+    for (p = first; p < end; p++) {
+        int32_t done = 0;
+        while (!done && s->transport->iface->test(s->transport->self, &s->request[p], &done) == HET_OK)
+            if (!done) nanosleep(&nap, NULL);
+        if (!done) return fail(FAILED, "%s: %s", s->transport->iface->name, s->transport->iface->last_error(s->transport->self));
+    }
+    return 0;
+}
+
+/* After the transport is closed: it has let go of the requests. */
+static inline void stop_free(stopper *s) {
+    free(s->request);
+    free(s->byte);
+}
+
+#endif
