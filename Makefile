@@ -7,6 +7,7 @@ CFLAGS ?= -O2
 JOBS ?= $(shell nproc 2> /dev/null || echo 2)
 BUILD ?= build
 LIBS = -lm -lpthread
+INCLUDES = -I. -Iutil
 
 .PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda
 .PHONY: programs run-needs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
@@ -36,24 +37,24 @@ menu:
 
 LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_PLAN_IMPLEMENTATION_DONE=1 -DHETRAIN_FILES_IMPLEMENTATION_DONE=1
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = hetrain.h hetrain_tcp.c $(wildcard hetrain_*.h examples/*.h)
+HEADERS = $(wildcard hetrain*.h util/* examples/*.h)
 
 programs: $(EXAMPLES:%=build/%) build/het_bench
 
 build/implementation.o: tests/implementation.c $(HEADERS) | build
-	$(CC) $(CFLAGS) -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(INCLUDES) -c $< -o $@
 
 build/%: examples/%.c $(HEADERS) build/implementation.o
-	$(CC) $(CFLAGS) $(LINKED) -I. $< build/implementation.o -o $@ $(LIBS)
+	$(CC) $(CFLAGS) $(LINKED) $(INCLUDES) $< build/implementation.o -o $@ $(LIBS)
 
 build/%: examples/%.cpp $(HEADERS) build/implementation.o
-	$(CXX) -std=c++11 $(CFLAGS) $(LINKED) -I. $< build/implementation.o -o $@ $(LIBS)
+	$(CXX) -std=c++11 $(CFLAGS) $(LINKED) $(INCLUDES) $< build/implementation.o -o $@ $(LIBS)
 
 build/custom_allocator: examples/custom_allocator.c $(HEADERS) | build
-	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
+	$(CC) $(CFLAGS) $(INCLUDES) $< -o $@ $(LIBS)
 
 build/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | build
-	$(CC) $(CFLAGS) -I. $< -o $@ $(LIBS)
+	$(CC) $(CFLAGS) $(INCLUDES) $< -o $@ $(LIBS)
 
 build:
 	@mkdir -p $@
@@ -69,11 +70,11 @@ MPI_LIBS = $(filter -L% -l% -Wl% -pthread,$(MPI_SHOW))
 mpi: build/train_mpi
 
 build/train_mpi: examples/train.c build/hetrain_mpi.o build/implementation.o $(HEADERS)
-	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_MPI=1 -I. examples/train.c build/hetrain_mpi.o build/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_MPI=1 $(INCLUDES) examples/train.c build/hetrain_mpi.o build/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
-build/hetrain_mpi.o: hetrain_mpi.c hetrain.h | build
+build/hetrain_mpi.o: util/hetrain_mpi.c hetrain.h | build
 	@[ -n "$(MPI_SHOW)" ] || { echo 'make mpi: $(MPICC) is missing (Debian: libopenmpi-dev; or MPICC=...)' >&2; exit 2; }
-	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(MPI_INCLUDES) -c $< -o $@
+	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat $(INCLUDES) $(MPI_INCLUDES) -c $< -o $@
 
 # ---- CUDA -------------------------------------------------------------------------------------------------------------
 # Machine code for compute capability 8.0 and 9.0, and 9.0's PTX, which drivers of newer cards translate. A kernel that spills registers or uses local
@@ -84,7 +85,7 @@ CUDA_SUITES = $(basename $(notdir $(wildcard tests/cuda/test_*.cpp)))
 NVCC_FOUND = $(shell command -v $(NVCC) 2> /dev/null)
 CUDA_LIBRARIES = $(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC_FOUND)))
 CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-NVCC_FLAGS = -std=c++17 -O3 -I. $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
+NVCC_FLAGS = -std=c++17 -O3 $(INCLUDES) $(CUDA_CODE) -Xptxas -warn-spills,-warn-lmem-usage -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Wconversion,-Werror
 CUDA_LINK = $(NVCC) $(CUDA_CODE) $^ -o $@ -lcublasLt -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
 HAS_NVCC = @[ -n "$(NVCC_FOUND)" ] || { echo 'make cuda: $(NVCC) is missing (the CUDA toolkit, version 12 or newer; or NVCC=...)' >&2; exit 2; }
 
@@ -95,10 +96,10 @@ build/hetrain_cuda.o: hetrain_cuda.cu hetrain.h | build
 	$(NVCC) $(NVCC_FLAGS) -c $< -o $@
 
 build/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | build
-	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 $(INCLUDES) -c $< -o $@
 
 build/bench_cuda.o: tests/cuda/bench_cuda.c $(HEADERS) hetrain_cuda.cu | build
-	$(CC) $(CFLAGS) $(LINKED) -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(LINKED) $(INCLUDES) -c $< -o $@
 
 build/train_cuda build/bench_cuda: build/%: build/%.o build/hetrain_cuda.o build/implementation.o
 	$(HAS_NVCC)
@@ -118,10 +119,10 @@ nccl: build/train_nccl
 build/hetrain_nccl.o: hetrain_nccl.c hetrain_cuda.cu hetrain.h | build
 	$(HAS_NVCC)
 	$(HAS_NCCL)
-	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat -I. $(NCCL_INCLUDES) -c $< -o $@
+	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat $(INCLUDES) $(NCCL_INCLUDES) -c $< -o $@
 
 build/train_nccl.o: examples/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c | build
-	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) -I. -c $< -o $@
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) $(INCLUDES) -c $< -o $@
 
 build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o build/implementation.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
 	$(CXX) $^ -o $@ -L$(CUDA_LIBRARIES) -Xlinker -rpath=$(CUDA_LIBRARIES) -lcudart -lcublasLt $(NCCL_LIBS) $(MPI_LIBS) $(LIBS)
@@ -132,7 +133,7 @@ ON_CUDA = $(patsubst %,build/on_cuda/%,$(if $(NCCL_HEADER),$(CUDA_SUITES),$(filt
 $(ON_CUDA): build/on_cuda/%: tests/cuda/%.cpp tests/cuda/training.h hetrain_cuda.cu hetrain_nccl.c hetrain.h build/tests/support.o build/tests/implementation.o
 	$(HAS_NVCC)
 	@mkdir -p build/on_cuda
-	$(NVCC) -std=c++17 -O2 -I. -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
+	$(NVCC) -std=c++17 -O2 $(INCLUDES) -Itests $(NCCL_INCLUDES) $(CUDA_CODE) -x cu -c $< -o $@.o
 	$(NVCC) $(CUDA_CODE) $@.o build/tests/support.o build/tests/implementation.o -o $@ -lcublasLt \
 	    $(if $(findstring nccl,$@),$(NCCL_LIBS)) -lcmocka -lm -lpthread -Xlinker -rpath=$(CUDA_LIBRARIES)
 
@@ -172,11 +173,11 @@ ROUNDS ?= 5000
 RANK_ROUNDS ?= 1000
 FIRST_ROUND ?= 0
 TEST_FLAGS ?= -O2 -g1
-TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) -I. -Itests
+TEST_CC = $(CC) -std=c99 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -Itests
 
 SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
-TEST_HEADERS = hetrain.h $(wildcard hetrain_*.h tests/*.h tests/oracle/*.h)
+TEST_HEADERS = $(wildcard hetrain*.h util/*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
 CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
@@ -191,7 +192,7 @@ test-programs: $(SUITES:%=$(BUILD)/tests/%) $(CUDA_SUITES:%=$(BUILD)/tests/%) $(
 mpi-test-programs:
 	@[ -z "$(MPI_SHOW)" ] || $(MAKE) --no-print-directory $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces $(BUILD)/mpi/test_fake $(BUILD)/mpi/train_mpi
 
-MPI_TEST_SOURCES = tests/mpi/test_mpi.c hetrain_mpi.c
+MPI_TEST_SOURCES = tests/mpi/test_mpi.c util/hetrain_mpi.c
 
 $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) tests/transport.h hetrain.h | $(BUILD)/mpi
 	@echo "  compile $@"
@@ -200,19 +201,19 @@ $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) tests/tr
 	done
 	@$(TEST_CC) $@-test_mpi.o $@-hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
 
-$(BUILD)/mpi/train_mpi: examples/train.c hetrain_mpi.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/mpi
+$(BUILD)/mpi/train_mpi: examples/train.c util/hetrain_mpi.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/mpi
 	@echo "  compile $@"
-	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) -c hetrain_mpi.c -o $@-hetrain_mpi.o
+	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) -c util/hetrain_mpi.c -o $@-hetrain_mpi.o
 	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_MPI=1 examples/train.c $@-hetrain_mpi.o $(BUILD)/tests/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
-$(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h hetrain_mpi.c hetrain.h | $(BUILD)/mpi
+$(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h util/hetrain_mpi.c hetrain.h | $(BUILD)/mpi
 	@echo "  compile $@"
-	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) -I. -Itests/mpi/fake $< -o $@ $(LIBS)
+	@$(CC) -std=c99 -O1 -g $(or $(SANITIZER),-fsanitize=thread) $(C_WARNINGS) $(INCLUDES) -Itests/mpi/fake $< -o $@ $(LIBS)
 
 # The CUDA device and its kernels without a GPU: the kernels' own source under an emulation, the runtime and cuBLASLt played by a stand-in.
 STANDIN = tests/cuda/standin
 STANDIN_FILES = hetrain_cuda.cu hetrain_nccl.c $(wildcard tests/cuda/*.h $(STANDIN)/*)
-STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) -I. -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
+STANDIN_CXX = $(CXX) -std=c++17 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) -Itests -Itests/cuda -I$(STANDIN) -Wall -Wextra -Werror -Wshadow -Wconversion
 
 $(CUDA_SUITES:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/cuda/%.cpp $(STANDIN_FILES) $(BUILD)/tests/standin.o $(BUILD)/tests/support.o $(BUILD)/tests/implementation.o
 	@echo "  compile $<"
@@ -261,8 +262,8 @@ $(BUILD)/tests/%.o: tests/%.c $(TEST_HEADERS) | $(BUILD)/tests
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) -c $< -o $@
 
-$(BUILD)/tests/test_tcp.o: hetrain_tcp.c tests/transport.h
-$(BUILD)/tests/test_fuzz.o: $(wildcard tests/fuzz/*.[ch]) hetrain_tcp.c
+$(BUILD)/tests/test_tcp.o: util/hetrain_tcp.c tests/transport.h
+$(BUILD)/tests/test_fuzz.o: $(wildcard tests/fuzz/*.[ch]) util/hetrain_tcp.c
 
 $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
@@ -274,7 +275,7 @@ $(BUILD)/checked/%: examples/%.c $(HEADERS) $(BUILD)/tests/implementation.o | $(
 
 $(BUILD)/checked/%: examples/%.cpp $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
-	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) -I. $(LINKED) $(WARNINGS) $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
+	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) $(LINKED) $(WARNINGS) $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
 
 $(BUILD)/checked/custom_allocator: examples/custom_allocator.c $(HEADERS) | $(BUILD)/checked
 	@echo "  compile $<"
@@ -338,7 +339,7 @@ oracle:
 # words. What is new goes to build/fuzz/found/NAME, inputs that fail to build/fuzz/NAME-*. The plain ones are not told of comparisons, which takes half of
 # the time; the asserting ones are.
 FUZZ_CC ?= clang
-FUZZ_FLAGS = -std=c99 -g -O1 -DHETRAIN_NO_SIMD=1 -DHETRAIN_FUZZ_LINKED=1 -fno-sanitize-recover=all -fno-omit-frame-pointer -I.
+FUZZ_FLAGS = -std=c99 -g -O1 -DHETRAIN_NO_SIMD=1 -DHETRAIN_FUZZ_LINKED=1 -fno-sanitize-recover=all -fno-omit-frame-pointer $(INCLUDES)
 FUZZ_asserting = '-DHETRAIN_ASSERT(condition)=do { if (!(condition)) __builtin_trap(); } while (0)'
 FUZZ_plain = -DNDEBUG=1 -fno-sanitize-coverage=trace-cmp
 SECONDS ?= 60
@@ -348,13 +349,13 @@ FUZZERS = $(foreach target,$(TARGETS),build/fuzz/$(target)-asserting build/fuzz/
 fuzz: $(FUZZERS)
 	@for target in $(TARGETS); do for kind in asserting plain; do bash tests/tools/fuzz.sh $$target $$kind $(SECONDS) || exit 1; done; done
 
-build/fuzz/%.o: tests/implementation.c $(wildcard hetrain*.h)
+build/fuzz/%.o: tests/implementation.c $(wildcard hetrain*.h util/*.h)
 	@mkdir -p build/fuzz
 	@echo "  compile $@"
 	@$(FUZZ_CC) $(FUZZ_FLAGS) $(FUZZ_$*) -Wno-pass-failed -fsanitize=fuzzer-no-link,address,undefined -c $< -o $@
 
 define FUZZER
-build/fuzz/%-$(1): tests/fuzz/fuzz_%.c tests/fuzz/fuzz.h build/fuzz/$(1).o hetrain_tcp.c
+build/fuzz/%-$(1): tests/fuzz/fuzz_%.c tests/fuzz/fuzz.h build/fuzz/$(1).o util/hetrain_tcp.c
 	@echo "  compile $$@"
 	@$$(FUZZ_CC) $$(FUZZ_FLAGS) $$(FUZZ_$(1)) -fsanitize=fuzzer,address,undefined $$< build/fuzz/$(1).o -o $$@ $$(LIBS)
 endef

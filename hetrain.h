@@ -16,7 +16,7 @@
    A COMPLETE PROGRAM   It trains on its own source, or on the file named, and writes
    model.safetensors by hetrain_files.h. (examples/minimal.c)
    ---- begin program ----
-// Trains a small GPT on a text file, by default on this one.    cc -O2 -I. examples/minimal.c -lm -lpthread
+// Trains a small GPT on a text file, by default on this one.    cc -O2 -I. -Iutil examples/minimal.c -lm -lpthread
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #include "hetrain.h"

@@ -1,4 +1,4 @@
-// Trains a small GPT on a text file, by default on this one.    cc -O2 -I. examples/minimal.c -lm -lpthread
+// Trains a small GPT on a text file, by default on this one.    cc -O2 -I. -Iutil examples/minimal.c -lm -lpthread
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #include "hetrain.h"

@@ -2,7 +2,7 @@
    messages under way both ways; 1 somebody who has proved nothing, and must become nobody; 2 one that proves a process and then says a hello; 3 one
    that is taken for another process by one that comes, and must not be believed. Every request must end, nothing may be allocated without bound.
    `make fuzz` runs it, tests/test_fuzz.c replays the corpus. */
-#include "../../hetrain_tcp.c"
+#include "../../util/hetrain_tcp.c"
 
 #include "fuzz.h"
 

@@ -47,7 +47,7 @@ class Ours:
 
 def build(directory):
     path = os.path.join(directory, "libhetrain.so")
-    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-DHETRAIN_NO_SIMD", "-I" + ROOT, "-x", "c", "-", "-o", path, "-lm", "-lpthread"],
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-DHETRAIN_NO_SIMD", "-I" + ROOT, "-I" + os.path.join(ROOT, "util"), "-x", "c", "-", "-o", path, "-lm", "-lpthread"],
                    input=SOURCE.encode(), check=True)
     return ctypes.CDLL(path)
 

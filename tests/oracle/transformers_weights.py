@@ -70,7 +70,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         with open(os.path.join(work, "through.c"), "w") as f:
             f.write(SOURCE)
-        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-DHETRAIN_NO_SIMD", "-I", root, "through.c", "-o", "through.so", "-lm", "-lpthread"], cwd=work,
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-DHETRAIN_NO_SIMD", "-I", root, "-I", os.path.join(root, "util"), "through.c", "-o", "through.so", "-lm", "-lpthread"], cwd=work,
                        check=True)
         through = ctypes.CDLL(os.path.join(work, "through.so")).through
         through.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,

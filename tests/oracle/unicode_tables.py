@@ -134,7 +134,7 @@ triple.tight = True
 
 
 def main():
-    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "hetrain_files.h")
+    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "util", "hetrain_files.h")
     begin, end = "/* ---- tables made by tests/oracle/unicode_tables.py ---- */\n", "/* ---- end of the tables ---- */\n"
     with open(header) as file:
         text = file.read()

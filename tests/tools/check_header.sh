@@ -3,8 +3,8 @@
 # usage: tests/tools/check_header.sh [HEADER PREFIX]   PREFIX: what its private names start with. Without arguments: all headers, listed here
 headers='
 hetrain.h heti_
-hetrain_plan.h heti_p_
-hetrain_files.h heti_f_
+util/hetrain_plan.h heti_p_
+util/hetrain_files.h heti_f_
 '
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/tools/tap.sh"
@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 
 warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2"
 c_warnings="$warnings -Wstrict-prototypes -Wmissing-prototypes -Wc++-compat"
-include="-I$root"
+include="-I$root -I$root/util"
 
 result() { # result STATUS NAME [FILE with details]
     report "$1" "$name: $2" "$(grep -v '^$' "${3:-/dev/null}" | head -n 8 | cut -c1-240)"
@@ -38,8 +38,8 @@ is_main() { [ "$name" = hetrain.h ]; }
 has_option() { grep -qx "$1" options; }
 
 # options_of HEADER: those of the table in its manual
-options_of() { sed -n '1,/\*\//p' "$root/$1" | sed -n '/^ *OPTIONS/,/^ *MEMORY/p' | grep -Eo '^ *HETRAIN_[A-Z_]+' | tr -d ' ' | sort -u; }
-all_off=$(options_of hetrain.h | sed -n 's/^HETRAIN_NO_/-D&/p' | tr '\n' ' ')
+options_of() { sed -n '1,/\*\//p' "$1" | sed -n '/^ *OPTIONS/,/^ *MEMORY/p' | grep -Eo '^ *HETRAIN_[A-Z_]+' | tr -d ' ' | sort -u; }
+all_off=$(options_of "$root/hetrain.h" | sed -n 's/^HETRAIN_NO_/-D&/p' | tr '\n' ' ')
 
 # Sources: whole has the implementation, both also that of hetrain.h, declare neither. The manual is the first comment of the header, the code the
 # rest, the API what stands before "end of the API".
@@ -52,7 +52,7 @@ prepare() {
     awk '{ print } /\*\// { exit }' "$header" > manual
     awk 'done { print } /\*\// { done = 1 }' "$header" > code
     sed '/end of the API/q' code > api
-    options_of "$name" > options
+    options_of "$header" > options
 }
 
 # ---- warnings ----
@@ -236,7 +236,7 @@ check_manual() {
     awk '{ print $1 }' functions | sort > declared
     nothing 'what is declared and what is exported agree' < <(nm -g --defined-only plain.o | awk '{ print $3 }' | sort | comm -3 declared -)
     nothing 'every public function is in the list of the manual' < <(sed -n '/^ *FUNCTIONS/,/^ *CONTENTS/p' manual | grep -Eo '\bhet_[a-z_0-9]+' | sort | comm -3 declared -)
-    is_main && files+=("$root"/hetrain_*.c "$root"/hetrain_cuda.cu)
+    is_main && files+=("$root"/hetrain_*.c* "$root"/util/*.c)
     nothing 'no line is longer than 120 columns' < <(awk '{ if (length($0) > 120) print FILENAME ": " FNR ": " length($0) " columns" }' "${files[@]}")
     nothing 'no comment between lines of code is wider than 100 columns' < <(awk '
         /^ *\/\*/ { inside = 1 }
@@ -279,9 +279,10 @@ check_program() {
     result $? 'and is examples/minimal.c' log
 }
 
-while read -r name private; do
-    [ -n "$name" ] || continue
-    header=$root/$name
+while read -r header private; do
+    [ -n "$header" ] || continue
+    header=$root/$header
+    name=${header##*/}
     guard=$(echo "$name" | tr a-z. A-Z_)       # HETRAIN_PLAN_H
     implementation=${guard%_H}_IMPLEMENTATION
     macros=$(echo "$private" | tr a-z A-Z)     # HETI_P_

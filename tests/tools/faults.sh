@@ -1,5 +1,5 @@
 #!/bin/bash
-# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers (of hetrain_tcp.c for its suite), builds the suite it names, and expects it to fail.
+# Seeded bugs: applies each entry of tests/faults/faults.txt to a copy of the headers (of util/hetrain_tcp.c for its suite), builds the suite it names, and expects it to fail.
 # An entry whose text is not in them exactly once is an error. Prints TAP, and last "N faults, N caught".
 # What was caught is recorded in build/faults under a checksum of the headers, the suite and the fault; the next run takes it from there.
 # usage: tests/tools/faults.sh [words of the names to try]
@@ -36,8 +36,9 @@ awk -v work="$work" -v wanted="$wanted" -v processor=" $(grep -m1 '^flags' /proc
 
 # Writes the headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
 apply() {
-    local header found=0 files=hetrain*.h
-    [ "$(cat "$1/suite")" = test_tcp ] && files=hetrain_tcp.c
+    local header found=0 files='hetrain*.h util/*.h'
+    mkdir -p "$1/util"
+    [ "$(cat "$1/suite")" = test_tcp ] && files=util/hetrain_tcp.c
     for header in $files; do
         awk -v oldfile="$1/old" -v newfile="$1/new" '
             BEGIN { getline old < oldfile; getline new < newfile }
@@ -54,11 +55,11 @@ record_of() {
     suite=$(cat "$1/suite")
     case $suite in
     golden*) source="tests/golden.c tests/golden/expected.txt" ;;
-    test_tcp) source="tests/test_tcp.c hetrain_tcp.c tests/support.c tests/*.h" ;;
+    test_tcp) source="tests/test_tcp.c util/hetrain_tcp.c tests/support.c tests/*.h" ;;
     *) source="tests/$suite.c tests/support.c tests/*.h" ;;
     esac
     # shellcheck disable=SC2086
-    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h $source; "$CC" --version; } | cksum | tr ' ' -)"
+    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h util/*.h $source; "$CC" --version; } | cksum | tr ' ' -)"
 }
 
 # Runs the program $1 with its output in $2 until its first failing test. Fails when a test fails or the program ends badly.
@@ -92,8 +93,8 @@ try() {
     fi
     case $suite in
     golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
-    test_inside | test_tcp) $CC $flags -I"$d" -I. -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
-    *) $CC $flags -I"$d" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
+    test_inside | test_tcp) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
+    *) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
         && $CC "$build/tests/$suite.o" "$build/tests/support.o" "$d/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
     esac
     if [ $? -ne 0 ]; then
@@ -113,7 +114,7 @@ try() {
         sed -i "s/^/$suite: /" "$d/caught"
         cp "$d/caught" "$record"
     fi
-    rm -f "$d/program" "$d/implementation.o" "$d"/hetrain*.[ch]
+    rm -rf "$d/program" "$d/implementation.o" "$d"/hetrain*.h "$d/util"
 }
 
 . tests/tools/faults_run.sh

@@ -31,10 +31,10 @@ mapfile -t targets < <(ls tests/fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
 
 # sources PIECE: what a piece is about, as one word
 sources() {
-    local files=(hetrain.h hetrain_files.h hetrain_plan.h)
+    local files=(hetrain*.h util/*.h)
     case $1 in
-    kill) files+=(examples/*.[ch] examples/supervise.sh hetrain_mpi.c tests/test_survive.sh) ;;
-    signals) files+=(examples/*.[ch] hetrain_mpi.c hetrain_tcp.c tests/test_kills.sh) ;;
+    kill) files+=(examples/*.[ch] examples/supervise.sh util/hetrain_mpi.c tests/test_survive.sh) ;;
+    signals) files+=(examples/*.[ch] util/hetrain_mpi.c util/hetrain_tcp.c tests/test_kills.sh) ;;
     fuzz-*) files+=("tests/fuzz/fuzz_${1#fuzz-}.c" tests/fuzz/fuzz.h) ;;
     *) files+=(tests/test_checkpoint.c) ;;
     esac

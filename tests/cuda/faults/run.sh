@@ -36,8 +36,8 @@ apply() {
         END { exit which ? found < which : found != 1 }' "$2" > "$1/$2"
 }
 
-${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I. -c tests/implementation.c -o "$work/implementation.o" || exit 2
-${CC:-cc} -std=c99 -O1 -w -I. -Itests -c tests/support.c -o "$work/support.o" || exit 2
+${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I. -Iutil -c tests/implementation.c -o "$work/implementation.o" || exit 2
+${CC:-cc} -std=c99 -O1 -w -I. -Iutil -Itests -c tests/support.c -o "$work/support.o" || exit 2
 ${CXX:-g++} -std=c++17 -O1 -w -Itests/cuda/standin -c tests/cuda/standin/standin.cpp -o "$work/standin.o" || exit 2
 
 # The suite with $1's files in front of the repository's.
@@ -45,9 +45,9 @@ build() {
     local d=$1 suite=$2 implementation=$work/implementation.o
     if [ -f "$d/hetrain.h" ]; then
         implementation=$d/implementation.o
-        ${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I"$d" -I. -c tests/implementation.c -o "$implementation" || return 1
+        ${CC:-cc} -std=c99 -O1 -w -DHETRAIN_NO_SIMD -I"$d" -I. -Iutil -c tests/implementation.c -o "$implementation" || return 1
     fi
-    ${CXX:-g++} -std=c++17 -O1 -w -I"$d" -I. -Itests -Itests/cuda -Itests/cuda/standin "tests/cuda/$suite.cpp" "$implementation" "$work/support.o" \
+    ${CXX:-g++} -std=c++17 -O1 -w -I"$d" -I. -Iutil -Itests -Itests/cuda -Itests/cuda/standin "tests/cuda/$suite.cpp" "$implementation" "$work/support.o" \
         "$work/standin.o" -o "$d/program" -lcmocka -lm -lpthread
 }
 

@@ -2,7 +2,7 @@
    launcher needed). POSIX; C99 and C++11.
 
    USE
-       cc -O2 -I. -c hetrain_tcp.c                             once; needs libc and pthreads
+       cc -O2 -I. -c util/hetrain_tcp.c                        once; needs libc and pthreads
        #define HETRAIN_TCP_DECLARATIONS                        in the files that call het_tcp_open:
                                                                this file then only declares
        #include "hetrain_tcp.c"

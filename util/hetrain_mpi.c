@@ -2,7 +2,7 @@
    3.0 or later). C99 and C++11.
 
    USE
-       mpicc -O2 -I. -c hetrain_mpi.c                          once; any MPI of the standard's
+       mpicc -O2 -I. -c util/hetrain_mpi.c                     once; any MPI of the standard's
                                                                version 3 or later
        #define HETRAIN_MPI_DECLARATIONS                        in the files that call het_mpi_open:
                                                                this file then only declares,
