@@ -14,7 +14,7 @@ INCLUDES = -I. -Iutil
 
 menu:
 	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
-	@echo 'make programs      build/train, build/generate and the other examples'
+	@echo 'make programs      build/train, build/generate and the others, and the examples'
 	@echo 'make test          installs what the tests need, builds and runs everything that needs no GPU'
 	@echo 'make check-header  warnings, symbols, options and manual of the headers'
 	@echo 'make golden        one hash from every compiler, flag, instruction set and processor at hand'
@@ -32,22 +32,24 @@ menu:
 	@echo 'make clean         removes build/'
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
-# build/NAME is examples/NAME.c with CFLAGS alone, so that an unknown compiler's new warnings stop nobody. Every one of them builds by itself, as its
-# first lines say; here they share one object of the headers' implementations. custom_allocator wants other ones, het_bench looks inside.
+# build/NAME is NAME.c of programs/ or examples/ with CFLAGS alone, so that an unknown compiler's new warnings stop nobody. Every one of them builds
+# by itself, as its first lines say; here they share one object of the headers' implementations. custom_allocator wants other ones, het_bench looks inside.
 
 LINKED = -DHETRAIN_IMPLEMENTATION_DONE=1 -DHETRAIN_PLAN_IMPLEMENTATION_DONE=1 -DHETRAIN_FILES_IMPLEMENTATION_DONE=1
-EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
-HEADERS = $(wildcard hetrain*.h util/* examples/*.h)
+PROGRAMS = $(basename $(notdir $(wildcard programs/*.c examples/*.c examples/*.cpp)))
+vpath %.c programs examples
+vpath %.cpp examples
+HEADERS = $(wildcard hetrain*.h util/* programs/*.h)
 
-programs: $(EXAMPLES:%=build/%) build/het_bench
+programs: $(PROGRAMS:%=build/%) build/het_bench
 
 build/implementation.o: tests/implementation.c $(HEADERS) | build
 	$(CC) $(CFLAGS) $(INCLUDES) -c $< -o $@
 
-build/%: examples/%.c $(HEADERS) build/implementation.o
+build/%: %.c $(HEADERS) build/implementation.o
 	$(CC) $(CFLAGS) $(LINKED) $(INCLUDES) $< build/implementation.o -o $@ $(LIBS)
 
-build/%: examples/%.cpp $(HEADERS) build/implementation.o
+build/%: %.cpp $(HEADERS) build/implementation.o
 	$(CXX) -std=c++11 $(CFLAGS) $(LINKED) $(INCLUDES) $< build/implementation.o -o $@ $(LIBS)
 
 build/custom_allocator: examples/custom_allocator.c $(HEADERS) | build
@@ -69,8 +71,8 @@ MPI_LIBS = $(filter -L% -l% -Wl% -pthread,$(MPI_SHOW))
 
 mpi: build/train_mpi
 
-build/train_mpi: examples/train.c build/hetrain_mpi.o build/implementation.o $(HEADERS)
-	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_MPI=1 $(INCLUDES) examples/train.c build/hetrain_mpi.o build/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
+build/train_mpi: programs/train.c build/hetrain_mpi.o build/implementation.o $(HEADERS)
+	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_MPI=1 $(INCLUDES) programs/train.c build/hetrain_mpi.o build/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
 build/hetrain_mpi.o: util/hetrain_mpi.c hetrain.h | build
 	@[ -n "$(MPI_SHOW)" ] || { echo 'make mpi: $(MPICC) is missing (Debian: libopenmpi-dev; or MPICC=...)' >&2; exit 2; }
@@ -95,7 +97,7 @@ build/hetrain_cuda.o: hetrain_cuda.cu hetrain.h | build
 	$(HAS_NVCC)
 	$(NVCC) $(NVCC_FLAGS) -c $< -o $@
 
-build/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | build
+build/train_cuda.o: programs/train.c $(HEADERS) hetrain_cuda.cu | build
 	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 $(INCLUDES) -c $< -o $@
 
 build/bench_cuda.o: tests/cuda/bench_cuda.c $(HEADERS) hetrain_cuda.cu | build
@@ -121,7 +123,7 @@ build/hetrain_nccl.o: hetrain_nccl.c hetrain_cuda.cu hetrain.h | build
 	$(HAS_NCCL)
 	$(CC) -std=c99 $(CFLAGS) $(C_WARNINGS) -Wc++-compat $(INCLUDES) $(NCCL_INCLUDES) -c $< -o $@
 
-build/train_nccl.o: examples/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c | build
+build/train_nccl.o: programs/train.c $(HEADERS) hetrain_cuda.cu hetrain_nccl.c | build
 	$(CC) $(CFLAGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 $(if $(MPI_SHOW),-DHETRAIN_MPI=1) $(INCLUDES) -c $< -o $@
 
 build/train_nccl: build/train_nccl.o build/hetrain_cuda.o build/hetrain_nccl.o build/implementation.o $(if $(MPI_SHOW),build/hetrain_mpi.o)
@@ -148,7 +150,7 @@ bench-cuda:
 # ---- the main job -----------------------------------------------------------------------------------------------------
 
 DATA ?= build/run/text.txt
-OWN_TEXT = hetrain.h $(wildcard README.md examples/*.h examples/*.c tests/*.h tests/*.c)
+OWN_TEXT = hetrain.h $(wildcard README.md programs/*.h programs/*.c examples/*.c tests/*.h tests/*.c)
 
 run:
 	@$(MAKE) --no-print-directory -j$(JOBS) run-needs
@@ -179,7 +181,7 @@ SUITES = $(basename $(notdir $(wildcard tests/test_*.c)))
 SHELL_SUITES = $(wildcard tests/test_*.sh)
 TEST_HEADERS = $(wildcard hetrain*.h util/*.h tests/*.h tests/oracle/*.h)
 LINKED_SUITES = $(filter-out test_inside,$(SUITES))
-CHECKED = $(EXAMPLES:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
+CHECKED = $(PROGRAMS:%=$(BUILD)/checked/%) $(BUILD)/checked/het_bench
 
 test:
 	@bash tests/tools/install.sh
@@ -201,10 +203,10 @@ $(BUILD)/mpi/test_mpi $(BUILD)/mpi/test_mpi_pieces: $(MPI_TEST_SOURCES) tests/tr
 	done
 	@$(TEST_CC) $@-test_mpi.o $@-hetrain_mpi.o -o $@ $(MPI_LIBS) $(LIBS)
 
-$(BUILD)/mpi/train_mpi: examples/train.c util/hetrain_mpi.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/mpi
+$(BUILD)/mpi/train_mpi: programs/train.c util/hetrain_mpi.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/mpi
 	@echo "  compile $@"
 	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat $(MPI_INCLUDES) -c util/hetrain_mpi.c -o $@-hetrain_mpi.o
-	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_MPI=1 examples/train.c $@-hetrain_mpi.o $(BUILD)/tests/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
+	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_MPI=1 programs/train.c $@-hetrain_mpi.o $(BUILD)/tests/implementation.o -o $@ $(MPI_LIBS) $(LIBS)
 
 $(BUILD)/mpi/test_fake: tests/mpi/test_fake.c tests/mpi/fake/mpi.h util/hetrain_mpi.c hetrain.h | $(BUILD)/mpi
 	@echo "  compile $@"
@@ -236,7 +238,7 @@ $(BUILD)/standin/hetrain_nccl.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $@"
 	@$(TEST_CC) $(C_WARNINGS) -Wc++-compat -I$(STANDIN) -c hetrain_nccl.c -o $@
 
-$(BUILD)/standin/train_nccl.o: examples/train.c $(HEADERS) $(STANDIN_FILES) | $(BUILD)/standin
+$(BUILD)/standin/train_nccl.o: programs/train.c $(HEADERS) $(STANDIN_FILES) | $(BUILD)/standin
 	@echo "  compile $@"
 	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_CUDA=1 -DHETRAIN_NCCL=1 -c $< -o $@
 
@@ -244,7 +246,7 @@ $(BUILD)/standin/hetrain_cuda.o: $(STANDIN_FILES) hetrain.h | $(BUILD)/standin
 	@echo "  compile $<"
 	@$(STANDIN_CXX) -DHETC_EMULATED=1 -x c++ -c $< -o $@
 
-$(BUILD)/standin/train_cuda.o: examples/train.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
+$(BUILD)/standin/train_cuda.o: programs/train.c $(HEADERS) hetrain_cuda.cu | $(BUILD)/standin
 	@echo "  compile $<"
 	@$(TEST_CC) $(C_WARNINGS) $(LINKED) -DHETRAIN_CUDA=1 -c $< -o $@
 
@@ -269,11 +271,11 @@ $(BUILD)/checked/het_bench: tests/bench/het_bench.c $(wildcard tests/bench/*.h) 
 	@echo "  compile $<"
 	@$(TEST_CC) -O1 $(C_WARNINGS) $< -o $@ $(LIBS)
 
-$(BUILD)/checked/%: examples/%.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
+$(BUILD)/checked/%: %.c $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
 	@$(TEST_CC) $(LINKED) $(C_WARNINGS) -Wc++-compat $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
 
-$(BUILD)/checked/%: examples/%.cpp $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
+$(BUILD)/checked/%: %.cpp $(HEADERS) $(BUILD)/tests/implementation.o | $(BUILD)/checked
 	@echo "  compile $<"
 	@$(CXX) -std=c++11 $(TEST_FLAGS) $(SANITIZER) $(INCLUDES) $(LINKED) $(WARNINGS) $< $(BUILD)/tests/implementation.o -o $@ $(LIBS)
 

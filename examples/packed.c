@@ -4,7 +4,7 @@
 #define PROGRAM "packed"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
-#include "profile.h"
+#include "../programs/profile.h"
 
 enum { CONTEXT = 512, DOCUMENTS = 32, TOKENS = 4096, MICRO_BATCHES = 8, RANKS = 16 };
 typedef enum grouping { ONE_RANK, PLAIN, PACKED } grouping;

@@ -2,9 +2,9 @@
 # What README and the headers refer to is there: files of this repository, chapters, sections, functions.
 cd "$(dirname "$0")/.." || exit 1
 source tests/tools/tap.sh
-sources=(README.md hetrain*.* util/* examples/*.[ch] examples/*.sh tests/*/README.md tests/bench/*.md)
+sources=(README.md hetrain*.* util/* programs/* examples/* tests/*/README.md tests/bench/*.md)
 
-missing=$(grep -noHE '\b(util|examples|tests|docs)/[A-Za-z0-9_./-]+\.(c|h|cpp|cu|sh|md|py|svg|txt)\b' "${sources[@]}" | while IFS=: read -r file line path; do
+missing=$(grep -noHE '\b(util|programs|examples|tests|docs)/[A-Za-z0-9_./-]+\.(c|h|cpp|cu|sh|md|py|svg|txt)\b' "${sources[@]}" | while IFS=: read -r file line path; do
     grep -q 'ggml-org\|xxHash' <<< "$(sed -n "${line}p" "$file")" && continue # a page of another project
     [ -e "$path" ] || echo "$file:$line: $path"
 done)
@@ -19,7 +19,7 @@ chapters=$(sed -n 's/^##* //p' README.md | tr 'A-Z ' 'a-z-' | tr -d '?,.`')
 missing=$(grep -oE '\]\(#[a-z-]+\)' README.md | tr -d '])(#' | sort -u | grep -vxF "$chapters")
 report "$([ -z "$missing" ]; echo $?)" 'its chapters are there under the names it links to' "$missing"
 
-missing=$(grep -hoE '>>[a-z_]+' README.md hetrain*.h util/*.h examples/*.[ch] | sort -u | while read -r tag; do
+missing=$(grep -hoE '>>[a-z_]+' README.md hetrain*.h util/*.h programs/*.[ch] examples/*.[ch] | sort -u | while read -r tag; do
     grep -qE "^ +$tag |---- $tag" hetrain*.h util/*.h || echo "$tag"
 done)
 report "$([ -z "$missing" ]; echo $?)" 'every >>tag that is named is a section' "$missing"

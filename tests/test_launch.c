@@ -1,10 +1,10 @@
-/* examples/launch.h: every launcher's variables, their order, and what is wrong with a set named by its variables. */
+/* programs/launch.h: every launcher's variables, their order, and what is wrong with a set named by its variables. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #endif
 #include "support.h"
 
-#include "examples/launch.h"
+#include "programs/launch.h"
 
 static const char *const all_names[] = {
     "HETRAIN_RANK", "HETRAIN_SIZE", "HETRAIN_LOCAL_RANK", "HETRAIN_LOCAL_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",

@@ -293,14 +293,14 @@ printf '{"eos_token_id": -1, "do_sample": true}' > br/generation_config.json
 does 'ids that no token has end no text' generate --init br --tokens 3
 
 # ---- fine-tuning in one command ----
-BUILD=$programs "$root/examples/finetune.sh" t text f --steps 3 --quiet > out 2> err
+BUILD=$programs "$root/programs/finetune.sh" t text f --steps 3 --quiet > out 2> err
 report $? 'fine-tuning of all weights' "$(tail -n 2 err)"
 [ -s f/model.safetensors ] && [ -s f/config.json ] && cmp -s f/tokenizer.json tok.json
 report $? 'leaves a whole directory'
-BUILD=$programs "$root/examples/finetune.sh" t text fl --steps 3 --lora 2 --quiet > out 2> err
+BUILD=$programs "$root/programs/finetune.sh" t text fl --steps 3 --lora 2 --quiet > out 2> err
 report $? 'fine-tuning of factors' "$(tail -n 2 err)"
 does 'leaves a merged model' generate --init fl/merged --prompt line --tokens 3
-"$root/examples/finetune.sh" t 2> err
+"$root/programs/finetune.sh" t 2> err
 [ $? = 2 ] && grep -q 'MODEL TEXT OUT' err
 report $? 'without arguments it says how'
 finish

@@ -9,7 +9,7 @@ programs=$PWD/${BUILD:-build}
 program=$programs/checked/train
 tests=$PWD/tests
 parallel=$PWD/${BUILD:-build}/mpi/train_mpi
-supervise=$PWD/examples/supervise.sh
+supervise=$PWD/programs/supervise.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 head -c 30000 hetrain.h > "$work/text"

@@ -23,14 +23,14 @@
        het_tokenizer_read(json, size, NULL, &tokenizer, &error)                                       a file's text
        het_tokenizer_encode(tokenizer, NULL, text, length, token, capacity, &count, &error)           text -> ids
        het_tokenizer_decode(tokenizer, token, count, HET_NO, to, size, &length, &error)               ids -> bytes
-   examples/tokenize.c is the same as a program.
+   programs/tokenize.c is the same as a program.
    An adapter is what het_model_desc.lora_rank adds to a model, in the two files of PEFT. Questions
    are those of llm.c's evaluation files.
 
        het_adapter_from_json(json, size, &desc.model, base, sizeof base, &error)  then het_create, het_load_weights,
        het_adapter_load(ctx, &reader, &error)                                     factors on top of weights
        het_choices_read(&reader, vocab, NULL, &choices, &error)                   questions and answers
-   examples/generate.c, evaluate.c and merge.c use them.
+   programs/generate.c, evaluate.c and merge.c use them.
 
    A checkpoint is a directory that a run can die on: written beside, synced, renamed, checked byte
    by byte before it is loaded.
@@ -40,7 +40,7 @@
        het_checkpoint_write(checkpoint, &error)                                   on any thread
        het_checkpoint_find(&disk, "run", NULL, &saved, &error)                    the newest good one
        het_checkpoint_load(saved, ctx, HET_NO, &error)                            on any plan
-   examples/train.c is the same as a program.
+   programs/train.c is the same as a program.
 
    WHAT IT DOES NOT DO
    Of tokenizers: no WordPiece, no Unigram, no BPE over characters (SentencePiece's); of ways to cut
@@ -542,7 +542,7 @@ HETRAIN_API void het_choices_free(het_choices *choices);              /* NULL is
    het_checkpoint_take copies weights and state at a step boundary; het_checkpoint_write, on any
    thread, brings them to disk meanwhile. */
 
-/* File work (examples/disk.h has it for POSIX). Calls give 0 or the system's number of an error;
+/* File work (programs/disk.h has it for POSIX). Calls give 0 or the system's number of an error;
    `again` is that of a call that was interrupted and may be repeated (at most 100 times), `exists`
    what rename gives where a directory with files stands. Paths are the directory given, '/' and
    names. */

@@ -22,7 +22,7 @@
        costs.stage = ...;  costs.every_link.latency = 1e-4;      seconds
        het_simulate(plan, schedule, &costs, HET_YES, NULL, &simulation, &error)
        het_timeline_svg(&simulation->timeline, plan, NULL, &writer)              a picture
-   examples/plan.c is the same as a program.
+   programs/plan.c is the same as a program.
 
    WHAT IT DOES NOT DO
    Messages and reductions do not slow each other or what is computed meanwhile; messages share

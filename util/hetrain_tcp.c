@@ -38,7 +38,7 @@
    all addresses where that was a loopback address got from a name or a file. Where only loopback
    addresses are accepted, at those. The listening ports are closed when het_tcp_open returns.
 
-   ENVIRONMENT   Is not looked at. examples/connect.h makes a description from torchrun's variables.
+   ENVIRONMENT   Is not looked at. programs/connect.h makes a description from torchrun's variables.
 
    MESSAGES   One connection for each two processes; a communication thread owns them all and sleeps
    in poll. A receiver tells the sender how many receives it has started on a channel, and a message

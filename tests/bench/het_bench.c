@@ -8,7 +8,7 @@
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
-#include "../../examples/common.h"
+#include "../../programs/common.h"
 #include "hetrain_plan.h"
 
 typedef struct settings {

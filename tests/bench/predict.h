@@ -5,8 +5,8 @@
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
-#include "../../examples/layout.h"
-#include "../../examples/profile.h"
+#include "../../programs/layout.h"
+#include "../../programs/profile.h"
 
 enum { PREDICT_CONFIGURATIONS = 24, PREDICT_RUNS = 5, PREDICT_SEED = 2026, PREDICT_RANKS = 4, PREDICT_MOST_BATCHES = 16 };
 

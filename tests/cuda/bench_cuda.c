@@ -4,7 +4,7 @@
    --small: shapes that a program without a GPU gets through. --fast: tf32 for f32, algorithms chosen by timing. */
 #define PROGRAM "bench_cuda"
 #define HETRAIN_IMPLEMENTATION
-#include "../../examples/common.h"
+#include "../../programs/common.h"
 #define HETRAIN_CUDA_DECLARATIONS
 #include "hetrain_cuda.cu"
 

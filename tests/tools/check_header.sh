@@ -243,7 +243,7 @@ check_manual() {
         inside && length($0) > 100 && !/----/ && !/[^ ]    +[^ ]/ { print FILENAME ": " FNR ": " length($0) " columns" }
         /\*\// { inside = 0 }' "${files[@]}" | grep -v ': [0-9][0-9]: ') # a manual's tables may be wider
     nothing 'a function begins on the line of its head' < <(grep -n -B1 '^{$' "${files[@]}" | grep -E '\)$')
-    is_main && files+=("$root"/examples/*.* "$root"/tests/*.[ch] "$root"/tests/*/*.c)
+    is_main && files+=("$root"/programs/* "$root"/examples/* "$root"/tests/*.[ch] "$root"/tests/*/*.c)
     nothing 'no line is longer than 150 columns' < <(awk '{ if (length($0) > 150) print FILENAME ": " FNR ": " length($0) " columns" }' "${files[@]}")
     nothing 'nothing is marked as unfinished' < <(grep -nE '\b(TODO|FIXME|XXX)\b' "$header")
     nothing 'plain ASCII' < <(grep -nP '[^\x00-\x7F]' "$header")

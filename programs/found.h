@@ -1,6 +1,6 @@
 /* found.h: what the planner found, as the table that a person wants and as JSON. */
-#ifndef EXAMPLES_FOUND_H
-#define EXAMPLES_FOUND_H
+#ifndef PROGRAMS_FOUND_H
+#define PROGRAMS_FOUND_H
 
 #include "common.h"
 #include "hetrain_plan.h"

@@ -1,5 +1,5 @@
 // What a schedule would take, from plain numbers or a measured profile: simulates lists of actions, prints times, idle shares and peaks, draws it.
-// cc -O2 -I. -Iutil examples/plan.c -lm -lpthread
+// cc -O2 -I. -Iutil programs/plan.c -lm -lpthread
 // build/plan --simulate 1f1b --ranks 8 --micro-batches 24 --cost F=18522,B=18086,W=9337,link=601 --svg 1f1b.svg
 #define PROGRAM "plan"
 #define HETRAIN_IMPLEMENTATION

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Keeps a run of train going: starts it, and again from its newest checkpoint when it dies, with the hosts that answer.
-#   examples/supervise.sh [--retries N] [--hosts a,b,c] OUT COMMAND...
+#   programs/supervise.sh [--retries N] [--hosts a,b,c] OUT COMMAND...
 # COMMAND is the whole first command line, mpirun and all, with --out OUT in it; a word {np} becomes the number of processes and {hosts} the list
 # of hosts. After a death it is run again with --resume OUT in place of the options that --resume takes from the checkpoint (--model, --init) and of
 # --overwrite; before the first checkpoint with --overwrite, as there is nothing but a log. Its lock on OUT is taken away, whatever host it died on.

@@ -1,5 +1,5 @@
 /* train: the main job. Trains a transformer on a file and writes weights, a log and a loss curve.
-     cc -O2 -I. -Iutil examples/train.c -o build/train -lm -lpthread
+     cc -O2 -I. -Iutil programs/train.c -o build/train -lm -lpthread
      build/train --data FILE --out build/run
    Sections: settings, configuration, checkpoints, log, progress, changes, the loop. Exit status: 0 done, 2 bad usage or input, 1 anything else. */
 #define PROGRAM "train"

@@ -1,6 +1,6 @@
-/* Checkpoints of the example programs: written by a thread of their own, found again, data compared. Include it after common.h. */
-#ifndef EXAMPLES_CHECKPOINT_H
-#define EXAMPLES_CHECKPOINT_H
+/* Checkpoints of the programs: written by a thread of their own, found again, data compared. Include it after common.h. */
+#ifndef PROGRAMS_CHECKPOINT_H
+#define PROGRAMS_CHECKPOINT_H
 
 #include "disk.h"
 

@@ -1,7 +1,7 @@
 /* kept.h: what stays with a model on its way: the other keys of its config.json, and the files of generation and tokenizer that lie beside it.
    Include it after common.h. */
-#ifndef EXAMPLES_KEPT_H
-#define EXAMPLES_KEPT_H
+#ifndef PROGRAMS_KEPT_H
+#define PROGRAMS_KEPT_H
 
 #include "common.h"
 #include "files.h"

@@ -1,7 +1,7 @@
 /* Signals: the step is finished, everything is saved, and the program ends well, in all processes whichever of them got one. A second SIGINT or
    SIGTERM ends a process at once. Include it after common.h. */
-#ifndef EXAMPLES_STOP_H
-#define EXAMPLES_STOP_H
+#ifndef PROGRAMS_STOP_H
+#define PROGRAMS_STOP_H
 
 #include <fcntl.h>
 #include <pthread.h>

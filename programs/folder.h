@@ -1,6 +1,6 @@
 /* The directory that a program fills: what may lie there already, and a lock, so that only one program writes into it. Include it after common.h. */
-#ifndef EXAMPLES_FOLDER_H
-#define EXAMPLES_FOLDER_H
+#ifndef PROGRAMS_FOLDER_H
+#define PROGRAMS_FOLDER_H
 
 #include "common.h"
 #include "disk.h"

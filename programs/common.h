@@ -1,7 +1,7 @@
-/* What the example programs share: error lines, command line options, files, time, threads. None of it is part of hetrain.
+/* What the programs share: error lines, command line options, files, time, threads. None of it is part of hetrain.
    A program defines PROGRAM (its name in messages) and HETRAIN_IMPLEMENTATION, then includes this file. */
-#ifndef EXAMPLES_COMMON_H
-#define EXAMPLES_COMMON_H
+#ifndef PROGRAMS_COMMON_H
+#define PROGRAMS_COMMON_H
 
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* fsync, isatty, clock_gettime, sigaction under -std=c99 */

@@ -1,6 +1,6 @@
-/* Profiles in the example programs: measuring the devices of a description, files. */
-#ifndef EXAMPLES_PROFILE_H
-#define EXAMPLES_PROFILE_H
+/* Profiles in the programs: measuring the devices of a description, files. */
+#ifndef PROGRAMS_PROFILE_H
+#define PROGRAMS_PROFILE_H
 
 #include "common.h"
 #include "files.h"

@@ -1,6 +1,6 @@
 /* loaded.h: a trained model ready to be used: description, tokenizer, devices and plan, weights, adapter. Include it after common.h. */
-#ifndef EXAMPLES_LOADED_H
-#define EXAMPLES_LOADED_H
+#ifndef PROGRAMS_LOADED_H
+#define PROGRAMS_LOADED_H
 
 #include "common.h"
 #include "adapter.h"

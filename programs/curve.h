@@ -1,6 +1,6 @@
 /* A line chart of training and validation loss as a self-contained SVG file. */
-#ifndef EXAMPLES_CURVE_H
-#define EXAMPLES_CURVE_H
+#ifndef PROGRAMS_CURVE_H
+#define PROGRAMS_CURVE_H
 
 typedef struct curve { double *step, *loss; size_t count, capacity; } curve;
 

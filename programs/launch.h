@@ -1,7 +1,7 @@
 /* Which process of how many this one is, as told by the launcher in the environment: hetrain's own variables, torchrun, Open MPI, MPICH,
    MVAPICH, Slurm, in this order; the first set of which anything is there counts and must be whole. Not part of hetrain. */
-#ifndef EXAMPLES_LAUNCH_H
-#define EXAMPLES_LAUNCH_H
+#ifndef PROGRAMS_LAUNCH_H
+#define PROGRAMS_LAUNCH_H
 
 #include "hetrain.h"
 

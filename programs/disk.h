@@ -1,6 +1,6 @@
 /* The file work of checkpoints (het_disk of hetrain_files.h) on a POSIX system. Needs _POSIX_C_SOURCE 200809L before the first include. */
-#ifndef EXAMPLES_DISK_H
-#define EXAMPLES_DISK_H
+#ifndef PROGRAMS_DISK_H
+#define PROGRAMS_DISK_H
 
 #include "hetrain_files.h"
 

@@ -1,6 +1,6 @@
-/* adapter.h: low-rank adapters of the example programs, a directory each: adapter_config.json and adapter_model.safetensors. */
-#ifndef EXAMPLES_ADAPTER_H
-#define EXAMPLES_ADAPTER_H
+/* adapter.h: low-rank adapters of the programs, a directory each: adapter_config.json and adapter_model.safetensors. */
+#ifndef PROGRAMS_ADAPTER_H
+#define PROGRAMS_ADAPTER_H
 
 #include "common.h"
 #include "hetrain_files.h"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # From a Hugging Face directory to a fine-tuned one, in one command.
 #
-#     examples/finetune.sh MODEL TEXT OUT [options of build/train]
-#     examples/finetune.sh gpt2 book.txt build/book                      all weights
-#     examples/finetune.sh gpt2 book.txt build/book --lora 8             low-rank factors: OUT has them in PEFT's layout, OUT/merged is a whole model
+#     programs/finetune.sh MODEL TEXT OUT [options of build/train]
+#     programs/finetune.sh gpt2 book.txt build/book                      all weights
+#     programs/finetune.sh gpt2 book.txt build/book --lora 8             low-rank factors: OUT has them in PEFT's layout, OUT/merged is a whole model
 #
 # MODEL holds config.json, model.safetensors and tokenizer.json. The text becomes tokens with that tokenizer; its last 5 % are for validation. The
 # result loads with transformers, with build/generate --init and with build/evaluate --init. Programs are taken from $BUILD, by default build.

@@ -1,7 +1,7 @@
 /* Where the other processes are, without MPI: from an option RANK/COUNT@HOST:PORT or RANK/COUNT@file:PATH, or from what a launcher has put into the
    environment: rank and size (launch.h), MASTER_ADDR and MASTER_PORT, as torchrun does and as is usual under Slurm. Not part of hetrain. */
-#ifndef EXAMPLES_CONNECT_H
-#define EXAMPLES_CONNECT_H
+#ifndef PROGRAMS_CONNECT_H
+#define PROGRAMS_CONNECT_H
 
 #include "hetrain_tcp.c"
 #include "launch.h"

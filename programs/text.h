@@ -1,7 +1,7 @@
-/* text.h: tokenizers of the example programs: where they are, text to ids, ids to text as it is printed, and the ids that end a text.
+/* text.h: tokenizers of the programs: where they are, text to ids, ids to text as it is printed, and the ids that end a text.
    Include it after common.h; the program defines HETRAIN_FILES_IMPLEMENTATION. */
-#ifndef EXAMPLES_TEXT_H
-#define EXAMPLES_TEXT_H
+#ifndef PROGRAMS_TEXT_H
+#define PROGRAMS_TEXT_H
 
 #include "common.h"
 #include "files.h"

@@ -1,6 +1,6 @@
-/* Files of the example programs: whole ones into memory, and how every file is written. Include it after common.h. */
-#ifndef EXAMPLES_FILES_H
-#define EXAMPLES_FILES_H
+/* Files of the programs: whole ones into memory, and how every file is written. Include it after common.h. */
+#ifndef PROGRAMS_FILES_H
+#define PROGRAMS_FILES_H
 
 #include "common.h"
 
