@@ -1,63 +1,60 @@
 /* Documents of very different lengths on two unequal ranks in a pipeline: het_pack groups them into micro-batches that cost alike, for the next step
    while this one runs. Nothing is padded or dropped, and the weights are those of plain grouping and of one rank, bit for bit.
-     packed [FILE [STEPS [PLAN SPEEDS]]]      FILE (default: this one) is cut into documents at blank lines; pp:0-5|6-9 1,0.5 */
-#define PROGRAM "packed"
+     packed [FILE [STEPS]]      FILE (default: this one) is cut into documents at blank lines */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
-#include "../programs/profile.h"
+#include "hetrain_plan.h"
 
-enum { CONTEXT = 512, DOCUMENTS = 32, TOKENS = 4096, MICRO_BATCHES = 8, RANKS = 16 };
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CONTEXT = 512, DOCUMENTS = 32, TOKENS = 4096, MICRO_BATCHES = 8, RANKS = 2, FILE_LIMIT = 1 << 20 };
 typedef enum grouping { ONE_RANK, PLAIN, PACKED } grouping;
+typedef struct text { unsigned char bytes[FILE_LIMIT]; int64_t count, start[FILE_LIMIT], length[FILE_LIMIT]; } text;
 
-typedef struct text { const unsigned char *bytes; int64_t count, *start, *length; } text;
-
-/* What a step needs. The thread that makes it owns it until it is joined. */
+/* A step. The thread that makes it owns it until it is joined. */
 typedef struct work {
     const text *documents;
     het_pack_desc desc;
-    int64_t step, micro_batches;
+    int64_t step, micro_batches, start[DOCUMENTS + MICRO_BATCHES], sample[DOCUMENTS];
     grouping how;
     double predicted;
     het_result result;
     het_error error;
     int32_t token[DOCUMENTS * CONTEXT], target[DOCUMENTS * CONTEXT];
-    int64_t start[DOCUMENTS + MICRO_BATCHES], sample[DOCUMENTS];
     het_batch batch[MICRO_BATCHES];
 } work;
 
 /* Tokens of a document are all its bytes but the last, targets all but the first; longer ones are cut at CONTEXT. */
-static void split(text *t, size_t size) {
-    size_t at = 0, i;
-    while (at < size) {
+static void split(text *t, int64_t size) {
+    int64_t at, i;
+    for (at = 0; at < size; at = i > at ? i : at + 1) {
         for (i = at; i < size && i - at <= CONTEXT && !(i > at && t->bytes[i] == '\n' && t->bytes[i - 1] == '\n'); i++) {}
-        if (i - at >= 2) {
-            t->start[t->count] = (int64_t)at;
-            t->length[t->count++] = (int64_t)(i - at) - 1;
-        }
-        at = i > at ? i : at + 1;
+        if (i - at >= 2) t->start[t->count] = at, t->length[t->count++] = i - at - 1;
     }
 }
 
-/* A micro-batch of `count` documents, appended to the arrays; every document is a sequence and a granule. */
-static het_batch join(work *w, const int64_t *document, int64_t first, int64_t count, int64_t *tokens, int64_t *starts) {
-    het_batch b;
+/* Appends a micro-batch of documents to the arrays of `w`; every document is a sequence and a granule. `number`: of each in its step. */
+static void append(work *w, het_batch *b, const int64_t *number, int64_t count, int64_t *tokens, int64_t *starts) {
     int64_t i, k;
-    memset(&b, 0, sizeof b);
-    b.token = w->token + *tokens, b.target = w->target + *tokens, b.sample_id = w->sample + first;
-    b.sequence_start = b.granule_start = w->start + *starts;
-    b.sequences = b.granules = count;
+    memset(b, 0, sizeof *b);
+    b->token = w->token + *tokens, b->target = w->target + *tokens, b->sample_id = number;
+    b->sequence_start = b->granule_start = w->start + *starts;
+    b->sequences = b->granules = count;
     for (i = 0; i < count; i++) {
-        const int64_t number = document != NULL ? document[first + i] : first + i, d = (w->step * DOCUMENTS + number) % w->documents->count;
+        const int64_t d = (w->step * DOCUMENTS + number[i]) % w->documents->count;
         const unsigned char *bytes = w->documents->bytes + w->documents->start[d];
-        w->start[(*starts)++] = b.tokens;
-        w->sample[first + i] = number;
-        for (k = 0; k < w->documents->length[d]; k++, b.tokens++, ++*tokens) w->token[*tokens] = bytes[k], w->target[*tokens] = bytes[k + 1];
+        w->start[(*starts)++] = b->tokens;
+        for (k = 0; k < w->documents->length[d]; k++, b->tokens++, ++*tokens) w->token[*tokens] = bytes[k], w->target[*tokens] = bytes[k + 1];
     }
-    w->start[(*starts)++] = b.tokens;
-    return b;
+    w->start[(*starts)++] = b->tokens;
 }
 
-/* Both ways come from the same call: `order` and `start`, or granules as they stand in equal numbers. */
+/* Both ways come from the same call: `order` and `start`, or documents as they stand, in equal numbers. */
 static void *prepare(void *user) {
     work *w = (work *)user;
     het_packing *k = NULL;
@@ -66,118 +63,86 @@ static void *prepare(void *user) {
     w->desc.granules = DOCUMENTS, w->desc.tokens = length;
     w->result = het_pack(&w->desc, &k, &w->error);
     if (w->result != HET_OK) return NULL;
-    if (k->plain_micro_batches == 0) w->result = HET_ERR_LIMIT, snprintf(w->error.text, sizeof w->error.text, "plain micro-batches are too large");
     w->micro_batches = w->how == PACKED ? k->micro_batches : k->plain_micro_batches;
     w->predicted = w->how == PACKED ? k->seconds : k->plain_seconds;
+    for (i = 0; i < DOCUMENTS; i++) w->sample[i] = w->how == PACKED ? k->order[i] : i;
     for (i = 0; i < w->micro_batches; i++) {
-        const int64_t each = DOCUMENTS / w->micro_batches, left = DOCUMENTS % w->micro_batches;
-        if (w->how == PACKED) w->batch[i] = join(w, k->order, k->start[i], k->start[i + 1] - k->start[i], &tokens, &starts);
-        else w->batch[i] = join(w, NULL, i * each + (i < left ? i : left), each + (i < left), &tokens, &starts);
+        const int64_t begin = w->how == PACKED ? k->start[i] : i * DOCUMENTS / w->micro_batches;
+        const int64_t end = w->how == PACKED ? k->start[i + 1] : (i + 1) * DOCUMENTS / w->micro_batches;
+        append(w, &w->batch[i], w->sample + begin, end - begin, &tokens, &starts);
     }
     het_packing_free(k);
     return NULL;
 }
 
-/* Milliseconds are means without the first step, which is computed twice. */
-static int train(het_desc desc, work *w[2], grouping how, int64_t steps, double *predicted, double *measured, uint64_t *hash) {
-    het_ctx *ctx = NULL;
-    het_error error = { HET_OK, "" };
-    het_result result;
-    int64_t n;
-    if (how == ONE_RANK) desc.plan = NULL, desc.device_count = 1;
-    result = het_create(&desc, &ctx, &error);
-    *predicted = *measured = 0;
-    w[0]->step = 0, w[0]->how = w[1]->how = how;
-    prepare(w[0]);
-    for (n = 0; result == HET_OK && n < steps; n++) {
-        work *now = w[n % 2], *next = w[(n + 1) % 2];
-        pthread_t thread;
-        double start = seconds_now();
-        next->step = n + 1;
-        if (now->result != HET_OK || pthread_create(&thread, NULL, prepare, next) != 0) {
-            het_destroy(ctx);
-            return fail(FAILED, "step %d: %s", (int)n, now->result != HET_OK ? now->error.text : "no thread");
-        }
-        result = het_step(ctx, now->batch, now->micro_batches, NULL);
-        if (n > 0) *measured += 1e3 * (seconds_now() - start) / (double)(steps - 1), *predicted += 1e3 * now->predicted / (double)(steps - 1);
-        pthread_join(thread, NULL);
-    }
-    if (result == HET_OK) result = het_hash(ctx, hash);
-    if (result != HET_OK) fail(FAILED, "%s", ctx != NULL ? het_last_error(ctx) : error.text);
-    het_destroy(ctx);
-    return result == HET_OK ? 0 : FAILED;
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-typedef struct costs { het_plan *plan; het_cluster *cluster; het_profile *profile; het_plan_costs *of_plan; } costs;
-
-/* A short measurement of one kind of device, seen through a cluster of two. */
-static int measure(const het_desc *desc, const char *plan, costs *c) {
-    het_cluster_device device[RANKS];
-    het_plan_desc plan_desc;
-    het_error error = { HET_OK, "" };
-    int64_t r;
-    int status = profile_measure("profile", desc, "llama", CONTEXT, 0.2, &c->profile);
-    if (status != 0) return status;
-    memset(device, 0, sizeof device);
-    memset(&plan_desc, 0, sizeof plan_desc);
-    plan_desc.units = c->profile->units, plan_desc.ranks = desc->device_count;
-    for (r = 0; r < desc->device_count; r++) {
-        device[r].name[0] = (char)('a' + r), device[r].speed = desc->devices[r].speed;
-        memcpy(device[r].profile, c->profile->device[0].name, sizeof device[r].profile);
+/* While het_step computes a step, a thread prepares the next. Times are of all steps but the first. */
+static het_result train(const het_desc *desc, work w[2], const char *name, int64_t steps, uint64_t *hash, het_error *error) {
+    double predicted = 0, measured = 0;
+    het_ctx *ctx = NULL;
+    het_result result = het_create(desc, &ctx, error);
+    int64_t n = w[0].step = 0;
+    for (prepare(&w[0]); result == HET_OK && n < steps; n++) {
+        work *now = &w[n % 2], *next = &w[(n + 1) % 2];
+        const double begin = seconds_now();
+        pthread_t thread;
+        next->step = n + 1;
+        *error = now->error, result = now->result;
+        if (result != HET_OK || pthread_create(&thread, NULL, prepare, next) != 0) break;
+        result = het_step(ctx, now->batch, now->micro_batches, NULL);
+        if (result != HET_OK) strcpy(error->text, het_last_error(ctx));
+        pthread_join(thread, NULL);
+        if (n > 0) measured += seconds_now() - begin, predicted += now->predicted;
     }
-    if (het_cluster_flat(desc->device_count, device, c->profile->link[0].latency, c->profile->link[0].bandwidth, NULL, &c->cluster,
-        &error) != HET_OK ||
-        het_plan_read(&plan_desc, plan, strlen(plan), &c->plan, &error) != HET_OK ||
-        het_profile_costs(c->profile, c->plan, c->cluster, HET_YES, NULL, &c->of_plan, &error) != HET_OK) return fail(FAILED, "%s", error.text);
-    return 0;
+    if (result == HET_OK && n == steps) result = het_hash(ctx, hash);
+    printf("%-15s  %7.2f s measured, %5.2f s predicted, weights %016llx\n", name, measured, predicted, (unsigned long long)*hash);
+    het_destroy(ctx);
+    return result;
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = { "one rank, plain", "plan, plain", "plan, packed" };
-    const char *path = argc > 1 ? argv[1] : __FILE__, *speeds = argc > 4 ? argv[4] : "1,0.5";
+    static const char *const names[] = { "one rank, plain", "plan, plain", "plan, packed" }, split_in_two[] = "pp:0-5|6-9";
+    static const double work_of[RANKS] = { 6 / 1.0, 4 / 0.5 }; /* units of a stage by the speed of its rank */
+    static text t;
+    static work w[2];
+    het_stage_cost stage[RANKS];
     het_device_desc devices[RANKS];
-    costs c = { NULL, NULL, NULL, NULL };
-    work *w[2];
+    het_plan *plan = NULL;
+    het_plan_desc plan_desc;
+    het_costs costs;
     het_desc desc;
-    text t = { NULL, 0, NULL, NULL };
-    size_t size = 0;
-    int64_t steps = 4;
-    double predicted[3], measured[3];
-    uint64_t hash[3];
-    int i, status = 0;
-    char *bytes = read_small_file(path, &size);
-    memset(&desc, 0, sizeof desc);
-    memset(devices, 0, sizeof devices);
-    for (; *speeds != 0 && desc.device_count < RANKS; speeds += *speeds == ',') {
-        char *end;
-        devices[desc.device_count].speed = strtod(speeds, &end);
-        if (end == speeds || !(devices[desc.device_count++].speed > 0)) return fail(BAD_INPUT, "SPEEDS %s: numbers above 0", speeds);
-        speeds = end;
-    }
+    het_error error = { HET_OK, "no file with documents" };
+    het_result result = HET_ERR_IO;
+    uint64_t hash[3] = { 1, 2, 3 };
+    FILE *file = fopen(argc > 1 ? argv[1] : __FILE__, "rb");
+    int i;
+    if (file != NULL) split(&t, (int64_t)fread(t.bytes, 1, FILE_LIMIT, file)), fclose(file);
+    memset(&desc, 0, sizeof desc), memset(devices, 0, sizeof devices), memset(stage, 0, sizeof stage);
+    memset(&plan_desc, 0, sizeof plan_desc), memset(&costs, 0, sizeof costs);
+    devices[0].speed = 1, devices[1].speed = 0.5;
     desc.model.family = HET_LLAMA, desc.model.layers = 4, desc.model.width = 48, desc.model.context = CONTEXT;
-    desc.devices = devices, desc.max_tokens = TOKENS, desc.max_sequences = DOCUMENTS, desc.max_micro_batches = MICRO_BATCHES;
-    if (argc > 2 && !parse_integer(argv[2], 2, 1000, &steps)) return fail(BAD_INPUT, "STEPS %s: from 2 to 1000", argv[2]);
-    w[0] = (work *)calloc(2, sizeof **w), w[1] = w[0] + 1;
-    t.bytes = (const unsigned char *)bytes, t.start = (int64_t *)calloc(size + 2, sizeof *t.start), t.length = t.start + size / 2 + 1;
-    if (bytes == NULL || w[0] == NULL || t.start == NULL) return fail(BAD_INPUT, "%s: cannot be read", path);
-    split(&t, size);
-    status = t.count == 0 ? fail(BAD_INPUT, "%s: no documents", path) : measure(&desc, argc > 3 ? argv[3] : "pp:0-5|6-9", &c);
-    desc.plan = c.plan;
-    for (i = 0; i < 2 && status == 0; i++) {
-        w[i]->documents = &t, w[i]->desc.plan = c.plan, w[i]->desc.costs = &c.of_plan->costs;
-        w[i]->desc.max_tokens = TOKENS, w[i]->desc.max_micro_batches = MICRO_BATCHES;
+    desc.devices = devices, desc.device_count = RANKS;
+    desc.max_tokens = TOKENS, desc.max_sequences = DOCUMENTS, desc.max_micro_batches = MICRO_BATCHES;
+    plan_desc.units = 2 * desc.model.layers + 2, plan_desc.ranks = RANKS;
+    if (t.count > 0) result = het_plan_read(&plan_desc, split_in_two, strlen(split_in_two), &plan, &error);
+    for (i = 0; i < RANKS; i++) { /* roughly, in seconds: het_profile_measure and het_profile_costs would measure them */
+        stage[i].forward.token = 1.2e-6 * work_of[i], stage[i].backward.token = 2.4e-6 * work_of[i];
+        stage[i].forward.pair = 3e-9 * work_of[i], stage[i].backward.pair = 6e-9 * work_of[i];
     }
-    for (i = 0; i < 3 && status == 0; i++) {
-        status = train(desc, w, (grouping)i, steps, &predicted[i], &measured[i], &hash[i]);
-        if (status == 0) printf("%-15s  %7.1f ms measured, weights %016llx", names[i], measured[i], (unsigned long long)hash[i]);
-        if (status == 0) printf(i > 0 ? ", %7.1f ms predicted\n" : "\n", predicted[i]);
+    costs.stage = stage;
+    for (i = 0; i < 3 && result == HET_OK; i++) {
+        w[0].documents = &t, w[0].how = (grouping)i, w[0].desc.plan = plan, w[0].desc.costs = &costs;
+        w[0].desc.max_tokens = TOKENS, w[0].desc.max_micro_batches = MICRO_BATCHES;
+        w[1] = w[0];
+        desc.plan = i == ONE_RANK ? NULL : plan, desc.device_count = i == ONE_RANK ? 1 : RANKS;
+        result = train(&desc, w, names[i], argc > 2 ? strtol(argv[2], NULL, 10) : 4, &hash[i], &error);
     }
-    if (status == 0) printf("plain / packed: %.2f measured, %.2f predicted\n", measured[1] / measured[2], predicted[1] / predicted[2]);
-    if (status == 0 && (hash[0] != hash[1] || hash[0] != hash[2])) status = fail(FAILED, "the weights differ");
-    het_plan_costs_free(c.of_plan);
-    het_profile_free(c.profile);
-    het_cluster_free(c.cluster);
-    het_plan_free(c.plan);
-    free(bytes), free(t.start), free(w[0]);
-    return status;
+    if (result != HET_OK) fprintf(stderr, "packed: %s: %s\n", het_result_text(result), error.text);
+    het_plan_free(plan);
+    return result == HET_OK && hash[0] == hash[1] && hash[0] == hash[2] ? 0 : 1;
 }
