@@ -12583,26 +12583,30 @@ typedef struct heti_parameter {
     int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>optim) */
 } heti_parameter;
 
-/* Parameters with the same using units, all trained or all frozen (CONCEPTS). Its holders are the
-   ranks with a stage that has one of those units; holder i owns the elements [cut[i], cut[i + 1]):
-   it updates them and keeps their optimizer state. */
+/* Parameters with the same using units, all trained or all frozen (CONCEPTS). */
 typedef struct heti_parameter_block {
     int64_t parameter;        /* its first one; parameters of a block need not be neighbours */
-    int64_t elements, holders;
+    int64_t elements;
     int64_t weight_floats;    /* room of its weights; of trained ones `elements` */
+    int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
+    int32_t frozen;
+} heti_parameter_block;
+
+/* Who has a block: its holders are the ranks with a stage that has one of its units. Holder i owns
+   the elements [cut[i], cut[i + 1]): it updates them and keeps their optimizer state. */
+typedef struct heti_owners {
+    int64_t holders;
     int64_t *holder;          /* [holders] ranks, seat by seat, ascending in each */
     int64_t *by_rank;         /* [holders] numbers of holders, their ranks ascending */
     int64_t *cut;             /* [holders + 1] */
     int64_t seats;            /* holders that reach each other without the host share one, the first
                                  of them leads; their first ranks ascend */
     int64_t *seat;            /* [seats + 1] numbers of holders, then `holders` */
-    int64_t *group;           /* [seats] into ctx->group; -1: a seat of one holder */
+    int64_t *group;           /* [seats] into heti_share.group; -1: a seat of one holder */
     int64_t members;          /* of the ring that reduces it: the first seat of each process or, in
                                  one process, every seat */
     int64_t *member;          /* [members + 1] numbers of seats, then `seats` */
-    int64_t first_use, uses;  /* into ctx->use: the using units, ascending */
-    int32_t frozen;
-} heti_parameter_block;
+} heti_owners;
 
 /* One unit of the chain. */
 typedef struct heti_unit {
@@ -12667,9 +12671,9 @@ typedef struct heti_group {
 /* A rank's end of a group. Each has a queue of its own: what waits for other members holds up
    nothing else. */
 typedef struct heti_end {
-    int64_t group, member;    /* into ctx->group; the rank's number in it */
+    int64_t group, member;    /* into heti_share.group; the rank's number in it */
     het_member *handle;        /* NULL: not joined */
-    int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the world that is put aside (heti_replan) */
+    int32_t joined, aborted, borrowed; /* borrowed: the handle belongs to the share that is put aside (heti_replan) */
     het_queue *queue;
     het_event *event;         /* of a seat: what an op works on is there */
     int64_t given, finished;  /* ops */
@@ -12768,7 +12772,7 @@ typedef struct heti_shard {
    come once. */
 typedef struct heti_graph {
     uint64_t key[2];
-    int64_t used;             /* heti_rank.works when it came last */
+    int64_t used;             /* heti_part.works when it came last */
     het_graph *graph;
 } heti_graph;
 
@@ -12779,21 +12783,9 @@ typedef struct heti_counter { het_allocator inner; size_t live; } heti_counter;
    the context that it was refused. */
 typedef struct heti_inside { const char *callback; het_error refused; } heti_inside;
 
-typedef struct heti_rank {
-    het_ctx *ctx;
-    int64_t rank, local;                 /* number in the world, in this process */
-    het_device_desc desc;
-    het_parallel parallel;
-    heti_pool *pool;                     /* NULL where the user gave a parallel-for */
-    het_device device;
-    het_queue *queue;                    /* NULL where the device has none */
-    het_event *event;
-    het_event *loaded;                   /* what the host arrays of a micro-batch were copied from
-                                            is free again; awaited before they are filled */
-    het_error error;                     /* of the present job */
-    heti_inside inside;                  /* of its thread, if it has one */
-    size_t opened;                       /* bytes of the host that the device and its pool took */
-    /* from here to granule_start: what the plan decides; heti_exchange swaps it as a whole */
+/* What the plan decides of a rank: its stages, the places of what is in flight, its messages and
+   reductions, the map of its memory and the records of its last step. */
+typedef struct heti_part {
     heti_arena host;                     /* tables and message buffers */
     size_t communication_bytes;
     het_memory sizes;
@@ -12808,22 +12800,16 @@ typedef struct heti_rank {
     size_t message_bytes;
     heti_graph *graph;                   /* [graphs] */
     int64_t graphs, works;               /* graphs 0: nothing is kept; works: pieces of work so far that could be */
-    int32_t capturing;                   /* what the device is given now is kept and does not run */
     heti_ring ring;
     heti_shard shard;
     int64_t ends, lanes;                 /* groups it is a member of, how many of them are lanes */
-    heti_end *end;                       /* [ends] in the order of ctx->group */
+    heti_end *end;                       /* [ends] in the order of heti_share.group */
     size_t lane_bytes;                   /* rows of the largest message that takes a lane;
                                             message_bytes: of one that passes through the host */
     size_t queue_bytes;                  /* of the host that their queues and events took */
     const het_action *action;            /* [actions] its list */
     het_record *record;                  /* [actions] of the last run */
     int64_t records, slice_rows;
-    het_record *present;                 /* the record of the action being run */
-    het_record unrecorded;               /* stands in for it outside steps: the timeline stays the last step's */
-    double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
-    double silent_since;                 /* 0: answers */
-    const het_action *doing;             /* NULL: nothing of its list */
     /* device memory: one block, cut up by heti_layout */
     char *memory;
     int64_t *weight_at, *state_at;       /* [blocks] elements; -1: not here */
@@ -12845,15 +12831,38 @@ typedef struct heti_rank {
     float *gradient_stream[2][HETRAIN_MAX_STREAMS], *spare_stream[HETRAIN_MAX_STREAMS];
     int64_t stream_width[HETRAIN_MAX_STREAMS]; /* widest */
     /* host staging */
-    het_step_scalars host_scalars;       /* of the job, on their way to the device */
     int32_t *host_token, *host_target, *host_position, *host_sequence_of;
     float *host_weight;
     int64_t *host_sample_id;
     double *staging;                     /* HETI_STAGING elements: chunks of parameters on their way in or out */
     int64_t *joined;                     /* what VERDICT joins, and what comes in */
+    int64_t *granule_start;              /* [max_tokens + 1] scratch */
+} heti_part;
+
+typedef struct heti_rank {
+    het_ctx *ctx;
+    int64_t rank, local;                 /* among all ranks, in this process */
+    het_device_desc desc;
+    het_parallel parallel;
+    heti_pool *pool;                     /* NULL where the user gave a parallel-for */
+    het_device device;
+    het_queue *queue;                    /* NULL where the device has none */
+    het_event *event;
+    het_event *loaded;                   /* what the host arrays of a micro-batch were copied from
+                                            is free again; awaited before they are filled */
+    het_error error;                     /* of the present job */
+    heti_inside inside;                  /* of its thread, if it has one */
+    size_t opened;                       /* bytes of the host that the device and its pool took */
+    heti_part *part;                     /* in the share in use */
+    int32_t capturing;                   /* what the device is given now is kept and does not run */
+    het_record *present;                 /* the record of the action being run */
+    het_record unrecorded;               /* stands in for it outside steps: the timeline stays the last step's */
+    double began, slept_for;             /* of the job; processor time up to which slowing down has been slept off */
+    double silent_since;                 /* 0: answers */
+    const het_action *doing;             /* NULL: nothing of its list */
+    het_step_scalars host_scalars;       /* of the job, on their way to the device */
     heti_post join_post, watch_post;     /* watch_post: to a process without work, only waited for
                                             at the end of a job */
-    int64_t *granule_start;              /* [max_tokens + 1] scratch */
 #ifdef HETI_THREADS
     pthread_t thread;
     pthread_cond_t wake;                 /* a message or a job has come; with ctx->lock */
@@ -12882,6 +12891,22 @@ typedef struct heti_tree {
     int64_t speaker;                     /* the local rank that leaves behind what comes of a job */
 } heti_tree;
 
+/* What a plan decides. het_create builds one, het_replan a second one beside it, and then they
+   change places (heti_swap_shares). */
+typedef struct heti_share {
+    het_plan *plan;
+    het_schedule *schedule;
+    int64_t max_tokens, max_sequences, max_micro_batches, max_granule_tokens;
+    heti_arena arena;                    /* of what is below */
+    heti_owners *owners;                 /* [block_count] */
+    int64_t groups;
+    heti_group *group;                   /* [groups] */
+    heti_tree tree;                      /* of heti_join */
+    heti_part *part;                     /* [local_count] */
+    int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
+    int64_t *granule_start;              /* [max_tokens + 1] scratch */
+} heti_share;
+
 struct het_ctx {
     het_error error;
     uint64_t base;                       /* fingerprint of the weights loaded, 0: unknown */
@@ -12896,26 +12921,20 @@ struct het_ctx {
     het_allocator allocator;             /* counts, then calls the user's */
     het_desc desc;
     heti_arena host;                     /* the tables all ranks share */
-    int64_t max_granule_tokens, unit_count, parameter_count, block_count, use_count;
+    int64_t unit_count, parameter_count, block_count, use_count;
     int64_t parameters;                  /* elements */
     heti_unit *unit;
     heti_parameter *parameter;
     heti_parameter_block *block;
     int64_t *use;                        /* units, block by block */
-    heti_arena world;                    /* of these, those whose sizes the plan or its limits decide */
-    const char *caller;                  /* for messages: het_create or het_replan */
+    heti_share share;                    /* in use */
     het_device_desc *device;             /* [local_count] */
-    het_plan *plan;
-    het_schedule *schedule;
     int64_t ranks, first_rank, local_count;
     int64_t *process_first;              /* [processes + 1] rank number each process begins with */
     int64_t processes, process, alone[2];
     het_transport transport;             /* iface NULL: this process is the world */
     het_request request;                 /* of heti_spread */
     uint64_t *place;                     /* [ranks] hash of where its device is; 0: it is in no group */
-    int64_t groups;
-    heti_group *group;                   /* [groups] of the plan */
-    heti_tree tree;                      /* of heti_join, by the plan */
     heti_rank *rank;                     /* [local_count] */
     het_link *link;                      /* [link_count] emulated ones */
     double *link_free;                   /* [2 link_count] when each direction is free again; under lock */
@@ -12924,7 +12943,6 @@ struct het_ctx {
     int64_t step;
     int32_t has_gradient;                /* the last job made one: memory that others compute in may hold it */
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
-    int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
     uint32_t *host_maximum;              /* [parameters] */
     int32_t *maximum_rank;               /* [parameters] the lowest rank that met it */
     het_recent recent;
@@ -12932,7 +12950,6 @@ struct het_ctx {
                                             spike; spike_norm 0: they are not judged */
     int32_t *host_exponent, *saved_exponent;
     double *host_grid;
-    int64_t *granule_start;              /* [max_tokens + 1] scratch */
     /* the present job; written before ranks start, read by them */
     heti_job job;
     const het_batch *batches;
@@ -13147,7 +13164,7 @@ static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *uni
     int64_t s;
     memset(info, 0, sizeof *info);
     info->max_tokens = ctx->desc.max_tokens;
-    info->max_granule_tokens = ctx->max_granule_tokens;
+    info->max_granule_tokens = ctx->share.max_granule_tokens;
     info->max_sequences = ctx->desc.max_sequences;
     info->compute = ctx->desc.dtype;
     info->device = device;
@@ -13305,19 +13322,20 @@ static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) 
    much, `owed` carries to the next block. */
 static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
     heti_parameter_block *block = &ctx->block[b];
+    heti_owners *owners = &ctx->share.owners[b];
     double total = 0.0;
-    int64_t i, last = block->holders - 1; /* the last one that gets anything */
-    for (i = 0; i < block->holders; i++) total += ctx->plan->state_share[block->holder[i]];
-    while (total > 0.0 && !(ctx->plan->state_share[block->holder[last]] > 0.0)) last--;
-    for (i = 0; i < block->holders; i++) {
-        const double share = total > 0.0 ? ctx->plan->state_share[block->holder[i]] / total :
-                     1.0 / HETI_CAST(double, block->holders);
-        const double wanted = HETI_CAST(double, block->elements) * share + owed[block->holder[i]];
-        int64_t end = i < last ? block->cut[i] : block->elements;
+    int64_t i, last = owners->holders - 1; /* the last one that gets anything */
+    for (i = 0; i < owners->holders; i++) total += ctx->share.plan->state_share[owners->holder[i]];
+    while (total > 0.0 && !(ctx->share.plan->state_share[owners->holder[last]] > 0.0)) last--;
+    for (i = 0; i < owners->holders; i++) {
+        const double share = total > 0.0 ? ctx->share.plan->state_share[owners->holder[i]] / total :
+                     1.0 / HETI_CAST(double, owners->holders);
+        const double wanted = HETI_CAST(double, block->elements) * share + owed[owners->holder[i]];
+        int64_t end = i < last ? owners->cut[i] : block->elements;
         if (i < last && share > 0.0 && wanted > 0.0)
             end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), block->elements)));
-        block->cut[i + 1] = end;
-        owed[block->holder[i]] = wanted - HETI_CAST(double, end - block->cut[i]);
+        owners->cut[i + 1] = end;
+        owed[owners->holder[i]] = wanted - HETI_CAST(double, end - owners->cut[i]);
     }
 }
 
@@ -13327,20 +13345,20 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
     return p;
 }
 
-static int64_t heti_seat_rank(const heti_parameter_block *block, int64_t seat) {
-    return block->holder[block->seat[seat]];
+static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
+    return owners->holder[owners->seat[seat]];
 }
 
 /* Which seats of a block are members of its ring: see >>ring. */
-static void heti_find_members(const het_ctx *ctx, heti_parameter_block *block) {
-    const int64_t last = block->seats - 1, process = heti_process_of(ctx, heti_seat_rank(block, 0));
-    const int spread = heti_process_of(ctx, heti_seat_rank(block, last)) != process;
+static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
+    const int64_t last = owners->seats - 1, process = heti_process_of(ctx, heti_seat_rank(owners, 0));
+    const int spread = heti_process_of(ctx, heti_seat_rank(owners, last)) != process;
     int64_t s;
     for (s = 0; s <= last; s++)
-        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(block, s)) != heti_process_of(ctx,
-            heti_seat_rank(block, s - 1)))
-            block->member[block->members++] = s;
-    block->member[block->members] = block->seats;
+        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(owners, s)) != heti_process_of(ctx,
+            heti_seat_rank(owners, s - 1)))
+            owners->member[owners->members++] = s;
+    owners->member[owners->members] = owners->seats;
 }
 
 /* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere
@@ -13359,22 +13377,22 @@ static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
 
 /* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may
    sit. */
-static void heti_find_seats(const het_ctx *ctx, heti_parameter_block *block) {
-    const int64_t holders = block->holders;
-    int64_t *rank = block->by_rank, taken = 0, next, i;
+static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
+    const int64_t holders = owners->holders;
+    int64_t *rank = owners->by_rank, taken = 0, next, i;
     for (next = 0; next < holders; next++) {
         const int64_t first = taken;
         if (rank[next] < 0) continue; /* has one */
-        block->seat[block->seats++] = first;
-        for (i = next; i < holders && (i == next || ctx->place[block->holder[first]] != 0); i++) {
-            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], block->holder + first, taken - first)) continue;
-            block->holder[taken++] = rank[i];
+        owners->seat[owners->seats++] = first;
+        for (i = next; i < holders && (i == next || ctx->place[owners->holder[first]] != 0); i++) {
+            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], owners->holder + first, taken - first)) continue;
+            owners->holder[taken++] = rank[i];
             rank[i] = -1;
         }
     }
-    block->seat[block->seats] = holders;
+    owners->seat[owners->seats] = holders;
     for (taken = 0; taken < holders; taken++) {
-        for (i = taken; i > 0 && block->holder[rank[i - 1]] > block->holder[taken]; i--) rank[i] = rank[i - 1];
+        for (i = taken; i > 0 && owners->holder[rank[i - 1]] > owners->holder[taken]; i--) rank[i] = rank[i - 1];
         rank[i] = taken;
     }
 }
@@ -13383,26 +13401,26 @@ static void heti_find_seats(const het_ctx *ctx, heti_parameter_block *block) {
 static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
     int64_t b, i, s;
     for (b = 0; b < ctx->block_count; b++) {
-        heti_parameter_block *block = &ctx->block[b];
-        int64_t *rank = block->by_rank = table; /* ascending, each once, until they have their seats */
-        for (s = 0; s < ctx->plan->stages; s++) {
-            const het_stage *stage = &ctx->plan->stage[s];
-            if (!heti_stage_uses(ctx, stage, block)) continue;
-            for (i = block->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
+        heti_owners *owners = &ctx->share.owners[b];
+        int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
+        for (s = 0; s < ctx->share.plan->stages; s++) {
+            const het_stage *stage = &ctx->share.plan->stage[s];
+            if (!heti_stage_uses(ctx, stage, &ctx->block[b])) continue;
+            for (i = owners->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
             if (i > 0 && rank[i - 1] == stage->rank) continue;
-            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, block->holders - i) * sizeof *rank);
+            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
             rank[i] = stage->rank;
-            block->holders++;
+            owners->holders++;
         }
-        block->holder = rank + block->holders;
-        block->cut = block->holder + block->holders;
-        block->seat = block->cut + block->holders + 1;
-        block->group = block->seat + block->holders + 1;
-        block->member = block->group + block->holders;
-        table = block->member + block->holders + 1;
-        heti_find_seats(ctx, block);
+        owners->holder = rank + owners->holders;
+        owners->cut = owners->holder + owners->holders;
+        owners->seat = owners->cut + owners->holders + 1;
+        owners->group = owners->seat + owners->holders + 1;
+        owners->member = owners->group + owners->holders;
+        table = owners->member + owners->holders + 1;
+        heti_find_seats(ctx, owners);
         heti_cut_block(ctx, b, owed);
-        heti_find_members(ctx, block);
+        heti_find_members(ctx, owners);
     }
 }
 
@@ -13412,13 +13430,13 @@ static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
 static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane) {
     heti_group *group;
     int64_t g;
-    for (g = 0; g < ctx->groups; g++) {
-        group = &ctx->group[g];
+    for (g = 0; g < ctx->share.groups; g++) {
+        group = &ctx->share.group[g];
         if (group->lane == lane && group->members == members &&
             memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0)
             return g;
     }
-    group = &ctx->group[ctx->groups++];
+    group = &ctx->share.group[ctx->share.groups++];
     group->lane = lane;
     group->members = members;
     group->member = member;
@@ -13433,16 +13451,17 @@ static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t memb
 /* The groups of a plan, in the same order in all processes: seats of blocks that are trained, lanes
    between the stages of pipelines. */
 static void heti_find_groups(het_ctx *ctx) {
-    const het_plan *plan = ctx->plan;
+    const het_plan *plan = ctx->share.plan;
     const int trains = ctx->desc.inference != HET_YES;
     int64_t b, p, s;
-    ctx->groups = 0;
+    ctx->share.groups = 0;
     for (b = 0; b < ctx->block_count; b++) {
         heti_parameter_block *block = &ctx->block[b];
-        for (s = 0; s < block->seats; s++) {
-            const int64_t members = block->seat[s + 1] - block->seat[s];
-            block->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx,
-                block->holder + block->seat[s], members, 0) : -1;
+        heti_owners *owners = &ctx->share.owners[b];
+        for (s = 0; s < owners->seats; s++) {
+            const int64_t members = owners->seat[s + 1] - owners->seat[s];
+            owners->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx,
+                owners->holder + owners->seat[s], members, 0) : -1;
         }
     }
     for (p = 0; p < plan->pipelines; p++)
@@ -13456,47 +13475,50 @@ static void heti_find_groups(het_ctx *ctx) {
 
 /* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
 static heti_end *heti_end_of(const heti_rank *r, int64_t group) {
+    const heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->ends; i++)
-        if (r->end[i].group == group) return &r->end[i];
+    for (i = 0; i < part->ends; i++)
+        if (part->end[i].group == group) return &part->end[i];
     return NULL;
 }
 
 static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to) {
+    const heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->ends; i++) {
-        const heti_group *group = &r->ctx->group[r->end[i].group];
-        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &r->end[i];
+    for (i = 0; i < part->ends; i++) {
+        const heti_group *group = &r->ctx->share.group[part->end[i].group];
+        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &part->end[i];
     }
     return NULL;
 }
 
 /* The ends a rank has; with `end` NULL they are only counted. */
 static void heti_find_ends(heti_rank *r, heti_end *end) {
+    heti_part *part = r->part;
     int64_t g, m;
-    r->ends = r->lanes = 0;
-    for (g = 0; g < r->ctx->groups; g++) {
-        const heti_group *group = &r->ctx->group[g];
+    part->ends = part->lanes = 0;
+    for (g = 0; g < r->ctx->share.groups; g++) {
+        const heti_group *group = &r->ctx->share.group[g];
         for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
         if (m == group->members) continue;
         if (end) {
-            end[r->ends].group = g;
-            end[r->ends].member = m;
+            end[part->ends].group = g;
+            end[part->ends].member = m;
         }
-        r->ends++;
-        r->lanes += group->lane != 0;
+        part->ends++;
+        part->lanes += group->lane != 0;
     }
 }
 
 /* Place of a rank among a block's holders; -1: not one. */
-static int64_t heti_holder_of(const heti_parameter_block *block, int64_t rank) {
-    int64_t low = 0, high = block->holders;
+static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
+    int64_t low = 0, high = owners->holders;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        if (block->holder[block->by_rank[middle]] < rank) low = middle + 1;
+        if (owners->holder[owners->by_rank[middle]] < rank) low = middle + 1;
         else high = middle;
     }
-    return low < block->holders && block->holder[block->by_rank[low]] == rank ? block->by_rank[low] : -1;
+    return low < owners->holders && owners->holder[owners->by_rank[low]] == rank ? owners->by_rank[low] : -1;
 }
 
 /* ---- a rank's device memory ---- */
@@ -13505,7 +13527,7 @@ static int64_t heti_holder_of(const heti_parameter_block *block, int64_t rank) {
    backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
    so what is carried along a sequence stays with the micro-batch. */
 static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
-    const int fused = stage->fused, sliced = ctx->plan->slices > 1;
+    const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
     if (ctx->desc.inference == HET_YES) {
         if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
         return keep == HET_KEEP_CARRY ? HETI_REGION_CARRY : HETI_REGION_SHARED;
@@ -13523,8 +13545,8 @@ static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const
 }
 
 /* Whether ranks keep only the part of a block's gradient that they own. */
-static int heti_is_sharded(const het_ctx *ctx, const heti_parameter_block *block) {
-    return ctx->desc.shard_gradients == HET_YES && !block->frozen && block->holders > 1;
+static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
+    return ctx->desc.shard_gradients == HET_YES && !ctx->block[b].frozen && ctx->share.owners[b].holders > 1;
 }
 
 /* ---- sums of gradients ---- */
@@ -13533,15 +13555,15 @@ static int heti_is_sharded(const het_ctx *ctx, const heti_parameter_block *block
 static int heti_fills_sums(const heti_rank *r) {
     const het_device_iface *iface = r->device.iface;
     return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create &&
-        r->shard.peers == 0;
+        r->part->shard.peers == 0;
 }
 
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
 static int heti_is_whole(const heti_rank *r, int64_t parameter) {
     const het_ctx *ctx = r->ctx;
     const heti_parameter *p = &ctx->parameter[parameter];
-    return p->product == 2 && p->uses == 1 && ctx->block[p->block].holders == 1 && heti_fills_sums(r)
-        && ctx->desc.max_micro_batches == 1 && ctx->plan->slices == 1;
+    return p->product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
+        && ctx->desc.max_micro_batches == 1 && ctx->share.plan->slices == 1;
 }
 
 /* Whether it sums and rounds it as well (het_gradient.once). */
@@ -13553,7 +13575,7 @@ static int heti_is_once(const heti_rank *r, int64_t parameter) {
 /* Whether the sum lies where activations were: when a unit's weights have their turn, those of the
    units behind are used up. */
 static int heti_is_late(const heti_rank *r, int64_t parameter) {
-    return heti_is_whole(r, parameter) && r->slot_count == 1;
+    return heti_is_whole(r, parameter) && r->part->slot_count == 1;
 }
 
 /* Floats that an element of a parameter's sum takes on this rank, and all of them. */
@@ -13568,16 +13590,17 @@ static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
 /* Places for the sums of a trained block, of a sharded one for the owned part; from the first of
    them, `sum_floats` floats. Not for late ones. */
 static void heti_layout_sums(heti_rank *r, int64_t b) {
-    const heti_parameter_block *block = &r->ctx->block[b];
-    const int64_t place = heti_holder_of(block, r->rank);
-    const int sharded = heti_is_sharded(r->ctx, block);
-    int64_t p, at = sharded ? r->sum_floats - 2 * block->cut[place] : r->sum_floats;
-    for (p = block->parameter; p < r->ctx->parameter_count; p++) {
+    heti_part *part = r->part;
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t place = heti_holder_of(owners, r->rank);
+    const int sharded = heti_is_sharded(r->ctx, b);
+    int64_t p, at = sharded ? part->sum_floats - 2 * owners->cut[place] : part->sum_floats;
+    for (p = r->ctx->block[b].parameter; p < r->ctx->parameter_count; p++) {
         if (r->ctx->parameter[p].block != b) continue;
-        r->sum_at[p] = at;
+        part->sum_at[p] = at;
         if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
     }
-    r->sum_floats = sharded ? r->sum_floats + 2 * (block->cut[place + 1] - block->cut[place]) : at;
+    part->sum_floats = sharded ? part->sum_floats + 2 * (owners->cut[place + 1] - owners->cut[place]) : at;
 }
 
 /* Late sums of a stage fill its slot from the end, as its activations do from the start: when unit
@@ -13591,9 +13614,9 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         for (q = 0; q < r->ctx->unit[u].info.parameters; q++) {
             const int64_t p = r->ctx->unit[u].parameter[q];
-            if (r->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
+            if (r->part->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
             (void)heti_take(&sums, heti_sum_floats(r, p), sizeof(float));
-            r->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
+            r->part->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
         }
         if (heti_add(stage->unit[u - stage->unit_begin].end, sums.used, &both)) bytes = heti_max_size(bytes, both);
         else sums.overflow = 1;
@@ -13606,30 +13629,32 @@ static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_
 static void heti_move_sums(heti_rank *r, int late, size_t from) {
     int64_t p;
     for (p = 0; p < r->ctx->parameter_count; p++)
-        if (r->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
-            r->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
+        if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
+            r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
 }
 
 /* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
 static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot) {
+    heti_part *part = r->part;
     heti_placed *unit = &stage->unit[i];
     int64_t s;
     for (s = 0; s < unit->info.in_streams; s++) {
         unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
-        if (i == 0) (void)heti_take(slot, r->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
-        r->stream_width[s] = heti_max(r->stream_width[s], unit->info.in_width[s]);
+        if (i == 0) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
+        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
     }
     for (s = 0; s < unit->info.out_streams; s++) {
         const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
         const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
         unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
-        if (!reuse) (void)heti_take(slot, r->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
-        r->stream_width[s] = heti_max(r->stream_width[s], unit->info.out_width[s]);
+        if (!reuse) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
     }
 }
 
 /* Offsets of a stage's streams and tensors. */
 static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
+    heti_part *part = r->part;
     heti_arena arena[4]; /* by region */
     int64_t i, t;
     memset(arena, 0, sizeof arena);
@@ -13642,42 +13667,44 @@ static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
             unit->region[t] = region;
             if (region == HETI_REGION_NONE) continue;
             unit->offset[t] = arena[region].used;
-            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : r->slice_rows,
+            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : part->slice_rows,
                             HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
         }
         unit->end = arena[HETI_REGION_SLICE].used;
         unit->workspace = arena[HETI_REGION_SHARED].used;
         (void)heti_take(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
-        r->shared_bytes = heti_max_size(r->shared_bytes, arena[HETI_REGION_SHARED].used);
+        part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
     }
-    r->slot_bytes = heti_max_size(r->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
-    r->carry_bytes = heti_max_size(r->carry_bytes, arena[HETI_REGION_CARRY].used);
+    part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
+    part->carry_bytes = heti_max_size(part->carry_bytes, arena[HETI_REGION_CARRY].used);
     return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow &&
         !arena[HETI_REGION_SHARED].overflow;
 }
 
 static int heti_layout_activations(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t s, p;
     int fits = 1;
-    r->shared_bytes = r->slot_bytes = r->carry_bytes = 0;
-    memset(r->stream_width, 0, sizeof r->stream_width);
-    for (s = 0; s < r->stage_count; s++) fits &= heti_layout_stage(r, &r->stage[s]);
+    part->shared_bytes = part->slot_bytes = part->carry_bytes = 0;
+    memset(part->stream_width, 0, sizeof part->stream_width);
+    for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
     for (p = 0; p < r->ctx->parameter_count; p++) {
         het_sum_squares_args a;
         memset(&a, 0, sizeof a);
         a.count = r->ctx->parameter[p].count;
-        if (r->sum_at[p] == HETI_NOWHERE) continue;
-        r->shared_bytes = heti_max_size(r->shared_bytes, r->device.iface->workspace_bytes(r->device.self,
+        if (part->sum_at[p] == HETI_NOWHERE) continue;
+        part->shared_bytes = heti_max_size(part->shared_bytes, r->device.iface->workspace_bytes(r->device.self,
             HET_OP_SUM_SQUARES, &a));
     }
     return fits;
 }
 
 static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
+    heti_part *part = r->part;
     const int64_t rows = r->ctx->desc.max_tokens, sequences = r->ctx->desc.max_sequences;
     int64_t i;
-    for (i = 0; i < r->carry_count; i++) {
-        heti_carry *carry = &r->carry[i];
+    for (i = 0; i < part->carry_count; i++) {
+        heti_carry *carry = &part->carry[i];
         carry->device_token = HETI_TAKE(arena, int32_t, rows);
         carry->device_target = HETI_TAKE(arena, int32_t, rows);
         carry->device_position = HETI_TAKE(arena, int32_t, rows);
@@ -13686,9 +13713,10 @@ static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
         carry->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
         carry->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
         carry->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->carry_bytes));
+        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->carry_bytes));
     }
-    for (i = 0; i < r->slot_count; i++) r->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, r->slot_bytes));
+    for (i = 0; i < part->slot_count; i++)
+        part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
 }
 
 /* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is
@@ -13697,7 +13725,7 @@ static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after
     int64_t i, next = -1;
     for (i = 0; i < ctx->unit[unit].info.parameters; i++) {
         const int64_t b = ctx->parameter[ctx->unit[unit].parameter[i]].block;
-        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, &ctx->block[b])) next = b;
+        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, b)) next = b;
     }
     return next;
 }
@@ -13718,8 +13746,8 @@ static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer) {
     int64_t rank, b, count = 0;
     for (rank = 0; rank < ctx->ranks && ctx->desc.shard_gradients == HET_YES; rank++) {
         for (b = 0; b < ctx->block_count; b++) {
-            const heti_parameter_block *block = &ctx->block[b];
-            if (heti_is_sharded(ctx, block) && heti_holder_of(block, r->rank) >= 0 && heti_holder_of(block, rank) >= 0)
+            const heti_owners *owners = &ctx->share.owners[b];
+            if (heti_is_sharded(ctx, b) && heti_holder_of(owners, r->rank) >= 0 && heti_holder_of(owners, rank) >= 0)
                 break;
         }
         if (rank == r->rank || b == ctx->block_count) continue;
@@ -13731,19 +13759,21 @@ static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer) {
 
 /* Gives a held block its place among weights, gradients and, for the owned part, state. */
 static void heti_layout_blocks(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t b, p;
-    r->weight_elements = r->sum_floats = r->state_elements = 0;
-    for (p = 0; p < r->ctx->parameter_count; p++) r->sum_at[p] = HETI_NOWHERE;
+    part->weight_elements = part->sum_floats = part->state_elements = 0;
+    for (p = 0; p < r->ctx->parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
     for (b = 0; b < r->ctx->block_count; b++) {
         const heti_parameter_block *block = &r->ctx->block[b];
-        const int64_t place = heti_holder_of(block, r->rank);
-        r->weight_at[b] = place < 0 ? -1 : r->weight_elements;
-        r->state_at[b] = place < 0 || block->frozen ? -1 : r->state_elements;
+        const heti_owners *owners = &r->ctx->share.owners[b];
+        const int64_t place = heti_holder_of(owners, r->rank);
+        part->weight_at[b] = place < 0 ? -1 : part->weight_elements;
+        part->state_at[b] = place < 0 || block->frozen ? -1 : part->state_elements;
         if (place < 0) continue;
-        r->weight_elements += block->weight_floats;
+        part->weight_elements += block->weight_floats;
         if (block->frozen) continue;
         heti_layout_sums(r, b);
-        r->state_elements += block->cut[place + 1] - block->cut[place];
+        part->state_elements += owners->cut[place + 1] - owners->cut[place];
     }
 }
 
@@ -13754,54 +13784,55 @@ static int64_t heti_rotary_rows(const het_desc *desc) {
 
 /* Cuts up the device's block, or counts it when base is NULL. */
 static het_result heti_layout(heti_rank *r, char *base) {
+    heti_part *part = r->part;
     const het_desc *desc = &r->ctx->desc;
     const int trains = desc->inference != HET_YES;
-    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = r->slice_rows;
+    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->slice_rows;
     const int64_t table = heti_rotary_rows(desc) * half;
     heti_arena arena;
     size_t mark = 0;
     int64_t s;
     memset(&arena, 0, sizeof arena);
     arena.base = base;
-#define HETI_MARK(field) do { r->sizes.field = arena.used - mark; mark = arena.used; } while (0)
+#define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
     heti_layout_blocks(r);
-    r->weights = HETI_TAKE(&arena, float, r->weight_elements);
-    r->cosine = HETI_TAKE(&arena, float, table);
-    r->sine = HETI_TAKE(&arena, float, table);
+    part->weights = HETI_TAKE(&arena, float, part->weight_elements);
+    part->cosine = HETI_TAKE(&arena, float, table);
+    part->sine = HETI_TAKE(&arena, float, table);
     HETI_MARK(weights);
     heti_move_sums(r, 0, arena.used);
-    r->gradients = HETI_TAKE(&arena, float, r->sum_floats);
-    for (s = 0; s < 2; s++) r->shard.buffer[s] = HETI_TAKE(&arena, double, r->shard.elements);
-    r->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
-    r->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
-    r->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
+    part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
+    for (s = 0; s < 2; s++) part->shard.buffer[s] = HETI_TAKE(&arena, double, part->shard.elements);
+    part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
+    part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
+    part->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
     HETI_MARK(gradients);
-    for (s = 0; s < r->ctx->slots; s++) r->state[s] = HETI_TAKE(&arena, float, r->state_elements);
+    for (s = 0; s < r->ctx->slots; s++) part->state[s] = HETI_TAKE(&arena, float, part->state_elements);
     HETI_MARK(optimizer);
     if (!heti_layout_activations(r)) arena.overflow = 1;
     heti_layout_slots(r, &arena);
     heti_move_sums(r, 1, arena.used); /* behind the only slot */
     for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t width = r->stream_width[s];
+        const int64_t width = part->stream_width[s];
         int64_t elements = trains && width ? rows * width : 0;
         if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
-        r->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
-        r->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
-        r->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+        part->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
+        part->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
+        part->spare_stream[s] = HETI_TAKE(&arena, float, elements);
     }
-    for (s = 0; r->lanes > 0 && s < r->message_count + 2; s++) {
-        heti_message *message = s < r->message_count ? &r->message[s] : &r->outgoing[s - r->message_count];
-        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->lane_bytes));
+    for (s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
+        heti_message *message = s < part->message_count ? &part->message[s] : &part->outgoing[s - part->message_count];
+        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
     }
     HETI_MARK(activations);
-    r->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, r->shared_bytes));
-    r->logits = HETI_TAKE(&arena, float, desc->model.vocab);
-    r->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
-    r->loss = HETI_TAKE(&arena, het_sum, 1);
-    r->squares = HETI_TAKE(&arena, het_sum, 1);
+    part->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->shared_bytes));
+    part->logits = HETI_TAKE(&arena, float, desc->model.vocab);
+    part->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
+    part->loss = HETI_TAKE(&arena, het_sum, 1);
+    part->squares = HETI_TAKE(&arena, het_sum, 1);
     HETI_MARK(workspace);
 #undef HETI_MARK
-    r->sizes.device = arena.used;
+    part->sizes.device = arena.used;
     if (arena.overflow)
         return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits",
                          HETI_CAST(int64_t, sizeof(size_t) * 8));
@@ -13821,7 +13852,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     int64_t u;
-    if (!r->device.iface->capture_begin || ctx->desc.hook || ctx->desc.inference == HET_YES || r->shard.peers > 0)
+    if (!r->device.iface->capture_begin || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw()) return 0;
     for (u = 0; u < ctx->unit_count; u++) {
@@ -13830,70 +13861,71 @@ static int64_t heti_graph_places(const heti_rank *r) {
             iface != &heti_unit_head)
             return 0;
     }
-    return 2 * r->actions + 16;
+    return 2 * r->part->actions + 16;
 }
 
 /* Host tables, staging and message buffers of a rank. */
 static void heti_layout_host(heti_rank *r, heti_arena *arena) {
+    heti_part *part = r->part;
     const het_ctx *ctx = r->ctx;
     const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
     int64_t i;
     size_t mark;
-    r->stage = HETI_TAKE(arena, heti_stage, r->stage_count);
-    r->placed = HETI_TAKE(arena, heti_placed, r->placed_count);
-    r->carry = HETI_TAKE(arena, heti_carry, r->carry_count);
-    r->slot = HETI_TAKE(arena, heti_slot, r->slot_count);
-    r->message = HETI_TAKE(arena, heti_message, r->message_count);
-    r->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    r->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
-    r->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    r->end = HETI_TAKE(arena, heti_end, r->ends);
-    r->shard.peer = HETI_TAKE(arena, heti_shard_peer, r->shard.peers);
+    part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
+    part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
+    part->carry = HETI_TAKE(arena, heti_carry, part->carry_count);
+    part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
+    part->message = HETI_TAKE(arena, heti_message, part->message_count);
+    part->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    part->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
+    part->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    part->end = HETI_TAKE(arena, heti_end, part->ends);
+    part->shard.peer = HETI_TAKE(arena, heti_shard_peer, part->shard.peers);
     if (ctx->estimates) arena->asked = arena->used;
-    r->record = HETI_TAKE(arena, het_record, r->actions);
-    r->graphs = heti_graph_places(r);
-    r->graph = HETI_TAKE(arena, heti_graph, r->graphs);
-    r->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
-    r->ring.reached = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
-    r->ring.ready = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
-    r->ring.start = HETI_TAKE(arena, int64_t, ctx->groups > 0 ? ctx->ranks + 1 : 0);
-    for (i = 0; i < r->carry_count; i++) {
+    part->record = HETI_TAKE(arena, het_record, part->actions);
+    part->graphs = heti_graph_places(r);
+    part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
+    part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
+    part->ring.reached = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
+    part->ring.ready = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
+    part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->ranks + 1 : 0);
+    for (i = 0; i < part->carry_count; i++) {
         int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
         if (arena->base) {
-            r->carry[i].sequence_start = start;
-            r->carry[i].granule_start = granule;
+            part->carry[i].sequence_start = start;
+            part->carry[i].granule_start = granule;
         }
     }
-    r->host_token = HETI_TAKE(arena, int32_t, rows);
-    r->host_target = HETI_TAKE(arena, int32_t, rows);
-    r->host_position = HETI_TAKE(arena, int32_t, rows);
-    r->host_sequence_of = HETI_TAKE(arena, int32_t, rows);
-    r->host_weight = HETI_TAKE(arena, float, rows);
-    r->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
-    r->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    r->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->parameter_count +
+    part->host_token = HETI_TAKE(arena, int32_t, rows);
+    part->host_target = HETI_TAKE(arena, int32_t, rows);
+    part->host_position = HETI_TAKE(arena, int32_t, rows);
+    part->host_sequence_of = HETI_TAKE(arena, int32_t, rows);
+    part->host_weight = HETI_TAKE(arena, float, rows);
+    part->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
+    part->staging = HETI_TAKE(arena, double, HETI_STAGING);
+    part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->parameter_count +
                                                        heti_max(ctx->parameter_count, 2 * ctx->block_count),
                                                        ctx->ranks));
-    r->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-    r->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
+    part->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+    part->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
     mark = arena->used;
-    for (i = 0; i < r->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + r->message_bytes));
-        if (arena->base && i < r->message_count) r->message[i].data = data;
-        else if (arena->base) r->outgoing[i - r->message_count].data = data;
+    for (i = 0; i < part->message_count + outgoing; i++) {
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + part->message_bytes));
+        if (arena->base && i < part->message_count) part->message[i].data = data;
+        else if (arena->base) part->outgoing[i - part->message_count].data = data;
     }
-    r->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
-    r->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
-    for (i = 0; i < r->shard.peers; i++) {
+    part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
+    part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
+    for (i = 0; i < part->shard.peers; i++) {
         char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
         char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 :
                               HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
         if (arena->base) {
-            r->shard.peer[i].incoming = in;
-            r->shard.peer[i].outgoing = out;
+            part->shard.peer[i].incoming = in;
+            part->shard.peer[i].outgoing = out;
         }
     }
-    r->communication_bytes = arena->used - mark;
+    part->communication_bytes = arena->used - mark;
 }
 
 /* What a rank's list of actions needs at most at any time: activations of slices, carried
@@ -13905,8 +13937,8 @@ typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
    actions are run, and nothing is kept behind them. */
 static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left) {
     const int only_forward = ctx->desc.inference == HET_YES;
-    const het_schedule *s = ctx->schedule;
-    const het_plan *plan = ctx->plan;
+    const het_schedule *s = ctx->share.schedule;
+    const het_plan *plan = ctx->share.plan;
     int64_t i, slots = 0, carries = 0, messages = 0;
     memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
@@ -13944,13 +13976,13 @@ static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int
 /* A plan of the context's own: everything the user's points to is copied. */
 static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
     het_plan *to = NULL;
-    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->caller, &to, &ctx->error));
+    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
     memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
     memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
     memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
     memcpy(to->state_share, from->state_share, HETI_CAST(size_t, from->ranks) * sizeof *to->state_share);
     memcpy(to->slice_share, from->slice_share, HETI_CAST(size_t, from->slices) * sizeof *to->slice_share);
-    ctx->plan = to;
+    ctx->share.plan = to;
     return HET_OK;
 }
 
@@ -13958,7 +13990,7 @@ static het_result heti_take_plan(het_ctx *ctx) {
     const het_plan *plan = ctx->desc.plan;
     het_plan_desc desc;
     if (plan) {
-        HETI_TRY(heti_plan_check(plan, ctx->caller, &ctx->error));
+        HETI_TRY(heti_plan_check(plan, ctx->call, &ctx->error));
         if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
             return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
                                                            "units and %d ranks", plan->units, plan->ranks,
@@ -13970,7 +14002,7 @@ static het_result heti_take_plan(het_ctx *ctx) {
     desc.ranks = ctx->ranks;
     desc.slices = ctx->desc.max_slices;
     desc.allocator = ctx->allocator;
-    return het_plan_read(&desc, "dp", 2, &ctx->plan, &ctx->error);
+    return het_plan_read(&desc, "dp", 2, &ctx->share.plan, &ctx->error);
 }
 
 /* het_desc.backward: every B as I and W, next to each other or with all W at the end. */
@@ -13981,7 +14013,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
     het_schedule *to;
     int64_t r, i, n = 0, split = 0;
     for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->caller, &to,
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
                                &ctx->error));
     memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
     for (r = 0; r < from->ranks; r++) {
@@ -14008,7 +14040,7 @@ static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
 }
 
 static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->caller, to,
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
                                &ctx->error));
     memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
     memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
@@ -14024,14 +14056,15 @@ static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compu
             *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
                                                      HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
     if (!start)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->caller, ctx->block_count);
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->call, ctx->block_count);
     for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
     start[b] = ctx->use_count;
     blocks.count = ctx->block_count;
     blocks.start = start;
     blocks.unit = ctx->use;
-    result = het_schedule_complete(ctx->plan, &blocks, compute, &ctx->allocator, &ctx->schedule, &ctx->error);
-    if (result == HET_OK) result = het_schedule_check(ctx->plan, &blocks, ctx->schedule, NULL, &ctx->error);
+    result = het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
+                                   &ctx->error);
+    if (result == HET_OK) result = het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
     heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start);
     return result;
 }
@@ -14042,17 +14075,17 @@ static het_result heti_take_schedule(het_ctx *ctx) {
     het_schedule *compute = NULL;
     het_result result;
     int64_t p, sum = 0;
-    het_plan_divide(ctx->plan, ctx->desc.max_micro_batches, ctx->batch_count);
+    het_plan_divide(ctx->share.plan, ctx->desc.max_micro_batches, ctx->share.batch_count);
     if (ctx->desc.schedule) {
-        result = het_schedule_check(ctx->plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
+        result = het_schedule_check(ctx->share.plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
         if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
-    } else result = het_schedule_make(ctx->plan, ctx->batch_count, &ctx->allocator, &compute, &ctx->error);
+    } else result = het_schedule_make(ctx->share.plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
     for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
-    if (result == HET_OK && (compute->pipelines != ctx->plan->pipelines || sum != ctx->desc.max_micro_batches))
+    if (result == HET_OK && (compute->pipelines != ctx->share.plan->pipelines || sum != ctx->desc.max_micro_batches))
         result = heti_fail(&ctx->error, HET_ERR_INVALID,
                            "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
                            "max_micro_batches is %d",
-                           ctx->caller, compute->pipelines, sum, ctx->plan->pipelines, ctx->desc.max_micro_batches);
+                           ctx->call, compute->pipelines, sum, ctx->share.plan->pipelines, ctx->desc.max_micro_batches);
     if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
     if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
     het_schedule_free(compute);
@@ -14128,9 +14161,10 @@ static double heti_grid_of(int32_t exponent, int64_t terms) {
    ============================================================================================== */
 
 static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
+    const heti_part *part = r->part;
     int64_t s;
-    for (s = 0; s < r->stage_count; s++)
-        if (r->stage[s].pipeline == a->pipeline && r->stage[s].index == a->stage) return &r->stage[s];
+    for (s = 0; s < part->stage_count; s++)
+        if (part->stage[s].pipeline == a->pipeline && part->stage[s].index == a->stage) return &part->stage[s];
     return NULL;
 }
 
@@ -14177,9 +14211,13 @@ static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_
     return heti_sync(r);
 }
 
-/* A weight that the rank holds in bf16. */
+/* A weight that the rank holds. */
+static float *heti_weight(const heti_rank *r, const heti_parameter *p) {
+    return r->part->weights + r->part->weight_at[p->block] + p->weight_offset;
+}
+
 static uint16_t *heti_bf16_weight(const heti_rank *r, const heti_parameter *p) {
-    return HETI_CAST(uint16_t *, HETI_CAST(void *, r->weights + r->weight_at[p->block] + p->weight_offset));
+    return HETI_CAST(uint16_t *, HETI_CAST(void *, heti_weight(r, p)));
 }
 
 #define HETI_NARROW 2048 /* values a time between float and bf16 */
@@ -14188,8 +14226,7 @@ static uint16_t *heti_bf16_weight(const heti_rank *r, const heti_parameter *p) {
 static het_result heti_read_weight(heti_rank *r, const heti_parameter *p, int64_t first, int64_t count, float *to) {
     uint16_t narrow[HETI_NARROW];
     int64_t n, i;
-    if (!p->bf16)
-        return heti_copy_out(r, to, r->weights + r->weight_at[p->block] + p->weight_offset + first, count, sizeof *to);
+    if (!p->bf16) return heti_copy_out(r, to, heti_weight(r, p) + first, count, sizeof *to);
     for (; count > 0; first += n, to += n, count -= n) {
         n = heti_min(HETI_NARROW, count);
         HETI_TRY(heti_copy_out(r, narrow, heti_bf16_weight(r, p) + first, n, sizeof narrow[0]));
@@ -14203,8 +14240,7 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
     uint16_t narrow[HETI_NARROW];
     int64_t n, i;
     if (!p->bf16) {
-        HETI_TRY(heti_copy_in(r, r->weights + r->weight_at[p->block] + p->weight_offset + first, from, count,
-                              sizeof *from));
+        HETI_TRY(heti_copy_in(r, heti_weight(r, p) + first, from, count, sizeof *from));
         return heti_sync(r);
     }
     for (; count > 0; first += n, from += n, count -= n) {
@@ -14440,7 +14476,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
 
 static het_result heti_group_fail(heti_rank *r, const heti_end *end, het_result result, const char *op) {
     const het_groups *groups = &r->ctx->desc.groups;
-    const heti_group *group = &r->ctx->group[end->group];
+    const heti_group *group = &r->ctx->share.group[end->group];
     const char *text = groups->iface->last_error(groups->self, end->handle);
     if (text == NULL || text[0] == 0) text = het_result_text(result);
     return heti_fail(&r->error, result, "rank %d, step %d: %s %s, ranks %d%s%d: %s", r->rank, r->ctx->step + 1,
@@ -14487,9 +14523,10 @@ static het_result heti_advance(heti_rank *r);
 #ifdef HETI_THREADS
 /* Whether a group has ops of the rank under way. */
 static int heti_gives_ops(const heti_rank *r) {
+    const heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->ends; i++)
-        if (r->end[i].finished < r->end[i].given) return 1;
+    for (i = 0; i < part->ends; i++)
+        if (part->end[i].finished < part->end[i].given) return 1;
     return 0;
 }
 
@@ -14501,7 +14538,7 @@ static void heti_doze(heti_rank *r, uint32_t seen, const heti_post *post) {
     if (ctx->processes > 1) most = 50e-6; /* the transport has no way to wake a rank */
     if (post && !post->remote && HETI_ATOMIC_LOAD(&post->state) == HETI_POST_DONE) most = post->ready - heti_now();
     else if (heti_gives_ops(r)) most = 50e-6; /* nor has a group */
-    else if (r->ring.running || r->shard.peers > 0) most = 1e-3; /* their messages may be on an emulated link as well */
+    else if (r->part->ring.running || r->part->shard.peers > 0) most = 1e-3; /* theirs may be on such a link too */
     HETI_LOCK(ctx);
     if (r->events == seen && !ctx->stop && most > 0.0) heti_wait_signal(&r->wake, &ctx->lock, most);
     HETI_UNLOCK(ctx);
@@ -14521,13 +14558,15 @@ static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 
 /* Whom the rank's reductions wait for; -1: nobody. */
 static int64_t heti_reduction_peer(const heti_rank *r) {
-    const heti_turn *t = &r->ring.turn;
+    const heti_part *part = r->part;
+    const heti_turn *t = &part->ring.turn;
     int64_t i;
-    if (r->ring.running && r->ring.phase == HETI_PHASE_RING)
-        return heti_seat_rank(&r->ctx->block[r->ring.job[r->ring.done].block], t->from >= 0 ? t->from : t->to);
-    if (r->ring.running) return r->ctx->group[r->ring.end->group].member[r->ring.end->member == 0];
-    for (i = 0; i < r->shard.peers; i++)
-        if (r->shard.peer[i].sending || r->shard.peer[i].in.count > 0) return r->shard.peer[i].rank;
+    if (part->ring.running && part->ring.phase == HETI_PHASE_RING)
+        return heti_seat_rank(&r->ctx->share.owners[part->ring.job[part->ring.done].block],
+                              t->from >= 0 ? t->from : t->to);
+    if (part->ring.running) return r->ctx->share.group[part->ring.end->group].member[part->ring.end->member == 0];
+    for (i = 0; i < part->shard.peers; i++)
+        if (part->shard.peer[i].sending || part->shard.peer[i].in.count > 0) return part->shard.peer[i].rank;
     return -1;
 }
 
@@ -14572,18 +14611,19 @@ static void heti_forget_mail(het_ctx *ctx) {
 #ifdef HETI_THREADS
         ctx->posted[i] = NULL;
 #endif
-        r->ring.planned = r->ring.jobs = r->ring.done = 0;
-        r->ring.running = 0;
-        for (m = 0; m < r->message_count; m++) r->message[m].used = 0;
+        r->part->ring.planned = r->part->ring.jobs = r->part->ring.done = 0;
+        r->part->ring.running = 0;
+        for (m = 0; m < r->part->message_count; m++) r->part->message[m].used = 0;
         for (m = 0; m < 2; m++) {
-            r->outgoing[m].post.state = HETI_POST_IDLE;
-            r->outgoing[m].post.end = NULL;
-            r->outgoing[m].action.kind = -1;
+            r->part->outgoing[m].post.state = HETI_POST_IDLE;
+            r->part->outgoing[m].post.end = NULL;
+            r->part->outgoing[m].action.kind = -1;
         }
-        for (m = 0; m < HETI_RING_WINDOW; m++) r->ring.send[m].state = r->ring.receive[m].state = HETI_POST_IDLE;
+        for (m = 0; m < HETI_RING_WINDOW; m++)
+            r->part->ring.send[m].state = r->part->ring.receive[m].state = HETI_POST_IDLE;
         r->join_post.state = r->watch_post.state = HETI_POST_IDLE;
-        for (m = 0; m < r->shard.peers; m++) {
-            heti_shard_peer *peer = &r->shard.peer[m];
+        for (m = 0; m < r->part->shard.peers; m++) {
+            heti_shard_peer *peer = &r->part->shard.peer[m];
             peer->send.state = peer->receive.state = HETI_POST_IDLE;
             peer->sending = peer->receiving = 0;
         }
@@ -14720,7 +14760,7 @@ static het_result heti_find_world(het_ctx *ctx) {
 
 /* XXH64 of the parameters' names and shapes, and of the plan's shares and the schedule's lists. */
 static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t *plan_and_schedule) {
-    const het_plan *plan = ctx->plan;
+    const het_plan *plan = ctx->share.plan;
     heti_xxh64 state;
     int64_t i;
     heti_xxh64_start(&state, 0);
@@ -14736,9 +14776,10 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
     heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
     heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
     heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
-    heti_xxh64_add(&state, ctx->schedule->start, HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->schedule->start);
-    heti_xxh64_add(&state, ctx->schedule->action, HETI_CAST(size_t, ctx->schedule->start[ctx->ranks]) *
-                   sizeof *ctx->schedule->action);
+    heti_xxh64_add(&state, ctx->share.schedule->start,
+                   HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->share.schedule->start);
+    heti_xxh64_add(&state, ctx->share.schedule->action, HETI_CAST(size_t, ctx->share.schedule->start[ctx->ranks]) *
+                   sizeof *ctx->share.schedule->action);
     *plan_and_schedule = heti_xxh64_end(&state);
 }
 
@@ -14820,7 +14861,7 @@ static het_result heti_find_places(het_ctx *ctx) {
         memset(text, 0, sizeof text);
         result = groups->iface->place(groups->self, &r->device, text, sizeof text);
         if (result != HET_OK)
-            return heti_fail(&ctx->error, result, "%s: %s place of rank %d: %s", ctx->caller, groups->iface->name,
+            return heti_fail(&ctx->error, result, "%s: %s place of rank %d: %s", ctx->call, groups->iface->name,
                              r->rank, groups->iface->last_error(groups->self, NULL));
         text[sizeof text - 1] = 0;
         if (text[0]) ctx->place[r->rank] = het_xxh64(text, strlen(text), 0) | 1;
@@ -14849,7 +14890,7 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsi
     memcpy(id, made.id, sizeof made.id);
     if (made.code == HET_OK) return HET_OK;
     return heti_fail(&ctx->error, HETI_CAST(het_result, made.code),
-                     "%s: rank %d, identity of its group with rank %d: %s", ctx->caller, group->member[0],
+                     "%s: rank %d, identity of its group with rank %d: %s", ctx->call, group->member[0],
                          group->member[group->members - 1], process == ctx->process ?
                              groups->iface->last_error(groups->self, NULL) : "its process has the reason");
 }
@@ -14858,9 +14899,9 @@ static het_result heti_make_identity(het_ctx *ctx, const heti_group *group, unsi
 static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_end *end, het_result result,
                                  const char *op) {
     const het_groups *groups = &ctx->desc.groups;
-    const heti_group *group = &ctx->group[end->group];
+    const heti_group *group = &ctx->share.group[end->group];
     const char *text = groups->iface->last_error(groups->self, end->handle);
-    return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->caller, r->rank,
+    return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->call, r->rank,
                      groups->iface->name, op, group->member[0], group->member[group->members - 1], text &&
                          text[0] ? text : het_result_text(result));
 }
@@ -14871,6 +14912,7 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
 static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *id) {
 #ifdef HETI_THREADS
     const het_groups *groups = &ctx->desc.groups;
+    const heti_group *group = &ctx->share.group[g];
     const double start = heti_now();
     int64_t i, missing = 1;
     for (i = 0; i < ctx->local_count; i++) {
@@ -14878,8 +14920,8 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
         heti_end *end = heti_end_of(r, g);
         het_result result;
         if (!end) continue;
-        result = groups->iface->join(groups->self, &r->device, id, ctx->group[g].members, end->member,
-                                     ctx->group[g].lane ? r->message_count + 2 : ctx->group[g].members, &end->handle);
+        result = groups->iface->join(groups->self, &r->device, id, group->members, end->member,
+                                     group->lane ? r->part->message_count + 2 : group->members, &end->handle);
         if (result != HET_OK) {
             end->handle = NULL;
             return heti_join_fail(ctx, r, end, result, "join");
@@ -14896,8 +14938,8 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
         }
         if (missing > 0) {
             char what[80];
-            (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", ctx->group[g].member[0],
-                              ctx->group[g].member[ctx->group[g].members - 1]);
+            (void)heti_format(what, sizeof what, "the group of ranks %d ... %d to form", group->member[0],
+                              group->member[group->members - 1]);
             HETI_TRY(heti_wait_turn(ctx, start, what));
         }
     }
@@ -14908,16 +14950,17 @@ static het_result heti_join_group(het_ctx *ctx, int64_t g, const unsigned char *
 #endif
 }
 
-/* The groups of the world in use. Those that the world `aside` has as well, if there is one, are
+/* The groups of the share in use. Those that the share `aside` has as well, if there is one, are
    borrowed from it; all processes know which. */
-static het_result heti_join_groups(het_ctx *ctx, const heti_group *aside, int64_t groups, heti_rank *rank_aside) {
-    int64_t g, i, k;
-    for (g = 0; g < ctx->groups; g++) {
-        const heti_group *group = &ctx->group[g];
+static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
+    const int64_t groups = aside ? aside->groups : 0;
+    int64_t g, i, k, e;
+    for (g = 0; g < ctx->share.groups; g++) {
+        const heti_group *group = &ctx->share.group[g];
         unsigned char id[HETRAIN_GROUP_ID];
         for (k = 0; k < groups; k++)
-            if (aside[k].lane == group->lane && aside[k].members == group->members &&
-                memcmp(aside[k].member, group->member,
+            if (aside->group[k].lane == group->lane && aside->group[k].members == group->members &&
+                memcmp(aside->group[k].member, group->member,
                        HETI_CAST(size_t, group->members) * sizeof *group->member) == 0) break;
         if (k == groups) {
             HETI_TRY(heti_make_identity(ctx, group, id));
@@ -14925,9 +14968,8 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_group *aside, int64_
         }
         for (i = 0; k < groups && i < ctx->local_count; i++) {
             heti_end *end = heti_end_of(&ctx->rank[i], g);
-            int64_t e;
-            for (e = 0; end && e < rank_aside[i].ends; e++) {
-                const heti_end *from = &rank_aside[i].end[e];
+            for (e = 0; end && e < aside->part[i].ends; e++) {
+                const heti_end *from = &aside->part[i].end[e];
                 if (from->group != k) continue;
                 end->handle = from->handle;
                 end->given = from->given;
@@ -14941,31 +14983,32 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_group *aside, int64_
 
 /* Queues and events for a rank's ends and the messages on its lanes. */
 static het_result heti_open_ends(heti_rank *r) {
+    heti_part *part = r->part;
     const het_device_iface *iface = r->device.iface;
     const size_t live = r->ctx->counter.live;
     const char *text;
     het_result result = HET_OK;
     int64_t i;
-    for (i = 0; result == HET_OK && i < r->ends; i++) {
-        result = iface->queue_create(r->device.self, &r->end[i].queue);
-        if (result == HET_OK) result = iface->event_create(r->device.self, &r->end[i].event);
+    for (i = 0; result == HET_OK && i < part->ends; i++) {
+        result = iface->queue_create(r->device.self, &part->end[i].queue);
+        if (result == HET_OK) result = iface->event_create(r->device.self, &part->end[i].event);
     }
-    for (i = 0; result == HET_OK && r->lanes > 0 && i < r->message_count + 2; i++) {
-        heti_message *message = i < r->message_count ? &r->message[i] : &r->outgoing[i - r->message_count];
+    for (i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
+        heti_message *message = i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
         result = iface->event_create(r->device.self, &message->event);
     }
-    r->queue_bytes = r->ctx->counter.live - live;
+    part->queue_bytes = r->ctx->counter.live - live;
     if (result == HET_OK) return HET_OK;
     text = iface->last_error(r->device.self);
-    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->caller, r->rank,
+    return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->call, r->rank,
                      text && text[0] ? text : het_result_text(result));
 }
 
 /* Ends what is under way in a rank's groups: in all, or in those that are not joined. */
-static void heti_abort_ends(const het_groups *groups, heti_rank *r, int all) {
+static void heti_abort_ends(const het_groups *groups, heti_part *part, int all) {
     int64_t i;
-    for (i = 0; r->end && i < r->ends; i++) {
-        heti_end *end = &r->end[i];
+    for (i = 0; part->end && i < part->ends; i++) {
+        heti_end *end = &part->end[i];
         if (!end->handle || end->borrowed || end->aborted || (end->joined && !all)) continue;
         groups->iface->abort(groups->self, end->handle);
         end->aborted = 1;
@@ -14973,30 +15016,29 @@ static void heti_abort_ends(const het_groups *groups, heti_rank *r, int all) {
 }
 
 /* Leaves a rank's groups, but for borrowed ones. */
-static void heti_leave_ends(const het_groups *groups, heti_rank *r) {
+static void heti_leave_ends(const het_groups *groups, heti_part *part) {
     int64_t i;
-    for (i = 0; r->end && i < r->ends; i++) {
-        if (r->end[i].handle && !r->end[i].borrowed) groups->iface->leave(groups->self, r->end[i].handle);
-        r->end[i].handle = NULL;
+    for (i = 0; part->end && i < part->ends; i++) {
+        if (part->end[i].handle && !part->end[i].borrowed) groups->iface->leave(groups->self, part->end[i].handle);
+        part->end[i].handle = NULL;
     }
 }
 
-/* Gives back the queues and events of `of`, which has the tables of rank `r` or of the world aside.
-   Nothing uses them any more: the groups are left, and either the rank's own queue has been waited
-   for or its memory is given back. */
-static void heti_close_ends(heti_rank *r, heti_rank *of) {
+/* Gives back the queues and events of a rank's part. Nothing uses them any more: the groups are
+   left, and either the rank's own queue has been waited for or its memory is given back. */
+static void heti_close_ends(heti_rank *r, heti_part *part) {
     const het_device_iface *iface = r->device.iface;
     int64_t i;
-    if (!of->end) return; /* its tables were never made */
-    for (i = 0; i < of->ends; i++) {
-        if (of->end[i].queue) iface->queue_destroy(r->device.self, of->end[i].queue);
-        if (of->end[i].event) iface->event_destroy(r->device.self, of->end[i].event);
+    if (!part->end) return; /* its tables were never made */
+    for (i = 0; i < part->ends; i++) {
+        if (part->end[i].queue) iface->queue_destroy(r->device.self, part->end[i].queue);
+        if (part->end[i].event) iface->event_destroy(r->device.self, part->end[i].event);
     }
-    for (i = 0; i < of->message_count + 2 && of->lanes > 0; i++) {
-        heti_message *message = i < of->message_count ? &of->message[i] : &of->outgoing[i - of->message_count];
+    for (i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
+        heti_message *message = i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
         if (message->event) iface->event_destroy(r->device.self, message->event);
     }
-    of->ends = of->lanes = 0;
+    part->ends = part->lanes = 0;
 }
 
 /* Lets an end's queue wait for an event of the rank's own queue; NULL: for all that was given to it
@@ -15060,15 +15102,15 @@ static het_result heti_give_ranges(heti_rank *r, heti_end *end, int gather, void
    ============================================================================================== */
 
 /* The first element that a seat's holders own; of `seats`: the end. */
-static int64_t heti_seat_cut(const heti_parameter_block *block, int64_t seat) { return block->cut[block->seat[seat]]; }
+static int64_t heti_seat_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
 
 /* One of the turns of seat i in which its process adds to, or gets from, the leader: seat `first`
    of the process. */
-static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64_t first, int64_t other, int inwards,
+static void heti_inside_turn(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
                              int gather, heti_turn *t) {
     const int whole = inwards != gather;
-    const int64_t begin = whole ? 0 : heti_seat_cut(block, other),
-                  end = whole ? block->elements : heti_seat_cut(block, other + 1);
+    const int64_t begin = whole ? 0 : heti_seat_cut(owners, other),
+                  end = whole ? owners->cut[owners->holders] : heti_seat_cut(owners, other + 1);
     if (i == (inwards ? other : first)) {
         t->to = inwards ? first : other;
         t->send_begin = begin;
@@ -15082,28 +15124,28 @@ static void heti_inside_turn(const heti_parameter_block *block, int64_t i, int64
 }
 
 /* Fills *t with turn number `turn` of seat i; 0: there are no more. */
-static int heti_ring_turn(const heti_parameter_block *block, int64_t i, int gather, int64_t turn, heti_turn *t) {
-    const int64_t members = block->members;
+static int heti_ring_turn(const heti_owners *owners, int64_t i, int gather, int64_t turn, heti_turn *t) {
+    const int64_t members = owners->members;
     int64_t m = 0, first, inside, part;
     memset(t, 0, sizeof *t);
     t->to = t->from = -1;
-    while (block->member[m + 1] <= i) m++;
-    first = block->member[m];
-    inside = block->member[m + 1] - first - 1;
+    while (owners->member[m + 1] <= i) m++;
+    first = owners->member[m];
+    inside = owners->member[m + 1] - first - 1;
     if (turn >= 2 * inside + members - 1) return 0;
     if (turn < inside) {
-        heti_inside_turn(block, i, first, first + 1 + turn, 1, gather, t);
+        heti_inside_turn(owners, i, first, first + 1 + turn, 1, gather, t);
     } else if (turn >= inside + members - 1) {
-        heti_inside_turn(block, i, first, first + 2 + turn - inside - members, 0, gather, t);
+        heti_inside_turn(owners, i, first, first + 2 + turn - inside - members, 0, gather, t);
     } else if (i == first) {
-        t->to = block->member[(m + 1) % members];
-        t->from = block->member[(m + members - 1) % members];
+        t->to = owners->member[(m + 1) % members];
+        t->from = owners->member[(m + members - 1) % members];
         part = (m + 2 * members - (turn - inside) - (gather ? 0 : 1)) % members;
-        t->send_begin = heti_seat_cut(block, block->member[part]);
-        t->send_end = heti_seat_cut(block, block->member[part + 1]);
+        t->send_begin = heti_seat_cut(owners, owners->member[part]);
+        t->send_end = heti_seat_cut(owners, owners->member[part + 1]);
         part = (part + members - 1) % members;
-        t->receive_begin = heti_seat_cut(block, block->member[part]);
-        t->receive_end = heti_seat_cut(block, block->member[part + 1]);
+        t->receive_begin = heti_seat_cut(owners, owners->member[part]);
+        t->receive_end = heti_seat_cut(owners, owners->member[part + 1]);
         t->add = !gather;
     }
     return 1;
@@ -15115,8 +15157,8 @@ static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job) {
 
 /* Where element `element` of a parameter's gradient is summed. */
 static void *heti_sum_at(const heti_rank *r, int64_t parameter, int64_t element) {
-    return HETI_CAST(float *, HETI_CAST(void *, r->memory)) + r->sum_at[parameter] + element * heti_sum_width(r,
-        parameter);
+    return HETI_CAST(float *, HETI_CAST(void *, r->part->memory)) + r->part->sum_at[parameter] +
+        element * heti_sum_width(r, parameter);
 }
 
 /* The same of a block that several ranks hold. */
@@ -15125,14 +15167,14 @@ static void *heti_block_sum_at(const heti_rank *r, int64_t b, int64_t element) {
 }
 
 static int heti_is_trained(const heti_rank *r, int64_t b) {
-    return r->sum_at[r->ctx->block[b].parameter] != HETI_NOWHERE;
+    return r->part->sum_at[r->ctx->block[b].parameter] != HETI_NOWHERE;
 }
 
 /* Zeros for a sum that is still empty (het_gradient.empty). */
 static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
     const int64_t floats = r->ctx->parameter[parameter].count * heti_sum_width(r, parameter);
-    if (!r->empty[parameter]) return HET_OK;
-    r->empty[parameter] = 0;
+    if (!r->part->empty[parameter]) return HET_OK;
+    r->part->empty[parameter] = 0;
     return heti_clear(r, heti_sum_at(r, parameter, 0), HETI_CAST(size_t, floats) * sizeof(float));
 }
 
@@ -15145,7 +15187,8 @@ static het_result heti_fill_sums(heti_rank *r, int64_t b) {
 }
 
 static void *heti_ring_address(const heti_rank *r, const heti_ring_job *job, int64_t element) {
-    return job->gather ? r->weights + r->weight_at[job->block] + element : heti_block_sum_at(r, job->block, element);
+    return job->gather ? r->part->weights + r->part->weight_at[job->block] + element :
+        heti_block_sum_at(r, job->block, element);
 }
 
 /* sum += term, both `count` doubles or floats on the host. */
@@ -15189,11 +15232,11 @@ static int64_t heti_ring_chunks(const heti_turn *t) {
 
 /* Posts the next chunk of the present turn in both directions, those that there are. */
 static het_result heti_ring_post(heti_rank *r) {
-    heti_ring *ring = &r->ring;
+    heti_ring *ring = &r->part->ring;
     const int64_t slot = ring->posted % HETI_RING_WINDOW,
                   at = slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_parameter_block *block = &r->ctx->block[job->block];
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
     int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->posted, &first);
@@ -15203,21 +15246,21 @@ static het_result heti_ring_post(heti_rank *r) {
             HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
             address = ring->outgoing + at;
         }
-        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, heti_seat_rank(block, t->to), HETI_CHANNEL_RING, address,
+        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, heti_seat_rank(owners, t->to), HETI_CHANNEL_RING, address,
                                  HETI_CAST(size_t, count) * element));
     }
     count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->posted, &first);
     address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
     ring->posted++;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, heti_seat_rank(block, t->from), HETI_CHANNEL_RING, address,
-                                 HETI_CAST(size_t, count) * element));
+        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, heti_seat_rank(owners, t->from), HETI_CHANNEL_RING,
+                                 address, HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
 
 /* Takes in the chunk that has come. */
 static het_result heti_ring_take(heti_rank *r) {
-    heti_ring *ring = &r->ring;
+    heti_ring *ring = &r->part->ring;
     const heti_ring_job *job = &ring->job[ring->done];
     const heti_turn *t = &ring->turn;
     const size_t element = heti_ring_element(r, job);
@@ -15234,30 +15277,30 @@ static het_result heti_ring_take(heti_rank *r) {
 }
 
 /* The seat of a rank, which may lead it or not. */
-static int64_t heti_seat_of(const heti_parameter_block *block, int64_t rank) {
-    const int64_t holder = heti_holder_of(block, rank);
+static int64_t heti_seat_of(const heti_owners *owners, int64_t rank) {
+    const int64_t holder = heti_holder_of(owners, rank);
     int64_t s = 0;
-    while (block->seat[s + 1] <= holder) s++;
+    while (owners->seat[s + 1] <= holder) s++;
     return s;
 }
 
 /* Moves to turn `number` of the present job, or to the next one in which there is something to do;
    0: there are no more for this rank. */
 static int heti_ring_seek(heti_rank *r, int64_t number) {
-    heti_ring *ring = &r->ring;
+    heti_ring *ring = &r->part->ring;
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_parameter_block *block = &r->ctx->block[job->block];
-    const int64_t seat = heti_seat_of(block, r->rank);
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const int64_t seat = heti_seat_of(owners, r->rank);
     ring->chunk = ring->posted = 0;
-    if (heti_seat_rank(block, seat) != r->rank) return 0; /* does not lead */
-    for (ring->number = number; heti_ring_turn(block, seat, job->gather, ring->number, &ring->turn); ring->number++)
+    if (heti_seat_rank(owners, seat) != r->rank) return 0; /* does not lead */
+    for (ring->number = number; heti_ring_turn(owners, seat, job->gather, ring->number, &ring->turn); ring->number++)
         if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
     return 0;
 }
 
 /* Takes what has come and posts what is next, until the turns are over or it would have to wait. */
 static het_result heti_advance_turns(heti_rank *r) {
-    heti_ring *ring = &r->ring;
+    heti_ring *ring = &r->part->ring;
     while (ring->more) {
         const int64_t slot = ring->chunk % HETI_RING_WINDOW,
                       end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
@@ -15274,24 +15317,25 @@ static het_result heti_advance_turns(heti_rank *r) {
 
 /* What a member of the rank's seat gets from it in the present job, for the timeline. */
 static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
+    heti_part *part = r->part;
     het_traffic *traffic = &r->ctx->traffic[r->local * r->ctx->ranks + peer];
     if (bytes == 0 || peer == r->rank) return;
     traffic->reductions++;
     traffic->reduction_bytes += bytes;
-    r->record[r->ring.job[r->ring.done].record].bytes += bytes;
+    part->record[part->ring.job[part->ring.done].record].bytes += bytes;
 }
 
 /* Phase `in` of a gather, `out` of a reduction: what each holder of a seat owns goes to, or comes
    from, the leader. */
 static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first) {
-    const heti_parameter_block *block = &r->ctx->block[job->block];
-    const heti_group *group = &r->ctx->group[end->group];
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const heti_group *group = &r->ctx->share.group[end->group];
     const size_t element = heti_ring_element(r, job);
     int64_t m;
     HETI_TRY(heti_order_end(r, end, NULL));
     for (m = 1; m < group->members; m++) {
-        const int64_t at = block->cut[first + m],
-                      bytes = (block->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
+        const int64_t at = owners->cut[first + m],
+                      bytes = (owners->cut[first + m + 1] - at) * HETI_CAST(int64_t, element);
         const int receives = (end->member == 0) == (job->gather != 0);
         if (bytes == 0 || (end->member != 0 && end->member != m)) continue;
         if (!receives) heti_count_sent(r, group->member[end->member == 0 ? m : 0], bytes);
@@ -15304,12 +15348,12 @@ static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_j
 /* Phase `in` of a reduction, `out` of a gather: all of the block to the leader or from it, or each
    part to its owner or from it. */
 static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first) {
-    const heti_parameter_block *block = &r->ctx->block[job->block];
-    const heti_group *group = &r->ctx->group[end->group];
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const heti_group *group = &r->ctx->share.group[end->group];
     const size_t element = heti_ring_element(r, job);
-    int64_t *start = r->ring.start, m;
+    int64_t *start = r->part->ring.start, m;
     for (m = 0; m <= group->members; m++)
-        start[m] = block->seats == 1 ? block->cut[first + m] : m > 0 ? block->elements : 0;
+        start[m] = owners->seats == 1 ? owners->cut[first + m] : m > 0 ? owners->cut[owners->holders] : 0;
     for (m = 0; m < group->members; m++) {
         const int64_t owner = job->gather ? end->member : m;
         heti_count_sent(r, group->member[m], (start[owner + 1] - start[owner]) * HETI_CAST(int64_t, element));
@@ -15321,27 +15365,27 @@ static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_j
 
 /* Begins the present phase of the present job. */
 static het_result heti_enter_phase(heti_rank *r) {
-    heti_ring *ring = &r->ring;
+    heti_ring *ring = &r->part->ring;
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_parameter_block *block = &r->ctx->block[job->block];
-    const int64_t seat = heti_seat_of(block, r->rank);
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const int64_t seat = heti_seat_of(owners, r->rank);
     ring->more = 0;
-    ring->end = block->group[seat] >= 0 ? heti_end_of(r, block->group[seat]) : NULL;
+    ring->end = owners->group[seat] >= 0 ? heti_end_of(r, owners->group[seat]) : NULL;
     if (ring->phase == HETI_PHASE_RING) {
         ring->more = heti_ring_seek(r, 0);
         return HET_OK;
     }
     if (!ring->end) return HET_OK;
     if ((ring->phase == HETI_PHASE_OUT) == (job->gather != 0))
-        return heti_give_block(r, ring->end, job, block->seat[seat]);
-    return block->seats > 1 ? heti_give_parts(r, ring->end, job, block->seat[seat]) : HET_OK;
+        return heti_give_block(r, ring->end, job, owners->seat[seat]);
+    return owners->seats > 1 ? heti_give_parts(r, ring->end, job, owners->seat[seat]) : HET_OK;
 }
 
 /* Goes on with the jobs, as far as it goes without waiting. */
 static het_result heti_advance_ring(heti_rank *r) {
-    heti_ring *ring = &r->ring;
+    heti_ring *ring = &r->part->ring;
     while (ring->done < ring->planned && ring->job[ring->done].record >= 0) {
-        het_record *record = &r->record[ring->job[ring->done].record];
+        het_record *record = &r->part->record[ring->job[ring->done].record];
         if (!ring->running) {
             record->start = heti_now() - r->began;
             ring->running = 1;
@@ -15364,8 +15408,7 @@ static het_result heti_advance_ring(heti_rank *r) {
 
 /* Whether a block's REDUCE or GATHER has something to do: several ranks have its sum. */
 static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
-    const heti_parameter_block *block = &ctx->block[b];
-    return !block->frozen && block->holders > 1 && (gather || !heti_is_sharded(ctx, block));
+    return !ctx->block[b].frozen && ctx->share.owners[b].holders > 1 && (gather || !heti_is_sharded(ctx, b));
 }
 
 static int heti_takes_part(const het_ctx *ctx, const het_action *a);
@@ -15374,10 +15417,11 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a);
    them in the step before. VERDICT has told all ranks the same times, so that all have one order.
    Where times are equal or not known it is the lists', which het_schedule_check has proved. */
 static void heti_order_rings(heti_rank *r) {
-    heti_ring *ring = &r->ring;
+    heti_part *part = r->part;
+    heti_ring *ring = &part->ring;
     int64_t i, k;
-    for (i = 0; i < r->actions; i++) {
-        const het_action *a = &r->action[i];
+    for (i = 0; i < part->actions; i++) {
+        const het_action *a = &part->action[i];
         const int32_t gather = a->kind == HET_ACTION_GATHER;
         const int64_t *ready = ring->ready + gather * r->ctx->block_count;
         if ((a->kind != HET_ACTION_REDUCE && !gather) || !heti_takes_part(r->ctx, a) || !heti_has_ring(r->ctx, a->stage,
@@ -15394,18 +15438,19 @@ static void heti_order_rings(heti_rank *r) {
 
 /* The rank has come to a block's REDUCE or GATHER. */
 static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record) {
-    const heti_parameter_block *block = &r->ctx->block[b];
-    heti_ring_job *job = r->ring.job;
+    heti_part *part = r->part;
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    heti_ring_job *job = part->ring.job;
     heti_turn t;
     int64_t turn, seat;
     if (!heti_has_ring(r->ctx, b, gather)) return;
     while (job->block != b || job->gather != gather) job++;
     job->record = record;
-    r->ring.jobs++;
-    r->ring.reached[b + gather * r->ctx->block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
-    seat = heti_seat_of(block, r->rank);
-    for (turn = 0; heti_seat_rank(block, seat) == r->rank && heti_ring_turn(block, seat, gather, turn, &t); turn++)
-        r->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
+    part->ring.jobs++;
+    part->ring.reached[b + gather * r->ctx->block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
+    seat = heti_seat_of(owners, r->rank);
+    for (turn = 0; heti_seat_rank(owners, seat) == r->rank && heti_ring_turn(owners, seat, gather, turn, &t); turn++)
+        part->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
 /* ---- joining: the same integers on all ranks that work ----
@@ -15457,22 +15502,22 @@ static void heti_grow_tree(const het_ctx *ctx, heti_tree_place *place, int64_t c
 
 static int heti_has_stage(const het_ctx *ctx, int64_t rank) {
     int64_t s;
-    for (s = 0; s < ctx->plan->stages; s++)
-        if (ctx->plan->stage[s].rank == rank) return 1;
+    for (s = 0; s < ctx->share.plan->stages; s++)
+        if (ctx->share.plan->stage[s].rank == rank) return 1;
     return 0;
 }
 
 static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
     int64_t k;
-    for (k = 0; k < ctx->tree.working + ctx->tree.watching; k++)
-        if (ctx->tree.place[k].rank == rank) return 1;
+    for (k = 0; k < ctx->share.tree.working + ctx->share.tree.watching; k++)
+        if (ctx->share.tree.place[k].rank == rank) return 1;
     return 0;
 }
 
 /* The tree of the plan as far as this process needs it: the first of each process, the others of
    this one, the processes without work. */
 static void heti_build_tree(het_ctx *ctx, double *heard) {
-    heti_tree *t = &ctx->tree;
+    heti_tree *t = &ctx->share.tree;
     int64_t p, r, own = -1;
     t->working = t->watching = t->speaker = 0;
     for (p = 0; p < ctx->processes; p++) {
@@ -15509,8 +15554,8 @@ static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, in
 /* The first `sums` integers of all ranks that work added up, of the others the largest, in `joined`
    of all ranks of the tree. */
 static het_result heti_join(heti_rank *r, int64_t sums, int64_t count) {
-    const heti_tree *t = &r->ctx->tree;
-    int64_t *own = r->joined, *other = r->joined + count, from = -1, i, k;
+    const heti_tree *t = &r->ctx->share.tree;
+    int64_t *own = r->part->joined, *other = r->part->joined + count, from = -1, i, k;
     for (k = t->working - 1; k >= 0; k--) {
         if (t->place[k].rank == r->rank) from = t->place[k].from;
         if (t->place[k].from != r->rank) continue;
@@ -15551,7 +15596,7 @@ static int heti_adds_gradients(const het_ctx *ctx, const het_action *a, int64_t 
 
 /* Moves to the next backward call of rank `from` that has something to send; 0: there is none. */
 static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p) {
-    const het_schedule *s = ctx->schedule;
+    const het_schedule *s = ctx->share.schedule;
     for (;;) {
         if (p->unit > p->unit_begin) {
             p->unit--;
@@ -15563,7 +15608,7 @@ static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p) {
                 if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_takes_part(ctx, a)) break;
             }
             if (p->action >= s->start[from + 1]) return 0;
-            stage = &ctx->plan->stage[ctx->plan->first_stage[a->pipeline] + a->stage];
+            stage = &ctx->share.plan->stage[ctx->share.plan->first_stage[a->pipeline] + a->stage];
             p->unit = stage->unit_end - 1;
             p->unit_begin = stage->unit_begin;
         }
@@ -15577,11 +15622,11 @@ static int heti_next_call(const het_ctx *ctx, int64_t from, heti_piece *p) {
 /* Moves to the next piece that rank `from` sends to rank `to`. */
 static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_piece *p) {
     for (;;) {
-        const heti_parameter_block *block = p->block >= 0 ? &ctx->block[p->block] : NULL;
-        const int64_t place = block ? heti_holder_of(block, to) : -1;
+        const heti_owners *owners = p->block >= 0 ? &ctx->share.owners[p->block] : NULL;
+        const int64_t place = owners ? heti_holder_of(owners, to) : -1;
         if (place >= 0) {
-            p->first = p->count > 0 ? p->first + p->count : block->cut[place];
-            p->count = heti_min(HETI_SHARD_CHUNK, block->cut[place + 1] - p->first);
+            p->first = p->count > 0 ? p->first + p->count : owners->cut[place];
+            p->count = heti_min(HETI_SHARD_CHUNK, owners->cut[place + 1] - p->first);
             if (p->count > 0) return;
         }
         p->count = 0;
@@ -15594,22 +15639,23 @@ static void heti_next_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_p
 
 static void heti_first_piece(const het_ctx *ctx, int64_t from, int64_t to, heti_piece *p) {
     memset(p, 0, sizeof *p);
-    p->action = ctx->schedule->start[from] - 1;
+    p->action = ctx->share.schedule->start[from] - 1;
     p->call = p->block = -1;
     heti_next_piece(ctx, from, to, p);
 }
 
 static void heti_begin_shard(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t i;
-    r->shard.calls = 0;
-    for (i = 0; i < r->shard.peers; i++) {
-        heti_first_piece(r->ctx, r->rank, r->shard.peer[i].rank, &r->shard.peer[i].out);
-        heti_first_piece(r->ctx, r->shard.peer[i].rank, r->rank, &r->shard.peer[i].in);
+    part->shard.calls = 0;
+    for (i = 0; i < part->shard.peers; i++) {
+        heti_first_piece(r->ctx, r->rank, part->shard.peer[i].rank, &part->shard.peer[i].out);
+        heti_first_piece(r->ctx, part->shard.peer[i].rank, r->rank, &part->shard.peer[i].in);
     }
 }
 
 static double *heti_shard_buffer(const heti_rank *r, int64_t call, int64_t unit, int64_t b) {
-    return r->shard.buffer[call % 2] + heti_shard_place(r->ctx, unit, b);
+    return r->part->shard.buffer[call % 2] + heti_shard_place(r->ctx, unit, b);
 }
 
 static het_result heti_advance_out(heti_rank *r, heti_shard_peer *peer) {
@@ -15623,7 +15669,7 @@ static het_result heti_advance_out(heti_rank *r, heti_shard_peer *peer) {
             peer->sending = 0;
             heti_next_piece(r->ctx, r->rank, peer->rank, &peer->out);
         }
-        if (p->count == 0 || p->call >= r->shard.calls) return HET_OK;
+        if (p->count == 0 || p->call >= r->part->shard.calls) return HET_OK;
         data = heti_shard_buffer(r, p->call, p->unit, p->block) + p->first;
         if (!r->device.iface->host_memory) {
             HETI_TRY(heti_copy_out(r, peer->outgoing, data, p->count, sizeof(double)));
@@ -15643,8 +15689,8 @@ static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer) {
             HETI_TRY(heti_test_post(r, &peer->receive, &done));
             if (!done) return HET_OK;
             peer->receiving = 0;
-            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, p->block, p->first), peer->incoming, r->staging, p->count,
-                                    sizeof(double)));
+            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, p->block, p->first), peer->incoming, r->part->staging,
+                                    p->count, sizeof(double)));
             heti_next_piece(r->ctx, peer->rank, r->rank, &peer->in);
         }
         if (p->count == 0) return HET_OK;
@@ -15657,28 +15703,31 @@ static het_result heti_advance_in(heti_rank *r, heti_shard_peer *peer) {
 /* Takes what has come and posts what is next, as far as it goes without waiting: groups, rings and
    sharded gradients. */
 static het_result heti_advance(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->ends; i++) HETI_TRY(heti_test_end(r, &r->end[i]));
-    for (i = 0; i < r->shard.peers; i++) {
-        HETI_TRY(heti_advance_in(r, &r->shard.peer[i]));
-        HETI_TRY(heti_advance_out(r, &r->shard.peer[i]));
+    for (i = 0; i < part->ends; i++) HETI_TRY(heti_test_end(r, &part->end[i]));
+    for (i = 0; i < part->shard.peers; i++) {
+        HETI_TRY(heti_advance_in(r, &part->shard.peer[i]));
+        HETI_TRY(heti_advance_out(r, &part->shard.peer[i]));
     }
     return heti_advance_ring(r);
 }
 
 /* Nothing of the rank's reductions and gathers started so far is missing. */
 static int heti_reduced(const heti_rank *r) {
+    const heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->shard.peers; i++)
-        if (r->shard.peer[i].in.count > 0 || r->shard.peer[i].out.count > 0) return 0;
-    return r->ring.done == r->ring.jobs;
+    for (i = 0; i < part->shard.peers; i++)
+        if (part->shard.peer[i].in.count > 0 || part->shard.peer[i].out.count > 0) return 0;
+    return part->ring.done == part->ring.jobs;
 }
 
 /* What the buffer of the next call held before is sent. */
 static int heti_shard_free(const heti_rank *r) {
+    const heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->shard.peers; i++)
-        if (r->shard.peer[i].out.count > 0 && r->shard.peer[i].out.call <= r->shard.calls - 2) return 0;
+    for (i = 0; i < part->shard.peers; i++)
+        if (part->shard.peer[i].out.count > 0 && part->shard.peer[i].out.call <= part->shard.calls - 2) return 0;
     return 1;
 }
 
@@ -15691,31 +15740,32 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
         if (!u->info.parameter[i].product) HETI_TRY(heti_fill_sum(r, u->parameter[i]));
     if (heti_next_sharded(r->ctx, unit, -1) < 0) return HET_OK;
     HETI_TRY(heti_await(r, NULL, heti_shard_free, "a gradient's receive", -1));
-    return heti_clear(r, r->shard.buffer[r->shard.calls % 2], HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) *
-                      sizeof(double));
+    return heti_clear(r, r->part->shard.buffer[r->part->shard.calls % 2],
+                      HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) * sizeof(double));
 }
 
 /* Behind it: the own part is added, the others may leave. */
 static het_result heti_close_gradients(heti_rank *r, int64_t unit) {
+    heti_part *part = r->part;
     heti_piece p;
     int64_t b;
     for (b = heti_next_sharded(r->ctx, unit, -1); b >= 0; b = heti_next_sharded(r->ctx, unit, b)) {
-        const heti_parameter_block *block = &r->ctx->block[b];
-        const int64_t place = heti_holder_of(block, r->rank);
-        double *from = heti_shard_buffer(r, r->shard.calls, unit, b);
-        for (p.first = block->cut[place]; p.first < block->cut[place + 1]; p.first += p.count) {
+        const heti_owners *owners = &r->ctx->share.owners[b];
+        const int64_t place = heti_holder_of(owners, r->rank);
+        double *from = heti_shard_buffer(r, part->shard.calls, unit, b);
+        for (p.first = owners->cut[place]; p.first < owners->cut[place + 1]; p.first += p.count) {
             void *term = from + p.first;
-            p.count = heti_min(HETI_STAGING / 2, block->cut[place + 1] - p.first);
+            p.count = heti_min(HETI_STAGING / 2, owners->cut[place + 1] - p.first);
             if (!r->device.iface->host_memory) {
-                HETI_TRY(heti_copy_out(r, r->staging + HETI_STAGING / 2, term, p.count, sizeof(double)));
-                term = r->staging + HETI_STAGING / 2;
+                HETI_TRY(heti_copy_out(r, part->staging + HETI_STAGING / 2, term, p.count, sizeof(double)));
+                term = part->staging + HETI_STAGING / 2;
             }
-            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, r->staging, p.count, sizeof(double)));
+            HETI_TRY(heti_add_terms(r, heti_block_sum_at(r, b, p.first), term, part->staging, p.count, sizeof(double)));
         }
     }
     if (heti_next_sharded(r->ctx, unit, -1) >= 0) {
         HETI_TRY(heti_sync(r)); /* the buffer is what it will be */
-        r->shard.calls++;
+        part->shard.calls++;
     }
     return r->capturing ? HET_OK : heti_advance(r);
 }
@@ -15779,11 +15829,11 @@ static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_bat
                          b->granules, b->granule_start ? "given" : "NULL");
     HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
     for (g = 0; g < b->granules; g++)
-        if (b->granule_start[g + 1] - b->granule_start[g] > ctx->max_granule_tokens)
+        if (b->granule_start[g + 1] - b->granule_start[g] > ctx->share.max_granule_tokens)
             return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the "
                                                          "longest planned is %d", index, g,
                                                          b->granule_start[g + 1] - b->granule_start[g],
-                                                         ctx->max_granule_tokens);
+                                                         ctx->share.max_granule_tokens);
     for (g = 0; g < b->granules; g++)
         if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
             return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole "
@@ -15832,29 +15882,31 @@ static void heti_fill_positions(heti_rank *r, const int64_t *start, int64_t sequ
     int64_t s, i;
     for (s = 0; s < sequences; s++)
         for (i = heti_max(first, start[s]); i < start[s + 1]; i++) {
-            r->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
-            r->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
+            r->part->host_position[i - first] = HETI_CAST(int32_t, i - start[s]);
+            r->part->host_sequence_of[i - first] = HETI_CAST(int32_t, s);
         }
 }
 
 /* Brings rows [first, n) of a micro-batch to the device; the host bounds of `carry` are already
    there. */
 static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batch *b, int64_t first) {
+    heti_part *part = r->part;
     const int64_t rows = b->tokens - first;
     het_view *v = &carry->view;
     int64_t i;
     heti_fill_positions(r, carry->sequence_start, b->sequences, first);
-    for (i = 0; i < rows; i++) r->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
-    for (i = 0; i < b->sequences; i++) r->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
-    memcpy(r->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
-    memcpy(r->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
-    HETI_TRY(heti_copy_in(r, carry->device_token + first, r->host_token, rows, sizeof *r->host_token));
-    HETI_TRY(heti_copy_in(r, carry->device_target + first, r->host_target, rows, sizeof *r->host_target));
-    HETI_TRY(heti_copy_in(r, carry->device_position + first, r->host_position, rows, sizeof *r->host_position));
-    HETI_TRY(heti_copy_in(r, carry->device_sequence_of + first, r->host_sequence_of, rows,
-                          sizeof *r->host_sequence_of));
-    HETI_TRY(heti_copy_in(r, carry->device_weight + first, r->host_weight, rows, sizeof *r->host_weight));
-    HETI_TRY(heti_copy_in(r, carry->device_sample_id, r->host_sample_id, b->sequences, sizeof *r->host_sample_id));
+    for (i = 0; i < rows; i++) part->host_weight[i] = b->weight ? b->weight[i] : 1.0f;
+    for (i = 0; i < b->sequences; i++) part->host_sample_id[i] = b->sample_id ? b->sample_id[i] : i;
+    memcpy(part->host_token, b->token, HETI_CAST(size_t, rows) * sizeof *b->token);
+    memcpy(part->host_target, b->target, HETI_CAST(size_t, rows) * sizeof *b->target);
+    HETI_TRY(heti_copy_in(r, carry->device_token + first, part->host_token, rows, sizeof *part->host_token));
+    HETI_TRY(heti_copy_in(r, carry->device_target + first, part->host_target, rows, sizeof *part->host_target));
+    HETI_TRY(heti_copy_in(r, carry->device_position + first, part->host_position, rows, sizeof *part->host_position));
+    HETI_TRY(heti_copy_in(r, carry->device_sequence_of + first, part->host_sequence_of, rows,
+                          sizeof *part->host_sequence_of));
+    HETI_TRY(heti_copy_in(r, carry->device_weight + first, part->host_weight, rows, sizeof *part->host_weight));
+    HETI_TRY(heti_copy_in(r, carry->device_sample_id, part->host_sample_id, b->sequences,
+                          sizeof *part->host_sample_id));
     HETI_TRY(heti_copy_in(r, carry->device_sequence_start, carry->sequence_start, b->sequences + 1,
                           sizeof *carry->sequence_start));
     HETI_TRY(heti_copy_in(r, carry->device_granule_start, carry->granule_start, v->granules + 1,
@@ -15916,24 +15968,26 @@ static int64_t heti_slice_begin(const het_plan *plan, const het_view *whole, int
 
 static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice) {
     het_view v = *whole;
-    v.granule_begin = heti_slice_begin(ctx->plan, whole, slice);
-    v.granule_end = heti_slice_begin(ctx->plan, whole, slice + 1);
+    v.granule_begin = heti_slice_begin(ctx->share.plan, whole, slice);
+    v.granule_end = heti_slice_begin(ctx->share.plan, whole, slice + 1);
     v.row_begin = v.host_granule_start[v.granule_begin];
     v.row_end = v.host_granule_start[v.granule_end];
     return v;
 }
 
 static heti_carry *heti_find_carry(heti_rank *r, int64_t stage, int64_t micro_batch) {
+    heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->carry_count; i++)
-        if (r->carry[i].stage == stage && (stage < 0 || r->carry[i].micro_batch == micro_batch)) return &r->carry[i];
+    for (i = 0; i < part->carry_count; i++)
+        if (part->carry[i].stage == stage && (stage < 0 || part->carry[i].micro_batch == micro_batch))
+            return &part->carry[i];
     return NULL;
 }
 
 static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batch, int64_t slice) {
     int64_t i;
-    for (i = 0; i < r->slot_count; i++) {
-        heti_slot *s = &r->slot[i];
+    for (i = 0; i < r->part->slot_count; i++) {
+        heti_slot *s = &r->part->slot[i];
         if (s->stage == stage && (stage < 0 || (s->micro_batch == micro_batch && s->slice == slice))) return s;
     }
     return NULL;
@@ -15953,7 +16007,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
         HETI_TRY(heti_load_batch(r, carry, b));
         carry->stage = stage;
         carry->micro_batch = a->micro_batch;
-        carry->slices = r->ctx->plan->slices;
+        carry->slices = r->ctx->share.plan->slices;
     }
     (*slot)->stage = stage;
     (*slot)->micro_batch = a->micro_batch;
@@ -15968,9 +16022,10 @@ static void heti_close_slot(heti_slot *slot) {
 }
 
 static void heti_free_slots(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->carry_count; i++) r->carry[i].stage = -1;
-    for (i = 0; i < r->slot_count; i++) r->slot[i].stage = -1;
+    for (i = 0; i < part->carry_count; i++) part->carry[i].stage = -1;
+    for (i = 0; i < part->slot_count; i++) part->slot[i].stage = -1;
 }
 
 /* ---- calling units ---- */
@@ -15983,8 +16038,8 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
     g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
     g.once = heti_is_once(r, parameter);
     g.sum = sum;
-    g.grid = r->grid + parameter;
-    g.maximum = r->maximum + parameter;
+    g.grid = r->part->grid + parameter;
+    g.maximum = r->part->maximum + parameter;
     g.empty = NULL;
     return g;
 }
@@ -15992,14 +16047,15 @@ static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void
 /* Where a unit's next backward call adds the gradient of one of its parameters. */
 static void *heti_call_sum(const heti_rank *r, int64_t unit, int64_t parameter) {
     const heti_parameter *p = &r->ctx->parameter[parameter];
-    if (r->sum_at[parameter] == HETI_NOWHERE) return NULL;
-    if (!heti_is_sharded(r->ctx, &r->ctx->block[p->block])) return heti_sum_at(r, parameter, 0);
-    return heti_shard_buffer(r, r->shard.calls, unit, p->block) + p->offset;
+    if (r->part->sum_at[parameter] == HETI_NOWHERE) return NULL;
+    if (!heti_is_sharded(r->ctx, p->block)) return heti_sum_at(r, parameter, 0);
+    return heti_shard_buffer(r, r->part->shard.calls, unit, p->block) + p->offset;
 }
 
 /* Everything a unit's call needs except the gradient streams. */
 static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t index, const heti_slot *slot,
                               const het_view *view, het_unit_call *c) {
+    heti_part *part = r->part;
     const heti_placed *placed = &stage->unit[index - stage->unit_begin];
     const heti_unit *unit = &r->ctx->unit[index];
     int64_t i;
@@ -16010,7 +16066,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     c->queue = r->queue;
     c->index = index;
     c->view = view;
-    c->scalars = r->scalars;
+    c->scalars = part->scalars;
     c->compute = r->ctx->desc.dtype;
     c->training = heti_trains(r->ctx);
     c->rows = view->row_end - view->row_begin;
@@ -16019,21 +16075,21 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
     for (i = 0; i < placed->info.tensors; i++) {
         const heti_region region = placed->region[i];
         if (region == HETI_REGION_NONE) continue;
-        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? r->shared : region == HETI_REGION_CARRY ?
+        c->tensor[i] = heti_at(region == HETI_REGION_SHARED ? part->shared : region == HETI_REGION_CARRY ?
                                slot->carry->memory : slot->memory, placed->offset[i]);
     }
     for (i = 0; i < placed->info.parameters; i++) {
         const heti_parameter *p = &r->ctx->parameter[unit->parameter[i]];
         if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
-        else c->weight[i] = r->weights + r->weight_at[p->block] + p->weight_offset;
+        else c->weight[i] = heti_weight(r, p);
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
-        if (unit->info.parameter[i].product) c->gradient[i].empty = r->empty + unit->parameter[i];
+        if (unit->info.parameter[i].product) c->gradient[i].empty = part->empty + unit->parameter[i];
     }
-    c->cosine = r->cosine;
-    c->sine = r->sine;
-    c->workspace = r->shared + placed->workspace;
-    c->workspace_size = r->shared_bytes - placed->workspace;
-    c->loss = r->loss;
+    c->cosine = part->cosine;
+    c->sine = part->sine;
+    c->workspace = part->shared + placed->workspace;
+    c->workspace_size = part->shared_bytes - placed->workspace;
+    c->loss = part->loss;
 }
 
 /* The thread that this is: a rank's, or the caller's. */
@@ -16058,7 +16114,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     info.rank = r->rank;
     info.step = ctx->step;
     info.unit = c->index;
-    info.micro_batch = ctx->first_batch[a->pipeline] + a->micro_batch;
+    info.micro_batch = ctx->share.first_batch[a->pipeline] + a->micro_batch;
     info.slice = a->slice;
     info.rows = c->rows;
     info.unit_name = c->unit->iface->name;
@@ -16134,8 +16190,8 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
     fact[3] = a->slice;
     fact[4] = heti_trains(r->ctx);
     if (v) {
-        fact[5] = work->slot - r->slot;
-        fact[6] = work->slot->carry - r->carry;
+        fact[5] = work->slot - r->part->slot;
+        fact[6] = work->slot->carry - r->part->carry;
         fact[7] = v->tokens;
         fact[8] = v->sequences;
         fact[9] = v->granules;
@@ -16158,24 +16214,25 @@ static void heti_work_key(const heti_rank *r, const heti_work *work, uint64_t ke
    the place of what was used longest ago. A graph counts as used eight rounds of the table later
    than it was, and does not go before. */
 static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2]) {
-    const int64_t grace = 8 * r->graphs;
-    heti_graph *victim = r->graph;
+    heti_part *part = r->part;
+    const int64_t grace = 8 * part->graphs;
+    heti_graph *victim = part->graph;
     int64_t i;
-    r->works++;
-    for (i = 0; i < r->graphs; i++) {
-        heti_graph *g = &r->graph[i];
+    part->works++;
+    for (i = 0; i < part->graphs; i++) {
+        heti_graph *g = &part->graph[i];
         if (g->key[0] == key[0] && g->key[1] == key[1]) {
-            g->used = r->works;
+            g->used = part->works;
             return g;
         }
         if (g->used + (g->graph ? grace : 0) < victim->used + (victim->graph ? grace : 0)) victim = g;
     }
-    if (victim->graph && r->works - victim->used < grace) return NULL;
+    if (victim->graph && part->works - victim->used < grace) return NULL;
     if (victim->graph) r->device.iface->graph_destroy(r->device.self, r->queue, victim->graph);
     memset(victim, 0, sizeof *victim);
     victim->key[0] = key[0];
     victim->key[1] = key[1];
-    victim->used = r->works;
+    victim->used = part->works;
     return NULL;
 }
 
@@ -16186,7 +16243,7 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     het_result result;
     uint64_t key[2];
     if (work->stage) HETI_TRY(heti_breathe(r));
-    if (r->graphs == 0 || r->ctx->job == HETI_JOB_INFER) return call(r, work);
+    if (r->part->graphs == 0 || r->ctx->job == HETI_JOB_INFER) return call(r, work);
     heti_work_key(r, work, key);
     g = heti_find_graph(r, key);
     if (!g) return call(r, work);
@@ -16206,11 +16263,11 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
 }
 
 /* Before the memory that they work on goes. */
-static void heti_drop_graphs(heti_rank *r) {
+static void heti_drop_graphs(heti_rank *r, heti_part *part) {
     int64_t i;
-    for (i = 0; r->graph && i < r->graphs; i++)
-        if (r->graph[i].graph) r->device.iface->graph_destroy(r->device.self, r->queue, r->graph[i].graph);
-    if (r->graph) memset(r->graph, 0, HETI_CAST(size_t, r->graphs) * sizeof *r->graph);
+    for (i = 0; part->graph && i < part->graphs; i++)
+        if (part->graph[i].graph) r->device.iface->graph_destroy(r->device.self, r->queue, part->graph[i].graph);
+    if (part->graph) memset(part->graph, 0, HETI_CAST(size_t, part->graphs) * sizeof *part->graph);
 }
 
 /* The units of a stage forward over one slice. Outside training the loss is made at once: nothing
@@ -16226,7 +16283,7 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
         HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
         if (c.training || !c.info->is_loss) continue;
         if (r->ctx->job == HETI_JOB_INFER) {
-            c.logits = r->logits;
+            c.logits = r->part->logits;
             c.logits_from = c.rows - 1;
         }
         HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
@@ -16248,7 +16305,7 @@ static het_result heti_clear_carried(heti_rank *r, const het_unit_call *c) {
 static het_result heti_recompute(heti_rank *r, const het_unit_call *c) {
     het_unit_call again = *c;
     int64_t s;
-    for (s = 0; s < c->info->out_streams; s++) again.out[s] = r->spare_stream[s];
+    for (s = 0; s < c->info->out_streams; s++) again.out[s] = r->part->spare_stream[s];
     HETI_DEVICE(r, c->unit->iface->forward(&again), c->unit->iface->name);
     return HET_OK;
 }
@@ -16265,11 +16322,11 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
     for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
         HETI_TRY(heti_breathe(r));
         heti_call_prepare(r, stage, u, work->slot, work->view, &c);
-        for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->gradient_stream[now][s];
+        for (s = 0; s < c.info->out_streams; s++) c.d_out[s] = r->part->gradient_stream[now][s];
         now = 1 - now;
-        for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->gradient_stream[now][s];
+        for (s = 0; s < c.info->in_streams; s++) c.d_in[s] = r->part->gradient_stream[now][s];
         if (stage->unit[u - stage->unit_begin].recompute) HETI_TRY(heti_recompute(r, &c));
-        if (a->slice == r->ctx->plan->slices - 1) HETI_TRY(heti_clear_carried(r, &c));
+        if (a->slice == r->ctx->share.plan->slices - 1) HETI_TRY(heti_clear_carried(r, &c));
         if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_input(&c), c.unit->iface->name);
         if (a->kind == HET_ACTION_B && !c.info->is_loss)
@@ -16357,10 +16414,11 @@ static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs,
 }
 
 static heti_message *heti_find_message(heti_rank *r, const het_action *key) {
+    heti_part *part = r->part;
     int64_t i;
-    for (i = 0; i < r->message_count; i++)
-        if (key ? r->message[i].used && heti_action_same(&r->message[i].action, key) : !r->message[i].used)
-            return &r->message[i];
+    for (i = 0; i < part->message_count; i++)
+        if (key ? part->message[i].used && heti_action_same(&part->message[i].action, key) : !part->message[i].used)
+            return &part->message[i];
     return NULL;
 }
 
@@ -16368,7 +16426,7 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
     *message = heti_find_message(r, NULL);
     if (!*message)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: more than the %d messages that were planned",
-                         r->rank, r->ctx->step + 1, r->message_count);
+                         r->rank, r->ctx->step + 1, r->part->message_count);
     (*message)->used = 1;
     (*message)->action = *key;
     (*message)->end = NULL;
@@ -16384,15 +16442,15 @@ static het_result heti_action_rows(heti_rank *r, const het_action *a, int64_t *r
         *rows = ctx->infer_count;
         return HET_OK;
     }
-    b = &ctx->batches[ctx->first_batch[a->pipeline] + a->micro_batch];
-    if (ctx->plan->slices == 1) {
+    b = &ctx->batches[ctx->share.first_batch[a->pipeline] + a->micro_batch];
+    if (ctx->share.plan->slices == 1) {
         *rows = b->tokens;
         return HET_OK;
     }
     memset(&view, 0, sizeof view);
     view.tokens = b->tokens;
-    view.host_granule_start = r->granule_start;
-    HETI_TRY(heti_batch_granules(ctx, b, r->granule_start, &view.granules));
+    view.host_granule_start = r->part->granule_start;
+    HETI_TRY(heti_batch_granules(ctx, b, r->part->granule_start, &view.granules));
     view = heti_slice(ctx, &view, a->slice);
     *rows = view.row_end - view.row_begin;
     return HET_OK;
@@ -16402,6 +16460,7 @@ static het_result heti_action_rows(heti_rank *r, const het_action *a, int64_t *r
    SEND follows and finds them in the outgoing message made here. */
 static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
                                  float *const *stream, int64_t rows) {
+    heti_part *part = r->part;
     const int64_t to = forward ? stage->after : stage->before, unit = forward ? stage->unit_end : stage->unit_begin;
     const het_action key = heti_consumer(a, forward ? stage->index + 1 : stage->index - 1, forward);
     heti_message *message;
@@ -16410,8 +16469,8 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     if (to == r->rank) {
         HETI_TRY(heti_new_message(r, &key, &message));
     } else {
-        message = &r->outgoing[r->next_outgoing];
-        r->next_outgoing = 1 - r->next_outgoing;
+        message = &part->outgoing[part->next_outgoing];
+        part->next_outgoing = 1 - part->next_outgoing;
         HETI_TRY(heti_await_post(r, &message->post, "a receive", to));
         message->action = key;
         message->end = heti_lane(r, r->rank, to);
@@ -16432,11 +16491,11 @@ static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage 
     heti_envelope envelope;
     heti_message *message;
     int i;
-    for (i = 0; i < 2 && !heti_action_same(&r->outgoing[i].action, &key); i++) {}
+    for (i = 0; i < 2 && !heti_action_same(&r->part->outgoing[i].action, &key); i++) {}
     if (i == 2)
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: a send of what is not made yet", r->rank,
                          r->ctx->step + 1);
-    message = &r->outgoing[i];
+    message = &r->part->outgoing[i];
     memcpy(&envelope, message->data, sizeof envelope);
     record->bytes = envelope.size - HETI_ENVELOPE;
     if (!message->end)
@@ -16524,7 +16583,7 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
 /* The places that keep a stage's keys and values between calls, and the view of the new rows. */
 static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **slot, het_view *view) {
     het_ctx *ctx = r->ctx;
-    heti_carry *carry = &r->carry[stage];
+    heti_carry *carry = &r->part->carry[stage];
     het_batch b;
     memset(&b, 0, sizeof b);
     b.tokens = ctx->infer_past + ctx->infer_count;
@@ -16537,7 +16596,7 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
     carry->granule_start[0] = ctx->infer_past;
     carry->view.granules = 1;
     HETI_TRY(heti_load_rows(r, carry, &b, ctx->infer_past));
-    *slot = &r->slot[stage];
+    *slot = &r->part->slot[stage];
     (*slot)->carry = carry;
     *view = carry->view;
     view->row_begin = ctx->infer_past;
@@ -16560,7 +16619,7 @@ static heti_work heti_work_of(const het_action *a, const heti_stage *stage, cons
 }
 
 static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti_stage *stage) {
-    const int64_t number = stage - r->stage;
+    const int64_t number = stage - r->part->stage;
     het_ctx *ctx = r->ctx;
     heti_slot *slot;
     heti_work work;
@@ -16569,7 +16628,8 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     if (ctx->job == HETI_JOB_INFER) {
         HETI_TRY(heti_open_inference(r, number, &slot, &view));
     } else {
-        HETI_TRY(heti_open_slot(r, number, a, &ctx->batches[ctx->first_batch[a->pipeline] + a->micro_batch], &slot));
+        HETI_TRY(heti_open_slot(r, number, a, &ctx->batches[ctx->share.first_batch[a->pipeline] + a->micro_batch],
+                                &slot));
         view = heti_slice(ctx, &slot->carry->view, a->slice);
     }
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
@@ -16583,7 +16643,8 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
 }
 
 static het_result heti_run_backward(heti_rank *r, const het_action *a, const heti_stage *stage) {
-    heti_slot *slot = heti_find_slot(r, stage - r->stage, a->micro_batch, a->slice);
+    heti_part *part = r->part;
+    heti_slot *slot = heti_find_slot(r, stage - part->stage, a->micro_batch, a->slice);
     /* the buffer with the gradient of the stage's input (heti_backward) */
     const int64_t last = (stage->unit_end - stage->unit_begin) % 2;
     heti_work work;
@@ -16599,9 +16660,9 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
     if (a->kind == HET_ACTION_W) {
         HETI_TRY(heti_do_work(r, &work, heti_backward_weights));
     } else {
-        HETI_TRY(heti_take_in(r, a, stage, 0, r->gradient_stream[0], rows));
+        HETI_TRY(heti_take_in(r, a, stage, 0, part->gradient_stream[0], rows));
         HETI_TRY(heti_do_work(r, &work, heti_backward));
-        HETI_TRY(heti_hand_over(r, a, stage, 0, r->gradient_stream[last], rows));
+        HETI_TRY(heti_hand_over(r, a, stage, 0, part->gradient_stream[last], rows));
     }
     if (a->kind != HET_ACTION_I) heti_close_slot(slot);
     return HET_OK;
@@ -16611,15 +16672,15 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
 typedef struct heti_owned { int64_t parameter, first, count, state; } heti_owned;
 
 static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
-    const heti_parameter_block *block = &r->ctx->block[b];
-    const int64_t i = heti_holder_of(block, r->rank), low = block->cut[i], high = block->cut[i + 1];
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t i = heti_holder_of(owners, r->rank), low = owners->cut[i], high = owners->cut[i + 1];
     for (o->parameter++; o->parameter < r->ctx->parameter_count; o->parameter++) {
         const heti_parameter *p = &r->ctx->parameter[o->parameter];
         const int64_t begin = heti_max(low, p->offset), end = heti_min(high, p->offset + p->count);
         if (p->block != b || begin >= end) continue;
         o->first = begin - p->offset;
         o->count = end - begin;
-        o->state = r->state_at[b] + begin - low;
+        o->state = r->part->state_at[b] + begin - low;
         return 1;
     }
     return 0;
@@ -16635,9 +16696,10 @@ static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o)
 
 /* Squared norm of the rank's own parts. */
 static het_result heti_square(heti_rank *r, const heti_work *work) {
+    heti_part *part = r->part;
     int64_t b;
     (void)work;
-    HETI_TRY(heti_clear(r, r->squares, sizeof *r->squares));
+    HETI_TRY(heti_clear(r, part->squares, sizeof *part->squares));
     for (b = 0; b < r->ctx->block_count; b++) {
         heti_owned o;
         if (!heti_is_trained(r, b)) continue;
@@ -16646,8 +16708,8 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
             het_sum_squares_args a;
             a.gradient = &g;
             a.count = o.count;
-            a.sum = r->squares;
-            a.workspace = r->shared;
+            a.sum = part->squares;
+            a.workspace = part->shared;
             HETI_DEVICE(r, r->device.iface->sum_squares(r->device.self, r->queue, &a), "gradient norm");
         }
     }
@@ -16657,31 +16719,34 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
 /* Loss, squares and maxima of all ranks together, in every rank's device memory, and when blocks
    were ready to be reduced and gathered. Below a maximum's bits travels which rank it is of. */
 static het_result heti_join_scalars(heti_rank *r) {
+    heti_part *part = r->part;
     const int64_t limbs = HETI_SUM_INTEGERS, parameters = r->ctx->parameter_count;
     const size_t times = HETI_CAST(size_t, 2 * r->ctx->block_count) * sizeof(int64_t);
-    uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, r->staging));
-    int64_t *ready = r->joined + 2 * limbs + parameters, p;
+    uint32_t *maximum = HETI_CAST(uint32_t *, HETI_CAST(void *, part->staging));
+    int64_t *ready = part->joined + 2 * limbs + parameters, p;
     if (r->ctx->ranks == 1) return HET_OK;
-    HETI_TRY(heti_copy_out_later(r, r->joined, r->loss, limbs, sizeof(int64_t)));
-    HETI_TRY(heti_copy_out_later(r, r->joined + limbs, r->squares, limbs, sizeof(int64_t)));
-    HETI_TRY(heti_copy_out(r, maximum, r->maximum, parameters, sizeof *maximum));
+    HETI_TRY(heti_copy_out_later(r, part->joined, part->loss, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out_later(r, part->joined + limbs, part->squares, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_out(r, maximum, part->maximum, parameters, sizeof *maximum));
     for (p = 0; p < parameters; p++)
-        r->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
-    memcpy(ready, r->ring.reached, times);
+        part->joined[2 * limbs + p] = HETI_CAST(int64_t, maximum[p]) * HETI_MOST_RANKS + HETI_MOST_RANKS - 1 - r->rank;
+    memcpy(ready, part->ring.reached, times);
     HETI_TRY(heti_join(r, 2 * limbs, 2 * limbs + parameters + 2 * r->ctx->block_count));
-    memcpy(r->ring.ready, ready, times);
+    memcpy(part->ring.ready, ready, times);
     for (p = 0; p < parameters; p++) {
-        maximum[p] = HETI_CAST(uint32_t, r->joined[2 * limbs + p] / HETI_MOST_RANKS);
-        if (r->local != r->ctx->tree.speaker) continue;
-        r->ctx->maximum_rank[p] = HETI_CAST(int32_t, HETI_MOST_RANKS - 1 - r->joined[2 * limbs + p] % HETI_MOST_RANKS);
+        maximum[p] = HETI_CAST(uint32_t, part->joined[2 * limbs + p] / HETI_MOST_RANKS);
+        if (r->local != r->ctx->share.tree.speaker) continue;
+        r->ctx->maximum_rank[p] =
+            HETI_CAST(int32_t, HETI_MOST_RANKS - 1 - part->joined[2 * limbs + p] % HETI_MOST_RANKS);
     }
-    HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
-    HETI_TRY(heti_copy_in(r, r->squares, r->joined + limbs, limbs, sizeof(int64_t)));
-    HETI_TRY(heti_copy_in(r, r->maximum, maximum, parameters, sizeof *maximum));
+    HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_in(r, part->squares, part->joined + limbs, limbs, sizeof(int64_t)));
+    HETI_TRY(heti_copy_in(r, part->maximum, maximum, parameters, sizeof *maximum));
     return heti_sync(r);
 }
 
 static het_result heti_verdict(heti_rank *r, const het_action *action) {
+    heti_part *part = r->part;
     const heti_work work = heti_work_of(action, NULL, NULL, NULL);
     het_verdict_args a;
     /* it has nothing to update, and another one hears for its process */
@@ -16690,19 +16755,20 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     HETI_TRY(heti_fill_sums(r, -1));
     HETI_TRY(heti_do_work(r, &work, heti_square));
     HETI_TRY(heti_join_scalars(r));
-    a.scalars = r->scalars;
+    a.scalars = part->scalars;
     a.parameters = r->ctx->parameter_count;
-    a.maximum = r->maximum;
-    a.exponent = r->exponent;
+    a.maximum = part->maximum;
+    a.exponent = part->exponent;
     a.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
-    a.squares = r->squares;
-    a.loss = r->loss;
+    a.squares = part->squares;
+    a.loss = part->loss;
     HETI_DEVICE(r, r->device.iface->verdict(r->device.self, r->queue, &a), "verdict");
     return HET_OK;
 }
 
 /* The rank's parts of the block that is the action's stage. */
 static het_result heti_update(heti_rank *r, const heti_work *work) {
+    heti_part *part = r->part;
     const int64_t b = work->action->stage;
     het_ctx *ctx = r->ctx;
     heti_owned o;
@@ -16714,13 +16780,13 @@ static het_result heti_update(heti_rank *r, const heti_work *work) {
         memset(&call, 0, sizeof call);
         call.device = &r->device;
         call.queue = r->queue;
-        call.scalars = r->scalars;
+        call.scalars = part->scalars;
         call.gradient = &g;
         call.count = o.count;
         call.rows = parameter->rows;
         call.columns = parameter->columns;
-        call.weight = r->weights + r->weight_at[b] + parameter->offset + o.first;
-        for (s = 0; s < ctx->slots; s++) call.state[s] = r->state[s] + o.state;
+        call.weight = part->weights + part->weight_at[b] + parameter->offset + o.first;
+        for (s = 0; s < ctx->slots; s++) call.state[s] = part->state[s] + o.state;
         call.decay = parameter->decay && ctx->desc.optimizer.weight_decay > 0.0f ? ctx->desc.optimizer.weight_decay :
             0.0f;
         call.desc = &ctx->desc.optimizer;
@@ -16743,11 +16809,11 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     case HET_ACTION_RECV_B: return heti_receive(r, a, stage, record);
     case HET_ACTION_REDUCE:
         HETI_TRY(heti_fill_sums(r, a->stage));
-        heti_ring_start(r, a->stage, 0, r->records);
+        heti_ring_start(r, a->stage, 0, r->part->records);
         return HET_OK;
     case HET_ACTION_VERDICT: return heti_verdict(r, a);
     case HET_ACTION_STEP: return heti_is_trained(r, a->stage) ? heti_do_work(r, &work, heti_update) : HET_OK;
-    case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->records); return HET_OK;
+    case HET_ACTION_GATHER: heti_ring_start(r, a->stage, 1, r->part->records); return HET_OK;
     default:
         return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "rank %d: action of kind %d", r->rank,
                          HETI_CAST(int64_t, a->kind));
@@ -16758,7 +16824,7 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
    by everybody. */
 static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
     const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
-    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->batch_count[a->pipeline]) return 0;
+    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
     if (ctx->job == HETI_JOB_STEP) return 1;
     if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
     return forward && (ctx->job == HETI_JOB_EVALUATE || (ctx->job == HETI_JOB_INFER && a->slice == 0));
@@ -16781,13 +16847,14 @@ static het_result heti_fall_silent(heti_rank *r) {
 #endif
 
 static het_result heti_execute(heti_rank *r) {
+    heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
     const int recorded = heti_trains(ctx);
     int64_t i;
-    if (recorded) r->records = 0;
-    for (i = 0; i < r->actions; i++) {
-        const het_action *a = &r->action[i];
-        het_record *record = recorded ? &r->record[r->records] : &r->unrecorded;
+    if (recorded) part->records = 0;
+    for (i = 0; i < part->actions; i++) {
+        const het_action *a = &part->action[i];
+        het_record *record = recorded ? &part->record[part->records] : &r->unrecorded;
         if (!heti_takes_part(ctx, a)) continue;
         r->doing = a;
 #ifdef HETI_THREADS
@@ -16802,12 +16869,12 @@ static het_result heti_execute(heti_rank *r) {
         HETI_TRY(heti_run_action(r, a, record));
         heti_slow_down(r);
         if (a->kind != HET_ACTION_REDUCE && a->kind != HET_ACTION_GATHER) record->end = heti_now() - r->began;
-        if (recorded) r->records++;
+        if (recorded) part->records++;
         HETI_TRY(heti_advance(r));
     }
     r->doing = NULL;
     HETI_TRY(heti_await(r, NULL, heti_reduced, "a reduction", -1));
-    for (i = 0; i < 2; i++) HETI_TRY(heti_await_post(r, &r->outgoing[i].post, "a receive", -1));
+    for (i = 0; i < 2; i++) HETI_TRY(heti_await_post(r, &part->outgoing[i].post, "a receive", -1));
     return HET_OK;
 }
 
@@ -16828,20 +16895,22 @@ static het_result heti_set_scalars(heti_rank *r) {
     s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
     s->spike_loss = ctx->spike_loss * ctx->totals.weight;
     s->spike_norm = ctx->job == HETI_JOB_STEP ? ctx->spike_norm : 0.0;
-    return heti_copy_in(r, r->scalars, s, 1, sizeof *s);
+    return heti_copy_in(r, r->part->scalars, s, 1, sizeof *s);
 }
 
 /* Clears the sums of a step, or marks them as empty where products may write first, and sets each
    parameter's grid. */
 static het_result heti_begin_sums(heti_rank *r) {
+    heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
     const int may_be_empty = heti_fills_sums(r);
     int64_t p;
-    HETI_TRY(heti_copy_in(r, r->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *r->exponent));
-    HETI_TRY(heti_copy_in(r, r->grid, ctx->host_grid, ctx->parameter_count, sizeof *r->grid));
-    for (p = 0; p < ctx->parameter_count; p++) r->empty[p] = may_be_empty && r->sum_at[p] != HETI_NOWHERE;
-    if (!may_be_empty) HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->sum_floats) * sizeof *r->gradients));
-    return heti_clear(r, r->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *r->maximum);
+    HETI_TRY(heti_copy_in(r, part->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *part->exponent));
+    HETI_TRY(heti_copy_in(r, part->grid, ctx->host_grid, ctx->parameter_count, sizeof *part->grid));
+    for (p = 0; p < ctx->parameter_count; p++) part->empty[p] = may_be_empty && part->sum_at[p] != HETI_NOWHERE;
+    if (!may_be_empty)
+        HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
+    return heti_clear(r, part->maximum, HETI_CAST(size_t, ctx->parameter_count) * sizeof *part->maximum);
 }
 
 /* XXH64 of a weight that the rank holds. */
@@ -16852,8 +16921,8 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
     heti_xxh64_start(&state, 0);
     for (first = 0; first < p->count; first += n) {
         n = heti_min(2 * HETI_STAGING, p->count - first);
-        HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->staging))));
-        heti_xxh64_add(&state, r->staging, HETI_CAST(size_t, n) * sizeof(float));
+        HETI_TRY(heti_read_weight(r, p, first, n, HETI_CAST(float *, HETI_CAST(void *, r->part->staging))));
+        heti_xxh64_add(&state, r->part->staging, HETI_CAST(size_t, n) * sizeof(float));
     }
     *hash = heti_xxh64_end(&state);
     return HET_OK;
@@ -16862,12 +16931,13 @@ static het_result heti_hash_weight(heti_rank *r, int64_t index, uint64_t *hash) 
 /* Largest and smallest hash of every parameter's copies, as largest hash and largest complement; of
    the first where they differ, every rank's. */
 static het_result heti_compare_replicas(heti_rank *r) {
+    heti_part *part = r->part;
     const int64_t parameters = r->ctx->parameter_count;
-    int64_t *joined = r->joined, p;
+    int64_t *joined = part->joined, p;
     if (!heti_in_tree(r->ctx, r->rank)) return HET_OK;
     for (p = 0; p < parameters; p++) {
         uint64_t hash = 0;
-        const int held = r->weight_at[r->ctx->parameter[p].block] >= 0;
+        const int held = part->weight_at[r->ctx->parameter[p].block] >= 0;
         if (held) HETI_TRY(heti_hash_weight(r, p, &hash));
         memcpy(&joined[p], &hash, sizeof hash);
         joined[parameters + p] = held ? -1 - joined[p] : INT64_MIN;
@@ -16875,11 +16945,11 @@ static het_result heti_compare_replicas(heti_rank *r) {
     }
     HETI_TRY(heti_join(r, 0, 2 * parameters));
     for (p = 0; p < parameters && joined[p] == -1 - joined[parameters + p]; p++) {}
-    if (r->local == r->ctx->tree.speaker) r->ctx->different = p < parameters ? p : -1;
+    if (r->local == r->ctx->share.tree.speaker) r->ctx->different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
     memset(joined, 0, HETI_CAST(size_t, r->ctx->ranks) * sizeof *joined);
-    if (r->weight_at[r->ctx->parameter[p].block] >= 0) {
+    if (part->weight_at[r->ctx->parameter[p].block] >= 0) {
         uint64_t hash;
         HETI_TRY(heti_hash_weight(r, p, &hash));
         memcpy(&joined[r->rank], &hash, sizeof hash);
@@ -16889,12 +16959,13 @@ static het_result heti_compare_replicas(heti_rank *r) {
 
 /* A rank's part of a job. One of the local ranks leaves behind what the caller wants to know. */
 static het_result heti_run_job(heti_rank *r) {
+    heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
     const int trains = heti_trains(ctx);
     r->began = heti_now();
     r->slept_for = heti_thread_time();
     HETI_TRY(heti_set_scalars(r));
-    HETI_TRY(heti_clear(r, r->loss, sizeof *r->loss));
+    HETI_TRY(heti_clear(r, part->loss, sizeof *part->loss));
     if (trains) HETI_TRY(heti_begin_sums(r));
     if (trains) heti_order_rings(r);
     heti_begin_shard(r);
@@ -16902,16 +16973,17 @@ static het_result heti_run_job(heti_rank *r) {
     if (ctx->job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
     if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
-        HETI_TRY(heti_copy_out(r, r->joined, r->loss, limbs, sizeof(int64_t)));
+        HETI_TRY(heti_copy_out(r, part->joined, part->loss, limbs, sizeof(int64_t)));
         HETI_TRY(heti_join(r, limbs, limbs));
-        HETI_TRY(heti_copy_in(r, r->loss, r->joined, limbs, sizeof(int64_t)));
+        HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
     }
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
-    if (r->local == ctx->tree.speaker && ctx->job != HETI_JOB_VERIFY) {
-        HETI_TRY(heti_copy_out_later(r, &ctx->joined_loss, r->loss, 1, sizeof ctx->joined_loss));
-        HETI_TRY(heti_copy_out_later(r, &ctx->joined_scalars, r->scalars, 1, sizeof ctx->joined_scalars));
+    if (r->local == ctx->share.tree.speaker && ctx->job != HETI_JOB_VERIFY) {
+        HETI_TRY(heti_copy_out_later(r, &ctx->joined_loss, part->loss, 1, sizeof ctx->joined_loss));
+        HETI_TRY(heti_copy_out_later(r, &ctx->joined_scalars, part->scalars, 1, sizeof ctx->joined_scalars));
         if (trains)
-            HETI_TRY(heti_copy_out_later(r, ctx->host_maximum, r->maximum, ctx->parameter_count, sizeof *r->maximum));
+            HETI_TRY(heti_copy_out_later(r, ctx->host_maximum, part->maximum, ctx->parameter_count,
+                                         sizeof *part->maximum));
     }
     return heti_sync(r);
 }
@@ -16927,10 +16999,10 @@ static void heti_run_rank(heti_rank *r) {
     if (r->doing && r->ctx->ranks > 1) {
         const het_error error = r->error;
         (void)heti_fail(&r->error, error.code, "%s (rank %d, action %s, number %d of its list)", error.text, r->rank,
-                        heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->action));
+                        heti_action_print(&text, r->doing), HETI_CAST(int64_t, r->doing - r->part->action));
     }
     heti_raise(r);
-    heti_abort_ends(&r->ctx->desc.groups, r, 1);
+    heti_abort_ends(&r->ctx->desc.groups, r->part, 1);
 }
 
 #ifdef HETI_THREADS
@@ -17002,18 +17074,19 @@ static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 
 /* Nobody outside writes into this rank's buffers any more. */
 static void heti_drain_rank(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t m;
-    for (m = 0; m < r->message_count; m++) heti_drain_post(r->ctx, &r->message[m].post);
-    for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &r->outgoing[m].post);
+    for (m = 0; m < part->message_count; m++) heti_drain_post(r->ctx, &part->message[m].post);
+    for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &part->outgoing[m].post);
     for (m = 0; m < HETI_RING_WINDOW; m++) {
-        heti_drain_post(r->ctx, &r->ring.send[m]);
-        heti_drain_post(r->ctx, &r->ring.receive[m]);
+        heti_drain_post(r->ctx, &part->ring.send[m]);
+        heti_drain_post(r->ctx, &part->ring.receive[m]);
     }
     heti_drain_post(r->ctx, &r->join_post);
     heti_drain_post(r->ctx, &r->watch_post);
-    for (m = 0; m < r->shard.peers; m++) {
-        heti_drain_post(r->ctx, &r->shard.peer[m].send);
-        heti_drain_post(r->ctx, &r->shard.peer[m].receive);
+    for (m = 0; m < part->shard.peers; m++) {
+        heti_drain_post(r->ctx, &part->shard.peer[m].send);
+        heti_drain_post(r->ctx, &part->shard.peer[m].receive);
     }
 }
 
@@ -17071,13 +17144,14 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
         HETI_TRY(heti_check_batch(ctx, m, b));
         for (i = 0; i < b->tokens; i++)
             if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
-        HETI_TRY(heti_batch_granules(ctx, b, ctx->granule_start, &granules));
+        HETI_TRY(heti_batch_granules(ctx, b, ctx->share.granule_start, &granules));
         if (b->granules == 0)
             for (i = 0; i < granules; i++)
-                if (ctx->granule_start[i + 1] - ctx->granule_start[i] > ctx->max_granule_tokens)
+                if (ctx->share.granule_start[i + 1] - ctx->share.granule_start[i] > ctx->share.max_granule_tokens)
                     return heti_fail(&ctx->error, HET_ERR_LIMIT,
                                      "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
-                                     ctx->granule_start[i + 1] - ctx->granule_start[i], ctx->max_granule_tokens);
+                                     ctx->share.granule_start[i + 1] - ctx->share.granule_start[i],
+                                         ctx->share.max_granule_tokens);
         totals->tokens += b->tokens;
         totals->granules += granules;
     }
@@ -17091,19 +17165,19 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
 /* Shares the micro-batches of a job out among the pipelines; those of one follow each other. Never
    more than the schedule has. */
 static void heti_divide(het_ctx *ctx, int64_t count) {
-    const het_schedule *schedule = ctx->schedule;
+    const het_schedule *schedule = ctx->share.schedule;
     int64_t p, left = 0, first = 0;
-    het_plan_divide(ctx->plan, count, ctx->batch_count);
-    for (p = 0; p < ctx->plan->pipelines; p++) {
-        left += heti_max(0, ctx->batch_count[p] - schedule->micro_batches[p]);
-        ctx->batch_count[p] = heti_min(ctx->batch_count[p], schedule->micro_batches[p]);
+    het_plan_divide(ctx->share.plan, count, ctx->share.batch_count);
+    for (p = 0; p < ctx->share.plan->pipelines; p++) {
+        left += heti_max(0, ctx->share.batch_count[p] - schedule->micro_batches[p]);
+        ctx->share.batch_count[p] = heti_min(ctx->share.batch_count[p], schedule->micro_batches[p]);
     }
-    for (p = 0; p < ctx->plan->pipelines; p++) {
-        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->batch_count[p]);
-        ctx->batch_count[p] += more;
+    for (p = 0; p < ctx->share.plan->pipelines; p++) {
+        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->share.batch_count[p]);
+        ctx->share.batch_count[p] += more;
         left -= more;
-        ctx->first_batch[p] = first;
-        first += ctx->batch_count[p];
+        ctx->share.first_batch[p] = first;
+        first += ctx->share.batch_count[p];
     }
 }
 
@@ -17306,21 +17380,21 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
 
 /* The local rank with the last stage of pipeline p; NULL: another process has it. */
 static heti_rank *heti_head_of(het_ctx *ctx, int64_t p, int64_t *rank) {
-    *rank = ctx->plan->stage[ctx->plan->first_stage[p + 1] - 1].rank;
+    *rank = ctx->share.plan->stage[ctx->share.plan->first_stage[p + 1] - 1].rank;
     return *rank >= ctx->first_rank && *rank < ctx->first_rank + ctx->local_count ?
         &ctx->rank[*rank - ctx->first_rank] : NULL;
 }
 
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
-    const int64_t most = ctx->rank[0].slice_rows, vocab = ctx->desc.model.vocab;
+    const int64_t most = ctx->rank[0].part->slice_rows, vocab = ctx->desc.model.vocab;
     heti_rank *head;
     het_result result;
     int64_t first, p, pipeline = 0, rank;
-    for (p = ctx->plan->pipelines - 1; p >= 0; p--)
-        if (ctx->schedule->micro_batches[p] > 0) pipeline = p;
-    for (p = 0; p < ctx->plan->pipelines; p++) {
-        ctx->batch_count[p] = p == pipeline;
-        ctx->first_batch[p] = 0;
+    for (p = ctx->share.plan->pipelines - 1; p >= 0; p--)
+        if (ctx->share.schedule->micro_batches[p] > 0) pipeline = p;
+    for (p = 0; p < ctx->share.plan->pipelines; p++) {
+        ctx->share.batch_count[p] = p == pipeline;
+        ctx->share.first_batch[p] = 0;
     }
     ctx->totals.weight = 1.0;
     for (first = 0; first < count; first += ctx->infer_count) {
@@ -17330,7 +17404,7 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
     head = heti_head_of(ctx, pipeline, &rank);
-    result = head ? heti_copy_out(head, logits, head->logits, vocab, sizeof *logits) : HET_OK;
+    result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
     if (result != HET_OK) return heti_take_error(ctx, head);
     return heti_spread(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
 }
@@ -17341,24 +17415,41 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
 
 /* ---- building and taking down ---- */
 
-static void heti_close_memory(heti_rank *r) {
-    heti_drop_graphs(r);
-    if (r->memory) r->device.iface->free(r->device.self, r->memory, r->sizes.device);
-    r->memory = NULL;
+static void heti_close_memory(heti_rank *r, heti_part *part) {
+    heti_drop_graphs(r, part);
+    if (part->memory) r->device.iface->free(r->device.self, part->memory, part->sizes.device);
+    part->memory = NULL;
 }
 
 static void heti_release_rank(heti_rank *r) {
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
-        heti_close_memory(r);
-        heti_close_ends(r, r);
         if (r->event) iface->event_destroy(r->device.self, r->event);
         if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
         if (r->queue) iface->queue_destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
     }
-    heti_arena_end(&r->host, &r->ctx->allocator);
     if (r->pool) heti_pool_destroy(r->pool);
+}
+
+/* Gives back what a share has on devices, and leaves its groups. */
+static void heti_close_share(het_ctx *ctx, heti_share *share) {
+    int64_t i;
+    for (i = 0; share->part && i < ctx->local_count; i++)
+        heti_abort_ends(&ctx->desc.groups, &share->part[i], ctx->failed != 0);
+    for (i = 0; share->part && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &share->part[i]);
+    for (i = 0; share->part && i < ctx->local_count; i++) {
+        heti_close_memory(&ctx->rank[i], &share->part[i]);
+        heti_close_ends(&ctx->rank[i], &share->part[i]);
+    }
+}
+
+static void heti_free_share(het_ctx *ctx, heti_share *share) {
+    int64_t i;
+    for (i = 0; share->part && i < ctx->local_count; i++) heti_arena_end(&share->part[i].host, &ctx->allocator);
+    het_schedule_free(share->schedule);
+    het_plan_free(share->plan);
+    heti_arena_end(&share->arena, &ctx->allocator);
 }
 
 /* Releases whatever a context has got so far. The context itself comes from the user's allocator
@@ -17367,15 +17458,10 @@ static void heti_release(het_ctx *ctx) {
     const het_allocator inner = ctx->counter.inner;
     int64_t i;
     heti_end_threads(ctx);
-    for (i = 0; ctx->rank && i < ctx->local_count; i++)
-        heti_abort_ends(&ctx->desc.groups, &ctx->rank[i], ctx->failed != 0);
-    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &ctx->rank[i]);
+    heti_close_share(ctx, &ctx->share);
     for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
     if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
-    ctx->local_count = 0;
-    het_schedule_free(ctx->schedule);
-    het_plan_free(ctx->plan);
-    heti_arena_end(&ctx->world, &ctx->allocator);
+    heti_free_share(ctx, &ctx->share);
     heti_arena_end(&ctx->host, &ctx->allocator);
     if (ctx->process_first && ctx->process_first != ctx->alone)
         heti_free(&ctx->allocator, ctx->process_first,
@@ -17461,7 +17547,10 @@ static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->transport = desc->transport;
     ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
     ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
-    ctx->max_granule_tokens = heti_longest_granule(desc);
+    ctx->share.max_granule_tokens = heti_longest_granule(desc);
+    ctx->share.max_tokens = desc->max_tokens;
+    ctx->share.max_sequences = desc->max_sequences;
+    ctx->share.max_micro_batches = desc->max_micro_batches;
     return HET_OK;
 }
 
@@ -17479,7 +17568,7 @@ static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
 }
 
 /* The tables all ranks share, as far as they do not depend on the plan. */
-static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
+static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
     *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
     ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
     ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
@@ -17500,13 +17589,13 @@ static void heti_layout_shared(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
 #endif
 }
 
-static het_result heti_build_shared(het_ctx *ctx) {
+static het_result heti_build_tables(het_ctx *ctx) {
     uint8_t *recompute;
     int64_t uses, p, i;
     HETI_TRY(heti_count_uses(ctx, &uses));
-    heti_layout_shared(ctx, &ctx->host, uses, &recompute);
-    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->caller, &ctx->error));
-    heti_layout_shared(ctx, &ctx->host, uses, &recompute);
+    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
+    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
+    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
     HETI_TRY(heti_build_chain(ctx));
     heti_build_blocks(ctx);
     for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
@@ -17525,27 +17614,32 @@ static het_result heti_build_shared(het_ctx *ctx) {
 }
 
 /* Tables whose sizes the plan decides. */
-static void heti_layout_world(het_ctx *ctx, heti_arena *arena, int64_t **table, double **owed) {
+static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
+    heti_share *share = &ctx->share;
+    const het_plan *plan = share->plan;
     int64_t b, s, i, holders = 0, places = 0;
     for (b = 0; b < ctx->block_count; b++)
-        for (s = 0; s < ctx->plan->stages; s++) holders += heti_stage_uses(ctx, &ctx->plan->stage[s], &ctx->block[b]);
+        for (s = 0; s < plan->stages; s++) holders += heti_stage_uses(ctx, &plan->stage[s], &ctx->block[b]);
     for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
-    *table = HETI_TAKE(arena, int64_t, 6 * holders + 3 * ctx->block_count);
-    ctx->group = HETI_TAKE(arena, heti_group, places > 1 ? holders / 2 + 2 * ctx->plan->stages : 0);
-    *owed = HETI_TAKE(arena, double, ctx->ranks);
-    ctx->tree.place = HETI_TAKE(arena, heti_tree_place, ctx->processes + ctx->local_count + 1);
-    ctx->first_batch = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
-    ctx->batch_count = HETI_TAKE(arena, int64_t, ctx->plan->pipelines);
-    if (ctx->estimates) arena->asked = arena->used;
-    ctx->granule_start = HETI_TAKE(arena, int64_t, ctx->desc.max_tokens + 1);
+    share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->block_count);
+    *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->block_count);
+    share->group = HETI_TAKE(&share->arena, heti_group, places > 1 ? holders / 2 + 2 * plan->stages : 0);
+    *owed = HETI_TAKE(&share->arena, double, ctx->ranks);
+    share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->processes + ctx->local_count + 1);
+    share->part = HETI_TAKE(&share->arena, heti_part, ctx->local_count);
+    share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
+    share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
+    if (ctx->estimates) share->arena.asked = share->arena.used;
+    share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.max_tokens + 1);
 }
 
-static het_result heti_build_world(het_ctx *ctx) {
-    int64_t *table;
+static het_result heti_build_owners(het_ctx *ctx) {
+    int64_t *table, i;
     double *owed;
-    heti_layout_world(ctx, &ctx->world, &table, &owed);
-    HETI_TRY(heti_arena_start(&ctx->world, &ctx->allocator, ctx->caller, &ctx->error));
-    heti_layout_world(ctx, &ctx->world, &table, &owed);
+    heti_layout_share(ctx, &table, &owed);
+    HETI_TRY(heti_arena_start(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error));
+    heti_layout_share(ctx, &table, &owed);
+    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
     heti_build_holders(ctx, table, owed);
     heti_build_tree(ctx, owed);
     heti_find_groups(ctx);
@@ -17557,28 +17651,29 @@ static int64_t heti_slice_rows(const het_ctx *ctx) {
     const int64_t most = ctx->desc.max_tokens;
     double total = 0.0, largest = 0.0;
     int64_t k;
-    for (k = 0; k < ctx->plan->slices; k++) {
-        total += ctx->plan->slice_share[k];
-        if (ctx->plan->slice_share[k] > largest) largest = ctx->plan->slice_share[k];
+    for (k = 0; k < ctx->share.plan->slices; k++) {
+        total += ctx->share.plan->slice_share[k];
+        if (ctx->share.plan->slice_share[k] > largest) largest = ctx->share.plan->slice_share[k];
     }
-    if (ctx->plan->slices == 1) return most;
+    if (ctx->share.plan->slices == 1) return most;
     return heti_min(most, HETI_CAST(int64_t, HETI_CAST(double, most) * (largest / total)) + 2 +
-                    ctx->max_granule_tokens);
+                    ctx->share.max_granule_tokens);
 }
 
 /* The rank's stages from the plan, in its order; with stage NULL only counts. */
 static void heti_find_stages(heti_rank *r) {
-    const het_plan *plan = r->ctx->plan;
-    heti_placed *unit = r->placed;
+    heti_part *part = r->part;
+    const het_plan *plan = r->ctx->share.plan;
+    heti_placed *unit = part->placed;
     int64_t s;
-    r->stage_count = r->placed_count = 0;
+    part->stage_count = part->placed_count = 0;
     for (s = 0; s < plan->stages; s++) {
         const het_stage *from = &plan->stage[s];
         const int64_t units = from->unit_end - from->unit_begin;
-        heti_stage *to = r->stage ? &r->stage[r->stage_count] : NULL;
+        heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
         if (from->rank != r->rank) continue;
-        r->stage_count++;
-        r->placed_count += units;
+        part->stage_count++;
+        part->placed_count += units;
         if (!to) continue;
         to->pipeline = from->pipeline;
         to->index = s - plan->first_stage[from->pipeline];
@@ -17594,13 +17689,15 @@ static void heti_find_stages(heti_rank *r) {
 
 /* Units of a stage, described with the rank's device. */
 static het_result heti_place_units(heti_rank *r) {
+    heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
     int64_t s, u, i;
-    for (i = 0; i < r->actions; i++)
-        if (r->action[i].kind == HET_ACTION_I) heti_stage_of(r, &r->action[i])->fused = 0;
-    for (s = 0; s < r->stage_count; s++) {
-        heti_stage *stage = &r->stage[s];
-        const het_stage *planned = &ctx->plan->stage[ctx->plan->first_stage[stage->pipeline] + stage->index];
+    for (i = 0; i < part->actions; i++)
+        if (part->action[i].kind == HET_ACTION_I) heti_stage_of(r, &part->action[i])->fused = 0;
+    for (s = 0; s < part->stage_count; s++) {
+        heti_stage *stage = &part->stage[s];
+        const het_stage *planned =
+            &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
         for (u = stage->unit_begin; u < stage->unit_end; u++) {
             heti_placed *unit = &stage->unit[u - stage->unit_begin];
             HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL,
@@ -17616,7 +17713,7 @@ static het_result heti_place_units(heti_rank *r) {
 /* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on
    lanes, or through the host. */
 static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
-    const het_plan *plan = r->ctx->plan;
+    const het_plan *plan = r->ctx->share.plan;
     int64_t p, s, i, widest = 0;
     for (p = 0; p < plan->pipelines; p++)
         for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
@@ -17629,65 +17726,64 @@ static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
             for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
             widest = heti_max(widest, width);
         }
-    return HETI_CAST(size_t, r->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+    return HETI_CAST(size_t, r->part->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
 }
 
 static het_result heti_count_needs(heti_rank *r) {
+    heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
-    const size_t bytes = HETI_CAST(size_t, ctx->plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
+    const size_t bytes = HETI_CAST(size_t, ctx->share.plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
     int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
     heti_needs needs;
     int64_t s, u;
     if (!left)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %b of tables on the host", ctx->caller,
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %b of tables on the host", ctx->call,
                          HETI_CAST(uint64_t, bytes));
     memset(&needs, 0, sizeof needs);
     heti_follow(ctx, r->rank, &needs, left);
     heti_free(&ctx->allocator, left, bytes);
     heti_find_stages(r);
-    r->slot_count = heti_max(needs.slots, r->stage_count); /* het_infer keeps one of each stage */
-    r->carry_count = heti_max(needs.carries, r->stage_count);
-    r->message_count = needs.messages;
-    r->slice_rows = heti_slice_rows(ctx);
-    r->message_bytes = heti_message_bytes(r, 0);
-    r->lane_bytes = heti_message_bytes(r, 1);
+    part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
+    part->carry_count = heti_max(needs.carries, part->stage_count);
+    part->message_count = needs.messages;
+    part->slice_rows = heti_slice_rows(ctx);
+    part->message_bytes = heti_message_bytes(r, 0);
+    part->lane_bytes = heti_message_bytes(r, 1);
     heti_find_ends(r, NULL);
-    r->shard.peers = heti_shard_peers(r, NULL);
-    for (s = 0; s < ctx->plan->stages; s++) {
-        const het_stage *stage = &ctx->plan->stage[s];
+    part->shard.peers = heti_shard_peers(r, NULL);
+    for (s = 0; s < ctx->share.plan->stages; s++) {
+        const het_stage *stage = &ctx->share.plan->stage[s];
         for (u = stage->unit_begin; stage->rank == r->rank && u < stage->unit_end; u++)
-            r->shard.elements = heti_max(r->shard.elements, heti_shard_place(ctx, u, -1));
+            part->shard.elements = heti_max(part->shard.elements, heti_shard_place(ctx, u, -1));
     }
     return HET_OK;
 }
 
 /* Everything of a rank that the plan decides, but its device memory. */
 static het_result heti_map_rank(heti_rank *r) {
+    heti_part *part = r->part;
     het_ctx *ctx = r->ctx;
-    r->action = ctx->schedule->action + ctx->schedule->start[r->rank];
-    r->actions = ctx->schedule->start[r->rank + 1] - ctx->schedule->start[r->rank];
+    part->action = ctx->share.schedule->action + ctx->share.schedule->start[r->rank];
+    part->actions = ctx->share.schedule->start[r->rank + 1] - ctx->share.schedule->start[r->rank];
     heti_find_stages(r);
     HETI_TRY(heti_count_needs(r));
-    heti_layout_host(r, &r->host);
-    HETI_TRY(heti_arena_start(&r->host, &ctx->allocator, ctx->caller, &ctx->error));
-    heti_layout_host(r, &r->host);
-    (void)heti_shard_peers(r, r->shard.peer);
+    heti_layout_host(r, &part->host);
+    HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
+    heti_layout_host(r, &part->host);
+    (void)heti_shard_peers(r, part->shard.peer);
     heti_find_stages(r);
-    heti_find_ends(r, r->end);
+    heti_find_ends(r, part->end);
     HETI_TRY(heti_open_ends(r));
     HETI_TRY(heti_place_units(r));
     HETI_TRY(heti_layout(r, NULL));
-    r->sizes.communication = r->communication_bytes;
-    r->sizes.parameters = ctx->parameters;
-    if (r->desc.memory_limit && r->sizes.device + r->sizes.communication > r->desc.memory_limit)
+    part->sizes.communication = part->communication_bytes;
+    part->sizes.parameters = ctx->parameters;
+    if (r->desc.memory_limit && part->sizes.device + part->sizes.communication > r->desc.memory_limit)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %b and %b for messages, %b more than "
                                                      "its memory_limit of %b", r->rank, r->device.iface->name,
-                                                     HETI_CAST(uint64_t, r->sizes.device),
-                                                     HETI_CAST(uint64_t, r->sizes.communication),
-                                                     HETI_CAST(
-                                                               uint64_t, r->sizes.device + r->sizes.communication -
-                                                               r->desc.memory_limit),
-                                                               HETI_CAST(uint64_t, r->desc.memory_limit));
+                         HETI_CAST(uint64_t, part->sizes.device), HETI_CAST(uint64_t, part->sizes.communication),
+                         HETI_CAST(uint64_t, part->sizes.device + part->sizes.communication - r->desc.memory_limit),
+                         HETI_CAST(uint64_t, r->desc.memory_limit));
     return HET_OK;
 }
 
@@ -17697,7 +17793,7 @@ static het_result heti_open_ranks(het_ctx *ctx) {
     int64_t i;
     ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
     if (!ctx->rank)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->caller, ctx->local_count);
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->local_count);
     memset(ctx->rank, 0, bytes);
     for (i = 0; i < ctx->local_count; i++) {
         heti_rank *r = &ctx->rank[i];
@@ -17719,36 +17815,37 @@ static het_result heti_open_ranks(het_ctx *ctx) {
 /* Bytes on the host; what all ranks share counts for the first one. */
 static void heti_count_host(het_ctx *ctx) {
     const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
-    size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->world.size + ctx->plan->size + ctx->schedule->size;
+    size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->share.arena.size + ctx->share.plan->size +
+           ctx->share.schedule->size;
     int64_t i;
     shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
     if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
     for (i = 0; i < ctx->local_count; i++) {
         heti_rank *r = &ctx->rank[i];
-        r->sizes.host = r->opened + r->queue_bytes + r->host.size + (i == 0 ? shared : 0);
+        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0);
     }
     for (i = 0; i < ctx->parameter_count && trains && ctx->first_rank == 0; i++) {
         const heti_parameter *p = &ctx->parameter[i];
         const int64_t arrays = (!adapts || p->adapter) + (p->frozen ? 0 : ctx->slots);
         saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
     }
-    ctx->rank[0].sizes.saving = saved;
+    ctx->rank[0].part->sizes.saving = saved;
 }
 
 /* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
    limits. */
-static het_result heti_prepare_world(het_ctx *ctx) {
+static het_result heti_build_share(het_ctx *ctx) {
     int64_t i;
     HETI_TRY(heti_take_plan(ctx));
-    if (ctx->plan->slices > ctx->desc.max_tokens)
+    if (ctx->share.plan->slices > ctx->desc.max_tokens)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
-                                                     "most as many granules", ctx->caller, ctx->plan->slices,
+                                                     "most as many granules", ctx->call, ctx->share.plan->slices,
                                                      ctx->desc.max_tokens);
-    HETI_TRY(heti_build_world(ctx));
+    HETI_TRY(heti_build_owners(ctx));
     HETI_TRY(heti_take_schedule(ctx));
     for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
     heti_count_host(ctx);
-    ctx->desc.plan = ctx->plan;
+    ctx->desc.plan = ctx->share.plan;
     ctx->desc.schedule = NULL;
     return HET_OK;
 }
@@ -17758,14 +17855,14 @@ static het_result heti_prepare_world(het_ctx *ctx) {
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
     HETI_TRY(heti_take_desc(ctx, desc));
     HETI_TRY(heti_find_world(ctx));
-    HETI_TRY(heti_build_shared(ctx));
+    HETI_TRY(heti_build_tables(ctx));
     if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks",
                          ctx->parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
     ctx->desc.units = NULL; /* copied */
     HETI_TRY(heti_open_ranks(ctx));
     HETI_TRY(heti_find_places(ctx));
-    return heti_prepare_world(ctx);
+    return heti_build_share(ctx);
 }
 
 /* The other processes need not wait for this one. */
@@ -17791,7 +17888,7 @@ static het_result heti_new(const het_desc *desc, int estimates, het_ctx **ctx, h
     c->allocator.alloc = heti_counted_alloc;
     c->allocator.free = heti_counted_free;
     c->allocator.user = &c->counter;
-    c->caller = "het_create";
+    c->call = "het_create";
     c->inside = &c->inside_caller;
     c->estimates = estimates;
     result = heti_prepare(c, &full);
@@ -17903,10 +18000,10 @@ static het_result heti_init_weights(heti_rank *r) {
         const heti_parameter *parameter = &ctx->parameter[p];
         const int factor = parameter->adapter != 0;
         task.stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
-        if (r->weight_at[parameter->block] < 0) continue;
+        if (r->part->weight_at[parameter->block] < 0) continue;
         task.parameter = parameter;
         task.seed = ctx->desc.seed;
-        task.to = HETI_CAST(float *, HETI_CAST(void *, r->staging));
+        task.to = HETI_CAST(float *, HETI_CAST(void *, r->part->staging));
         task.parts = r->desc.threads;
         for (task.first = 0; task.first < parameter->count; task.first += task.count) {
             task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
@@ -17920,9 +18017,11 @@ static het_result heti_init_weights(heti_rank *r) {
 /* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has
    it. */
 static het_result heti_init_rotary(heti_rank *r) {
+    heti_part *part = r->part;
     const het_model_desc *model = &r->ctx->desc.model;
     const int64_t half = heti_rotary_size(model) / 2;
-    float *inverse = HETI_CAST(float *, HETI_CAST(void *, r->staging)), *cosine = inverse + half, *sine = cosine + half;
+    float *inverse = HETI_CAST(float *, HETI_CAST(void *, part->staging)), *cosine = inverse + half,
+          *sine = cosine + half;
     int64_t t, i;
     if (model->position != HET_ROTARY) return HET_OK;
     if (3 * half > 2 * HETI_STAGING)
@@ -17935,8 +18034,8 @@ static het_result heti_init_rotary(heti_rank *r) {
             cosine[i] = HETI_CAST(float, heti_cos(angle));
             sine[i] = HETI_CAST(float, heti_sin(angle));
         }
-        HETI_TRY(heti_copy_in(r, r->cosine + t * half, cosine, half, sizeof(float)));
-        HETI_TRY(heti_copy_in(r, r->sine + t * half, sine, half, sizeof(float)));
+        HETI_TRY(heti_copy_in(r, part->cosine + t * half, cosine, half, sizeof(float)));
+        HETI_TRY(heti_copy_in(r, part->sine + t * half, sine, half, sizeof(float)));
         HETI_TRY(heti_sync(r));
     }
     return HET_OK;
@@ -17944,17 +18043,18 @@ static het_result heti_init_rotary(heti_rank *r) {
 
 /* The device's block, with everything in it that is neither weight nor state. */
 static het_result heti_open_memory(heti_rank *r) {
+    heti_part *part = r->part;
     int64_t s;
-    r->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, r->sizes.device));
-    if (!r->memory) {
+    part->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, part->sizes.device));
+    if (!part->memory) {
         const char *text = r->device.iface->last_error(r->device.self);
         return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %b%s%s", r->device.iface->name,
-                         HETI_CAST(uint64_t, r->sizes.device), text && text[0] ? ": " : "", text ? text : "");
+                         HETI_CAST(uint64_t, part->sizes.device), text && text[0] ? ": " : "", text ? text : "");
     }
-    HETI_TRY(heti_layout(r, r->memory));
+    HETI_TRY(heti_layout(r, part->memory));
     for (s = 0; s < r->ctx->slots; s++)
-        HETI_TRY(heti_clear(r, r->state[s], HETI_CAST(size_t, r->state_elements) * sizeof(float)));
-    HETI_TRY(heti_clear(r, r->gradients, HETI_CAST(size_t, r->sum_floats) * sizeof *r->gradients));
+        HETI_TRY(heti_clear(r, part->state[s], HETI_CAST(size_t, part->state_elements) * sizeof(float)));
+    HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
     return heti_init_rotary(r);
 }
 
@@ -17980,7 +18080,7 @@ static het_result heti_start(het_ctx *ctx) {
     }
     HETI_TRY(heti_begin_threads(ctx));
     if (ctx->transport.iface) HETI_TRY(heti_agree(ctx));
-    return heti_join_groups(ctx, NULL, 0, NULL);
+    return heti_join_groups(ctx, NULL);
 }
 
 HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
@@ -18002,7 +18102,10 @@ HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error
         }
     }
     heti_fp_leave(&fp);
-    if (result == HET_OK) *ctx = c;
+    if (result == HET_OK) {
+        heti_set_call(c, NULL);
+        *ctx = c;
+    }
     else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->logger.log)
         desc->logger.log(desc->logger.user, HET_LOG_ERROR, result, error ? error->text : het_result_text(result));
     return result;
@@ -18018,7 +18121,7 @@ HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, h
     result = heti_new(desc, 1, &ctx, error);
     heti_fp_leave(&fp);
     if (result != HET_OK) return result;
-    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].sizes;
+    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
     else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
     heti_release(ctx);
     return result;
@@ -18044,7 +18147,7 @@ HETRAIN_API void het_cancel(het_ctx *ctx) { if (ctx) HETI_ATOMIC_STORE(&ctx->can
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory) {
     if (!memory) return;
     memset(memory, 0, sizeof *memory);
-    if (ctx && rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].sizes;
+    if (ctx && rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
 }
 
 HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline) {
@@ -18052,8 +18155,8 @@ HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline
     memset(timeline, 0, sizeof *timeline);
     if (!ctx || rank < 0 || rank >= ctx->local_count || HETI_ATOMIC_LOAD(&ctx->call)) return;
     timeline->ranks = ctx->ranks;
-    timeline->records = ctx->rank[rank].records;
-    timeline->record = ctx->rank[rank].record;
+    timeline->records = ctx->rank[rank].part->records;
+    timeline->record = ctx->rank[rank].part->record;
     timeline->traffic = ctx->traffic + rank * ctx->ranks;
 }
 
@@ -18145,31 +18248,32 @@ static int heti_has_values(const het_ctx *ctx, int64_t index, het_what what) {
    owned part of gradient or state. */
 static int64_t heti_place_of(const het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t *count) {
     const heti_parameter *p = &ctx->parameter[index];
-    const heti_parameter_block *block = &ctx->block[p->block];
+    const heti_owners *owners = &ctx->share.owners[p->block];
     int64_t i = 0;
     *count = p->count - first;
-    if (what == HET_WEIGHT) return block->holder[0];
-    while (block->cut[i + 1] <= p->offset + first) i++;
-    *count = heti_min(*count, block->cut[i + 1] - p->offset - first);
-    return block->holder[i];
+    if (what == HET_WEIGHT) return owners->holder[0];
+    while (owners->cut[i + 1] <= p->offset + first) i++;
+    *count = heti_min(*count, owners->cut[i + 1] - p->offset - first);
+    return owners->holder[i];
 }
 
 /* Elements [first, first + count) of a local rank, which holds them, to the host. A gradient is the
    step's, as float, without clipping. */
 static het_result heti_read_local(heti_rank *r, int64_t index, het_what what, int64_t first, int64_t count, float *to) {
+    heti_part *part = r->part;
     const heti_parameter *p = &r->ctx->parameter[index];
     int64_t done, i, n;
     if (what == HET_WEIGHT) return heti_read_weight(r, p, first, count, to);
     if (what != HET_GRADIENT) {
-        const heti_parameter_block *block = &r->ctx->block[p->block];
-        const int64_t at = r->state_at[p->block] + p->offset + first - block->cut[heti_holder_of(block, r->rank)];
-        return heti_copy_out(r, to, r->state[what - HET_STATE0] + at, count, sizeof *to);
+        const heti_owners *owners = &r->ctx->share.owners[p->block];
+        const int64_t at = part->state_at[p->block] + p->offset + first - owners->cut[heti_holder_of(owners, r->rank)];
+        return heti_copy_out(r, to, part->state[what - HET_STATE0] + at, count, sizeof *to);
     }
     if (heti_sum_width(r, index) == 1) return heti_copy_out(r, to, heti_sum_at(r, index, first), count, sizeof *to);
     for (done = 0; done < count; done += n) {
         n = heti_min(HETI_STAGING, count - done);
-        HETI_TRY(heti_copy_out(r, r->staging, heti_sum_at(r, index, first + done), n, sizeof(double)));
-        for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, r->staging[i]);
+        HETI_TRY(heti_copy_out(r, part->staging, heti_sum_at(r, index, first + done), n, sizeof(double)));
+        for (i = 0; i < n; i++) to[done + i] = HETI_CAST(float, part->staging[i]);
     }
     return HET_OK;
 }
@@ -18198,20 +18302,20 @@ static het_result heti_read_values(het_ctx *ctx, int64_t index, het_what what, i
 static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, int64_t first, int64_t count,
                                     const float *from) {
     const heti_parameter *p = &ctx->parameter[index];
-    const heti_parameter_block *block = &ctx->block[p->block];
+    const heti_owners *owners = &ctx->share.owners[p->block];
     int64_t i;
-    for (i = 0; i < block->holders; i++) {
-        const int64_t local = block->holder[i] - ctx->first_rank;
-        const int64_t low = heti_max(p->offset + first, block->cut[i]),
-                      high = heti_min(p->offset + first + count, block->cut[i + 1]);
+    for (i = 0; i < owners->holders; i++) {
+        const int64_t local = owners->holder[i] - ctx->first_rank;
+        const int64_t low = heti_max(p->offset + first, owners->cut[i]),
+                      high = heti_min(p->offset + first + count, owners->cut[i + 1]);
         heti_rank *r;
         het_result result = HET_OK;
         if (local < 0 || local >= ctx->local_count) continue;
         r = &ctx->rank[local];
         if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
         else if (low < high)
-            result = heti_copy_in(r, r->state[what - HET_STATE0] + r->state_at[p->block] + low - block->cut[i],
-                                  from + (low - p->offset - first), high - low, sizeof *from);
+            result = heti_copy_in(r, r->part->state[what - HET_STATE0] + r->part->state_at[p->block] + low -
+                                     owners->cut[i], from + (low - p->offset - first), high - low, sizeof *from);
         if (result != HET_OK || heti_sync(r) != HET_OK) return heti_take_error(ctx, r);
     }
     return HET_OK;
@@ -18346,7 +18450,7 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->parameter_count; p++) {
-        const int64_t rank = ctx->block[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
+        const int64_t rank = ctx->share.owners[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
         uint64_t value = 0;
         if (local >= 0 && local < ctx->local_count && heti_hash_weight(&ctx->rank[local], p, &value) != HET_OK)
             return heti_take_error(ctx, &ctx->rank[local]);
@@ -18368,8 +18472,8 @@ HETRAIN_API het_result het_hash(het_ctx *ctx, uint64_t *hash) {
 
 /* Which ranks have which copy: those that have what most have, and the others. */
 static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
-    const heti_parameter_block *block = &ctx->block[ctx->parameter[parameter].block];
-    const int64_t *hash = ctx->rank[ctx->tree.speaker].joined;
+    const heti_owners *owners = &ctx->share.owners[ctx->parameter[parameter].block];
+    const int64_t *hash = ctx->rank[ctx->share.tree.speaker].part->joined;
     char list[2][48];
     heti_text text[2];
     int64_t i, k, most = 0, first = 0;
@@ -18379,15 +18483,16 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
         text[other].capacity = sizeof list[other];
         text[other].length = 0;
     }
-    for (i = 0; i < block->holders; i++) {
+    for (i = 0; i < owners->holders; i++) {
         int64_t equal = 0;
-        for (k = 0; k < block->holders; k++) equal += hash[block->holder[k]] == hash[block->holder[block->by_rank[i]]];
-        if (equal > most) first = block->by_rank[i];
+        for (k = 0; k < owners->holders; k++)
+            equal += hash[owners->holder[k]] == hash[owners->holder[owners->by_rank[i]]];
+        if (equal > most) first = owners->by_rank[i];
         most = heti_max(most, equal);
     }
-    for (i = 0; i < block->holders; i++) {
-        const int64_t rank = block->holder[block->by_rank[i]];
-        heti_text *t = &text[hash[rank] != hash[block->holder[first]]];
+    for (i = 0; i < owners->holders; i++) {
+        const int64_t rank = owners->holder[owners->by_rank[i]];
+        heti_text *t = &text[hash[rank] != hash[owners->holder[first]]];
         if (t->length + 16 < t->capacity) heti_text_write(t, t->length > 0 ? ", %d" : "%d", rank);
         else if (t->length + 5 < t->capacity) heti_text_write(t, ", ...");
     }
@@ -18412,116 +18517,51 @@ HETRAIN_API het_result het_verify(het_ctx *ctx) {
 }
 
 /* ---- another plan ----
-   Two worlds, the one in use and the other, change places with heti_exchange. The new one is built
-   whole, but for device memory, while the old one is intact; then weights and state go to the host,
-   and from there to those who hold them now. */
+   A second share is built whole, but for device memory, beside the one in use, which stays intact.
+   Then weights and state go to the host, and from there to those who hold them now. */
 
-/* All that a plan decides, of the world that is not in use. */
-typedef struct heti_world {
-    heti_arena arena;                    /* of what is below */
-    heti_rank *rank;                     /* [local_count] only what the plan decides */
-    heti_parameter_block *block;         /* [block_count] only holders and cuts */
-    float *staged;                       /* [parts] of weights and state, as heti_next_part walks */
-    heti_arena world;
-    het_plan *plan;
-    het_schedule *schedule;
-    int64_t groups;
-    heti_group *group;
-    heti_tree tree;
-    int64_t *first_batch, *batch_count, *granule_start;
-    int64_t max_granule_tokens, max_tokens, max_sequences, max_micro_batches;
-} heti_world;
-
-static void heti_swap(void *a, void *b, size_t size) {
-    char *x = HETI_CAST(char *, a), *y = HETI_CAST(char *, b);
-    for (; size > 0; size--, x++, y++) {
-        const char keep = *x;
-        *x = *y;
-        *y = keep;
-    }
-}
-
-static void heti_exchange(het_ctx *ctx, heti_world *other) {
-    const size_t begin = offsetof(heti_rank, host), end = offsetof(heti_rank, granule_start) + sizeof(int64_t *);
+/* The share in use and the one aside change places. */
+static void heti_swap_shares(het_ctx *ctx, heti_share *aside) {
+    const heti_share used = ctx->share;
     int64_t i;
-#define HETI_SWAP(a, b) heti_swap(&(a), &(b), sizeof(a))
-    HETI_SWAP(ctx->world, other->world);
-    HETI_SWAP(ctx->plan, other->plan);
-    HETI_SWAP(ctx->schedule, other->schedule);
-    HETI_SWAP(ctx->groups, other->groups);
-    HETI_SWAP(ctx->group, other->group);
-    HETI_SWAP(ctx->tree, other->tree);
-    HETI_SWAP(ctx->first_batch, other->first_batch);
-    HETI_SWAP(ctx->batch_count, other->batch_count);
-    HETI_SWAP(ctx->granule_start, other->granule_start);
-    HETI_SWAP(ctx->max_granule_tokens, other->max_granule_tokens);
-    HETI_SWAP(ctx->desc.max_tokens, other->max_tokens);
-    HETI_SWAP(ctx->desc.max_sequences, other->max_sequences);
-    HETI_SWAP(ctx->desc.max_micro_batches, other->max_micro_batches);
-    for (i = 0; i < ctx->block_count; i++) {
-        HETI_SWAP(ctx->block[i].holders, other->block[i].holders);
-        HETI_SWAP(ctx->block[i].holder, other->block[i].holder);
-        HETI_SWAP(ctx->block[i].by_rank, other->block[i].by_rank);
-        HETI_SWAP(ctx->block[i].cut, other->block[i].cut);
-        HETI_SWAP(ctx->block[i].seats, other->block[i].seats);
-        HETI_SWAP(ctx->block[i].seat, other->block[i].seat);
-        HETI_SWAP(ctx->block[i].group, other->block[i].group);
-        HETI_SWAP(ctx->block[i].members, other->block[i].members);
-        HETI_SWAP(ctx->block[i].member, other->block[i].member);
-    }
-#undef HETI_SWAP
-    for (i = 0; i < ctx->local_count; i++) {
-        void *rank = &ctx->rank[i], *put_aside = &other->rank[i];
-        heti_swap(HETI_CAST(char *, rank) + begin, HETI_CAST(char *, put_aside) + begin, end - begin);
-    }
-    ctx->desc.plan = ctx->plan;
-}
-
-/* Frees what is aside: the old world, or a new one that was not to be. */
-static void heti_drop_world(het_ctx *ctx, heti_world *other) {
-    int64_t i;
-    for (i = 0; other->rank && i < ctx->local_count; i++)
-        heti_abort_ends(&ctx->desc.groups, &other->rank[i], ctx->failed != 0);
-    for (i = 0; other->rank && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &other->rank[i]);
-    for (i = 0; other->rank && i < ctx->local_count; i++) {
-        heti_close_ends(&ctx->rank[i], &other->rank[i]);
-        heti_arena_end(&other->rank[i].host, &ctx->allocator);
-    }
-    het_schedule_free(other->schedule);
-    het_plan_free(other->plan);
-    heti_arena_end(&other->world, &ctx->allocator);
-    heti_arena_end(&other->arena, &ctx->allocator);
+    ctx->share = *aside;
+    *aside = used;
+    ctx->desc.plan = ctx->share.plan;
+    ctx->desc.max_tokens = ctx->share.max_tokens;
+    ctx->desc.max_sequences = ctx->share.max_sequences;
+    ctx->desc.max_micro_batches = ctx->share.max_micro_batches;
+    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = ctx->share.part ? &ctx->share.part[i] : NULL;
 }
 
 /* What one owner has of one array (0: the weight, k: state slot k - 1) of one parameter, at most 2
    HETI_STAGING elements. */
-typedef struct heti_part { int64_t parameter, first, count, array, rank; } heti_part;
+typedef struct heti_extent { int64_t parameter, first, count, array, rank; } heti_extent;
 
-/* The next part in a world of such blocks; all zeros come before the first. */
-static int heti_next_part(const het_ctx *ctx, const heti_parameter_block *blocks, heti_part *part) {
-    const heti_parameter *p = &ctx->parameter[part->parameter];
-    const heti_parameter_block *block;
+/* The next extent of blocks with such owners; all zeros come before the first. */
+static int heti_next_extent(const het_ctx *ctx, const heti_owners *by_block, heti_extent *extent) {
+    const heti_parameter *p = &ctx->parameter[extent->parameter];
+    const heti_owners *owners;
     int64_t i = 0;
-    if (part->count > 0 && !p->frozen && part->array < ctx->slots) {
-        part->array++;
+    if (extent->count > 0 && !p->frozen && extent->array < ctx->slots) {
+        extent->array++;
         return 1;
     }
-    part->array = 0;
-    part->first += part->count;
-    if (part->first == p->count) {
-        part->first = 0;
-        if (++part->parameter == ctx->parameter_count) return 0;
+    extent->array = 0;
+    extent->first += extent->count;
+    if (extent->first == p->count) {
+        extent->first = 0;
+        if (++extent->parameter == ctx->parameter_count) return 0;
         p++;
     }
-    block = &blocks[p->block];
-    while (block->cut[i + 1] <= p->offset + part->first) i++;
-    part->rank = block->holder[i];
-    part->count = heti_min(2 * HETI_STAGING, heti_min(p->count, block->cut[i + 1] - p->offset) - part->first);
+    owners = &by_block[p->block];
+    while (owners->cut[i + 1] <= p->offset + extent->first) i++;
+    extent->rank = owners->holder[i];
+    extent->count = heti_min(2 * HETI_STAGING, heti_min(p->count, owners->cut[i + 1] - p->offset) - extent->first);
     return 1;
 }
 
-static het_what heti_part_array(const heti_part *part) {
-    return part->array == 0 ? HET_WEIGHT : HETI_CAST(het_what, HET_STATE0 + part->array - 1);
+static het_what heti_extent_array(const heti_extent *extent) {
+    return extent->array == 0 ? HET_WEIGHT : HETI_CAST(het_what, HET_STATE0 + extent->array - 1);
 }
 
 static int heti_is_local(const het_ctx *ctx, int64_t rank) {
@@ -18529,52 +18569,53 @@ static int heti_is_local(const het_ctx *ctx, int64_t rank) {
 }
 
 /* The elements that local ranks own; with `to` they are copied there. */
-static het_result heti_stage_parts(het_ctx *ctx, float *to, int64_t *count) {
-    heti_part part;
-    memset(&part, 0, sizeof part);
-    for (*count = 0; heti_next_part(ctx, ctx->block, &part); ) {
-        if (!heti_is_local(ctx, part.rank)) continue;
+static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
+    heti_extent extent;
+    memset(&extent, 0, sizeof extent);
+    for (*count = 0; heti_next_extent(ctx, ctx->share.owners, &extent); ) {
+        if (!heti_is_local(ctx, extent.rank)) continue;
         if (to) {
-            heti_rank *r = &ctx->rank[part.rank - ctx->first_rank];
+            heti_rank *r = &ctx->rank[extent.rank - ctx->first_rank];
             memset(&r->error, 0, sizeof r->error);
-            if (heti_read_local(r, part.parameter, heti_part_array(&part), part.first, part.count,
+            if (heti_read_local(r, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
                                 to + *count) != HET_OK)
                 return heti_take_error(ctx, r);
         }
-        *count += part.count;
+        *count += extent.count;
     }
     return HET_OK;
 }
 
-/* Whether a rank of a process holds some of a part in the world in use. */
-static int heti_wants_part(const het_ctx *ctx, int64_t process, const heti_part *part) {
-    const heti_parameter *p = &ctx->parameter[part->parameter];
-    const heti_parameter_block *block = &ctx->block[p->block];
-    const int64_t low = p->offset + part->first, high = low + part->count;
+/* Whether a rank of a process holds some of an extent by the share in use. */
+static int heti_wants_extent(const het_ctx *ctx, int64_t process, const heti_extent *extent) {
+    const heti_parameter *p = &ctx->parameter[extent->parameter];
+    const heti_owners *owners = &ctx->share.owners[p->block];
+    const int64_t low = p->offset + extent->first, high = low + extent->count;
     int64_t i;
-    for (i = 0; i < block->holders; i++)
-        if (heti_process_of(ctx, block->holder[i]) == process &&
-            (part->array == 0 || (block->cut[i] < high && block->cut[i + 1] > low)))
+    for (i = 0; i < owners->holders; i++)
+        if (heti_process_of(ctx, owners->holder[i]) == process &&
+            (extent->array == 0 || (owners->cut[i] < high && owners->cut[i + 1] > low)))
             return 1;
     return 0;
 }
 
-/* Parts staged in a world of blocks `from` go to their holders in the world in use. Every process
-   walks over all parts. */
-static het_result heti_deliver_parts(het_ctx *ctx, const heti_parameter_block *from, float *staged) {
-    heti_part part;
+/* Extents staged by their owners `from` go to their holders in the share in use. Every process
+   walks over all of them. */
+static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, float *staged) {
+    heti_extent extent;
     int64_t q;
-    memset(&part, 0, sizeof part);
-    while (heti_next_part(ctx, from, &part)) {
-        const int local = heti_is_local(ctx, part.rank);
-        float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].staging));
+    memset(&extent, 0, sizeof extent);
+    while (heti_next_extent(ctx, from, &extent)) {
+        const int local = heti_is_local(ctx, extent.rank);
+        float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].part->staging));
         for (q = 0; q < ctx->processes; q++)
-            if (heti_wants_part(ctx, q, &part))
-                HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, part.rank), q, q + 1, data,
-                                        HETI_CAST(size_t, part.count) * sizeof *data));
-        if (heti_wants_part(ctx, ctx->process, &part))
-            HETI_TRY(heti_write_values(ctx, part.parameter, heti_part_array(&part), part.first, part.count, data));
-        if (local) staged += part.count;
+            if (heti_wants_extent(ctx, q, &extent))
+                HETI_TRY(heti_spread_to(ctx, heti_process_of(ctx, extent.rank), q, q + 1, data,
+                                        HETI_CAST(size_t, extent.count) * sizeof *data));
+        if (heti_wants_extent(ctx, ctx->process, &extent))
+            HETI_TRY(heti_write_values(ctx, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
+                                       data));
+        if (local) staged += extent.count;
     }
     return HET_OK;
 }
@@ -18584,7 +18625,7 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
     het_error own, other, first;
     int64_t i;
     if (result != HET_OK && ctx->error.code == HET_OK)
-        (void)heti_fail(&ctx->error, result, "%s: %s", ctx->caller, het_result_text(result));
+        (void)heti_fail(&ctx->error, result, "%s: %s", ctx->call, het_result_text(result));
     memset(&own, 0, sizeof own);
     memset(&first, 0, sizeof first);
     if (result != HET_OK) own = ctx->error;
@@ -18618,97 +18659,96 @@ static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d) {
     return HET_OK;
 }
 
-/* Puts the world in use aside and builds another, with tables and host memory but without device
-   memory. */
-static het_result heti_other_world(het_ctx *ctx, const het_replan_desc *d, heti_world *other, int64_t staged) {
-    int pass;
-    for (pass = 0; pass < 2; pass++) {
-        if (pass) HETI_TRY(heti_arena_start(&other->arena, &ctx->allocator, "het_replan", &ctx->error));
-        other->rank = HETI_TAKE(&other->arena, heti_rank, ctx->local_count);
-        other->block = HETI_TAKE(&other->arena, heti_parameter_block, ctx->block_count);
-        other->staged = HETI_TAKE(&other->arena, float, staged);
-    }
-    other->max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.max_tokens;
-    other->max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.max_sequences;
-    other->max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.max_micro_batches;
-    heti_exchange(ctx, other);
-    HETI_TRY(heti_check_replan(ctx, d));
-    ctx->max_granule_tokens = heti_longest_granule(&ctx->desc);
-    ctx->desc.plan = d->plan;
-    ctx->desc.schedule = d->schedule;
-    return heti_prepare_world(ctx);
-}
-
 static void heti_close_memories(het_ctx *ctx) {
     int64_t i;
-    for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i]);
+    for (i = 0; i < ctx->local_count; i++) heti_close_memory(&ctx->rank[i], ctx->rank[i].part);
 }
 
-/* Groups that both worlds have belong to the one in use. */
-static void heti_keep_borrowed(het_ctx *ctx, heti_world *aside) {
+/* Groups that both shares have belong to the one in use. */
+static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
     int64_t i, k, e;
     for (i = 0; i < ctx->local_count; i++)
-        for (k = 0; k < ctx->rank[i].ends; k++) {
-            heti_end *end = &ctx->rank[i].end[k];
-            for (e = 0; end->borrowed && e < aside->rank[i].ends; e++)
-                if (aside->rank[i].end[e].handle == end->handle) aside->rank[i].end[e].handle = NULL;
+        for (k = 0; k < ctx->share.part[i].ends; k++) {
+            heti_end *end = &ctx->share.part[i].end[k];
+            for (e = 0; end->borrowed && e < aside->part[i].ends; e++)
+                if (aside->part[i].end[e].handle == end->handle) aside->part[i].end[e].handle = NULL;
             end->borrowed = 0;
         }
 }
 
-/* From here on there is no way back but through `staged`: the old world's device memory goes before
+/* From here on there is no way back but through `staged`: the old share's device memory goes before
    the new one's comes. */
-static het_result heti_move(het_ctx *ctx, heti_world *other) {
+static het_result heti_move(het_ctx *ctx, heti_share *aside, float *staged) {
     het_error why;
     het_result result;
     heti_close_memories(ctx);
-    heti_exchange(ctx, other);
+    heti_swap_shares(ctx, aside);
     result = heti_vote(ctx, heti_open_memories(ctx));
     if (result == HET_OK) {
-        heti_keep_borrowed(ctx, other);
-        return heti_deliver_parts(ctx, other->block, other->staged);
+        heti_keep_borrowed(ctx, aside);
+        return heti_deliver_extents(ctx, aside->owners, staged);
     }
     why = ctx->error;
     heti_close_memories(ctx);
-    heti_exchange(ctx, other);
-    if (heti_vote(ctx, heti_open_memories(ctx)) != HET_OK || heti_deliver_parts(ctx, ctx->block,
-        other->staged) != HET_OK) {
+    heti_swap_shares(ctx, aside);
+    if (heti_vote(ctx, heti_open_memories(ctx)) != HET_OK ||
+        heti_deliver_extents(ctx, ctx->share.owners, staged) != HET_OK) {
         ctx->failed = 1;
         return heti_fail(&ctx->error, result,
                          "het_replan: %s; nor did the old plan find its memory again: weights and state are lost",
-                             why.text);
+                         why.text);
     }
     ctx->error = why;
     return result;
 }
 
+/* Builds the share that `d` asks for, with tables and host memory but without device memory. */
+static het_result heti_build_other(het_ctx *ctx, const het_replan_desc *d) {
+    HETI_TRY(heti_check_replan(ctx, d));
+    ctx->share.max_granule_tokens = heti_longest_granule(&ctx->desc);
+    ctx->desc.plan = d->plan;
+    ctx->desc.schedule = d->schedule;
+    return heti_build_share(ctx);
+}
+
 /* `together`: set once all processes know the same result. */
 static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *together) {
-    heti_world other;
+    heti_share aside; /* first the new one, once it is built the old one */
+    heti_arena staging;
+    float *staged = NULL;
     het_result result;
-    int64_t staged;
-    memset(&other, 0, sizeof other);
-    ctx->caller = "het_replan";
-    HETI_TRY(heti_stage_parts(ctx, NULL, &staged));
-    result = heti_other_world(ctx, d, &other, staged);
+    int64_t floats;
+    memset(&aside, 0, sizeof aside);
+    memset(&staging, 0, sizeof staging);
+    HETI_TRY(heti_stage_extents(ctx, NULL, &floats));
+    (void)HETI_TAKE(&staging, float, floats + 1);
+    result = heti_arena_start(&staging, &ctx->allocator, ctx->call, &ctx->error);
+    if (result == HET_OK) staged = HETI_TAKE(&staging, float, floats);
+    aside.max_tokens = d->max_tokens != 0 ? d->max_tokens : ctx->desc.max_tokens;
+    aside.max_sequences = d->max_sequences != 0 ? d->max_sequences : ctx->desc.max_sequences;
+    aside.max_micro_batches = d->max_micro_batches != 0 ? d->max_micro_batches : ctx->desc.max_micro_batches;
+    heti_swap_shares(ctx, &aside);
+    if (result == HET_OK) result = heti_build_other(ctx, d);
     result = heti_vote(ctx, result);
     *together = !ctx->failed;
     if (result == HET_OK && ctx->transport.iface) {
         result = heti_agree(ctx);
         *together = result == HET_OK;
     }
-    if (result == HET_OK && ctx->groups > 0) {
-        result = heti_vote(ctx, heti_join_groups(ctx, other.group, other.groups, other.rank));
+    if (result == HET_OK && ctx->share.groups > 0) {
+        result = heti_vote(ctx, heti_join_groups(ctx, &aside));
         *together = !ctx->failed;
     }
-    if (other.arena.base) heti_exchange(ctx, &other);
-    if (result == HET_OK) result = heti_stage_parts(ctx, other.staged, &staged);
+    heti_swap_shares(ctx, &aside);
+    if (result == HET_OK) result = heti_stage_extents(ctx, staged, &floats);
     if (result == HET_OK) {
         ctx->inferred = 0;
-        result = heti_move(ctx, &other);
+        result = heti_move(ctx, &aside, staged);
     }
     if (ctx->failed) *together = 0;
-    heti_drop_world(ctx, &other);
+    heti_close_share(ctx, &aside);
+    heti_free_share(ctx, &aside);
+    heti_arena_end(&staging, &ctx->allocator);
     ctx->desc.schedule = NULL;
     return result;
 }
