@@ -18147,7 +18147,8 @@ HETRAIN_API void het_cancel(het_ctx *ctx) { if (ctx) HETI_ATOMIC_STORE(&ctx->can
 HETRAIN_API void het_get_memory(const het_ctx *ctx, int64_t rank, het_memory *memory) {
     if (!memory) return;
     memset(memory, 0, sizeof *memory);
-    if (ctx && rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
+    if (!ctx || rank < 0 || rank >= ctx->local_count) return;
+    if (ctx->rank[rank].part) *memory = ctx->rank[rank].part->sizes; /* NULL inside a replan's first allocations */
 }
 
 HETRAIN_API void het_get_timeline(const het_ctx *ctx, int64_t rank, het_timeline *timeline) {
