@@ -143,7 +143,7 @@ int main(int argc, char **argv) {
    counted by following the rank's list of actions, so a schedule decides how many there are. An
    exact gradient takes 8 bytes an element. On a CPU that has a layer for itself, where
    max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.once), and lie where
-   activations were that are used up when they come (>>layout). het_memory.saving says what saving
+   activations were that are used up when they come (>>build). het_memory.saving says what saving
    beside training takes on top, from another allocator (hetrain_files.h). No later call on the
    context allocates, but for het_replan. What a call gets
    through a pointer is read or written before it returns and not kept, except: a reader given to
@@ -292,14 +292,16 @@ int main(int argc, char **argv) {
        >>plans           plans as text, what makes a plan valid
        >>schedule        lists of actions: text, transfers and reductions, proofs
        >>structs         what a context consists of
-       >>layout          chain of units, tables of parameters and blocks, map of each rank's memory
-       >>optim           learning rate, AdamW, grid of the exact sums
+       >>optim           learning rate, AdamW
        >>rank            what a rank asks of its device
        >>mail            messages between ranks, waiting, failing
        >>group           groups of devices that reach each other without the host
+       >>build           from a description to a context: parameters, plan, schedule, memory, devices
+       >>batch           micro-batches of a job: checks, granules, slices
        >>ring            reductions, gathers, joining of scalars
        >>shard           gradients of which a rank keeps only its part
        >>exec            micro-batches into places, units into calls, actions into work
+       >>verdict         a step: grid of the exact sums, exponents, spikes, bad steps
        >>context         the public calls of the step loop
        >>data            token files, windows, order of samples
        >>high            het_train, het_sample, file callbacks
@@ -12580,7 +12582,7 @@ typedef struct heti_parameter {
     het_init init;
     float init_std;
     int32_t decay, frozen, uses, adapter, bf16, product;
-    int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>optim) */
+    int32_t exponent; /* all |term| < 2^exponent in the last accepted step (>>verdict) */
 } heti_parameter;
 
 /* Parameters with the same using units, all trained or all frozen (CONCEPTS). */
@@ -12720,6 +12722,10 @@ typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin
 
 #define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
 #define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a turn */
+#define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
+/* elements of a sharded gradient that travel together: every peer has a buffer of its own */
+#define HETI_SHARD_CHUNK 16384
+#define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
 /* Reductions and gathers of blocks, one after the other, each inside the block's seats, then a ring
    over their leaders, then inside again. */
@@ -12985,13 +12991,24 @@ static void heti_counted_free(void *user, void *pointer, size_t size) {
     counter->inner.free(counter->inner.user, pointer, size);
 }
 
-/* =================================================================================================
-   >>layout  From a description to a chain of units, tables of parameters and blocks, and a map of
-             each rank's memory.
+static void heti_set_call(het_ctx *ctx, const char *call) { HETI_ATOMIC_STORE(&ctx->call, call); }
 
-   Everything is sized here, before the first step. heti_layout walks over all device memory of a
-   rank twice: once to count, once to hand out pointers; het_memory_estimate stops after counting.
-   Host tables come from one block each in the same way.
+static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
+    int64_t p = 0;
+    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
+    return p;
+}
+
+static int heti_is_local(const het_ctx *ctx, int64_t rank) {
+    return rank >= ctx->first_rank && rank < ctx->first_rank + ctx->local_count;
+}
+
+static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
+    return owners->holder[owners->seat[seat]];
+}
+
+/* =================================================================================================
+   >>optim  Learning rate, AdamW.
    ============================================================================================== */
 
 static void heti_default_i64(int64_t *value, int64_t fallback) { if (*value == 0) *value = fallback; }
@@ -13009,1092 +13026,6 @@ static void heti_optimizer_defaults(het_optimizer_desc *o) {
     heti_default_f32(&o->weight_decay, 0.1f);
     heti_default_f32(&o->clip, 1.0f);
 }
-
-static void heti_default_f64(double *value, double fallback) { if (*value <= 0.0 && *value >= 0.0) *value = fallback; }
-
-HETRAIN_API void het_desc_defaults(het_desc *desc) {
-    if (!desc) return;
-    if (het_model_complete(&desc->model, NULL) != HET_OK) {
-        /* fields stay as they are; het_create names the bad one */
-    }
-    if (desc->device_count == 0) desc->device_count = 1;
-    heti_default_i64(&desc->max_tokens, desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ?
-                     4 * desc->model.context : INT64_MAX);
-    heti_default_i64(&desc->max_sequences, desc->max_tokens);
-    heti_default_i64(&desc->max_micro_batches, 8);
-    heti_default_i64(&desc->max_slices, 1);
-    heti_default_f64(&desc->deadline, 30.0);
-    heti_default_f64(&desc->stall_deadline, 600.0);
-    if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
-    if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
-    if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
-    if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
-    if (desc->weights == HET_DTYPE_DEFAULT) desc->weights = HET_F32;
-    if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
-    if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
-    if (desc->skip_bad_steps == HET_DEFAULT) desc->skip_bad_steps = HET_NO;
-    if (desc->nonfinite == HET_DEFAULT) desc->nonfinite = HET_NO;
-    heti_optimizer_defaults(&desc->optimizer);
-    if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
-}
-
-static het_result heti_check_range(het_error *e, const char *field, int64_t value, int64_t lowest, int64_t highest) {
-    if (value >= lowest && value <= highest) return HET_OK;
-    return heti_fail(e, HET_ERR_INVALID, "het_desc.%s is %d; it must be from %d to %d", field, value, lowest, highest);
-}
-
-static het_result heti_check_optimizer(het_error *e, const het_optimizer_desc *o) {
-    const char *name[7] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
-    const float value[7] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay,
-                            o->clip };
-    int i;
-    for (i = 0; i < 7; i++) {
-        const int below_one = i == 2 || i == 3, may_be_negative = i >= 5;
-        if (!heti_is_finite(HETI_CAST(double, value[i])) || (!may_be_negative && value[i] < 0.0f) ||
-            (below_one && value[i] >= 1.0f))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.optimizer.%s is %g", name[i], HETI_CAST(double, value[i]));
-    }
-    HETI_TRY(heti_check_range(e, "optimizer.warmup_steps", o->warmup_steps, 0, INT64_MAX));
-    HETI_TRY(heti_check_range(e, "optimizer.total_steps", o->total_steps, 1, INT64_MAX));
-    HETI_TRY(heti_check_range(e, "optimizer.schedule", HETI_CAST(int64_t, o->schedule), HET_LR_COSINE, HET_LR_WSD));
-    return heti_check_range(e, "optimizer.iface->slots", o->iface->slots, 0, 4);
-}
-
-static het_result heti_check_links(het_error *e, const het_desc *d) {
-    int64_t i;
-    HETI_TRY(heti_check_range(e, "link_count", d->link_count, 0, 1 << 20));
-    if (d->link_count > 0 && !d->links)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.link_count is %d, links is NULL", d->link_count);
-    for (i = 0; i < d->link_count; i++) {
-        const het_link *l = &d->links[i];
-        if (l->from < 0 || l->to < 0 || l->from == l->to)
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d", i, l->from, l->to);
-        if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 "
-                                                 "and below an hour", i, l->latency, l->bandwidth);
-    }
-    return HET_OK;
-}
-
-/* Checks a completed description. The largest sizes keep every product in 63 bits. */
-static het_result heti_check_desc(het_error *e, const het_desc *d) {
-    const int64_t most = INT64_C(1) << 31;
-    if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x",
-                         HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
-    if (!d->allocator.alloc || !d->allocator.free)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
-                         d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
-    HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
-    HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
-    HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
-    HETI_TRY(heti_check_range(e, "max_slices", d->max_slices, 1, 4096));
-    HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
-    HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED,
-                              HET_BACKWARD_DEFERRED));
-    HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
-    HETI_TRY(heti_check_range(e, "weights", HETI_CAST(int64_t, d->weights), HET_F32, HET_BF16));
-    HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
-    HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
-    if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
-        return heti_fail(e, HET_ERR_UNSUPPORTED,
-                         "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in "
-                         "which they come");
-    HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "skip_bad_steps", HETI_CAST(int64_t, d->skip_bad_steps), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "nonfinite", HETI_CAST(int64_t, d->nonfinite), HET_YES, HET_NO));
-    if (!(d->spike >= 0.0 && d->spike <= 1e30))
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.spike is %g, must be 0 .. 1e30", d->spike);
-    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
-    if (d->device_count > 1 && !d->devices)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
-#ifndef HETI_THREADS
-    if (d->device_count > 1 || d->transport.iface)
-        return heti_fail(e, HET_ERR_UNSUPPORTED,
-                         "het_desc.device_count is %d; this build has no threads and drives one device",
-                         d->device_count);
-#endif
-    if (!(d->deadline > 0.0) || !(d->stall_deadline > 0.0))
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.deadline is %g and stall_deadline %g seconds", d->deadline,
-                         d->stall_deadline);
-    if ((d->max_slices > 1 || (d->plan && d->plan->slices > 1)) && d->model.causal == HET_NO)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
-                         d->plan ? d->plan->slices : d->max_slices);
-    if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
-    else if (d->unit_count)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.unit_count is %d, units is NULL", d->unit_count);
-    if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
-        return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d",
-                         HETI_CAST(int64_t, d->transport.iface->version),
-                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
-    if (d->groups.iface && d->groups.iface->version != HETRAIN_GROUP_VERSION)
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: the table has version %d, this is %d",
-                         HETI_CAST(int64_t, d->groups.iface->version), HETI_CAST(int64_t, HETRAIN_GROUP_VERSION));
-    if (d->groups.iface && (d->groups.iface->id_bytes < 1 || d->groups.iface->id_bytes > HETRAIN_GROUP_ID))
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: an identity of %u bytes; they have 1 to %d",
-                         HETI_CAST(uint64_t, d->groups.iface->id_bytes), HETI_CAST(int64_t, HETRAIN_GROUP_ID));
-    HETI_TRY(heti_check_links(e, d));
-    return heti_check_optimizer(e, &d->optimizer);
-}
-
-/* ---- the chain, parameters and blocks ---- */
-
-static het_unit heti_chain_unit(het_ctx *ctx, int64_t index) {
-    const het_model_desc *m = &ctx->desc.model;
-    het_unit unit;
-    if (ctx->desc.units) {
-        unit = ctx->desc.units[index];
-        if (!unit.model) unit.model = m;
-        return unit;
-    }
-    unit.iface = index == 0 ? &heti_unit_embed : index == ctx->unit_count - 1 ? &heti_unit_head : index % 2 ?
-        &heti_unit_attention : &heti_unit_mlp;
-    unit.model = m;
-    unit.layer = index == 0 ? 0 : (index - 1) / 2;
-    unit.settings = NULL;
-    return unit;
-}
-
-/* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives
-   `before` (NULL: the first). */
-static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device,
-                                const het_unit_info *before, het_unit_info *info) {
-    het_result result;
-    int64_t s;
-    memset(info, 0, sizeof *info);
-    info->max_tokens = ctx->desc.max_tokens;
-    info->max_granule_tokens = ctx->share.max_granule_tokens;
-    info->max_sequences = ctx->desc.max_sequences;
-    info->compute = ctx->desc.dtype;
-    info->device = device;
-    if (before) {
-        info->in_streams = before->out_streams;
-        for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
-    }
-    if (!unit->iface || unit->iface->version != HETRAIN_UNIT_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %d", index,
-                         unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1),
-                         HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
-    result = unit->iface->describe(unit, info);
-    if (result != HET_OK)
-        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d "
-                                              "streams of width %d", index, unit->iface->name, info->in_streams,
-                                              info->in_streams ? info->in_width[0] : INT64_C(0));
-    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
-        info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most "
-                                                       "are %d, %d, %d", index, unit->iface->name, info->parameters,
-                                                       info->tensors, info->out_streams,
-                                                       HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
-                                                       HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS),
-                                                       HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
-    return HET_OK;
-}
-
-/* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
-static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
-    heti_parameter *to = ctx->parameter;
-    int64_t i;
-    size_t count, bytes;
-    for (i = 0; i < ctx->parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
-    *index = i;
-    if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) ||
-        !heti_mul(count, 64, &bytes))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name,
-                         p->rows, p->columns);
-    if (i < ctx->parameter_count) {
-        if (to[i].rows != p->rows || to[i].columns != p->columns)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
-                                                           "an earlier unit", unit, p->name, p->rows, p->columns,
-                                                           to[i].rows, to[i].columns);
-        to[i].uses++;
-        to[i].bf16 = to[i].bf16 && p->bf16;
-        return HET_OK;
-    }
-    ctx->parameter_count++;
-    memset(&to[i], 0, sizeof to[i]);
-    memcpy(to[i].name, p->name, sizeof p->name);
-    to[i].name[sizeof to[i].name - 1] = 0;
-    to[i].rows = p->rows;
-    to[i].columns = p->columns;
-    to[i].count = HETI_CAST(int64_t, count);
-    to[i].init = p->init;
-    to[i].init_std = p->init_std;
-    to[i].decay = p->decay;
-    to[i].uses = 1;
-    to[i].exponent = HETRAIN_NO_EXPONENT;
-    to[i].adapter = p->adapter;
-    to[i].product = p->product;
-    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
-                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
-    to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
-    return HET_OK;
-}
-
-static het_result heti_build_chain(het_ctx *ctx) {
-    int64_t u, p;
-    for (u = 0; u < ctx->unit_count; u++) {
-        heti_unit *unit = &ctx->unit[u];
-        unit->unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
-        for (p = 0; p < unit->info.parameters; p++)
-            HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
-        if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
-            return heti_fail(&ctx->error, HET_ERR_INVALID,
-                             "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
-                             unit->unit.iface->name);
-    }
-    return HET_OK;
-}
-
-static int heti_unit_uses(const heti_unit *unit, int64_t parameter) {
-    int64_t i;
-    for (i = 0; i < unit->info.parameters && unit->parameter[i] != parameter; i++) {}
-    return i < unit->info.parameters;
-}
-
-/* Whether exactly the block's units use the parameter. */
-static int heti_block_takes(const het_ctx *ctx, const heti_parameter_block *block, int64_t parameter) {
-    const heti_parameter *p = &ctx->parameter[parameter];
-    int64_t i;
-    if (block->uses != p->uses || block->frozen != p->frozen) return 0;
-    for (i = 0; i < block->uses && heti_unit_uses(&ctx->unit[ctx->use[block->first_use + i]], parameter); i++) {}
-    return i == block->uses;
-}
-
-/* Sorts parameters into blocks, in table order, and lays them out within. */
-static void heti_build_blocks(het_ctx *ctx) {
-    int64_t p, b, u;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        heti_parameter *parameter = &ctx->parameter[p];
-        for (b = 0; b < ctx->block_count && !heti_block_takes(ctx, &ctx->block[b], p); b++) {}
-        if (b == ctx->block_count) {
-            ctx->block_count++;
-            ctx->block[b].parameter = p;
-            ctx->block[b].frozen = parameter->frozen;
-            ctx->block[b].first_use = ctx->use_count;
-            for (u = 0; u < ctx->unit_count; u++)
-                if (heti_unit_uses(&ctx->unit[u], p)) ctx->use[ctx->use_count++] = u;
-            ctx->block[b].uses = ctx->use_count - ctx->block[b].first_use;
-            parameter->uses = HETI_CAST(int32_t, ctx->block[b].uses);
-        }
-        parameter->block = b;
-        parameter->offset = ctx->block[b].elements;
-        ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
-        parameter->weight_offset = ctx->block[b].weight_floats;
-        ctx->block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count),
-                                                                        parameter->bf16 ? 32 : 16)) /
-                                       (parameter->bf16 ? 2 : 1);
-    }
-}
-
-/* ---- holders and owners of blocks ---- */
-
-static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const heti_parameter_block *block) {
-    int64_t i;
-    for (i = 0; i < block->uses; i++) {
-        const int64_t unit = ctx->use[block->first_use + i];
-        if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
-    }
-    return 0;
-}
-
-/* The place nearest to `target` where a block may be cut: a multiple of 1,024 elements from a
-   parameter's start (het_sum_squares_args), or only at its start where the optimizer needs whole
-   matrices. */
-static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
-    int64_t p, best = 0;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
-        int64_t inside = target - parameter->offset, cut;
-        if (parameter->block != block) continue;
-        if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
-        inside = (inside + 512) / 1024 * 1024;
-        cut = inside >= parameter->count ? ctx->block[block].elements : parameter->offset + inside;
-        if (heti_abs(cut - target) < heti_abs(best - target)) best = cut;
-    }
-    if (heti_abs(ctx->block[block].elements - target) < heti_abs(best - target)) best = ctx->block[block].elements;
-    return best;
-}
-
-/* Shares a block out among its holders by state_share. What rounding gave a rank too little or too
-   much, `owed` carries to the next block. */
-static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
-    heti_parameter_block *block = &ctx->block[b];
-    heti_owners *owners = &ctx->share.owners[b];
-    double total = 0.0;
-    int64_t i, last = owners->holders - 1; /* the last one that gets anything */
-    for (i = 0; i < owners->holders; i++) total += ctx->share.plan->state_share[owners->holder[i]];
-    while (total > 0.0 && !(ctx->share.plan->state_share[owners->holder[last]] > 0.0)) last--;
-    for (i = 0; i < owners->holders; i++) {
-        const double share = total > 0.0 ? ctx->share.plan->state_share[owners->holder[i]] / total :
-                     1.0 / HETI_CAST(double, owners->holders);
-        const double wanted = HETI_CAST(double, block->elements) * share + owed[owners->holder[i]];
-        int64_t end = i < last ? owners->cut[i] : block->elements;
-        if (i < last && share > 0.0 && wanted > 0.0)
-            end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), block->elements)));
-        owners->cut[i + 1] = end;
-        owed[owners->holder[i]] = wanted - HETI_CAST(double, end - owners->cut[i]);
-    }
-}
-
-static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
-    int64_t p = 0;
-    while (p + 1 < ctx->processes && ctx->process_first[p + 1] <= rank) p++;
-    return p;
-}
-
-static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
-    return owners->holder[owners->seat[seat]];
-}
-
-/* Which seats of a block are members of its ring: see >>ring. */
-static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
-    const int64_t last = owners->seats - 1, process = heti_process_of(ctx, heti_seat_rank(owners, 0));
-    const int spread = heti_process_of(ctx, heti_seat_rank(owners, last)) != process;
-    int64_t s;
-    for (s = 0; s <= last; s++)
-        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(owners, s)) != heti_process_of(ctx,
-            heti_seat_rank(owners, s - 1)))
-            owners->member[owners->members++] = s;
-    owners->member[owners->members] = owners->seats;
-}
-
-/* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere
-   else. */
-static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count) {
-    int64_t i;
-    for (i = 0; i < count; i++)
-        if (ctx->place[rank] == 0 || ctx->place[seated[i]] == 0 || ctx->place[seated[i]] == ctx->place[rank]) return 0;
-    return 1;
-}
-
-/* Whether what goes from stage to stage between two ranks takes a lane. */
-static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
-    return from != to && heti_may_sit(ctx, from, &to, 1);
-}
-
-/* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may
-   sit. */
-static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
-    const int64_t holders = owners->holders;
-    int64_t *rank = owners->by_rank, taken = 0, next, i;
-    for (next = 0; next < holders; next++) {
-        const int64_t first = taken;
-        if (rank[next] < 0) continue; /* has one */
-        owners->seat[owners->seats++] = first;
-        for (i = next; i < holders && (i == next || ctx->place[owners->holder[first]] != 0); i++) {
-            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], owners->holder + first, taken - first)) continue;
-            owners->holder[taken++] = rank[i];
-            rank[i] = -1;
-        }
-    }
-    owners->seat[owners->seats] = holders;
-    for (taken = 0; taken < holders; taken++) {
-        for (i = taken; i > 0 && owners->holder[rank[i - 1]] > owners->holder[taken]; i--) rank[i] = rank[i - 1];
-        rank[i] = taken;
-    }
-}
-
-/* Holders of every block, and who owns which part. table: room for all there will be. */
-static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
-    int64_t b, i, s;
-    for (b = 0; b < ctx->block_count; b++) {
-        heti_owners *owners = &ctx->share.owners[b];
-        int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
-        for (s = 0; s < ctx->share.plan->stages; s++) {
-            const het_stage *stage = &ctx->share.plan->stage[s];
-            if (!heti_stage_uses(ctx, stage, &ctx->block[b])) continue;
-            for (i = owners->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
-            if (i > 0 && rank[i - 1] == stage->rank) continue;
-            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
-            rank[i] = stage->rank;
-            owners->holders++;
-        }
-        owners->holder = rank + owners->holders;
-        owners->cut = owners->holder + owners->holders;
-        owners->seat = owners->cut + owners->holders + 1;
-        owners->group = owners->seat + owners->holders + 1;
-        owners->member = owners->group + owners->holders;
-        table = owners->member + owners->holders + 1;
-        heti_find_seats(ctx, owners);
-        heti_cut_block(ctx, b, owed);
-        heti_find_members(ctx, owners);
-    }
-}
-
-/* ---- groups: sets of ranks whose devices reach each other ---- */
-
-/* The group of these members, a new one where there is none yet. */
-static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane) {
-    heti_group *group;
-    int64_t g;
-    for (g = 0; g < ctx->share.groups; g++) {
-        group = &ctx->share.group[g];
-        if (group->lane == lane && group->members == members &&
-            memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0)
-            return g;
-    }
-    group = &ctx->share.group[ctx->share.groups++];
-    group->lane = lane;
-    group->members = members;
-    group->member = member;
-    if (lane) {
-        group->pair[0] = member[0];
-        group->pair[1] = member[1];
-        group->member = group->pair;
-    }
-    return g;
-}
-
-/* The groups of a plan, in the same order in all processes: seats of blocks that are trained, lanes
-   between the stages of pipelines. */
-static void heti_find_groups(het_ctx *ctx) {
-    const het_plan *plan = ctx->share.plan;
-    const int trains = ctx->desc.inference != HET_YES;
-    int64_t b, p, s;
-    ctx->share.groups = 0;
-    for (b = 0; b < ctx->block_count; b++) {
-        heti_parameter_block *block = &ctx->block[b];
-        heti_owners *owners = &ctx->share.owners[b];
-        for (s = 0; s < owners->seats; s++) {
-            const int64_t members = owners->seat[s + 1] - owners->seat[s];
-            owners->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx,
-                owners->holder + owners->seat[s], members, 0) : -1;
-        }
-    }
-    for (p = 0; p < plan->pipelines; p++)
-        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
-            const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
-            if (!heti_on_lane(ctx, forth[0], forth[1])) continue;
-            (void)heti_find_group(ctx, forth, 2, 1);
-            if (trains) (void)heti_find_group(ctx, back, 2, 1);
-        }
-}
-
-/* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
-static heti_end *heti_end_of(const heti_rank *r, int64_t group) {
-    const heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->ends; i++)
-        if (part->end[i].group == group) return &part->end[i];
-    return NULL;
-}
-
-static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to) {
-    const heti_part *part = r->part;
-    int64_t i;
-    for (i = 0; i < part->ends; i++) {
-        const heti_group *group = &r->ctx->share.group[part->end[i].group];
-        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &part->end[i];
-    }
-    return NULL;
-}
-
-/* The ends a rank has; with `end` NULL they are only counted. */
-static void heti_find_ends(heti_rank *r, heti_end *end) {
-    heti_part *part = r->part;
-    int64_t g, m;
-    part->ends = part->lanes = 0;
-    for (g = 0; g < r->ctx->share.groups; g++) {
-        const heti_group *group = &r->ctx->share.group[g];
-        for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
-        if (m == group->members) continue;
-        if (end) {
-            end[part->ends].group = g;
-            end[part->ends].member = m;
-        }
-        part->ends++;
-        part->lanes += group->lane != 0;
-    }
-}
-
-/* Place of a rank among a block's holders; -1: not one. */
-static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
-    int64_t low = 0, high = owners->holders;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (owners->holder[owners->by_rank[middle]] < rank) low = middle + 1;
-        else high = middle;
-    }
-    return low < owners->holders && owners->holder[owners->by_rank[low]] == rank ? owners->by_rank[low] : -1;
-}
-
-/* ---- a rank's device memory ---- */
-
-/* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
-   backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
-   so what is carried along a sequence stays with the micro-batch. */
-static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
-    const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
-    if (ctx->desc.inference == HET_YES) {
-        if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
-        return keep == HET_KEEP_CARRY ? HETI_REGION_CARRY : HETI_REGION_SHARED;
-    }
-    switch (keep) {
-    case HET_KEEP_CALL: return HETI_REGION_SHARED;
-    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLICE;
-    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
-    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
-    /* also the keys and values that het_infer continues */
-    case HET_KEEP_CARRY: return sliced ? HETI_REGION_CARRY : HETI_REGION_SLICE;
-    case HET_KEEP_CARRY_GRADIENT: return sliced ? HETI_REGION_CARRY : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
-    default: return HETI_REGION_SLICE;
-    }
-}
-
-/* Whether ranks keep only the part of a block's gradient that they own. */
-static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
-    return ctx->desc.shard_gradients == HET_YES && !ctx->block[b].frozen && ctx->share.owners[b].holders > 1;
-}
-
-/* ---- sums of gradients ---- */
-
-/* Whether the rank's products may write into sums that are not cleared before. */
-static int heti_fills_sums(const heti_rank *r) {
-    const het_device_iface *iface = r->device.iface;
-    return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create &&
-        r->part->shard.peers == 0;
-}
-
-/* Whether one call of a product makes all of a parameter's gradient in a step. */
-static int heti_is_whole(const heti_rank *r, int64_t parameter) {
-    const het_ctx *ctx = r->ctx;
-    const heti_parameter *p = &ctx->parameter[parameter];
-    return p->product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
-        && ctx->desc.max_micro_batches == 1 && ctx->share.plan->slices == 1;
-}
-
-/* Whether it sums and rounds it as well (het_gradient.once). */
-static int heti_is_once(const heti_rank *r, int64_t parameter) {
-    return heti_is_whole(r, parameter) && r->ctx->desc.reduce == HET_REDUCE_EXACT &&
-        r->ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
-}
-
-/* Whether the sum lies where activations were: when a unit's weights have their turn, those of the
-   units behind are used up. */
-static int heti_is_late(const heti_rank *r, int64_t parameter) {
-    return heti_is_whole(r, parameter) && r->part->slot_count == 1;
-}
-
-/* Floats that an element of a parameter's sum takes on this rank, and all of them. */
-static int64_t heti_sum_width(const heti_rank *r, int64_t p) {
-    return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2;
-}
-
-static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
-    return HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->parameter[p].count), 16)) * heti_sum_width(r, p);
-}
-
-/* Places for the sums of a trained block, of a sharded one for the owned part; from the first of
-   them, `sum_floats` floats. Not for late ones. */
-static void heti_layout_sums(heti_rank *r, int64_t b) {
-    heti_part *part = r->part;
-    const heti_owners *owners = &r->ctx->share.owners[b];
-    const int64_t place = heti_holder_of(owners, r->rank);
-    const int sharded = heti_is_sharded(r->ctx, b);
-    int64_t p, at = sharded ? part->sum_floats - 2 * owners->cut[place] : part->sum_floats;
-    for (p = r->ctx->block[b].parameter; p < r->ctx->parameter_count; p++) {
-        if (r->ctx->parameter[p].block != b) continue;
-        part->sum_at[p] = at;
-        if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
-    }
-    part->sum_floats = sharded ? part->sum_floats + 2 * (owners->cut[place + 1] - owners->cut[place]) : at;
-}
-
-/* Late sums of a stage fill its slot from the end, as its activations do from the start: when unit
-   i makes its own, there are the activations of units 0 .. i and the sums of i, i + 1 ... Returns
-   the bytes of a slot for both. */
-static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_arena *activations) {
-    heti_arena sums;
-    size_t bytes = activations->used, both;
-    int64_t u, q;
-    memset(&sums, 0, sizeof sums);
-    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
-        for (q = 0; q < r->ctx->unit[u].info.parameters; q++) {
-            const int64_t p = r->ctx->unit[u].parameter[q];
-            if (r->part->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
-            (void)heti_take(&sums, heti_sum_floats(r, p), sizeof(float));
-            r->part->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
-        }
-        if (heti_add(stage->unit[u - stage->unit_begin].end, sums.used, &both)) bytes = heti_max_size(bytes, both);
-        else sums.overflow = 1;
-    }
-    activations->overflow |= sums.overflow;
-    return bytes;
-}
-
-/* Late sums, or all others, were placed from `from` bytes of the rank's memory on. */
-static void heti_move_sums(heti_rank *r, int late, size_t from) {
-    int64_t p;
-    for (p = 0; p < r->ctx->parameter_count; p++)
-        if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
-            r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
-}
-
-/* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
-static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot) {
-    heti_part *part = r->part;
-    heti_placed *unit = &stage->unit[i];
-    int64_t s;
-    for (s = 0; s < unit->info.in_streams; s++) {
-        unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
-        if (i == 0) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
-        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
-    }
-    for (s = 0; s < unit->info.out_streams; s++) {
-        const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
-        const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
-        unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
-        if (!reuse) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
-        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
-    }
-}
-
-/* Offsets of a stage's streams and tensors. */
-static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
-    heti_part *part = r->part;
-    heti_arena arena[4]; /* by region */
-    int64_t i, t;
-    memset(arena, 0, sizeof arena);
-    for (i = 0; i < stage->unit_end - stage->unit_begin; i++) {
-        heti_placed *unit = &stage->unit[i];
-        heti_layout_streams(r, stage, i, &arena[HETI_REGION_SLICE]);
-        arena[HETI_REGION_SHARED].used = 0;
-        for (t = 0; t < unit->info.tensors; t++) {
-            const heti_region region = heti_place(r->ctx, stage, unit, unit->info.tensor[t].keep);
-            unit->region[t] = region;
-            if (region == HETI_REGION_NONE) continue;
-            unit->offset[t] = arena[region].used;
-            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : part->slice_rows,
-                            HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
-        }
-        unit->end = arena[HETI_REGION_SLICE].used;
-        unit->workspace = arena[HETI_REGION_SHARED].used;
-        (void)heti_take(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
-        part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
-    }
-    part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
-    part->carry_bytes = heti_max_size(part->carry_bytes, arena[HETI_REGION_CARRY].used);
-    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow &&
-        !arena[HETI_REGION_SHARED].overflow;
-}
-
-static int heti_layout_activations(heti_rank *r) {
-    heti_part *part = r->part;
-    int64_t s, p;
-    int fits = 1;
-    part->shared_bytes = part->slot_bytes = part->carry_bytes = 0;
-    memset(part->stream_width, 0, sizeof part->stream_width);
-    for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
-    for (p = 0; p < r->ctx->parameter_count; p++) {
-        het_sum_squares_args a;
-        memset(&a, 0, sizeof a);
-        a.count = r->ctx->parameter[p].count;
-        if (part->sum_at[p] == HETI_NOWHERE) continue;
-        part->shared_bytes = heti_max_size(part->shared_bytes, r->device.iface->workspace_bytes(r->device.self,
-            HET_OP_SUM_SQUARES, &a));
-    }
-    return fits;
-}
-
-static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
-    heti_part *part = r->part;
-    const int64_t rows = r->ctx->desc.max_tokens, sequences = r->ctx->desc.max_sequences;
-    int64_t i;
-    for (i = 0; i < part->carry_count; i++) {
-        heti_carry *carry = &part->carry[i];
-        carry->device_token = HETI_TAKE(arena, int32_t, rows);
-        carry->device_target = HETI_TAKE(arena, int32_t, rows);
-        carry->device_position = HETI_TAKE(arena, int32_t, rows);
-        carry->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
-        carry->device_weight = HETI_TAKE(arena, float, rows);
-        carry->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
-        carry->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
-        carry->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->carry_bytes));
-    }
-    for (i = 0; i < part->slot_count; i++)
-        part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
-}
-
-/* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is
-   none. */
-static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after) {
-    int64_t i, next = -1;
-    for (i = 0; i < ctx->unit[unit].info.parameters; i++) {
-        const int64_t b = ctx->parameter[ctx->unit[unit].parameter[i]].block;
-        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, b)) next = b;
-    }
-    return next;
-}
-
-/* Where a unit's sharded block begins in a buffer that holds them all; with b = -1, how large they
-   are together. */
-static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b) {
-    int64_t other, sum = 0;
-    for (other = heti_next_sharded(ctx, unit, -1); other >= 0 && other != b; other = heti_next_sharded(ctx, unit,
-        other))
-        sum += ctx->block[other].elements;
-    return sum;
-}
-
-/* Ranks that share a sharded block with this one, written to `peer` unless that is NULL. */
-static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer) {
-    const het_ctx *ctx = r->ctx;
-    int64_t rank, b, count = 0;
-    for (rank = 0; rank < ctx->ranks && ctx->desc.shard_gradients == HET_YES; rank++) {
-        for (b = 0; b < ctx->block_count; b++) {
-            const heti_owners *owners = &ctx->share.owners[b];
-            if (heti_is_sharded(ctx, b) && heti_holder_of(owners, r->rank) >= 0 && heti_holder_of(owners, rank) >= 0)
-                break;
-        }
-        if (rank == r->rank || b == ctx->block_count) continue;
-        if (peer) peer[count].rank = rank;
-        count++;
-    }
-    return count;
-}
-
-/* Gives a held block its place among weights, gradients and, for the owned part, state. */
-static void heti_layout_blocks(heti_rank *r) {
-    heti_part *part = r->part;
-    int64_t b, p;
-    part->weight_elements = part->sum_floats = part->state_elements = 0;
-    for (p = 0; p < r->ctx->parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
-    for (b = 0; b < r->ctx->block_count; b++) {
-        const heti_parameter_block *block = &r->ctx->block[b];
-        const heti_owners *owners = &r->ctx->share.owners[b];
-        const int64_t place = heti_holder_of(owners, r->rank);
-        part->weight_at[b] = place < 0 ? -1 : part->weight_elements;
-        part->state_at[b] = place < 0 || block->frozen ? -1 : part->state_elements;
-        if (place < 0) continue;
-        part->weight_elements += block->weight_floats;
-        if (block->frozen) continue;
-        heti_layout_sums(r, b);
-        part->state_elements += owners->cut[place + 1] - owners->cut[place];
-    }
-}
-
-/* Positions of the longest sequence there can be. */
-static int64_t heti_rotary_rows(const het_desc *desc) {
-    return desc->model.position == HET_ROTARY ? heti_min(desc->model.context, desc->max_tokens) : 0;
-}
-
-/* Cuts up the device's block, or counts it when base is NULL. */
-static het_result heti_layout(heti_rank *r, char *base) {
-    heti_part *part = r->part;
-    const het_desc *desc = &r->ctx->desc;
-    const int trains = desc->inference != HET_YES;
-    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->slice_rows;
-    const int64_t table = heti_rotary_rows(desc) * half;
-    heti_arena arena;
-    size_t mark = 0;
-    int64_t s;
-    memset(&arena, 0, sizeof arena);
-    arena.base = base;
-#define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
-    heti_layout_blocks(r);
-    part->weights = HETI_TAKE(&arena, float, part->weight_elements);
-    part->cosine = HETI_TAKE(&arena, float, table);
-    part->sine = HETI_TAKE(&arena, float, table);
-    HETI_MARK(weights);
-    heti_move_sums(r, 0, arena.used);
-    part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
-    for (s = 0; s < 2; s++) part->shard.buffer[s] = HETI_TAKE(&arena, double, part->shard.elements);
-    part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
-    part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
-    part->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
-    HETI_MARK(gradients);
-    for (s = 0; s < r->ctx->slots; s++) part->state[s] = HETI_TAKE(&arena, float, part->state_elements);
-    HETI_MARK(optimizer);
-    if (!heti_layout_activations(r)) arena.overflow = 1;
-    heti_layout_slots(r, &arena);
-    heti_move_sums(r, 1, arena.used); /* behind the only slot */
-    for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
-        const int64_t width = part->stream_width[s];
-        int64_t elements = trains && width ? rows * width : 0;
-        if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
-        part->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
-        part->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
-        part->spare_stream[s] = HETI_TAKE(&arena, float, elements);
-    }
-    for (s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
-        heti_message *message = s < part->message_count ? &part->message[s] : &part->outgoing[s - part->message_count];
-        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
-    }
-    HETI_MARK(activations);
-    part->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->shared_bytes));
-    part->logits = HETI_TAKE(&arena, float, desc->model.vocab);
-    part->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
-    part->loss = HETI_TAKE(&arena, het_sum, 1);
-    part->squares = HETI_TAKE(&arena, het_sum, 1);
-    HETI_MARK(workspace);
-#undef HETI_MARK
-    part->sizes.device = arena.used;
-    if (arena.overflow)
-        return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits",
-                         HETI_CAST(int64_t, sizeof(size_t) * 8));
-    return HET_OK;
-}
-
-/* ---- a rank's host memory ---- */
-
-#define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
-/* elements of a sharded gradient that travel together: every peer has a buffer of its own */
-#define HETI_SHARD_CHUNK 16384
-#define HETI_ENVELOPE 64       /* bytes before a message's rows */
-
-/* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has
-   no graphs, or where a hook, unit kinds or an optimizer of the user's or sharded gradients have
-   something to do on the host in between. */
-static int64_t heti_graph_places(const heti_rank *r) {
-    const het_ctx *ctx = r->ctx;
-    int64_t u;
-    if (!r->device.iface->capture_begin || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
-        return 0;
-    if (ctx->desc.optimizer.iface != het_adamw()) return 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        const het_unit_iface *iface = ctx->unit[u].unit.iface;
-        if (iface != &heti_unit_embed && iface != &heti_unit_attention && iface != &heti_unit_mlp &&
-            iface != &heti_unit_head)
-            return 0;
-    }
-    return 2 * r->part->actions + 16;
-}
-
-/* Host tables, staging and message buffers of a rank. */
-static void heti_layout_host(heti_rank *r, heti_arena *arena) {
-    heti_part *part = r->part;
-    const het_ctx *ctx = r->ctx;
-    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
-    int64_t i;
-    size_t mark;
-    part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
-    part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
-    part->carry = HETI_TAKE(arena, heti_carry, part->carry_count);
-    part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
-    part->message = HETI_TAKE(arena, heti_message, part->message_count);
-    part->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    part->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
-    part->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
-    part->end = HETI_TAKE(arena, heti_end, part->ends);
-    part->shard.peer = HETI_TAKE(arena, heti_shard_peer, part->shard.peers);
-    if (ctx->estimates) arena->asked = arena->used;
-    part->record = HETI_TAKE(arena, het_record, part->actions);
-    part->graphs = heti_graph_places(r);
-    part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
-    part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
-    part->ring.reached = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
-    part->ring.ready = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
-    part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->ranks + 1 : 0);
-    for (i = 0; i < part->carry_count; i++) {
-        int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
-        if (arena->base) {
-            part->carry[i].sequence_start = start;
-            part->carry[i].granule_start = granule;
-        }
-    }
-    part->host_token = HETI_TAKE(arena, int32_t, rows);
-    part->host_target = HETI_TAKE(arena, int32_t, rows);
-    part->host_position = HETI_TAKE(arena, int32_t, rows);
-    part->host_sequence_of = HETI_TAKE(arena, int32_t, rows);
-    part->host_weight = HETI_TAKE(arena, float, rows);
-    part->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
-    part->staging = HETI_TAKE(arena, double, HETI_STAGING);
-    part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->parameter_count +
-                                                       heti_max(ctx->parameter_count, 2 * ctx->block_count),
-                                                       ctx->ranks));
-    part->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
-    part->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
-    mark = arena->used;
-    for (i = 0; i < part->message_count + outgoing; i++) {
-        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + part->message_bytes));
-        if (arena->base && i < part->message_count) part->message[i].data = data;
-        else if (arena->base) part->outgoing[i - part->message_count].data = data;
-    }
-    part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
-    part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
-    for (i = 0; i < part->shard.peers; i++) {
-        char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
-        char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 :
-                              HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
-        if (arena->base) {
-            part->shard.peer[i].incoming = in;
-            part->shard.peer[i].outgoing = out;
-        }
-    }
-    part->communication_bytes = arena->used - mark;
-}
-
-/* What a rank's list of actions needs at most at any time: activations of slices, carried
-   micro-batches, messages received and not yet used. */
-typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
-
-/* Follows a rank's list, all its stages at once. left: [stages][max_micro_batches], slices of a
-   micro-batch that are still in flight or to come. In a context for inference only the forward
-   actions are run, and nothing is kept behind them. */
-static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left) {
-    const int only_forward = ctx->desc.inference == HET_YES;
-    const het_schedule *s = ctx->share.schedule;
-    const het_plan *plan = ctx->share.plan;
-    int64_t i, slots = 0, carries = 0, messages = 0;
-    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
-    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
-        const het_action *a = &s->action[i];
-        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
-        int64_t stage, first, last, *open;
-        if (only_forward && !forward && a->kind != HET_ACTION_RECV_F) continue;
-        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
-            needs->messages = heti_max(needs->messages, ++messages);
-        if (a->kind > HET_ACTION_W) continue;
-        first = plan->first_stage[a->pipeline];
-        last = plan->first_stage[a->pipeline + 1] - 1;
-        stage = first + a->stage;
-        open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
-        if (forward) {
-            needs->slots = heti_max(needs->slots, ++slots);
-            if (a->slice == 0) {
-                needs->carries = heti_max(needs->carries, ++carries);
-                *open = plan->slices;
-            }
-        }
-        if ((forward && stage > first) || (backward && stage < last)) messages--;
-        if ((forward && stage < last && plan->stage[stage + 1].rank == rank) ||
-            (backward && stage > first && plan->stage[stage - 1].rank == rank))
-            needs->messages = heti_max(needs->messages, ++messages);
-        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || only_forward) {
-            slots--;
-            if (--*open == 0) carries--;
-        }
-    }
-}
-
-/* ---- plan and schedule ---- */
-
-/* A plan of the context's own: everything the user's points to is copied. */
-static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
-    het_plan *to = NULL;
-    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
-    memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
-    memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
-    memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
-    memcpy(to->state_share, from->state_share, HETI_CAST(size_t, from->ranks) * sizeof *to->state_share);
-    memcpy(to->slice_share, from->slice_share, HETI_CAST(size_t, from->slices) * sizeof *to->slice_share);
-    ctx->share.plan = to;
-    return HET_OK;
-}
-
-static het_result heti_take_plan(het_ctx *ctx) {
-    const het_plan *plan = ctx->desc.plan;
-    het_plan_desc desc;
-    if (plan) {
-        HETI_TRY(heti_plan_check(plan, ctx->call, &ctx->error));
-        if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
-                                                           "units and %d ranks", plan->units, plan->ranks,
-                                                           ctx->unit_count, ctx->ranks);
-        return heti_copy_plan(ctx, plan);
-    }
-    memset(&desc, 0, sizeof desc);
-    desc.units = ctx->unit_count;
-    desc.ranks = ctx->ranks;
-    desc.slices = ctx->desc.max_slices;
-    desc.allocator = ctx->allocator;
-    return het_plan_read(&desc, "dp", 2, &ctx->share.plan, &ctx->error);
-}
-
-/* het_desc.backward: every B as I and W, next to each other or with all W at the end. */
-static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
-    const int deferred = ctx->desc.backward == HET_BACKWARD_DEFERRED;
-    const het_schedule *from = *schedule;
-    const int64_t count = from->start[from->ranks];
-    het_schedule *to;
-    int64_t r, i, n = 0, split = 0;
-    for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
-                               &ctx->error));
-    memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
-    for (r = 0; r < from->ranks; r++) {
-        to->start[r] = n;
-        for (i = from->start[r]; i < from->start[r + 1]; i++) {
-            const int fused = from->action[i].kind == HET_ACTION_B;
-            to->action[n] = from->action[i];
-            if (fused) to->action[n].kind = HET_ACTION_I;
-            n++;
-            if (!fused || deferred) continue;
-            to->action[n] = from->action[i];
-            to->action[n++].kind = HET_ACTION_W;
-        }
-        for (i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
-            if (from->action[i].kind != HET_ACTION_B) continue;
-            to->action[n] = from->action[i];
-            to->action[n++].kind = HET_ACTION_W;
-        }
-    }
-    to->start[from->ranks] = n;
-    het_schedule_free(*schedule);
-    *schedule = to;
-    return HET_OK;
-}
-
-static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
-    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
-                               &ctx->error));
-    memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
-    memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
-    memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
-    return HET_OK;
-}
-
-/* Which units use each block, in the form the schedule functions take. */
-static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compute) {
-    het_blocks blocks;
-    het_result result;
-    int64_t b,
-            *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
-                                                     HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
-    if (!start)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->call, ctx->block_count);
-    for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
-    start[b] = ctx->use_count;
-    blocks.count = ctx->block_count;
-    blocks.start = start;
-    blocks.unit = ctx->use;
-    result = het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
-                                   &ctx->error);
-    if (result == HET_OK) result = het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
-    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start);
-    return result;
-}
-
-/* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of
-   those that are not there. */
-static het_result heti_take_schedule(het_ctx *ctx) {
-    het_schedule *compute = NULL;
-    het_result result;
-    int64_t p, sum = 0;
-    het_plan_divide(ctx->share.plan, ctx->desc.max_micro_batches, ctx->share.batch_count);
-    if (ctx->desc.schedule) {
-        result = het_schedule_check(ctx->share.plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
-        if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
-    } else result = het_schedule_make(ctx->share.plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
-    for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
-    if (result == HET_OK && (compute->pipelines != ctx->share.plan->pipelines || sum != ctx->desc.max_micro_batches))
-        result = heti_fail(&ctx->error, HET_ERR_INVALID,
-                           "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
-                           "max_micro_batches is %d",
-                           ctx->call, compute->pipelines, sum, ctx->share.plan->pipelines, ctx->desc.max_micro_batches);
-    if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
-    if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
-    het_schedule_free(compute);
-    return result;
-}
-
-/* =================================================================================================
-   >>optim  Learning rate, AdamW, the grid of the exact sums.
-   ============================================================================================== */
 
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step) {
     het_optimizer_desc o;
@@ -14137,24 +13068,6 @@ static het_result heti_adamw_update(const het_optimizer_call *call) {
 
 static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update };
 HETRAIN_API const het_optimizer_iface *het_adamw(void) { return &heti_adamw; }
-
-/* Smallest x with |t| < 2^x for the float whose bits (without sign) are given and not 0. */
-static int32_t heti_exponent_of(uint32_t bits) {
-    float t;
-    int exponent;
-    memcpy(&t, &bits, sizeof t);
-    (void)frexp(HETI_CAST(double, t), &exponent); /* t = f 2^exponent, 1/2 <= f < 1 */
-    return HETI_CAST(int32_t, exponent);
-}
-
-/* c = 1.5 2^52 q with q = 2^(x + 6 + ceil(log2 n) - 51): (t + c) - c rounds t to a multiple of q,
-   and n such terms add up exactly. */
-static double heti_grid_of(int32_t exponent, int64_t terms) {
-    int log2_terms = 0;
-    if (exponent == HETRAIN_NO_EXPONENT) exponent = 0; /* measured only; the step is repeated */
-    while (log2_terms < 62 && (INT64_C(1) << log2_terms) < terms) log2_terms++;
-    return ldexp(1.5, exponent + 6 + log2_terms - 51 + 52);
-}
 
 /* =================================================================================================
    >>rank  What a rank asks of its device. Errors end up in rank->error.
@@ -14727,107 +13640,76 @@ static het_result heti_spread(het_ctx *ctx, int64_t from, void *data, size_t siz
     return heti_spread_to(ctx, from, 0, ctx->processes, data, size);
 }
 
-/* Which ranks there are: those of this process, or of all processes of the transport one after the
-   other. */
-static het_result heti_find_world(het_ctx *ctx) {
-    const het_transport_iface *iface = ctx->transport.iface;
-    int64_t i;
-    ctx->local_count = ctx->ranks = ctx->desc.device_count;
-    ctx->processes = 1;
-    ctx->process_first = ctx->alone;
-    ctx->alone[1] = ctx->ranks;
-    if (!iface) return HET_OK;
-    if (ctx->local_count > HETI_PROCESS_RANKS)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most",
-                         ctx->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
-    ctx->processes = iface->processes(ctx->transport.self);
-    ctx->process = iface->process(ctx->transport.self);
-    ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
-                                                         HETI_CAST(size_t, ctx->processes + 1) *
-                                                             sizeof *ctx->process_first));
-    if (!ctx->process_first)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->processes);
-    ctx->process_first[0] = 0;
-    for (i = 0; i < ctx->processes; i++) {
-        int64_t count = ctx->local_count;
-        HETI_TRY(heti_spread(ctx, i, &count, sizeof count));
-        ctx->process_first[i + 1] = ctx->process_first[i] + count;
+/* ---- the threads of ranks ---- */
+
+static void heti_run_rank(heti_rank *r);
+
+#ifdef HETI_THREADS
+/* The life of a rank's thread: wait for a job, do it, say so. */
+static void *heti_rank_thread(void *arg) {
+    heti_rank *r = HETI_CAST(heti_rank *, arg);
+    het_ctx *ctx = r->ctx;
+    uint32_t seen = 0;
+    heti_fp saved;
+    heti_fp_enter(&saved);
+    for (;;) {
+        HETI_LOCK(ctx);
+        while (ctx->job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->lock);
+        seen = ctx->job_number;
+        HETI_UNLOCK(ctx);
+        if (ctx->job == HETI_JOB_END) break;
+        heti_run_rank(r);
+        HETI_LOCK(ctx);
+        ctx->running--;
+        (void)pthread_cond_broadcast(&ctx->finished);
+        HETI_UNLOCK(ctx);
     }
-    ctx->first_rank = ctx->process_first[ctx->process];
-    ctx->ranks = ctx->process_first[ctx->processes];
+    heti_fp_leave(&saved);
+    return NULL;
+}
+
+static void heti_start_job(het_ctx *ctx, heti_job job) {
+    int64_t i;
+    HETI_LOCK(ctx);
+    ctx->job = job;
+    ctx->job_number++;
+    for (i = 0; i < ctx->local_count; i++) ctx->running += ctx->rank[i].threaded != 0;
+    heti_wake_all(ctx);
+    HETI_UNLOCK(ctx);
+}
+
+/* A thread a rank, where there is more than one or a transport. */
+static het_result heti_begin_threads(het_ctx *ctx) {
+    int64_t i;
+    if (pthread_mutex_init(&ctx->lock, NULL) != 0) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
+    ctx->has_lock = 1;
+    (void)pthread_cond_init(&ctx->finished, NULL);
+    for (i = 0; i < ctx->local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
+    for (i = 0; i < ctx->local_count && (ctx->local_count > 1 || ctx->transport.iface); i++) {
+        if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
+            return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d",
+                             ctx->rank[i].rank);
+        ctx->rank[i].threaded = 1;
+    }
     return HET_OK;
 }
 
-/* XXH64 of the parameters' names and shapes, and of the plan's shares and the schedule's lists. */
-static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t *plan_and_schedule) {
-    const het_plan *plan = ctx->share.plan;
-    heti_xxh64 state;
+static void heti_end_threads(het_ctx *ctx) {
     int64_t i;
-    heti_xxh64_start(&state, 0);
-    for (i = 0; i < ctx->parameter_count; i++) {
-        heti_xxh64_add(&state, ctx->parameter[i].name, strlen(ctx->parameter[i].name));
-        heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
-        heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
-        heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
-        heti_xxh64_add(&state, &ctx->parameter[i].bf16, sizeof ctx->parameter[i].bf16);
+    if (!ctx->has_lock) return;
+    heti_start_job(ctx, HETI_JOB_END);
+    for (i = 0; i < ctx->local_count; i++) {
+        if (ctx->rank[i].threaded) (void)pthread_join(ctx->rank[i].thread, NULL);
+        (void)pthread_cond_destroy(&ctx->rank[i].wake);
     }
-    *parameters = heti_xxh64_end(&state);
-    heti_xxh64_start(&state, 0);
-    heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
-    heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
-    heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
-    heti_xxh64_add(&state, ctx->share.schedule->start,
-                   HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->share.schedule->start);
-    heti_xxh64_add(&state, ctx->share.schedule->action, HETI_CAST(size_t, ctx->share.schedule->start[ctx->ranks]) *
-                   sizeof *ctx->share.schedule->action);
-    *plan_and_schedule = heti_xxh64_end(&state);
+    (void)pthread_cond_destroy(&ctx->finished);
+    (void)pthread_mutex_destroy(&ctx->lock);
 }
-
-/* All processes must mean the same run: model, options and schedule. As one text of them all, so
-   that an error can name what differs. */
-static het_result heti_agree(het_ctx *ctx) {
-    enum { SIZE = 2048 };
-    const het_desc *d = &ctx->desc;
-    const het_optimizer_desc *o = &d->optimizer;
-    char own[SIZE] = "", other[SIZE], text[80];
-    uint64_t parameters, plan;
-    het_result result = HET_OK;
-    size_t length = 0, at, same;
-    int64_t i;
-    heti_hash_agreed(ctx, &parameters, &plan);
-    /* units of one's own: the parameters tell */
-    if (het_model_format(&d->model, own, SIZE / 2, &length) != HET_OK) length = 0;
-    (void)heti_format(own + length, SIZE - length,
-                      ",max_tokens=%d,max_sequences=%d,max_micro_batches=%d,granule=%d,dtype=%d,reduce=%d,seed=%u,"
-                      "spike=%G,skip_bad_steps=%s,learning_rate=%G,minimum_rate=%G,beta1=%G,beta2=%G,epsilon=%G,"
-                      "weight_decay=%G,clip=%G,warmup_steps=%d,total_steps=%d,"
-                      "lr_schedule=%d,hetrain=%d,parameters=%x,plan_and_schedule=%x",
-                      d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype),
-                      HETI_CAST(int64_t, d->reduce),
-                      d->seed, d->spike, d->skip_bad_steps == HET_YES ? "yes" : "no",
-                      HETI_CAST(double, o->learning_rate),
-                      HETI_CAST(double, o->minimum_rate), HETI_CAST(double, o->beta1), HETI_CAST(double, o->beta2),
-                      HETI_CAST(double, o->epsilon),
-                      HETI_CAST(double, o->weight_decay), HETI_CAST(double, o->clip), o->warmup_steps, o->total_steps,
-                      HETI_CAST(int64_t, o->schedule), HETI_CAST(int64_t, het_version()), parameters, plan);
-    for (i = 0; i < ctx->processes; i++) { /* all of them, so that each finds what differs by itself */
-        memcpy(other, own, SIZE);
-        HETI_TRY(heti_spread(ctx, i, other, SIZE));
-        other[SIZE - 1] = 0;
-        if (result != HET_OK) continue;
-        for (at = same = 0; own[at] && own[at] == other[at]; at++)
-            if (own[at] == ',' || own[at] == ':') same = at + 1;
-        if (own[at] == other[at]) continue;
-        other[same + strcspn(other + same, ",")] = 0;
-        at = same + strcspn(own + same, ",");
-        (void)heti_format(text, sizeof text, "%s", own + same);
-        text[heti_min(HETI_CAST(int64_t, at - same), HETI_CAST(int64_t, sizeof text - 1))] = 0;
-        result = heti_fail(&ctx->error, HET_ERR_INVALID, "process %d was given %s, process %d %s: model, plan and "
-                                                         "options must be the same in all", i, other + same,
-                                                             ctx->process, text);
-    }
-    return result;
-}
+#else
+static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->job = job; }
+static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
+static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
+#endif
 
 /* =================================================================================================
    >>group  Devices that reach each other without the host: finding out who can, joining, giving
@@ -14844,6 +13726,25 @@ static het_result heti_agree(het_ctx *ctx) {
    an op that may not come. Scalars of the verdict, sharded gradients and whatever is done outside a
    step pass through the host, as does all between ranks that are in no group together.
    ============================================================================================== */
+
+/* The rank's end of a group, or of the lane between two ranks; NULL: it has none. */
+static heti_end *heti_end_of(const heti_rank *r, int64_t group) {
+    const heti_part *part = r->part;
+    int64_t i;
+    for (i = 0; i < part->ends; i++)
+        if (part->end[i].group == group) return &part->end[i];
+    return NULL;
+}
+
+static heti_end *heti_lane(const heti_rank *r, int64_t from, int64_t to) {
+    const heti_part *part = r->part;
+    int64_t i;
+    for (i = 0; i < part->ends; i++) {
+        const heti_group *group = &r->ctx->share.group[part->end[i].group];
+        if (group->lane && group->pair[0] == from && group->pair[1] == to) return &part->end[i];
+    }
+    return NULL;
+}
 
 /* What the processes tell each other of their groups, and of each rank's place. */
 static het_result heti_find_places(het_ctx *ctx) {
@@ -15077,6 +13978,2210 @@ static het_result heti_give_ranges(heti_rank *r, heti_end *end, int gather, void
     if (result != HET_OK) return heti_group_fail(r, end, result, end->op);
     end->given++;
     return HET_OK;
+}
+
+/* =================================================================================================
+   >>build  From a description to a context: one way, from top to bottom.
+
+   A description is completed and checked. Its units are a chain, their parameters a table, sorted
+   into blocks. A plan says which ranks hold a block and who owns which part of it; the schedule is
+   completed with transfers and reductions. From that follow a rank's stages, what it has in flight
+   at once, and maps of its device memory and of its host tables: what of it the plan decides is
+   heti_share and heti_part, and a replan takes the same way from the plan on. Everything is sized
+   here, before the first step. heti_layout walks over all device memory of a rank twice: once to
+   count, once to hand out pointers; het_memory_estimate stops after counting. Host tables come from
+   one block each in the same way.
+   ============================================================================================== */
+
+/* ---- the description: defaults, checks ---- */
+
+static void heti_default_f64(double *value, double fallback) { if (*value <= 0.0 && *value >= 0.0) *value = fallback; }
+
+HETRAIN_API void het_desc_defaults(het_desc *desc) {
+    if (!desc) return;
+    if (het_model_complete(&desc->model, NULL) != HET_OK) {
+        /* fields stay as they are; het_create names the bad one */
+    }
+    if (desc->device_count == 0) desc->device_count = 1;
+    heti_default_i64(&desc->max_tokens, desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ?
+                     4 * desc->model.context : INT64_MAX);
+    heti_default_i64(&desc->max_sequences, desc->max_tokens);
+    heti_default_i64(&desc->max_micro_batches, 8);
+    heti_default_i64(&desc->max_slices, 1);
+    heti_default_f64(&desc->deadline, 30.0);
+    heti_default_f64(&desc->stall_deadline, 600.0);
+    if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
+    if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
+    if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
+    if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
+    if (desc->weights == HET_DTYPE_DEFAULT) desc->weights = HET_F32;
+    if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
+    if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
+    if (desc->skip_bad_steps == HET_DEFAULT) desc->skip_bad_steps = HET_NO;
+    if (desc->nonfinite == HET_DEFAULT) desc->nonfinite = HET_NO;
+    heti_optimizer_defaults(&desc->optimizer);
+    if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
+}
+
+static het_result heti_check_range(het_error *e, const char *field, int64_t value, int64_t lowest, int64_t highest) {
+    if (value >= lowest && value <= highest) return HET_OK;
+    return heti_fail(e, HET_ERR_INVALID, "het_desc.%s is %d; it must be from %d to %d", field, value, lowest, highest);
+}
+
+static het_result heti_check_optimizer(het_error *e, const het_optimizer_desc *o) {
+    const char *name[7] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
+    const float value[7] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay,
+                            o->clip };
+    int i;
+    for (i = 0; i < 7; i++) {
+        const int below_one = i == 2 || i == 3, may_be_negative = i >= 5;
+        if (!heti_is_finite(HETI_CAST(double, value[i])) || (!may_be_negative && value[i] < 0.0f) ||
+            (below_one && value[i] >= 1.0f))
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.optimizer.%s is %g", name[i], HETI_CAST(double, value[i]));
+    }
+    HETI_TRY(heti_check_range(e, "optimizer.warmup_steps", o->warmup_steps, 0, INT64_MAX));
+    HETI_TRY(heti_check_range(e, "optimizer.total_steps", o->total_steps, 1, INT64_MAX));
+    HETI_TRY(heti_check_range(e, "optimizer.schedule", HETI_CAST(int64_t, o->schedule), HET_LR_COSINE, HET_LR_WSD));
+    return heti_check_range(e, "optimizer.iface->slots", o->iface->slots, 0, 4);
+}
+
+static het_result heti_check_links(het_error *e, const het_desc *d) {
+    int64_t i;
+    HETI_TRY(heti_check_range(e, "link_count", d->link_count, 0, 1 << 20));
+    if (d->link_count > 0 && !d->links)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.link_count is %d, links is NULL", d->link_count);
+    for (i = 0; i < d->link_count; i++) {
+        const het_link *l = &d->links[i];
+        if (l->from < 0 || l->to < 0 || l->from == l->to)
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d", i, l->from, l->to);
+        if (!(l->latency >= 0.0 && l->latency <= 3600.0) || !(l->bandwidth >= 0.0))
+            return heti_fail(e, HET_ERR_INVALID, "het_desc.links[%d]: latency %g s and %g bytes/s; they must be >= 0 "
+                                                 "and below an hour", i, l->latency, l->bandwidth);
+    }
+    return HET_OK;
+}
+
+/* Checks a completed description. The largest sizes keep every product in 63 bits. */
+static het_result heti_check_desc(het_error *e, const het_desc *d) {
+    const int64_t most = INT64_C(1) << 31;
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x",
+                         HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
+    if (!d->allocator.alloc || !d->allocator.free)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
+                         d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
+    HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
+    HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
+    HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
+    HETI_TRY(heti_check_range(e, "max_slices", d->max_slices, 1, 4096));
+    HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
+    HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED,
+                              HET_BACKWARD_DEFERRED));
+    HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
+    HETI_TRY(heti_check_range(e, "weights", HETI_CAST(int64_t, d->weights), HET_F32, HET_BF16));
+    HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
+    HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
+    if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
+        return heti_fail(e, HET_ERR_UNSUPPORTED,
+                         "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in "
+                         "which they come");
+    HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "skip_bad_steps", HETI_CAST(int64_t, d->skip_bad_steps), HET_YES, HET_NO));
+    HETI_TRY(heti_check_range(e, "nonfinite", HETI_CAST(int64_t, d->nonfinite), HET_YES, HET_NO));
+    if (!(d->spike >= 0.0 && d->spike <= 1e30))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.spike is %g, must be 0 .. 1e30", d->spike);
+    HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
+    if (d->device_count > 1 && !d->devices)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
+#ifndef HETI_THREADS
+    if (d->device_count > 1 || d->transport.iface)
+        return heti_fail(e, HET_ERR_UNSUPPORTED,
+                         "het_desc.device_count is %d; this build has no threads and drives one device",
+                         d->device_count);
+#endif
+    if (!(d->deadline > 0.0) || !(d->stall_deadline > 0.0))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.deadline is %g and stall_deadline %g seconds", d->deadline,
+                         d->stall_deadline);
+    if ((d->max_slices > 1 || (d->plan && d->plan->slices > 1)) && d->model.causal == HET_NO)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
+                         d->plan ? d->plan->slices : d->max_slices);
+    if (d->units) HETI_TRY(heti_check_range(e, "unit_count", d->unit_count, 2, 1 << 20));
+    else if (d->unit_count)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.unit_count is %d, units is NULL", d->unit_count);
+    if (d->transport.iface && d->transport.iface->version != HETRAIN_TRANSPORT_VERSION)
+        return heti_fail(e, HET_ERR_INVALID, "transport table has version %d, this is %d",
+                         HETI_CAST(int64_t, d->transport.iface->version),
+                         HETI_CAST(int64_t, HETRAIN_TRANSPORT_VERSION));
+    if (d->groups.iface && d->groups.iface->version != HETRAIN_GROUP_VERSION)
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: the table has version %d, this is %d",
+                         HETI_CAST(int64_t, d->groups.iface->version), HETI_CAST(int64_t, HETRAIN_GROUP_VERSION));
+    if (d->groups.iface && (d->groups.iface->id_bytes < 1 || d->groups.iface->id_bytes > HETRAIN_GROUP_ID))
+        return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: an identity of %u bytes; they have 1 to %d",
+                         HETI_CAST(uint64_t, d->groups.iface->id_bytes), HETI_CAST(int64_t, HETRAIN_GROUP_ID));
+    HETI_TRY(heti_check_links(e, d));
+    return heti_check_optimizer(e, &d->optimizer);
+}
+
+/* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
+static int64_t heti_longest_granule(const het_desc *desc) {
+    const int64_t whole = heti_min(desc->model.context, 512);
+    return heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens :
+                                               desc->granule * whole));
+}
+
+/* Fills ctx->desc from the user's description. */
+static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc) {
+    ctx->desc = *desc;
+    ctx->desc.allocator = ctx->counter.inner;
+    ctx->transport = desc->transport;
+    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
+    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
+    ctx->share.max_granule_tokens = heti_longest_granule(desc);
+    ctx->share.max_tokens = desc->max_tokens;
+    ctx->share.max_sequences = desc->max_sequences;
+    ctx->share.max_micro_batches = desc->max_micro_batches;
+    return HET_OK;
+}
+
+/* ---- the ranks ---- */
+
+/* Which ranks there are: those of this process, or of all processes of the transport one after the
+   other. */
+static het_result heti_find_world(het_ctx *ctx) {
+    const het_transport_iface *iface = ctx->transport.iface;
+    int64_t i;
+    ctx->local_count = ctx->ranks = ctx->desc.device_count;
+    ctx->processes = 1;
+    ctx->process_first = ctx->alone;
+    ctx->alone[1] = ctx->ranks;
+    if (!iface) return HET_OK;
+    if (ctx->local_count > HETI_PROCESS_RANKS)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d ranks in one process; with a transport %d are the most",
+                         ctx->local_count, HETI_CAST(int64_t, HETI_PROCESS_RANKS));
+    ctx->processes = iface->processes(ctx->transport.self);
+    ctx->process = iface->process(ctx->transport.self);
+    ctx->process_first = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
+                                                         HETI_CAST(size_t, ctx->processes + 1) *
+                                                             sizeof *ctx->process_first));
+    if (!ctx->process_first)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no memory for %d processes", ctx->processes);
+    ctx->process_first[0] = 0;
+    for (i = 0; i < ctx->processes; i++) {
+        int64_t count = ctx->local_count;
+        HETI_TRY(heti_spread(ctx, i, &count, sizeof count));
+        ctx->process_first[i + 1] = ctx->process_first[i] + count;
+    }
+    ctx->first_rank = ctx->process_first[ctx->process];
+    ctx->ranks = ctx->process_first[ctx->processes];
+    return HET_OK;
+}
+
+static het_result heti_open_queue(heti_rank *r) {
+    const het_device_iface *iface = r->device.iface;
+    const char *text;
+    het_result result = HET_OK;
+    if (!iface->queue_create) return HET_OK;
+    result = iface->queue_create(r->device.self, &r->queue);
+    if (result == HET_OK) result = iface->event_create(r->device.self, &r->event);
+    if (result == HET_OK) result = iface->event_create(r->device.self, &r->loaded);
+    if (result == HET_OK) return HET_OK;
+    text = iface->last_error(r->device.self);
+    return heti_fail(&r->ctx->error, result, "device %d: %s", r->local, text &&
+                     text[0] ? text : het_result_text(result));
+}
+
+static het_result heti_open_device(heti_rank *r) {
+    het_ctx *ctx = r->ctx;
+    het_device_config config;
+    het_error why;
+    het_result result;
+    if (!r->desc.iface) r->desc.iface = het_cpu_device();
+    if (r->desc.threads == 0) r->desc.threads = 1;
+    HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
+    if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
+        return heti_fail(&ctx->error, HET_ERR_INVALID,
+                         "het_desc.devices[%d].speed is %g; it must be above 0 and at most 1", r->local, r->desc.speed);
+    if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d",
+                         HETI_CAST(int64_t, r->desc.iface->version), HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`",
+                         ctx->desc.model.lora_rank, r->desc.iface->name);
+    if (ctx->desc.weights == HET_BF16 && !r->desc.iface->bf16_weights)
+        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
+                         r->desc.iface->name);
+    if (ctx->desc.parallel.run) {
+        r->parallel = ctx->desc.parallel;
+    } else {
+        HETI_TRY(heti_pool_create(&ctx->allocator, r->desc.threads, &r->pool));
+        r->parallel.run = heti_pool_run;
+        r->parallel.user = r->pool;
+    }
+    memset(&config, 0, sizeof config);
+    memset(&why, 0, sizeof why);
+    config.allocator = &ctx->allocator;
+    config.parallel = &r->parallel;
+    config.threads = r->desc.threads;
+    config.isa = r->desc.isa;
+    config.ordinal = r->desc.ordinal;
+    config.error = &why;
+    r->device.iface = r->desc.iface;
+    result = r->device.iface->create(&config, &r->device.self);
+    if (result != HET_OK) {
+        r->device.self = NULL;
+        if (why.text[0])
+            return heti_fail(&ctx->error, result, "device %d could not be created: %s", r->local, why.text);
+        return heti_fail(&ctx->error, result, "device %s:%d with %d threads and instruction set %d could "
+                                              "not be created", r->device.iface->name,
+                                                  HETI_CAST(int64_t, config.ordinal),
+                                                      HETI_CAST(int64_t, config.threads),
+                                                          HETI_CAST(int64_t, config.isa));
+    }
+    return heti_open_queue(r);
+}
+
+/* The ranks of this process, their devices opened. */
+static het_result heti_open_ranks(het_ctx *ctx) {
+    const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    int64_t i;
+    ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
+    if (!ctx->rank)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->local_count);
+    memset(ctx->rank, 0, bytes);
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+        r->ctx = ctx;
+        r->local = i;
+        r->rank = ctx->first_rank + i;
+        if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
+    }
+    for (i = 0; i < ctx->local_count; i++) {
+        const size_t live = ctx->counter.live;
+        HETI_TRY(heti_open_device(&ctx->rank[i]));
+        ctx->rank[i].opened = ctx->counter.live - live;
+        ctx->device[i] = ctx->rank[i].desc;
+    }
+    ctx->desc.devices = ctx->device;
+    return HET_OK;
+}
+
+/* ---- the chain, parameters and blocks ---- */
+
+static het_unit heti_chain_unit(het_ctx *ctx, int64_t index) {
+    const het_model_desc *m = &ctx->desc.model;
+    het_unit unit;
+    if (ctx->desc.units) {
+        unit = ctx->desc.units[index];
+        if (!unit.model) unit.model = m;
+        return unit;
+    }
+    unit.iface = index == 0 ? &heti_unit_embed : index == ctx->unit_count - 1 ? &heti_unit_head : index % 2 ?
+        &heti_unit_attention : &heti_unit_mlp;
+    unit.model = m;
+    unit.layer = index == 0 ? 0 : (index - 1) / 2;
+    unit.settings = NULL;
+    return unit;
+}
+
+/* Asks a unit to describe itself on a device (NULL: parameters only) behind the unit that gives
+   `before` (NULL: the first). */
+static het_result heti_describe(het_ctx *ctx, int64_t index, const het_unit *unit, const het_device *device,
+                                const het_unit_info *before, het_unit_info *info) {
+    het_result result;
+    int64_t s;
+    memset(info, 0, sizeof *info);
+    info->max_tokens = ctx->desc.max_tokens;
+    info->max_granule_tokens = ctx->share.max_granule_tokens;
+    info->max_sequences = ctx->desc.max_sequences;
+    info->compute = ctx->desc.dtype;
+    info->device = device;
+    if (before) {
+        info->in_streams = before->out_streams;
+        for (s = 0; s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
+    }
+    if (!unit->iface || unit->iface->version != HETRAIN_UNIT_VERSION)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: its table has version %d, this is %d", index,
+                         unit->iface ? HETI_CAST(int64_t, unit->iface->version) : HETI_CAST(int64_t, -1),
+                         HETI_CAST(int64_t, HETRAIN_UNIT_VERSION));
+    result = unit->iface->describe(unit, info);
+    if (result != HET_OK)
+        return heti_fail(&ctx->error, result, "unit %d (%s): describe failed behind a unit that gives %d "
+                                              "streams of width %d", index, unit->iface->name, info->in_streams,
+                                              info->in_streams ? info->in_width[0] : INT64_C(0));
+    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
+        info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d (%s): %d parameters, %d tensors, %d streams; the most "
+                                                       "are %d, %d, %d", index, unit->iface->name, info->parameters,
+                                                       info->tensors, info->out_streams,
+                                                       HETI_CAST(int64_t, HETRAIN_MAX_UNIT_PARAMETERS),
+                                                       HETI_CAST(int64_t, HETRAIN_MAX_UNIT_TENSORS),
+                                                       HETI_CAST(int64_t, HETRAIN_MAX_STREAMS));
+    return HET_OK;
+}
+
+/* Adds one use of a parameter; a name seen before with the same shape is the same parameter. */
+static het_result heti_add_parameter(het_ctx *ctx, int64_t unit, const het_parameter_desc *p, int64_t *index) {
+    heti_parameter *to = ctx->parameter;
+    int64_t i;
+    size_t count, bytes;
+    for (i = 0; i < ctx->parameter_count && strcmp(to[i].name, p->name) != 0; i++) {}
+    *index = i;
+    if (p->rows < 1 || p->columns < 1 || !heti_mul(HETI_CAST(size_t, p->rows), HETI_CAST(size_t, p->columns), &count) ||
+        !heti_mul(count, 64, &bytes))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s has shape %d x %d", unit, p->name,
+                         p->rows, p->columns);
+    if (i < ctx->parameter_count) {
+        if (to[i].rows != p->rows || to[i].columns != p->columns)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "unit %d: parameter %s is %d x %d here and %d x %d in "
+                                                           "an earlier unit", unit, p->name, p->rows, p->columns,
+                                                           to[i].rows, to[i].columns);
+        to[i].uses++;
+        to[i].bf16 = to[i].bf16 && p->bf16;
+        return HET_OK;
+    }
+    ctx->parameter_count++;
+    memset(&to[i], 0, sizeof to[i]);
+    memcpy(to[i].name, p->name, sizeof p->name);
+    to[i].name[sizeof to[i].name - 1] = 0;
+    to[i].rows = p->rows;
+    to[i].columns = p->columns;
+    to[i].count = HETI_CAST(int64_t, count);
+    to[i].init = p->init;
+    to[i].init_std = p->init_std;
+    to[i].decay = p->decay;
+    to[i].uses = 1;
+    to[i].exponent = HETRAIN_NO_EXPONENT;
+    to[i].adapter = p->adapter;
+    to[i].product = p->product;
+    to[i].frozen = ctx->desc.inference == HET_YES || (ctx->desc.model.lora_rank > 0 && !p->adapter) ||
+                   (ctx->desc.frozen && ctx->desc.frozen(ctx->desc.user, to[i].name) != 0);
+    to[i].bf16 = to[i].frozen && p->bf16 && ctx->desc.weights == HET_BF16;
+    return HET_OK;
+}
+
+static het_result heti_build_chain(het_ctx *ctx) {
+    int64_t u, p;
+    for (u = 0; u < ctx->unit_count; u++) {
+        heti_unit *unit = &ctx->unit[u];
+        unit->unit = heti_chain_unit(ctx, u);
+        HETI_TRY(heti_describe(ctx, u, &unit->unit, NULL, u ? &ctx->unit[u - 1].info : NULL, &unit->info));
+        for (p = 0; p < unit->info.parameters; p++)
+            HETI_TRY(heti_add_parameter(ctx, u, &unit->info.parameter[p], &unit->parameter[p]));
+        if ((u == ctx->unit_count - 1) != (unit->info.is_loss != 0))
+            return heti_fail(&ctx->error, HET_ERR_INVALID,
+                             "unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
+                             unit->unit.iface->name);
+    }
+    return HET_OK;
+}
+
+static int heti_unit_uses(const heti_unit *unit, int64_t parameter) {
+    int64_t i;
+    for (i = 0; i < unit->info.parameters && unit->parameter[i] != parameter; i++) {}
+    return i < unit->info.parameters;
+}
+
+/* Whether exactly the block's units use the parameter. */
+static int heti_block_takes(const het_ctx *ctx, const heti_parameter_block *block, int64_t parameter) {
+    const heti_parameter *p = &ctx->parameter[parameter];
+    int64_t i;
+    if (block->uses != p->uses || block->frozen != p->frozen) return 0;
+    for (i = 0; i < block->uses && heti_unit_uses(&ctx->unit[ctx->use[block->first_use + i]], parameter); i++) {}
+    return i == block->uses;
+}
+
+/* Sorts parameters into blocks, in table order, and lays them out within. */
+static void heti_build_blocks(het_ctx *ctx) {
+    int64_t p, b, u;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        heti_parameter *parameter = &ctx->parameter[p];
+        for (b = 0; b < ctx->block_count && !heti_block_takes(ctx, &ctx->block[b], p); b++) {}
+        if (b == ctx->block_count) {
+            ctx->block_count++;
+            ctx->block[b].parameter = p;
+            ctx->block[b].frozen = parameter->frozen;
+            ctx->block[b].first_use = ctx->use_count;
+            for (u = 0; u < ctx->unit_count; u++)
+                if (heti_unit_uses(&ctx->unit[u], p)) ctx->use[ctx->use_count++] = u;
+            ctx->block[b].uses = ctx->use_count - ctx->block[b].first_use;
+            parameter->uses = HETI_CAST(int32_t, ctx->block[b].uses);
+        }
+        parameter->block = b;
+        parameter->offset = ctx->block[b].elements;
+        ctx->block[b].elements += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count), 16));
+        parameter->weight_offset = ctx->block[b].weight_floats;
+        ctx->block[b].weight_floats += HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, parameter->count),
+                                                                        parameter->bf16 ? 32 : 16)) /
+                                       (parameter->bf16 ? 2 : 1);
+    }
+}
+
+/* Counts the uses of parameters before there is a table to put them in. */
+static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
+    het_unit_info info[2];
+    int64_t u;
+    *uses = 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        const het_unit unit = heti_chain_unit(ctx, u);
+        HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
+        *uses += info[u % 2].parameters;
+    }
+    return HET_OK;
+}
+
+/* The tables all ranks share, as far as they do not depend on the plan. */
+static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
+    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
+    ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
+    ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
+    ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
+    ctx->use = HETI_TAKE(arena, int64_t, uses);
+    ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
+    ctx->maximum_rank = HETI_TAKE(arena, int32_t, uses);
+    ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->host_grid = HETI_TAKE(arena, double, uses);
+    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
+    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
+    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
+    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
+    ctx->place = HETI_TAKE(arena, uint64_t, ctx->ranks);
+#ifdef HETI_THREADS
+    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
+#endif
+}
+
+static het_result heti_build_tables(het_ctx *ctx) {
+    uint8_t *recompute;
+    int64_t uses, p, i;
+    HETI_TRY(heti_count_uses(ctx, &uses));
+    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
+    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
+    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
+    HETI_TRY(heti_build_chain(ctx));
+    heti_build_blocks(ctx);
+    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
+    if (ctx->desc.recompute_unit) {
+        memcpy(recompute, ctx->desc.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
+        ctx->desc.recompute_unit = recompute;
+    }
+    for (i = 0; i < ctx->desc.link_count; i++) {
+        ctx->link[i] = ctx->desc.links[i];
+        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i,
+                             ctx->link[i].from, ctx->link[i].to, ctx->ranks);
+    }
+    ctx->desc.links = ctx->link;
+    return HET_OK;
+}
+
+/* ---- the plan: holders and owners of blocks, groups, the tree of a join ---- */
+
+/* A plan of the context's own: everything the user's points to is copied. */
+static het_result heti_copy_plan(het_ctx *ctx, const het_plan *from) {
+    het_plan *to = NULL;
+    HETI_TRY(heti_plan_new(from, &ctx->allocator, ctx->call, &to, &ctx->error));
+    memcpy(to->stage, from->stage, HETI_CAST(size_t, from->stages) * sizeof *to->stage);
+    memcpy(to->first_stage, from->first_stage, HETI_CAST(size_t, from->pipelines + 1) * sizeof *to->first_stage);
+    memcpy(to->share, from->share, HETI_CAST(size_t, from->pipelines) * sizeof *to->share);
+    memcpy(to->state_share, from->state_share, HETI_CAST(size_t, from->ranks) * sizeof *to->state_share);
+    memcpy(to->slice_share, from->slice_share, HETI_CAST(size_t, from->slices) * sizeof *to->slice_share);
+    ctx->share.plan = to;
+    return HET_OK;
+}
+
+static het_result heti_take_plan(het_ctx *ctx) {
+    const het_plan *plan = ctx->desc.plan;
+    het_plan_desc desc;
+    if (plan) {
+        HETI_TRY(heti_plan_check(plan, ctx->call, &ctx->error));
+        if (plan->units != ctx->unit_count || plan->ranks != ctx->ranks)
+            return heti_fail(&ctx->error, HET_ERR_INVALID, "the plan is for %d units on %d ranks; here are %d "
+                                                           "units and %d ranks", plan->units, plan->ranks,
+                                                           ctx->unit_count, ctx->ranks);
+        return heti_copy_plan(ctx, plan);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.units = ctx->unit_count;
+    desc.ranks = ctx->ranks;
+    desc.slices = ctx->desc.max_slices;
+    desc.allocator = ctx->allocator;
+    return het_plan_read(&desc, "dp", 2, &ctx->share.plan, &ctx->error);
+}
+
+static int heti_stage_uses(const het_ctx *ctx, const het_stage *stage, const heti_parameter_block *block) {
+    int64_t i;
+    for (i = 0; i < block->uses; i++) {
+        const int64_t unit = ctx->use[block->first_use + i];
+        if (unit >= stage->unit_begin && unit < stage->unit_end) return 1;
+    }
+    return 0;
+}
+
+/* The place nearest to `target` where a block may be cut: a multiple of 1,024 elements from a
+   parameter's start (het_sum_squares_args), or only at its start where the optimizer needs whole
+   matrices. */
+static int64_t heti_cut_near(const het_ctx *ctx, int64_t block, int64_t target) {
+    int64_t p, best = 0;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->parameter[p];
+        int64_t inside = target - parameter->offset, cut;
+        if (parameter->block != block) continue;
+        if (inside < 0 || ctx->desc.optimizer.iface->whole_matrices) inside = 0;
+        inside = (inside + 512) / 1024 * 1024;
+        cut = inside >= parameter->count ? ctx->block[block].elements : parameter->offset + inside;
+        if (heti_abs(cut - target) < heti_abs(best - target)) best = cut;
+    }
+    if (heti_abs(ctx->block[block].elements - target) < heti_abs(best - target)) best = ctx->block[block].elements;
+    return best;
+}
+
+/* Shares a block out among its holders by state_share. What rounding gave a rank too little or too
+   much, `owed` carries to the next block. */
+static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
+    heti_parameter_block *block = &ctx->block[b];
+    heti_owners *owners = &ctx->share.owners[b];
+    double total = 0.0;
+    int64_t i, last = owners->holders - 1; /* the last one that gets anything */
+    for (i = 0; i < owners->holders; i++) total += ctx->share.plan->state_share[owners->holder[i]];
+    while (total > 0.0 && !(ctx->share.plan->state_share[owners->holder[last]] > 0.0)) last--;
+    for (i = 0; i < owners->holders; i++) {
+        const double share = total > 0.0 ? ctx->share.plan->state_share[owners->holder[i]] / total :
+                     1.0 / HETI_CAST(double, owners->holders);
+        const double wanted = HETI_CAST(double, block->elements) * share + owed[owners->holder[i]];
+        int64_t end = i < last ? owners->cut[i] : block->elements;
+        if (i < last && share > 0.0 && wanted > 0.0)
+            end = heti_max(end, heti_cut_near(ctx, b, heti_min(end + HETI_CAST(int64_t, wanted), block->elements)));
+        owners->cut[i + 1] = end;
+        owed[owners->holder[i]] = wanted - HETI_CAST(double, end - owners->cut[i]);
+    }
+}
+
+/* Which seats of a block are members of its ring: see >>ring. */
+static void heti_find_members(const het_ctx *ctx, heti_owners *owners) {
+    const int64_t last = owners->seats - 1, process = heti_process_of(ctx, heti_seat_rank(owners, 0));
+    const int spread = heti_process_of(ctx, heti_seat_rank(owners, last)) != process;
+    int64_t s;
+    for (s = 0; s <= last; s++)
+        if (s == 0 || !spread || heti_process_of(ctx, heti_seat_rank(owners, s)) != heti_process_of(ctx,
+            heti_seat_rank(owners, s - 1)))
+            owners->member[owners->members++] = s;
+    owners->member[owners->members] = owners->seats;
+}
+
+/* Whether a rank may sit with the ranks [count] of a seat: all are somewhere, and each somewhere
+   else. */
+static int heti_may_sit(const het_ctx *ctx, int64_t rank, const int64_t *seated, int64_t count) {
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (ctx->place[rank] == 0 || ctx->place[seated[i]] == 0 || ctx->place[seated[i]] == ctx->place[rank]) return 0;
+    return 1;
+}
+
+/* Whether what goes from stage to stage between two ranks takes a lane. */
+static int heti_on_lane(const het_ctx *ctx, int64_t from, int64_t to) {
+    return from != to && heti_may_sit(ctx, from, &to, 1);
+}
+
+/* Gives the ranks, ascending in by_rank for now, their seats: each takes the first one where it may
+   sit. */
+static void heti_find_seats(const het_ctx *ctx, heti_owners *owners) {
+    const int64_t holders = owners->holders;
+    int64_t *rank = owners->by_rank, taken = 0, next, i;
+    for (next = 0; next < holders; next++) {
+        const int64_t first = taken;
+        if (rank[next] < 0) continue; /* has one */
+        owners->seat[owners->seats++] = first;
+        for (i = next; i < holders && (i == next || ctx->place[owners->holder[first]] != 0); i++) {
+            if (rank[i] < 0 || !heti_may_sit(ctx, rank[i], owners->holder + first, taken - first)) continue;
+            owners->holder[taken++] = rank[i];
+            rank[i] = -1;
+        }
+    }
+    owners->seat[owners->seats] = holders;
+    for (taken = 0; taken < holders; taken++) {
+        for (i = taken; i > 0 && owners->holder[rank[i - 1]] > owners->holder[taken]; i--) rank[i] = rank[i - 1];
+        rank[i] = taken;
+    }
+}
+
+/* Holders of every block, and who owns which part. table: room for all there will be. */
+static void heti_build_holders(het_ctx *ctx, int64_t *table, double *owed) {
+    int64_t b, i, s;
+    for (b = 0; b < ctx->block_count; b++) {
+        heti_owners *owners = &ctx->share.owners[b];
+        int64_t *rank = owners->by_rank = table; /* ascending, each once, until they have their seats */
+        for (s = 0; s < ctx->share.plan->stages; s++) {
+            const het_stage *stage = &ctx->share.plan->stage[s];
+            if (!heti_stage_uses(ctx, stage, &ctx->block[b])) continue;
+            for (i = owners->holders; i > 0 && rank[i - 1] > stage->rank; i--) {}
+            if (i > 0 && rank[i - 1] == stage->rank) continue;
+            memmove(rank + i + 1, rank + i, HETI_CAST(size_t, owners->holders - i) * sizeof *rank);
+            rank[i] = stage->rank;
+            owners->holders++;
+        }
+        owners->holder = rank + owners->holders;
+        owners->cut = owners->holder + owners->holders;
+        owners->seat = owners->cut + owners->holders + 1;
+        owners->group = owners->seat + owners->holders + 1;
+        owners->member = owners->group + owners->holders;
+        table = owners->member + owners->holders + 1;
+        heti_find_seats(ctx, owners);
+        heti_cut_block(ctx, b, owed);
+        heti_find_members(ctx, owners);
+    }
+}
+
+/* The group of these members, a new one where there is none yet. */
+static int64_t heti_find_group(het_ctx *ctx, const int64_t *member, int64_t members, int lane) {
+    heti_group *group;
+    int64_t g;
+    for (g = 0; g < ctx->share.groups; g++) {
+        group = &ctx->share.group[g];
+        if (group->lane == lane && group->members == members &&
+            memcmp(group->member, member, HETI_CAST(size_t, members) * sizeof *member) == 0)
+            return g;
+    }
+    group = &ctx->share.group[ctx->share.groups++];
+    group->lane = lane;
+    group->members = members;
+    group->member = member;
+    if (lane) {
+        group->pair[0] = member[0];
+        group->pair[1] = member[1];
+        group->member = group->pair;
+    }
+    return g;
+}
+
+/* The groups of a plan, in the same order in all processes: seats of blocks that are trained, lanes
+   between the stages of pipelines. */
+static void heti_find_groups(het_ctx *ctx) {
+    const het_plan *plan = ctx->share.plan;
+    const int trains = ctx->desc.inference != HET_YES;
+    int64_t b, p, s;
+    ctx->share.groups = 0;
+    for (b = 0; b < ctx->block_count; b++) {
+        heti_parameter_block *block = &ctx->block[b];
+        heti_owners *owners = &ctx->share.owners[b];
+        for (s = 0; s < owners->seats; s++) {
+            const int64_t members = owners->seat[s + 1] - owners->seat[s];
+            owners->group[s] = members > 1 && trains && !block->frozen ? heti_find_group(ctx,
+                owners->holder + owners->seat[s], members, 0) : -1;
+        }
+    }
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+            const int64_t forth[2] = { plan->stage[s].rank, plan->stage[s + 1].rank }, back[2] = { forth[1], forth[0] };
+            if (!heti_on_lane(ctx, forth[0], forth[1])) continue;
+            (void)heti_find_group(ctx, forth, 2, 1);
+            if (trains) (void)heti_find_group(ctx, back, 2, 1);
+        }
+}
+
+/* Seconds of a message: of a word, and of an emulated link. */
+static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
+    double seconds = 1e-6;
+    int64_t i;
+    for (i = 0; i < ctx->desc.link_count; i++)
+        if ((ctx->link[i].from == a && ctx->link[i].to == b) || (ctx->link[i].from == b && ctx->link[i].to == a))
+            seconds += ctx->link[i].latency;
+    return seconds;
+}
+
+/* A tree below place[0]. Of at most HETI_TREE_MOST ranks whose links are known (heard: [count],
+   when each can send its next message) it is grown message by message: of all who know and all who
+   do not, those whose message ends first (Bhat, Raghavendra, Prasanna: Efficient collective
+   communication in distributed heterogeneous systems, 1999). With equal links that is a binomial
+   tree, as for all others. */
+#define HETI_TREE_MOST 32
+static void heti_grow_tree(const het_ctx *ctx, heti_tree_place *place, int64_t count, double *heard) {
+    int64_t i, j, k, half = 1;
+    place[0].from = -1;
+    if (heard) heard[0] = 0.0;
+    for (k = 1; k < count; k++) {
+        double first = HETI_DINFINITY;
+        int64_t from, to = k;
+        if (k == 2 * half) half *= 2;
+        from = k - half;
+        for (j = k; j < count && heard && count <= HETI_TREE_MOST; j++)
+            for (i = 0; i < k; i++) {
+                const double time = heard[i] + heti_tree_seconds(ctx, place[i].rank, place[j].rank);
+                if (!(time < first)) continue;
+                first = time;
+                from = i;
+                to = j;
+            }
+        i = place[to].rank;
+        place[to].rank = place[k].rank;
+        place[k].rank = i;
+        place[k].from = place[from].rank;
+        if (heard) heard[from] = heard[k] = first;
+    }
+}
+
+static int heti_has_stage(const het_ctx *ctx, int64_t rank) {
+    int64_t s;
+    for (s = 0; s < ctx->share.plan->stages; s++)
+        if (ctx->share.plan->stage[s].rank == rank) return 1;
+    return 0;
+}
+
+static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
+    int64_t k;
+    for (k = 0; k < ctx->share.tree.working + ctx->share.tree.watching; k++)
+        if (ctx->share.tree.place[k].rank == rank) return 1;
+    return 0;
+}
+
+/* The tree of the plan as far as this process needs it: the first of each process, the others of
+   this one, the processes without work. */
+static void heti_build_tree(het_ctx *ctx, double *heard) {
+    heti_tree *t = &ctx->share.tree;
+    int64_t p, r, own = -1;
+    t->working = t->watching = t->speaker = 0;
+    for (p = 0; p < ctx->processes; p++) {
+        for (r = ctx->process_first[p]; r < ctx->process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
+        if (r == ctx->process_first[p + 1]) continue;
+        if (p == ctx->process) own = r;
+        t->place[t->working++].rank = r;
+    }
+    heti_grow_tree(ctx, t->place, t->working, NULL);
+    if (own >= 0) {
+        heti_tree_place *place = t->place + t->working;
+        int64_t count = 0;
+        for (r = own; r < ctx->first_rank + ctx->local_count; r++)
+            if (heti_has_stage(ctx, r)) place[count++].rank = r;
+        heti_grow_tree(ctx, place, count, heard);
+        memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
+        t->working += count - 1;
+    }
+    for (p = 0; p < ctx->processes; p++) {
+        for (r = ctx->process_first[p]; r < ctx->process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
+        if (r == ctx->process_first[p + 1]) t->place[t->working + t->watching++].rank = ctx->process_first[p];
+    }
+    heti_grow_tree(ctx, t->place + t->working, t->watching, NULL);
+    t->place[t->working].from = t->place[0].rank;
+    while (!heti_in_tree(ctx, ctx->first_rank + t->speaker)) t->speaker++;
+}
+
+/* Tables whose sizes the plan decides. */
+static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
+    heti_share *share = &ctx->share;
+    const het_plan *plan = share->plan;
+    int64_t b, s, i, holders = 0, places = 0;
+    for (b = 0; b < ctx->block_count; b++)
+        for (s = 0; s < plan->stages; s++) holders += heti_stage_uses(ctx, &plan->stage[s], &ctx->block[b]);
+    for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
+    share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->block_count);
+    *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->block_count);
+    share->group = HETI_TAKE(&share->arena, heti_group, places > 1 ? holders / 2 + 2 * plan->stages : 0);
+    *owed = HETI_TAKE(&share->arena, double, ctx->ranks);
+    share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->processes + ctx->local_count + 1);
+    share->part = HETI_TAKE(&share->arena, heti_part, ctx->local_count);
+    share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
+    share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
+    if (ctx->estimates) share->arena.asked = share->arena.used;
+    share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.max_tokens + 1);
+}
+
+static het_result heti_build_owners(het_ctx *ctx) {
+    int64_t *table, i;
+    double *owed;
+    heti_layout_share(ctx, &table, &owed);
+    HETI_TRY(heti_arena_start(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error));
+    heti_layout_share(ctx, &table, &owed);
+    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
+    heti_build_holders(ctx, table, owed);
+    heti_build_tree(ctx, owed);
+    heti_find_groups(ctx);
+    return HET_OK;
+}
+
+/* ---- the schedule ---- */
+
+/* het_desc.backward: every B as I and W, next to each other or with all W at the end. */
+static het_result heti_split_backward(het_ctx *ctx, het_schedule **schedule) {
+    const int deferred = ctx->desc.backward == HET_BACKWARD_DEFERRED;
+    const het_schedule *from = *schedule;
+    const int64_t count = from->start[from->ranks];
+    het_schedule *to;
+    int64_t r, i, n = 0, split = 0;
+    for (i = 0; i < count; i++) split += from->action[i].kind == HET_ACTION_B;
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, count + split, &ctx->allocator, ctx->call, &to,
+                               &ctx->error));
+    memcpy(to->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *to->micro_batches);
+    for (r = 0; r < from->ranks; r++) {
+        to->start[r] = n;
+        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+            const int fused = from->action[i].kind == HET_ACTION_B;
+            to->action[n] = from->action[i];
+            if (fused) to->action[n].kind = HET_ACTION_I;
+            n++;
+            if (!fused || deferred) continue;
+            to->action[n] = from->action[i];
+            to->action[n++].kind = HET_ACTION_W;
+        }
+        for (i = from->start[r]; i < from->start[r + 1] && deferred; i++) {
+            if (from->action[i].kind != HET_ACTION_B) continue;
+            to->action[n] = from->action[i];
+            to->action[n++].kind = HET_ACTION_W;
+        }
+    }
+    to->start[from->ranks] = n;
+    het_schedule_free(*schedule);
+    *schedule = to;
+    return HET_OK;
+}
+
+static het_result heti_copy_schedule(het_ctx *ctx, const het_schedule *from, het_schedule **to) {
+    HETI_TRY(heti_schedule_new(from->ranks, from->pipelines, from->start[from->ranks], &ctx->allocator, ctx->call, to,
+                               &ctx->error));
+    memcpy((*to)->micro_batches, from->micro_batches, HETI_CAST(size_t, from->pipelines) * sizeof *from->micro_batches);
+    memcpy((*to)->start, from->start, HETI_CAST(size_t, from->ranks + 1) * sizeof *from->start);
+    memcpy((*to)->action, from->action, HETI_CAST(size_t, from->start[from->ranks]) * sizeof *from->action);
+    return HET_OK;
+}
+
+/* Which units use each block, in the form the schedule functions take. */
+static het_result heti_complete_schedule(het_ctx *ctx, const het_schedule *compute) {
+    het_blocks blocks;
+    het_result result;
+    int64_t b,
+            *start = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator,
+                                                     HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start));
+    if (!start)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d blocks", ctx->call, ctx->block_count);
+    for (b = 0; b < ctx->block_count; b++) start[b] = ctx->block[b].first_use;
+    start[b] = ctx->use_count;
+    blocks.count = ctx->block_count;
+    blocks.start = start;
+    blocks.unit = ctx->use;
+    result = het_schedule_complete(ctx->share.plan, &blocks, compute, &ctx->allocator, &ctx->share.schedule,
+                                   &ctx->error);
+    if (result == HET_OK) result = het_schedule_check(ctx->share.plan, &blocks, ctx->share.schedule, NULL, &ctx->error);
+    heti_free(&ctx->allocator, start, HETI_CAST(size_t, ctx->block_count + 1) * sizeof *start);
+    return result;
+}
+
+/* The lists of all ranks for the most micro-batches; a step with fewer leaves out the actions of
+   those that are not there. */
+static het_result heti_take_schedule(het_ctx *ctx) {
+    het_schedule *compute = NULL;
+    het_result result;
+    int64_t p, sum = 0;
+    het_plan_divide(ctx->share.plan, ctx->desc.max_micro_batches, ctx->share.batch_count);
+    if (ctx->desc.schedule) {
+        result = het_schedule_check(ctx->share.plan, NULL, ctx->desc.schedule, NULL, &ctx->error);
+        if (result == HET_OK) result = heti_copy_schedule(ctx, ctx->desc.schedule, &compute);
+    } else result = het_schedule_make(ctx->share.plan, ctx->share.batch_count, &ctx->allocator, &compute, &ctx->error);
+    for (p = 0; result == HET_OK && p < compute->pipelines; p++) sum += compute->micro_batches[p];
+    if (result == HET_OK && (compute->pipelines != ctx->share.plan->pipelines || sum != ctx->desc.max_micro_batches))
+        result = heti_fail(&ctx->error, HET_ERR_INVALID,
+                           "%s: the schedule has %d pipelines and %d micro-batches; the plan has %d, "
+                           "max_micro_batches is %d",
+                           ctx->call, compute->pipelines, sum, ctx->share.plan->pipelines, ctx->desc.max_micro_batches);
+    if (result == HET_OK && ctx->desc.backward != HET_BACKWARD_FUSED) result = heti_split_backward(ctx, &compute);
+    if (result == HET_OK) result = heti_complete_schedule(ctx, compute);
+    het_schedule_free(compute);
+    return result;
+}
+
+/* ---- a rank's stages, and what is in flight at once ---- */
+
+/* The rank's stages from the plan, in its order; with stage NULL only counts. */
+static void heti_find_stages(heti_rank *r) {
+    heti_part *part = r->part;
+    const het_plan *plan = r->ctx->share.plan;
+    heti_placed *unit = part->placed;
+    int64_t s;
+    part->stage_count = part->placed_count = 0;
+    for (s = 0; s < plan->stages; s++) {
+        const het_stage *from = &plan->stage[s];
+        const int64_t units = from->unit_end - from->unit_begin;
+        heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
+        if (from->rank != r->rank) continue;
+        part->stage_count++;
+        part->placed_count += units;
+        if (!to) continue;
+        to->pipeline = from->pipeline;
+        to->index = s - plan->first_stage[from->pipeline];
+        to->unit_begin = from->unit_begin;
+        to->unit_end = from->unit_end;
+        to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
+        to->after = s + 1 < plan->first_stage[from->pipeline + 1] ? plan->stage[s + 1].rank : -1;
+        to->fused = 1;
+        to->unit = unit;
+        unit += units;
+    }
+}
+
+/* Units of a stage, described with the rank's device. */
+static het_result heti_place_units(heti_rank *r) {
+    heti_part *part = r->part;
+    het_ctx *ctx = r->ctx;
+    int64_t s, u, i;
+    for (i = 0; i < part->actions; i++)
+        if (part->action[i].kind == HET_ACTION_I) heti_stage_of(r, &part->action[i])->fused = 0;
+    for (s = 0; s < part->stage_count; s++) {
+        heti_stage *stage = &part->stage[s];
+        const het_stage *planned =
+            &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
+        for (u = stage->unit_begin; u < stage->unit_end; u++) {
+            heti_placed *unit = &stage->unit[u - stage->unit_begin];
+            HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL,
+                                   &unit->info));
+            unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
+                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 ||
+                               ctx->desc.recompute == HET_YES);
+        }
+    }
+    return HET_OK;
+}
+
+/* How much of a micro-batch the largest slice can hold: cuts move to the next granule. */
+static int64_t heti_slice_rows(const het_ctx *ctx) {
+    const int64_t most = ctx->desc.max_tokens;
+    double total = 0.0, largest = 0.0;
+    int64_t k;
+    for (k = 0; k < ctx->share.plan->slices; k++) {
+        total += ctx->share.plan->slice_share[k];
+        if (ctx->share.plan->slice_share[k] > largest) largest = ctx->share.plan->slice_share[k];
+    }
+    if (ctx->share.plan->slices == 1) return most;
+    return heti_min(most, HETI_CAST(int64_t, HETI_CAST(double, most) * (largest / total)) + 2 +
+                    ctx->share.max_granule_tokens);
+}
+
+/* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on
+   lanes, or through the host. */
+static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
+    const het_plan *plan = r->ctx->share.plan;
+    int64_t p, s, i, widest = 0;
+    for (p = 0; p < plan->pipelines; p++)
+        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
+            const het_stage *stage = &plan->stage[s];
+            const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
+            int64_t width = 0;
+            if ((stage->rank != r->rank && stage[1].rank != r->rank) || heti_on_lane(r->ctx, stage->rank,
+                stage[1].rank) != on_lane)
+                continue;
+            for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
+            widest = heti_max(widest, width);
+        }
+    return HETI_CAST(size_t, r->part->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
+}
+
+/* What a rank's list of actions needs at most at any time: activations of slices, carried
+   micro-batches, messages received and not yet used. */
+typedef struct heti_needs { int64_t slots, carries, messages; } heti_needs;
+
+/* Follows a rank's list, all its stages at once. left: [stages][max_micro_batches], slices of a
+   micro-batch that are still in flight or to come. In a context for inference only the forward
+   actions are run, and nothing is kept behind them. */
+static void heti_follow(const het_ctx *ctx, int64_t rank, heti_needs *needs, int64_t *left) {
+    const int only_forward = ctx->desc.inference == HET_YES;
+    const het_schedule *s = ctx->share.schedule;
+    const het_plan *plan = ctx->share.plan;
+    int64_t i, slots = 0, carries = 0, messages = 0;
+    memset(left, 0, HETI_CAST(size_t, plan->stages * ctx->desc.max_micro_batches) * sizeof *left);
+    for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
+        const het_action *a = &s->action[i];
+        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        int64_t stage, first, last, *open;
+        if (only_forward && !forward && a->kind != HET_ACTION_RECV_F) continue;
+        if (a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_RECV_B)
+            needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind > HET_ACTION_W) continue;
+        first = plan->first_stage[a->pipeline];
+        last = plan->first_stage[a->pipeline + 1] - 1;
+        stage = first + a->stage;
+        open = &left[stage * ctx->desc.max_micro_batches + a->micro_batch];
+        if (forward) {
+            needs->slots = heti_max(needs->slots, ++slots);
+            if (a->slice == 0) {
+                needs->carries = heti_max(needs->carries, ++carries);
+                *open = plan->slices;
+            }
+        }
+        if ((forward && stage > first) || (backward && stage < last)) messages--;
+        if ((forward && stage < last && plan->stage[stage + 1].rank == rank) ||
+            (backward && stage > first && plan->stage[stage - 1].rank == rank))
+            needs->messages = heti_max(needs->messages, ++messages);
+        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W || only_forward) {
+            slots--;
+            if (--*open == 0) carries--;
+        }
+    }
+}
+
+/* Place of a rank among a block's holders; -1: not one. */
+static int64_t heti_holder_of(const heti_owners *owners, int64_t rank) {
+    int64_t low = 0, high = owners->holders;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (owners->holder[owners->by_rank[middle]] < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low < owners->holders && owners->holder[owners->by_rank[low]] == rank ? owners->by_rank[low] : -1;
+}
+
+/* Whether ranks keep only the part of a block's gradient that they own. */
+static int heti_is_sharded(const het_ctx *ctx, int64_t b) {
+    return ctx->desc.shard_gradients == HET_YES && !ctx->block[b].frozen && ctx->share.owners[b].holders > 1;
+}
+
+/* The next sharded block behind number `after` (-1: the first) that a unit uses; -1: there is
+   none. */
+static int64_t heti_next_sharded(const het_ctx *ctx, int64_t unit, int64_t after) {
+    int64_t i, next = -1;
+    for (i = 0; i < ctx->unit[unit].info.parameters; i++) {
+        const int64_t b = ctx->parameter[ctx->unit[unit].parameter[i]].block;
+        if (b > after && (next < 0 || b < next) && heti_is_sharded(ctx, b)) next = b;
+    }
+    return next;
+}
+
+/* Where a unit's sharded block begins in a buffer that holds them all; with b = -1, how large they
+   are together. */
+static int64_t heti_shard_place(const het_ctx *ctx, int64_t unit, int64_t b) {
+    int64_t other, sum = 0;
+    for (other = heti_next_sharded(ctx, unit, -1); other >= 0 && other != b; other = heti_next_sharded(ctx, unit,
+        other))
+        sum += ctx->block[other].elements;
+    return sum;
+}
+
+/* Ranks that share a sharded block with this one, written to `peer` unless that is NULL. */
+static int64_t heti_shard_peers(const heti_rank *r, heti_shard_peer *peer) {
+    const het_ctx *ctx = r->ctx;
+    int64_t rank, b, count = 0;
+    for (rank = 0; rank < ctx->ranks && ctx->desc.shard_gradients == HET_YES; rank++) {
+        for (b = 0; b < ctx->block_count; b++) {
+            const heti_owners *owners = &ctx->share.owners[b];
+            if (heti_is_sharded(ctx, b) && heti_holder_of(owners, r->rank) >= 0 && heti_holder_of(owners, rank) >= 0)
+                break;
+        }
+        if (rank == r->rank || b == ctx->block_count) continue;
+        if (peer) peer[count].rank = rank;
+        count++;
+    }
+    return count;
+}
+
+/* The ends a rank has; with `end` NULL they are only counted. */
+static void heti_find_ends(heti_rank *r, heti_end *end) {
+    heti_part *part = r->part;
+    int64_t g, m;
+    part->ends = part->lanes = 0;
+    for (g = 0; g < r->ctx->share.groups; g++) {
+        const heti_group *group = &r->ctx->share.group[g];
+        for (m = 0; m < group->members && group->member[m] != r->rank; m++) {}
+        if (m == group->members) continue;
+        if (end) {
+            end[part->ends].group = g;
+            end[part->ends].member = m;
+        }
+        part->ends++;
+        part->lanes += group->lane != 0;
+    }
+}
+
+static het_result heti_count_needs(heti_rank *r) {
+    heti_part *part = r->part;
+    het_ctx *ctx = r->ctx;
+    const size_t bytes = HETI_CAST(size_t, ctx->share.plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
+    int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
+    heti_needs needs;
+    int64_t s, u;
+    if (!left)
+        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %b of tables on the host", ctx->call,
+                         HETI_CAST(uint64_t, bytes));
+    memset(&needs, 0, sizeof needs);
+    heti_follow(ctx, r->rank, &needs, left);
+    heti_free(&ctx->allocator, left, bytes);
+    heti_find_stages(r);
+    part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
+    part->carry_count = heti_max(needs.carries, part->stage_count);
+    part->message_count = needs.messages;
+    part->slice_rows = heti_slice_rows(ctx);
+    part->message_bytes = heti_message_bytes(r, 0);
+    part->lane_bytes = heti_message_bytes(r, 1);
+    heti_find_ends(r, NULL);
+    part->shard.peers = heti_shard_peers(r, NULL);
+    for (s = 0; s < ctx->share.plan->stages; s++) {
+        const het_stage *stage = &ctx->share.plan->stage[s];
+        for (u = stage->unit_begin; stage->rank == r->rank && u < stage->unit_end; u++)
+            part->shard.elements = heti_max(part->shard.elements, heti_shard_place(ctx, u, -1));
+    }
+    return HET_OK;
+}
+
+/* ---- a rank's device memory: sums of gradients ---- */
+
+/* Whether the rank's products may write into sums that are not cleared before. */
+static int heti_fills_sums(const heti_rank *r) {
+    const het_device_iface *iface = r->device.iface;
+    return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create &&
+        r->part->shard.peers == 0;
+}
+
+/* Whether one call of a product makes all of a parameter's gradient in a step. */
+static int heti_is_whole(const heti_rank *r, int64_t parameter) {
+    const het_ctx *ctx = r->ctx;
+    const heti_parameter *p = &ctx->parameter[parameter];
+    return p->product == 2 && p->uses == 1 && ctx->share.owners[p->block].holders == 1 && heti_fills_sums(r)
+        && ctx->desc.max_micro_batches == 1 && ctx->share.plan->slices == 1;
+}
+
+/* Whether it sums and rounds it as well (het_gradient.once). */
+static int heti_is_once(const heti_rank *r, int64_t parameter) {
+    return heti_is_whole(r, parameter) && r->ctx->desc.reduce == HET_REDUCE_EXACT &&
+        r->ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
+}
+
+/* Whether the sum lies where activations were: when a unit's weights have their turn, those of the
+   units behind are used up. */
+static int heti_is_late(const heti_rank *r, int64_t parameter) {
+    return heti_is_whole(r, parameter) && r->part->slot_count == 1;
+}
+
+/* Floats that an element of a parameter's sum takes on this rank, and all of them. */
+static int64_t heti_sum_width(const heti_rank *r, int64_t p) {
+    return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2;
+}
+
+static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
+    return HETI_CAST(int64_t, heti_round_up(HETI_CAST(size_t, r->ctx->parameter[p].count), 16)) * heti_sum_width(r, p);
+}
+
+/* Places for the sums of a trained block, of a sharded one for the owned part; from the first of
+   them, `sum_floats` floats. Not for late ones. */
+static void heti_layout_sums(heti_rank *r, int64_t b) {
+    heti_part *part = r->part;
+    const heti_owners *owners = &r->ctx->share.owners[b];
+    const int64_t place = heti_holder_of(owners, r->rank);
+    const int sharded = heti_is_sharded(r->ctx, b);
+    int64_t p, at = sharded ? part->sum_floats - 2 * owners->cut[place] : part->sum_floats;
+    for (p = r->ctx->block[b].parameter; p < r->ctx->parameter_count; p++) {
+        if (r->ctx->parameter[p].block != b) continue;
+        part->sum_at[p] = at;
+        if (!heti_is_late(r, p)) at += heti_sum_floats(r, p);
+    }
+    part->sum_floats = sharded ? part->sum_floats + 2 * (owners->cut[place + 1] - owners->cut[place]) : at;
+}
+
+/* Late sums of a stage fill its slot from the end, as its activations do from the start: when unit
+   i makes its own, there are the activations of units 0 .. i and the sums of i, i + 1 ... Returns
+   the bytes of a slot for both. */
+static size_t heti_layout_late_sums(heti_rank *r, const heti_stage *stage, heti_arena *activations) {
+    heti_arena sums;
+    size_t bytes = activations->used, both;
+    int64_t u, q;
+    memset(&sums, 0, sizeof sums);
+    for (u = stage->unit_end - 1; u >= stage->unit_begin; u--) {
+        for (q = 0; q < r->ctx->unit[u].info.parameters; q++) {
+            const int64_t p = r->ctx->unit[u].parameter[q];
+            if (r->part->sum_at[p] == HETI_NOWHERE || !heti_is_late(r, p)) continue;
+            (void)heti_take(&sums, heti_sum_floats(r, p), sizeof(float));
+            r->part->sum_at[p] = -HETI_CAST(int64_t, sums.used / sizeof(float)); /* from the end of the slot, for now */
+        }
+        if (heti_add(stage->unit[u - stage->unit_begin].end, sums.used, &both)) bytes = heti_max_size(bytes, both);
+        else sums.overflow = 1;
+    }
+    activations->overflow |= sums.overflow;
+    return bytes;
+}
+
+/* Late sums, or all others, were placed from `from` bytes of the rank's memory on. */
+static void heti_move_sums(heti_rank *r, int late, size_t from) {
+    int64_t p;
+    for (p = 0; p < r->ctx->parameter_count; p++)
+        if (r->part->sum_at[p] != HETI_NOWHERE && heti_is_late(r, p) == late)
+            r->part->sum_at[p] += HETI_CAST(int64_t, from / sizeof(float));
+}
+
+/* Gives a held block its place among weights, gradients and, for the owned part, state. */
+static void heti_layout_blocks(heti_rank *r) {
+    heti_part *part = r->part;
+    int64_t b, p;
+    part->weight_elements = part->sum_floats = part->state_elements = 0;
+    for (p = 0; p < r->ctx->parameter_count; p++) part->sum_at[p] = HETI_NOWHERE;
+    for (b = 0; b < r->ctx->block_count; b++) {
+        const heti_parameter_block *block = &r->ctx->block[b];
+        const heti_owners *owners = &r->ctx->share.owners[b];
+        const int64_t place = heti_holder_of(owners, r->rank);
+        part->weight_at[b] = place < 0 ? -1 : part->weight_elements;
+        part->state_at[b] = place < 0 || block->frozen ? -1 : part->state_elements;
+        if (place < 0) continue;
+        part->weight_elements += block->weight_floats;
+        if (block->frozen) continue;
+        heti_layout_sums(r, b);
+        part->state_elements += owners->cut[place + 1] - owners->cut[place];
+    }
+}
+
+/* ---- a rank's device memory: activations, and all of it ---- */
+
+/* A tensor is in the shared region if nobody reads it after its unit's present turn. A turn of the
+   backward pass is: recompute, I and, when fused, W. With slices, other slices' turns come between,
+   so what is carried along a sequence stays with the micro-batch. */
+static heti_region heti_place(const het_ctx *ctx, const heti_stage *stage, const heti_placed *unit, het_keep keep) {
+    const int fused = stage->fused, sliced = ctx->share.plan->slices > 1;
+    if (ctx->desc.inference == HET_YES) {
+        if (keep == HET_KEEP_GRADIENT || keep == HET_KEEP_CARRY_GRADIENT) return HETI_REGION_NONE;
+        return keep == HET_KEEP_CARRY ? HETI_REGION_CARRY : HETI_REGION_SHARED;
+    }
+    switch (keep) {
+    case HET_KEEP_CALL: return HETI_REGION_SHARED;
+    case HET_KEEP_INPUT: return unit->recompute ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_WEIGHT: return unit->recompute && fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    case HET_KEEP_GRADIENT: return fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    /* also the keys and values that het_infer continues */
+    case HET_KEEP_CARRY: return sliced ? HETI_REGION_CARRY : HETI_REGION_SLICE;
+    case HET_KEEP_CARRY_GRADIENT: return sliced ? HETI_REGION_CARRY : fused ? HETI_REGION_SHARED : HETI_REGION_SLICE;
+    default: return HETI_REGION_SLICE;
+    }
+}
+
+/* Output streams of a stage's unit. When nothing is kept, two buffers take turns. */
+static void heti_layout_streams(heti_rank *r, const heti_stage *stage, int64_t i, heti_arena *slot) {
+    heti_part *part = r->part;
+    heti_placed *unit = &stage->unit[i];
+    int64_t s;
+    for (s = 0; s < unit->info.in_streams; s++) {
+        unit->in_offset[s] = i ? stage->unit[i - 1].out_offset[s] : slot->used;
+        if (i == 0) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.in_width[s]) * sizeof(float));
+        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.in_width[s]);
+    }
+    for (s = 0; s < unit->info.out_streams; s++) {
+        const heti_placed *other = i >= 2 && r->ctx->desc.inference == HET_YES ? &stage->unit[i - 2] : NULL;
+        const int reuse = other && s < other->info.out_streams && other->info.out_width[s] == unit->info.out_width[s];
+        unit->out_offset[s] = reuse ? other->out_offset[s] : slot->used;
+        if (!reuse) (void)heti_take(slot, part->slice_rows, HETI_CAST(size_t, unit->info.out_width[s]) * sizeof(float));
+        part->stream_width[s] = heti_max(part->stream_width[s], unit->info.out_width[s]);
+    }
+}
+
+/* Offsets of a stage's streams and tensors. */
+static int heti_layout_stage(heti_rank *r, heti_stage *stage) {
+    heti_part *part = r->part;
+    heti_arena arena[4]; /* by region */
+    int64_t i, t;
+    memset(arena, 0, sizeof arena);
+    for (i = 0; i < stage->unit_end - stage->unit_begin; i++) {
+        heti_placed *unit = &stage->unit[i];
+        heti_layout_streams(r, stage, i, &arena[HETI_REGION_SLICE]);
+        arena[HETI_REGION_SHARED].used = 0;
+        for (t = 0; t < unit->info.tensors; t++) {
+            const heti_region region = heti_place(r->ctx, stage, unit, unit->info.tensor[t].keep);
+            unit->region[t] = region;
+            if (region == HETI_REGION_NONE) continue;
+            unit->offset[t] = arena[region].used;
+            (void)heti_take(&arena[region], region == HETI_REGION_CARRY ? r->ctx->desc.max_tokens : part->slice_rows,
+                            HETI_CAST(size_t, unit->info.tensor[t].width) * sizeof(float));
+        }
+        unit->end = arena[HETI_REGION_SLICE].used;
+        unit->workspace = arena[HETI_REGION_SHARED].used;
+        (void)heti_take(&arena[HETI_REGION_SHARED], HETI_CAST(int64_t, unit->info.workspace), 1);
+        part->shared_bytes = heti_max_size(part->shared_bytes, arena[HETI_REGION_SHARED].used);
+    }
+    part->slot_bytes = heti_max_size(part->slot_bytes, heti_layout_late_sums(r, stage, &arena[HETI_REGION_SLICE]));
+    part->carry_bytes = heti_max_size(part->carry_bytes, arena[HETI_REGION_CARRY].used);
+    return !arena[HETI_REGION_SLICE].overflow && !arena[HETI_REGION_CARRY].overflow &&
+        !arena[HETI_REGION_SHARED].overflow;
+}
+
+static int heti_layout_activations(heti_rank *r) {
+    heti_part *part = r->part;
+    int64_t s, p;
+    int fits = 1;
+    part->shared_bytes = part->slot_bytes = part->carry_bytes = 0;
+    memset(part->stream_width, 0, sizeof part->stream_width);
+    for (s = 0; s < part->stage_count; s++) fits &= heti_layout_stage(r, &part->stage[s]);
+    for (p = 0; p < r->ctx->parameter_count; p++) {
+        het_sum_squares_args a;
+        memset(&a, 0, sizeof a);
+        a.count = r->ctx->parameter[p].count;
+        if (part->sum_at[p] == HETI_NOWHERE) continue;
+        part->shared_bytes = heti_max_size(part->shared_bytes, r->device.iface->workspace_bytes(r->device.self,
+            HET_OP_SUM_SQUARES, &a));
+    }
+    return fits;
+}
+
+static void heti_layout_slots(heti_rank *r, heti_arena *arena) {
+    heti_part *part = r->part;
+    const int64_t rows = r->ctx->desc.max_tokens, sequences = r->ctx->desc.max_sequences;
+    int64_t i;
+    for (i = 0; i < part->carry_count; i++) {
+        heti_carry *carry = &part->carry[i];
+        carry->device_token = HETI_TAKE(arena, int32_t, rows);
+        carry->device_target = HETI_TAKE(arena, int32_t, rows);
+        carry->device_position = HETI_TAKE(arena, int32_t, rows);
+        carry->device_sequence_of = HETI_TAKE(arena, int32_t, rows);
+        carry->device_weight = HETI_TAKE(arena, float, rows);
+        carry->device_sequence_start = HETI_TAKE(arena, int64_t, sequences + 1);
+        carry->device_sample_id = HETI_TAKE(arena, int64_t, sequences);
+        carry->device_granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+        carry->memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->carry_bytes));
+    }
+    for (i = 0; i < part->slot_count; i++)
+        part->slot[i].memory = HETI_TAKE(arena, char, HETI_CAST(int64_t, part->slot_bytes));
+}
+
+/* Positions of the longest sequence there can be. */
+static int64_t heti_rotary_rows(const het_desc *desc) {
+    return desc->model.position == HET_ROTARY ? heti_min(desc->model.context, desc->max_tokens) : 0;
+}
+
+/* Cuts up the device's block, or counts it when base is NULL. */
+static het_result heti_layout(heti_rank *r, char *base) {
+    heti_part *part = r->part;
+    const het_desc *desc = &r->ctx->desc;
+    const int trains = desc->inference != HET_YES;
+    const int64_t half = heti_rotary_size(&desc->model) / 2, rows = part->slice_rows;
+    const int64_t table = heti_rotary_rows(desc) * half;
+    heti_arena arena;
+    size_t mark = 0;
+    int64_t s;
+    memset(&arena, 0, sizeof arena);
+    arena.base = base;
+#define HETI_MARK(field) do { part->sizes.field = arena.used - mark; mark = arena.used; } while (0)
+    heti_layout_blocks(r);
+    part->weights = HETI_TAKE(&arena, float, part->weight_elements);
+    part->cosine = HETI_TAKE(&arena, float, table);
+    part->sine = HETI_TAKE(&arena, float, table);
+    HETI_MARK(weights);
+    heti_move_sums(r, 0, arena.used);
+    part->gradients = HETI_TAKE(&arena, float, part->sum_floats);
+    for (s = 0; s < 2; s++) part->shard.buffer[s] = HETI_TAKE(&arena, double, part->shard.elements);
+    part->maximum = HETI_TAKE(&arena, uint32_t, r->ctx->parameter_count);
+    part->exponent = HETI_TAKE(&arena, int32_t, r->ctx->parameter_count);
+    part->grid = HETI_TAKE(&arena, double, r->ctx->parameter_count);
+    HETI_MARK(gradients);
+    for (s = 0; s < r->ctx->slots; s++) part->state[s] = HETI_TAKE(&arena, float, part->state_elements);
+    HETI_MARK(optimizer);
+    if (!heti_layout_activations(r)) arena.overflow = 1;
+    heti_layout_slots(r, &arena);
+    heti_move_sums(r, 1, arena.used); /* behind the only slot */
+    for (s = 0; s < HETRAIN_MAX_STREAMS; s++) {
+        const int64_t width = part->stream_width[s];
+        int64_t elements = trains && width ? rows * width : 0;
+        if (width > 0 && rows > INT64_MAX / width) { arena.overflow = 1; elements = 0; }
+        part->gradient_stream[0][s] = HETI_TAKE(&arena, float, elements);
+        part->gradient_stream[1][s] = HETI_TAKE(&arena, float, elements);
+        part->spare_stream[s] = HETI_TAKE(&arena, float, elements);
+    }
+    for (s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
+        heti_message *message = s < part->message_count ? &part->message[s] : &part->outgoing[s - part->message_count];
+        message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
+    }
+    HETI_MARK(activations);
+    part->shared = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->shared_bytes));
+    part->logits = HETI_TAKE(&arena, float, desc->model.vocab);
+    part->scalars = HETI_TAKE(&arena, het_step_scalars, 1);
+    part->loss = HETI_TAKE(&arena, het_sum, 1);
+    part->squares = HETI_TAKE(&arena, het_sum, 1);
+    HETI_MARK(workspace);
+#undef HETI_MARK
+    part->sizes.device = arena.used;
+    if (arena.overflow)
+        return heti_fail(&r->ctx->error, HET_ERR_INVALID, "memory: a size does not fit into %d bits",
+                         HETI_CAST(int64_t, sizeof(size_t) * 8));
+    return HET_OK;
+}
+
+/* ---- a rank's host memory ---- */
+
+/* Places for device graphs: enough for steps and evaluations of one shape. 0 where the device has
+   no graphs, or where a hook, unit kinds or an optimizer of the user's or sharded gradients have
+   something to do on the host in between. */
+static int64_t heti_graph_places(const heti_rank *r) {
+    const het_ctx *ctx = r->ctx;
+    int64_t u;
+    if (!r->device.iface->capture_begin || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
+        return 0;
+    if (ctx->desc.optimizer.iface != het_adamw()) return 0;
+    for (u = 0; u < ctx->unit_count; u++) {
+        const het_unit_iface *iface = ctx->unit[u].unit.iface;
+        if (iface != &heti_unit_embed && iface != &heti_unit_attention && iface != &heti_unit_mlp &&
+            iface != &heti_unit_head)
+            return 0;
+    }
+    return 2 * r->part->actions + 16;
+}
+
+/* Host tables, staging and message buffers of a rank. */
+static void heti_layout_host(heti_rank *r, heti_arena *arena) {
+    heti_part *part = r->part;
+    const het_ctx *ctx = r->ctx;
+    const int64_t rows = ctx->desc.max_tokens, sequences = ctx->desc.max_sequences, outgoing = ctx->ranks > 1 ? 2 : 0;
+    int64_t i;
+    size_t mark;
+    part->stage = HETI_TAKE(arena, heti_stage, part->stage_count);
+    part->placed = HETI_TAKE(arena, heti_placed, part->placed_count);
+    part->carry = HETI_TAKE(arena, heti_carry, part->carry_count);
+    part->slot = HETI_TAKE(arena, heti_slot, part->slot_count);
+    part->message = HETI_TAKE(arena, heti_message, part->message_count);
+    part->weight_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    part->sum_at = HETI_TAKE(arena, int64_t, ctx->parameter_count);
+    part->state_at = HETI_TAKE(arena, int64_t, ctx->block_count);
+    part->end = HETI_TAKE(arena, heti_end, part->ends);
+    part->shard.peer = HETI_TAKE(arena, heti_shard_peer, part->shard.peers);
+    if (ctx->estimates) arena->asked = arena->used;
+    part->record = HETI_TAKE(arena, het_record, part->actions);
+    part->graphs = heti_graph_places(r);
+    part->graph = HETI_TAKE(arena, heti_graph, part->graphs);
+    part->ring.job = HETI_TAKE(arena, heti_ring_job, 2 * ctx->block_count);
+    part->ring.reached = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
+    part->ring.ready = HETI_TAKE(arena, int64_t, ctx->ranks > 1 ? 2 * ctx->block_count : 0);
+    part->ring.start = HETI_TAKE(arena, int64_t, ctx->share.groups > 0 ? ctx->ranks + 1 : 0);
+    for (i = 0; i < part->carry_count; i++) {
+        int64_t *start = HETI_TAKE(arena, int64_t, sequences + 1), *granule = HETI_TAKE(arena, int64_t, rows + 1);
+        if (arena->base) {
+            part->carry[i].sequence_start = start;
+            part->carry[i].granule_start = granule;
+        }
+    }
+    part->host_token = HETI_TAKE(arena, int32_t, rows);
+    part->host_target = HETI_TAKE(arena, int32_t, rows);
+    part->host_position = HETI_TAKE(arena, int32_t, rows);
+    part->host_sequence_of = HETI_TAKE(arena, int32_t, rows);
+    part->host_weight = HETI_TAKE(arena, float, rows);
+    part->host_sample_id = HETI_TAKE(arena, int64_t, sequences);
+    part->staging = HETI_TAKE(arena, double, HETI_STAGING);
+    part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->parameter_count +
+                                                       heti_max(ctx->parameter_count, 2 * ctx->block_count),
+                                                       ctx->ranks));
+    part->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
+    part->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
+    mark = arena->used;
+    for (i = 0; i < part->message_count + outgoing; i++) {
+        char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + part->message_bytes));
+        if (arena->base && i < part->message_count) part->message[i].data = data;
+        else if (arena->base) part->outgoing[i - part->message_count].data = data;
+    }
+    part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
+    part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
+    for (i = 0; i < part->shard.peers; i++) {
+        char *in = HETI_TAKE(arena, char, HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
+        char *out = HETI_TAKE(arena, char, r->device.iface->host_memory ? 0 :
+                              HETI_SHARD_CHUNK * HETI_CAST(int64_t, sizeof(double)));
+        if (arena->base) {
+            part->shard.peer[i].incoming = in;
+            part->shard.peer[i].outgoing = out;
+        }
+    }
+    part->communication_bytes = arena->used - mark;
+}
+
+/* Everything of a rank that the plan decides, but its device memory. */
+static het_result heti_map_rank(heti_rank *r) {
+    heti_part *part = r->part;
+    het_ctx *ctx = r->ctx;
+    part->action = ctx->share.schedule->action + ctx->share.schedule->start[r->rank];
+    part->actions = ctx->share.schedule->start[r->rank + 1] - ctx->share.schedule->start[r->rank];
+    heti_find_stages(r);
+    HETI_TRY(heti_count_needs(r));
+    heti_layout_host(r, &part->host);
+    HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
+    heti_layout_host(r, &part->host);
+    (void)heti_shard_peers(r, part->shard.peer);
+    heti_find_stages(r);
+    heti_find_ends(r, part->end);
+    HETI_TRY(heti_open_ends(r));
+    HETI_TRY(heti_place_units(r));
+    HETI_TRY(heti_layout(r, NULL));
+    part->sizes.communication = part->communication_bytes;
+    part->sizes.parameters = ctx->parameters;
+    if (r->desc.memory_limit && part->sizes.device + part->sizes.communication > r->desc.memory_limit)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %b and %b for messages, %b more than "
+                                                     "its memory_limit of %b", r->rank, r->device.iface->name,
+                         HETI_CAST(uint64_t, part->sizes.device), HETI_CAST(uint64_t, part->sizes.communication),
+                         HETI_CAST(uint64_t, part->sizes.device + part->sizes.communication - r->desc.memory_limit),
+                         HETI_CAST(uint64_t, r->desc.memory_limit));
+    return HET_OK;
+}
+
+/* Bytes on the host; what all ranks share counts for the first one. */
+static void heti_count_host(het_ctx *ctx) {
+    const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
+    size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->share.arena.size + ctx->share.plan->size +
+           ctx->share.schedule->size;
+    int64_t i;
+    shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
+    if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
+    for (i = 0; i < ctx->local_count; i++) {
+        heti_rank *r = &ctx->rank[i];
+        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0);
+    }
+    for (i = 0; i < ctx->parameter_count && trains && ctx->first_rank == 0; i++) {
+        const heti_parameter *p = &ctx->parameter[i];
+        const int64_t arrays = (!adapts || p->adapter) + (p->frozen ? 0 : ctx->slots);
+        saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
+    }
+    ctx->rank[0].part->sizes.saving = saved;
+}
+
+/* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
+   limits. */
+static het_result heti_build_share(het_ctx *ctx) {
+    int64_t i;
+    HETI_TRY(heti_take_plan(ctx));
+    if (ctx->share.plan->slices > ctx->desc.max_tokens)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
+                                                     "most as many granules", ctx->call, ctx->share.plan->slices,
+                                                     ctx->desc.max_tokens);
+    HETI_TRY(heti_build_owners(ctx));
+    HETI_TRY(heti_take_schedule(ctx));
+    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
+    heti_count_host(ctx);
+    ctx->desc.plan = ctx->share.plan;
+    ctx->desc.schedule = NULL;
+    return HET_OK;
+}
+
+/* ---- initial weights: a function of (seed, parameter, element) ---- */
+
+typedef struct heti_init_task {
+    const heti_parameter *parameter;
+    const heti_row_kernels *kernels;
+    uint64_t seed, stream;
+    int64_t first, count, parts; /* elements of this chunk; first is a multiple of 32 */
+    float *to;
+} heti_init_task;
+
+/* 32 values (2 u - 1) bound, u in [0, 1): elements of group number `group`. */
+static void heti_init_uniform(uint64_t seed, uint64_t stream, uint64_t group, float bound, float value[32]) {
+    uint32_t bits[4];
+    uint64_t i, j;
+    for (i = 0; i < 8; i++) {
+        heti_philox(seed, 8 * group + i, stream, bits);
+        for (j = 0; j < 4; j++) value[4 * i + j] = (2.0f * heti_uniform(bits[j]) - 1.0f) * bound;
+    }
+}
+
+static void heti_init_part(void *arg, int64_t index) {
+    const heti_init_task *t = HETI_CAST(const heti_init_task *, arg);
+    const int64_t groups = heti_ceil_div(t->count, 32), end = groups * (index + 1) / t->parts;
+    int64_t group, i;
+    for (group = groups * index / t->parts; group < end; group++) {
+        const int64_t n = heti_min(32, t->count - 32 * group);
+        float value[32];
+        for (i = 0; i < 32; i++) value[i] = t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
+        if (t->parameter->init == HET_INIT_NORMAL)
+            t->kernels->normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std,
+                               value);
+        else if (t->parameter->init == HET_INIT_UNIFORM)
+            heti_init_uniform(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std,
+                              value);
+        memcpy(t->to + 32 * group, value, HETI_CAST(size_t, n) * sizeof *value);
+    }
+}
+
+static het_result heti_init_weights(heti_rank *r) {
+    het_ctx *ctx = r->ctx;
+    heti_init_task task;
+    heti_cpu host;
+    int64_t p, number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
+    memset(&host, 0, sizeof host);
+    if (!heti_cpu_choose(HET_ISA_AUTO, &host))
+        return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
+    task.kernels = host.rows;
+    for (p = 0; p < ctx->parameter_count; p++) {
+        const heti_parameter *parameter = &ctx->parameter[p];
+        const int factor = parameter->adapter != 0;
+        task.stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
+        if (r->part->weight_at[parameter->block] < 0) continue;
+        task.parameter = parameter;
+        task.seed = ctx->desc.seed;
+        task.to = HETI_CAST(float *, HETI_CAST(void *, r->part->staging));
+        task.parts = r->desc.threads;
+        for (task.first = 0; task.first < parameter->count; task.first += task.count) {
+            task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
+            r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
+            HETI_TRY(heti_write_weight(r, parameter, task.first, task.count, task.to));
+        }
+    }
+    return HET_OK;
+}
+
+/* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has
+   it. */
+static het_result heti_init_rotary(heti_rank *r) {
+    heti_part *part = r->part;
+    const het_model_desc *model = &r->ctx->desc.model;
+    const int64_t half = heti_rotary_size(model) / 2;
+    float *inverse = HETI_CAST(float *, HETI_CAST(void *, part->staging)), *cosine = inverse + half,
+          *sine = cosine + half;
+    int64_t t, i;
+    if (model->position != HET_ROTARY) return HET_OK;
+    if (3 * half > 2 * HETI_STAGING)
+        return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
+                         model->head_size);
+    heti_rotary_frequencies(model, inverse);
+    for (t = 0; t < heti_rotary_rows(&r->ctx->desc); t++) {
+        for (i = 0; i < half; i++) {
+            const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
+            cosine[i] = HETI_CAST(float, heti_cos(angle));
+            sine[i] = HETI_CAST(float, heti_sin(angle));
+        }
+        HETI_TRY(heti_copy_in(r, part->cosine + t * half, cosine, half, sizeof(float)));
+        HETI_TRY(heti_copy_in(r, part->sine + t * half, sine, half, sizeof(float)));
+        HETI_TRY(heti_sync(r));
+    }
+    return HET_OK;
+}
+
+/* The device's block, with everything in it that is neither weight nor state. */
+static het_result heti_open_memory(heti_rank *r) {
+    heti_part *part = r->part;
+    int64_t s;
+    part->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, part->sizes.device));
+    if (!part->memory) {
+        const char *text = r->device.iface->last_error(r->device.self);
+        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %b%s%s", r->device.iface->name,
+                         HETI_CAST(uint64_t, part->sizes.device), text && text[0] ? ": " : "", text ? text : "");
+    }
+    HETI_TRY(heti_layout(r, part->memory));
+    for (s = 0; s < r->ctx->slots; s++)
+        HETI_TRY(heti_clear(r, part->state[s], HETI_CAST(size_t, part->state_elements) * sizeof(float)));
+    HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
+    return heti_init_rotary(r);
+}
+
+static het_result heti_open_memories(het_ctx *ctx) {
+    int64_t i;
+    ctx->has_gradient = 0;
+    for (i = 0; i < ctx->local_count; i++) {
+        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
+        if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
+        ctx->error = ctx->rank[i].error;
+        return ctx->error.code;
+    }
+    return HET_OK;
+}
+
+/* ---- the context ---- */
+
+/* Before the memory that they work on goes. */
+static void heti_drop_graphs(heti_rank *r, heti_part *part) {
+    int64_t i;
+    for (i = 0; part->graph && i < part->graphs; i++)
+        if (part->graph[i].graph) r->device.iface->graph_destroy(r->device.self, r->queue, part->graph[i].graph);
+    if (part->graph) memset(part->graph, 0, HETI_CAST(size_t, part->graphs) * sizeof *part->graph);
+}
+
+static void heti_close_memory(heti_rank *r, heti_part *part) {
+    heti_drop_graphs(r, part);
+    if (part->memory) r->device.iface->free(r->device.self, part->memory, part->sizes.device);
+    part->memory = NULL;
+}
+
+static void heti_release_rank(heti_rank *r) {
+    const het_device_iface *iface = r->device.iface;
+    if (r->device.self) {
+        if (r->event) iface->event_destroy(r->device.self, r->event);
+        if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
+        if (r->queue) iface->queue_destroy(r->device.self, r->queue);
+        iface->destroy(r->device.self);
+    }
+    if (r->pool) heti_pool_destroy(r->pool);
+}
+
+/* Gives back what a share has on devices, and leaves its groups. */
+static void heti_close_share(het_ctx *ctx, heti_share *share) {
+    int64_t i;
+    for (i = 0; share->part && i < ctx->local_count; i++)
+        heti_abort_ends(&ctx->desc.groups, &share->part[i], ctx->failed != 0);
+    for (i = 0; share->part && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &share->part[i]);
+    for (i = 0; share->part && i < ctx->local_count; i++) {
+        heti_close_memory(&ctx->rank[i], &share->part[i]);
+        heti_close_ends(&ctx->rank[i], &share->part[i]);
+    }
+}
+
+static void heti_free_share(het_ctx *ctx, heti_share *share) {
+    int64_t i;
+    for (i = 0; share->part && i < ctx->local_count; i++) heti_arena_end(&share->part[i].host, &ctx->allocator);
+    het_schedule_free(share->schedule);
+    het_plan_free(share->plan);
+    heti_arena_end(&share->arena, &ctx->allocator);
+}
+
+/* Releases whatever a context has got so far. The context itself comes from the user's allocator
+   directly. */
+static void heti_release(het_ctx *ctx) {
+    const het_allocator inner = ctx->counter.inner;
+    int64_t i;
+    heti_end_threads(ctx);
+    heti_close_share(ctx, &ctx->share);
+    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
+    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
+    heti_free_share(ctx, &ctx->share);
+    heti_arena_end(&ctx->host, &ctx->allocator);
+    if (ctx->process_first && ctx->process_first != ctx->alone)
+        heti_free(&ctx->allocator, ctx->process_first,
+                  HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
+    inner.free(inner.user, ctx, sizeof *ctx);
+}
+
+/* XXH64 of the parameters' names and shapes, and of the plan's shares and the schedule's lists. */
+static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t *plan_and_schedule) {
+    const het_plan *plan = ctx->share.plan;
+    heti_xxh64 state;
+    int64_t i;
+    heti_xxh64_start(&state, 0);
+    for (i = 0; i < ctx->parameter_count; i++) {
+        heti_xxh64_add(&state, ctx->parameter[i].name, strlen(ctx->parameter[i].name));
+        heti_xxh64_add(&state, &ctx->parameter[i].rows, sizeof ctx->parameter[i].rows);
+        heti_xxh64_add(&state, &ctx->parameter[i].columns, sizeof ctx->parameter[i].columns);
+        heti_xxh64_add(&state, &ctx->parameter[i].frozen, sizeof ctx->parameter[i].frozen);
+        heti_xxh64_add(&state, &ctx->parameter[i].bf16, sizeof ctx->parameter[i].bf16);
+    }
+    *parameters = heti_xxh64_end(&state);
+    heti_xxh64_start(&state, 0);
+    heti_xxh64_add(&state, plan->share, HETI_CAST(size_t, plan->pipelines) * sizeof *plan->share);
+    heti_xxh64_add(&state, plan->state_share, HETI_CAST(size_t, plan->ranks) * sizeof *plan->state_share);
+    heti_xxh64_add(&state, plan->slice_share, HETI_CAST(size_t, plan->slices) * sizeof *plan->slice_share);
+    heti_xxh64_add(&state, ctx->share.schedule->start,
+                   HETI_CAST(size_t, ctx->ranks + 1) * sizeof *ctx->share.schedule->start);
+    heti_xxh64_add(&state, ctx->share.schedule->action, HETI_CAST(size_t, ctx->share.schedule->start[ctx->ranks]) *
+                   sizeof *ctx->share.schedule->action);
+    *plan_and_schedule = heti_xxh64_end(&state);
+}
+
+/* All processes must mean the same run: model, options and schedule. As one text of them all, so
+   that an error can name what differs. */
+static het_result heti_agree(het_ctx *ctx) {
+    enum { SIZE = 2048 };
+    const het_desc *d = &ctx->desc;
+    const het_optimizer_desc *o = &d->optimizer;
+    char own[SIZE] = "", other[SIZE], text[80];
+    uint64_t parameters, plan;
+    het_result result = HET_OK;
+    size_t length = 0, at, same;
+    int64_t i;
+    heti_hash_agreed(ctx, &parameters, &plan);
+    /* units of one's own: the parameters tell */
+    if (het_model_format(&d->model, own, SIZE / 2, &length) != HET_OK) length = 0;
+    (void)heti_format(own + length, SIZE - length,
+                      ",max_tokens=%d,max_sequences=%d,max_micro_batches=%d,granule=%d,dtype=%d,reduce=%d,seed=%u,"
+                      "spike=%G,skip_bad_steps=%s,learning_rate=%G,minimum_rate=%G,beta1=%G,beta2=%G,epsilon=%G,"
+                      "weight_decay=%G,clip=%G,warmup_steps=%d,total_steps=%d,"
+                      "lr_schedule=%d,hetrain=%d,parameters=%x,plan_and_schedule=%x",
+                      d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype),
+                      HETI_CAST(int64_t, d->reduce),
+                      d->seed, d->spike, d->skip_bad_steps == HET_YES ? "yes" : "no",
+                      HETI_CAST(double, o->learning_rate),
+                      HETI_CAST(double, o->minimum_rate), HETI_CAST(double, o->beta1), HETI_CAST(double, o->beta2),
+                      HETI_CAST(double, o->epsilon),
+                      HETI_CAST(double, o->weight_decay), HETI_CAST(double, o->clip), o->warmup_steps, o->total_steps,
+                      HETI_CAST(int64_t, o->schedule), HETI_CAST(int64_t, het_version()), parameters, plan);
+    for (i = 0; i < ctx->processes; i++) { /* all of them, so that each finds what differs by itself */
+        memcpy(other, own, SIZE);
+        HETI_TRY(heti_spread(ctx, i, other, SIZE));
+        other[SIZE - 1] = 0;
+        if (result != HET_OK) continue;
+        for (at = same = 0; own[at] && own[at] == other[at]; at++)
+            if (own[at] == ',' || own[at] == ':') same = at + 1;
+        if (own[at] == other[at]) continue;
+        other[same + strcspn(other + same, ",")] = 0;
+        at = same + strcspn(own + same, ",");
+        (void)heti_format(text, sizeof text, "%s", own + same);
+        text[heti_min(HETI_CAST(int64_t, at - same), HETI_CAST(int64_t, sizeof text - 1))] = 0;
+        result = heti_fail(&ctx->error, HET_ERR_INVALID, "process %d was given %s, process %d %s: model, plan and "
+                                                         "options must be the same in all", i, other + same,
+                                                             ctx->process, text);
+    }
+    return result;
+}
+
+/* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and
+   heti_release cleans up. */
+static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
+    HETI_TRY(heti_take_desc(ctx, desc));
+    HETI_TRY(heti_find_world(ctx));
+    HETI_TRY(heti_build_tables(ctx));
+    if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks",
+                         ctx->parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
+    ctx->desc.units = NULL; /* copied */
+    HETI_TRY(heti_open_ranks(ctx));
+    HETI_TRY(heti_find_places(ctx));
+    return heti_build_share(ctx);
+}
+
+/* The other processes need not wait for this one. */
+static void heti_call_off(het_ctx *ctx, het_result result) {
+    if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
+}
+
+/* A context without device memory; both het_create and het_memory_estimate start here. */
+static het_result heti_new(const het_desc *desc, int estimates, het_ctx **ctx, het_error *error) {
+    het_desc full;
+    het_ctx *c;
+    het_result result;
+    *ctx = NULL;
+    if (desc) full = *desc;
+    else memset(&full, 0, sizeof full);
+    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
+    het_desc_defaults(&full);
+    HETI_TRY(heti_check_desc(error, &full));
+    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
+    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %b", HETI_CAST(uint64_t, sizeof(het_ctx)));
+    memset(c, 0, sizeof *c);
+    c->counter.inner = full.allocator;
+    c->allocator.alloc = heti_counted_alloc;
+    c->allocator.free = heti_counted_free;
+    c->allocator.user = &c->counter;
+    c->call = "het_create";
+    c->inside = &c->inside_caller;
+    c->estimates = estimates;
+    result = heti_prepare(c, &full);
+    if (result != HET_OK) {
+        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
+        if (error) *error = c->error;
+        heti_call_off(c, result);
+        heti_release(c);
+        return result;
+    }
+    *ctx = c;
+    return HET_OK;
+}
+
+static het_result heti_start(het_ctx *ctx) {
+    int64_t i;
+    HETI_TRY(heti_open_memories(ctx));
+    for (i = 0; i < ctx->local_count; i++) {
+        if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
+        ctx->error = ctx->rank[i].error;
+        return ctx->error.code;
+    }
+    HETI_TRY(heti_begin_threads(ctx));
+    if (ctx->transport.iface) HETI_TRY(heti_agree(ctx));
+    return heti_join_groups(ctx, NULL);
+}
+
+HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
+    het_ctx *c;
+    heti_fp fp;
+    het_result result;
+    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
+    *ctx = NULL;
+    if (error) memset(error, 0, sizeof *error);
+    heti_fp_enter(&fp);
+    result = heti_new(desc, 0, &c, error);
+    if (result == HET_OK) {
+        result = heti_start(c);
+        if (result != HET_OK) {
+            c->failed = 1;
+            if (error) *error = c->error;
+            heti_call_off(c, result);
+            heti_release(c);
+        }
+    }
+    heti_fp_leave(&fp);
+    if (result == HET_OK) {
+        heti_set_call(c, NULL);
+        *ctx = c;
+    }
+    else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->logger.log)
+        desc->logger.log(desc->logger.user, HET_LOG_ERROR, result, error ? error->text : het_result_text(result));
+    return result;
+}
+
+HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error) {
+    het_ctx *ctx;
+    heti_fp fp;
+    het_result result;
+    if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
+    if (error) memset(error, 0, sizeof *error);
+    heti_fp_enter(&fp);
+    result = heti_new(desc, 1, &ctx, error);
+    heti_fp_leave(&fp);
+    if (result != HET_OK) return result;
+    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
+    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
+    heti_release(ctx);
+    return result;
+}
+
+/* =================================================================================================
+   >>batch  The micro-batches of a job: checks, granules, slices, who runs which.
+   ============================================================================================== */
+
+#define HETI_GRANULE_TOKENS 512
+
+/* Bounds being written; without `start` they are only counted. */
+typedef struct heti_bounds {
+    int64_t *start;
+    int64_t capacity, count;
+} heti_bounds;
+
+/* Appends a bound, HET_ERR_LIMIT where there is no room. */
+static het_result heti_bounds_put(heti_bounds *bounds, int64_t bound) {
+    if (bounds->start != NULL) {
+        if (bounds->count >= bounds->capacity) return HET_ERR_LIMIT;
+        bounds->start[bounds->count] = bound;
+    }
+    bounds->count++;
+    return HET_OK;
+}
+
+/* Sequences a granule by rule: for equal lengths the largest divisor of their number with at most
+   512 tokens together (1 where one is longer), 0 where lengths differ: then granules are filled up
+   to 512 tokens. */
+static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequences) {
+    int64_t length, s, group;
+    if (sequences == 0) return 0;
+    length = sequence_start[1] - sequence_start[0];
+    for (s = 1; s < sequences; s++) {
+        if (sequence_start[s + 1] - sequence_start[s] != length) return 0;
+    }
+    if (length == 0) return 0;
+    group = heti_max(1, heti_min(sequences, HETI_GRANULE_TOKENS / length));
+    while (sequences % group != 0) group--;
+    return group;
+}
+
+/* One walk over the sequences. A granule is closed before a sequence that does not fit (or is the
+   first of the next group), and before and after one that is cut. Empty sequences count in groups
+   of fixed size, but a granule without tokens is never made. */
+HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
+                                    int64_t capacity, int64_t *granules) {
+    heti_bounds bounds;
+    int64_t s, group, begin, held = 0; /* the granule being filled: its first token, its sequences */
+    if (sequence_start == NULL || granules == NULL || sequences < 0 || fixed < 0 || sequence_start[0] < 0)
+        return HET_ERR_INVALID;
+    for (s = 0; s < sequences; s++) {
+        if (sequence_start[s + 1] < sequence_start[s]) return HET_ERR_INVALID;
+    }
+    bounds.start = start;
+    bounds.capacity = capacity;
+    bounds.count = 0;
+    group = fixed > 0 ? fixed : heti_granule_group(sequence_start, sequences);
+    begin = sequence_start[0];
+    HETI_TRY(heti_bounds_put(&bounds, begin));
+    for (s = 0; s < sequences; s++) {
+        int64_t first = sequence_start[s], end = sequence_start[s + 1], cut;
+        int is_long = end - first > HETI_GRANULE_TOKENS;
+        int is_full = group > 0 ? held == group : end - begin > HETI_GRANULE_TOKENS;
+        if (is_long || is_full) {
+            if (first > begin) HETI_TRY(heti_bounds_put(&bounds, first));
+            begin = first;
+            held = 0;
+        }
+        held++;
+        if (!is_long) continue;
+        for (cut = HETI_GRANULE_TOKENS; cut < end - first; cut += HETI_GRANULE_TOKENS)
+            HETI_TRY(heti_bounds_put(&bounds, first + cut));
+        HETI_TRY(heti_bounds_put(&bounds, end));
+        begin = end;
+        held = 0;
+    }
+    if (sequence_start[sequences] > begin) HETI_TRY(heti_bounds_put(&bounds, sequence_start[sequences]));
+    *granules = bounds.count - 1;
+    return HET_OK;
+}
+
+static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *name, const int64_t *start, int64_t count,
+                                    int64_t tokens) {
+    int64_t i;
+    for (i = 0; i <= count; i++) {
+        const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
+        if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d",
+                             index, name, i, start[i], tokens);
+    }
+    return HET_OK;
+}
+
+static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch *b) {
+    const int64_t vocab = ctx->desc.model.vocab;
+    int64_t i;
+    for (i = 0; i < b->tokens; i++) {
+        if (b->token[i] < 0 || b->token[i] >= vocab)
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index,
+                             i, HETI_CAST(int64_t, b->token[i]), vocab);
+        if (b->target[i] < -1 || b->target[i] >= vocab)
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d",
+                             index, i, HETI_CAST(int64_t, b->target[i]), vocab);
+        if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i,
+                             HETI_CAST(double, b->weight[i]));
+    }
+    return HET_OK;
+}
+
+/* A granule is whole sequences or a piece of one, and fits what one call of the head can hold. */
+static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int64_t *sequence) {
+    int64_t s = *sequence;
+    while (s < b->sequences && b->sequence_start[s + 1] <= begin) s++;
+    *sequence = s;
+    if (begin == end || end <= b->sequence_start[s + 1]) return 1;
+    if (begin != b->sequence_start[s]) return 0;
+    while (b->sequence_start[s] < end) s++;
+    return b->sequence_start[s] == end;
+}
+
+static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b) {
+    int64_t g, sequence = 0;
+    if (b->granules == 0) return HET_OK;
+    if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
+                         b->granules, b->granule_start ? "given" : "NULL");
+    HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
+    for (g = 0; g < b->granules; g++)
+        if (b->granule_start[g + 1] - b->granule_start[g] > ctx->share.max_granule_tokens)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the "
+                                                         "longest planned is %d", index, g,
+                                                         b->granule_start[g + 1] - b->granule_start[g],
+                                                         ctx->share.max_granule_tokens);
+    for (g = 0; g < b->granules; g++)
+        if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
+            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole "
+                                                        "sequences nor a piece of one", index, g, b->granule_start[g],
+                                                        b->granule_start[g + 1]);
+    return HET_OK;
+}
+
+static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch *b) {
+    int64_t s;
+    if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and "
+                                                       "sequence_start must not be NULL", index, b->tokens,
+                                                       b->sequences);
+    if (b->tokens > ctx->desc.max_tokens)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens,
+                         ctx->desc.max_tokens);
+    if (b->sequences > ctx->desc.max_sequences)
+        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index,
+                         b->sequences, ctx->desc.max_sequences);
+    HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
+    for (s = 0; s < b->sequences; s++)
+        if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: sequence %d has %d tokens, the "
+                                                         "model's context is %d", index, s,
+                                                         b->sequence_start[s + 1] - b->sequence_start[s],
+                                                         ctx->desc.model.context);
+    HETI_TRY(heti_check_granules(ctx, index, b));
+    return heti_check_tokens(ctx, index, b);
+}
+
+/* Granule bounds of a micro-batch into start[max_tokens + 1]. */
+static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t *start, int64_t *granules) {
+    if (b->granules > 0) {
+        *granules = b->granules;
+        memcpy(start, b->granule_start, HETI_CAST(size_t, b->granules + 1) * sizeof *start);
+        return HET_OK;
+    }
+    return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
+}
+
+/* The first granule that starts at or behind `tokens`. */
+static int64_t heti_granule_at(const het_view *v, double tokens) {
+    int64_t g = 0;
+    while (g < v->granules && HETI_CAST(double, v->host_granule_start[g]) < tokens) g++;
+    return g;
+}
+
+/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all
+   shares). One formula for the end of a slice and the begin of the next, so that rounding loses no
+   granule. */
+static int64_t heti_slice_begin(const het_plan *plan, const het_view *whole, int64_t slice) {
+    double before = 0.0, total = 0.0;
+    int64_t k;
+    if (slice == 0) return 0;
+    if (slice == plan->slices) return whole->granules;
+    for (k = 0; k < plan->slices; k++) {
+        if (k == slice) before = total;
+        total += plan->slice_share[k];
+    }
+    return heti_granule_at(whole, before * (HETI_CAST(double, whole->tokens) / total));
+}
+
+static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice) {
+    het_view v = *whole;
+    v.granule_begin = heti_slice_begin(ctx->share.plan, whole, slice);
+    v.granule_end = heti_slice_begin(ctx->share.plan, whole, slice + 1);
+    v.row_begin = v.host_granule_start[v.granule_begin];
+    v.row_end = v.host_granule_start[v.granule_end];
+    return v;
+}
+
+/* Weights that a failed load left half written must not be used; loading again mends them. */
+static het_result heti_check_torn(het_ctx *ctx, const char *function) {
+    if (!ctx->torn) return HET_OK;
+    return heti_fail(&ctx->error, HET_ERR_STATE,
+                     "%s: a load that failed midway left the weights or the state incomplete; load them again",
+                         function);
+}
+
+static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count,
+                             heti_totals *totals) {
+    het_sum sum;
+    int64_t m, i;
+    memset(&sum, 0, sizeof sum);
+    memset(totals, 0, sizeof *totals);
+    ctx->inferred = 0;
+    HETI_TRY(heti_check_torn(ctx, function));
+    if (!batches || count < 1)
+        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count,
+                         batches ? "an address" : "NULL");
+    for (m = 0; m < count; m++) {
+        const het_batch *b = &batches[m];
+        int64_t granules;
+        HETI_TRY(heti_check_batch(ctx, m, b));
+        for (i = 0; i < b->tokens; i++)
+            if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
+        HETI_TRY(heti_batch_granules(ctx, b, ctx->share.granule_start, &granules));
+        if (b->granules == 0)
+            for (i = 0; i < granules; i++)
+                if (ctx->share.granule_start[i + 1] - ctx->share.granule_start[i] > ctx->share.max_granule_tokens)
+                    return heti_fail(&ctx->error, HET_ERR_LIMIT,
+                                     "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
+                                     ctx->share.granule_start[i + 1] - ctx->share.granule_start[i],
+                                         ctx->share.max_granule_tokens);
+        totals->tokens += b->tokens;
+        totals->granules += granules;
+    }
+    totals->weight = heti_sum_value(&sum);
+    if (!(totals->weight > 0.0))
+        return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function,
+                         totals->tokens);
+    return HET_OK;
+}
+
+/* Shares the micro-batches of a job out among the pipelines; those of one follow each other. Never
+   more than the schedule has. */
+static void heti_divide(het_ctx *ctx, int64_t count) {
+    const het_schedule *schedule = ctx->share.schedule;
+    int64_t p, left = 0, first = 0;
+    het_plan_divide(ctx->share.plan, count, ctx->share.batch_count);
+    for (p = 0; p < ctx->share.plan->pipelines; p++) {
+        left += heti_max(0, ctx->share.batch_count[p] - schedule->micro_batches[p]);
+        ctx->share.batch_count[p] = heti_min(ctx->share.batch_count[p], schedule->micro_batches[p]);
+    }
+    for (p = 0; p < ctx->share.plan->pipelines; p++) {
+        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->share.batch_count[p]);
+        ctx->share.batch_count[p] += more;
+        left -= more;
+        ctx->share.first_batch[p] = first;
+        first += ctx->share.batch_count[p];
+    }
+}
+
+/* Whether the present job runs an action: those of micro-batches that are not there are left out,
+   by everybody. */
+static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
+    const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
+    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
+    if (ctx->job == HETI_JOB_STEP) return 1;
+    if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
+    return forward && (ctx->job == HETI_JOB_EVALUATE || (ctx->job == HETI_JOB_INFER && a->slice == 0));
 }
 
 /* =================================================================================================
@@ -15411,8 +16516,6 @@ static int heti_has_ring(const het_ctx *ctx, int64_t b, int gather) {
     return !ctx->block[b].frozen && ctx->share.owners[b].holders > 1 && (gather || !heti_is_sharded(ctx, b));
 }
 
-static int heti_takes_part(const het_ctx *ctx, const het_action *a);
-
 /* The jobs to come: reductions, then gathers, in the order in which all their ranks were ready for
    them in the step before. VERDICT has told all ranks the same times, so that all have one order.
    Where times are equal or not known it is the lists', which het_schedule_check has proved. */
@@ -15458,92 +16561,6 @@ static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record)
    process are a tree, and below each the others of its process. Values go up and down again.
    Processes without work have a tree of their own, whose first one hears the outcome from the root;
    only they wait for each other. */
-
-/* Seconds of a message: of a word, and of an emulated link. */
-static double heti_tree_seconds(const het_ctx *ctx, int64_t a, int64_t b) {
-    double seconds = 1e-6;
-    int64_t i;
-    for (i = 0; i < ctx->desc.link_count; i++)
-        if ((ctx->link[i].from == a && ctx->link[i].to == b) || (ctx->link[i].from == b && ctx->link[i].to == a))
-            seconds += ctx->link[i].latency;
-    return seconds;
-}
-
-/* A tree below place[0]. Of at most HETI_TREE_MOST ranks whose links are known (heard: [count],
-   when each can send its next message) it is grown message by message: of all who know and all who
-   do not, those whose message ends first (Bhat, Raghavendra, Prasanna: Efficient collective
-   communication in distributed heterogeneous systems, 1999). With equal links that is a binomial
-   tree, as for all others. */
-#define HETI_TREE_MOST 32
-static void heti_grow_tree(const het_ctx *ctx, heti_tree_place *place, int64_t count, double *heard) {
-    int64_t i, j, k, half = 1;
-    place[0].from = -1;
-    if (heard) heard[0] = 0.0;
-    for (k = 1; k < count; k++) {
-        double first = HETI_DINFINITY;
-        int64_t from, to = k;
-        if (k == 2 * half) half *= 2;
-        from = k - half;
-        for (j = k; j < count && heard && count <= HETI_TREE_MOST; j++)
-            for (i = 0; i < k; i++) {
-                const double time = heard[i] + heti_tree_seconds(ctx, place[i].rank, place[j].rank);
-                if (!(time < first)) continue;
-                first = time;
-                from = i;
-                to = j;
-            }
-        i = place[to].rank;
-        place[to].rank = place[k].rank;
-        place[k].rank = i;
-        place[k].from = place[from].rank;
-        if (heard) heard[from] = heard[k] = first;
-    }
-}
-
-static int heti_has_stage(const het_ctx *ctx, int64_t rank) {
-    int64_t s;
-    for (s = 0; s < ctx->share.plan->stages; s++)
-        if (ctx->share.plan->stage[s].rank == rank) return 1;
-    return 0;
-}
-
-static int heti_in_tree(const het_ctx *ctx, int64_t rank) {
-    int64_t k;
-    for (k = 0; k < ctx->share.tree.working + ctx->share.tree.watching; k++)
-        if (ctx->share.tree.place[k].rank == rank) return 1;
-    return 0;
-}
-
-/* The tree of the plan as far as this process needs it: the first of each process, the others of
-   this one, the processes without work. */
-static void heti_build_tree(het_ctx *ctx, double *heard) {
-    heti_tree *t = &ctx->share.tree;
-    int64_t p, r, own = -1;
-    t->working = t->watching = t->speaker = 0;
-    for (p = 0; p < ctx->processes; p++) {
-        for (r = ctx->process_first[p]; r < ctx->process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
-        if (r == ctx->process_first[p + 1]) continue;
-        if (p == ctx->process) own = r;
-        t->place[t->working++].rank = r;
-    }
-    heti_grow_tree(ctx, t->place, t->working, NULL);
-    if (own >= 0) {
-        heti_tree_place *place = t->place + t->working;
-        int64_t count = 0;
-        for (r = own; r < ctx->first_rank + ctx->local_count; r++)
-            if (heti_has_stage(ctx, r)) place[count++].rank = r;
-        heti_grow_tree(ctx, place, count, heard);
-        memmove(place, place + 1, HETI_CAST(size_t, count - 1) * sizeof *place); /* the first one has its place */
-        t->working += count - 1;
-    }
-    for (p = 0; p < ctx->processes; p++) {
-        for (r = ctx->process_first[p]; r < ctx->process_first[p + 1] && !heti_has_stage(ctx, r); r++) {}
-        if (r == ctx->process_first[p + 1]) t->place[t->working + t->watching++].rank = ctx->process_first[p];
-    }
-    heti_grow_tree(ctx, t->place + t->working, t->watching, NULL);
-    t->place[t->working].from = t->place[0].rank;
-    while (!heti_in_tree(ctx, ctx->first_rank + t->speaker)) t->speaker++;
-}
 
 static het_result heti_join_message(heti_rank *r, int receives, int64_t peer, int64_t *values, int64_t count) {
     HETI_TRY(heti_start_post(r, &r->join_post, receives, peer, HETI_CHANNEL_JOIN, values,
@@ -15779,102 +16796,6 @@ static het_result heti_close_gradients(heti_rank *r, int64_t unit) {
    its reductions on.
    ============================================================================================== */
 
-/* ---- checking and loading micro-batches ---- */
-
-static het_result heti_check_bounds(het_ctx *ctx, int64_t index, const char *name, const int64_t *start, int64_t count,
-                                    int64_t tokens) {
-    int64_t i;
-    for (i = 0; i <= count; i++) {
-        const int64_t lowest = i == 0 ? 0 : start[i - 1], highest = i == 0 ? 0 : tokens;
-        if (start[i] < lowest || start[i] > highest || (i == count && start[i] != tokens))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: %s[%d] is %d; bounds must rise from 0 to %d",
-                             index, name, i, start[i], tokens);
-    }
-    return HET_OK;
-}
-
-static het_result heti_check_tokens(het_ctx *ctx, int64_t index, const het_batch *b) {
-    const int64_t vocab = ctx->desc.model.vocab;
-    int64_t i;
-    for (i = 0; i < b->tokens; i++) {
-        if (b->token[i] < 0 || b->token[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: token[%d] is %d; the vocabulary has %d", index,
-                             i, HETI_CAST(int64_t, b->token[i]), vocab);
-        if (b->target[i] < -1 || b->target[i] >= vocab)
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: target[%d] is %d; the vocabulary has %d",
-                             index, i, HETI_CAST(int64_t, b->target[i]), vocab);
-        if (b->weight && (!heti_is_finite(HETI_CAST(double, b->weight[i])) || b->weight[i] < 0.0f))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: weight[%d] is %g", index, i,
-                             HETI_CAST(double, b->weight[i]));
-    }
-    return HET_OK;
-}
-
-/* A granule is whole sequences or a piece of one, and fits what one call of the head can hold. */
-static int heti_granule_fits(const het_batch *b, int64_t begin, int64_t end, int64_t *sequence) {
-    int64_t s = *sequence;
-    while (s < b->sequences && b->sequence_start[s + 1] <= begin) s++;
-    *sequence = s;
-    if (begin == end || end <= b->sequence_start[s + 1]) return 1;
-    if (begin != b->sequence_start[s]) return 0;
-    while (b->sequence_start[s] < end) s++;
-    return b->sequence_start[s] == end;
-}
-
-static het_result heti_check_granules(het_ctx *ctx, int64_t index, const het_batch *b) {
-    int64_t g, sequence = 0;
-    if (b->granules == 0) return HET_OK;
-    if (b->granules < 0 || b->granules > ctx->desc.max_tokens || !b->granule_start)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: granules is %d and granule_start is %s", index,
-                         b->granules, b->granule_start ? "given" : "NULL");
-    HETI_TRY(heti_check_bounds(ctx, index, "granule_start", b->granule_start, b->granules, b->tokens));
-    for (g = 0; g < b->granules; g++)
-        if (b->granule_start[g + 1] - b->granule_start[g] > ctx->share.max_granule_tokens)
-            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: granule %d has %d tokens, the "
-                                                         "longest planned is %d", index, g,
-                                                         b->granule_start[g + 1] - b->granule_start[g],
-                                                         ctx->share.max_granule_tokens);
-    for (g = 0; g < b->granules; g++)
-        if (!heti_granule_fits(b, b->granule_start[g], b->granule_start[g + 1], &sequence))
-            return heti_fail(&ctx->error, HET_ERR_DATA, "micro-batch %d: granule %d, tokens %d to %d, is neither whole "
-                                                        "sequences nor a piece of one", index, g, b->granule_start[g],
-                                                        b->granule_start[g + 1]);
-    return HET_OK;
-}
-
-static het_result heti_check_batch(het_ctx *ctx, int64_t index, const het_batch *b) {
-    int64_t s;
-    if (b->tokens < 0 || b->sequences < 0 || !b->sequence_start || (b->tokens > 0 && (!b->token || !b->target)))
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "micro-batch %d: %d tokens, %d sequences; token, target and "
-                                                       "sequence_start must not be NULL", index, b->tokens,
-                                                       b->sequences);
-    if (b->tokens > ctx->desc.max_tokens)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d tokens, max_tokens is %d", index, b->tokens,
-                         ctx->desc.max_tokens);
-    if (b->sequences > ctx->desc.max_sequences)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: %d sequences, max_sequences is %d", index,
-                         b->sequences, ctx->desc.max_sequences);
-    HETI_TRY(heti_check_bounds(ctx, index, "sequence_start", b->sequence_start, b->sequences, b->tokens));
-    for (s = 0; s < b->sequences; s++)
-        if (b->sequence_start[s + 1] - b->sequence_start[s] > ctx->desc.model.context)
-            return heti_fail(&ctx->error, HET_ERR_LIMIT, "micro-batch %d: sequence %d has %d tokens, the "
-                                                         "model's context is %d", index, s,
-                                                         b->sequence_start[s + 1] - b->sequence_start[s],
-                                                         ctx->desc.model.context);
-    HETI_TRY(heti_check_granules(ctx, index, b));
-    return heti_check_tokens(ctx, index, b);
-}
-
-/* Granule bounds of a micro-batch into start[max_tokens + 1]. */
-static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t *start, int64_t *granules) {
-    if (b->granules > 0) {
-        *granules = b->granules;
-        memcpy(start, b->granule_start, HETI_CAST(size_t, b->granules + 1) * sizeof *start);
-        return HET_OK;
-    }
-    return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
-}
-
 /* ---- micro-batches into their places ---- */
 
 /* Position within the sequence and number of the sequence, for rows [first, n). */
@@ -15942,37 +16863,6 @@ static het_result heti_load_batch(heti_rank *r, heti_carry *carry, const het_bat
            HETI_CAST(size_t, b->sequences + 1) * sizeof *carry->sequence_start);
     HETI_TRY(heti_batch_granules(r->ctx, b, carry->granule_start, &carry->view.granules));
     return heti_load_rows(r, carry, b, 0);
-}
-
-/* The first granule that starts at or behind `tokens`. */
-static int64_t heti_granule_at(const het_view *v, double tokens) {
-    int64_t g = 0;
-    while (g < v->granules && HETI_CAST(double, v->host_granule_start[g]) < tokens) g++;
-    return g;
-}
-
-/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all
-   shares). One formula for the end of a slice and the begin of the next, so that rounding loses no
-   granule. */
-static int64_t heti_slice_begin(const het_plan *plan, const het_view *whole, int64_t slice) {
-    double before = 0.0, total = 0.0;
-    int64_t k;
-    if (slice == 0) return 0;
-    if (slice == plan->slices) return whole->granules;
-    for (k = 0; k < plan->slices; k++) {
-        if (k == slice) before = total;
-        total += plan->slice_share[k];
-    }
-    return heti_granule_at(whole, before * (HETI_CAST(double, whole->tokens) / total));
-}
-
-static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice) {
-    het_view v = *whole;
-    v.granule_begin = heti_slice_begin(ctx->share.plan, whole, slice);
-    v.granule_end = heti_slice_begin(ctx->share.plan, whole, slice + 1);
-    v.row_begin = v.host_granule_start[v.granule_begin];
-    v.row_end = v.host_granule_start[v.granule_end];
-    return v;
 }
 
 static heti_carry *heti_find_carry(heti_rank *r, int64_t stage, int64_t micro_batch) {
@@ -16260,14 +17150,6 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     }
     HETI_DEVICE(r, iface->graph_launch(r->device.self, r->queue, g->graph), "repeating a graph");
     return HET_OK;
-}
-
-/* Before the memory that they work on goes. */
-static void heti_drop_graphs(heti_rank *r, heti_part *part) {
-    int64_t i;
-    for (i = 0; part->graph && i < part->graphs; i++)
-        if (part->graph[i].graph) r->device.iface->graph_destroy(r->device.self, r->queue, part->graph[i].graph);
-    if (part->graph) memset(part->graph, 0, HETI_CAST(size_t, part->graphs) * sizeof *part->graph);
 }
 
 /* The units of a stage forward over one slice. Outside training the loss is made at once: nothing
@@ -16820,16 +17702,6 @@ static het_result heti_run_action(heti_rank *r, const het_action *a, het_record 
     }
 }
 
-/* Whether the present job runs an action: those of micro-batches that are not there are left out,
-   by everybody. */
-static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
-    const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
-    if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
-    if (ctx->job == HETI_JOB_STEP) return 1;
-    if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
-    return forward && (ctx->job == HETI_JOB_EVALUATE || (ctx->job == HETI_JOB_INFER && a->slice == 0));
-}
-
 #ifdef HETI_THREADS
 /* het_desc.silent: the rank stops answering, as if its machine were gone, until another one
    notices. */
@@ -17005,73 +17877,6 @@ static void heti_run_rank(heti_rank *r) {
     heti_abort_ends(&r->ctx->desc.groups, r->part, 1);
 }
 
-#ifdef HETI_THREADS
-/* The life of a rank's thread: wait for a job, do it, say so. */
-static void *heti_rank_thread(void *arg) {
-    heti_rank *r = HETI_CAST(heti_rank *, arg);
-    het_ctx *ctx = r->ctx;
-    uint32_t seen = 0;
-    heti_fp saved;
-    heti_fp_enter(&saved);
-    for (;;) {
-        HETI_LOCK(ctx);
-        while (ctx->job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->lock);
-        seen = ctx->job_number;
-        HETI_UNLOCK(ctx);
-        if (ctx->job == HETI_JOB_END) break;
-        heti_run_rank(r);
-        HETI_LOCK(ctx);
-        ctx->running--;
-        (void)pthread_cond_broadcast(&ctx->finished);
-        HETI_UNLOCK(ctx);
-    }
-    heti_fp_leave(&saved);
-    return NULL;
-}
-
-static void heti_start_job(het_ctx *ctx, heti_job job) {
-    int64_t i;
-    HETI_LOCK(ctx);
-    ctx->job = job;
-    ctx->job_number++;
-    for (i = 0; i < ctx->local_count; i++) ctx->running += ctx->rank[i].threaded != 0;
-    heti_wake_all(ctx);
-    HETI_UNLOCK(ctx);
-}
-
-/* A thread a rank, where there is more than one or a transport. */
-static het_result heti_begin_threads(het_ctx *ctx) {
-    int64_t i;
-    if (pthread_mutex_init(&ctx->lock, NULL) != 0) return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: no mutex");
-    ctx->has_lock = 1;
-    (void)pthread_cond_init(&ctx->finished, NULL);
-    for (i = 0; i < ctx->local_count; i++) (void)pthread_cond_init(&ctx->rank[i].wake, NULL);
-    for (i = 0; i < ctx->local_count && (ctx->local_count > 1 || ctx->transport.iface); i++) {
-        if (pthread_create(&ctx->rank[i].thread, NULL, heti_rank_thread, &ctx->rank[i]) != 0)
-            return heti_fail(&ctx->error, HET_ERR_OOM, "het_create: the system has no thread for rank %d",
-                             ctx->rank[i].rank);
-        ctx->rank[i].threaded = 1;
-    }
-    return HET_OK;
-}
-
-static void heti_end_threads(het_ctx *ctx) {
-    int64_t i;
-    if (!ctx->has_lock) return;
-    heti_start_job(ctx, HETI_JOB_END);
-    for (i = 0; i < ctx->local_count; i++) {
-        if (ctx->rank[i].threaded) (void)pthread_join(ctx->rank[i].thread, NULL);
-        (void)pthread_cond_destroy(&ctx->rank[i].wake);
-    }
-    (void)pthread_cond_destroy(&ctx->finished);
-    (void)pthread_mutex_destroy(&ctx->lock);
-}
-#else
-static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->job = job; }
-static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
-static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
-#endif
-
 /* Nobody outside writes into this rank's buffers any more. */
 static void heti_drain_rank(heti_rank *r) {
     heti_part *part = r->part;
@@ -17117,68 +17922,27 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
     return ctx->error.code;
 }
 
-/* ---- a step ---- */
+/* =================================================================================================
+   >>verdict  A step, and what becomes of it: the grid of its exact sums, exponents, spikes, bad
+              steps.
+   ============================================================================================== */
 
-/* Weights that a failed load left half written must not be used; loading again mends them. */
-static het_result heti_check_torn(het_ctx *ctx, const char *function) {
-    if (!ctx->torn) return HET_OK;
-    return heti_fail(&ctx->error, HET_ERR_STATE,
-                     "%s: a load that failed midway left the weights or the state incomplete; load them again",
-                         function);
+/* Smallest x with |t| < 2^x for the float whose bits (without sign) are given and not 0. */
+static int32_t heti_exponent_of(uint32_t bits) {
+    float t;
+    int exponent;
+    memcpy(&t, &bits, sizeof t);
+    (void)frexp(HETI_CAST(double, t), &exponent); /* t = f 2^exponent, 1/2 <= f < 1 */
+    return HETI_CAST(int32_t, exponent);
 }
 
-static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count,
-                             heti_totals *totals) {
-    het_sum sum;
-    int64_t m, i;
-    memset(&sum, 0, sizeof sum);
-    memset(totals, 0, sizeof *totals);
-    ctx->inferred = 0;
-    HETI_TRY(heti_check_torn(ctx, function));
-    if (!batches || count < 1)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "%s: %d micro-batches at %s", function, count,
-                         batches ? "an address" : "NULL");
-    for (m = 0; m < count; m++) {
-        const het_batch *b = &batches[m];
-        int64_t granules;
-        HETI_TRY(heti_check_batch(ctx, m, b));
-        for (i = 0; i < b->tokens; i++)
-            if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
-        HETI_TRY(heti_batch_granules(ctx, b, ctx->share.granule_start, &granules));
-        if (b->granules == 0)
-            for (i = 0; i < granules; i++)
-                if (ctx->share.granule_start[i + 1] - ctx->share.granule_start[i] > ctx->share.max_granule_tokens)
-                    return heti_fail(&ctx->error, HET_ERR_LIMIT,
-                                     "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
-                                     ctx->share.granule_start[i + 1] - ctx->share.granule_start[i],
-                                         ctx->share.max_granule_tokens);
-        totals->tokens += b->tokens;
-        totals->granules += granules;
-    }
-    totals->weight = heti_sum_value(&sum);
-    if (!(totals->weight > 0.0))
-        return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function,
-                         totals->tokens);
-    return HET_OK;
-}
-
-/* Shares the micro-batches of a job out among the pipelines; those of one follow each other. Never
-   more than the schedule has. */
-static void heti_divide(het_ctx *ctx, int64_t count) {
-    const het_schedule *schedule = ctx->share.schedule;
-    int64_t p, left = 0, first = 0;
-    het_plan_divide(ctx->share.plan, count, ctx->share.batch_count);
-    for (p = 0; p < ctx->share.plan->pipelines; p++) {
-        left += heti_max(0, ctx->share.batch_count[p] - schedule->micro_batches[p]);
-        ctx->share.batch_count[p] = heti_min(ctx->share.batch_count[p], schedule->micro_batches[p]);
-    }
-    for (p = 0; p < ctx->share.plan->pipelines; p++) {
-        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->share.batch_count[p]);
-        ctx->share.batch_count[p] += more;
-        left -= more;
-        ctx->share.first_batch[p] = first;
-        first += ctx->share.batch_count[p];
-    }
+/* c = 1.5 2^52 q with q = 2^(x + 6 + ceil(log2 n) - 51): (t + c) - c rounds t to a multiple of q,
+   and n such terms add up exactly. */
+static double heti_grid_of(int32_t exponent, int64_t terms) {
+    int log2_terms = 0;
+    if (exponent == HETRAIN_NO_EXPONENT) exponent = 0; /* measured only; the step is repeated */
+    while (log2_terms < 62 && (INT64_C(1) << log2_terms) < terms) log2_terms++;
+    return ldexp(1.5, exponent + 6 + log2_terms - 51 + 52);
 }
 
 static void heti_set_grid(het_ctx *ctx) {
@@ -17356,6 +18120,10 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     return HET_OK;
 }
 
+/* =================================================================================================
+   >>context  The public calls of the step loop: check, set the floating-point mode, do, restore.
+   ============================================================================================== */
+
 /* Loss of micro-batches without gradients, as many at a time as the schedule has. */
 static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t count, het_step_info *info) {
     het_sum loss;
@@ -17409,502 +18177,6 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
     return heti_spread(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
 }
 
-/* =================================================================================================
-   >>context  The public calls of the step loop: check, set the floating-point mode, do, restore.
-   ============================================================================================== */
-
-/* ---- building and taking down ---- */
-
-static void heti_close_memory(heti_rank *r, heti_part *part) {
-    heti_drop_graphs(r, part);
-    if (part->memory) r->device.iface->free(r->device.self, part->memory, part->sizes.device);
-    part->memory = NULL;
-}
-
-static void heti_release_rank(heti_rank *r) {
-    const het_device_iface *iface = r->device.iface;
-    if (r->device.self) {
-        if (r->event) iface->event_destroy(r->device.self, r->event);
-        if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
-        if (r->queue) iface->queue_destroy(r->device.self, r->queue);
-        iface->destroy(r->device.self);
-    }
-    if (r->pool) heti_pool_destroy(r->pool);
-}
-
-/* Gives back what a share has on devices, and leaves its groups. */
-static void heti_close_share(het_ctx *ctx, heti_share *share) {
-    int64_t i;
-    for (i = 0; share->part && i < ctx->local_count; i++)
-        heti_abort_ends(&ctx->desc.groups, &share->part[i], ctx->failed != 0);
-    for (i = 0; share->part && i < ctx->local_count; i++) heti_leave_ends(&ctx->desc.groups, &share->part[i]);
-    for (i = 0; share->part && i < ctx->local_count; i++) {
-        heti_close_memory(&ctx->rank[i], &share->part[i]);
-        heti_close_ends(&ctx->rank[i], &share->part[i]);
-    }
-}
-
-static void heti_free_share(het_ctx *ctx, heti_share *share) {
-    int64_t i;
-    for (i = 0; share->part && i < ctx->local_count; i++) heti_arena_end(&share->part[i].host, &ctx->allocator);
-    het_schedule_free(share->schedule);
-    het_plan_free(share->plan);
-    heti_arena_end(&share->arena, &ctx->allocator);
-}
-
-/* Releases whatever a context has got so far. The context itself comes from the user's allocator
-   directly. */
-static void heti_release(het_ctx *ctx) {
-    const het_allocator inner = ctx->counter.inner;
-    int64_t i;
-    heti_end_threads(ctx);
-    heti_close_share(ctx, &ctx->share);
-    for (i = 0; ctx->rank && i < ctx->local_count; i++) heti_release_rank(&ctx->rank[i]);
-    if (ctx->rank) heti_free(&ctx->allocator, ctx->rank, HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank);
-    heti_free_share(ctx, &ctx->share);
-    heti_arena_end(&ctx->host, &ctx->allocator);
-    if (ctx->process_first && ctx->process_first != ctx->alone)
-        heti_free(&ctx->allocator, ctx->process_first,
-                  HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first);
-    inner.free(inner.user, ctx, sizeof *ctx);
-}
-
-static het_result heti_open_queue(heti_rank *r) {
-    const het_device_iface *iface = r->device.iface;
-    const char *text;
-    het_result result = HET_OK;
-    if (!iface->queue_create) return HET_OK;
-    result = iface->queue_create(r->device.self, &r->queue);
-    if (result == HET_OK) result = iface->event_create(r->device.self, &r->event);
-    if (result == HET_OK) result = iface->event_create(r->device.self, &r->loaded);
-    if (result == HET_OK) return HET_OK;
-    text = iface->last_error(r->device.self);
-    return heti_fail(&r->ctx->error, result, "device %d: %s", r->local, text &&
-                     text[0] ? text : het_result_text(result));
-}
-
-static het_result heti_open_device(heti_rank *r) {
-    het_ctx *ctx = r->ctx;
-    het_device_config config;
-    het_error why;
-    het_result result;
-    if (!r->desc.iface) r->desc.iface = het_cpu_device();
-    if (r->desc.threads == 0) r->desc.threads = 1;
-    HETI_TRY(heti_check_range(&ctx->error, "devices[].threads", r->desc.threads, 1, 4096));
-    if (!(r->desc.speed >= 0.0 && r->desc.speed <= 1.0))
-        return heti_fail(&ctx->error, HET_ERR_INVALID,
-                         "het_desc.devices[%d].speed is %g; it must be above 0 and at most 1", r->local, r->desc.speed);
-    if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d",
-                         HETI_CAST(int64_t, r->desc.iface->version), HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
-        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`",
-                         ctx->desc.model.lora_rank, r->desc.iface->name);
-    if (ctx->desc.weights == HET_BF16 && !r->desc.iface->bf16_weights)
-        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
-                         r->desc.iface->name);
-    if (ctx->desc.parallel.run) {
-        r->parallel = ctx->desc.parallel;
-    } else {
-        HETI_TRY(heti_pool_create(&ctx->allocator, r->desc.threads, &r->pool));
-        r->parallel.run = heti_pool_run;
-        r->parallel.user = r->pool;
-    }
-    memset(&config, 0, sizeof config);
-    memset(&why, 0, sizeof why);
-    config.allocator = &ctx->allocator;
-    config.parallel = &r->parallel;
-    config.threads = r->desc.threads;
-    config.isa = r->desc.isa;
-    config.ordinal = r->desc.ordinal;
-    config.error = &why;
-    r->device.iface = r->desc.iface;
-    result = r->device.iface->create(&config, &r->device.self);
-    if (result != HET_OK) {
-        r->device.self = NULL;
-        if (why.text[0])
-            return heti_fail(&ctx->error, result, "device %d could not be created: %s", r->local, why.text);
-        return heti_fail(&ctx->error, result, "device %s:%d with %d threads and instruction set %d could "
-                                              "not be created", r->device.iface->name,
-                                                  HETI_CAST(int64_t, config.ordinal),
-                                                      HETI_CAST(int64_t, config.threads),
-                                                          HETI_CAST(int64_t, config.isa));
-    }
-    return heti_open_queue(r);
-}
-
-/* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
-static int64_t heti_longest_granule(const het_desc *desc) {
-    const int64_t whole = heti_min(desc->model.context, 512);
-    return heti_min(desc->max_tokens, heti_max(512, desc->granule > INT64_MAX / 512 ? desc->max_tokens :
-                                               desc->granule * whole));
-}
-
-/* Fills ctx->desc from the user's description. */
-static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc) {
-    ctx->desc = *desc;
-    ctx->desc.allocator = ctx->counter.inner;
-    ctx->transport = desc->transport;
-    ctx->unit_count = desc->units ? desc->unit_count : 2 * desc->model.layers + 2;
-    ctx->slots = desc->inference == HET_YES ? 0 : desc->optimizer.iface->slots;
-    ctx->share.max_granule_tokens = heti_longest_granule(desc);
-    ctx->share.max_tokens = desc->max_tokens;
-    ctx->share.max_sequences = desc->max_sequences;
-    ctx->share.max_micro_batches = desc->max_micro_batches;
-    return HET_OK;
-}
-
-/* Counts the uses of parameters before there is a table to put them in. */
-static het_result heti_count_uses(het_ctx *ctx, int64_t *uses) {
-    het_unit_info info[2];
-    int64_t u;
-    *uses = 0;
-    for (u = 0; u < ctx->unit_count; u++) {
-        const het_unit unit = heti_chain_unit(ctx, u);
-        HETI_TRY(heti_describe(ctx, u, &unit, NULL, u ? &info[(u + 1) % 2] : NULL, &info[u % 2]));
-        *uses += info[u % 2].parameters;
-    }
-    return HET_OK;
-}
-
-/* The tables all ranks share, as far as they do not depend on the plan. */
-static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, uint8_t **recompute) {
-    *recompute = HETI_TAKE(arena, uint8_t, ctx->desc.recompute_unit ? ctx->unit_count : 0);
-    ctx->unit = HETI_TAKE(arena, heti_unit, ctx->unit_count);
-    ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
-    ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
-    ctx->use = HETI_TAKE(arena, int64_t, uses);
-    ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
-    ctx->maximum_rank = HETI_TAKE(arena, int32_t, uses);
-    ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
-    ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
-    ctx->host_grid = HETI_TAKE(arena, double, uses);
-    ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
-    ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
-    ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
-    ctx->device = HETI_TAKE(arena, het_device_desc, ctx->local_count);
-    ctx->place = HETI_TAKE(arena, uint64_t, ctx->ranks);
-#ifdef HETI_THREADS
-    ctx->posted = HETI_TAKE(arena, heti_post *, ctx->local_count);
-#endif
-}
-
-static het_result heti_build_tables(het_ctx *ctx) {
-    uint8_t *recompute;
-    int64_t uses, p, i;
-    HETI_TRY(heti_count_uses(ctx, &uses));
-    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
-    HETI_TRY(heti_arena_start(&ctx->host, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_tables(ctx, &ctx->host, uses, &recompute);
-    HETI_TRY(heti_build_chain(ctx));
-    heti_build_blocks(ctx);
-    for (p = 0; p < ctx->parameter_count; p++) ctx->parameters += ctx->parameter[p].count;
-    if (ctx->desc.recompute_unit) {
-        memcpy(recompute, ctx->desc.recompute_unit, HETI_CAST(size_t, ctx->unit_count));
-        ctx->desc.recompute_unit = recompute;
-    }
-    for (i = 0; i < ctx->desc.link_count; i++) {
-        ctx->link[i] = ctx->desc.links[i];
-        if (ctx->link[i].from >= ctx->ranks || ctx->link[i].to >= ctx->ranks)
-            return heti_fail(&ctx->error, HET_ERR_INVALID, "het_desc.links[%d] joins ranks %d and %d of %d", i,
-                             ctx->link[i].from, ctx->link[i].to, ctx->ranks);
-    }
-    ctx->desc.links = ctx->link;
-    return HET_OK;
-}
-
-/* Tables whose sizes the plan decides. */
-static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
-    heti_share *share = &ctx->share;
-    const het_plan *plan = share->plan;
-    int64_t b, s, i, holders = 0, places = 0;
-    for (b = 0; b < ctx->block_count; b++)
-        for (s = 0; s < plan->stages; s++) holders += heti_stage_uses(ctx, &plan->stage[s], &ctx->block[b]);
-    for (i = 0; i < ctx->ranks; i++) places += ctx->place[i] != 0;
-    share->owners = HETI_TAKE(&share->arena, heti_owners, ctx->block_count);
-    *table = HETI_TAKE(&share->arena, int64_t, 6 * holders + 3 * ctx->block_count);
-    share->group = HETI_TAKE(&share->arena, heti_group, places > 1 ? holders / 2 + 2 * plan->stages : 0);
-    *owed = HETI_TAKE(&share->arena, double, ctx->ranks);
-    share->tree.place = HETI_TAKE(&share->arena, heti_tree_place, ctx->processes + ctx->local_count + 1);
-    share->part = HETI_TAKE(&share->arena, heti_part, ctx->local_count);
-    share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
-    share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
-    if (ctx->estimates) share->arena.asked = share->arena.used;
-    share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.max_tokens + 1);
-}
-
-static het_result heti_build_owners(het_ctx *ctx) {
-    int64_t *table, i;
-    double *owed;
-    heti_layout_share(ctx, &table, &owed);
-    HETI_TRY(heti_arena_start(&ctx->share.arena, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_share(ctx, &table, &owed);
-    for (i = 0; i < ctx->local_count; i++) ctx->rank[i].part = &ctx->share.part[i];
-    heti_build_holders(ctx, table, owed);
-    heti_build_tree(ctx, owed);
-    heti_find_groups(ctx);
-    return HET_OK;
-}
-
-/* How much of a micro-batch the largest slice can hold: cuts move to the next granule. */
-static int64_t heti_slice_rows(const het_ctx *ctx) {
-    const int64_t most = ctx->desc.max_tokens;
-    double total = 0.0, largest = 0.0;
-    int64_t k;
-    for (k = 0; k < ctx->share.plan->slices; k++) {
-        total += ctx->share.plan->slice_share[k];
-        if (ctx->share.plan->slice_share[k] > largest) largest = ctx->share.plan->slice_share[k];
-    }
-    if (ctx->share.plan->slices == 1) return most;
-    return heti_min(most, HETI_CAST(int64_t, HETI_CAST(double, most) * (largest / total)) + 2 +
-                    ctx->share.max_granule_tokens);
-}
-
-/* The rank's stages from the plan, in its order; with stage NULL only counts. */
-static void heti_find_stages(heti_rank *r) {
-    heti_part *part = r->part;
-    const het_plan *plan = r->ctx->share.plan;
-    heti_placed *unit = part->placed;
-    int64_t s;
-    part->stage_count = part->placed_count = 0;
-    for (s = 0; s < plan->stages; s++) {
-        const het_stage *from = &plan->stage[s];
-        const int64_t units = from->unit_end - from->unit_begin;
-        heti_stage *to = part->stage ? &part->stage[part->stage_count] : NULL;
-        if (from->rank != r->rank) continue;
-        part->stage_count++;
-        part->placed_count += units;
-        if (!to) continue;
-        to->pipeline = from->pipeline;
-        to->index = s - plan->first_stage[from->pipeline];
-        to->unit_begin = from->unit_begin;
-        to->unit_end = from->unit_end;
-        to->before = s > plan->first_stage[from->pipeline] ? plan->stage[s - 1].rank : -1;
-        to->after = s + 1 < plan->first_stage[from->pipeline + 1] ? plan->stage[s + 1].rank : -1;
-        to->fused = 1;
-        to->unit = unit;
-        unit += units;
-    }
-}
-
-/* Units of a stage, described with the rank's device. */
-static het_result heti_place_units(heti_rank *r) {
-    heti_part *part = r->part;
-    het_ctx *ctx = r->ctx;
-    int64_t s, u, i;
-    for (i = 0; i < part->actions; i++)
-        if (part->action[i].kind == HET_ACTION_I) heti_stage_of(r, &part->action[i])->fused = 0;
-    for (s = 0; s < part->stage_count; s++) {
-        heti_stage *stage = &part->stage[s];
-        const het_stage *planned =
-            &ctx->share.plan->stage[ctx->share.plan->first_stage[stage->pipeline] + stage->index];
-        for (u = stage->unit_begin; u < stage->unit_end; u++) {
-            heti_placed *unit = &stage->unit[u - stage->unit_begin];
-            HETI_TRY(heti_describe(ctx, u, &ctx->unit[u].unit, &r->device, u ? &ctx->unit[u - 1].info : NULL,
-                                   &unit->info));
-            unit->recompute = ctx->desc.inference != HET_YES && !unit->info.is_loss &&
-                              (ctx->desc.recompute_unit ? ctx->desc.recompute_unit[u] != 0 : planned->recompute != 0 ||
-                               ctx->desc.recompute == HET_YES);
-        }
-    }
-    return HET_OK;
-}
-
-/* Bytes of the rows of the largest message that a stage of the rank and its neighbour exchange: on
-   lanes, or through the host. */
-static size_t heti_message_bytes(const heti_rank *r, int on_lane) {
-    const het_plan *plan = r->ctx->share.plan;
-    int64_t p, s, i, widest = 0;
-    for (p = 0; p < plan->pipelines; p++)
-        for (s = plan->first_stage[p]; s + 1 < plan->first_stage[p + 1]; s++) {
-            const het_stage *stage = &plan->stage[s];
-            const het_unit_info *last = &r->ctx->unit[stage->unit_end - 1].info;
-            int64_t width = 0;
-            if ((stage->rank != r->rank && stage[1].rank != r->rank) || heti_on_lane(r->ctx, stage->rank,
-                stage[1].rank) != on_lane)
-                continue;
-            for (i = 0; i < last->out_streams; i++) width += last->out_width[i];
-            widest = heti_max(widest, width);
-        }
-    return HETI_CAST(size_t, r->part->slice_rows) * HETI_CAST(size_t, widest) * sizeof(float);
-}
-
-static het_result heti_count_needs(heti_rank *r) {
-    heti_part *part = r->part;
-    het_ctx *ctx = r->ctx;
-    const size_t bytes = HETI_CAST(size_t, ctx->share.plan->stages * ctx->desc.max_micro_batches) * sizeof(int64_t);
-    int64_t *left = HETI_CAST(int64_t *, heti_alloc(&ctx->allocator, bytes));
-    heti_needs needs;
-    int64_t s, u;
-    if (!left)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %b of tables on the host", ctx->call,
-                         HETI_CAST(uint64_t, bytes));
-    memset(&needs, 0, sizeof needs);
-    heti_follow(ctx, r->rank, &needs, left);
-    heti_free(&ctx->allocator, left, bytes);
-    heti_find_stages(r);
-    part->slot_count = heti_max(needs.slots, part->stage_count); /* het_infer keeps one of each stage */
-    part->carry_count = heti_max(needs.carries, part->stage_count);
-    part->message_count = needs.messages;
-    part->slice_rows = heti_slice_rows(ctx);
-    part->message_bytes = heti_message_bytes(r, 0);
-    part->lane_bytes = heti_message_bytes(r, 1);
-    heti_find_ends(r, NULL);
-    part->shard.peers = heti_shard_peers(r, NULL);
-    for (s = 0; s < ctx->share.plan->stages; s++) {
-        const het_stage *stage = &ctx->share.plan->stage[s];
-        for (u = stage->unit_begin; stage->rank == r->rank && u < stage->unit_end; u++)
-            part->shard.elements = heti_max(part->shard.elements, heti_shard_place(ctx, u, -1));
-    }
-    return HET_OK;
-}
-
-/* Everything of a rank that the plan decides, but its device memory. */
-static het_result heti_map_rank(heti_rank *r) {
-    heti_part *part = r->part;
-    het_ctx *ctx = r->ctx;
-    part->action = ctx->share.schedule->action + ctx->share.schedule->start[r->rank];
-    part->actions = ctx->share.schedule->start[r->rank + 1] - ctx->share.schedule->start[r->rank];
-    heti_find_stages(r);
-    HETI_TRY(heti_count_needs(r));
-    heti_layout_host(r, &part->host);
-    HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
-    heti_layout_host(r, &part->host);
-    (void)heti_shard_peers(r, part->shard.peer);
-    heti_find_stages(r);
-    heti_find_ends(r, part->end);
-    HETI_TRY(heti_open_ends(r));
-    HETI_TRY(heti_place_units(r));
-    HETI_TRY(heti_layout(r, NULL));
-    part->sizes.communication = part->communication_bytes;
-    part->sizes.parameters = ctx->parameters;
-    if (r->desc.memory_limit && part->sizes.device + part->sizes.communication > r->desc.memory_limit)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "rank %d, device %s: needs %b and %b for messages, %b more than "
-                                                     "its memory_limit of %b", r->rank, r->device.iface->name,
-                         HETI_CAST(uint64_t, part->sizes.device), HETI_CAST(uint64_t, part->sizes.communication),
-                         HETI_CAST(uint64_t, part->sizes.device + part->sizes.communication - r->desc.memory_limit),
-                         HETI_CAST(uint64_t, r->desc.memory_limit));
-    return HET_OK;
-}
-
-/* The ranks of this process, their devices opened. */
-static het_result heti_open_ranks(het_ctx *ctx) {
-    const size_t bytes = HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
-    int64_t i;
-    ctx->rank = HETI_CAST(heti_rank *, heti_alloc(&ctx->allocator, bytes));
-    if (!ctx->rank)
-        return heti_fail(&ctx->error, HET_ERR_OOM, "%s: no memory for %d ranks", ctx->call, ctx->local_count);
-    memset(ctx->rank, 0, bytes);
-    for (i = 0; i < ctx->local_count; i++) {
-        heti_rank *r = &ctx->rank[i];
-        r->ctx = ctx;
-        r->local = i;
-        r->rank = ctx->first_rank + i;
-        if (ctx->desc.devices) r->desc = ctx->desc.devices[i];
-    }
-    for (i = 0; i < ctx->local_count; i++) {
-        const size_t live = ctx->counter.live;
-        HETI_TRY(heti_open_device(&ctx->rank[i]));
-        ctx->rank[i].opened = ctx->counter.live - live;
-        ctx->device[i] = ctx->rank[i].desc;
-    }
-    ctx->desc.devices = ctx->device;
-    return HET_OK;
-}
-
-/* Bytes on the host; what all ranks share counts for the first one. */
-static void heti_count_host(het_ctx *ctx) {
-    const int trains = ctx->desc.inference != HET_YES, adapts = ctx->desc.model.lora_rank > 0;
-    size_t saved = 0, shared = sizeof *ctx + ctx->host.size + ctx->share.arena.size + ctx->share.plan->size +
-           ctx->share.schedule->size;
-    int64_t i;
-    shared += HETI_CAST(size_t, ctx->local_count) * sizeof *ctx->rank;
-    if (ctx->process_first != ctx->alone) shared += HETI_CAST(size_t, ctx->processes + 1) * sizeof *ctx->process_first;
-    for (i = 0; i < ctx->local_count; i++) {
-        heti_rank *r = &ctx->rank[i];
-        r->part->sizes.host = r->opened + r->part->queue_bytes + r->part->host.size + (i == 0 ? shared : 0);
-    }
-    for (i = 0; i < ctx->parameter_count && trains && ctx->first_rank == 0; i++) {
-        const heti_parameter *p = &ctx->parameter[i];
-        const int64_t arrays = (!adapts || p->adapter) + (p->frozen ? 0 : ctx->slots);
-        saved += HETI_CAST(size_t, arrays * p->count) * sizeof(float);
-    }
-    ctx->rank[0].part->sizes.saving = saved;
-}
-
-/* Plan, schedule and what they decide, but for device memory: from ctx->desc's plan, schedule and
-   limits. */
-static het_result heti_build_share(het_ctx *ctx) {
-    int64_t i;
-    HETI_TRY(heti_take_plan(ctx));
-    if (ctx->share.plan->slices > ctx->desc.max_tokens)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d slices of a micro-batch; with max_tokens %d it has at "
-                                                     "most as many granules", ctx->call, ctx->share.plan->slices,
-                                                     ctx->desc.max_tokens);
-    HETI_TRY(heti_build_owners(ctx));
-    HETI_TRY(heti_take_schedule(ctx));
-    for (i = 0; i < ctx->local_count; i++) HETI_TRY(heti_map_rank(&ctx->rank[i]));
-    heti_count_host(ctx);
-    ctx->desc.plan = ctx->share.plan;
-    ctx->desc.schedule = NULL;
-    return HET_OK;
-}
-
-/* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and
-   heti_release cleans up. */
-static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
-    HETI_TRY(heti_take_desc(ctx, desc));
-    HETI_TRY(heti_find_world(ctx));
-    HETI_TRY(heti_build_tables(ctx));
-    if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
-        return heti_fail(&ctx->error, HET_ERR_LIMIT, "%d parameters; %d is the most of several ranks",
-                         ctx->parameter_count, HETI_CAST(int64_t, 2 * HETI_STAGING));
-    ctx->desc.units = NULL; /* copied */
-    HETI_TRY(heti_open_ranks(ctx));
-    HETI_TRY(heti_find_places(ctx));
-    return heti_build_share(ctx);
-}
-
-/* The other processes need not wait for this one. */
-static void heti_call_off(het_ctx *ctx, het_result result) {
-    if (ctx->transport.iface) ctx->transport.iface->abort(ctx->transport.self, result, ctx->error.text);
-}
-
-/* A context without device memory; both het_create and het_memory_estimate start here. */
-static het_result heti_new(const het_desc *desc, int estimates, het_ctx **ctx, het_error *error) {
-    het_desc full;
-    het_ctx *c;
-    het_result result;
-    *ctx = NULL;
-    if (desc) full = *desc;
-    else memset(&full, 0, sizeof full);
-    if (full.start_canary == 0 && full.end_canary == 0) HETI_TRY(het_model_complete(&full.model, error));
-    het_desc_defaults(&full);
-    HETI_TRY(heti_check_desc(error, &full));
-    c = HETI_CAST(het_ctx *, full.allocator.alloc(full.allocator.user, sizeof(het_ctx), 64));
-    if (!c) return heti_fail(error, HET_ERR_OOM, "het_create: no memory for %b", HETI_CAST(uint64_t, sizeof(het_ctx)));
-    memset(c, 0, sizeof *c);
-    c->counter.inner = full.allocator;
-    c->allocator.alloc = heti_counted_alloc;
-    c->allocator.free = heti_counted_free;
-    c->allocator.user = &c->counter;
-    c->call = "het_create";
-    c->inside = &c->inside_caller;
-    c->estimates = estimates;
-    result = heti_prepare(c, &full);
-    if (result != HET_OK) {
-        if (c->error.code == HET_OK) (void)heti_fail(&c->error, result, "het_create: %s", het_result_text(result));
-        if (error) *error = c->error;
-        heti_call_off(c, result);
-        heti_release(c);
-        return result;
-    }
-    *ctx = c;
-    return HET_OK;
-}
-
-static void heti_set_call(het_ctx *ctx, const char *call) { HETI_ATOMIC_STORE(&ctx->call, call); }
-
 /* Refuses a call from a callback of another one that is under way, or (held) one that would take
    the context away from its user. */
 static het_result heti_refuse(het_ctx *ctx, const char *function, const char *held) {
@@ -17947,184 +18219,6 @@ static het_result heti_leave(het_ctx *ctx, const heti_fp *fp, het_result result)
         heti_call_off(ctx, result);
     }
     return heti_leave_together(ctx, fp, result);
-}
-
-/* ---- initial weights: a function of (seed, parameter, element) ---- */
-
-typedef struct heti_init_task {
-    const heti_parameter *parameter;
-    const heti_row_kernels *kernels;
-    uint64_t seed, stream;
-    int64_t first, count, parts; /* elements of this chunk; first is a multiple of 32 */
-    float *to;
-} heti_init_task;
-
-/* 32 values (2 u - 1) bound, u in [0, 1): elements of group number `group`. */
-static void heti_init_uniform(uint64_t seed, uint64_t stream, uint64_t group, float bound, float value[32]) {
-    uint32_t bits[4];
-    uint64_t i, j;
-    for (i = 0; i < 8; i++) {
-        heti_philox(seed, 8 * group + i, stream, bits);
-        for (j = 0; j < 4; j++) value[4 * i + j] = (2.0f * heti_uniform(bits[j]) - 1.0f) * bound;
-    }
-}
-
-static void heti_init_part(void *arg, int64_t index) {
-    const heti_init_task *t = HETI_CAST(const heti_init_task *, arg);
-    const int64_t groups = heti_ceil_div(t->count, 32), end = groups * (index + 1) / t->parts;
-    int64_t group, i;
-    for (group = groups * index / t->parts; group < end; group++) {
-        const int64_t n = heti_min(32, t->count - 32 * group);
-        float value[32];
-        for (i = 0; i < 32; i++) value[i] = t->parameter->init == HET_INIT_ONE ? 1.0f : 0.0f;
-        if (t->parameter->init == HET_INIT_NORMAL)
-            t->kernels->normal(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std,
-                               value);
-        else if (t->parameter->init == HET_INIT_UNIFORM)
-            heti_init_uniform(t->seed, t->stream, HETI_CAST(uint64_t, t->first / 32 + group), t->parameter->init_std,
-                              value);
-        memcpy(t->to + 32 * group, value, HETI_CAST(size_t, n) * sizeof *value);
-    }
-}
-
-static het_result heti_init_weights(heti_rank *r) {
-    het_ctx *ctx = r->ctx;
-    heti_init_task task;
-    heti_cpu host;
-    int64_t p, number[2] = { 0, 0 }; /* of parameters and of factors: without adapters the others start the same */
-    memset(&host, 0, sizeof host);
-    if (!heti_cpu_choose(HET_ISA_AUTO, &host))
-        return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "no kernels for this processor");
-    task.kernels = host.rows;
-    for (p = 0; p < ctx->parameter_count; p++) {
-        const heti_parameter *parameter = &ctx->parameter[p];
-        const int factor = parameter->adapter != 0;
-        task.stream = HETI_CAST(uint64_t, number[factor]++) + (factor ? UINT64_C(1) << 32 : 0);
-        if (r->part->weight_at[parameter->block] < 0) continue;
-        task.parameter = parameter;
-        task.seed = ctx->desc.seed;
-        task.to = HETI_CAST(float *, HETI_CAST(void *, r->part->staging));
-        task.parts = r->desc.threads;
-        for (task.first = 0; task.first < parameter->count; task.first += task.count) {
-            task.count = heti_min(2 * HETI_STAGING, parameter->count - task.first);
-            r->parallel.run(r->parallel.user, task.parts, heti_init_part, &task);
-            HETI_TRY(heti_write_weight(r, parameter, task.first, task.count, task.to));
-        }
-    }
-    return HET_OK;
-}
-
-/* cosine, sine [T][rotary / 2] of position * frequency, the angle rounded to float as PyTorch has
-   it. */
-static het_result heti_init_rotary(heti_rank *r) {
-    heti_part *part = r->part;
-    const het_model_desc *model = &r->ctx->desc.model;
-    const int64_t half = heti_rotary_size(model) / 2;
-    float *inverse = HETI_CAST(float *, HETI_CAST(void *, part->staging)), *cosine = inverse + half,
-          *sine = cosine + half;
-    int64_t t, i;
-    if (model->position != HET_ROTARY) return HET_OK;
-    if (3 * half > 2 * HETI_STAGING)
-        return heti_fail(&r->error, HET_ERR_UNSUPPORTED, "head_size %d is too large for rotary positions",
-                         model->head_size);
-    heti_rotary_frequencies(model, inverse);
-    for (t = 0; t < heti_rotary_rows(&r->ctx->desc); t++) {
-        for (i = 0; i < half; i++) {
-            const double angle = HETI_CAST(double, HETI_CAST(float, t) * inverse[i]);
-            cosine[i] = HETI_CAST(float, heti_cos(angle));
-            sine[i] = HETI_CAST(float, heti_sin(angle));
-        }
-        HETI_TRY(heti_copy_in(r, part->cosine + t * half, cosine, half, sizeof(float)));
-        HETI_TRY(heti_copy_in(r, part->sine + t * half, sine, half, sizeof(float)));
-        HETI_TRY(heti_sync(r));
-    }
-    return HET_OK;
-}
-
-/* The device's block, with everything in it that is neither weight nor state. */
-static het_result heti_open_memory(heti_rank *r) {
-    heti_part *part = r->part;
-    int64_t s;
-    part->memory = HETI_CAST(char *, r->device.iface->alloc(r->device.self, part->sizes.device));
-    if (!part->memory) {
-        const char *text = r->device.iface->last_error(r->device.self);
-        return heti_fail(&r->error, HET_ERR_OOM, "device %s: no memory for %b%s%s", r->device.iface->name,
-                         HETI_CAST(uint64_t, part->sizes.device), text && text[0] ? ": " : "", text ? text : "");
-    }
-    HETI_TRY(heti_layout(r, part->memory));
-    for (s = 0; s < r->ctx->slots; s++)
-        HETI_TRY(heti_clear(r, part->state[s], HETI_CAST(size_t, part->state_elements) * sizeof(float)));
-    HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
-    return heti_init_rotary(r);
-}
-
-static het_result heti_open_memories(het_ctx *ctx) {
-    int64_t i;
-    ctx->has_gradient = 0;
-    for (i = 0; i < ctx->local_count; i++) {
-        memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
-        if (heti_open_memory(&ctx->rank[i]) == HET_OK) continue;
-        ctx->error = ctx->rank[i].error;
-        return ctx->error.code;
-    }
-    return HET_OK;
-}
-
-static het_result heti_start(het_ctx *ctx) {
-    int64_t i;
-    HETI_TRY(heti_open_memories(ctx));
-    for (i = 0; i < ctx->local_count; i++) {
-        if (heti_init_weights(&ctx->rank[i]) == HET_OK) continue;
-        ctx->error = ctx->rank[i].error;
-        return ctx->error.code;
-    }
-    HETI_TRY(heti_begin_threads(ctx));
-    if (ctx->transport.iface) HETI_TRY(heti_agree(ctx));
-    return heti_join_groups(ctx, NULL);
-}
-
-HETRAIN_API het_result het_create(const het_desc *desc, het_ctx **ctx, het_error *error) {
-    het_ctx *c;
-    heti_fp fp;
-    het_result result;
-    if (!ctx) return heti_fail(error, HET_ERR_INVALID, "het_create: ctx is NULL");
-    *ctx = NULL;
-    if (error) memset(error, 0, sizeof *error);
-    heti_fp_enter(&fp);
-    result = heti_new(desc, 0, &c, error);
-    if (result == HET_OK) {
-        result = heti_start(c);
-        if (result != HET_OK) {
-            c->failed = 1;
-            if (error) *error = c->error;
-            heti_call_off(c, result);
-            heti_release(c);
-        }
-    }
-    heti_fp_leave(&fp);
-    if (result == HET_OK) {
-        heti_set_call(c, NULL);
-        *ctx = c;
-    }
-    else if (desc && desc->start_canary == 0 && desc->end_canary == 0 && desc->logger.log)
-        desc->logger.log(desc->logger.user, HET_LOG_ERROR, result, error ? error->text : het_result_text(result));
-    return result;
-}
-
-HETRAIN_API het_result het_memory_estimate(const het_desc *desc, int64_t rank, het_memory *memory, het_error *error) {
-    het_ctx *ctx;
-    heti_fp fp;
-    het_result result;
-    if (!memory) return heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: memory is NULL");
-    if (error) memset(error, 0, sizeof *error);
-    heti_fp_enter(&fp);
-    result = heti_new(desc, 1, &ctx, error);
-    heti_fp_leave(&fp);
-    if (result != HET_OK) return result;
-    if (rank >= 0 && rank < ctx->local_count) *memory = ctx->rank[rank].part->sizes;
-    else result = heti_fail(error, HET_ERR_INVALID, "het_memory_estimate: rank %d of %d", rank, ctx->local_count);
-    heti_release(ctx);
-    return result;
 }
 
 HETRAIN_API void het_destroy(het_ctx *ctx) {
@@ -18565,10 +18659,6 @@ static het_what heti_extent_array(const heti_extent *extent) {
     return extent->array == 0 ? HET_WEIGHT : HETI_CAST(het_what, HET_STATE0 + extent->array - 1);
 }
 
-static int heti_is_local(const het_ctx *ctx, int64_t rank) {
-    return rank >= ctx->first_rank && rank < ctx->first_rank + ctx->local_count;
-}
-
 /* The elements that local ranks own; with `to` they are copied there. */
 static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
     heti_extent extent;
@@ -18797,80 +18887,6 @@ HETRAIN_API het_result het_spread(het_ctx *ctx, int64_t process, void *data, siz
    / W: the order is a function of (seed, sample number), there is no position to save, and any
    split of a step into micro-batches sees the same samples.
    ============================================================================================== */
-
-#define HETI_GRANULE_TOKENS 512
-
-/* Bounds being written; without `start` they are only counted. */
-typedef struct heti_bounds {
-    int64_t *start;
-    int64_t capacity, count;
-} heti_bounds;
-
-/* Appends a bound, HET_ERR_LIMIT where there is no room. */
-static het_result heti_bounds_put(heti_bounds *bounds, int64_t bound) {
-    if (bounds->start != NULL) {
-        if (bounds->count >= bounds->capacity) return HET_ERR_LIMIT;
-        bounds->start[bounds->count] = bound;
-    }
-    bounds->count++;
-    return HET_OK;
-}
-
-/* Sequences a granule by rule: for equal lengths the largest divisor of their number with at most
-   512 tokens together (1 where one is longer), 0 where lengths differ: then granules are filled up
-   to 512 tokens. */
-static int64_t heti_granule_group(const int64_t *sequence_start, int64_t sequences) {
-    int64_t length, s, group;
-    if (sequences == 0) return 0;
-    length = sequence_start[1] - sequence_start[0];
-    for (s = 1; s < sequences; s++) {
-        if (sequence_start[s + 1] - sequence_start[s] != length) return 0;
-    }
-    if (length == 0) return 0;
-    group = heti_max(1, heti_min(sequences, HETI_GRANULE_TOKENS / length));
-    while (sequences % group != 0) group--;
-    return group;
-}
-
-/* One walk over the sequences. A granule is closed before a sequence that does not fit (or is the
-   first of the next group), and before and after one that is cut. Empty sequences count in groups
-   of fixed size, but a granule without tokens is never made. */
-HETRAIN_API het_result het_granules(const int64_t *sequence_start, int64_t sequences, int64_t fixed, int64_t *start,
-                                    int64_t capacity, int64_t *granules) {
-    heti_bounds bounds;
-    int64_t s, group, begin, held = 0; /* the granule being filled: its first token, its sequences */
-    if (sequence_start == NULL || granules == NULL || sequences < 0 || fixed < 0 || sequence_start[0] < 0)
-        return HET_ERR_INVALID;
-    for (s = 0; s < sequences; s++) {
-        if (sequence_start[s + 1] < sequence_start[s]) return HET_ERR_INVALID;
-    }
-    bounds.start = start;
-    bounds.capacity = capacity;
-    bounds.count = 0;
-    group = fixed > 0 ? fixed : heti_granule_group(sequence_start, sequences);
-    begin = sequence_start[0];
-    HETI_TRY(heti_bounds_put(&bounds, begin));
-    for (s = 0; s < sequences; s++) {
-        int64_t first = sequence_start[s], end = sequence_start[s + 1], cut;
-        int is_long = end - first > HETI_GRANULE_TOKENS;
-        int is_full = group > 0 ? held == group : end - begin > HETI_GRANULE_TOKENS;
-        if (is_long || is_full) {
-            if (first > begin) HETI_TRY(heti_bounds_put(&bounds, first));
-            begin = first;
-            held = 0;
-        }
-        held++;
-        if (!is_long) continue;
-        for (cut = HETI_GRANULE_TOKENS; cut < end - first; cut += HETI_GRANULE_TOKENS)
-            HETI_TRY(heti_bounds_put(&bounds, first + cut));
-        HETI_TRY(heti_bounds_put(&bounds, end));
-        begin = end;
-        held = 0;
-    }
-    if (sequence_start[sequences] > begin) HETI_TRY(heti_bounds_put(&bounds, sequence_start[sequences]));
-    *granules = bounds.count - 1;
-    return HET_OK;
-}
 
 /* One allocation holds the struct and every array. Slot `slots` is the one for held-out windows. B:
    sequences, T: length. */
