@@ -12842,7 +12842,6 @@ typedef struct heti_part {
     int64_t *host_sample_id;
     double *staging;                     /* HETI_STAGING elements: chunks of parameters on their way in or out */
     int64_t *joined;                     /* what VERDICT joins, and what comes in */
-    int64_t *granule_start;              /* [max_tokens + 1] scratch */
 } heti_part;
 
 typedef struct heti_rank {
@@ -12897,6 +12896,9 @@ typedef struct heti_tree {
     int64_t speaker;                     /* the local rank that leaves behind what comes of a job */
 } heti_tree;
 
+/* Where a slice of a micro-batch begins: its first granule, and that granule's first row. */
+typedef struct heti_border { int64_t granule, row; } heti_border;
+
 /* What a plan decides. het_create builds one, het_replan a second one beside it, and then they
    change places (heti_swap_shares). */
 typedef struct heti_share {
@@ -12910,6 +12912,7 @@ typedef struct heti_share {
     heti_tree tree;                      /* of heti_join */
     heti_part *part;                     /* [local_count] */
     int64_t *first_batch, *batch_count;  /* [pipelines] of the present job */
+    heti_border *cut;                       /* [max_micro_batches][slices + 1] of the present job */
     int64_t *granule_start;              /* [max_tokens + 1] scratch */
 } heti_share;
 
@@ -14782,6 +14785,7 @@ static void heti_layout_share(het_ctx *ctx, int64_t **table, double **owed) {
     share->part = HETI_TAKE(&share->arena, heti_part, ctx->local_count);
     share->first_batch = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
     share->batch_count = HETI_TAKE(&share->arena, int64_t, plan->pipelines);
+    share->cut = HETI_TAKE(&share->arena, heti_border, ctx->desc.max_micro_batches * (plan->slices + 1));
     if (ctx->estimates) share->arena.asked = share->arena.used;
     share->granule_start = HETI_TAKE(&share->arena, int64_t, ctx->desc.max_tokens + 1);
 }
@@ -15455,7 +15459,6 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     part->joined = HETI_TAKE(arena, int64_t, 2 * heti_max(2 * HETI_SUM_INTEGERS + ctx->parameter_count +
                                                        heti_max(ctx->parameter_count, 2 * ctx->block_count),
                                                        ctx->ranks));
-    part->granule_start = HETI_TAKE(arena, int64_t, rows + 1);
     part->empty = HETI_TAKE(arena, int32_t, ctx->parameter_count);
     mark = arena->used;
     for (i = 0; i < part->message_count + outgoing; i++) {
@@ -16081,37 +16084,6 @@ static het_result heti_batch_granules(het_ctx *ctx, const het_batch *b, int64_t 
     return het_granules(b->sequence_start, b->sequences, ctx->desc.granule, start, ctx->desc.max_tokens + 1, granules);
 }
 
-/* The first granule that starts at or behind `tokens`. */
-static int64_t heti_granule_at(const het_view *v, double tokens) {
-    int64_t g = 0;
-    while (g < v->granules && HETI_CAST(double, v->host_granule_start[g]) < tokens) g++;
-    return g;
-}
-
-/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all
-   shares). One formula for the end of a slice and the begin of the next, so that rounding loses no
-   granule. */
-static int64_t heti_slice_begin(const het_plan *plan, const het_view *whole, int64_t slice) {
-    double before = 0.0, total = 0.0;
-    int64_t k;
-    if (slice == 0) return 0;
-    if (slice == plan->slices) return whole->granules;
-    for (k = 0; k < plan->slices; k++) {
-        if (k == slice) before = total;
-        total += plan->slice_share[k];
-    }
-    return heti_granule_at(whole, before * (HETI_CAST(double, whole->tokens) / total));
-}
-
-static het_view heti_slice(const het_ctx *ctx, const het_view *whole, int64_t slice) {
-    het_view v = *whole;
-    v.granule_begin = heti_slice_begin(ctx->share.plan, whole, slice);
-    v.granule_end = heti_slice_begin(ctx->share.plan, whole, slice + 1);
-    v.row_begin = v.host_granule_start[v.granule_begin];
-    v.row_end = v.host_granule_start[v.granule_end];
-    return v;
-}
-
 /* Weights that a failed load left half written must not be used; loading again mends them. */
 static het_result heti_check_torn(het_ctx *ctx, const char *function) {
     if (!ctx->torn) return HET_OK;
@@ -16120,8 +16092,9 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function) {
                          function);
 }
 
-static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count,
-                             heti_totals *totals) {
+/* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
+static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
+    heti_totals *totals = &ctx->totals;
     het_sum sum;
     int64_t m, i;
     memset(&sum, 0, sizeof sum);
@@ -16133,45 +16106,100 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
                          batches ? "an address" : "NULL");
     for (m = 0; m < count; m++) {
         const het_batch *b = &batches[m];
-        int64_t granules;
         HETI_TRY(heti_check_batch(ctx, m, b));
         for (i = 0; i < b->tokens; i++)
             if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
-        HETI_TRY(heti_batch_granules(ctx, b, ctx->share.granule_start, &granules));
-        if (b->granules == 0)
-            for (i = 0; i < granules; i++)
-                if (ctx->share.granule_start[i + 1] - ctx->share.granule_start[i] > ctx->share.max_granule_tokens)
-                    return heti_fail(&ctx->error, HET_ERR_LIMIT,
-                                     "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
-                                     ctx->share.granule_start[i + 1] - ctx->share.granule_start[i],
-                                         ctx->share.max_granule_tokens);
         totals->tokens += b->tokens;
-        totals->granules += granules;
     }
     totals->weight = heti_sum_value(&sum);
-    if (!(totals->weight > 0.0))
-        return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function,
-                         totals->tokens);
+    if (totals->weight > 0.0) return HET_OK;
+    return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function,
+                     totals->tokens);
+}
+
+/* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all
+   shares). One formula for the end of a slice and the begin of the next, so that rounding loses no
+   granule. */
+static int64_t heti_slice_begin(const het_plan *plan, const int64_t *start, int64_t granules, int64_t slice) {
+    double before = 0.0, total = 0.0, tokens;
+    int64_t k, g = 0;
+    if (slice == 0) return 0;
+    if (slice == plan->slices) return granules;
+    for (k = 0; k < plan->slices; k++) {
+        if (k == slice) before = total;
+        total += plan->slice_share[k];
+    }
+    tokens = before * (HETI_CAST(double, start[granules]) / total);
+    while (g < granules && HETI_CAST(double, start[g]) < tokens) g++;
+    return g;
+}
+
+/* Cuts micro-batch m of the job into granules and these into slices. */
+static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
+    const het_plan *plan = ctx->share.plan;
+    heti_border *cut = ctx->share.cut + m * (plan->slices + 1);
+    int64_t *start = ctx->share.granule_start, granules, i;
+    HETI_TRY(heti_batch_granules(ctx, &ctx->batches[m], start, &granules));
+    for (i = 0; i < granules; i++)
+        if (start[i + 1] - start[i] > ctx->share.max_granule_tokens)
+            return heti_fail(&ctx->error, HET_ERR_LIMIT,
+                             "micro-batch %d: granule %d has %d tokens, the longest planned is %d", m, i,
+                             start[i + 1] - start[i], ctx->share.max_granule_tokens);
+    for (i = 0; i <= plan->slices; i++) {
+        cut[i].granule = heti_slice_begin(plan, start, granules, i);
+        cut[i].row = start[cut[i].granule];
+    }
+    ctx->totals.granules += granules;
     return HET_OK;
 }
 
-/* Shares the micro-batches of a job out among the pipelines; those of one follow each other. Never
-   more than the schedule has. */
-static void heti_divide(het_ctx *ctx, int64_t count) {
-    const het_schedule *schedule = ctx->share.schedule;
-    int64_t p, left = 0, first = 0;
-    het_plan_divide(ctx->share.plan, count, ctx->share.batch_count);
-    for (p = 0; p < ctx->share.plan->pipelines; p++) {
-        left += heti_max(0, ctx->share.batch_count[p] - schedule->micro_batches[p]);
-        ctx->share.batch_count[p] = heti_min(ctx->share.batch_count[p], schedule->micro_batches[p]);
+/* Shares the micro-batches of a job, never more than the schedule has, out among the pipelines;
+   those of one follow each other. */
+static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t count) {
+    heti_share *share = &ctx->share;
+    const het_schedule *schedule = share->schedule;
+    int64_t p, m, left = 0, first = 0;
+    het_plan_divide(share->plan, count, share->batch_count);
+    for (p = 0; p < share->plan->pipelines; p++) {
+        left += heti_max(0, share->batch_count[p] - schedule->micro_batches[p]);
+        share->batch_count[p] = heti_min(share->batch_count[p], schedule->micro_batches[p]);
     }
-    for (p = 0; p < ctx->share.plan->pipelines; p++) {
-        const int64_t more = heti_min(left, schedule->micro_batches[p] - ctx->share.batch_count[p]);
-        ctx->share.batch_count[p] += more;
+    for (p = 0; p < share->plan->pipelines; p++) {
+        const int64_t more = heti_min(left, schedule->micro_batches[p] - share->batch_count[p]);
+        share->batch_count[p] += more;
         left -= more;
-        ctx->share.first_batch[p] = first;
-        first += ctx->share.batch_count[p];
+        share->first_batch[p] = first;
+        first += share->batch_count[p];
     }
+    ctx->batches = batches;
+    for (m = 0; m < count; m++) HETI_TRY(heti_cut_batch(ctx, m));
+    return HET_OK;
+}
+
+/* Number of the micro-batch that a compute action, a SEND or a RECV is about. */
+static int64_t heti_batch_of(const het_ctx *ctx, const het_action *a) {
+    return ctx->share.first_batch[a->pipeline] + a->micro_batch;
+}
+
+/* Where its slice begins; the next one says where it ends. */
+static const heti_border *heti_cut_of(const het_ctx *ctx, const het_action *a) {
+    return ctx->share.cut + heti_batch_of(ctx, a) * (ctx->share.plan->slices + 1) + a->slice;
+}
+
+static het_view heti_slice(const het_ctx *ctx, const het_view *whole, const het_action *a) {
+    const heti_border *cut = heti_cut_of(ctx, a);
+    het_view v = *whole;
+    v.granule_begin = cut[0].granule;
+    v.granule_end = cut[1].granule;
+    v.row_begin = cut[0].row;
+    v.row_end = cut[1].row;
+    return v;
+}
+
+/* Rows of that slice. */
+static int64_t heti_action_rows(const het_ctx *ctx, const het_action *a) {
+    const heti_border *cut = heti_cut_of(ctx, a);
+    return ctx->job == HETI_JOB_INFER ? ctx->infer_count : cut[1].row - cut[0].row;
 }
 
 /* Whether the present job runs an action: those of micro-batches that are not there are left out,
@@ -16885,8 +16913,7 @@ static heti_slot *heti_find_slot(heti_rank *r, int64_t stage, int64_t micro_batc
 
 /* Places for the activations of a slice that goes forward; its micro-batch is loaded with the first
    slice. */
-static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, const het_batch *b,
-                                 heti_slot **slot) {
+static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *a, heti_slot **slot) {
     heti_carry *carry = a->slice ? heti_find_carry(r, stage, a->micro_batch) : heti_find_carry(r, -1, 0);
     *slot = heti_find_slot(r, -1, 0, 0);
     if (!carry || !*slot)
@@ -16894,7 +16921,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
                                                    "micro-batch %d, slice %d", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
-        HETI_TRY(heti_load_batch(r, carry, b));
+        HETI_TRY(heti_load_batch(r, carry, &r->ctx->batches[heti_batch_of(r->ctx, a)]));
         carry->stage = stage;
         carry->micro_batch = a->micro_batch;
         carry->slices = r->ctx->share.plan->slices;
@@ -17004,7 +17031,7 @@ static het_result heti_hook(heti_rank *r, het_direction direction, const het_uni
     info.rank = r->rank;
     info.step = ctx->step;
     info.unit = c->index;
-    info.micro_batch = ctx->share.first_batch[a->pipeline] + a->micro_batch;
+    info.micro_batch = heti_batch_of(ctx, a);
     info.slice = a->slice;
     info.rows = c->rows;
     info.unit_name = c->unit->iface->name;
@@ -17315,29 +17342,6 @@ static het_result heti_new_message(heti_rank *r, const het_action *key, heti_mes
     return HET_OK;
 }
 
-/* Rows of a micro-batch's slice, known on every rank. */
-static het_result heti_action_rows(heti_rank *r, const het_action *a, int64_t *rows) {
-    het_ctx *ctx = r->ctx;
-    const het_batch *b;
-    het_view view;
-    if (ctx->job == HETI_JOB_INFER) {
-        *rows = ctx->infer_count;
-        return HET_OK;
-    }
-    b = &ctx->batches[ctx->share.first_batch[a->pipeline] + a->micro_batch];
-    if (ctx->share.plan->slices == 1) {
-        *rows = b->tokens;
-        return HET_OK;
-    }
-    memset(&view, 0, sizeof view);
-    view.tokens = b->tokens;
-    view.host_granule_start = r->part->granule_start;
-    HETI_TRY(heti_batch_granules(ctx, b, r->part->granule_start, &view.granules));
-    view = heti_slice(ctx, &view, a->slice);
-    *rows = view.row_end - view.row_begin;
-    return HET_OK;
-}
-
 /* A stage has made rows for its neighbour: on the same rank they are handed over at once, otherwise
    SEND follows and finds them in the outgoing message made here. */
 static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_stage *stage, int forward,
@@ -17397,12 +17401,10 @@ static het_result heti_receive(heti_rank *r, const het_action *a, const heti_sta
     const int forward = a->kind == HET_ACTION_RECV_F;
     const int64_t from = forward ? stage->before : stage->after;
     const het_action key = heti_consumer(a, stage->index, forward);
+    const size_t size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end,
+                                          heti_action_rows(r->ctx, a));
     heti_message *message;
-    int64_t rows;
-    size_t size;
-    HETI_TRY(heti_action_rows(r, a, &rows));
     HETI_TRY(heti_new_message(r, &key, &message));
-    size = heti_stream_bytes(r->ctx, forward ? stage->unit_begin : stage->unit_end, rows);
     message->record = record;
     message->end = heti_lane(r, from, r->rank);
     record->bytes = HETI_CAST(int64_t, size) - HETI_ENVELOPE;
@@ -17510,9 +17512,8 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     if (ctx->job == HETI_JOB_INFER) {
         HETI_TRY(heti_open_inference(r, number, &slot, &view));
     } else {
-        HETI_TRY(heti_open_slot(r, number, a, &ctx->batches[ctx->share.first_batch[a->pipeline] + a->micro_batch],
-                                &slot));
-        view = heti_slice(ctx, &slot->carry->view, a->slice);
+        HETI_TRY(heti_open_slot(r, number, a, &slot));
+        view = heti_slice(ctx, &slot->carry->view, a);
     }
     heti_call_prepare(r, stage, stage->unit_begin, slot, &view, &c);
     HETI_TRY(heti_take_in(r, a, stage, 1, c.in, c.rows));
@@ -17536,7 +17537,7 @@ static het_result heti_run_backward(heti_rank *r, const het_action *a, const het
         return heti_fail(&r->error, HET_ERR_STATE, "rank %d, step %d: backward of micro-batch %d, slice %d "
                                                    "before its forward", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
-    view = heti_slice(r->ctx, &slot->carry->view, a->slice);
+    view = heti_slice(r->ctx, &slot->carry->view, a);
     rows = view.row_end - view.row_begin;
     work = heti_work_of(a, stage, slot, &view);
     if (a->kind == HET_ACTION_W) {
@@ -18094,15 +18095,14 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
     int64_t p;
     if (ctx->desc.inference == HET_YES)
         return heti_fail(&ctx->error, HET_ERR_STATE, "%s: the context was made for inference", function);
-    HETI_TRY(heti_total(ctx, function, batches, count, &ctx->totals));
+    HETI_TRY(heti_total(ctx, function, batches, count));
     if (count > ctx->desc.max_micro_batches)
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count,
                          ctx->desc.max_micro_batches);
     memset(&info, 0, sizeof info);
     for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
     heti_set_spike(ctx);
-    ctx->batches = batches;
-    heti_divide(ctx, count);
+    HETI_TRY(heti_deal(ctx, batches, count));
     HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
     info.step = ctx->step;
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
@@ -18130,11 +18130,10 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     int64_t first, n, i;
     const int64_t limbs = HETI_SUM_INTEGERS;
     memset(&loss, 0, sizeof loss);
-    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count, &ctx->totals));
+    HETI_TRY(heti_total(ctx, "het_evaluate", batches, count));
     for (first = 0; first < count; first += n) {
         n = heti_min(count - first, ctx->desc.max_micro_batches);
-        ctx->batches = batches + first;
-        heti_divide(ctx, n);
+        HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
         for (i = 0; i < limbs; i++) loss.limb[i] += ctx->joined_loss.limb[i];
     }
