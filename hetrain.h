@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
    default allocator is malloc; on Linux it asks for huge pages. Activations and message buffers are
    counted by following the rank's list of actions, so a schedule decides how many there are. An
    exact gradient takes 8 bytes an element. On a CPU that has a layer for itself, where
-   max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.once), and lie where
+   max_micro_batches is 1, the gradients of its matrices take 4 (het_gradient.final), and lie where
    activations were that are used up when they come (>>build). het_memory.saving says what saving
    beside training takes on top, from another allocator (hetrain_files.h). No later call on the
    context allocates, but for het_replan. What a call gets
@@ -203,11 +203,10 @@ int main(int argc, char **argv) {
    het_cpu_device() computes. het_reference_device() computes the same bits with every op in plain
    C, 30 to 100 times slower on small models: to be read (>>reference). het_null_device() allocates
    and copies but does not compute, for tests of schedules and limits. A device of one's own is a
-   filled
-   het_device_iface; copying the CPU's table and replacing some ops is a start
-   (examples/custom_device.c). hetrain_cuda.cu is one; of several cards het_device_desc.ordinal says
-   which. Queues and events, graphs of work that repeats, and an activation as part of its product
-   are members that a device may lack.
+   filled het_device_iface; a copy of the CPU's table whose `run` does some ops itself and leaves the
+   rest to the CPU is a start (examples/custom_device.c). hetrain_cuda.cu is one; of several cards
+   het_device_desc.ordinal says which. Queues and events, graphs of work that repeats, and an
+   activation as part of its product are what a device may lack.
    Devices that reach each other without the host, as several cards do, say so by a filled
    het_group_iface (>>group_api): ranks with such devices then reduce, gather and pass activations
    on among themselves, and together with other ranks in two levels.
@@ -508,11 +507,11 @@ typedef struct het_view {
 } het_view;
 
 /* ---- >>device_api: the device table -------------------------------------------------------------
-   An op gets the device's state, a queue, and one struct of arguments whose pointers are device
-   memory. Ops on one queue run in order. Ops may return before they have run and never allocate:
-   `workspace` has at least workspace_bytes(op, args) bytes, aligned to 64. Rows are tokens of the
-   present slice: pointers stand at the slice's first row unless said otherwise. (=) overwrites,
-   (+=) adds, (~) continues: the fma chain starts from what is there. */
+   An op is a value, het_op: a kind and one struct of arguments, whose pointers are device memory.
+   het_device_iface.run runs it. Ops on one queue run in order. An op may return before it has run,
+   and never allocates: its `workspace` has at least het_device_iface.workspace(op) bytes, aligned to
+   64. Rows are tokens of the present slice: pointers stand at the slice's first row unless said
+   otherwise. (=) overwrites, (+=) adds, (~) continues: the fma chain starts from what is there. */
 
 typedef struct het_queue het_queue; /* the device's own */
 typedef struct het_event het_event;
@@ -546,15 +545,13 @@ typedef struct het_sum { int64_t limb[20]; } het_sum;
 typedef struct het_gradient {
     void *sum;          /* double[] or float[], NULL: frozen, add nothing */
     int32_t exact;      /* which of the two */
-    int32_t once;       /* exact only. 1: linear_backward_weight has all terms of the step in this
-                           call, of at most HETRAIN_ONCE_ROWS rows, and leaves float(their sum), 0
-                           in *empty: `sum` is float[] after all */
+    int32_t beta;       /* of dw: 1: sum += the terms; 0: sum = the terms, and what stands there, not
+                           even zeros, is not read. Other ops always add */
+    int32_t final;      /* of dw, exact with beta 0. 1: the step has no other terms: `sum` is float[]
+                           after all, and gets float(sum of the terms) */
     const double *grid; /* device: c = 1.5 2^52 q of this parameter */
     uint32_t *maximum;  /* device: largest bits of |term| seen, as an unsigned maximum */
-    int32_t *empty;     /* host, NULL: no. 1: nothing is in `sum` yet, not even zeros;
-                           linear_backward_weight writes dw's first terms, and 0 here */
 } het_gradient;
-#define HETRAIN_ONCE_ROWS 1024
 
 /* y = (x - mean) / sqrt(var + eps) gain + bias (LayerNorm), y = x / sqrt(mean of squares + eps)
    gain (RMSNorm), over `width`. A token may have several rows (heads of QK-norm): granules count
@@ -645,6 +642,14 @@ typedef struct het_activation_args {
     float *da, *db;            /* backward (=) */
 } het_activation_args;
 
+/* A product of one part and the activation beside it. forward: linear_forward, then
+   activation_forward with activation.a = linear.part[0].y, which stays readable. backward:
+   linear_backward_input, then activation_backward with activation.dy = activation.da = linear.dx. */
+typedef struct het_linear_activation_args {
+    het_linear_args linear;    /* its workspace serves both */
+    het_activation_args activation;
+} het_linear_activation_args;
+
 /* y[r] = table[token[r]] + positions[position[r]] (positions NULL: none), rows of the slice.
    backward_weight: dtable[token[r]] += dy[r], dpositions[position[r]] += dy[r]; per granule one
    chain over the rows that met an entry; entries not met are left alone. */
@@ -730,11 +735,60 @@ typedef struct het_adamw_args {
     float beta1, beta2, epsilon, decay;
 } het_adamw_args;
 
-typedef enum het_op {
-    HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT,
-    HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT,
-    HET_OP_ATTENTION_FORWARD, HET_OP_ATTENTION_BACKWARD, HET_OP_EMBEDDING_BACKWARD_WEIGHT,
-    HET_OP_CROSS_ENTROPY, HET_OP_SUM_SQUARES
+/* add: y += x. scale: y *= factor. */
+typedef struct het_elements_args {
+    int64_t count;
+    float *y;
+    const float *x;
+    float factor;
+} het_elements_args;
+
+/* copy_in: from the host to the device; copy_out: back; copy: inside the device; clear: `to` = 0. */
+typedef struct het_copy_args {
+    void *to;
+    const void *from;
+    size_t size;                     /* bytes */
+} het_copy_args;
+
+/* Beside each kind the member of het_op.u that it takes. */
+typedef enum het_op_kind {
+    HET_OP_NORM_FORWARD, HET_OP_NORM_BACKWARD_INPUT, HET_OP_NORM_BACKWARD_WEIGHT,       /* norm */
+    HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT, /* linear */
+    HET_OP_LINEAR_ACTIVATION_FORWARD, HET_OP_LINEAR_ACTIVATION_BACKWARD, /* linear_activation */
+    HET_OP_ROTARY_FORWARD, HET_OP_ROTARY_BACKWARD,                       /* rotary */
+    HET_OP_ATTENTION_FORWARD, HET_OP_ATTENTION_BACKWARD,                 /* attention */
+    HET_OP_ACTIVATION_FORWARD, HET_OP_ACTIVATION_BACKWARD,               /* activation */
+    HET_OP_EMBEDDING_FORWARD, HET_OP_EMBEDDING_BACKWARD_WEIGHT,          /* embedding */
+    HET_OP_DROPOUT_FORWARD, HET_OP_DROPOUT_BACKWARD,                     /* dropout */
+    HET_OP_CROSS_ENTROPY,                                                /* cross_entropy */
+    HET_OP_ACCUMULATE,                                                   /* accumulate */
+    HET_OP_SUM_SQUARES,                                                  /* sum_squares */
+    HET_OP_VERDICT,                                                      /* verdict */
+    HET_OP_ADAMW,                                                        /* adamw */
+    HET_OP_ADD, HET_OP_SCALE,                                            /* elements */
+    HET_OP_COPY_IN, HET_OP_COPY_OUT, HET_OP_COPY, HET_OP_CLEAR           /* copy */
+} het_op_kind;
+#define HETRAIN_OPS 29 /* kinds */
+
+typedef struct het_op {
+    het_op_kind kind;
+    union {
+        het_norm_args norm;
+        het_linear_args linear;
+        het_linear_activation_args linear_activation;
+        het_rotary_args rotary;
+        het_attention_args attention;
+        het_activation_args activation;
+        het_embedding_args embedding;
+        het_dropout_args dropout;
+        het_cross_entropy_args cross_entropy;
+        het_accumulate_args accumulate;
+        het_sum_squares_args sum_squares;
+        het_verdict_args verdict;
+        het_adamw_args adamw;
+        het_elements_args elements;
+        het_copy_args copy;
+    } u;
 } het_op;
 
 /* Which inner loops the CPU device uses. AUTO takes the best the machine has. All give the same
@@ -752,10 +806,33 @@ typedef struct het_device_config {
                                         its result; may be NULL */
 } het_device_config;
 
-#define HETRAIN_DEVICE_VERSION 3
-/* Required unless marked optional. `self` is what create made. Results other than HET_OK end the
-   context (the text comes from last_error). Threads: one rank uses one device; alloc, free and
-   event_sync may block, nothing else does. */
+/* Queues of ops, and events between them. An event that was never recorded has happened. event_sync
+   may block; nothing else does. */
+typedef struct het_queue_iface {
+    het_result (*create)(void *self, het_queue **queue);
+    void (*destroy)(void *self, het_queue *queue);
+    het_result (*event_create)(void *self, het_event **event);
+    void (*event_destroy)(void *self, het_event *event);
+    het_result (*event_record)(void *self, het_queue *queue, het_event *event);
+    het_result (*event_wait)(void *self, het_queue *queue, het_event *event);
+    het_result (*event_sync)(void *self, het_event *event, double deadline_seconds);
+} het_queue_iface;
+
+/* Graphs of work that repeats. What a queue is given between capture_begin and capture_end does not
+   run: launch runs it, as often as it is called, on the addresses and values it was given with. Only
+   ops that the queue has run before with the same shapes come in between, no copies from or to the
+   host. capture_end with graph NULL: what was given is forgotten. destroy waits for the graph's last
+   launch. */
+typedef struct het_graph_iface {
+    het_result (*capture_begin)(void *self, het_queue *queue);
+    het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
+    het_result (*launch)(void *self, het_queue *queue, het_graph *graph);
+    void (*destroy)(void *self, het_queue *queue, het_graph *graph);
+} het_graph_iface;
+
+#define HETRAIN_DEVICE_VERSION 4
+/* `self` is what create made. Results other than HET_OK end the context (the text comes from
+   last_error). Threads: one rank uses one device; alloc and free may block, run does not. */
 typedef struct het_device_iface {
     uint32_t version;                /* HETRAIN_DEVICE_VERSION */
     const char *name;
@@ -763,73 +840,21 @@ typedef struct het_device_iface {
     het_result (*create)(const het_device_config *config, void **self);
     void (*destroy)(void *self);
     const char *(*last_error)(void *self);
-    /* memory: sizes in bytes, alignment 64; copies between host and device are ordered on the
-       queue */
-    void *(*alloc)(void *self, size_t size);
+    void *(*alloc)(void *self, size_t size); /* bytes, aligned to 64 */
     void (*free)(void *self, void *pointer, size_t size);
-    het_result (*copy_in)(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size);
-    het_result (*copy_out)(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size);
-    het_result (*copy)(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size);
-    het_result (*clear)(void *self, het_queue *queue, void *device_to, size_t size);
-    /* queues and events: optional, all seven or none; without them every op has run when it
-       returns. An event that was never recorded has happened */
-    het_result (*queue_create)(void *self, het_queue **queue);
-    void (*queue_destroy)(void *self, het_queue *queue);
-    het_result (*event_create)(void *self, het_event **event);
-    void (*event_destroy)(void *self, het_event *event);
-    het_result (*event_record)(void *self, het_queue *queue, het_event *event);
-    het_result (*event_wait)(void *self, het_queue *queue, het_event *event);
-    het_result (*event_sync)(void *self, het_event *event, double deadline_seconds);
-    /* the largest workspace the op may use for these shapes; pointers in args are not looked at */
-    size_t (*workspace_bytes)(void *self, het_op op, const void *args);
-    /* ops */
-    het_result (*norm_forward)(void *self, het_queue *queue, const het_norm_args *a);
-    het_result (*norm_backward_input)(void *self, het_queue *queue, const het_norm_args *a);
-    het_result (*norm_backward_weight)(void *self, het_queue *queue, const het_norm_args *a);
-    het_result (*linear_forward)(void *self, het_queue *queue, const het_linear_args *a);
-    het_result (*linear_backward_input)(void *self, het_queue *queue, const het_linear_args *a);
-    het_result (*linear_backward_weight)(void *self, het_queue *queue, const het_linear_args *a);
-    het_result (*rotary_forward)(void *self, het_queue *queue, const het_rotary_args *a);
-    het_result (*rotary_backward)(void *self, het_queue *queue, const het_rotary_args *a);
-    het_result (*attention_forward)(void *self, het_queue *queue, const het_attention_args *a);
-    het_result (*attention_backward)(void *self, het_queue *queue, const het_attention_args *a);
-    het_result (*activation_forward)(void *self, het_queue *queue, const het_activation_args *a);
-    het_result (*activation_backward)(void *self, het_queue *queue, const het_activation_args *a);
-    het_result (*embedding_forward)(void *self, het_queue *queue, const het_embedding_args *a);
-    het_result (*embedding_backward_weight)(void *self, het_queue *queue, const het_embedding_args *a);
-    het_result (*dropout_forward)(void *self, het_queue *queue, const het_dropout_args *a);
-    het_result (*dropout_backward)(void *self, het_queue *queue, const het_dropout_args *a);
-    het_result (*cross_entropy)(void *self, het_queue *queue, const het_cross_entropy_args *a);
-    het_result (*add)(void *self, het_queue *queue, float *y, const float *x, int64_t count); /* y += x */
-    het_result (*accumulate)(void *self, het_queue *queue, const het_accumulate_args *a);
-    het_result (*sum_squares)(void *self, het_queue *queue, const het_sum_squares_args *a);
-    het_result (*verdict)(void *self, het_queue *queue, const het_verdict_args *a);
-    het_result (*adamw)(void *self, het_queue *queue, const het_adamw_args *a);
-    /* y *= factor. Optional: without it models with het_model_desc.lora_rank are refused */
-    het_result (*scale)(void *self, het_queue *queue, float *y, float factor, int64_t count);
-    /* 1: linear_forward, linear_backward_input and embedding_forward take weights in bf16. 0:
-       het_desc.weights = HET_BF16 is refused */
-    int32_t bf16_weights;
-    /* An activation as part of the product beside it. Optional, each; without it the two ops are
-       called one after the other. Forward: linear_forward of one part, then activation_forward with
-       f->a = a->part[0].y, which stays readable; backward: linear_backward_input, then
-       activation_backward with f->dy = f->da = a->dx. Workspace: the linear op's */
-    het_result (*linear_activation_forward)(void *self, het_queue *queue, const het_linear_args *a,
-                                            const het_activation_args *f);
-    het_result (*linear_activation_backward)(void *self, het_queue *queue, const het_linear_args *a,
-                                             const het_activation_args *f);
-    /* Graphs. Optional, all four or none. What a queue is given between capture_begin and
-       capture_end does not run: graph_launch runs it, as often as it is called, on the addresses
-       and values it was given with. Only ops, copy and clear come in between, and only such as the
-       queue has run before with the same shapes. capture_end with graph NULL: what was given is
-       forgotten. graph_destroy waits for the graph's last launch */
-    het_result (*capture_begin)(void *self, het_queue *queue);
-    het_result (*capture_end)(void *self, het_queue *queue, het_graph **graph);
-    het_result (*graph_launch)(void *self, het_queue *queue, het_graph *graph);
-    void (*graph_destroy)(void *self, het_queue *queue, het_graph *graph);
-    /* The linear_backward_weight that looks at het_gradient.empty and once. NULL, or where this
-       table has another one, or queues: sums are cleared before a step, and none is made at once */
-    het_result (*fills_sums)(void *self, het_queue *queue, const het_linear_args *a);
+    /* 1: the device can run this op. It may lack:
+         scale                           models with het_model_desc.lora_rank are refused
+         part[0].w_bf16 in place of w    het_desc.weights = HET_BF16 is refused
+         linear_activation_*             the two ops are run one after the other
+         part[0].dw with beta 0          sums are cleared before a step
+         part[0].dw with final, at `rows` rows   terms are summed in double
+       Of pointers in args only NULL or not is looked at, and in a gradient beta and final. */
+    int32_t (*supports)(void *self, const het_op *op);
+    /* The largest workspace the op may use for these shapes. Pointers in args are not looked at. */
+    size_t (*workspace)(void *self, const het_op *op);
+    het_result (*run)(void *self, het_queue *queue, const het_op *op);
+    const het_queue_iface *queues;   /* NULL: none, and an op has run when `run` returns */
+    const het_graph_iface *graphs;   /* NULL: none */
 } het_device_iface;
 
 typedef struct het_device { const het_device_iface *iface; void *self; } het_device;
@@ -900,7 +925,7 @@ typedef struct het_unit {   /* one unit of the chain */
 typedef struct het_unit_info {
     int64_t max_tokens, max_granule_tokens, max_sequences; /* in */
     het_dtype compute;                      /* in */
-    const het_device *device;               /* in: for workspace_bytes; NULL while only parameters are asked for */
+    const het_device *device;               /* in: for its workspace; NULL while only parameters are asked for */
     int64_t in_streams, in_width[HETRAIN_MAX_STREAMS]; /* in: what the unit before gives */
     int64_t out_streams, out_width[HETRAIN_MAX_STREAMS];
     int64_t parameters;
@@ -3218,7 +3243,7 @@ typedef struct heti_weight_sum {
     int64_t columns;
     int32_t exact;
     int32_t empty;      /* what stands in c counts as 0 */
-    int32_t once, last; /* het_gradient.once: sums are kept until the last granule */
+    int32_t final, last; /* het_gradient.final: sums are kept until the last granule */
     double grid;        /* c of (t + c) - c */
     double *kept;       /* [tile_rows][tile_columns] */
     uint32_t maximum;   /* largest bits of |term| so far; exact only */
@@ -3286,12 +3311,6 @@ static HETI_UNUSED size_t heti_product_pack(int64_t m, int64_t n, int64_t k) {
    sets of a cache. */
 static HETI_UNUSED int64_t heti_score_stride(int64_t keys) { return ((keys + 15) / 16 | 1) * 16; }
 
-/* y = a + b; y may be a or b. */
-typedef struct heti_add_args {
-    float *y;
-    const float *a, *b;
-} heti_add_args;
-
 /* Rows of dy to be added to entries of an embedding. key[granule's rows]: entry << 32 | row of the
    slice, sorted inside each granule. */
 typedef struct heti_scatter {
@@ -3316,7 +3335,8 @@ typedef struct heti_row_kernels {
     heti_range_kernel scatter;                           /* columns; heti_scatter; partial: uint32_t, maximum */
     heti_range_kernel dropout;                           /* rows */
     heti_range_kernel cross_entropy;                     /* rows; partial: het_sum, loss */
-    heti_range_kernel add;                               /* elements; heti_add_args */
+    heti_range_kernel sum;                               /* elements; het_dropout_args: y = a + x */
+    heti_range_kernel scale;                             /* elements */
     heti_range_kernel accumulate;                        /* elements; partial: uint32_t, maximum */
     heti_range_kernel sum_squares;                       /* blocks of 1,024 elements; partial: het_sum */
     heti_range_kernel adamw;                             /* elements */
@@ -4488,11 +4508,11 @@ HETI_IN HETI_U HETI_K(tile_end)(const HETI_K(tile) *t, int64_t m, int64_t n, flo
 HETI_IN HETI_U HETI_K(tile_sum)(const HETI_K(tile) *t, int64_t m, int64_t n, const heti_weight_sum *to,
                                 int64_t offset) {
     float *const end = HETI_CAST(float *, to->sum) + offset;
-    double *const sum = to->once ? to->kept : HETI_CAST(double *, to->sum) + offset;
-    const int64_t row = to->once ? HETI_TILE_N : to->columns;
-    if (to->once && to->last)
+    double *const sum = to->final ? to->kept : HETI_CAST(double *, to->sum) + offset;
+    const int64_t row = to->final ? HETI_TILE_N : to->columns;
+    if (to->final && to->last)
         return to->empty ? HETI_K(tile_end)(t, m, n, end, to, 1) : HETI_K(tile_end)(t, m, n, end, to, 0);
-    if (to->once) n = HETI_TILE_N;
+    if (to->final) n = HETI_TILE_N;
     return to->empty ? HETI_K(tile_add)(t, m, n, sum, row, to->grid, 1) :
                        HETI_K(tile_add)(t, m, n, sum, row, to->grid, 0);
 }
@@ -5304,11 +5324,18 @@ HETI_FN void HETI_K(cross_entropy)(const void *args, int64_t begin, int64_t end,
 
 /* ---- elementwise: gradients and the optimizer ---- */
 
-HETI_FN void HETI_K(add_arrays)(const void *args, int64_t begin, int64_t end, void *partial) {
-    const heti_add_args *a = HETI_CAST(const heti_add_args *, args);
+HETI_FN void HETI_K(sum_arrays)(const void *args, int64_t begin, int64_t end, void *partial) {
+    const het_dropout_args *a = HETI_CAST(const het_dropout_args *, args);
     (void)partial;
     for (int64_t i = begin; i < end; i += 16)
-        HETI_K(put)(a->y + i, HETI_ADD(HETI_K(get)(a->a + i, end - i), HETI_K(get)(a->b + i, end - i)), end - i);
+        HETI_K(put)(a->y + i, HETI_ADD(HETI_K(get)(a->a + i, end - i), HETI_K(get)(a->x + i, end - i)), end - i);
+}
+
+HETI_FN void HETI_K(scale_array)(const void *args, int64_t begin, int64_t end, void *partial) {
+    const het_elements_args *a = HETI_CAST(const het_elements_args *, args);
+    (void)partial;
+    for (int64_t i = begin; i < end; i += 16)
+        HETI_K(put)(a->y + i, HETI_MUL(HETI_K(get)(a->y + i, end - i), HETI_SET(a->factor)), end - i);
 }
 
 HETI_FN void HETI_K(accumulate)(const void *args, int64_t begin, int64_t end, void *partial) {
@@ -5423,9 +5450,8 @@ static const heti_row_kernels HETI_K(row_kernels) = {
         HETI_K(rotary_backward),
     HETI_K(activation_forward), HETI_K(activation_backward), HETI_K(embedding_forward), HETI_K(scatter),
     HETI_K(dropout), HETI_K(cross_entropy),
-    HETI_K(add_arrays), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw), HETI_K(attention_forward),
-    HETI_K(attention_backward),
-    HETI_K(normal)
+    HETI_K(sum_arrays), HETI_K(scale_array), HETI_K(accumulate), HETI_K(sum_squares), HETI_K(adamw),
+    HETI_K(attention_forward), HETI_K(attention_backward), HETI_K(normal)
 };
 
 #endif /* HETI_ISA_PASS */
@@ -5563,8 +5589,6 @@ typedef struct heti_cpu {
     het_error error;
 } heti_cpu;
 
-static size_t heti_cpu_rows_workspace(const heti_cpu *cpu, het_op op, const void *args);
-
 /* ---- which kernels ---- */
 
 /* The kernels of an instruction set; 0 where this build or this machine has none. */
@@ -5666,21 +5690,6 @@ static void heti_cpu_free(void *self, void *pointer, size_t size) {
     heti_free(&HETI_CAST(heti_cpu *, self)->allocator, pointer, size);
 }
 
-static het_result heti_cpu_copy(void *self, het_queue *queue, void *device_to, const void *device_from, size_t size) {
-    (void)self;
-    (void)queue;
-    if (size > 0) memmove(device_to, device_from, size);
-    return HET_OK;
-}
-
-static het_result heti_cpu_copy_in(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size) {
-    return heti_cpu_copy(self, queue, device_to, host_from, size);
-}
-
-static het_result heti_cpu_copy_out(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size) {
-    return heti_cpu_copy(self, queue, host_to, device_from, size);
-}
-
 /* ---- threads ----
    Work is a number of units. As many runners as there are threads take pieces of them until none
    are left, half of a fair share of what is left at a time: whoever starts late or is slow does
@@ -5765,12 +5774,6 @@ static void heti_cpu_move(heti_cpu *cpu, void *to, const void *from, size_t size
     job.from = HETI_CAST(const char *, from);
     job.size = HETI_CAST(int64_t, size);
     (void)heti_cpu_run(cpu, cpu->config.threads, heti_ceil_div(job.size, HETI_MOVE_UNIT), 8, heti_move_work, &job);
-}
-
-static het_result heti_cpu_clear(void *self, het_queue *queue, void *device_to, size_t size) {
-    (void)queue;
-    heti_cpu_move(HETI_CAST(heti_cpu *, self), device_to, NULL, size);
-    return HET_OK;
 }
 
 /* ---- linear: y = x W^T + b and dx = sum of dy W ----
@@ -5937,10 +5940,8 @@ static heti_operand heti_weight_operand(const het_linear_part *part, int64_t lin
     return operand;
 }
 
-static het_result heti_cpu_linear_forward(void *self, het_queue *queue, const het_linear_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+static het_result heti_cpu_linear_forward(heti_cpu *cpu, const het_linear_args *a) {
     heti_linear_job job;
-    (void)queue;
     HETI_TRY(heti_linear_check(cpu, "linear_forward", a));
     if (a->rows == 0) return HET_OK;
     memset(&job, 0, sizeof job);
@@ -5958,10 +5959,8 @@ static het_result heti_cpu_linear_forward(void *self, het_queue *queue, const he
     return HET_OK;
 }
 
-static het_result heti_cpu_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+static het_result heti_cpu_linear_backward_input(heti_cpu *cpu, const het_linear_args *a) {
     heti_linear_job job;
-    (void)queue;
     HETI_TRY(heti_linear_check(cpu, "linear_backward_input", a));
     if (a->rows == 0) return HET_OK;
     memset(&job, 0, sizeof job);
@@ -5994,6 +5993,7 @@ typedef struct heti_weight_job {
     const het_linear_args *args;
     int bf16, pairs;
     int64_t granule_begin, granule_end; /* of the group of granules being computed */
+    int first;              /* no group was computed before: dw with beta 0 are still empty */
     int64_t tokens, pitch;  /* in the group; pitch: as packed */
     int64_t first_row;      /* the group's first row of the slice */
     int64_t tiles;          /* tiles of lines, of all parts */
@@ -6033,20 +6033,16 @@ static void heti_weight_sum_start(heti_weight_sum *sum, const het_gradient *grad
     sum->sum = gradient->sum;
     sum->columns = columns;
     sum->exact = gradient->exact;
-    sum->once = gradient->exact && gradient->once;
+    sum->final = gradient->exact && gradient->final;
     sum->grid = gradient->exact ? *gradient->grid : 0.0;
     sum->maximum = maximum;
 }
 
-/* Rows whose granules are taken together: all of a call that makes a sum at once. */
+/* Rows whose granules are taken together: all of a call that makes a final sum. */
 static int64_t heti_weight_rows(const het_linear_args *a) {
     for (int64_t p = 0; p < a->parts; p++)
-        if (a->part[p].dw != NULL && a->part[p].dw->exact && a->part[p].dw->once) return a->rows;
+        if (a->part[p].dw != NULL && a->part[p].dw->exact && a->part[p].dw->final) return a->rows;
     return HETI_WEIGHT_ROWS;
-}
-
-static int heti_is_empty(const het_gradient *gradient) {
-    return gradient != NULL && gradient->empty != NULL && *gradient->empty != 0;
 }
 
 /* Lines [line, line + lines) of dy. */
@@ -6060,7 +6056,7 @@ static heti_walk heti_weight_walk(const heti_weight_job *job, const het_linear_p
 static heti_walk heti_weight_sums_walk(const heti_weight_job *job, const heti_weight_sum *dw, int64_t begin,
                                        int64_t end, int64_t line, int64_t column, int64_t turns) {
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns,
-                  size = dw->exact && !dw->once ? 8 : 4;
+                  size = dw->exact && !dw->final ? 8 : 4;
     line += tile;
     if (line >= end) {
         line = begin;
@@ -6087,7 +6083,7 @@ static void heti_weight_block(const heti_weight_job *job, const het_linear_part 
     const het_linear_args *a = job->args;
     const int64_t tile = job->kernels->tile_rows, wide = job->kernels->tile_columns;
     const int64_t tiles = heti_ceil_div(lines, tile), fetches = job->pitch / 8;
-    const int empty = heti_is_empty(part->dw);
+    const int empty = job->first && part->dw != NULL && part->dw->beta == 0;
     heti_walk walk[HETI_WALKS];
     int64_t row, before = 0;
     for (int64_t g = job->granule_begin; g < job->granule_end; g++) {
@@ -6169,13 +6165,17 @@ static void heti_weight_join(const het_gradient *gradient, const uint32_t *maxim
         if (maximum[6 * r] > *gradient->maximum) *gradient->maximum = maximum[6 * r];
 }
 
-static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, const het_linear_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+/* Without any token a sum with beta 0 is 0. */
+static void heti_weight_clear(heti_cpu *cpu, const het_gradient *dw, int64_t count) {
+    if (dw == NULL || dw->sum == NULL || dw->beta != 0) return;
+    heti_cpu_move(cpu, dw->sum, NULL, HETI_CAST(size_t, count) * (dw->exact && !dw->final ? 8 : 4));
+}
+
+static het_result heti_cpu_linear_backward_weight(heti_cpu *cpu, const het_linear_args *a) {
     heti_weight_job job;
     const het_view *view = a->view;
     const int64_t threads = cpu->config.threads, most = heti_weight_rows(a);
     int64_t row;
-    (void)queue;
     HETI_TRY(heti_linear_check(cpu, "linear_backward_weight", a));
     memset(&job, 0, sizeof job);
     job.kernels = cpu->product;
@@ -6189,6 +6189,7 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
         HETI_TILE_COLUMNS);
     memset(job.maximum, 0, HETI_CAST(size_t, 6 * threads) * sizeof *job.maximum);
     for (int64_t p = 0; p < a->parts; p++) job.tiles += heti_ceil_div(a->part[p].out, job.kernels->tile_rows);
+    job.first = 1;
     job.granule_end = view->granule_begin;
     while (job.granule_end < view->granule_end) {
         job.granule_begin = job.granule_end;
@@ -6204,39 +6205,35 @@ static het_result heti_cpu_linear_backward_weight(void *self, het_queue *queue, 
         (void)heti_cpu_run(cpu, threads, heti_ceil_div(a->in, job.kernels->tile_columns), 1, heti_weight_pack_work,
                            &job);
         (void)heti_cpu_run(cpu, threads, job.tiles, 1, heti_weight_work, &job);
-        for (int64_t p = 0; p < a->parts; p++)
-            if (heti_is_empty(a->part[p].dw)) *a->part[p].dw->empty = 0;
+        job.first = 0;
     }
     for (int64_t p = 0; p < a->parts; p++) {
+        if (job.first) heti_weight_clear(cpu, a->part[p].dw, a->part[p].out * a->in);
         heti_weight_join(a->part[p].dw, job.maximum + 2 * p, threads);
         heti_weight_join(a->part[p].dbias, job.maximum + 2 * p + 1, threads);
     }
     return HET_OK;
 }
 
-static size_t heti_cpu_workspace_bytes(void *self, het_op op, const void *args) {
-    const heti_cpu *cpu = HETI_CAST(const heti_cpu *, self);
-    const het_linear_args *a = HETI_CAST(const het_linear_args *, args);
-    int64_t floats, k;
-    if (op == HET_OP_LINEAR_BACKWARD_WEIGHT) {
+/* Bytes of op's workspace, one of the three linear ones. */
+static size_t heti_linear_workspace_of(const heti_cpu *cpu, het_op_kind kind, const het_linear_args *a) {
+    int64_t floats, k = a->in;
+    if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT) {
         floats = cpu->config.threads * (heti_weight_runner_floats(a->rows) + 6) + heti_packed(a->in, a->rows,
             HETI_TILE_COLUMNS);
-    } else if (op == HET_OP_LINEAR_FORWARD || op == HET_OP_LINEAR_BACKWARD_INPUT) {
-        k = a->in;
-        if (op == HET_OP_LINEAR_BACKWARD_INPUT)
+    } else {
+        if (kind == HET_OP_LINEAR_BACKWARD_INPUT)
             for (int64_t p = k = 0; p < a->parts; p++) k = heti_max(k, a->part[p].out);
         floats = heti_min(heti_linear_packed_rows(a->rows) * k, heti_linear_most(cpu, a->compute) * HETI_PRODUCT_K);
         floats += cpu->config.threads * HETI_PANEL_FLOATS;
-    } else {
-        return heti_cpu_rows_workspace(cpu, op, args);
     }
     return HETI_CAST(size_t, floats) * sizeof(float);
 }
 /* =================================================================================================
    >>cpu_rows  The CPU device: all ops but the linear ones, and its table.
 
-   An op cuts its independent outputs (rows, or columns where it sums over tokens) into ranges and
-   calls one kernel of the instruction set's table on each. What ranges add up by themselves (a
+   Most ops are a row of heti_ranges: they cut their independent outputs (rows, or columns where they
+   sum over tokens) into ranges and call one kernel of the instruction set's table on each. What ranges add up by themselves (a
    maximum, a loss) lies in `partial`, one a runner, joined afterwards by operations without order.
    So neither the number of threads nor where the cuts fall changes a bit.
    ============================================================================================== */
@@ -6294,76 +6291,110 @@ static het_result heti_cpu_shape(heti_cpu *cpu, const char *op, int valid, int64
     return heti_fail(&cpu->error, HET_ERR_INVALID, "cpu %s: impossible shape, %d rows of %d", op, rows, width);
 }
 
-/* ---- norms, rotary, activations ---- */
-
-static het_result heti_cpu_norm(heti_cpu *cpu, heti_range_kernel kernel, const het_norm_args *a) {
-    HETI_TRY(heti_cpu_shape(cpu, "norm", a->rows >= 0 && a->width > 0, a->rows, a->width));
-    (void)heti_range_run(cpu, kernel, a, a->rows, 1, 4 * a->width, NULL);
-    return HET_OK;
-}
-
-static het_result heti_cpu_norm_forward(void *self, het_queue *queue, const het_norm_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    return heti_cpu_norm(cpu, cpu->rows->norm_forward, a);
-}
-
-static het_result heti_cpu_norm_backward_input(void *self, het_queue *queue, const het_norm_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    return heti_cpu_norm(cpu, cpu->rows->norm_backward_input, a);
-}
-
 /* Columns of one unit: kernels over columns read all rows, so a thread's columns lie together.
    Fewer than a page of a row (width 768, two threads) took two threads twice as long as one. */
 static int64_t heti_column_unit(const heti_cpu *cpu, int64_t width) {
     return heti_max(1024, heti_ceil_div(width, 16 * HETI_CAST(int64_t, cpu->config.threads)) * 16);
 }
 
-static het_result heti_cpu_norm_backward_weight(void *self, het_queue *queue, const het_norm_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
+/* ---- ops that are one kernel ---- */
+
+/* What an op runs over, and where what its ranges add up goes. */
+typedef struct heti_range {
+    int64_t rows, width; /* elements are rows of width 1 */
+    int valid;
+    const het_gradient *gradient[2];
+    het_sum *sum;
+} heti_range;
+
+static heti_range heti_make_range(int valid, int64_t rows, int64_t width) {
+    heti_range e;
+    e.rows = rows;
+    e.width = width;
+    e.valid = valid && rows >= 0 && width > 0;
+    e.gradient[0] = e.gradient[1] = NULL;
+    e.sum = NULL;
+    return e;
+}
+
+static heti_range heti_range_of(const het_op *op) {
+    const het_norm_args *norm = &op->u.norm;
+    const het_rotary_args *rotary = &op->u.rotary;
+    const het_cross_entropy_args *loss = &op->u.cross_entropy;
+    heti_range e;
+    switch (op->kind) {
+    case HET_OP_NORM_FORWARD:
+    case HET_OP_NORM_BACKWARD_INPUT: return heti_make_range(1, norm->rows, norm->width);
+    case HET_OP_NORM_BACKWARD_WEIGHT:
+        e = heti_make_range(norm->rows_per_token > 0, norm->rows, norm->width);
+        e.gradient[0] = norm->dgain;
+        e.gradient[1] = norm->dbias;
+        return e;
+    case HET_OP_ROTARY_FORWARD:
+    case HET_OP_ROTARY_BACKWARD:
+        return heti_make_range(rotary->rotary >= 0 && rotary->rotary <= rotary->head_size, rotary->rows,
+                                rotary->heads * rotary->head_size);
+    case HET_OP_EMBEDDING_FORWARD: return heti_make_range(1, op->u.embedding.rows, op->u.embedding.width);
+    case HET_OP_CROSS_ENTROPY:
+        e = heti_make_range(1, loss->rows, loss->vocab);
+        e.sum = loss->loss;
+        return e;
+    case HET_OP_ACCUMULATE:
+        e = heti_make_range(1, op->u.accumulate.count, 1);
+        e.gradient[0] = op->u.accumulate.gradient;
+        return e;
+    case HET_OP_SUM_SQUARES:
+        e = heti_make_range(1, heti_ceil_div(op->u.sum_squares.count, 1024), 1024);
+        e.sum = op->u.sum_squares.sum;
+        return e;
+    case HET_OP_ADAMW: return heti_make_range(1, op->u.adamw.count, 1);
+    case HET_OP_SCALE: return heti_make_range(1, op->u.elements.count, 1);
+    default: return heti_make_range(1, op->u.activation.count, 1);
+    }
+}
+
+typedef struct heti_range_op {
+    het_op_kind kind;
+    const char *name; /* in messages */
+    size_t kernel;    /* where it stands in heti_row_kernels */
+    int64_t unit;     /* rows of one; 0: runs over columns */
+    int64_t work;     /* an element's, against that of an addition */
+} heti_range_op;
+#define HETI_KERNEL(name) offsetof(heti_row_kernels, name)
+
+static const heti_range_op heti_ranges[] = {
+    { HET_OP_NORM_FORWARD, "norm", HETI_KERNEL(norm_forward), 1, 4 },
+    { HET_OP_NORM_BACKWARD_INPUT, "norm", HETI_KERNEL(norm_backward_input), 1, 4 },
+    { HET_OP_NORM_BACKWARD_WEIGHT, "norm_backward_weight", HETI_KERNEL(norm_backward_weight), 0, 1 },
+    { HET_OP_ROTARY_FORWARD, "rotary", HETI_KERNEL(rotary_forward), 1, 1 },
+    { HET_OP_ROTARY_BACKWARD, "rotary", HETI_KERNEL(rotary_backward), 1, 1 },
+    { HET_OP_ACTIVATION_FORWARD, "activation", HETI_KERNEL(activation_forward), 16, 4 },
+    { HET_OP_ACTIVATION_BACKWARD, "activation", HETI_KERNEL(activation_backward), 16, 4 },
+    { HET_OP_EMBEDDING_FORWARD, "embedding", HETI_KERNEL(embedding_forward), 1, 1 },
+    { HET_OP_CROSS_ENTROPY, "cross_entropy", HETI_KERNEL(cross_entropy), 1, 4 },
+    { HET_OP_ACCUMULATE, "accumulate", HETI_KERNEL(accumulate), 16, 1 },
+    { HET_OP_SUM_SQUARES, "sum_squares", HETI_KERNEL(sum_squares), 1, 1 },
+    { HET_OP_ADAMW, "adamw", HETI_KERNEL(adamw), 16, 4 },
+    { HET_OP_SCALE, "scale", HETI_KERNEL(scale), 16, 1 }
+};
+
+static het_result heti_cpu_range(heti_cpu *cpu, const het_op *op) {
+    const heti_range_op *row = heti_ranges;
+    const heti_range e = heti_range_of(op);
     heti_partial partial[HETI_MAX_RUNNERS];
-    (void)queue;
-    HETI_TRY(heti_cpu_shape(cpu, "norm_backward_weight", a->rows >= 0 && a->width > 0 && a->rows_per_token > 0, a->rows,
-                            a->width));
-    const int64_t runners = heti_range_run(cpu, cpu->rows->norm_backward_weight, a, a->width,
-                                           heti_column_unit(cpu, a->width), a->rows, partial);
-    heti_join_top(a->dgain, partial, runners, 0);
-    heti_join_top(a->dbias, partial, runners, 1);
-    return HET_OK;
-}
-
-static het_result heti_cpu_rotary(heti_cpu *cpu, heti_range_kernel kernel, const het_rotary_args *a) {
-    const int64_t width = a->heads * a->head_size;
-    HETI_TRY(heti_cpu_shape(cpu, "rotary", a->rows >= 0 && width > 0 && a->rotary >= 0 && a->rotary <= a->head_size,
-                            a->rows, width));
-    (void)heti_range_run(cpu, kernel, a, a->rows, 1, width, NULL);
-    return HET_OK;
-}
-
-static het_result heti_cpu_rotary_forward(void *self, het_queue *queue, const het_rotary_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    return heti_cpu_rotary(cpu, cpu->rows->rotary_forward, a);
-}
-
-static het_result heti_cpu_rotary_backward(void *self, het_queue *queue, const het_rotary_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    return heti_cpu_rotary(cpu, cpu->rows->rotary_backward, a);
-}
-
-static het_result heti_cpu_activation_forward(void *self, het_queue *queue, const het_activation_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    (void)heti_range_run(cpu, cpu->rows->activation_forward, a, a->count, 16, 4, NULL);
-    return HET_OK;
-}
-
-static het_result heti_cpu_activation_backward(void *self, het_queue *queue, const het_activation_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    (void)heti_range_run(cpu, cpu->rows->activation_backward, a, a->count, 16, 4, NULL);
+    heti_range_kernel kernel;
+    int64_t runners;
+    while (row < heti_ranges + HETI_COUNT(heti_ranges) && row->kind != op->kind) row++;
+    if (row == heti_ranges + HETI_COUNT(heti_ranges))
+        return heti_fail(&cpu->error, HET_ERR_UNSUPPORTED, "cpu: op %d", HETI_CAST(int64_t, op->kind));
+    HETI_TRY(heti_cpu_shape(cpu, row->name, e.valid, e.rows, e.width));
+    memcpy(&kernel, HETI_CAST(const char *, HETI_CAST(const void *, cpu->rows)) + row->kernel, sizeof kernel);
+    if (row->unit > 0)
+        runners = heti_range_run(cpu, kernel, &op->u, e.rows, row->unit, row->work * e.width, partial);
+    else runners = heti_range_run(cpu, kernel, &op->u, e.width, heti_column_unit(cpu, e.width), e.rows, partial);
+    heti_join_top(e.gradient[0], partial, runners, 0);
+    heti_join_top(e.gradient[1], partial, runners, 1);
+    if (e.sum != NULL) heti_join_sum(e.sum, partial, runners);
     return HET_OK;
 }
 
@@ -6421,25 +6452,7 @@ static het_result heti_cpu_attention(heti_cpu *cpu, const het_attention_args *a,
     return HET_OK;
 }
 
-static het_result heti_cpu_attention_forward(void *self, het_queue *queue, const het_attention_args *a) {
-    (void)queue;
-    return heti_cpu_attention(HETI_CAST(heti_cpu *, self), a, 0);
-}
-
-static het_result heti_cpu_attention_backward(void *self, het_queue *queue, const het_attention_args *a) {
-    (void)queue;
-    return heti_cpu_attention(HETI_CAST(heti_cpu *, self), a, 1);
-}
-
 /* ---- embedding ---- */
-
-static het_result heti_cpu_embedding_forward(void *self, het_queue *queue, const het_embedding_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
-    HETI_TRY(heti_cpu_shape(cpu, "embedding", a->rows >= 0 && a->width > 0, a->rows, a->width));
-    (void)heti_range_run(cpu, cpu->rows->embedding_forward, a, a->rows, 1, a->width, NULL);
-    return HET_OK;
-}
 
 /* Merge sort, bottom up. Keys are distinct (the row is part of them). */
 static void heti_sort_keys(uint64_t *key, uint64_t *spare, int64_t count) {
@@ -6484,100 +6497,42 @@ static void heti_cpu_scatter(heti_cpu *cpu, const het_embedding_args *a, const h
                                                     heti_column_unit(cpu, a->width), 2 * a->rows, partial), 0);
 }
 
-static het_result heti_cpu_embedding_backward_weight(void *self, het_queue *queue, const het_embedding_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    (void)queue;
+static het_result heti_cpu_embedding_backward_weight(heti_cpu *cpu, const het_embedding_args *a) {
     HETI_TRY(heti_cpu_shape(cpu, "embedding", a->rows >= 0 && a->width > 0, a->rows, a->width));
     heti_cpu_scatter(cpu, a, a->dtable, a->view->token);
     heti_cpu_scatter(cpu, a, a->dpositions, a->view->position);
     return HET_OK;
 }
 
-/* ---- dropout, loss ---- */
+/* ---- dropout: y = a + drop(x), or y = drop(x) where `a` is NULL ---- */
 
-static het_result heti_cpu_add(void *self, het_queue *queue, float *y, const float *x, int64_t count) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_add_args args;
-    (void)queue;
-    args.y = y;
-    args.a = y;
-    args.b = x;
-    (void)heti_range_run(cpu, cpu->rows->add, &args, count, 16, 1, NULL);
-    return HET_OK;
-}
-
-typedef struct heti_scale_args { float *y; float factor; } heti_scale_args;
-
-static void heti_scale_range(const void *args, int64_t begin, int64_t end, void *partial) {
-    const heti_scale_args *a = HETI_CAST(const heti_scale_args *, args);
-    int64_t i;
-    (void)partial;
-    for (i = begin; i < end; i++) a->y[i] = a->y[i] * a->factor;
-}
-
-static het_result heti_cpu_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
-    heti_scale_args args;
-    (void)queue;
-    args.y = y;
-    args.factor = factor;
-    (void)heti_range_run(HETI_CAST(heti_cpu *, self), heti_scale_range, &args, count, 16, 1, NULL);
-    return HET_OK;
-}
-
-static het_result heti_cpu_dropout_forward(void *self, het_queue *queue, const het_dropout_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_add_args sum;
-    (void)queue;
+static het_result heti_cpu_dropout(heti_cpu *cpu, const het_dropout_args *a) {
+    const int64_t count = a->rows * a->width;
     HETI_TRY(heti_cpu_shape(cpu, "dropout", a->rows >= 0 && a->width > 0, a->rows, a->width));
-    if (a->probability > 0.0f) {
-        (void)heti_range_run(cpu, cpu->rows->dropout, a, a->rows, 1, 8 * a->width, NULL);
-    } else if (a->a != NULL) {
-        sum.y = a->y;
-        sum.a = a->a;
-        sum.b = a->x;
-        (void)heti_range_run(cpu, cpu->rows->add, &sum, a->rows * a->width, 16, 1, NULL);
-    } else if (a->y != a->x) {
-        heti_cpu_move(cpu, a->y, a->x, HETI_CAST(size_t, a->rows * a->width) * sizeof(float));
-    }
+    if (a->probability > 0.0f) (void)heti_range_run(cpu, cpu->rows->dropout, a, a->rows, 1, 8 * a->width, NULL);
+    else if (a->a != NULL) (void)heti_range_run(cpu, cpu->rows->sum, a, count, 16, 1, NULL);
+    else if (a->y != a->x) heti_cpu_move(cpu, a->y, a->x, HETI_CAST(size_t, count) * sizeof(float));
     return HET_OK;
 }
 
-static het_result heti_cpu_dropout_backward(void *self, het_queue *queue, const het_dropout_args *a) {
+static het_result heti_cpu_dropout_backward(heti_cpu *cpu, const het_dropout_args *a) {
     het_dropout_args alone = *a;
     alone.a = NULL;
-    return heti_cpu_dropout_forward(self, queue, &alone);
+    return heti_cpu_dropout(cpu, &alone);
 }
 
-static het_result heti_cpu_cross_entropy(void *self, het_queue *queue, const het_cross_entropy_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_RUNNERS];
-    (void)queue;
-    HETI_TRY(heti_cpu_shape(cpu, "cross_entropy", a->rows >= 0 && a->vocab > 0, a->rows, a->vocab));
-    heti_join_sum(a->loss, partial, heti_range_run(cpu, cpu->rows->cross_entropy, a, a->rows, 1, 4 * a->vocab,
-                                                   partial));
-    return HET_OK;
+/* y += x */
+static het_result heti_cpu_add(heti_cpu *cpu, const het_elements_args *a) {
+    het_dropout_args sum;
+    memset(&sum, 0, sizeof sum);
+    sum.rows = a->count;
+    sum.width = 1;
+    sum.a = sum.y = a->y;
+    sum.x = a->x;
+    return heti_cpu_dropout(cpu, &sum);
 }
 
-/* ---- gradients, verdict, optimizer ---- */
-
-static het_result heti_cpu_accumulate(void *self, het_queue *queue, const het_accumulate_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_RUNNERS];
-    (void)queue;
-    if (a->gradient->sum == NULL) return HET_OK;
-    heti_join_top(a->gradient, partial, heti_range_run(cpu, cpu->rows->accumulate, a, a->count, 16, 1, partial), 0);
-    return HET_OK;
-}
-
-static het_result heti_cpu_sum_squares(void *self, het_queue *queue, const het_sum_squares_args *a) {
-    heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
-    heti_partial partial[HETI_MAX_RUNNERS];
-    (void)queue;
-    if (a->gradient->sum == NULL) return HET_OK;
-    heti_join_sum(a->sum, partial, heti_range_run(cpu, cpu->rows->sum_squares, a, heti_ceil_div(a->count, 1024), 1,
-                                                  1024, partial));
-    return HET_OK;
-}
+/* ---- verdict, copies: of every device in host memory ---- */
 
 static int heti_is_finite(double x) { return x - x == 0.0; }
 
@@ -6592,12 +6547,10 @@ static int heti_outgrown(uint32_t maximum, int32_t exponent) {
 
 /* Terms first: where one has outgrown its grid the sums, and so the squares, may depend on the
    layout and are not looked at. */
-static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdict_args *a) {
+static void heti_host_verdict(const het_verdict_args *a) {
     het_step_scalars *s = a->scalars;
     const double loss = heti_sum_value(a->loss);
     int repeat = 0, finite = heti_is_finite(loss);
-    (void)self;
-    (void)queue;
     for (int64_t p = 0; p < a->parameters; p++) {
         if (a->maximum[p] >= 0x7f800000u) finite = 0;
         if (a->exact && heti_outgrown(a->maximum[p], a->exponent[p])) repeat = 1;
@@ -6612,49 +6565,75 @@ static het_result heti_cpu_verdict(void *self, het_queue *queue, const het_verdi
         s->verdict = HET_VERDICT_SPIKE;
     else if (s->maximum_norm > 0.0 && s->gradient_norm > s->maximum_norm)
         s->clip_scale = HETI_CAST(float, s->maximum_norm / s->gradient_norm);
-    return HET_OK;
 }
 
-static het_result heti_cpu_adamw(void *self, het_queue *queue, const het_adamw_args *a) {
+static void heti_host_copy(const het_copy_args *a) {
+    if (a->size > 0) memmove(a->to, a->from, a->size);
+}
+
+/* ---- the table ---- */
+
+static het_result heti_cpu_op(void *self, het_queue *queue, const het_op *op) {
     heti_cpu *cpu = HETI_CAST(heti_cpu *, self);
     (void)queue;
-    if (a->scalars->verdict != HET_VERDICT_ACCEPT || a->gradient->sum == NULL) return HET_OK;
-    (void)heti_range_run(cpu, cpu->rows->adamw, a, a->count, 16, 4, NULL);
-    return HET_OK;
+    switch (op->kind) {
+    case HET_OP_LINEAR_FORWARD: return heti_cpu_linear_forward(cpu, &op->u.linear);
+    case HET_OP_LINEAR_BACKWARD_INPUT: return heti_cpu_linear_backward_input(cpu, &op->u.linear);
+    case HET_OP_LINEAR_BACKWARD_WEIGHT: return heti_cpu_linear_backward_weight(cpu, &op->u.linear);
+    case HET_OP_ATTENTION_FORWARD: return heti_cpu_attention(cpu, &op->u.attention, 0);
+    case HET_OP_ATTENTION_BACKWARD: return heti_cpu_attention(cpu, &op->u.attention, 1);
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT: return heti_cpu_embedding_backward_weight(cpu, &op->u.embedding);
+    case HET_OP_DROPOUT_FORWARD: return heti_cpu_dropout(cpu, &op->u.dropout);
+    case HET_OP_DROPOUT_BACKWARD: return heti_cpu_dropout_backward(cpu, &op->u.dropout);
+    case HET_OP_ADD: return heti_cpu_add(cpu, &op->u.elements);
+    case HET_OP_VERDICT: heti_host_verdict(&op->u.verdict); return HET_OK;
+    case HET_OP_COPY_IN:
+    case HET_OP_COPY_OUT:
+    case HET_OP_COPY: heti_host_copy(&op->u.copy); return HET_OK;
+    case HET_OP_CLEAR: heti_cpu_move(cpu, op->u.copy.to, NULL, op->u.copy.size); return HET_OK;
+    case HET_OP_ACCUMULATE:
+        if (op->u.accumulate.gradient->sum == NULL) return HET_OK;
+        break;
+    case HET_OP_SUM_SQUARES:
+        if (op->u.sum_squares.gradient->sum == NULL) return HET_OK;
+        break;
+    case HET_OP_ADAMW:
+        if (op->u.adamw.scalars->verdict != HET_VERDICT_ACCEPT || op->u.adamw.gradient->sum == NULL) return HET_OK;
+        break;
+    default: break;
+    }
+    return heti_cpu_range(cpu, op);
 }
 
-/* ---- workspace and table ---- */
-
-static size_t heti_cpu_rows_workspace(const heti_cpu *cpu, het_op op, const void *args) {
-    if (op == HET_OP_NORM_BACKWARD_WEIGHT) {
-        const het_norm_args *a = HETI_CAST(const het_norm_args *, args);
-        return HETI_CAST(size_t, 2 * a->width) * sizeof(float);
+static size_t heti_cpu_workspace(void *self, const het_op *op) {
+    const heti_cpu *cpu = HETI_CAST(const heti_cpu *, self);
+    switch (op->kind) {
+    case HET_OP_LINEAR_FORWARD:
+    case HET_OP_LINEAR_BACKWARD_INPUT:
+    case HET_OP_LINEAR_BACKWARD_WEIGHT: return heti_linear_workspace_of(cpu, op->kind, &op->u.linear);
+    case HET_OP_NORM_BACKWARD_WEIGHT: return HETI_CAST(size_t, 2 * op->u.norm.width) * sizeof(float);
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT:
+        return HETI_CAST(size_t, 2 * op->u.embedding.rows) * sizeof(uint64_t) +
+            HETI_CAST(size_t, op->u.embedding.width) * sizeof(float);
+    case HET_OP_ATTENTION_FORWARD:
+    case HET_OP_ATTENTION_BACKWARD:
+        return HETI_CAST(size_t, cpu->config.threads) * heti_attention_bytes(op->u.attention.head_size);
+    default: return 0;
     }
-    if (op == HET_OP_EMBEDDING_BACKWARD_WEIGHT) {
-        const het_embedding_args *a = HETI_CAST(const het_embedding_args *, args);
-        return HETI_CAST(size_t, 2 * a->rows) * sizeof(uint64_t) + HETI_CAST(size_t, a->width) * sizeof(float);
-    }
-    if (op == HET_OP_ATTENTION_FORWARD || op == HET_OP_ATTENTION_BACKWARD) {
-        const het_attention_args *a = HETI_CAST(const het_attention_args *, args);
-        return HETI_CAST(size_t, cpu->config.threads) * heti_attention_bytes(a->head_size);
-    }
-    return 0;
 }
 
-/* Ops run when they are called: no queues, no events. */
+/* All ops but an activation as part of its product. A final sum keeps all terms in packed rows. */
+#define HETI_FINAL_ROWS 1024
+static int32_t heti_cpu_supports(void *self, const het_op *op) {
+    const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
+    (void)self;
+    if (dw != NULL && dw->final) return op->u.linear.rows <= HETI_FINAL_ROWS;
+    return op->kind != HET_OP_LINEAR_ACTIVATION_FORWARD && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD;
+}
+
 static const het_device_iface heti_cpu_iface = {
-    HETRAIN_DEVICE_VERSION, "cpu", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
-    heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    heti_cpu_workspace_bytes,
-    heti_cpu_norm_forward, heti_cpu_norm_backward_input, heti_cpu_norm_backward_weight,
-    heti_cpu_linear_forward, heti_cpu_linear_backward_input, heti_cpu_linear_backward_weight,
-    heti_cpu_rotary_forward, heti_cpu_rotary_backward, heti_cpu_attention_forward, heti_cpu_attention_backward,
-    heti_cpu_activation_forward, heti_cpu_activation_backward, heti_cpu_embedding_forward,
-    heti_cpu_embedding_backward_weight,
-    heti_cpu_dropout_forward, heti_cpu_dropout_backward, heti_cpu_cross_entropy,
-    heti_cpu_add, heti_cpu_accumulate, heti_cpu_sum_squares, heti_cpu_verdict, heti_cpu_adamw, heti_cpu_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL, heti_cpu_linear_backward_weight
+    HETRAIN_DEVICE_VERSION, "cpu", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error, heti_cpu_alloc,
+    heti_cpu_free, heti_cpu_supports, heti_cpu_workspace, heti_cpu_op, NULL, NULL
 };
 
 HETRAIN_API const het_device_iface *het_cpu_device(void) { return &heti_cpu_iface; }
@@ -6870,8 +6849,6 @@ static void heti_ref_rotate(const het_rotary_args *a, float sign) {
         }
     }
 }
-static void heti_ref_rotary_forward(const het_rotary_args *a) { heti_ref_rotate(a, 1.0f); }
-static void heti_ref_rotary_backward(const het_rotary_args *a) { heti_ref_rotate(a, -1.0f); }
 
 /* ---- attention: S = (scale q) k^T, m = max S, l = sum of exp(S - m), o = (sum of exp(S - m) v) /
    l.
@@ -7082,8 +7059,6 @@ static void heti_ref_drop(const het_dropout_args *a, const float *add) {
         }
     }
 }
-static void heti_ref_dropout_forward(const het_dropout_args *a) { heti_ref_drop(a, a->a); }
-static void heti_ref_dropout_backward(const het_dropout_args *a) { heti_ref_drop(a, NULL); }
 
 /* ---- softmax cross-entropy: p = exp(x - m) / l; loss += weight (log l + m - x[target]);
         x becomes (p - onehot) weight / (sum of weights).  x: logits [n][V] ---- */
@@ -7156,63 +7131,61 @@ static void heti_ref_adamw(const het_adamw_args *a) {
 
 /* ---- the table: memory is the host's, and an op has run when its call returns ---- */
 
-#define HETI_REF_OP(name, type) \
-    static het_result heti_ref_run_##name(void *self, het_queue *queue, const type *a) { \
-        (void)self, (void)queue; \
-        heti_ref_##name(a); \
-        return HET_OK; \
-    }
-HETI_REF_OP(norm_forward, het_norm_args)
-HETI_REF_OP(norm_backward_input, het_norm_args)
-HETI_REF_OP(norm_backward_weight, het_norm_args)
-HETI_REF_OP(linear_forward, het_linear_args)
-HETI_REF_OP(linear_backward_input, het_linear_args)
-HETI_REF_OP(linear_backward_weight, het_linear_args)
-HETI_REF_OP(rotary_forward, het_rotary_args)
-HETI_REF_OP(rotary_backward, het_rotary_args)
-HETI_REF_OP(attention_forward, het_attention_args)
-HETI_REF_OP(attention_backward, het_attention_args)
-HETI_REF_OP(activation_forward, het_activation_args)
-HETI_REF_OP(activation_backward, het_activation_args)
-HETI_REF_OP(embedding_forward, het_embedding_args)
-HETI_REF_OP(embedding_backward_weight, het_embedding_args)
-HETI_REF_OP(dropout_forward, het_dropout_args)
-HETI_REF_OP(dropout_backward, het_dropout_args)
-HETI_REF_OP(cross_entropy, het_cross_entropy_args)
-HETI_REF_OP(accumulate, het_accumulate_args)
-HETI_REF_OP(sum_squares, het_sum_squares_args)
-HETI_REF_OP(adamw, het_adamw_args)
-#undef HETI_REF_OP
+static void heti_ref_elements(const het_elements_args *a, het_op_kind kind) {
+    for (int64_t i = 0; i < a->count; i++) a->y[i] = kind == HET_OP_ADD ? a->y[i] + a->x[i] : a->y[i] * a->factor;
+}
 
-static het_result heti_ref_run_add(void *self, het_queue *queue, float *y, const float *x, int64_t count) {
+static het_result heti_ref_run(void *self, het_queue *queue, const het_op *op) {
     (void)self, (void)queue;
-    for (int64_t i = 0; i < count; i++) y[i] += x[i];
+    switch (op->kind) {
+    case HET_OP_NORM_FORWARD: heti_ref_norm_forward(&op->u.norm); break;
+    case HET_OP_NORM_BACKWARD_INPUT: heti_ref_norm_backward_input(&op->u.norm); break;
+    case HET_OP_NORM_BACKWARD_WEIGHT: heti_ref_norm_backward_weight(&op->u.norm); break;
+    case HET_OP_LINEAR_FORWARD: heti_ref_linear_forward(&op->u.linear); break;
+    case HET_OP_LINEAR_BACKWARD_INPUT: heti_ref_linear_backward_input(&op->u.linear); break;
+    case HET_OP_LINEAR_BACKWARD_WEIGHT: heti_ref_linear_backward_weight(&op->u.linear); break;
+    case HET_OP_ROTARY_FORWARD: heti_ref_rotate(&op->u.rotary, 1.0f); break;
+    case HET_OP_ROTARY_BACKWARD: heti_ref_rotate(&op->u.rotary, -1.0f); break;
+    case HET_OP_ATTENTION_FORWARD: heti_ref_attention_forward(&op->u.attention); break;
+    case HET_OP_ATTENTION_BACKWARD: heti_ref_attention_backward(&op->u.attention); break;
+    case HET_OP_ACTIVATION_FORWARD: heti_ref_activation_forward(&op->u.activation); break;
+    case HET_OP_ACTIVATION_BACKWARD: heti_ref_activation_backward(&op->u.activation); break;
+    case HET_OP_EMBEDDING_FORWARD: heti_ref_embedding_forward(&op->u.embedding); break;
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT: heti_ref_embedding_backward_weight(&op->u.embedding); break;
+    case HET_OP_DROPOUT_FORWARD: heti_ref_drop(&op->u.dropout, op->u.dropout.a); break;
+    case HET_OP_DROPOUT_BACKWARD: heti_ref_drop(&op->u.dropout, NULL); break;
+    case HET_OP_CROSS_ENTROPY: heti_ref_cross_entropy(&op->u.cross_entropy); break;
+    case HET_OP_ACCUMULATE: heti_ref_accumulate(&op->u.accumulate); break;
+    case HET_OP_SUM_SQUARES: heti_ref_sum_squares(&op->u.sum_squares); break;
+    case HET_OP_VERDICT: heti_host_verdict(&op->u.verdict); break;
+    case HET_OP_ADAMW: heti_ref_adamw(&op->u.adamw); break;
+    case HET_OP_ADD:
+    case HET_OP_SCALE: heti_ref_elements(&op->u.elements, op->kind); break;
+    case HET_OP_COPY_IN:
+    case HET_OP_COPY_OUT:
+    case HET_OP_COPY: heti_host_copy(&op->u.copy); break;
+    case HET_OP_CLEAR: memset(op->u.copy.to, 0, op->u.copy.size); break;
+    default: return HET_ERR_UNSUPPORTED;
+    }
     return HET_OK;
 }
-static het_result heti_ref_run_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
-    (void)self, (void)queue;
-    for (int64_t i = 0; i < count; i++) y[i] *= factor;
-    return HET_OK;
+
+/* No activation as part of its product, and sums are only added to. */
+static int32_t heti_ref_supports(void *self, const het_op *op) {
+    const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
+    (void)self;
+    if (dw != NULL && dw->beta == 0) return 0;
+    return op->kind != HET_OP_LINEAR_ACTIVATION_FORWARD && op->kind != HET_OP_LINEAR_ACTIVATION_BACKWARD;
 }
-static size_t heti_ref_workspace_bytes(void *self, het_op op, const void *args) {
-    (void)self, (void)op, (void)args;
+
+static size_t heti_ref_workspace(void *self, const het_op *op) {
+    (void)self, (void)op;
     return 0;
 }
 
 static const het_device_iface heti_ref_iface = {
-    HETRAIN_DEVICE_VERSION, "reference", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
-    heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, heti_ref_workspace_bytes,
-    heti_ref_run_norm_forward, heti_ref_run_norm_backward_input, heti_ref_run_norm_backward_weight,
-    heti_ref_run_linear_forward, heti_ref_run_linear_backward_input, heti_ref_run_linear_backward_weight,
-    heti_ref_run_rotary_forward, heti_ref_run_rotary_backward,
-    heti_ref_run_attention_forward, heti_ref_run_attention_backward,
-    heti_ref_run_activation_forward, heti_ref_run_activation_backward,
-    heti_ref_run_embedding_forward, heti_ref_run_embedding_backward_weight,
-    heti_ref_run_dropout_forward, heti_ref_run_dropout_backward, heti_ref_run_cross_entropy,
-    heti_ref_run_add, heti_ref_run_accumulate, heti_ref_run_sum_squares, heti_cpu_verdict,
-    heti_ref_run_adamw, heti_ref_run_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    HETRAIN_DEVICE_VERSION, "reference", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error, heti_cpu_alloc,
+    heti_cpu_free, heti_ref_supports, heti_ref_workspace, heti_ref_run, NULL, NULL
 };
 
 HETRAIN_API const het_device_iface *het_reference_device(void) { return &heti_ref_iface; }
@@ -7223,69 +7196,46 @@ HETRAIN_API const het_device_iface *het_reference_device(void) { return &heti_re
    Every step is accepted.
    ============================================================================================== */
 
-#define HETI_NULL_OP(name, type) \
-    static het_result heti_null_##name(void *self, het_queue *queue, \
-                                       const type *a) { (void)self; (void)queue; (void)a; return HET_OK; }
-HETI_NULL_OP(norm, het_norm_args)
-HETI_NULL_OP(linear, het_linear_args)
-HETI_NULL_OP(rotary, het_rotary_args)
-HETI_NULL_OP(attention, het_attention_args)
-HETI_NULL_OP(activation, het_activation_args)
-HETI_NULL_OP(embedding, het_embedding_args)
-HETI_NULL_OP(dropout, het_dropout_args)
-HETI_NULL_OP(cross_entropy, het_cross_entropy_args)
-HETI_NULL_OP(accumulate, het_accumulate_args)
-HETI_NULL_OP(sum_squares, het_sum_squares_args)
-HETI_NULL_OP(adamw, het_adamw_args)
-#undef HETI_NULL_OP
-
-static het_result heti_null_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
-    (void)self;
-    (void)queue;
-    (void)y;
-    (void)factor;
-    (void)count;
-    return HET_OK;
-}
-static het_result heti_null_add(void *self, het_queue *queue, float *y, const float *x, int64_t count) {
-    (void)self;
-    (void)queue;
-    (void)y;
-    (void)x;
-    (void)count;
-    return HET_OK;
-}
-
-static het_result heti_null_verdict(void *self, het_queue *queue, const het_verdict_args *a) {
-    (void)self;
-    (void)queue;
-    a->scalars->verdict = HET_VERDICT_ACCEPT;
-    a->scalars->gradient_norm = 0.0;
-    a->scalars->clip_scale = 1.0f;
-    return HET_OK;
-}
-
-static size_t heti_null_workspace_bytes(void *self, het_op op, const void *args) {
-    (void)self;
-    (void)op;
-    (void)args;
-    return 0;
+static het_result heti_null_run(void *self, het_queue *queue, const het_op *op) {
+    if (op->kind == HET_OP_VERDICT) {
+        het_step_scalars *s = op->u.verdict.scalars;
+        s->verdict = HET_VERDICT_ACCEPT;
+        s->gradient_norm = 0.0;
+        s->clip_scale = 1.0f;
+        return HET_OK;
+    }
+    return op->kind >= HET_OP_COPY_IN ? heti_ref_run(self, queue, op) : HET_OK;
 }
 
 static const het_device_iface heti_null_iface = {
-    HETRAIN_DEVICE_VERSION, "null", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error,
-    heti_cpu_alloc, heti_cpu_free, heti_cpu_copy_in, heti_cpu_copy_out, heti_cpu_copy, heti_cpu_clear,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    heti_null_workspace_bytes,
-    heti_null_norm, heti_null_norm, heti_null_norm, heti_null_linear, heti_null_linear, heti_null_linear,
-    heti_null_rotary, heti_null_rotary, heti_null_attention, heti_null_attention, heti_null_activation,
-    heti_null_activation,
-    heti_null_embedding, heti_null_embedding, heti_null_dropout, heti_null_dropout, heti_null_cross_entropy,
-    heti_null_add, heti_null_accumulate, heti_null_sum_squares, heti_null_verdict, heti_null_adamw, heti_null_scale, 1,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    HETRAIN_DEVICE_VERSION, "null", 1, heti_cpu_create, heti_cpu_destroy, heti_cpu_last_error, heti_cpu_alloc,
+    heti_cpu_free, heti_ref_supports, heti_ref_workspace, heti_null_run, NULL, NULL
 };
 
 HETRAIN_API const het_device_iface *het_null_device(void) { return &heti_null_iface; }
+
+/* ---- ops on any device ---- */
+
+static het_op heti_make_op(het_op_kind kind, const void *args, size_t size) {
+    het_op op;
+    HETRAIN_ASSERT(size <= sizeof op.u);
+    op.kind = kind;
+    memcpy(&op.u, args, size);
+    return op;
+}
+#define HETI_OP(kind, args) heti_make_op(HET_OP_##kind, (args), sizeof *(args))
+
+static het_result heti_run_op(const het_device *device, het_queue *queue, het_op op) {
+    return device->iface->run(device->self, queue, &op);
+}
+
+static size_t heti_op_workspace(const het_device *device, het_op op) {
+    return device->iface->workspace(device->self, &op);
+}
+
+static int heti_supports(const het_device *device, het_op op) {
+    return device->iface->supports(device->self, &op) != 0;
+}
 
 /* =================================================================================================
    >>json  The reader of >>json_api, and text made of pieces. Integers never pass through double.
@@ -8276,7 +8226,7 @@ HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text,
    same x.
    ============================================================================================== */
 
-#define HETI_OP(call, op, args) ((call)->device->iface->op((call)->device->self, (call)->queue, (args)))
+#define HETI_CALL(call, kind, args) heti_run_op((call)->device, (call)->queue, HETI_OP(kind, args))
 
 static int heti_yes(het_choice choice) { return choice == HET_YES; }
 
@@ -8324,11 +8274,29 @@ static void heti_unit_streams(het_unit_info *info, int64_t count, int64_t width)
     for (s = 0; s < count; s++) info->out_width[s] = width;
 }
 
-static void heti_unit_workspace(het_unit_info *info, het_op op, const void *args) {
-    if (info->device) {
-        const size_t bytes = info->device->iface->workspace_bytes(info->device->self, op, args);
-        if (bytes > info->workspace) info->workspace = bytes;
-    }
+static void heti_unit_workspace(het_unit_info *info, het_op op) {
+    if (info->device) info->workspace = heti_max_size(info->workspace, heti_op_workspace(info->device, op));
+}
+
+/* add: y += x, or scale: y *= factor. */
+static het_result heti_unit_elements(const het_unit_call *c, het_op_kind kind, float *y, const float *x, float factor,
+                                     int64_t count) {
+    het_op op;
+    op.kind = kind;
+    op.u.elements.count = count;
+    op.u.elements.y = y;
+    op.u.elements.x = x;
+    op.u.elements.factor = factor;
+    return heti_run_op(c->device, c->queue, op);
+}
+
+static het_result heti_unit_copy(const het_unit_call *c, float *to, const float *from, int64_t count) {
+    het_op op;
+    op.kind = HET_OP_COPY;
+    op.u.copy.to = to;
+    op.u.copy.from = from;
+    op.u.copy.size = HETI_CAST(size_t, count) * sizeof *to;
+    return heti_run_op(c->device, c->queue, op);
 }
 
 /* Residual projections of GPT-2 start smaller, 1 / sqrt(2 L) (GPT-2 paper, section 2.3). */
@@ -8426,9 +8394,9 @@ static void heti_linear_workspace(het_unit_info *info, int64_t rows, int64_t in,
     a.in = in;
     a.parts = parts;
     for (p = 0; p < parts; p++) a.part[p].out = out[p];
-    heti_unit_workspace(info, HET_OP_LINEAR_FORWARD, &a);
-    heti_unit_workspace(info, HET_OP_LINEAR_BACKWARD_INPUT, &a);
-    heti_unit_workspace(info, HET_OP_LINEAR_BACKWARD_WEIGHT, &a);
+    heti_unit_workspace(info, HETI_OP(LINEAR_FORWARD, &a));
+    heti_unit_workspace(info, HETI_OP(LINEAR_BACKWARD_INPUT, &a));
+    heti_unit_workspace(info, HETI_OP(LINEAR_BACKWARD_WEIGHT, &a));
 }
 
 static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows, int64_t width,
@@ -8439,9 +8407,9 @@ static void heti_norm_workspace(het_unit_info *info, het_norm kind, int64_t rows
     a.rows = rows;
     a.width = width;
     a.rows_per_token = rows_per_token;
-    heti_unit_workspace(info, HET_OP_NORM_FORWARD, &a);
-    heti_unit_workspace(info, HET_OP_NORM_BACKWARD_INPUT, &a);
-    heti_unit_workspace(info, HET_OP_NORM_BACKWARD_WEIGHT, &a);
+    heti_unit_workspace(info, HETI_OP(NORM_FORWARD, &a));
+    heti_unit_workspace(info, HETI_OP(NORM_BACKWARD_INPUT, &a));
+    heti_unit_workspace(info, HETI_OP(NORM_BACKWARD_WEIGHT, &a));
 }
 
 /* Whether any dW or db is wanted: not all of them are frozen. */
@@ -8453,7 +8421,7 @@ static int heti_linear_trains(const het_linear_args *a) {
 }
 
 static het_result heti_linear_weight(const het_unit_call *c, const het_linear_args *a) {
-    return heti_linear_trains(a) ? HETI_OP(c, linear_backward_weight, a) : HET_OK;
+    return heti_linear_trains(a) ? HETI_CALL(c, LINEAR_BACKWARD_WEIGHT, a) : HET_OK;
 }
 
 /* ---- low-rank factors (LoRA, arXiv 2106.09685) ----
@@ -8531,7 +8499,7 @@ static float *heti_adapter_rows(const het_unit_call *c, const heti_adapter *x, i
 static het_result heti_adapter_scale(const het_unit_call *c, float *rows) {
     const het_model_desc *m = c->unit->model;
     const double factor = HETI_CAST(double, m->lora_alpha) / HETI_CAST(double, m->lora_rank);
-    return c->device->iface->scale(c->device->self, c->queue, rows, HETI_CAST(float, factor), c->rows * m->lora_rank);
+    return heti_unit_elements(c, HET_OP_SCALE, rows, NULL, HETI_CAST(float, factor), c->rows * m->lora_rank);
 }
 
 /* The products with A of the matrices first, first + 1, ... of a layer: u = x A^T forward, dx = sum
@@ -8563,15 +8531,15 @@ static het_result heti_adapter_forward(const het_unit_call *c, const heti_adapte
     const het_linear_args inner = heti_adapter_inner(c, x, first, base);
     int p;
     if (inner.parts == 0) return HET_OK;
-    HETI_TRY(HETI_OP(c, linear_forward, &inner));
+    HETI_TRY(HETI_CALL(c, LINEAR_FORWARD, &inner));
     for (p = 0; p < HETI_CAST(int, base->parts); p++) {
         const het_linear_part *part = &base->part[p];
         het_linear_args outer;
         if (x->parameter[first + p] < 0) continue;
         outer = heti_adapter_outer(c, x, first + p, part);
         HETI_TRY(heti_adapter_scale(c, heti_adapter_rows(c, x, first + p, 0)));
-        HETI_TRY(HETI_OP(c, linear_forward, &outer));
-        HETI_TRY(c->device->iface->add(c->device->self, c->queue, part->y, outer.part[0].y, c->rows * part->out));
+        HETI_TRY(HETI_CALL(c, LINEAR_FORWARD, &outer));
+        HETI_TRY(heti_unit_elements(c, HET_OP_ADD, part->y, outer.part[0].y, 0.0f, c->rows * part->out));
     }
     return HET_OK;
 }
@@ -8586,12 +8554,12 @@ static het_result heti_adapter_backward_input(const het_unit_call *c, const heti
         het_linear_args outer;
         if (x->parameter[first + p] < 0) continue;
         outer = heti_adapter_outer(c, x, first + p, &base->part[p]);
-        HETI_TRY(HETI_OP(c, linear_backward_input, &outer));
+        HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, &outer));
         HETI_TRY(heti_adapter_scale(c, outer.dx));
     }
     inner.dx = c->tensor[x->tensor + 2];
-    HETI_TRY(HETI_OP(c, linear_backward_input, &inner));
-    return c->device->iface->add(c->device->self, c->queue, base->dx, inner.dx, c->rows * base->in);
+    HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, &inner));
+    return heti_unit_elements(c, HET_OP_ADD, base->dx, inner.dx, 0.0f, c->rows * base->in);
 }
 
 static het_result heti_adapter_backward_weight(const het_unit_call *c, const heti_adapter *x, int first,
@@ -8620,13 +8588,13 @@ static int heti_adapter_absent(const heti_adapter *x, int first, int count) {
    included. */
 static het_result heti_layer_forward(const het_unit_call *c, const heti_adapter *x, int first,
                                      const het_linear_args *a) {
-    HETI_TRY(HETI_OP(c, linear_forward, a));
+    HETI_TRY(HETI_CALL(c, LINEAR_FORWARD, a));
     return heti_adapter_forward(c, x, first, a);
 }
 
 static het_result heti_layer_backward_input(const het_unit_call *c, const heti_adapter *x, int first,
                                             const het_linear_args *a) {
-    HETI_TRY(HETI_OP(c, linear_backward_input, a));
+    HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, a));
     return heti_adapter_backward_input(c, x, first, a);
 }
 
@@ -8658,7 +8626,7 @@ static het_result heti_embed_describe(const het_unit *unit, het_unit_info *info)
     a.width = m->width;
     a.vocab = m->vocab;
     a.context = m->context;
-    heti_unit_workspace(info, HET_OP_EMBEDDING_BACKWARD_WEIGHT, &a);
+    heti_unit_workspace(info, HETI_OP(EMBEDDING_BACKWARD_WEIGHT, &a));
     return HET_OK;
 }
 
@@ -8686,19 +8654,19 @@ static het_result heti_embed_forward(const het_unit_call *c) {
     het_embedding_args a = heti_embedding_args(c);
     het_dropout_args d = heti_dropout_args(c, NULL, c->out[0], c->out[0]);
     a.y = c->out[0];
-    HETI_TRY(HETI_OP(c, embedding_forward, &a));
-    return d.probability > 0.0f ? HETI_OP(c, dropout_forward, &d) : HET_OK;
+    HETI_TRY(HETI_CALL(c, EMBEDDING_FORWARD, &a));
+    return d.probability > 0.0f ? HETI_CALL(c, DROPOUT_FORWARD, &d) : HET_OK;
 }
 
 static het_result heti_embed_backward_input(const het_unit_call *c) {
     const het_dropout_args d = heti_dropout_args(c, NULL, c->d_out[0], c->tensor[HETI_EMBED_DY]);
-    return HETI_OP(c, dropout_backward, &d);
+    return HETI_CALL(c, DROPOUT_BACKWARD, &d);
 }
 
 static het_result heti_embed_backward_weight(const het_unit_call *c) {
     het_embedding_args a = heti_embedding_args(c);
     a.dy = c->tensor[HETI_EMBED_DY];
-    return HETI_OP(c, embedding_backward_weight, &a);
+    return HETI_CALL(c, EMBEDDING_BACKWARD_WEIGHT, &a);
 }
 
 /* ---- attention ---- */
@@ -8849,8 +8817,8 @@ static het_result heti_attention_describe(const het_unit *unit, het_unit_info *i
         shape.view = &view;
         shape.compute = info->compute;
         a = heti_attention_args(&shape);
-        heti_unit_workspace(info, HET_OP_ATTENTION_FORWARD, &a);
-        heti_unit_workspace(info, HET_OP_ATTENTION_BACKWARD, &a);
+        heti_unit_workspace(info, HETI_OP(ATTENTION_FORWARD, &a));
+        heti_unit_workspace(info, HETI_OP(ATTENTION_BACKWARD, &a));
     }
     return HET_OK;
 }
@@ -8881,13 +8849,13 @@ static het_result heti_attention_positions(const het_unit_call *c, const heti_at
                                                c->tensor[HETI_ATTENTION_RSTD_K]);
         nq.y = q;
         nk.y = k;
-        HETI_TRY(HETI_OP(c, norm_forward, &nq));
-        HETI_TRY(HETI_OP(c, norm_forward, &nk));
+        HETI_TRY(HETI_CALL(c, NORM_FORWARD, &nq));
+        HETI_TRY(HETI_CALL(c, NORM_FORWARD, &nk));
     }
     if (m->position == HET_ROTARY) {
         const het_rotary_args rq = heti_rotary_args(c, m->heads, q, q), rk = heti_rotary_args(c, m->kv_heads, k, k);
-        HETI_TRY(HETI_OP(c, rotary_forward, &rq));
-        HETI_TRY(HETI_OP(c, rotary_forward, &rk));
+        HETI_TRY(HETI_CALL(c, ROTARY_FORWARD, &rq));
+        HETI_TRY(HETI_CALL(c, ROTARY_FORWARD, &rk));
     }
     return HET_OK;
 }
@@ -8912,15 +8880,14 @@ static het_result heti_attention_forward(const het_unit_call *c) {
     heti_linear_part(&qkv, c, x.w[2], x.b[2], kw, v, NULL);
     heti_linear_part(&out, c, x.out, x.out_bias, d, c->tensor[HETI_ATTENTION_Y], NULL);
 
-    HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
     HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &qkv));
     HETI_TRY(heti_attention_positions(c, &x, q, k));
-    HETI_TRY(HETI_OP(c, attention_forward, &attention));
+    HETI_TRY(HETI_CALL(c, ATTENTION_FORWARD, &attention));
     HETI_TRY(heti_layer_forward(c, &x.adapter, 3, &out));
-    HETI_TRY(HETI_OP(c, dropout_forward, &residual));
+    HETI_TRY(HETI_CALL(c, DROPOUT_FORWARD, &residual));
     if (!last) return HET_OK;
-    return c->device->iface->copy(c->device->self, c->queue, c->out[0], c->in[0],
-                                  HETI_CAST(size_t, c->rows * d) * sizeof(float));
+    return heti_unit_copy(c, c->out[0], c->in[0], c->rows * d);
 }
 
 /* Undoes heti_attention_positions for the gradients of q and k: dq, dk become gradients of the
@@ -8932,13 +8899,11 @@ static het_result heti_attention_positions_backward(const het_unit_call *c, cons
     float *nq = norm ? c->tensor[HETI_ATTENTION_NORM_DQ] : dq, *nk = norm ? c->tensor[HETI_ATTENTION_NORM_DK] : dk;
     if (m->position == HET_ROTARY) {
         const het_rotary_args rq = heti_rotary_args(c, m->heads, dq, nq), rk = heti_rotary_args(c, m->kv_heads, dk, nk);
-        HETI_TRY(HETI_OP(c, rotary_backward, &rq));
-        HETI_TRY(HETI_OP(c, rotary_backward, &rk));
+        HETI_TRY(HETI_CALL(c, ROTARY_BACKWARD, &rq));
+        HETI_TRY(HETI_CALL(c, ROTARY_BACKWARD, &rk));
     } else if (norm) {
-        const size_t qb = HETI_CAST(size_t, c->rows * m->heads * m->head_size),
-                     kb = HETI_CAST(size_t, c->rows * m->kv_heads * m->head_size);
-        HETI_TRY(c->device->iface->copy(c->device->self, c->queue, nq, dq, qb * sizeof(float)));
-        HETI_TRY(c->device->iface->copy(c->device->self, c->queue, nk, dk, kb * sizeof(float)));
+        HETI_TRY(heti_unit_copy(c, nq, dq, c->rows * m->heads * m->head_size));
+        HETI_TRY(heti_unit_copy(c, nk, dk, c->rows * m->kv_heads * m->head_size));
     }
     if (norm) {
         het_norm_args aq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x->norm_q],
@@ -8949,8 +8914,8 @@ static het_result heti_attention_positions_backward(const het_unit_call *c, cons
         aq.dx = dq;
         ak.dy = nk;
         ak.dx = dk;
-        HETI_TRY(HETI_OP(c, norm_backward_input, &aq));
-        HETI_TRY(HETI_OP(c, norm_backward_input, &ak));
+        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_INPUT, &aq));
+        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_INPUT, &ak));
     }
     return HET_OK;
 }
@@ -8979,13 +8944,13 @@ static het_result heti_attention_backward_input(const het_unit_call *c) {
     norm.residual = c->d_out[last];
     norm.dx = c->d_in[0];
 
-    HETI_TRY(HETI_OP(c, dropout_backward, &residual));
+    HETI_TRY(HETI_CALL(c, DROPOUT_BACKWARD, &residual));
     HETI_TRY(heti_layer_backward_input(c, &x.adapter, 3, &out));
-    HETI_TRY(HETI_OP(c, attention_backward, &attention));
+    HETI_TRY(HETI_CALL(c, ATTENTION_BACKWARD, &attention));
     HETI_TRY(heti_attention_positions_backward(c, &x, dq, dk));
     HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &qkv));
-    if (last) HETI_TRY(c->device->iface->add(c->device->self, c->queue, c->d_out[1], c->d_out[0], c->rows * d));
-    return HETI_OP(c, norm_backward_input, &norm);
+    if (last) HETI_TRY(heti_unit_elements(c, HET_OP_ADD, c->d_out[1], c->d_out[0], 0.0f, c->rows * d));
+    return HETI_CALL(c, NORM_BACKWARD_INPUT, &norm);
 }
 
 static het_result heti_attention_backward_weight(const het_unit_call *c) {
@@ -9007,7 +8972,7 @@ static het_result heti_attention_backward_weight(const het_unit_call *c) {
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
 
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 3, &out));
-    if (heti_layer_trains(&x.adapter, 0, &qkv)) HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    if (heti_layer_trains(&x.adapter, 0, &qkv)) HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &qkv));
     if (heti_yes(m->qk_norm)) {
         het_norm_args nq = heti_head_norm_args(c, m->heads, c->tensor[HETI_ATTENTION_RAW_Q], c->weight[x.norm_q],
@@ -9018,10 +8983,10 @@ static het_result heti_attention_backward_weight(const het_unit_call *c) {
         nq.dgain = &c->gradient[x.norm_q];
         nk.dy = c->tensor[HETI_ATTENTION_NORM_DK];
         nk.dgain = &c->gradient[x.norm_k];
-        HETI_TRY(HETI_OP(c, norm_backward_weight, &nq));
-        HETI_TRY(HETI_OP(c, norm_backward_weight, &nk));
+        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_WEIGHT, &nq));
+        HETI_TRY(HETI_CALL(c, NORM_BACKWARD_WEIGHT, &nk));
     }
-    return HETI_OP(c, norm_backward_weight, &norm);
+    return HETI_CALL(c, NORM_BACKWARD_WEIGHT, &norm);
 }
 
 /* ---- mlp ---- */
@@ -9133,6 +9098,15 @@ static het_linear_args heti_mlp_first(const het_unit_call *c, const heti_mlp_ind
     return a;
 }
 
+static het_op heti_linear_activation_op(het_op_kind kind, const het_linear_args *linear,
+                                        const het_activation_args *activation) {
+    het_op op;
+    op.kind = kind;
+    op.u.linear_activation.linear = *linear;
+    op.u.linear_activation.activation = *activation;
+    return op;
+}
+
 static het_result heti_mlp_forward(const het_unit_call *c) {
     const het_model_desc *m = c->unit->model;
     const heti_mlp_index x = heti_mlp_parameters(m);
@@ -9143,17 +9117,19 @@ static het_result heti_mlp_forward(const het_unit_call *c) {
     het_linear_args down = heti_linear_args(c, m->mlp_width, c->tensor[HETI_MLP_U]);
     const het_dropout_args residual = heti_dropout_args(c, c->in[heti_yes(m->parallel)], c->tensor[HETI_MLP_Y],
                                                         c->out[0]);
+    het_op both;
     norm.y = c->tensor[HETI_MLP_H];
     heti_linear_part(&down, c, x.down, x.down_bias, m->width, c->tensor[HETI_MLP_Y], NULL);
-    HETI_TRY(HETI_OP(c, norm_forward, &norm));
-    if (c->device->iface->linear_activation_forward && x.parts == 1 && heti_adapter_absent(&x.adapter, 0, 1)) {
-        HETI_TRY(c->device->iface->linear_activation_forward(c->device->self, c->queue, &first, &activation));
+    both = heti_linear_activation_op(HET_OP_LINEAR_ACTIVATION_FORWARD, &first, &activation);
+    HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
+    if (x.parts == 1 && heti_adapter_absent(&x.adapter, 0, 1) && heti_supports(c->device, both)) {
+        HETI_TRY(heti_run_op(c->device, c->queue, both));
     } else {
         HETI_TRY(heti_layer_forward(c, &x.adapter, 0, &first));
-        HETI_TRY(HETI_OP(c, activation_forward, &activation));
+        HETI_TRY(HETI_CALL(c, ACTIVATION_FORWARD, &activation));
     }
     HETI_TRY(heti_layer_forward(c, &x.adapter, x.parts, &down));
-    return HETI_OP(c, dropout_forward, &residual);
+    return HETI_CALL(c, DROPOUT_FORWARD, &residual);
 }
 
 static het_result heti_mlp_backward_input(const het_unit_call *c) {
@@ -9164,26 +9140,27 @@ static het_result heti_mlp_backward_input(const het_unit_call *c) {
     const het_activation_args activation = heti_activation_args(c);
     het_norm_args norm = heti_norm_args(c, c->in[0], c->weight[x.gain], NULL, c->tensor[HETI_MLP_MEAN],
                                         c->tensor[HETI_MLP_RSTD]);
+    het_op both;
     heti_linear_part(&down, c, x.down, x.down_bias, m->width, NULL, c->tensor[HETI_MLP_DY]);
     down.dx = c->tensor[HETI_MLP_DA];
     first.dx = c->tensor[HETI_MLP_DH];
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dx = c->d_in[0];
-    HETI_TRY(HETI_OP(c, dropout_backward, &residual));
-    if (c->device->iface->linear_activation_backward && x.parts == 1 && heti_adapter_absent(&x.adapter, x.parts, 1)) {
-        HETI_TRY(c->device->iface->linear_activation_backward(c->device->self, c->queue, &down, &activation));
+    both = heti_linear_activation_op(HET_OP_LINEAR_ACTIVATION_BACKWARD, &down, &activation);
+    HETI_TRY(HETI_CALL(c, DROPOUT_BACKWARD, &residual));
+    if (x.parts == 1 && heti_adapter_absent(&x.adapter, x.parts, 1) && heti_supports(c->device, both)) {
+        HETI_TRY(heti_run_op(c->device, c->queue, both));
     } else {
         HETI_TRY(heti_layer_backward_input(c, &x.adapter, x.parts, &down));
-        HETI_TRY(HETI_OP(c, activation_backward, &activation));
+        HETI_TRY(HETI_CALL(c, ACTIVATION_BACKWARD, &activation));
     }
     HETI_TRY(heti_layer_backward_input(c, &x.adapter, 0, &first));
     if (heti_yes(m->parallel)) { /* stream 0 is only normed here; stream 1 carries the residual */
-        const size_t bytes = HETI_CAST(size_t, c->rows * m->width) * sizeof(float);
-        HETI_TRY(c->device->iface->copy(c->device->self, c->queue, c->d_in[1], c->d_out[0], bytes));
+        HETI_TRY(heti_unit_copy(c, c->d_in[1], c->d_out[0], c->rows * m->width));
     } else {
         norm.residual = c->d_out[0];
     }
-    return HETI_OP(c, norm_backward_input, &norm);
+    return HETI_CALL(c, NORM_BACKWARD_INPUT, &norm);
 }
 
 static het_result heti_mlp_backward_weight(const het_unit_call *c) {
@@ -9199,11 +9176,11 @@ static het_result heti_mlp_backward_weight(const het_unit_call *c) {
     norm.dy = c->tensor[HETI_MLP_DH];
     norm.dgain = &c->gradient[x.gain];
     norm.dbias = x.bias < 0 ? NULL : &c->gradient[x.bias];
-    if (heti_layer_trains(&x.adapter, x.parts, &down)) HETI_TRY(HETI_OP(c, activation_forward, &activation));
+    if (heti_layer_trains(&x.adapter, x.parts, &down)) HETI_TRY(HETI_CALL(c, ACTIVATION_FORWARD, &activation));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, x.parts, &down));
-    if (heti_layer_trains(&x.adapter, 0, &first)) HETI_TRY(HETI_OP(c, norm_forward, &norm));
+    if (heti_layer_trains(&x.adapter, 0, &first)) HETI_TRY(HETI_CALL(c, NORM_FORWARD, &norm));
     HETI_TRY(heti_layer_backward_weight(c, &x.adapter, 0, &first));
-    return HETI_OP(c, norm_backward_weight, &norm);
+    return HETI_CALL(c, NORM_BACKWARD_WEIGHT, &norm);
 }
 
 /* ---- head: final norm, logits, softmax cross-entropy ----
@@ -9248,7 +9225,7 @@ static het_result heti_head_describe(const het_unit *unit, het_unit_info *info) 
     memset(&a, 0, sizeof a);
     a.rows = rows;
     a.vocab = m->vocab;
-    heti_unit_workspace(info, HET_OP_CROSS_ENTROPY, &a);
+    heti_unit_workspace(info, HETI_OP(CROSS_ENTROPY, &a));
     info->workspace += heti_head_bytes(m, rows, &work, NULL);
     return HET_OK;
 }
@@ -9272,8 +9249,8 @@ static het_result heti_head_logits(const het_unit_call *c, const heti_head_work 
     linear->rows = rows;
     linear->workspace = work->workspace;
     heti_linear_part(linear, c, 1 + with_bias, -1, m->vocab, logits, logits);
-    HETI_TRY(HETI_OP(c, norm_forward, norm));
-    return HETI_OP(c, linear_forward, linear);
+    HETI_TRY(HETI_CALL(c, NORM_FORWARD, norm));
+    return HETI_CALL(c, LINEAR_FORWARD, linear);
 }
 
 static het_result heti_head_granule(const het_unit_call *c, const heti_head_work *work, int64_t granule) {
@@ -9283,6 +9260,7 @@ static het_result heti_head_granule(const het_unit_call *c, const heti_head_work
     het_view view = *c->view;
     het_norm_args norm;
     het_linear_args linear;
+    het_gradient dw;
     het_cross_entropy_args loss;
     view.row_begin = begin;
     view.row_end = end;
@@ -9302,8 +9280,11 @@ static het_result heti_head_granule(const het_unit_call *c, const heti_head_work
     loss.workspace = work->workspace;
 
     HETI_TRY(heti_head_logits(c, work, &norm, &linear, first, end - begin, work->logits));
-    HETI_TRY(HETI_OP(c, cross_entropy, &loss));
+    HETI_TRY(HETI_CALL(c, CROSS_ENTROPY, &loss));
     if (!c->training) return HET_OK;
+    dw = *linear.part[0].dw;
+    if (granule > c->view->granule_begin) dw.beta = 1; /* the first one has written */
+    linear.part[0].dw = &dw;
     linear.view = &view;
     linear.dx = work->dh;
     norm.view = &view;
@@ -9311,10 +9292,10 @@ static het_result heti_head_granule(const het_unit_call *c, const heti_head_work
     norm.dx = c->d_in[0] + first * m->width;
     norm.dgain = &c->gradient[0];
     norm.dbias = m->norm == HET_LAYERNORM ? &c->gradient[1] : NULL;
-    HETI_TRY(HETI_OP(c, linear_backward_input, &linear));
+    HETI_TRY(HETI_CALL(c, LINEAR_BACKWARD_INPUT, &linear));
     HETI_TRY(heti_linear_weight(c, &linear));
-    HETI_TRY(HETI_OP(c, norm_backward_weight, &norm));
-    return HETI_OP(c, norm_backward_input, &norm);
+    HETI_TRY(HETI_CALL(c, NORM_BACKWARD_WEIGHT, &norm));
+    return HETI_CALL(c, NORM_BACKWARD_INPUT, &norm);
 }
 
 static het_result heti_head_backward_input(const het_unit_call *c) {
@@ -12851,6 +12832,7 @@ typedef struct heti_rank {
     het_parallel parallel;
     heti_pool *pool;                     /* NULL where the user gave a parallel-for */
     het_device device;
+    int32_t takes_beta, takes_final;     /* of gradients whose products write them */
     het_queue *queue;                    /* NULL where the device has none */
     het_event *event;
     het_event *loaded;                   /* what the host arrays of a micro-batch were copied from
@@ -13066,7 +13048,7 @@ static het_result heti_adamw_update(const het_optimizer_call *call) {
     a.beta2 = call->desc->beta2;
     a.epsilon = call->desc->epsilon;
     a.decay = call->decay;
-    return call->device->iface->adamw(call->device->self, call->queue, &a);
+    return heti_run_op(call->device, call->queue, HETI_OP(ADAMW, &a));
 }
 
 static const het_optimizer_iface heti_adamw = { "adamw", 2, { "m", "v", NULL, NULL }, 0, heti_adamw_update };
@@ -13094,11 +13076,24 @@ static het_result heti_device_fail(heti_rank *r, het_result result, const char *
 #define HETI_DEVICE(r, call, what) do { const het_result heti_device_result = (call); \
     if (heti_device_result != HET_OK) return heti_device_fail((r), heti_device_result, (what)); } while (0)
 
-static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size) {
-    if (count > 0)
-        HETI_DEVICE(r, r->device.iface->copy_in(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size),
-                    "copy to the device");
+static het_result heti_rank_op(heti_rank *r, het_op op, const char *what) {
+    HETI_DEVICE(r, heti_run_op(&r->device, r->queue, op), what);
     return HET_OK;
+}
+
+static het_result heti_copy(heti_rank *r, het_op_kind kind, void *to, const void *from, size_t bytes,
+                            const char *what) {
+    het_op op;
+    if (bytes == 0) return HET_OK;
+    op.kind = kind;
+    op.u.copy.to = to;
+    op.u.copy.from = from;
+    op.u.copy.size = bytes;
+    return heti_rank_op(r, op, what);
+}
+
+static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t count, size_t size) {
+    return heti_copy(r, HET_OP_COPY_IN, to, from, HETI_CAST(size_t, count) * size, "copy to the device");
 }
 
 /* Waits until everything given to the device has run. In a step that is: at its end, where the
@@ -13107,19 +13102,16 @@ static het_result heti_copy_in(heti_rank *r, void *to, const void *from, int64_t
    leaves or enters host memory between ranks: messages of stages, chunks of reductions and gathers,
    the scalars of the verdict. */
 static het_result heti_sync(heti_rank *r) {
-    const het_device_iface *iface = r->device.iface;
+    const het_queue_iface *queues = r->device.iface->queues;
     if (!r->event) return HET_OK;
-    HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, r->event), "event");
-    HETI_DEVICE(r, iface->event_sync(r->device.self, r->event, r->ctx->desc.stall_deadline), "waiting for the device");
+    HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, r->event), "event");
+    HETI_DEVICE(r, queues->event_sync(r->device.self, r->event, r->ctx->desc.stall_deadline), "waiting for the device");
     return HET_OK;
 }
 
 /* `to` holds what is copied after the next heti_sync. */
 static het_result heti_copy_out_later(heti_rank *r, void *to, const void *from, int64_t count, size_t size) {
-    if (count > 0)
-        HETI_DEVICE(r, r->device.iface->copy_out(r->device.self, r->queue, to, from, HETI_CAST(size_t, count) * size),
-                               "copy from the device");
-    return HET_OK;
+    return heti_copy(r, HET_OP_COPY_OUT, to, from, HETI_CAST(size_t, count) * size, "copy from the device");
 }
 
 static het_result heti_copy_out(heti_rank *r, void *to, const void *from, int64_t count, size_t size) {
@@ -13169,8 +13161,7 @@ static het_result heti_write_weight(heti_rank *r, const heti_parameter *p, int64
 }
 
 static het_result heti_clear(heti_rank *r, void *to, size_t bytes) {
-    if (bytes > 0) HETI_DEVICE(r, r->device.iface->clear(r->device.self, r->queue, to, bytes), "clear");
-    return HET_OK;
+    return heti_copy(r, HET_OP_CLEAR, to, NULL, bytes, "clear");
 }
 
 /* =================================================================================================
@@ -13888,22 +13879,22 @@ static het_result heti_join_groups(het_ctx *ctx, const heti_share *aside) {
 /* Queues and events for a rank's ends and the messages on its lanes. */
 static het_result heti_open_ends(heti_rank *r) {
     heti_part *part = r->part;
-    const het_device_iface *iface = r->device.iface;
+    const het_queue_iface *queues = r->device.iface->queues;
     const size_t live = r->ctx->counter.live;
     const char *text;
     het_result result = HET_OK;
     int64_t i;
     for (i = 0; result == HET_OK && i < part->ends; i++) {
-        result = iface->queue_create(r->device.self, &part->end[i].queue);
-        if (result == HET_OK) result = iface->event_create(r->device.self, &part->end[i].event);
+        result = queues->create(r->device.self, &part->end[i].queue);
+        if (result == HET_OK) result = queues->event_create(r->device.self, &part->end[i].event);
     }
     for (i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
         heti_message *message = i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
-        result = iface->event_create(r->device.self, &message->event);
+        result = queues->event_create(r->device.self, &message->event);
     }
     part->queue_bytes = r->ctx->counter.live - live;
     if (result == HET_OK) return HET_OK;
-    text = iface->last_error(r->device.self);
+    text = r->device.iface->last_error(r->device.self);
     return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->call, r->rank,
                      text && text[0] ? text : het_result_text(result));
 }
@@ -13931,16 +13922,16 @@ static void heti_leave_ends(const het_groups *groups, heti_part *part) {
 /* Gives back the queues and events of a rank's part. Nothing uses them any more: the groups are
    left, and either the rank's own queue has been waited for or its memory is given back. */
 static void heti_close_ends(heti_rank *r, heti_part *part) {
-    const het_device_iface *iface = r->device.iface;
+    const het_queue_iface *queues = r->device.iface->queues;
     int64_t i;
     if (!part->end) return; /* its tables were never made */
     for (i = 0; i < part->ends; i++) {
-        if (part->end[i].queue) iface->queue_destroy(r->device.self, part->end[i].queue);
-        if (part->end[i].event) iface->event_destroy(r->device.self, part->end[i].event);
+        if (part->end[i].queue) queues->destroy(r->device.self, part->end[i].queue);
+        if (part->end[i].event) queues->event_destroy(r->device.self, part->end[i].event);
     }
     for (i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
         heti_message *message = i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
-        if (message->event) iface->event_destroy(r->device.self, message->event);
+        if (message->event) queues->event_destroy(r->device.self, message->event);
     }
     part->ends = part->lanes = 0;
 }
@@ -13948,12 +13939,12 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
 /* Lets an end's queue wait for an event of the rank's own queue; NULL: for all that was given to it
    so far. */
 static het_result heti_order_end(heti_rank *r, heti_end *end, het_event *event) {
-    const het_device_iface *iface = r->device.iface;
+    const het_queue_iface *queues = r->device.iface->queues;
     if (!event) {
         event = end->event;
-        HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, event), "event");
+        HETI_DEVICE(r, queues->event_record(r->device.self, r->queue, event), "event");
     }
-    HETI_DEVICE(r, iface->event_wait(r->device.self, end->queue, event), "wait for an event");
+    HETI_DEVICE(r, queues->event_wait(r->device.self, end->queue, event), "wait for an event");
     return HET_OK;
 }
 
@@ -14181,17 +14172,53 @@ static het_result heti_find_world(het_ctx *ctx) {
 }
 
 static het_result heti_open_queue(heti_rank *r) {
-    const het_device_iface *iface = r->device.iface;
+    const het_queue_iface *queues = r->device.iface->queues;
     const char *text;
     het_result result = HET_OK;
-    if (!iface->queue_create) return HET_OK;
-    result = iface->queue_create(r->device.self, &r->queue);
-    if (result == HET_OK) result = iface->event_create(r->device.self, &r->event);
-    if (result == HET_OK) result = iface->event_create(r->device.self, &r->loaded);
+    if (!queues) return HET_OK;
+    result = queues->create(r->device.self, &r->queue);
+    if (result == HET_OK) result = queues->event_create(r->device.self, &r->event);
+    if (result == HET_OK) result = queues->event_create(r->device.self, &r->loaded);
     if (result == HET_OK) return HET_OK;
-    text = iface->last_error(r->device.self);
+    text = r->device.iface->last_error(r->device.self);
     return heti_fail(&r->ctx->error, result, "device %d: %s", r->local, text &&
                      text[0] ? text : het_result_text(result));
+}
+
+/* Whether the device writes gradients of max_tokens rows without reading them, as final ones or
+   not. */
+static int32_t heti_takes_gradients(const heti_rank *r, int32_t final) {
+    het_gradient dw;
+    het_linear_args a;
+    memset(&dw, 0, sizeof dw);
+    memset(&a, 0, sizeof a);
+    dw.exact = dw.final = final;
+    a.rows = r->ctx->desc.max_tokens;
+    a.parts = 1;
+    a.part[0].dw = &dw;
+    return heti_supports(&r->device, HETI_OP(LINEAR_BACKWARD_WEIGHT, &a));
+}
+
+/* What a device may lack: without the first two the description is refused. */
+static het_result heti_ask_device(heti_rank *r) {
+    const het_desc *desc = &r->ctx->desc;
+    const uint16_t weight = 0;
+    het_elements_args scale;
+    het_linear_args linear;
+    memset(&scale, 0, sizeof scale);
+    memset(&linear, 0, sizeof linear);
+    linear.parts = 1;
+    linear.part[0].w_bf16 = &weight;
+    if (desc->model.lora_rank > 0 && !heti_supports(&r->device, HETI_OP(SCALE, &scale)))
+        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED,
+                         "het_desc.model.lora_rank is %d; device %s has no `scale`", desc->model.lora_rank,
+                         r->desc.iface->name);
+    if (desc->weights == HET_BF16 && !heti_supports(&r->device, HETI_OP(LINEAR_FORWARD, &linear)))
+        return heti_fail(&r->ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
+                         r->desc.iface->name);
+    r->takes_beta = !r->desc.iface->queues && heti_takes_gradients(r, 0);
+    r->takes_final = r->takes_beta && heti_takes_gradients(r, 1);
+    return HET_OK;
 }
 
 static het_result heti_open_device(heti_rank *r) {
@@ -14208,12 +14235,6 @@ static het_result heti_open_device(heti_rank *r) {
     if (r->desc.iface->version != HETRAIN_DEVICE_VERSION)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "device table has version %d, this is %d",
                          HETI_CAST(int64_t, r->desc.iface->version), HETI_CAST(int64_t, HETRAIN_DEVICE_VERSION));
-    if (ctx->desc.model.lora_rank > 0 && !r->desc.iface->scale)
-        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.model.lora_rank is %d; device %s has no `scale`",
-                         ctx->desc.model.lora_rank, r->desc.iface->name);
-    if (ctx->desc.weights == HET_BF16 && !r->desc.iface->bf16_weights)
-        return heti_fail(&ctx->error, HET_ERR_UNSUPPORTED, "het_desc.weights is bf16; device %s takes only f32",
-                         r->desc.iface->name);
     if (ctx->desc.parallel.run) {
         r->parallel = ctx->desc.parallel;
     } else {
@@ -14241,6 +14262,7 @@ static het_result heti_open_device(heti_rank *r) {
                                                       HETI_CAST(int64_t, config.threads),
                                                           HETI_CAST(int64_t, config.isa));
     }
+    HETI_TRY(heti_ask_device(r));
     return heti_open_queue(r);
 }
 
@@ -15125,11 +15147,7 @@ static het_result heti_count_needs(heti_rank *r) {
 /* ---- a rank's device memory: sums of gradients ---- */
 
 /* Whether the rank's products may write into sums that are not cleared before. */
-static int heti_fills_sums(const heti_rank *r) {
-    const het_device_iface *iface = r->device.iface;
-    return iface->fills_sums && iface->fills_sums == iface->linear_backward_weight && !iface->queue_create &&
-        r->part->shard.peers == 0;
-}
+static int heti_fills_sums(const heti_rank *r) { return r->takes_beta && r->part->shard.peers == 0; }
 
 /* Whether one call of a product makes all of a parameter's gradient in a step. */
 static int heti_is_whole(const heti_rank *r, int64_t parameter) {
@@ -15139,10 +15157,9 @@ static int heti_is_whole(const heti_rank *r, int64_t parameter) {
         && ctx->desc.max_micro_batches == 1 && ctx->share.plan->slices == 1;
 }
 
-/* Whether it sums and rounds it as well (het_gradient.once). */
-static int heti_is_once(const heti_rank *r, int64_t parameter) {
-    return heti_is_whole(r, parameter) && r->ctx->desc.reduce == HET_REDUCE_EXACT &&
-        r->ctx->desc.max_tokens <= HETRAIN_ONCE_ROWS;
+/* Whether it sums and rounds it as well (het_gradient.final). */
+static int heti_is_final(const heti_rank *r, int64_t parameter) {
+    return heti_is_whole(r, parameter) && r->ctx->desc.reduce == HET_REDUCE_EXACT && r->takes_final;
 }
 
 /* Whether the sum lies where activations were: when a unit's weights have their turn, those of the
@@ -15153,7 +15170,7 @@ static int heti_is_late(const heti_rank *r, int64_t parameter) {
 
 /* Floats that an element of a parameter's sum takes on this rank, and all of them. */
 static int64_t heti_sum_width(const heti_rank *r, int64_t p) {
-    return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_once(r, p) ? 1 : 2;
+    return r->ctx->desc.reduce != HET_REDUCE_EXACT || heti_is_final(r, p) ? 1 : 2;
 }
 
 static int64_t heti_sum_floats(const heti_rank *r, int64_t p) {
@@ -15309,8 +15326,8 @@ static int heti_layout_activations(heti_rank *r) {
         memset(&a, 0, sizeof a);
         a.count = r->ctx->parameter[p].count;
         if (part->sum_at[p] == HETI_NOWHERE) continue;
-        part->shared_bytes = heti_max_size(part->shared_bytes, r->device.iface->workspace_bytes(r->device.self,
-            HET_OP_SUM_SQUARES, &a));
+        part->shared_bytes = heti_max_size(part->shared_bytes,
+                                           heti_op_workspace(&r->device, HETI_OP(SUM_SQUARES, &a)));
     }
     return fits;
 }
@@ -15405,7 +15422,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
 static int64_t heti_graph_places(const heti_rank *r) {
     const het_ctx *ctx = r->ctx;
     int64_t u;
-    if (!r->device.iface->capture_begin || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
+    if (!r->device.iface->graphs || ctx->desc.hook || ctx->desc.inference == HET_YES || r->part->shard.peers > 0)
         return 0;
     if (ctx->desc.optimizer.iface != het_adamw()) return 0;
     for (u = 0; u < ctx->unit_count; u++) {
@@ -15673,7 +15690,7 @@ static het_result heti_open_memories(het_ctx *ctx) {
 static void heti_drop_graphs(heti_rank *r, heti_part *part) {
     int64_t i;
     for (i = 0; part->graph && i < part->graphs; i++)
-        if (part->graph[i].graph) r->device.iface->graph_destroy(r->device.self, r->queue, part->graph[i].graph);
+        if (part->graph[i].graph) r->device.iface->graphs->destroy(r->device.self, r->queue, part->graph[i].graph);
     if (part->graph) memset(part->graph, 0, HETI_CAST(size_t, part->graphs) * sizeof *part->graph);
 }
 
@@ -15686,9 +15703,9 @@ static void heti_close_memory(heti_rank *r, heti_part *part) {
 static void heti_release_rank(heti_rank *r) {
     const het_device_iface *iface = r->device.iface;
     if (r->device.self) {
-        if (r->event) iface->event_destroy(r->device.self, r->event);
-        if (r->loaded) iface->event_destroy(r->device.self, r->loaded);
-        if (r->queue) iface->queue_destroy(r->device.self, r->queue);
+        if (r->event) iface->queues->event_destroy(r->device.self, r->event);
+        if (r->loaded) iface->queues->event_destroy(r->device.self, r->loaded);
+        if (r->queue) iface->queues->destroy(r->device.self, r->queue);
         iface->destroy(r->device.self);
     }
     if (r->pool) heti_pool_destroy(r->pool);
@@ -16303,7 +16320,7 @@ static int heti_is_trained(const heti_rank *r, int64_t b) {
     return r->part->sum_at[r->ctx->block[b].parameter] != HETI_NOWHERE;
 }
 
-/* Zeros for a sum that is still empty (het_gradient.empty). */
+/* Zeros for a sum into which nothing was written. */
 static het_result heti_fill_sum(heti_rank *r, int64_t parameter) {
     const int64_t floats = r->ctx->parameter[parameter].count * heti_sum_width(r, parameter);
     if (!r->part->empty[parameter]) return HET_OK;
@@ -16789,11 +16806,14 @@ static het_result heti_open_gradients(heti_rank *r, int64_t unit) {
                       HETI_CAST(size_t, heti_shard_place(r->ctx, unit, -1)) * sizeof(double));
 }
 
-/* Behind it: the own part is added, the others may leave. */
-static het_result heti_close_gradients(heti_rank *r, int64_t unit) {
+/* Behind it: the own part is added, the others may leave. `rows`: of the call. */
+static het_result heti_close_gradients(heti_rank *r, int64_t unit, int64_t rows) {
+    const heti_unit *u = &r->ctx->unit[unit];
     heti_part *part = r->part;
     heti_piece p;
-    int64_t b;
+    int64_t b, i;
+    for (i = 0; i < u->info.parameters && rows > 0; i++)
+        if (u->info.parameter[i].product) part->empty[u->parameter[i]] = 0;
     for (b = heti_next_sharded(r->ctx, unit, -1); b >= 0; b = heti_next_sharded(r->ctx, unit, b)) {
         const heti_owners *owners = &r->ctx->share.owners[b];
         const int64_t place = heti_holder_of(owners, r->rank);
@@ -16872,7 +16892,7 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
     v->granule_start = carry->device_granule_start;
     v->host_sequence_start = carry->sequence_start;
     v->host_granule_start = carry->granule_start;
-    if (r->loaded) HETI_DEVICE(r, r->device.iface->event_record(r->device.self, r->queue, r->loaded), "event");
+    if (r->loaded) HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, r->loaded), "event");
     return HET_OK;
 }
 
@@ -16880,7 +16900,7 @@ static het_result heti_load_rows(heti_rank *r, heti_carry *carry, const het_batc
    may be filled again. What is computed on it may still run. */
 static het_result heti_await_loaded(heti_rank *r) {
     if (r->loaded)
-        HETI_DEVICE(r, r->device.iface->event_sync(r->device.self, r->loaded, r->ctx->desc.stall_deadline),
+        HETI_DEVICE(r, r->device.iface->queues->event_sync(r->device.self, r->loaded, r->ctx->desc.stall_deadline),
                     "waiting for the device");
     return HET_OK;
 }
@@ -16953,11 +16973,11 @@ static float *heti_at(char *base, size_t offset) { return HETI_CAST(float *, HET
 static het_gradient heti_gradient_in(const heti_rank *r, int64_t parameter, void *sum) {
     het_gradient g;
     g.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
-    g.once = heti_is_once(r, parameter);
+    g.beta = 1;
+    g.final = heti_is_final(r, parameter);
     g.sum = sum;
     g.grid = r->part->grid + parameter;
     g.maximum = r->part->maximum + parameter;
-    g.empty = NULL;
     return g;
 }
 
@@ -17000,7 +17020,7 @@ static void heti_call_prepare(heti_rank *r, const heti_stage *stage, int64_t ind
         if (p->bf16) c->weight_bf16[i] = heti_bf16_weight(r, p);
         else c->weight[i] = heti_weight(r, p);
         c->gradient[i] = heti_gradient_in(r, unit->parameter[i], heti_call_sum(r, index, unit->parameter[i]));
-        if (unit->info.parameter[i].product) c->gradient[i].empty = part->empty + unit->parameter[i];
+        if (unit->info.parameter[i].product) c->gradient[i].beta = !part->empty[unit->parameter[i]];
     }
     c->cosine = part->cosine;
     c->sine = part->sine;
@@ -17145,7 +17165,7 @@ static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2]) {
         if (g->used + (g->graph ? grace : 0) < victim->used + (victim->graph ? grace : 0)) victim = g;
     }
     if (victim->graph && part->works - victim->used < grace) return NULL;
-    if (victim->graph) r->device.iface->graph_destroy(r->device.self, r->queue, victim->graph);
+    if (victim->graph) r->device.iface->graphs->destroy(r->device.self, r->queue, victim->graph);
     memset(victim, 0, sizeof *victim);
     victim->key[0] = key[0];
     victim->key[1] = key[1];
@@ -17155,7 +17175,7 @@ static heti_graph *heti_find_graph(heti_rank *r, const uint64_t key[2]) {
 
 /* Does the work, or repeats it. */
 static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_call call) {
-    const het_device_iface *iface = r->device.iface;
+    const het_graph_iface *graphs = r->device.iface->graphs;
     heti_graph *g;
     het_result result;
     uint64_t key[2];
@@ -17165,17 +17185,17 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     g = heti_find_graph(r, key);
     if (!g) return call(r, work);
     if (!g->graph) {
-        HETI_DEVICE(r, iface->capture_begin(r->device.self, r->queue), "keeping work as a graph");
+        HETI_DEVICE(r, graphs->capture_begin(r->device.self, r->queue), "keeping work as a graph");
         r->capturing = 1;
         result = call(r, work);
         r->capturing = 0;
         if (result != HET_OK) {
-            (void)iface->capture_end(r->device.self, r->queue, NULL);
+            (void)graphs->capture_end(r->device.self, r->queue, NULL);
             return result;
         }
-        HETI_DEVICE(r, iface->capture_end(r->device.self, r->queue, &g->graph), "keeping work as a graph");
+        HETI_DEVICE(r, graphs->capture_end(r->device.self, r->queue, &g->graph), "keeping work as a graph");
     }
-    HETI_DEVICE(r, iface->graph_launch(r->device.self, r->queue, g->graph), "repeating a graph");
+    HETI_DEVICE(r, graphs->launch(r->device.self, r->queue, g->graph), "repeating a graph");
     return HET_OK;
 }
 
@@ -17241,7 +17261,7 @@ static het_result heti_backward(heti_rank *r, const heti_work *work) {
         if (a->kind == HET_ACTION_B && !c.info->is_loss)
             HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
         HETI_TRY(heti_hook(r, HET_BACKWARD, &c, a));
-        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u));
+        if (heti_adds_gradients(r->ctx, a, u)) HETI_TRY(heti_close_gradients(r, u, c.rows));
     }
     return HET_OK;
 }
@@ -17256,7 +17276,7 @@ static het_result heti_backward_weights(heti_rank *r, const heti_work *work) {
         if (c.info->is_loss) continue;
         HETI_TRY(heti_open_gradients(r, u));
         HETI_DEVICE(r, c.unit->iface->backward_weight(&c), c.unit->iface->name);
-        HETI_TRY(heti_close_gradients(r, u));
+        HETI_TRY(heti_close_gradients(r, u, c.rows));
     }
     return HET_OK;
 }
@@ -17307,18 +17327,16 @@ static het_result heti_unpack(heti_rank *r, const char *data, float *const *stre
 /* The same between the device memory of a message on a lane and the streams. */
 static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs, float *const *stream, int64_t unit,
                                  int64_t rows) {
-    const het_device_iface *iface = r->device.iface;
     const het_unit_info *info = &r->ctx->unit[unit - 1].info;
     char *at = message->rows;
     int64_t s;
     for (s = 0; s < info->out_streams; s++) {
         const size_t bytes = HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
-        if (bytes == 0) continue;
-        HETI_DEVICE(r, packs ? iface->copy(r->device.self, r->queue, at, stream[s], bytes)
-                             : iface->copy(r->device.self, r->queue, stream[s], at, bytes), "copy of a message");
+        void *const stream_rows = stream[s];
+        HETI_TRY(heti_copy(r, HET_OP_COPY, packs ? at : stream_rows, packs ? stream_rows : at, bytes, "copy of a message"));
         at += bytes;
     }
-    HETI_DEVICE(r, iface->event_record(r->device.self, r->queue, message->event), "event");
+    HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, message->event), "event");
     return HET_OK;
 }
 
@@ -17569,11 +17587,11 @@ static int heti_next_owned(const heti_rank *r, int64_t b, heti_owned *o) {
     return 0;
 }
 
-/* As it is read: what was made at once is floats. */
+/* As it is read: final sums are floats. */
 static het_gradient heti_owned_gradient(const heti_rank *r, const heti_owned *o) {
     het_gradient g = heti_gradient_in(r, o->parameter, heti_sum_at(r, o->parameter, o->first));
-    g.exact = g.exact && !g.once;
-    g.once = 0;
+    g.exact = g.exact && !g.final;
+    g.final = 0;
     return g;
 }
 
@@ -17593,7 +17611,7 @@ static het_result heti_square(heti_rank *r, const heti_work *work) {
             a.count = o.count;
             a.sum = part->squares;
             a.workspace = part->shared;
-            HETI_DEVICE(r, r->device.iface->sum_squares(r->device.self, r->queue, &a), "gradient norm");
+            HETI_TRY(heti_rank_op(r, HETI_OP(SUM_SQUARES, &a), "gradient norm"));
         }
     }
     return HET_OK;
@@ -17645,8 +17663,7 @@ static het_result heti_verdict(heti_rank *r, const het_action *action) {
     a.exact = r->ctx->desc.reduce == HET_REDUCE_EXACT;
     a.squares = part->squares;
     a.loss = part->loss;
-    HETI_DEVICE(r, r->device.iface->verdict(r->device.self, r->queue, &a), "verdict");
-    return HET_OK;
+    return heti_rank_op(r, HETI_OP(VERDICT, &a), "verdict");
 }
 
 /* The rank's parts of the block that is the action's stage. */

@@ -616,12 +616,6 @@ static het_result hetc_rotary(void *self, het_queue *queue, const het_rotary_arg
     return HETC_LAUNCH(self, queue, hetc_rotary_kernel, hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1), HETC_THREADS,
                        0, *a, a->view->position + a->view->row_begin, sign);
 }
-static het_result hetc_rotary_forward(void *self, het_queue *queue, const het_rotary_args *a) {
-    return hetc_rotary(self, queue, a, 1.0f);
-}
-static het_result hetc_rotary_backward(void *self, het_queue *queue, const het_rotary_args *a) {
-    return hetc_rotary(self, queue, a, -1.0f);
-}
 
 /* ---- activations ---- */
 
@@ -692,16 +686,10 @@ template <int KIND> static het_result hetc_activation(void *self, het_queue *que
     return HETC_LAUNCH(self, queue, (hetc_activation_forward_kernel<KIND, 1>), grid, HETC_THREADS, 0, *a);
 }
 
-static het_result hetc_activation_either(void *self, het_queue *queue, const het_activation_args *a, int backward) {
+static het_result hetc_activate(void *self, het_queue *queue, const het_activation_args *a, int backward) {
     if (a->kind == HET_SWIGLU) return hetc_activation<HET_SWIGLU>(self, queue, a, backward);
     if (a->kind == HET_GELU_ERF) return hetc_activation<HET_GELU_ERF>(self, queue, a, backward);
     return hetc_activation<HET_GELU_TANH>(self, queue, a, backward);
-}
-static het_result hetc_activation_forward(void *self, het_queue *queue, const het_activation_args *a) {
-    return hetc_activation_either(self, queue, a, 0);
-}
-static het_result hetc_activation_backward(void *self, het_queue *queue, const het_activation_args *a) {
-    return hetc_activation_either(self, queue, a, 1);
 }
 
 /* ---- embedding ---- */
@@ -963,13 +951,13 @@ template <int V> HETC_KERNEL hetc_add_kernel(float *y, const float *x, int64_t c
     hetc_put(y + i, sum);
 }
 
-static het_result hetc_add(void *self, het_queue *queue, float *y, const float *x, int64_t count) {
-    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
-               four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
-    if (count <= 0) return HET_OK;
-    if (hetc_packs(count, x, y))
-        return HETC_LAUNCH(self, queue, hetc_add_kernel<4>, four, HETC_THREADS, 0, y, x, count);
-    return HETC_LAUNCH(self, queue, hetc_add_kernel<1>, one, HETC_THREADS, 0, y, x, count);
+static het_result hetc_add(void *self, het_queue *queue, const het_elements_args *a) {
+    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1),
+               four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
+    if (a->count <= 0) return HET_OK;
+    if (hetc_packs(a->count, a->x, a->y))
+        return HETC_LAUNCH(self, queue, hetc_add_kernel<4>, four, HETC_THREADS, 0, a->y, a->x, a->count);
+    return HETC_LAUNCH(self, queue, hetc_add_kernel<1>, one, HETC_THREADS, 0, a->y, a->x, a->count);
 }
 
 template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t count) {
@@ -980,13 +968,13 @@ template <int V> HETC_KERNEL hetc_scale_kernel(float *y, float factor, int64_t c
     hetc_put(y + i, scaled);
 }
 
-static het_result hetc_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
-    const dim3 one = hetc_grid(hetc_ceil_div(count, HETC_THREADS), 1),
-               four = hetc_grid(hetc_ceil_div(count, 4 * HETC_THREADS), 1);
-    if (count <= 0) return HET_OK;
-    if (hetc_packs(count, y, y))
-        return HETC_LAUNCH(self, queue, hetc_scale_kernel<4>, four, HETC_THREADS, 0, y, factor, count);
-    return HETC_LAUNCH(self, queue, hetc_scale_kernel<1>, one, HETC_THREADS, 0, y, factor, count);
+static het_result hetc_scale(void *self, het_queue *queue, const het_elements_args *a) {
+    const dim3 one = hetc_grid(hetc_ceil_div(a->count, HETC_THREADS), 1),
+               four = hetc_grid(hetc_ceil_div(a->count, 4 * HETC_THREADS), 1);
+    if (a->count <= 0) return HET_OK;
+    if (hetc_packs(a->count, a->y, a->y))
+        return HETC_LAUNCH(self, queue, hetc_scale_kernel<4>, four, HETC_THREADS, 0, a->y, a->factor, a->count);
+    return HETC_LAUNCH(self, queue, hetc_scale_kernel<1>, one, HETC_THREADS, 0, a->y, a->factor, a->count);
 }
 
 /* gradient[offset ...] += term, one granule's; a thread 4 elements that lie a block apart. */
@@ -1876,7 +1864,7 @@ static size_t hetc_attention_workspace(const het_attention_args *a, int backward
     return 2 * keys * (size_t)a->kv_heads * size + (backward ? queries * (2 * size + sizeof(float)) : 0);
 }
 
-static het_result hetc_attention_either(void *self, het_queue *queue, const het_attention_args *a, int backward) {
+static het_result hetc_attend(void *self, het_queue *queue, const het_attention_args *a, int backward) {
     const int64_t rows = a->view->row_end - a->view->row_begin, size = a->head_size;
     char text[128];
     HETC_TRY(hetc_shape(self, "attention", a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && size > 0 &&
@@ -1905,21 +1893,38 @@ static het_result hetc_attention_either(void *self, het_queue *queue, const het_
     return hetc_attention_run<float, 128>(self, queue, a, backward);
 }
 
-static het_result hetc_attention_forward(void *self, het_queue *queue, const het_attention_args *a) {
-    return hetc_attention_either(self, queue, a, 0);
-}
-static het_result hetc_attention_backward(void *self, het_queue *queue, const het_attention_args *a) {
-    return hetc_attention_either(self, queue, a, 1);
+/* Every op but the linear ones and copies. */
+static het_result hetc_rows_op(void *self, het_queue *queue, const het_op *op) {
+    switch (op->kind) {
+    case HET_OP_NORM_FORWARD: return hetc_norm_forward(self, queue, &op->u.norm);
+    case HET_OP_NORM_BACKWARD_INPUT: return hetc_norm_backward_input(self, queue, &op->u.norm);
+    case HET_OP_NORM_BACKWARD_WEIGHT: return hetc_norm_backward_weight(self, queue, &op->u.norm);
+    case HET_OP_ROTARY_FORWARD: return hetc_rotary(self, queue, &op->u.rotary, 1.0f);
+    case HET_OP_ROTARY_BACKWARD: return hetc_rotary(self, queue, &op->u.rotary, -1.0f);
+    case HET_OP_ATTENTION_FORWARD: return hetc_attend(self, queue, &op->u.attention, 0);
+    case HET_OP_ATTENTION_BACKWARD: return hetc_attend(self, queue, &op->u.attention, 1);
+    case HET_OP_ACTIVATION_FORWARD: return hetc_activate(self, queue, &op->u.activation, 0);
+    case HET_OP_ACTIVATION_BACKWARD: return hetc_activate(self, queue, &op->u.activation, 1);
+    case HET_OP_EMBEDDING_FORWARD: return hetc_embedding_forward(self, queue, &op->u.embedding);
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT: return hetc_embedding_backward_weight(self, queue, &op->u.embedding);
+    case HET_OP_DROPOUT_FORWARD: return hetc_dropout_forward(self, queue, &op->u.dropout);
+    case HET_OP_DROPOUT_BACKWARD: return hetc_dropout_backward(self, queue, &op->u.dropout);
+    case HET_OP_CROSS_ENTROPY: return hetc_cross_entropy(self, queue, &op->u.cross_entropy);
+    case HET_OP_ACCUMULATE: return hetc_accumulate(self, queue, &op->u.accumulate);
+    case HET_OP_SUM_SQUARES: return hetc_sum_squares(self, queue, &op->u.sum_squares);
+    case HET_OP_VERDICT: return hetc_verdict(self, queue, &op->u.verdict);
+    case HET_OP_ADAMW: return hetc_adamw(self, queue, &op->u.adamw);
+    case HET_OP_ADD: return hetc_add(self, queue, &op->u.elements);
+    case HET_OP_SCALE: return hetc_scale(self, queue, &op->u.elements);
+    default: return HET_ERR_UNSUPPORTED;
+    }
 }
 
-/* Workspace of every op but the linear ones. */
-static size_t hetc_rows_workspace(het_op op, const void *args) {
-    if (op == HET_OP_NORM_BACKWARD_WEIGHT) {
-        const het_norm_args *a = static_cast<const het_norm_args *>(args);
-        return hetc_columns_workspace(a->rows, a->width);
-    }
-    if (op == HET_OP_ATTENTION_FORWARD || op == HET_OP_ATTENTION_BACKWARD)
-        return hetc_attention_workspace(static_cast<const het_attention_args *>(args), op == HET_OP_ATTENTION_BACKWARD);
+/* Their workspace. */
+static size_t hetc_rows_workspace(const het_op *op) {
+    if (op->kind == HET_OP_NORM_BACKWARD_WEIGHT) return hetc_columns_workspace(op->u.norm.rows, op->u.norm.width);
+    if (op->kind == HET_OP_ATTENTION_FORWARD || op->kind == HET_OP_ATTENTION_BACKWARD)
+        return hetc_attention_workspace(&op->u.attention, op->kind == HET_OP_ATTENTION_BACKWARD);
     return 0;
 }
 
@@ -2081,26 +2086,26 @@ static het_result hetc_host_copy(hetc_queue *queue, void *to, const void *from, 
     return HET_OK;
 }
 
-static het_result hetc_copy_in(void *self, het_queue *queue, void *device_to, const void *host_from, size_t size) {
+static het_result hetc_copy_in(void *self, het_queue *queue, const het_copy_args *a) {
     hetc_queue *q = hetc_queue_of(self, queue);
-    const char *from = static_cast<const char *>(host_from);
-    char *to = static_cast<char *>(device_to);
+    const char *from = static_cast<const char *>(a->from);
+    char *to = static_cast<char *>(a->to);
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
-    for (size_t done = 0, piece; done < size; done += piece) {
-        piece = size - done < HETC_STAGING ? size - done : HETC_STAGING;
+    for (size_t done = 0, piece; done < a->size; done += piece) {
+        piece = a->size - done < HETC_STAGING ? a->size - done : HETC_STAGING;
         HETC_TRY(hetc_host_copy(q, q->staging, from + done, piece));
         HETC_CUDA(self, cudaMemcpyAsync, (to + done, q->staging, piece, cudaMemcpyHostToDevice, q->stream));
     }
     return HET_OK;
 }
 
-static het_result hetc_copy_out(void *self, het_queue *queue, void *host_to, const void *device_from, size_t size) {
+static het_result hetc_copy_out(void *self, het_queue *queue, const het_copy_args *a) {
     hetc_queue *q = hetc_queue_of(self, queue);
-    const char *from = static_cast<const char *>(device_from);
-    char *to = static_cast<char *>(host_to);
+    const char *from = static_cast<const char *>(a->from);
+    char *to = static_cast<char *>(a->to);
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
-    for (size_t done = 0, piece; done < size; done += piece) {
-        piece = size - done < HETC_STAGING ? size - done : HETC_STAGING;
+    for (size_t done = 0, piece; done < a->size; done += piece) {
+        piece = a->size - done < HETC_STAGING ? a->size - done : HETC_STAGING;
         HETC_CUDA(self, cudaMemcpyAsync, (q->staging, from + done, piece, cudaMemcpyDeviceToHost, q->stream));
         HETC_TRY(hetc_host_copy(q, to + done, q->staging, piece));
     }
@@ -2147,18 +2152,17 @@ static void hetc_free(void *self, void *pointer, size_t size) {
     if (hetc_drain(hetc_self(self)->queue)) (void)cudaFree(pointer);
 }
 
-static het_result hetc_copy_within(void *self, het_queue *queue, void *device_to, const void *device_from,
-                                   size_t size) {
+static het_result hetc_copy_within(void *self, het_queue *queue, const het_copy_args *a) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
-    if (size > 0 && device_to != device_from)
-        HETC_CUDA(self, cudaMemcpyAsync, (device_to, device_from, size, cudaMemcpyDeviceToDevice,
+    if (a->size > 0 && a->to != a->from)
+        HETC_CUDA(self, cudaMemcpyAsync, (a->to, a->from, a->size, cudaMemcpyDeviceToDevice,
                                           hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
 
-static het_result hetc_clear(void *self, het_queue *queue, void *device_to, size_t size) {
+static het_result hetc_clear(void *self, het_queue *queue, const het_copy_args *a) {
     HETC_CUDA(self, cudaSetDevice, (hetc_self(self)->ordinal));
-    if (size > 0) HETC_CUDA(self, cudaMemsetAsync, (device_to, 0, size, hetc_queue_of(self, queue)->stream));
+    if (a->size > 0) HETC_CUDA(self, cudaMemsetAsync, (a->to, 0, a->size, hetc_queue_of(self, queue)->stream));
     return HET_OK;
 }
 
@@ -2626,8 +2630,8 @@ static het_result hetc_multiply_gelu(hetc_device *device, het_queue *queue, cons
 /* ---- the ops ---- */
 
 /* `f`: the activation of the first part's y, or NULL. */
-static het_result hetc_linear_activation_forward(void *self, het_queue *queue, const het_linear_args *a,
-                                                 const het_activation_args *f) {
+static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a,
+                                      const het_activation_args *f) {
     int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
@@ -2655,15 +2659,12 @@ static het_result hetc_linear_activation_forward(void *self, het_queue *queue, c
             HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_FORWARD, f->y, part->y, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return f != nullptr && !fused ? hetc_activation_forward(self, queue, f) : HET_OK;
-}
-static het_result hetc_linear_forward(void *self, het_queue *queue, const het_linear_args *a) {
-    return hetc_linear_activation_forward(self, queue, a, nullptr);
+    return f != nullptr && !fused ? hetc_activate(self, queue, f, 0) : HET_OK;
 }
 
 /* `f`: the activation behind the layer's x, or NULL. */
-static het_result hetc_linear_activation_backward(void *self, het_queue *queue, const het_linear_args *a,
-                                                  const het_activation_args *f) {
+static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a,
+                                             const het_activation_args *f) {
     int fused = 0;
     hetc_device *device = hetc_self(self);
     const int bf16 = a->compute == HET_BF16;
@@ -2692,10 +2693,7 @@ static het_result hetc_linear_activation_backward(void *self, het_queue *queue, 
             HETC_TRY(hetc_multiply_gelu(device, queue, &c, HETC_GELU_BACKWARD, f->da, f->a, f->kind, &fused));
         if (!fused) HETC_TRY(hetc_multiply(device, queue, &c));
     }
-    return f != nullptr && !fused ? hetc_activation_backward(self, queue, f) : HET_OK;
-}
-static het_result hetc_linear_backward_input(void *self, het_queue *queue, const het_linear_args *a) {
-    return hetc_linear_activation_backward(self, queue, a, nullptr);
+    return f != nullptr && !fused ? hetc_activate(self, queue, f, 1) : HET_OK;
 }
 
 /* What dW's products of one call share. */
@@ -2781,18 +2779,18 @@ static het_result hetc_linear_backward_weight(void *self, het_queue *queue, cons
 }
 
 /* Bytes of the three ops above, with room for the alignment of the first piece. */
-static size_t hetc_linear_workspace(hetc_device *device, het_op op, const het_linear_args *a) {
+static size_t hetc_linear_workspace(hetc_device *device, het_op_kind kind, const het_linear_args *a) {
     const int64_t widest = hetc_widest(a);
     size_t bytes = 256 + hetc_round_up(HETC_BLAS_WORKSPACE);
-    if (op == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
+    if (kind == HET_OP_LINEAR_BACKWARD_INPUT && (device->options & HET_CUDA_TIMED) != 0)
         bytes += hetc_round_up(4 * hetc_elements(a->rows, a->in));
-    if (op == HET_OP_LINEAR_BACKWARD_WEIGHT)
+    if (kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
         bytes += hetc_round_up(4 * hetc_elements(widest, a->in)) + hetc_round_up(hetc_columns_workspace(a->rows,
             widest));
     if (a->compute != HET_BF16) return bytes;
-    if (op != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
-    if (op != HET_OP_LINEAR_BACKWARD_INPUT) bytes += hetc_rounded_bytes(a->rows, a->in);
-    if (op != HET_OP_LINEAR_FORWARD) bytes += hetc_rounded_bytes(a->rows, widest);
+    if (kind != HET_OP_LINEAR_BACKWARD_WEIGHT) bytes += hetc_rounded_bytes(widest, a->in);
+    if (kind != HET_OP_LINEAR_BACKWARD_INPUT) bytes += hetc_rounded_bytes(a->rows, a->in);
+    if (kind != HET_OP_LINEAR_FORWARD) bytes += hetc_rounded_bytes(a->rows, widest);
     return bytes;
 }
 
@@ -2874,38 +2872,56 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
 
 static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 
-static size_t hetc_workspace_bytes(void *self, het_op op, const void *args) {
-    if (op == HET_OP_LINEAR_FORWARD || op == HET_OP_LINEAR_BACKWARD_INPUT || op == HET_OP_LINEAR_BACKWARD_WEIGHT)
-        return hetc_linear_workspace(hetc_self(self), op, static_cast<const het_linear_args *>(args));
-    return hetc_rows_workspace(op, args);
+/* Weights are floats, and sums are added to. */
+static int32_t hetc_supports(void *self, const het_op *op) {
+    const het_linear_part *part = &op->u.linear.part[0];
+    (void)self;
+    if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr;
+    return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
+}
+
+static size_t hetc_workspace(void *self, const het_op *op) {
+    if (op->kind == HET_OP_LINEAR_FORWARD || op->kind == HET_OP_LINEAR_BACKWARD_INPUT ||
+        op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT)
+        return hetc_linear_workspace(hetc_self(self), op->kind, &op->u.linear);
+    return hetc_rows_workspace(op);
+}
+
+static het_result hetc_op(void *self, het_queue *queue, const het_op *op) {
+    const het_linear_args *linear = &op->u.linear;
+    const het_linear_activation_args *both = &op->u.linear_activation;
+    switch (op->kind) {
+    case HET_OP_LINEAR_FORWARD: return hetc_linear_forward(self, queue, linear, nullptr);
+    case HET_OP_LINEAR_BACKWARD_INPUT: return hetc_linear_backward_input(self, queue, linear, nullptr);
+    case HET_OP_LINEAR_BACKWARD_WEIGHT: return hetc_linear_backward_weight(self, queue, linear);
+    case HET_OP_LINEAR_ACTIVATION_FORWARD:
+        return hetc_linear_forward(self, queue, &both->linear, &both->activation);
+    case HET_OP_LINEAR_ACTIVATION_BACKWARD:
+        return hetc_linear_backward_input(self, queue, &both->linear, &both->activation);
+    case HET_OP_COPY_IN: return hetc_copy_in(self, queue, &op->u.copy);
+    case HET_OP_COPY_OUT: return hetc_copy_out(self, queue, &op->u.copy);
+    case HET_OP_COPY: return hetc_copy_within(self, queue, &op->u.copy);
+    case HET_OP_CLEAR: return hetc_clear(self, queue, &op->u.copy);
+    default: return hetc_rows_op(self, queue, op);
+    }
 }
 
 template <int32_t OPTIONS> static het_result hetc_create(const het_device_config *config, void **self) {
     return hetc_create_with(config, OPTIONS, self);
 }
 
-#define HETC_TABLE(options, ...) { \
-    HETRAIN_DEVICE_VERSION, "cuda", 0, hetc_create<options>, hetc_destroy, hetc_last_error, \
-    hetc_alloc, hetc_free, hetc_copy_in, hetc_copy_out, hetc_copy_within, hetc_clear, \
-    hetc_queue_create, hetc_queue_destroy, hetc_event_create, hetc_event_destroy, hetc_event_record, hetc_event_wait, \
-    hetc_event_sync, \
-    hetc_workspace_bytes, \
-    hetc_norm_forward, hetc_norm_backward_input, hetc_norm_backward_weight, \
-    hetc_linear_forward, hetc_linear_backward_input, hetc_linear_backward_weight, \
-    hetc_rotary_forward, hetc_rotary_backward, hetc_attention_forward, hetc_attention_backward, \
-    hetc_activation_forward, hetc_activation_backward, hetc_embedding_forward, hetc_embedding_backward_weight, \
-    hetc_dropout_forward, hetc_dropout_backward, hetc_cross_entropy, \
-    hetc_add, hetc_accumulate, hetc_sum_squares, hetc_verdict, hetc_adamw, hetc_scale, 0, \
-    hetc_linear_activation_forward, hetc_linear_activation_backward, __VA_ARGS__, nullptr }
-#define HETC_GRAPHS hetc_capture_begin, hetc_capture_end, hetc_graph_launch, hetc_graph_destroy
-#define HETC_NO_GRAPHS nullptr, nullptr, nullptr, nullptr
+static const het_queue_iface hetc_queues = { hetc_queue_create, hetc_queue_destroy, hetc_event_create,
+                                             hetc_event_destroy, hetc_event_record, hetc_event_wait, hetc_event_sync };
+static const het_graph_iface hetc_graphs = { hetc_capture_begin, hetc_capture_end, hetc_graph_launch,
+                                             hetc_graph_destroy };
+
+#define HETC_TABLE(options) { \
+    HETRAIN_DEVICE_VERSION, "cuda", 0, hetc_create<options>, hetc_destroy, hetc_last_error, hetc_alloc, hetc_free, \
+    hetc_supports, hetc_workspace, hetc_op, &hetc_queues, (options) & HET_CUDA_EAGER ? nullptr : &hetc_graphs }
 
 extern "C" const het_device_iface *het_cuda_device_with(int32_t options) {
-    static const het_device_iface hetc_tables[8] = {
-        HETC_TABLE(0, HETC_GRAPHS), HETC_TABLE(1, HETC_GRAPHS), HETC_TABLE(2, HETC_GRAPHS), HETC_TABLE(3, HETC_GRAPHS),
-        HETC_TABLE(4, HETC_NO_GRAPHS), HETC_TABLE(5, HETC_NO_GRAPHS), HETC_TABLE(6, HETC_NO_GRAPHS),
-        HETC_TABLE(7, HETC_NO_GRAPHS)
-    };
+    static const het_device_iface hetc_tables[8] = { HETC_TABLE(0), HETC_TABLE(1), HETC_TABLE(2), HETC_TABLE(3),
+                                                     HETC_TABLE(4), HETC_TABLE(5), HETC_TABLE(6), HETC_TABLE(7) };
     return &hetc_tables[options & (HET_CUDA_TF32 | HET_CUDA_TIMED | HET_CUDA_EAGER)];
 }
 

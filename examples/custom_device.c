@@ -1,6 +1,6 @@
-/* A device of one's own in two functions: copies the CPU's table, replaces the residual addition and the embedding by plain loops, counts their
-   calls and leaves everything else to the CPU device. Both give the same bits, so both devices end with the same weights. A device for other
-   hardware fills the same table: memory, copies, ops on a queue. */
+/* A device of one's own in one function: `run` does the residual addition and the embedding itself, by plain loops, counts its calls and leaves
+   every other op to the CPU device, whose table it copies. Both give the same bits, so both devices end with the same weights. A device for other
+   hardware fills the same table: memory, and a `run` that does all ops on a queue. */
 #define HETRAIN_IMPLEMENTATION
 #include "hetrain.h"
 
@@ -9,30 +9,36 @@
 
 static long residual_calls, embedding_calls, delegated_calls; /* the table is const and `self` is the CPU's: a program may keep globals */
 
-/* y = a + x; with dropout the CPU draws the mask. Rows of the slice: pointers stand at its first row. */
-static het_result residual_forward(void *self, het_queue *queue, const het_dropout_args *args) {
+/* y = a + x. Rows of the slice: pointers stand at its first row. */
+static void residual_forward(const het_dropout_args *args) {
     int64_t i, count = args->rows * args->width;
-    if (args->probability > 0) {
-        delegated_calls++;
-        return het_cpu_device()->dropout_forward(self, queue, args);
-    }
     residual_calls++;
     for (i = 0; i < count; i++) args->y[i] = args->a != NULL ? args->a[i] + args->x[i] : args->x[i];
-    return HET_OK;
 }
 
 /* y[r] = table[token[r]] + positions[position[r]] */
-static het_result embedding_forward(void *self, het_queue *queue, const het_embedding_args *args) {
+static void embedding_forward(const het_embedding_args *args) {
     const het_view *view = args->view;
     int64_t r, c, width = args->width;
-    (void)self, (void)queue;
     embedding_calls++;
     for (r = 0; r < args->rows; r++) {
         const float *entry = args->table + view->token[view->row_begin + r] * width;
         const float *position = args->positions != NULL ? args->positions + view->position[view->row_begin + r] * width : NULL;
         for (c = 0; c < width; c++) args->y[r * width + c] = position != NULL ? entry[c] + position[c] : entry[c];
     }
-    return HET_OK;
+}
+
+static het_result run(void *self, het_queue *queue, const het_op *op) {
+    switch (op->kind) {
+    case HET_OP_EMBEDDING_FORWARD: embedding_forward(&op->u.embedding); return HET_OK;
+    case HET_OP_DROPOUT_FORWARD:
+        if (op->u.dropout.probability > 0) break; /* the CPU draws the mask */
+        residual_forward(&op->u.dropout);
+        return HET_OK;
+    default: break;
+    }
+    delegated_calls++;
+    return het_cpu_device()->run(self, queue, op);
 }
 
 /* Trains 20 steps on the text of the pangram below; the weights' hash tells whether two devices computed the same. */
@@ -74,8 +80,7 @@ int main(void) {
     uint64_t cpu = 0, own = 0;
     int i, same = 1;
     mine.name = "mine";
-    mine.dropout_forward = residual_forward;
-    mine.embedding_forward = embedding_forward;
+    mine.run = run;
     for (i = 0; i < 2; i++) {
         if (train(het_cpu_device(), dropout[i], &cpu) != HET_OK || train(&mine, dropout[i], &own) != HET_OK) return 1;
         same = same && cpu == own;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define TRY(call) do { het_result try_result = (call); if (try_result != HET_OK) return try_result; } while (0)
-#define OP(name, ...) c->device->iface->name(c->device->self, c->queue, __VA_ARGS__)
 enum { LAYERS = 2, WIDTH = 64, MIDDLE = 8, TOKENS = 96, UNITS = 3 * LAYERS + 2 };
 enum { DOWN, UP };                    /* parameters: A [MIDDLE][WIDTH], B [WIDTH][MIDDLE] */
 enum { A_X, Y, D_Y, D_A };            /* tensors, rows of tokens */
@@ -17,7 +16,7 @@ enum { A_X, Y, D_Y, D_A };            /* tensors, rows of tokens */
 static het_result adapter_describe(const het_unit *unit, het_unit_info *info) {
     static const het_tensor_desc tensors[4] = { /* ax is the input of B: kept until backward_weight */
         { "ax", MIDDLE, HET_KEEP_WEIGHT }, { "y", WIDTH, HET_KEEP_CALL }, { "dy", WIDTH, HET_KEEP_GRADIENT }, { "da", MIDDLE, HET_KEEP_GRADIENT } };
-    static const het_op ops[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
+    static const het_op_kind ops[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
     int i;
     if (info->in_streams != 1 || info->in_width[0] != WIDTH) return HET_ERR_INVALID;
     info->out_streams = 1, info->out_width[0] = WIDTH;
@@ -30,58 +29,68 @@ static het_result adapter_describe(const het_unit *unit, het_unit_info *info) {
     }
     info->flops_forward = info->flops_input = info->flops_weight = 4.0 * MIDDLE * WIDTH;
     for (i = 0; i < 6 && info->device != NULL; i++) { /* three ops of two shapes */
-        het_linear_args a;
+        het_op op;
+        het_linear_args *a = &op.u.linear;
         size_t bytes;
-        memset(&a, 0, sizeof a);
-        a.compute = info->compute, a.rows = info->max_tokens, a.parts = 1;
-        a.in = i % 2 == DOWN ? WIDTH : MIDDLE, a.part[0].out = i % 2 == DOWN ? MIDDLE : WIDTH;
-        bytes = info->device->iface->workspace_bytes(info->device->self, ops[i / 2], &a);
+        memset(&op, 0, sizeof op);
+        op.kind = ops[i / 2];
+        a->compute = info->compute, a->rows = info->max_tokens, a->parts = 1;
+        a->in = i % 2 == DOWN ? WIDTH : MIDDLE, a->part[0].out = i % 2 == DOWN ? MIDDLE : WIDTH;
+        bytes = info->device->iface->workspace(info->device->self, &op);
         if (bytes > info->workspace) info->workspace = bytes;
     }
     return HET_OK;
 }
 
-/* The arguments of both products; which pointers an op reads depends on the op. */
-static het_linear_args product(const het_unit_call *c, int which) {
-    het_linear_args a;
-    memset(&a, 0, sizeof a);
-    a.view = c->view, a.compute = c->compute, a.rows = c->rows, a.parts = 1, a.workspace = c->workspace;
-    a.in = which == DOWN ? WIDTH : MIDDLE, a.part[0].out = which == DOWN ? MIDDLE : WIDTH;
-    a.x = which == DOWN ? c->in[0] : c->tensor[A_X];
-    a.part[0].w = c->weight[which];
-    a.part[0].y = which == DOWN ? c->tensor[A_X] : c->tensor[Y];
-    a.part[0].dy = which == DOWN ? c->tensor[D_A] : c->tensor[D_Y];
-    a.part[0].dw = &c->gradient[which];
-    a.dx = which == DOWN ? c->d_in[0] : c->tensor[D_A];
-    return a;
+static het_result run(const het_unit_call *c, het_op op) { return c->device->iface->run(c->device->self, c->queue, &op); }
+
+/* One direction of one product; which of these pointers an op reads depends on its kind. */
+static het_op product(const het_unit_call *c, het_op_kind kind, int which) {
+    het_op op;
+    het_linear_args *a = &op.u.linear;
+    memset(&op, 0, sizeof op);
+    op.kind = kind;
+    a->view = c->view, a->compute = c->compute, a->rows = c->rows, a->parts = 1, a->workspace = c->workspace;
+    a->in = which == DOWN ? WIDTH : MIDDLE, a->part[0].out = which == DOWN ? MIDDLE : WIDTH;
+    a->x = which == DOWN ? c->in[0] : c->tensor[A_X];
+    a->part[0].w = c->weight[which];
+    a->part[0].y = which == DOWN ? c->tensor[A_X] : c->tensor[Y];
+    a->part[0].dy = which == DOWN ? c->tensor[D_A] : c->tensor[D_Y];
+    a->part[0].dw = &c->gradient[which];
+    a->dx = which == DOWN ? c->d_in[0] : c->tensor[D_A];
+    return op;
 }
 
 /* y = x + B A x: a dropout op with probability 0 is the addition. */
 static het_result adapter_forward(const het_unit_call *c) {
-    het_linear_args down = product(c, DOWN), up = product(c, UP);
-    het_dropout_args sum;
+    het_op sum;
+    het_dropout_args *a = &sum.u.dropout;
     memset(&sum, 0, sizeof sum);
-    sum.view = c->view, sum.scalars = c->scalars, sum.rows = c->rows, sum.width = WIDTH;
-    sum.a = c->in[0], sum.x = c->tensor[Y], sum.y = c->out[0];
-    TRY(OP(linear_forward, &down));
-    TRY(OP(linear_forward, &up));
-    return OP(dropout_forward, &sum);
+    sum.kind = HET_OP_DROPOUT_FORWARD;
+    a->view = c->view, a->scalars = c->scalars, a->rows = c->rows, a->width = WIDTH;
+    a->a = c->in[0], a->x = c->tensor[Y], a->y = c->out[0];
+    TRY(run(c, product(c, HET_OP_LINEAR_FORWARD, DOWN)));
+    TRY(run(c, product(c, HET_OP_LINEAR_FORWARD, UP)));
+    return run(c, sum);
 }
 
 /* da = dy B; dx = dy + da A. dy is kept for backward_weight: the stream's own buffer does not live as long. */
 static het_result adapter_backward_input(const het_unit_call *c) {
-    het_linear_args down = product(c, DOWN), up = product(c, UP);
-    TRY(OP(copy, c->tensor[D_Y], c->d_out[0], (size_t)(c->rows * WIDTH) * sizeof(float)));
-    TRY(OP(linear_backward_input, &up));
-    TRY(OP(linear_backward_input, &down));
-    return OP(add, c->d_in[0], c->tensor[D_Y], c->rows * WIDTH);
+    het_op copy, add;
+    copy.kind = HET_OP_COPY;
+    copy.u.copy.to = c->tensor[D_Y], copy.u.copy.from = c->d_out[0], copy.u.copy.size = (size_t)(c->rows * WIDTH) * sizeof(float);
+    add.kind = HET_OP_ADD;
+    add.u.elements.y = c->d_in[0], add.u.elements.x = c->tensor[D_Y], add.u.elements.count = c->rows * WIDTH;
+    TRY(run(c, copy));
+    TRY(run(c, product(c, HET_OP_LINEAR_BACKWARD_INPUT, UP)));
+    TRY(run(c, product(c, HET_OP_LINEAR_BACKWARD_INPUT, DOWN)));
+    return run(c, add);
 }
 
 /* dB += dy^T (A x), dA += da^T x, one term a granule. */
 static het_result adapter_backward_weight(const het_unit_call *c) {
-    het_linear_args down = product(c, DOWN), up = product(c, UP);
-    TRY(OP(linear_backward_weight, &up));
-    return OP(linear_backward_weight, &down);
+    TRY(run(c, product(c, HET_OP_LINEAR_BACKWARD_WEIGHT, UP)));
+    return run(c, product(c, HET_OP_LINEAR_BACKWARD_WEIGHT, DOWN));
 }
 
 static const het_unit_iface adapter = { HETRAIN_UNIT_VERSION, "adapter", adapter_describe, adapter_forward,

@@ -604,14 +604,15 @@ static inline void simple_run(void *user, int64_t count, het_task task, void *ar
     pthread_mutex_destroy(&t.lock);
 }
 
-/* GFLOP/s of the device table's linear_forward at rows x in x out on `threads` threads: the best of 5 blocks of 25 ms with pauses of 25 ms
+/* GFLOP/s of the CPU device's linear_forward at rows x in x out on `threads` threads: the best of 5 blocks of 25 ms with pauses of 25 ms
    between them, so that another program that runs for a moment does not lower it. 0: could not measure. */
 static inline double product_gflops(int threads, het_dtype compute, int64_t rows, int64_t in, int64_t out) {
     const het_device_iface *cpu = het_cpu_device();
     het_allocator allocator = { simple_alloc, simple_free, NULL };
     het_parallel parallel;
     het_device_config config;
-    het_linear_args a;
+    het_op op;
+    het_linear_args *a = &op.u.linear;
     void *self = NULL;
     size_t workspace = 0, floats = (size_t)(rows * in + out * in + rows * out), i;
     float *memory;
@@ -622,18 +623,19 @@ static inline double product_gflops(int threads, het_dtype compute, int64_t rows
     memset(&config, 0, sizeof config);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = threads;
     if (cpu->create(&config, &self) != HET_OK) return 0;
-    memset(&a, 0, sizeof a);
-    a.compute = compute, a.rows = rows, a.in = in, a.parts = 1, a.part[0].out = out;
-    workspace = cpu->workspace_bytes(self, HET_OP_LINEAR_FORWARD, &a);
+    memset(&op, 0, sizeof op);
+    op.kind = HET_OP_LINEAR_FORWARD;
+    a->compute = compute, a->rows = rows, a->in = in, a->parts = 1, a->part[0].out = out;
+    workspace = cpu->workspace(self, &op);
     memory = (float *)cpu->alloc(self, floats * sizeof(float));
-    a.workspace = workspace > 0 ? cpu->alloc(self, workspace) : NULL;
-    if (memory != NULL && (workspace == 0 || a.workspace != NULL)) {
+    a->workspace = workspace > 0 ? cpu->alloc(self, workspace) : NULL;
+    if (memory != NULL && (workspace == 0 || a->workspace != NULL)) {
         for (i = 0; i < floats; i++) memory[i] = (float)(i % 17) * 0.0625f - 0.5f;
-        a.x = memory, a.part[0].w = memory + rows * in, a.part[0].y = memory + rows * in + out * in;
+        a->x = memory, a->part[0].w = memory + rows * in, a->part[0].y = memory + rows * in + out * in;
         for (block = 0; block < 5; block++) { /* the first product of a block warms up, unless it fills the block */
             double begin = seconds_now(), start = begin, end = begin, rate;
             for (i = 0; end - begin < 0.025; i++, start = end) {
-                if (cpu->linear_forward(self, NULL, &a) != HET_OK) break;
+                if (cpu->run(self, NULL, &op) != HET_OK) break;
                 end = seconds_now();
                 rate = 2e-9 * (double)rows * (double)in * (double)out / (end - start);
                 if ((i > 0 || end - begin >= 0.025) && rate > best) best = rate;
@@ -641,7 +643,7 @@ static inline double product_gflops(int threads, het_dtype compute, int64_t rows
             if (block < 4) nanosleep(&pause, NULL);
         }
     }
-    if (a.workspace != NULL) cpu->free(self, a.workspace, workspace);
+    if (a->workspace != NULL) cpu->free(self, a->workspace, workspace);
     if (memory != NULL) cpu->free(self, memory, floats * sizeof(float));
     cpu->destroy(self);
     return best;

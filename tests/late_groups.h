@@ -16,37 +16,21 @@
 
 /* ---- what is kept for later ---- */
 
-#define LATE_OPS(X)                                                                                                                            \
-    X(norm_forward, het_norm_args) X(norm_backward_input, het_norm_args) X(norm_backward_weight, het_norm_args)                                \
-    X(linear_forward, het_linear_args) X(linear_backward_input, het_linear_args) X(linear_backward_weight, het_linear_args)                    \
-    X(rotary_forward, het_rotary_args) X(rotary_backward, het_rotary_args)                                                                     \
-    X(attention_forward, het_attention_args) X(attention_backward, het_attention_args)                                                         \
-    X(activation_forward, het_activation_args) X(activation_backward, het_activation_args)                                                     \
-    X(embedding_forward, het_embedding_args) X(embedding_backward_weight, het_embedding_args)                                                  \
-    X(dropout_forward, het_dropout_args) X(dropout_backward, het_dropout_args) X(cross_entropy, het_cross_entropy_args)                        \
-    X(accumulate, het_accumulate_args) X(sum_squares, het_sum_squares_args) X(verdict, het_verdict_args) X(adamw, het_adamw_args)
-
-#define LATE_NAME(name, type) LATE_##name,
-#define LATE_ARGS(name, type) type name;
-typedef enum late_kind { LATE_OPS(LATE_NAME) LATE_COPY, LATE_CLEAR, LATE_ADD, LATE_SCALE, LATE_RECORD, LATE_WAIT, LATE_GROUP } late_kind;
+typedef enum late_kind { LATE_OP, LATE_RECORD, LATE_WAIT, LATE_GROUP } late_kind;
 
 struct het_event { uint64_t recorded, done; };
 
 typedef struct late_item {
     struct late_item *next;
     late_kind kind;
-    union { LATE_OPS(LATE_ARGS) char any; } args;
+    het_op op;
     het_view view;
     het_gradient gradient[6];
     int gradients;
     int64_t *bounds;                 /* host arrays of the view */
-    void *to;                        /* copy, clear, add, scale */
-    const void *from;
-    size_t size;
-    float factor;
     het_event *event;
     uint64_t number;                 /* of a record, or the one waited for */
-    struct fake_op *op;
+    struct fake_op *fake;
 } late_item;
 
 struct het_queue { het_queue *next; late_item *first, *last; };
@@ -78,18 +62,12 @@ static double late_now(void)
 /* The item runs, or its queue must wait (0). */
 static int late_run(late_device *d, late_item *i)
 {
-    const het_device_iface *cpu = d->cpu.iface;
     het_result result = HET_OK;
     switch (i->kind) {
-#define LATE_RUN(name, type) case LATE_##name: result = cpu->name(d->cpu.self, NULL, &i->args.name); break;
-    LATE_OPS(LATE_RUN)
-    case LATE_COPY: memcpy(i->to, i->from, i->size); break;
-    case LATE_CLEAR: memset(i->to, 0, i->size); break;
-    case LATE_ADD: result = cpu->add(d->cpu.self, NULL, i->to, i->from, (int64_t)i->size); break;
-    case LATE_SCALE: result = cpu->scale(d->cpu.self, NULL, i->to, i->factor, (int64_t)i->size); break;
+    case LATE_OP: result = d->cpu.iface->run(d->cpu.self, NULL, &i->op); break;
     case LATE_RECORD: if (i->event->done < i->number) i->event->done = i->number; break;
     case LATE_WAIT: return i->event->done >= i->number;
-    case LATE_GROUP: return fake_run(i->op);
+    case LATE_GROUP: return fake_run(i->fake);
     }
     if (result != HET_OK) d->failed = result;
     return 1;
@@ -97,7 +75,7 @@ static int late_run(late_device *d, late_item *i)
 
 static void late_drop(late_item *i)
 {
-    if (i->op) fake_drop(i->op);
+    if (i->fake) fake_drop(i->fake);
     free(i->bounds);
     free(i);
 }
@@ -162,52 +140,48 @@ static const het_gradient *late_gradient(late_item *i, const het_gradient *gradi
     return &i->gradient[i->gradients++];
 }
 
-static void late_keep(late_item *i)
+static het_result late_do(void *self, het_queue *queue, const het_op *op)
 {
+    late_item *i = late_add(self, queue, LATE_OP);
     int64_t p;
-    switch (i->kind) {
-    case LATE_norm_forward: case LATE_norm_backward_input: case LATE_norm_backward_weight: {
-        het_norm_args *a = &i->args.norm_forward;
+    i->op = *op;
+    switch (op->kind) {
+    case HET_OP_NORM_FORWARD: case HET_OP_NORM_BACKWARD_INPUT: case HET_OP_NORM_BACKWARD_WEIGHT: {
+        het_norm_args *a = &i->op.u.norm;
+        const int weight = op->kind == HET_OP_NORM_BACKWARD_WEIGHT;
         a->view = late_view(i, a->view);
-        a->dgain = i->kind == LATE_norm_backward_weight ? late_gradient(i, a->dgain) : NULL;
-        a->dbias = i->kind == LATE_norm_backward_weight ? late_gradient(i, a->dbias) : NULL;
+        a->dgain = weight ? late_gradient(i, a->dgain) : NULL;
+        a->dbias = weight ? late_gradient(i, a->dbias) : NULL;
         break;
     }
-    case LATE_linear_forward: case LATE_linear_backward_input: case LATE_linear_backward_weight: {
-        het_linear_args *a = &i->args.linear_forward;
+    case HET_OP_LINEAR_FORWARD: case HET_OP_LINEAR_BACKWARD_INPUT: case HET_OP_LINEAR_BACKWARD_WEIGHT: {
+        het_linear_args *a = &i->op.u.linear;
+        const int weight = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT;
         a->view = late_view(i, a->view);
         for (p = 0; p < a->parts; p++) {
-            a->part[p].dw = i->kind == LATE_linear_backward_weight ? late_gradient(i, a->part[p].dw) : NULL;
-            a->part[p].dbias = i->kind == LATE_linear_backward_weight ? late_gradient(i, a->part[p].dbias) : NULL;
+            a->part[p].dw = weight ? late_gradient(i, a->part[p].dw) : NULL;
+            a->part[p].dbias = weight ? late_gradient(i, a->part[p].dbias) : NULL;
         }
         break;
     }
-    case LATE_rotary_forward: case LATE_rotary_backward: i->args.rotary_forward.view = late_view(i, i->args.rotary_forward.view); break;
-    case LATE_attention_forward: case LATE_attention_backward: i->args.attention_forward.view = late_view(i, i->args.attention_forward.view); break;
-    case LATE_dropout_forward: case LATE_dropout_backward: i->args.dropout_forward.view = late_view(i, i->args.dropout_forward.view); break;
-    case LATE_embedding_forward: case LATE_embedding_backward_weight: {
-        het_embedding_args *a = &i->args.embedding_forward;
+    case HET_OP_ROTARY_FORWARD: case HET_OP_ROTARY_BACKWARD: i->op.u.rotary.view = late_view(i, op->u.rotary.view); break;
+    case HET_OP_ATTENTION_FORWARD: case HET_OP_ATTENTION_BACKWARD: i->op.u.attention.view = late_view(i, op->u.attention.view); break;
+    case HET_OP_DROPOUT_FORWARD: case HET_OP_DROPOUT_BACKWARD: i->op.u.dropout.view = late_view(i, op->u.dropout.view); break;
+    case HET_OP_EMBEDDING_FORWARD: case HET_OP_EMBEDDING_BACKWARD_WEIGHT: {
+        het_embedding_args *a = &i->op.u.embedding;
+        const int weight = op->kind == HET_OP_EMBEDDING_BACKWARD_WEIGHT;
         a->view = late_view(i, a->view);
-        a->dtable = i->kind == LATE_embedding_backward_weight ? late_gradient(i, a->dtable) : NULL;
-        a->dpositions = i->kind == LATE_embedding_backward_weight ? late_gradient(i, a->dpositions) : NULL;
+        a->dtable = weight ? late_gradient(i, a->dtable) : NULL;
+        a->dpositions = weight ? late_gradient(i, a->dpositions) : NULL;
         break;
     }
-    case LATE_accumulate: i->args.accumulate.gradient = late_gradient(i, i->args.accumulate.gradient); break;
-    case LATE_sum_squares: i->args.sum_squares.gradient = late_gradient(i, i->args.sum_squares.gradient); break;
-    case LATE_adamw: i->args.adamw.gradient = late_gradient(i, i->args.adamw.gradient); break;
+    case HET_OP_ACCUMULATE: i->op.u.accumulate.gradient = late_gradient(i, op->u.accumulate.gradient); break;
+    case HET_OP_SUM_SQUARES: i->op.u.sum_squares.gradient = late_gradient(i, op->u.sum_squares.gradient); break;
+    case HET_OP_ADAMW: i->op.u.adamw.gradient = late_gradient(i, op->u.adamw.gradient); break;
     default: break;
     }
+    return HET_OK;
 }
-
-#define LATE_CALL(name, type)                                                                                                                  \
-    static het_result late_##name(void *self, het_queue *queue, const type *a)                                                                 \
-    {                                                                                                                                          \
-        late_item *i = late_add(self, queue, LATE_##name);                                                                                     \
-        i->args.name = *a;                                                                                                                     \
-        late_keep(i);                                                                                                                          \
-        return HET_OK;                                                                                                                         \
-    }
-LATE_OPS(LATE_CALL)
 
 /* ---- the device's table ---- */
 
@@ -242,33 +216,10 @@ static void late_free(void *self, void *p, size_t size)
     while (late_pump(d, 8)) {}
     d->cpu.iface->free(d->cpu.self, p, size);
 }
-static size_t late_workspace(void *self, het_op op, const void *a)
+static size_t late_workspace(void *self, const het_op *op)
 {
     late_device *d = self;
-    return d->cpu.iface->workspace_bytes(d->cpu.self, op, a);
-}
-
-static het_result late_memory(void *self, het_queue *queue, late_kind kind, void *to, const void *from, size_t size, float factor)
-{
-    late_item *i = late_add(self, queue, kind);
-    i->to = to;
-    i->from = from;
-    i->size = size;
-    i->factor = factor;
-    return HET_OK;
-}
-static het_result late_copy(void *self, het_queue *q, void *to, const void *from, size_t size)
-{
-    return late_memory(self, q, LATE_COPY, to, from, size, 0);
-}
-static het_result late_clear(void *self, het_queue *q, void *to, size_t size) { return late_memory(self, q, LATE_CLEAR, to, NULL, size, 0); }
-static het_result late_plus(void *self, het_queue *q, float *y, const float *x, int64_t n)
-{
-    return late_memory(self, q, LATE_ADD, y, x, (size_t)n, 0);
-}
-static het_result late_scale(void *self, het_queue *q, float *y, float f, int64_t n)
-{
-    return late_memory(self, q, LATE_SCALE, y, NULL, (size_t)n, f);
+    return d->cpu.iface->workspace(d->cpu.self, op);
 }
 
 static het_result late_queue_create(void *self, het_queue **queue)
@@ -328,6 +279,8 @@ static het_result late_event_sync(void *self, het_event *event, double deadline)
     return d->failed;
 }
 
+static const het_queue_iface late_queues = { late_queue_create, late_queue_destroy, late_event_create, late_event_destroy,
+                                             late_event_record, late_event_wait, late_event_sync };
 static het_device_iface late_table; /* filled by late_start */
 static void late_start(void)
 {
@@ -339,20 +292,9 @@ static void late_start(void)
     late_table.last_error = late_last_error;
     late_table.alloc = late_alloc;
     late_table.free = late_free;
-    late_table.workspace_bytes = late_workspace;
-    late_table.copy_in = late_table.copy_out = late_table.copy = late_copy;
-    late_table.clear = late_clear;
-    late_table.add = late_plus;
-    late_table.scale = late_scale;
-    late_table.queue_create = late_queue_create;
-    late_table.queue_destroy = late_queue_destroy;
-    late_table.event_create = late_event_create;
-    late_table.event_destroy = late_event_destroy;
-    late_table.event_record = late_event_record;
-    late_table.event_wait = late_event_wait;
-    late_table.event_sync = late_event_sync;
-#define LATE_FILL(name, type) late_table.name = late_##name;
-    LATE_OPS(LATE_FILL)
+    late_table.workspace = late_workspace;
+    late_table.run = late_do;
+    late_table.queues = &late_queues;
 }
 
 /* ---- the provider ---- */
@@ -595,7 +537,7 @@ static het_result fake_give(het_member *group, het_queue *queue, fake_call kind,
     if (group->aborted) fake_wrong("an op after abort");
     pthread_mutex_unlock(&fake.lock);
     if (fails) free(op);
-    else late_add(group->device, queue, LATE_GROUP)->op = op;
+    else late_add(group->device, queue, LATE_GROUP)->fake = op;
     return fails ? HET_ERR_TRANSPORT : HET_OK;
 }
 static het_result fake_reduce(void *self, het_member *g, het_queue *q, void *data, const int64_t *start, het_group_element element)

@@ -548,6 +548,21 @@ void support_run_end(support_run *run)
     support_data_end(&run->data);
 }
 
+het_result support_op(const het_device_iface *iface, void *self, het_op_kind kind, const void *args, size_t size)
+{
+    het_op op;
+    memset(&op, 0xFF, sizeof op);
+    op.kind = kind;
+    memcpy(&op.u, args, size);
+    return iface->run(self, NULL, &op);
+}
+
+int32_t support_only_adds(void *self, const het_op *op)
+{
+    const het_gradient *dw = op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT ? op->u.linear.part[0].dw : NULL;
+    return (dw == NULL || dw->beta == 1) && het_cpu_device()->supports(self, op);
+}
+
 het_ctx *support_create(const het_desc *desc)
 {
     het_ctx *ctx = NULL;

@@ -144,6 +144,12 @@ void support_run_plan(support_run *run, const char *text, const char *schedule, 
 void support_run_mixed(support_run *run, int which, uint64_t *seed);
 void support_run_end(support_run *run);
 
+/* Runs one op; `args` are those of its kind. */
+het_result support_op(const het_device_iface *iface, void *self, het_op_kind kind, const void *args, size_t size);
+#define SUPPORT_OP(iface, self, kind, args) support_op((iface), (self), HET_OP_##kind, (args), sizeof *(args))
+/* `supports` of the CPU device's copies that lack something. */
+int32_t support_only_adds(void *self, const het_op *op);
+
 het_ctx *support_create(const het_desc *desc);
 uint64_t support_hash(het_ctx *ctx);
 /* One step over the data of step `step`; beyond the last the first ones come again. */

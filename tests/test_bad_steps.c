@@ -335,16 +335,17 @@ static het_result flip_create(const het_device_config *config, void **self)
     return result;
 }
 
-static het_result flip_linear(void *self, het_queue *queue, const het_linear_args *a)
+static het_result flip_run(void *self, het_queue *queue, const het_op *op)
 {
-    if (flip.armed && self == flip.self) {
+    if (flip.armed && self == flip.self && op->kind == HET_OP_LINEAR_FORWARD) {
+        const het_linear_args *a = &op->u.linear;
         uint32_t bits;
         memcpy(&bits, a->part[0].w + 3, sizeof bits);
         bits ^= 1u;
         memcpy((float *)(uintptr_t)(a->part[0].w + 3), &bits, sizeof bits);
         flip.armed = 0;
     }
-    return het_cpu_device()->linear_forward(self, queue, a);
+    return het_cpu_device()->run(self, queue, op);
 }
 
 static int one_frozen(void *user, const char *parameter) { (void)user; return strstr(parameter, "q_proj") != NULL; }
@@ -369,7 +370,7 @@ static void a_flipped_bit_is_found(void **state)
         if (which == 3) run.desc.frozen = one_frozen;
         flip.iface = *het_cpu_device();
         flip.iface.create = flip_create;
-        flip.iface.linear_forward = flip_linear;
+        flip.iface.run = flip_run;
         run.device[rank].iface = &flip.iface;
         ctx = support_create(&run.desc);
         support_group_start(&group, &run.data, 0, LAYOUT_APART);

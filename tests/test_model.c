@@ -581,16 +581,17 @@ static het_result gain_backward_weight(const het_unit_call *call)
     int64_t width = call->info->in_width[0], g, r, i;
     float *term = call->workspace;
     for (g = call->view->granule_begin; g < call->view->granule_end; g++) {
-        het_accumulate_args a;
+        het_op op;
         for (i = 0; i < width; i++) term[i] = 0.0f;
         for (r = call->view->host_granule_start[g] - call->view->row_begin; r < call->view->host_granule_start[g + 1] - call->view->row_begin; r++) {
             for (i = 0; i < width; i++) term[i] = fmaf(call->tensor[0][r * width + i], call->in[0][r * width + i], term[i]);
         }
-        a.gradient = &call->gradient[0];
-        a.offset = 0;
-        a.count = width;
-        a.term = term;
-        if (call->device->iface->accumulate(call->device->self, call->queue, &a) != HET_OK) return HET_ERR_DEVICE;
+        op.kind = HET_OP_ACCUMULATE;
+        op.u.accumulate.gradient = &call->gradient[0];
+        op.u.accumulate.offset = 0;
+        op.u.accumulate.count = width;
+        op.u.accumulate.term = term;
+        if (call->device->iface->run(call->device->self, call->queue, &op) != HET_OK) return HET_ERR_DEVICE;
     }
     return HET_OK;
 }

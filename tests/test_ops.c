@@ -41,10 +41,14 @@ static void rig_end(rig *r)
 }
 
 /* Exactly the bytes the op asks for, filled with NaN so that what is read before it is written shows. */
-static void *rig_workspace(rig *r, het_op op, const void *args)
+static void *rig_workspace(rig *r, het_op_kind kind, const void *args, size_t size)
 {
+    het_op op;
     assert_null(r->workspace);
-    r->workspace_size = r->op->workspace_bytes(r->self, op, args);
+    memset(&op, 0xFF, sizeof op);
+    op.kind = kind;
+    memcpy(&op.u, args, size);
+    r->workspace_size = r->op->workspace(r->self, &op);
     r->workspace = r->allocator.alloc(r->allocator.user, r->workspace_size, 64);
     assert_non_null(r->workspace);
     memset(r->workspace, 0xFF, r->workspace_size);
@@ -57,10 +61,11 @@ static void rig_release(rig *r)
     r->workspace = NULL;
 }
 
-#define RUN(r, name, op_code, args) \
+#define OP(r, kind, args) EXPECT_OK(support_op((r)->op, (r)->self, (kind), (args), sizeof *(args)))
+#define RUN(r, kind, args) \
     do { \
-        (args)->workspace = rig_workspace((r), (op_code), (args)); \
-        EXPECT_OK((r)->op->name((r)->self, NULL, (args))); \
+        (args)->workspace = rig_workspace((r), (kind), (args), sizeof *(args)); \
+        OP(r, kind, args); \
         rig_release(r); \
     } while (0)
 
@@ -185,7 +190,6 @@ typedef struct store {
     het_gradient gradient;
     double grid;
     uint32_t maximum;
-    int32_t empty;
     int64_t count;
     double *sum;
 } store;
@@ -198,10 +202,10 @@ static void store_start(store *s, int64_t count)
     s->maximum = 0;
     s->gradient.sum = s->sum;
     s->gradient.exact = 1;
-    s->gradient.once = 0;
+    s->gradient.beta = 1;
+    s->gradient.final = 0;
     s->gradient.grid = &s->grid;
     s->gradient.maximum = &s->maximum;
-    s->gradient.empty = NULL;
 }
 
 /* What stands in the sum is not to be read. */
@@ -209,23 +213,14 @@ static void store_empty(store *s)
 {
     int64_t i;
     for (i = 0; i < s->count; i++) s->sum[i] = NAN;
-    s->empty = 1;
-    s->gradient.empty = &s->empty;
+    s->gradient.beta = 0;
 }
 
 /* The step has no other terms: the sum is floats. */
-static void store_once(store *s)
+static void store_final(store *s)
 {
     store_empty(s);
-    s->gradient.once = 1;
-}
-
-/* Whether terms came into an empty sum. */
-static void store_filled(store *s, int filled)
-{
-    if (s->gradient.empty == NULL) return;
-    assert_int_equal(s->empty, !filled);
-    if (!filled) memset(s->sum, 0, (size_t)s->count * sizeof *s->sum);
+    s->gradient.final = 1;
 }
 
 static void store_end(store *s)
@@ -250,7 +245,7 @@ static void store_rounded(const char *what, const store *whole, const store *onc
 {
     const float *sum = (const float *)once->gradient.sum;
     int64_t i;
-    for (i = 0; i < whole->count && !once->empty; i++)
+    for (i = 0; i < whole->count; i++)
         if (!(sum[i] == (float)whole->sum[i])) fail_msg("%s: element %d is %.17g, made at once %.9g", what, (int)i, whole->sum[i], (double)sum[i]);
     assert_int_equal(whole->maximum, once->maximum);
 }
@@ -491,17 +486,16 @@ static void linear_reference(linear_rig *l, int bf16)
 
 static uint64_t linear_check(rig *r, int shape, het_dtype compute)
 {
-    const int fills = r->op->fills_sums != NULL; /* the device looks at het_gradient.empty and once */
+    const int fills = !r->is_reference; /* the device looks at het_gradient.beta and final */
     linear_rig whole, piece, once;
     uint64_t hash = 0;
     int64_t part, g;
     linear_start(&whole, shape, compute);
     for (part = 0; part < whole.args.parts && shape % 2 == 0 && fills; part++) store_empty(&whole.dw[part]);
-    RUN(r, linear_forward, HET_OP_LINEAR_FORWARD, &whole.args);
-    RUN(r, linear_backward_input, HET_OP_LINEAR_BACKWARD_INPUT, &whole.args);
-    RUN(r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &whole.args);
+    RUN(r, HET_OP_LINEAR_FORWARD, &whole.args);
+    RUN(r, HET_OP_LINEAR_BACKWARD_INPUT, &whole.args);
+    RUN(r, HET_OP_LINEAR_BACKWARD_WEIGHT, &whole.args);
     for (part = 0; part < whole.args.parts; part++) {
-        store_filled(&whole.dw[part], whole.args.rows > 0);
         hash = hash_floats(hash, whole.y[part], whole.args.rows * whole.args.part[part].out);
         hash = hash_doubles(hash, whole.dw[part].sum, whole.dw[part].count);
         hash = hash_doubles(hash, whole.db[part].sum, whole.db[part].count);
@@ -512,10 +506,9 @@ static uint64_t linear_check(rig *r, int shape, het_dtype compute)
     /* all at once; the second of several in the sum's usual form */
     linear_start(&once, shape, compute);
     for (part = 0; part < once.args.parts && fills; part++)
-        if (part != 1) store_once(&once.dw[part]);
-    RUN(r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &once.args);
+        if (part != 1) store_final(&once.dw[part]);
+    RUN(r, HET_OP_LINEAR_BACKWARD_WEIGHT, &once.args);
     for (part = 0; part < once.args.parts && fills; part++) {
-        if (part != 1) assert_int_equal(once.dw[part].empty, once.args.rows == 0);
         if (part != 1) store_rounded("linear dw", &whole.dw[part], &once.dw[part]);
         else store_same("linear dw beside one made at once", &whole.dw[part], &once.dw[part]);
         store_same("linear dbias beside dw made at once", &whole.db[part], &once.db[part]);
@@ -532,10 +525,10 @@ static uint64_t linear_check(rig *r, int shape, het_dtype compute)
         args.rows = view.row_end - view.row_begin;
         args.x += view.row_begin * args.in;
         for (part = 0; part < args.parts; part++) args.part[part].dy += view.row_begin * args.part[part].out;
-        RUN(r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &args);
+        RUN(r, HET_OP_LINEAR_BACKWARD_WEIGHT, &args);
+        for (part = 0; part < args.parts; part++) piece.dw[part].gradient.beta = 1;
     }
     for (part = 0; part < whole.args.parts; part++) {
-        store_filled(&piece.dw[part], whole.args.rows > 0);
         store_same("linear dw", &whole.dw[part], &piece.dw[part]);
         store_same("linear dbias", &whole.db[part], &piece.db[part]);
         if (piece.tokens.view.granules == 1) {
@@ -569,25 +562,23 @@ static void linear_frozen_and_fast(void **state)
     rig r;
     linear_rig exact, fast;
     float *sum, *again;
-    int32_t empty = 1;
     int64_t i;
     (void)state;
     rig_start(&r, HET_ISA_AUTO, 1);
     linear_start(&exact, 4, HET_F32);
     linear_start(&fast, 4, HET_F32);
-    RUN(&r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &exact.args);
+    RUN(&r, HET_OP_LINEAR_BACKWARD_WEIGHT, &exact.args);
     sum = support_alloc((size_t)fast.dw[2].count, sizeof *sum);
     fast.dw[1].gradient.sum = NULL;
     fast.dw[2].gradient.sum = sum;
     fast.dw[2].gradient.exact = 0;
-    RUN(&r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &fast.args);
+    RUN(&r, HET_OP_LINEAR_BACKWARD_WEIGHT, &fast.args);
     for (i = 0; i < fast.dw[1].count; i++) assert_true(fast.dw[1].sum[i] == 0.0);
     assert_memory_equal(fast.dw[0].sum, exact.dw[0].sum, (size_t)exact.dw[0].count * sizeof(double));
     check_floats("fast dw", sum, exact.dw[2].sum, exact.dw[2].count, F32_TOLERANCE);
     fast.dw[2].gradient.sum = again = unwritten(fast.dw[2].count);
-    fast.dw[2].gradient.empty = &empty;
-    RUN(&r, linear_backward_weight, HET_OP_LINEAR_BACKWARD_WEIGHT, &fast.args);
-    assert_int_equal(empty, 0);
+    fast.dw[2].gradient.beta = 0;
+    RUN(&r, HET_OP_LINEAR_BACKWARD_WEIGHT, &fast.args);
     assert_memory_equal(again, sum, (size_t)fast.dw[2].count * sizeof *sum);
     free(again);
     free(sum);
@@ -722,9 +713,9 @@ static uint64_t norm_check(rig *r, int shape)
     uint64_t hash = 0;
     norm_start(&n, shape);
     count = n.args.rows * n.args.width;
-    RUN(r, norm_forward, HET_OP_NORM_FORWARD, &n.args);
-    RUN(r, norm_backward_input, HET_OP_NORM_BACKWARD_INPUT, &n.args);
-    RUN(r, norm_backward_weight, HET_OP_NORM_BACKWARD_WEIGHT, &n.args);
+    RUN(r, HET_OP_NORM_FORWARD, &n.args);
+    RUN(r, HET_OP_NORM_BACKWARD_INPUT, &n.args);
+    RUN(r, HET_OP_NORM_BACKWARD_WEIGHT, &n.args);
     hash = hash_floats(hash, n.y, count);
     if (n.mean) hash = hash_floats(hash, n.mean, n.args.rows);
     hash = hash_floats(hash, n.rstd, n.args.rows);
@@ -735,17 +726,17 @@ static uint64_t norm_check(rig *r, int shape)
 
     /* dx in place of dy, or of the residual */
     norm_start(&piece, shape);
-    RUN(r, norm_forward, HET_OP_NORM_FORWARD, &piece.args);
+    RUN(r, HET_OP_NORM_FORWARD, &piece.args);
     {
         het_norm_args args = piece.args;
         args.dx = piece.residual ? piece.residual : piece.dy;
-        RUN(r, norm_backward_input, HET_OP_NORM_BACKWARD_INPUT, &args);
+        RUN(r, HET_OP_NORM_BACKWARD_INPUT, &args);
         assert_memory_equal(args.dx, n.dx, (size_t)count * sizeof(float));
     }
     norm_end(&piece);
 
     norm_start(&piece, shape);
-    RUN(r, norm_forward, HET_OP_NORM_FORWARD, &piece.args);
+    RUN(r, HET_OP_NORM_FORWARD, &piece.args);
     for (g = piece.tokens.view.granules - 1; g >= 0; g--) {
         het_norm_args args = piece.args;
         het_view view = granules_of(&piece.tokens, g, g + 1);
@@ -756,7 +747,7 @@ static uint64_t norm_check(rig *r, int shape)
         args.dy += first * args.width;
         if (args.mean) args.mean += first;
         args.rstd += first;
-        RUN(r, norm_backward_weight, HET_OP_NORM_BACKWARD_WEIGHT, &args);
+        RUN(r, HET_OP_NORM_BACKWARD_WEIGHT, &args);
     }
     store_same("norm dgain", &n.dgain, &piece.dgain);
     store_same("norm dbias", &n.dbias, &piece.dbias);
@@ -808,7 +799,7 @@ static uint64_t rotary_check(rig *r, int shape)
         double *want = widen(x, count);
         float *in_place = support_floats(count, 1.0, 3);
         double sign = backward ? -1.0 : 1.0;
-        EXPECT_OK((backward ? r->op->rotary_backward : r->op->rotary_forward)(r->self, NULL, &a));
+        OP(r, backward ? HET_OP_ROTARY_BACKWARD : HET_OP_ROTARY_FORWARD, &a);
         for (row = 0; row < n; row++) {
             int64_t position = tokens.position[view.row_begin + row];
             for (h = 0; h < heads; h++) {
@@ -824,7 +815,7 @@ static uint64_t rotary_check(rig *r, int shape)
         check_floats(backward ? "rotary backward" : "rotary forward", y, want, count, F32_TOLERANCE);
         hash = hash_floats(hash, y, count);
         a.x = a.y = in_place;
-        EXPECT_OK((backward ? r->op->rotary_backward : r->op->rotary_forward)(r->self, NULL, &a));
+        OP(r, backward ? HET_OP_ROTARY_BACKWARD : HET_OP_ROTARY_FORWARD, &a);
         assert_memory_equal(in_place, y, (size_t)count * sizeof *y);
         a.x = x;
         a.y = y;
@@ -1012,9 +1003,9 @@ static het_attention_args attention_slice(attention_rig *t, het_view *view, int6
 
 static void run_attention(rig *r, het_attention_args *a, int backward)
 {
-    a->workspace = rig_workspace(r, backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD, a);
+    a->workspace = rig_workspace(r, backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD, a, sizeof *a);
     a->workspace_size = r->workspace_size;
-    EXPECT_OK((backward ? r->op->attention_backward : r->op->attention_forward)(r->self, NULL, a));
+    OP(r, backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD, a);
     rig_release(r);
 }
 
@@ -1141,8 +1132,8 @@ static uint64_t activation_check(rig *r, int shape)
     a.y = y;
     a.da = da;
     a.db = gated ? db : NULL;
-    EXPECT_OK(r->op->activation_forward(r->self, NULL, &a));
-    EXPECT_OK(r->op->activation_backward(r->self, NULL, &a));
+    OP(r, HET_OP_ACTIVATION_FORWARD, &a);
+    OP(r, HET_OP_ACTIVATION_BACKWARD, &a);
     hash = hash_floats(0, y, n);
     hash = hash_floats(hash, da, n);
     if (gated) hash = hash_floats(hash, db, n);
@@ -1156,7 +1147,7 @@ static uint64_t activation_check(rig *r, int shape)
         if (gated) check_float_slopes("activation db", activation_objective, &p, p.b, db, n, F32_TOLERANCE);
     }
     a.dy = a.da = in_place; /* da in place of dy */
-    EXPECT_OK(r->op->activation_backward(r->self, NULL, &a));
+    OP(r, HET_OP_ACTIVATION_BACKWARD, &a);
     assert_memory_equal(in_place, da, (size_t)n * sizeof(float));
     free(p.a);
     free(p.b);
@@ -1234,8 +1225,8 @@ static uint64_t embedding_check(rig *r, int shape)
     a.dy = dy;
     a.dtable = &dtable.gradient;
     a.dpositions = a.positions ? &dpositions.gradient : NULL;
-    EXPECT_OK(r->op->embedding_forward(r->self, NULL, &a));
-    RUN(r, embedding_backward_weight, HET_OP_EMBEDDING_BACKWARD_WEIGHT, &a);
+    OP(r, HET_OP_EMBEDDING_FORWARD, &a);
+    RUN(r, HET_OP_EMBEDDING_BACKWARD_WEIGHT, &a);
     hash = hash_floats(0, y, n * width);
     hash = hash_doubles(hash, dtable.sum, dtable.count);
     hash = hash_doubles(hash, dpositions.sum, dpositions.count);
@@ -1267,7 +1258,7 @@ static uint64_t embedding_check(rig *r, int shape)
         piece.dy = dy + view.row_begin * width;
         piece.dtable = &table_pieces.gradient;
         piece.dpositions = a.positions ? &positions_pieces.gradient : NULL;
-        RUN(r, embedding_backward_weight, HET_OP_EMBEDDING_BACKWARD_WEIGHT, &piece);
+        RUN(r, HET_OP_EMBEDDING_BACKWARD_WEIGHT, &piece);
     }
     store_same("embedding dtable", &dtable, &table_pieces);
     store_same("embedding dpositions", &dpositions, &positions_pieces);
@@ -1319,7 +1310,7 @@ static void dropout_mask(rig *r, const het_view *view, int64_t width, float p, u
     a.probability = p;
     a.site = site;
     a.x = a.y = mask;
-    EXPECT_OK(r->op->dropout_forward(r->self, NULL, &a));
+    OP(r, HET_OP_DROPOUT_FORWARD, &a);
 }
 
 static uint64_t dropout_check(rig *r, int shape)
@@ -1351,7 +1342,7 @@ static uint64_t dropout_check(rig *r, int shape)
     a.a = base;
     a.x = x;
     a.y = y;
-    EXPECT_OK(r->op->dropout_forward(r->self, NULL, &a));
+    OP(r, HET_OP_DROPOUT_FORWARD, &a);
     hash = hash_floats(0, y, count);
     for (i = 0; i < count; i++) {
         double kept = 1.0 / (1.0 - (double)probability);
@@ -1359,11 +1350,11 @@ static uint64_t dropout_check(rig *r, int shape)
         assert_true(fabs((double)y[i] - ((double)base[i] + (double)mask[i] * (double)x[i])) < 1e-6);
     }
     a.y = base; /* in place of a */
-    EXPECT_OK(r->op->dropout_forward(r->self, NULL, &a));
+    OP(r, HET_OP_DROPOUT_FORWARD, &a);
     assert_memory_equal(base, y, (size_t)count * sizeof *y);
     a.a = NULL;
     a.y = y;
-    EXPECT_OK(r->op->dropout_backward(r->self, NULL, &a)); /* the slope of y = drop(x) along x is the mask */
+    OP(r, HET_OP_DROPOUT_BACKWARD, &a); /* the slope of y = drop(x) along x is the mask */
     for (i = 0; i < count; i++) assert_true(fabs((double)y[i] - (double)mask[i] * (double)x[i]) < 1e-6);
     hash = hash_floats(hash, y, count);
     free(mask);
@@ -1499,11 +1490,11 @@ static uint64_t entropy_check(rig *r, int shape)
     a.weight = tokens.view.weight;
     a.row_loss = row_loss;
     a.loss = &again;
-    RUN(r, cross_entropy, HET_OP_CROSS_ENTROPY, &a); /* evaluation leaves the logits alone */
+    RUN(r, HET_OP_CROSS_ENTROPY, &a); /* evaluation leaves the logits alone */
     assert_memory_equal(logits, kept, (size_t)count * sizeof(float));
     a.gradient = 1;
     a.loss = &loss;
-    RUN(r, cross_entropy, HET_OP_CROSS_ENTROPY, &a);
+    RUN(r, HET_OP_CROSS_ENTROPY, &a);
     assert_true(support_sum_value(&loss) == support_sum_value(&again));
     hash = hash_floats(0, logits, count);
     hash = hash_floats(hash, row_loss, rows);
@@ -1554,17 +1545,25 @@ static uint64_t add_check(rig *r, int shape)
     float *y = support_floats(n, 1.0, 1), *x = support_floats(n, 1.0, 2), *before = support_floats(n, 1.0, 1), *term = support_floats(n, 100.0, 4);
     store s;
     het_accumulate_args a;
+    het_elements_args e;
     uint64_t hash;
-    EXPECT_OK(r->op->add(r->self, NULL, y, x, n));
+    e.count = n;
+    e.y = y;
+    e.x = x;
+    e.factor = 0.3f;
+    OP(r, HET_OP_ADD, &e);
     for (i = 0; i < n; i++) assert_true(y[i] == before[i] + x[i]);
+    e.y = x;
+    OP(r, HET_OP_SCALE, &e);
+    for (i = 0; i < n; i++) assert_true(x[i] == 0.3f * (y[i] - before[i]) || fabsf(x[i] - 0.3f * (y[i] - before[i])) < 1e-6f);
     for (i = 0; i < n; i++) term[i] = ldexpf(term[i], -(int)(i % 30)); /* down to far below the grid's step */
     store_start(&s, n + 5);
     a.gradient = &s.gradient;
     a.offset = 5;
     a.count = n;
     a.term = term;
-    EXPECT_OK(r->op->accumulate(r->self, NULL, &a));
-    EXPECT_OK(r->op->accumulate(r->self, NULL, &a));
+    OP(r, HET_OP_ACCUMULATE, &a);
+    OP(r, HET_OP_ACCUMULATE, &a);
     for (i = 0; i < 5; i++) assert_true(s.sum[i] == 0.0);
     for (i = 0; i < n; i++) {
         double q = ldexp(1.0, 20 - 51), rounded = q * rint((double)term[i] / q); /* to a multiple of q, to even */
@@ -1610,7 +1609,7 @@ static uint64_t squares_check(rig *r, int shape)
     a.gradient = &s.gradient;
     a.count = n;
     a.sum = &sum;
-    RUN(r, sum_squares, HET_OP_SUM_SQUARES, &a);
+    RUN(r, HET_OP_SUM_SQUARES, &a);
     assert_true(fabs(support_sum_value(&sum) - want) <= 1e-12 * want);
     a.sum = &parts; /* shares cut at blocks of 1,024 give the same limbs */
     for (i = 0; i < n; i += 1024) {
@@ -1618,7 +1617,7 @@ static uint64_t squares_check(rig *r, int shape)
         share.sum = s.sum + i;
         a.gradient = &share;
         a.count = n - i < 1024 ? n - i : 1024;
-        RUN(r, sum_squares, HET_OP_SUM_SQUARES, &a);
+        RUN(r, HET_OP_SUM_SQUARES, &a);
     }
     assert_true(support_sum_value(&sum) == support_sum_value(&parts));
     store_end(&s);
@@ -1644,7 +1643,7 @@ static het_sum sum_of(rig *r, double root)
     a.gradient = &s.gradient;
     a.count = 1;
     a.sum = &sum;
-    RUN(r, sum_squares, HET_OP_SUM_SQUARES, &a);
+    RUN(r, HET_OP_SUM_SQUARES, &a);
     store_end(&s);
     return sum;
 }
@@ -1670,7 +1669,7 @@ static het_step_scalars verdict_of(rig *r, double norm, double loss, float large
     a.exact = exact;
     a.squares = &squares;
     a.loss = &losses;
-    EXPECT_OK(r->op->verdict(r->self, NULL, &a));
+    OP(r, HET_OP_VERDICT, &a);
     return s;
 }
 
@@ -1729,14 +1728,14 @@ static uint64_t adamw_check(rig *r, int shape)
     a.epsilon = 1e-8f;
     a.decay = 0.1f;
     scalars.verdict = HET_VERDICT_REPEAT;
-    EXPECT_OK(r->op->adamw(r->self, NULL, &a));
+    OP(r, HET_OP_ADAMW, &a);
     scalars.verdict = HET_VERDICT_NOT_FINITE;
-    EXPECT_OK(r->op->adamw(r->self, NULL, &a));
+    OP(r, HET_OP_ADAMW, &a);
     assert_memory_equal(w, w0, (size_t)n * sizeof *w);
     assert_memory_equal(m, m0, (size_t)n * sizeof *m);
     assert_memory_equal(v, v0, (size_t)n * sizeof *v);
     scalars.verdict = HET_VERDICT_ACCEPT;
-    EXPECT_OK(r->op->adamw(r->self, NULL, &a));
+    OP(r, HET_OP_ADAMW, &a);
     for (i = 0; i < n; i++) {
         double b1 = (double)a.beta1, b2 = (double)a.beta2, g = s.sum[i] * 0.75;
         double mi = b1 * (double)m0[i] + (1.0 - b1) * g, vi = b2 * (double)v0[i] + (1.0 - b2) * g * g;
@@ -1771,6 +1770,7 @@ static void copies_and_clears(void **state)
     static const float values[5] = { 1.0f, -2.0f, 3.5f, 0.0f, 9.0f };
     float back[5];
     float *a, *b;
+    het_copy_args in, zero, some, out;
     rig r;
     (void)state;
     rig_start(&r, HET_ISA_AUTO, 1);
@@ -1779,10 +1779,14 @@ static void copies_and_clears(void **state)
     assert_non_null(a);
     assert_non_null(b);
     assert_int_equal((uintptr_t)a % 64, 0);
-    EXPECT_OK(r.op->copy_in(r.self, NULL, a, values, sizeof values));
-    EXPECT_OK(r.op->clear(r.self, NULL, b, sizeof values));
-    EXPECT_OK(r.op->copy(r.self, NULL, b, a, 2 * sizeof(float)));
-    EXPECT_OK(r.op->copy_out(r.self, NULL, back, b, sizeof values));
+    in.to = a, in.from = values, in.size = sizeof values;
+    zero.to = b, zero.from = NULL, zero.size = sizeof values;
+    some.to = b, some.from = a, some.size = 2 * sizeof(float);
+    out.to = back, out.from = b, out.size = sizeof values;
+    OP(&r, HET_OP_COPY_IN, &in);
+    OP(&r, HET_OP_CLEAR, &zero);
+    OP(&r, HET_OP_COPY, &some);
+    OP(&r, HET_OP_COPY_OUT, &out);
     assert_true(back[0] == 1.0f && back[1] == -2.0f && back[2] == 0.0f && back[4] == 0.0f);
     r.op->free(r.self, a, sizeof values);
     r.op->free(r.self, b, sizeof values);

@@ -314,18 +314,14 @@ static void sums_made_at_once_come_and_go(void **state)
 }
 
 /* A device whose product of weights always adds, as one of the user's may. */
-static het_result always_adds(void *self, het_queue *queue, const het_linear_args *a)
+static het_result always_adds(void *self, het_queue *queue, const het_op *op)
 {
-    het_linear_args adding = *a;
-    het_gradient dw[3];
     int64_t p;
-    for (p = 0; p < a->parts; p++) {
-        if (a->part[p].dw == NULL) continue;
-        dw[p] = *a->part[p].dw;
-        dw[p].empty = NULL;
-        adding.part[p].dw = &dw[p];
+    for (p = 0; op->kind == HET_OP_LINEAR_BACKWARD_WEIGHT && p < op->u.linear.parts; p++) {
+        const het_gradient *dw = op->u.linear.part[p].dw;
+        assert_true(dw == NULL || (dw->beta == 1 && dw->final == 0));
     }
-    return het_cpu_device()->linear_backward_weight(self, queue, &adding);
+    return het_cpu_device()->run(self, queue, op);
 }
 
 static void devices_that_only_add_get_zeros(void **state)
@@ -337,7 +333,8 @@ static void devices_that_only_add_get_zeros(void **state)
     base = support_train(&run, SUPPORT_APART);
     support_run_ranks(&run, 1);
     run.far = *het_cpu_device();
-    run.far.linear_backward_weight = always_adds;
+    run.far.supports = support_only_adds;
+    run.far.run = always_adds;
     run.device[0].iface = &run.far;
     support_train_same(&base, &run, SUPPORT_APART, "an op that only adds");
     run.desc.max_micro_batches = 1;

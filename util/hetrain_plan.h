@@ -225,7 +225,7 @@ HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64
    the workspace is taken from a line through two points (found up to 5 % of the whole too low). It
    is an upper bound where I and W come apart in some of a rank's stages, and for gradients where
    het_desc.max_micro_batches is 1: they may take less, and lie where activations were
-   (het_gradient.once). Allocates a table from profile->allocator and frees it. Threads: any. */
+   (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
                                                              const het_needs *needs, const het_shape *shape,
                                                                  het_memory *memory, het_error *error);
@@ -2829,11 +2829,12 @@ static het_result heti_p_describe_unit(heti_p_described *d, int64_t u, const het
                                                       "tensors, %d streams", u, table->name, info->parameters,
                                                       info->tensors, info->out_streams);
     for (s = 0; s < info->parameters; s++) { /* squaring its gradients needs scratch as well */
-        het_sum_squares_args a;
+        het_op op;
         size_t bytes;
-        memset(&a, 0, sizeof a);
-        a.count = info->parameter[s].rows * info->parameter[s].columns;
-        bytes = d->device.iface->workspace_bytes(d->device.self, HET_OP_SUM_SQUARES, &a);
+        memset(&op, 0, sizeof op);
+        op.kind = HET_OP_SUM_SQUARES;
+        op.u.sum_squares.count = info->parameter[s].rows * info->parameter[s].columns;
+        bytes = d->device.iface->workspace(d->device.self, &op);
         if (bytes > info->workspace) info->workspace = bytes;
     }
     return HET_OK;
@@ -4518,11 +4519,11 @@ static heti_p_watch *heti_p_watch_of(const heti_p_probe *probe, const het_unit_c
 
 /* Waits until the device has done what it was given; most have when a call returns. */
 static het_result heti_p_settle(const het_unit_call *call, heti_p_watch *watch) {
-    const het_device_iface *iface = call->device->iface;
-    if (watch == NULL || call->queue == NULL || iface->event_create == NULL) return HET_OK;
-    if (watch->event == NULL) HETI_P_TRY(iface->event_create(call->device->self, &watch->event));
-    HETI_P_TRY(iface->event_record(call->device->self, call->queue, watch->event));
-    return iface->event_sync(call->device->self, watch->event, 600.0);
+    const het_queue_iface *queues = call->device->iface->queues;
+    if (watch == NULL || call->queue == NULL) return HET_OK;
+    if (watch->event == NULL) HETI_P_TRY(queues->event_create(call->device->self, &watch->event));
+    HETI_P_TRY(queues->event_record(call->device->self, call->queue, watch->event));
+    return queues->event_sync(call->device->self, watch->event, 600.0);
 }
 
 static void heti_p_saw(const heti_p_probe *probe, heti_p_watch *watch, const het_unit_call *call, heti_p_call what,
@@ -4901,7 +4902,7 @@ static het_result heti_p_measure_context(heti_p_measure *m, int64_t first, int s
     if (result == HET_OK) result = heti_p_measure_rounds(m, ctx, until);
     for (r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
         if (m->watch[r].event != NULL)
-            m->watch[r].device->iface->event_destroy(m->watch[r].device->self, m->watch[r].event);
+            m->watch[r].device->iface->queues->event_destroy(m->watch[r].device->self, m->watch[r].event);
     het_destroy(ctx);
     return result;
 }

@@ -97,24 +97,28 @@ enum { CONTENDERS = OTHERS + LIBRARIES };
 typedef struct product {
     bench *all;
     const char *shape;
-    het_linear_args a;
+    het_op op;                  /* whose arguments are */
+    het_linear_args *a;
     float *x, *w, *y, *dx, *dw, *exact; /* dw: float sums; exact: room for doubles */
     double *seconds;            /* [CONTENDERS][repetitions] */
 } product;
 
+static void product_direction(product *p, int which, int contender) {
+    p->op.kind = which == FORWARD ? HET_OP_LINEAR_FORWARD : which == INPUT ? HET_OP_LINEAR_BACKWARD_INPUT : HET_OP_LINEAR_BACKWARD_WEIGHT;
+    p->all->gradient.exact = contender != OURS_FAST;
+    p->all->gradient.beta = contender != OURS_ONCE;
+    p->all->gradient.final = contender == OURS_ONCE;
+}
+
 static het_result product_ours(product *p, int which, int contender) {
     bench *b = p->all;
-    int32_t empty = 1;
-    b->gradient.exact = contender != OURS_FAST;
-    b->gradient.once = contender == OURS_ONCE;
-    b->gradient.empty = contender == OURS_ONCE ? &empty : NULL;
+    product_direction(p, which, contender);
     b->gradient.sum = contender == OURS ? p->exact : p->dw;
-    if (which == FORWARD) return b->cpu->linear_forward(b->self, NULL, &p->a);
-    return which == INPUT ? b->cpu->linear_backward_input(b->self, NULL, &p->a) : b->cpu->linear_backward_weight(b->self, NULL, &p->a);
+    return b->cpu->run(b->self, NULL, &p->op);
 }
 
 static void product_library(product *p, int which, int library) {
-    const int64_t rows = p->a.rows, in = p->a.in, out = p->a.part[0].out;
+    const int64_t rows = p->a->rows, in = p->a->in, out = p->a->part[0].out;
     const libraries *l = &p->all->library;
     if (which == FORWARD) library_run(l, library, 0, 1, rows, out, in, p->x, p->w, 0, p->y);
     else if (which == INPUT) library_run(l, library, 0, 0, rows, in, out, p->y, p->w, 0, p->dx);
@@ -122,9 +126,10 @@ static void product_library(product *p, int which, int library) {
 }
 
 /* Libraries are compared in f32 only; sums differ in dW only. */
-static int product_takes_part(const product *p, int which, int contender) {
+static int product_takes_part(product *p, int which, int contender) {
+    product_direction(p, which, contender);
     if (contender == OURS) return 1;
-    if (contender == OURS_ONCE) return which == WEIGHT && p->a.rows <= HETRAIN_ONCE_ROWS;
+    if (contender == OURS_ONCE) return which == WEIGHT && p->all->cpu->supports(p->all->self, &p->op);
     if (contender == OURS_FAST) return which == WEIGHT;
     return p->all->set.dtype == HET_F32 && library_has(&p->all->library, contender - OTHERS);
 }
@@ -146,7 +151,7 @@ static int product_turn(product *p, int which, int contender) {
 static int product_race(product *p, int which) {
     static const char *const names[] = { "linear_forward", "linear_backward_input", "linear_backward_weight" };
     static const char *const engines[] = { "hetrain", "hetrain, made at once", "hetrain, float sums" };
-    const int64_t n = p->all->set.repetitions, rows = p->a.rows, in = p->a.in, out = p->a.part[0].out;
+    const int64_t n = p->all->set.repetitions, rows = p->a->rows, in = p->a->in, out = p->a->part[0].out;
     int64_t r;
     int k, status = 0;
     for (r = -1; r < n; r++)
@@ -184,30 +189,30 @@ static float *product_room(bench *b, size_t floats, int zero) {
 static void product_free(bench *b, float *memory, size_t floats) { b->cpu->free(b->self, memory, floats * sizeof(float)); }
 
 static int bench_linear(bench *b, const char *shape, int64_t rows, int64_t in, int64_t out) {
-    static const het_op ops[] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
     const size_t n_in = (size_t)(rows * in), n_out = (size_t)(rows * out), n_w = (size_t)(in * out);
     product p;
     size_t workspace = 0, bytes;
     int which, status = machine_measure(b);
     if (status != 0) return status;
     memset(&p, 0, sizeof p);
-    p.all = b, p.shape = shape;
-    p.a.view = &b->view, p.a.compute = (het_dtype)b->set.dtype, p.a.rows = rows, p.a.in = in, p.a.parts = 1, p.a.part[0].out = out;
-    p.a.part[0].dw = &b->gradient;
+    p.all = b, p.shape = shape, p.a = &p.op.u.linear;
+    p.a->view = &b->view, p.a->compute = (het_dtype)b->set.dtype, p.a->rows = rows, p.a->in = in, p.a->parts = 1, p.a->part[0].out = out;
+    p.a->part[0].dw = &b->gradient;
     for (which = 0; which < 3; which++) {
-        bytes = b->cpu->workspace_bytes(b->self, ops[which], &p.a);
+        product_direction(&p, which, OURS);
+        bytes = b->cpu->workspace(b->self, &p.op);
         workspace = bytes > workspace ? bytes : workspace;
     }
-    p.a.workspace = b->cpu->alloc(b->self, workspace + 64);
+    p.a->workspace = b->cpu->alloc(b->self, workspace + 64);
     p.x = product_room(b, n_in, 0), p.dx = product_room(b, n_in, 1), p.w = product_room(b, n_w, 0), p.y = product_room(b, n_out, 0);
     p.dw = product_room(b, n_w, 1), p.exact = product_room(b, 2 * n_w, 1);
     p.seconds = (double *)calloc(CONTENDERS * (size_t)b->set.repetitions, sizeof(double));
-    if (p.a.workspace == NULL || p.x == NULL || p.dx == NULL || p.w == NULL || p.y == NULL || p.dw == NULL || p.exact == NULL || p.seconds == NULL)
+    if (p.a->workspace == NULL || p.x == NULL || p.dx == NULL || p.w == NULL || p.y == NULL || p.dw == NULL || p.exact == NULL || p.seconds == NULL)
         return fail(FAILED, "out of memory");
-    p.a.x = p.x, p.a.dx = p.dx, p.a.part[0].w = p.w, p.a.part[0].y = p.y, p.a.part[0].dy = p.y;
+    p.a->x = p.x, p.a->dx = p.dx, p.a->part[0].w = p.w, p.a->part[0].y = p.y, p.a->part[0].dy = p.y;
     for (which = 0; which < 3 && status == 0; which++) status = product_race(&p, which);
-    b->gradient.exact = 1, b->gradient.once = 0, b->gradient.empty = NULL;
-    b->cpu->free(b->self, p.a.workspace, workspace + 64);
+    product_direction(&p, FORWARD, OURS);
+    b->cpu->free(b->self, p.a->workspace, workspace + 64);
     product_free(b, p.x, n_in), product_free(b, p.dx, n_in), product_free(b, p.w, n_w), product_free(b, p.y, n_out);
     product_free(b, p.dw, n_w), product_free(b, p.exact, 2 * n_w);
     free(p.seconds);
@@ -269,24 +274,26 @@ static int bench_attention(bench *b) {
     float *memory = (float *)b->cpu->alloc(b->self, floats * sizeof(float));
     double pairs = 0.5 * (double)n * ((double)b->set.length + 1) * (double)(m->heads * m->head_size);
     double *seconds = (double *)calloc(2 * (size_t)b->set.repetitions, sizeof *seconds), took[2];
-    het_attention_args a;
+    het_op op;
+    het_attention_args *a = &op.u.attention;
     int64_t r;
     int which;
-    memset(&a, 0, sizeof a);
-    a.view = &b->view, a.compute = (het_dtype)b->set.dtype, a.heads = m->heads, a.kv_heads = m->kv_heads, a.head_size = m->head_size, a.causal = 1;
-    a.scale = (float)(1 / sqrt((double)m->head_size));
-    a.workspace_size = b->cpu->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a);
-    bytes = b->cpu->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
-    a.workspace_size = bytes > a.workspace_size ? bytes : a.workspace_size;
-    a.workspace = b->cpu->alloc(b->self, a.workspace_size + 64);
-    if (memory == NULL || a.workspace == NULL || seconds == NULL) return fail(FAILED, "out of memory");
+    memset(&op, 0, sizeof op);
+    a->view = &b->view, a->compute = (het_dtype)b->set.dtype, a->heads = m->heads, a->kv_heads = m->kv_heads, a->head_size = m->head_size, a->causal = 1;
+    a->scale = (float)(1 / sqrt((double)m->head_size));
+    op.kind = HET_OP_ATTENTION_FORWARD, a->workspace_size = b->cpu->workspace(b->self, &op);
+    op.kind = HET_OP_ATTENTION_BACKWARD, bytes = b->cpu->workspace(b->self, &op);
+    a->workspace_size = bytes > a->workspace_size ? bytes : a->workspace_size;
+    a->workspace = b->cpu->alloc(b->self, a->workspace_size + 64);
+    if (memory == NULL || a->workspace == NULL || seconds == NULL) return fail(FAILED, "out of memory");
     for (i = 0; i < floats; i++) memory[i] = (float)(i * 2654435761u % 1021) / 1021.0f - 0.5f;
-    a.q = memory, a.o = memory + q, a.d_o = memory + 2 * q, a.dq = memory + 3 * q;
-    a.k = memory + 4 * q, a.v = a.k + kv, a.dk = memory + 4 * q + 2 * kv, a.dv = a.dk + kv, a.maximum = a.dv + kv, a.sum = a.maximum + rows;
+    a->q = memory, a->o = memory + q, a->d_o = memory + 2 * q, a->dq = memory + 3 * q;
+    a->k = memory + 4 * q, a->v = a->k + kv, a->dk = memory + 4 * q + 2 * kv, a->dv = a->dk + kv, a->maximum = a->dv + kv, a->sum = a->maximum + rows;
     for (r = -1; r < b->set.repetitions && (r < 0 || pace(b, took, r > 0 ? 2 : 0)); r++)
         for (which = 0; which < 2; which++) {
             const double start = seconds_now();
-            if ((which == 0 ? b->cpu->attention_forward(b->self, NULL, &a) : b->cpu->attention_backward(b->self, NULL, &a)) != HET_OK)
+            op.kind = which == 0 ? HET_OP_ATTENTION_FORWARD : HET_OP_ATTENTION_BACKWARD;
+            if (b->cpu->run(b->self, NULL, &op) != HET_OK)
                 return fail(FAILED, "attention: %s", b->cpu->last_error(b->self));
             took[which] = seconds_now() - start;
             if (r >= 0) seconds[which * b->set.repetitions + r] = took[which];
@@ -300,7 +307,7 @@ static int bench_attention(bench *b) {
         print_spread(spread_of(b), (which == 0 ? 4 : 10) * pairs); /* products over the causal half: 2 forward, 5 backward */
     }
     free(seconds);
-    b->cpu->free(b->self, a.workspace, a.workspace_size + 64);
+    b->cpu->free(b->self, a->workspace, a->workspace_size + 64);
     b->cpu->free(b->self, memory, floats * sizeof(float));
     return 0;
 }

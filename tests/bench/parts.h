@@ -1,4 +1,4 @@
-/* Where a step's time goes: the CPU's table of ops with a clock around each. An op's floor is the larger of its multiply-adds over the machine's
+/* Where a step's time goes: the CPU's ops with a clock around each. An op's floor is the larger of its multiply-adds over the machine's
    peak and its bytes over the memory's bandwidth, every operand counted once; what stays in the cache can be faster than that. */
 #ifndef BENCH_PARTS_H
 #define BENCH_PARTS_H
@@ -29,10 +29,9 @@ static void parts_add(const char *name, double start, double flops, double bytes
     parts.part[i].calls++;
 }
 
-/* Bytes of a gradient's sum that is read, unless it is empty, and written. */
+/* Bytes of a gradient's sum that is read, unless beta is 0, and written. */
 static double parts_sum(const het_gradient *g, double count) {
-    const int empty = g != NULL && g->empty != NULL && *g->empty;
-    return g == NULL || g->sum == NULL ? 0 : count * (g->exact && !g->once ? 8 : 4) * (empty ? 1 : 2);
+    return g == NULL || g->sum == NULL ? 0 : count * (g->exact && !g->final ? 8 : 4) * (g->beta == 0 ? 1 : 2);
 }
 
 static double parts_out(const het_linear_args *a) {
@@ -70,78 +69,62 @@ static double parts_attention_bytes(const het_attention_args *a, double q, doubl
     return 4 * (double)(a->view->row_end - a->view->row_begin) * (double)a->head_size * (q * (double)a->heads + k * (double)a->kv_heads);
 }
 
-#define PART(op, type, flops, bytes) \
-static het_result parts_##op(void *self, het_queue *queue, const type *a) { \
-    const double start = seconds_now(); \
-    const het_result result = parts.cpu->op(self, queue, a); \
-    parts_add(#op, start, flops, bytes); \
-    return result; \
-}
-#define PARTS_NORM(arrays) 4 * (double)a->rows * (double)a->width * (arrays)
-
-PART(norm_forward, het_norm_args, 0, PARTS_NORM(2))
-PART(norm_backward_input, het_norm_args, 0, PARTS_NORM(a->residual != NULL ? 4 : 3))
-PART(norm_backward_weight, het_norm_args, 0, PARTS_NORM(2))
-PART(linear_forward, het_linear_args, parts_linear_flops(a), parts_linear_bytes(a))
-PART(linear_backward_input, het_linear_args, parts_linear_flops(a), parts_linear_bytes(a))
-PART(linear_backward_weight, het_linear_args, parts_linear_flops(a), parts_weight_bytes(a))
-PART(rotary_forward, het_rotary_args, 0, 8 * (double)a->rows * (double)(a->heads * a->head_size))
-PART(rotary_backward, het_rotary_args, 0, 8 * (double)a->rows * (double)(a->heads * a->head_size))
-PART(attention_forward, het_attention_args, 4 * parts_pairs(a), parts_attention_bytes(a, 2, 2))
-PART(attention_backward, het_attention_args, 10 * parts_pairs(a), parts_attention_bytes(a, 4, 4))
-PART(activation_forward, het_activation_args, 0, 4 * (double)a->count * (a->b != NULL ? 3 : 2))
-PART(activation_backward, het_activation_args, 0, 4 * (double)a->count * (a->b != NULL ? 5 : 3))
-PART(embedding_forward, het_embedding_args, 0, 8 * (double)a->rows * (double)a->width)
-PART(embedding_backward_weight, het_embedding_args, 0, 4 * (double)a->rows * (double)a->width + parts_sum(a->dtable, (double)(a->rows * a->width)))
-PART(dropout_forward, het_dropout_args, 0, 4 * (double)a->rows * (double)a->width * (a->a != NULL ? 3 : 2))
-PART(dropout_backward, het_dropout_args, 0, 8 * (double)a->rows * (double)a->width)
-PART(cross_entropy, het_cross_entropy_args, 0, 4 * (double)a->rows * (double)a->vocab * (a->gradient ? 2 : 1))
-PART(accumulate, het_accumulate_args, 0, 4 * (double)a->count + parts_sum(a->gradient, (double)a->count))
-PART(sum_squares, het_sum_squares_args, 0, (double)a->count * (a->gradient->exact ? 8 : 4))
-PART(verdict, het_verdict_args, 0, 0)
-PART(adamw, het_adamw_args, 0, (double)a->count * ((a->gradient->exact ? 8 : 4) + 24)) /* sum; w, m, v read and written */
-
-static het_result parts_add_op(void *self, het_queue *queue, float *y, const float *x, int64_t count) {
-    const double start = seconds_now();
-    const het_result result = parts.cpu->add(self, queue, y, x, count);
-    parts_add("add", start, 0, 12 * (double)count);
-    return result;
-}
-
-static het_result parts_scale(void *self, het_queue *queue, float *y, float factor, int64_t count) {
-    const double start = seconds_now();
-    const het_result result = parts.cpu->scale(self, queue, y, factor, count);
-    parts_add("scale", start, 0, 8 * (double)count);
-    return result;
+/* An op's name; its multiply-adds, twice, and its bytes are written to *flops and *bytes. */
+static const char *parts_cost(const het_op *op, double *flops, double *bytes) {
+    const het_norm_args *norm = &op->u.norm;
+    const het_linear_args *linear = &op->u.linear;
+    const het_rotary_args *rotary = &op->u.rotary;
+    const het_attention_args *attention = &op->u.attention;
+    const het_activation_args *activation = &op->u.activation;
+    const het_embedding_args *embedding = &op->u.embedding;
+    const het_dropout_args *dropout = &op->u.dropout;
+    const het_cross_entropy_args *loss = &op->u.cross_entropy;
+    const double rows = 4 * (double)norm->rows * (double)norm->width, turned = 8 * (double)rotary->rows * (double)(rotary->heads * rotary->head_size),
+                 dropped = 4 * (double)dropout->rows * (double)dropout->width, embedded = 4 * (double)embedding->rows * (double)embedding->width;
+    *flops = *bytes = 0;
+    switch (op->kind) {
+    case HET_OP_NORM_FORWARD: *bytes = 2 * rows; return "norm_forward";
+    case HET_OP_NORM_BACKWARD_INPUT: *bytes = rows * (norm->residual != NULL ? 4 : 3); return "norm_backward_input";
+    case HET_OP_NORM_BACKWARD_WEIGHT: *bytes = 2 * rows; return "norm_backward_weight";
+    case HET_OP_LINEAR_FORWARD: *flops = parts_linear_flops(linear), *bytes = parts_linear_bytes(linear); return "linear_forward";
+    case HET_OP_LINEAR_BACKWARD_INPUT: *flops = parts_linear_flops(linear), *bytes = parts_linear_bytes(linear); return "linear_backward_input";
+    case HET_OP_LINEAR_BACKWARD_WEIGHT: *flops = parts_linear_flops(linear), *bytes = parts_weight_bytes(linear); return "linear_backward_weight";
+    case HET_OP_ROTARY_FORWARD: *bytes = turned; return "rotary_forward";
+    case HET_OP_ROTARY_BACKWARD: *bytes = turned; return "rotary_backward";
+    case HET_OP_ATTENTION_FORWARD: *flops = 4 * parts_pairs(attention), *bytes = parts_attention_bytes(attention, 2, 2); return "attention_forward";
+    case HET_OP_ATTENTION_BACKWARD: *flops = 10 * parts_pairs(attention), *bytes = parts_attention_bytes(attention, 4, 4); return "attention_backward";
+    case HET_OP_ACTIVATION_FORWARD: *bytes = 4 * (double)activation->count * (activation->b != NULL ? 3 : 2); return "activation_forward";
+    case HET_OP_ACTIVATION_BACKWARD: *bytes = 4 * (double)activation->count * (activation->b != NULL ? 5 : 3); return "activation_backward";
+    case HET_OP_EMBEDDING_FORWARD: *bytes = 2 * embedded; return "embedding_forward";
+    case HET_OP_EMBEDDING_BACKWARD_WEIGHT: *bytes = embedded + parts_sum(embedding->dtable, embedded / 4); return "embedding_backward_weight";
+    case HET_OP_DROPOUT_FORWARD: *bytes = dropped * (dropout->a != NULL ? 3 : 2); return "dropout_forward";
+    case HET_OP_DROPOUT_BACKWARD: *bytes = 2 * dropped; return "dropout_backward";
+    case HET_OP_CROSS_ENTROPY: *bytes = 4 * (double)loss->rows * (double)loss->vocab * (loss->gradient ? 2 : 1); return "cross_entropy";
+    case HET_OP_ACCUMULATE: *bytes = 4 * (double)op->u.accumulate.count + parts_sum(op->u.accumulate.gradient, (double)op->u.accumulate.count); return "accumulate";
+    case HET_OP_SUM_SQUARES: *bytes = (double)op->u.sum_squares.count * (op->u.sum_squares.gradient->exact ? 8 : 4); return "sum_squares";
+    case HET_OP_VERDICT: return "verdict";
+    case HET_OP_ADAMW: *bytes = (double)op->u.adamw.count * ((op->u.adamw.gradient->exact ? 8 : 4) + 24); return "adamw"; /* sum; w, m, v read and written */
+    case HET_OP_ADD: *bytes = 12 * (double)op->u.elements.count; return "add";
+    case HET_OP_SCALE: *bytes = 8 * (double)op->u.elements.count; return "scale";
+    case HET_OP_COPY: *bytes = 2 * (double)op->u.copy.size; return "copy";
+    case HET_OP_CLEAR: *bytes = (double)op->u.copy.size; return "clear";
+    default: return NULL;
+    }
 }
 
-static het_result parts_copy(void *self, het_queue *queue, void *to, const void *from, size_t size) {
+static het_result parts_run(void *self, het_queue *queue, const het_op *op) {
     const double start = seconds_now();
-    const het_result result = parts.cpu->copy(self, queue, to, from, size);
-    parts_add("copy", start, 0, 2 * (double)size);
-    return result;
-}
-
-static het_result parts_clear(void *self, het_queue *queue, void *to, size_t size) {
-    const double start = seconds_now();
-    const het_result result = parts.cpu->clear(self, queue, to, size);
-    parts_add("clear", start, 0, (double)size);
+    const het_result result = parts.cpu->run(self, queue, op);
+    double flops, bytes;
+    const char *name = parts_cost(op, &flops, &bytes);
+    if (name != NULL) parts_add(name, start, flops, bytes);
     return result;
 }
 
 static het_device_iface parts_table(const het_device_iface *cpu) {
     het_device_iface t = *cpu;
     parts.cpu = cpu;
-#define PARTS_USE(op) t.op = parts_##op
-    PARTS_USE(norm_forward), PARTS_USE(norm_backward_input), PARTS_USE(norm_backward_weight);
-    PARTS_USE(linear_forward), PARTS_USE(linear_backward_input), PARTS_USE(linear_backward_weight);
-    PARTS_USE(rotary_forward), PARTS_USE(rotary_backward), PARTS_USE(attention_forward), PARTS_USE(attention_backward);
-    PARTS_USE(activation_forward), PARTS_USE(activation_backward), PARTS_USE(embedding_forward), PARTS_USE(embedding_backward_weight);
-    PARTS_USE(dropout_forward), PARTS_USE(dropout_backward), PARTS_USE(cross_entropy), PARTS_USE(accumulate), PARTS_USE(sum_squares);
-    PARTS_USE(verdict), PARTS_USE(adamw), PARTS_USE(scale), PARTS_USE(copy), PARTS_USE(clear);
-#undef PARTS_USE
-    t.add = parts_add_op;
-    t.fills_sums = t.linear_backward_weight;
+    t.run = parts_run;
     return t;
 }
 

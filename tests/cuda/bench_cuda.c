@@ -21,8 +21,23 @@ typedef struct bench {
     double seconds; /* that a round lasts, at least */
 } bench;
 
-/* One call of what is measured; arg is the op's own. */
-typedef het_result (*bench_call)(bench *b, void *arg);
+static het_op bench_op(het_op_kind kind, const void *args, size_t size) {
+    het_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = kind;
+    memcpy(&op.u, args, size);
+    return op;
+}
+#define OP(kind, args) bench_op(HET_OP_##kind, (args), sizeof *(args))
+
+static het_result bench_run(bench *b, het_op op) { return b->iface->run(b->self, b->queue, &op); }
+static size_t bench_workspace(bench *b, het_op op) { return b->iface->workspace(b->self, &op); }
+
+static het_result bench_move(bench *b, het_op_kind kind, void *to, const void *from, size_t size) {
+    het_copy_args a;
+    a.to = to, a.from = from, a.size = size;
+    return bench_run(b, bench_op(kind, &a, sizeof a));
+}
 
 static int bench_check(bench *b, het_result result, const char *what) {
     if (result == HET_OK) return 1;
@@ -32,15 +47,15 @@ static int bench_check(bench *b, het_result result, const char *what) {
 }
 
 static int bench_wait(bench *b) {
-    return bench_check(b, b->iface->event_record(b->self, b->queue, b->event), "event_record") &&
-           bench_check(b, b->iface->event_sync(b->self, b->event, 300.0), "event_sync");
+    return bench_check(b, b->iface->queues->event_record(b->self, b->queue, b->event), "event_record") &&
+           bench_check(b, b->iface->queues->event_sync(b->self, b->event, 300.0), "event_sync");
 }
 
-static double bench_round(bench *b, bench_call call, void *arg, int64_t calls) {
+static double bench_round(bench *b, const het_op *op, int ops, int64_t calls) {
     const double start = seconds_now();
     int64_t i;
-    for (i = 0; i < calls; i++)
-        if (!bench_check(b, call(b, arg), "op")) return 0;
+    for (i = 0; i < calls * ops; i++)
+        if (!bench_check(b, bench_run(b, op[i % ops]), "op")) return 0;
     return bench_wait(b) ? (seconds_now() - start) / (double)calls : 0;
 }
 
@@ -49,16 +64,16 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* work: what one call does, in units; printed as work a second. bytes: of device memory that it takes; 0: not said. */
-static void bench_measure_in(bench *b, const char *name, bench_call call, void *arg, double work, const char *unit, size_t bytes) {
+/* One op, or several one after the other. work: what they do, in units; printed as work a second. bytes: of device memory that it takes; 0: not said. */
+static void bench_measure_in(bench *b, const char *name, const het_op *op, int ops, double work, const char *unit, size_t bytes) {
     double round[ROUNDS], once;
     int64_t calls;
     int i;
     if (b->failed) return;
-    (void)bench_round(b, call, arg, 1);
-    once = bench_round(b, call, arg, 2);
+    (void)bench_round(b, op, ops, 1);
+    once = bench_round(b, op, ops, 2);
     calls = once > 0 ? (int64_t)(b->seconds / once) + 1 : 1;
-    for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, call, arg, calls);
+    for (i = 0; i < ROUNDS; i++) round[i] = bench_round(b, op, ops, calls);
     qsort(round, ROUNDS, sizeof *round, compare_seconds);
     if (b->failed) return;
     printf("{\"name\":\"%s\",\"ms\":%.6g,\"rate\":%.6g,\"unit\":\"%s\"", name, 1e3 * round[ROUNDS / 2], work / round[ROUNDS / 2], unit);
@@ -67,8 +82,8 @@ static void bench_measure_in(bench *b, const char *name, bench_call call, void *
     fflush(stdout);
 }
 
-static void bench_measure(bench *b, const char *name, bench_call call, void *arg, double work, const char *unit) {
-    bench_measure_in(b, name, call, arg, work, unit, 0);
+static void bench_measure(bench *b, const char *name, het_op op, double work, const char *unit) {
+    bench_measure_in(b, name, &op, 1, work, unit, 0);
 }
 
 /* ---- device memory ---- */
@@ -87,7 +102,7 @@ static float *bench_floats(bench *b, int64_t count, float scale) {
     }
     for (i = 0; i < count; i += n) {
         n = count - i < PIECE ? count - i : PIECE;
-        (void)bench_check(b, b->iface->copy_in(b->self, b->queue, device + i, host, (size_t)n * sizeof *host), "copy_in");
+        (void)bench_check(b, bench_move(b, HET_OP_COPY_IN, device + i, host, (size_t)n * sizeof *host), "copy_in");
     }
     (void)bench_wait(b);
     free(host);
@@ -97,8 +112,8 @@ static float *bench_floats(bench *b, int64_t count, float scale) {
 static void *bench_bytes(bench *b, const void *from, size_t size) {
     void *device = b->iface->alloc(b->self, size);
     if (device == NULL) { (void)bench_check(b, HET_ERR_OOM, "alloc"); return NULL; }
-    if (from != NULL) (void)bench_check(b, b->iface->copy_in(b->self, b->queue, device, from, size), "copy_in");
-    else (void)bench_check(b, b->iface->clear(b->self, b->queue, device, size), "clear");
+    if (from != NULL) (void)bench_check(b, bench_move(b, HET_OP_COPY_IN, device, from, size), "copy_in");
+    else (void)bench_check(b, bench_move(b, HET_OP_CLEAR, device, NULL, size), "clear");
     (void)bench_wait(b);
     return device;
 }
@@ -155,47 +170,27 @@ static void rows_end(bench *b, bench_rows *r) {
 
 /* ---- ops ---- */
 
-typedef struct copy_arg { char *to, *from; size_t size; } copy_arg;
-static het_result call_copy(bench *b, void *arg) {
-    const copy_arg *a = (const copy_arg *)arg;
-    return b->iface->copy(b->self, b->queue, a->to, a->from, a->size);
-}
-
 static void bench_copy(bench *b) {
-    copy_arg a;
+    het_copy_args a;
     a.size = b->small ? 1 << 16 : (size_t)1 << 30;
-    a.from = (char *)bench_bytes(b, NULL, a.size), a.to = (char *)bench_bytes(b, NULL, a.size);
-    bench_measure(b, "copy", call_copy, &a, 2e-9 * (double)a.size, "GB/s");
-    bench_free(b, a.from), bench_free(b, a.to);
-}
-
-static het_result call_forward(bench *b, void *arg) { return b->iface->linear_forward(b->self, b->queue, (const het_linear_args *)arg); }
-static het_result call_input(bench *b, void *arg) { return b->iface->linear_backward_input(b->self, b->queue, (const het_linear_args *)arg); }
-static het_result call_weight(bench *b, void *arg) { return b->iface->linear_backward_weight(b->self, b->queue, (const het_linear_args *)arg); }
-
-typedef struct gelu_args { const het_linear_args *linear; het_activation_args activation; } gelu_args;
-
-static het_result call_gelu_forward(bench *b, void *arg) {
-    const gelu_args *g = (const gelu_args *)arg;
-    return b->iface->linear_activation_forward(b->self, b->queue, g->linear, &g->activation);
-}
-static het_result call_gelu_backward(bench *b, void *arg) {
-    const gelu_args *g = (const gelu_args *)arg;
-    return b->iface->linear_activation_backward(b->self, b->queue, g->linear, &g->activation);
+    void *from = bench_bytes(b, NULL, a.size);
+    a.from = from, a.to = bench_bytes(b, NULL, a.size);
+    bench_measure(b, "copy", OP(COPY, &a), 2e-9 * (double)a.size, "GB/s");
+    bench_free(b, from), bench_free(b, a.to);
 }
 
 /* The products of `a` with GELU behind them: forward into u, and dx times its derivative at x. */
 static void bench_gelu(bench *b, const het_linear_args *a, float *u, double work, const char *what, const char *type) {
-    gelu_args g;
+    het_linear_activation_args g;
     char name[96];
     memset(&g, 0, sizeof g);
-    g.linear = a, g.activation.kind = HET_GELU_TANH;
+    g.linear = *a, g.activation.kind = HET_GELU_TANH;
     g.activation.count = a->rows * a->part[0].out, g.activation.a = a->part[0].y, g.activation.y = u;
     snprintf(name, sizeof name, "linear_gelu_forward_%s_%s", what, type);
-    bench_measure(b, name, call_gelu_forward, &g, work, "TFLOP/s");
+    bench_measure(b, name, OP(LINEAR_ACTIVATION_FORWARD, &g), work, "TFLOP/s");
     g.activation.count = a->rows * a->in, g.activation.a = a->x, g.activation.dy = g.activation.da = a->dx;
     snprintf(name, sizeof name, "linear_gelu_backward_%s_%s", what, type);
-    bench_measure(b, name, call_gelu_backward, &g, work, "TFLOP/s");
+    bench_measure(b, name, OP(LINEAR_ACTIVATION_BACKWARD, &g), work, "TFLOP/s");
 }
 
 static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, int64_t out, const char *what) {
@@ -210,34 +205,30 @@ static void bench_linear(bench *b, het_dtype dtype, int64_t rows, int64_t in, in
     if (b->failed) return;
     rows_start(b, &r, rows / 64, 64);
     memset(&a, 0, sizeof a), memset(&dw, 0, sizeof dw);
+    dw.beta = 1;
     a.view = &r.view, a.compute = dtype, a.rows = rows, a.in = in, a.parts = 1, a.part[0].out = out;
     dw.sum = bench_floats(b, in * out, 1);
     float *x = bench_floats(b, rows * in, 1), *w = bench_floats(b, in * out, 0.02f), *y = bench_floats(b, rows * out, 1),
         *bias = bench_floats(b, out, 1);
     float *dx = bench_floats(b, rows * in, 1);
     a.x = x, a.dx = dx, a.part[0].w = w, a.part[0].y = y, a.part[0].dy = y, a.part[0].bias = bias, a.part[0].dw = &dw;
-    bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_FORWARD, &a);
-    bytes[1] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_BACKWARD_INPUT, &a);
-    bytes[2] = b->iface->workspace_bytes(b->self, HET_OP_LINEAR_BACKWARD_WEIGHT, &a);
+    bytes[0] = bench_workspace(b, OP(LINEAR_FORWARD, &a));
+    bytes[1] = bench_workspace(b, OP(LINEAR_BACKWARD_INPUT, &a));
+    bytes[2] = bench_workspace(b, OP(LINEAR_BACKWARD_WEIGHT, &a));
     for (i = 0; i < 3; i++) most = bytes[i] > most ? bytes[i] : most;
     a.workspace = bench_bytes(b, NULL, most);
     snprintf(name, sizeof name, "linear_forward_%s_%s", what, type);
-    bench_measure(b, name, call_forward, &a, work, "TFLOP/s");
+    bench_measure(b, name, OP(LINEAR_FORWARD, &a), work, "TFLOP/s");
     snprintf(name, sizeof name, "linear_backward_input_%s_%s", what, type);
-    bench_measure(b, name, call_input, &a, work, "TFLOP/s");
+    bench_measure(b, name, OP(LINEAR_BACKWARD_INPUT, &a), work, "TFLOP/s");
     snprintf(name, sizeof name, "linear_backward_weight_%s_%s", what, type);
-    bench_measure(b, name, call_weight, &a, work, "TFLOP/s");
+    bench_measure(b, name, OP(LINEAR_BACKWARD_WEIGHT, &a), work, "TFLOP/s");
     float *u = bench_floats(b, rows * out, 1);
     bench_gelu(b, &a, u, work, what, type);
     bench_free(b, u);
     bench_free(b, x), bench_free(b, w), bench_free(b, y), bench_free(b, bias), bench_free(b, dx), bench_free(b, dw.sum),
         bench_free(b, a.workspace);
     rows_end(b, &r);
-}
-
-static het_result call_attention(bench *b, void *arg) { return b->iface->attention_forward(b->self, b->queue, (const het_attention_args *)arg); }
-static het_result call_attention_back(bench *b, void *arg) {
-    return b->iface->attention_backward(b->self, b->queue, (const het_attention_args *)arg);
 }
 
 /* The causal half is counted: 4 T^2 E / 2 a head forward, 2.5 times that backward. */
@@ -260,29 +251,24 @@ static void bench_attention(bench *b, het_dtype dtype, int64_t sequences, int64_
         *d_o = bench_floats(b, n * width, 1);
     a.q = q, a.k = k, a.v = v, a.o = o, a.dq = dq, a.dk = dk, a.dv = dv, a.d_o = d_o;
     a.maximum = bench_floats(b, n * heads, 1), a.sum = bench_floats(b, n * heads, 1);
-    forward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_FORWARD, &a),
-        backward = b->iface->workspace_bytes(b->self, HET_OP_ATTENTION_BACKWARD, &a);
+    forward = bench_workspace(b, OP(ATTENTION_FORWARD, &a)),
+        backward = bench_workspace(b, OP(ATTENTION_BACKWARD, &a));
     a.workspace_size = forward > backward ? forward : backward;
     a.workspace = bench_bytes(b, NULL, a.workspace_size + 64);
     snprintf(name, sizeof name, "attention_forward_head%d_T%d%s", (int)size, (int)length, type);
-    bench_measure(b, name, call_attention, &a, work, "TFLOP/s");
+    bench_measure(b, name, OP(ATTENTION_FORWARD, &a), work, "TFLOP/s");
     snprintf(name, sizeof name, "attention_backward_head%d_T%d%s", (int)size, (int)length, type);
-    bench_measure(b, name, call_attention_back, &a, 2.5 * work, "TFLOP/s");
+    bench_measure(b, name, OP(ATTENTION_BACKWARD, &a), 2.5 * work, "TFLOP/s");
     bench_free(b, q), bench_free(b, k), bench_free(b, v), bench_free(b, o), bench_free(b, dq), bench_free(b, dk), bench_free(b, dv),
         bench_free(b, d_o);
     bench_free(b, a.maximum), bench_free(b, a.sum), bench_free(b, a.workspace);
     rows_end(b, &r);
 }
 
-static het_result call_norm_back(bench *b, void *arg) {
-    const het_norm_args *a = (const het_norm_args *)arg;
-    const het_result result = b->iface->norm_backward_input(b->self, b->queue, a);
-    return result == HET_OK ? b->iface->norm_backward_weight(b->self, b->queue, a) : result;
-}
-
 static void bench_norm(bench *b, int64_t rows, int64_t width) {
     bench_rows r;
     het_norm_args a;
+    het_op both[2];
     het_gradient dgain, dbias;
     size_t bytes[2];
     if (b->failed) return;
@@ -293,20 +279,20 @@ static void bench_norm(bench *b, int64_t rows, int64_t width) {
     a.x = x, a.dy = dy, a.gain = gain, a.dx = bench_floats(b, rows * width, 1), a.mean = bench_floats(b, rows, 0.01f),
         a.rstd = bench_floats(b, rows, 1);
     dgain.sum = bench_floats(b, width, 1), dbias.sum = bench_floats(b, width, 1), a.dgain = &dgain, a.dbias = &dbias;
-    bytes[0] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_INPUT, &a),
-        bytes[1] = b->iface->workspace_bytes(b->self, HET_OP_NORM_BACKWARD_WEIGHT, &a);
+    bytes[0] = bench_workspace(b, OP(NORM_BACKWARD_INPUT, &a)),
+        bytes[1] = bench_workspace(b, OP(NORM_BACKWARD_WEIGHT, &a));
     a.workspace = bench_bytes(b, NULL, (bytes[0] > bytes[1] ? bytes[0] : bytes[1]) + 64);
-    bench_measure(b, "norm_backward", call_norm_back, &a, 12e-9 * (double)rows * (double)width, "GB/s"); /* x, dy read, dx written once */
+    both[0] = OP(NORM_BACKWARD_INPUT, &a), both[1] = OP(NORM_BACKWARD_WEIGHT, &a);
+    bench_measure_in(b, "norm_backward", both, 2, 12e-9 * (double)rows * (double)width, "GB/s", 0); /* x, dy read, dx written once */
     bench_free(b, x), bench_free(b, dy), bench_free(b, gain), bench_free(b, a.dx), bench_free(b, a.mean), bench_free(b, a.rstd);
     bench_free(b, dgain.sum), bench_free(b, dbias.sum), bench_free(b, a.workspace);
     rows_end(b, &r);
 }
 
-static het_result call_loss(bench *b, void *arg) { return b->iface->cross_entropy(b->self, b->queue, (const het_cross_entropy_args *)arg); }
-
 static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
     bench_rows r;
     het_cross_entropy_args a;
+    het_op op;
     het_step_scalars scalars;
     if (b->failed) return;
     rows_start(b, &r, rows / 64, 64);
@@ -317,15 +303,14 @@ static void bench_loss(bench *b, int64_t rows, int64_t vocab) {
     void *device_target = bench_bytes(b, target, (size_t)rows * sizeof *target);
     a.scalars = (const het_step_scalars *)device_scalars, a.rows = rows, a.vocab = vocab, a.logits = bench_floats(b, rows * vocab, 1);
     a.target = (const int32_t *)device_target, a.weight = r.view.weight, a.gradient = 1, a.loss = (het_sum *)bench_bytes(b, NULL, sizeof *a.loss);
-    a.workspace = bench_bytes(b, NULL, b->iface->workspace_bytes(b->self, HET_OP_CROSS_ENTROPY, &a) + 64);
-    bench_measure_in(b, "cross_entropy", call_loss, &a, 8e-9 * (double)rows * (double)vocab, "GB/s",
-        (size_t)(rows * vocab) * sizeof *a.logits + b->iface->workspace_bytes(b->self, HET_OP_CROSS_ENTROPY, &a));
+    a.workspace = bench_bytes(b, NULL, bench_workspace(b, OP(CROSS_ENTROPY, &a)) + 64);
+    op = OP(CROSS_ENTROPY, &a);
+    bench_measure_in(b, "cross_entropy", &op, 1, 8e-9 * (double)rows * (double)vocab, "GB/s",
+        (size_t)(rows * vocab) * sizeof *a.logits + bench_workspace(b, OP(CROSS_ENTROPY, &a)));
     bench_free(b, device_scalars), bench_free(b, device_target), bench_free(b, a.logits), bench_free(b, a.loss), bench_free(b, a.workspace);
     free(target);
     rows_end(b, &r);
 }
-
-static het_result call_adamw(bench *b, void *arg) { return b->iface->adamw(b->self, b->queue, (const het_adamw_args *)arg); }
 
 static void bench_adamw(bench *b, int64_t count) {
     het_adamw_args a;
@@ -340,7 +325,7 @@ static void bench_adamw(bench *b, int64_t count) {
     a.scalars = (const het_step_scalars *)device_scalars, a.gradient = &g, a.count = count;
     a.w = bench_floats(b, count, 1), a.m = bench_floats(b, count, 1), a.v = (float *)bench_bytes(b, NULL, (size_t)count * 4);
     a.beta1 = 0.9f, a.beta2 = 0.95f, a.epsilon = 1e-8f, a.decay = 0.1f;
-    bench_measure(b, "adamw", call_adamw, &a, 28e-9 * (double)count, "GB/s"); /* g, w, m, v read, three written */
+    bench_measure(b, "adamw", OP(ADAMW, &a), 28e-9 * (double)count, "GB/s"); /* g, w, m, v read, three written */
     bench_free(b, device_scalars), bench_free(b, g.sum), bench_free(b, a.w), bench_free(b, a.m), bench_free(b, a.v);
 }
 
@@ -452,12 +437,12 @@ int main(int argc, char **argv) {
     b.iface = het_cuda_device_with(b.fast ? HET_CUDA_TF32 | HET_CUDA_TIMED : 0);
     config.allocator = &allocator, config.parallel = &parallel, config.threads = 1, config.error = &error;
     if (b.iface->create(&config, &b.self) != HET_OK) return fail(FAILED, "%s", error.text);
-    if (!bench_check(&b, b.iface->queue_create(b.self, &b.queue), "queue_create") || !bench_check(&b, b.iface->event_create(b.self,
+    if (!bench_check(&b, b.iface->queues->create(b.self, &b.queue), "queue_create") || !bench_check(&b, b.iface->queues->event_create(b.self,
         &b.event), "event_create"))
         return FAILED;
     if (ops) bench_ops(&b);
-    b.iface->event_destroy(b.self, b.event);
-    b.iface->queue_destroy(b.self, b.queue);
+    b.iface->queues->event_destroy(b.self, b.event);
+    b.iface->queues->destroy(b.self, b.queue);
     b.iface->destroy(b.self);
     if (steps && !b.failed) bench_steps(&b);
     return b.failed ? FAILED : DONE;

@@ -465,23 +465,53 @@ static void rig_start(rig *r, int32_t options)
     config.parallel = &r->parallel;
     config.threads = 1;
     EXPECT_OK(r->d->create(&config, &r->self));
-    EXPECT_OK(r->d->queue_create(r->self, &r->queue));
-    EXPECT_OK(r->d->event_create(r->self, &r->event));
+    EXPECT_OK(r->d->queues->create(r->self, &r->queue));
+    EXPECT_OK(r->d->queues->event_create(r->self, &r->event));
 }
 
 static void rig_wait(rig *r)
 {
-    EXPECT_OK(r->d->event_record(r->self, r->queue, r->event));
-    EXPECT_OK(r->d->event_sync(r->self, r->event, 60.0));
+    EXPECT_OK(r->d->queues->event_record(r->self, r->queue, r->event));
+    EXPECT_OK(r->d->queues->event_sync(r->self, r->event, 60.0));
 }
 
 static void rig_end(rig *r)
 {
-    r->d->event_destroy(r->self, r->event);
-    r->d->queue_destroy(r->self, r->queue);
+    r->d->queues->event_destroy(r->self, r->event);
+    r->d->queues->destroy(r->self, r->queue);
     r->d->destroy(r->self);
     assert_int_equal(r->memory.live, 0);
     assert_int_equal(r->memory.wrong, 0);
+}
+
+template <class Args> static het_op op_of(het_op_kind kind, const Args &args)
+{
+    het_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = kind;
+    memcpy(&op.u, &args, sizeof args);
+    return op;
+}
+template <class Args> static het_result rig_run(rig *r, het_queue *queue, het_op_kind kind, const Args &args)
+{
+    const het_op op = op_of(kind, args);
+    return r->d->run(r->self, queue, &op);
+}
+template <class Args> static size_t rig_workspace(rig *r, het_op_kind kind, const Args &args)
+{
+    const het_op op = op_of(kind, args);
+    return r->d->workspace(r->self, &op);
+}
+static het_result rig_copy(rig *r, het_queue *queue, het_op_kind kind, void *to, const void *from, size_t size)
+{
+    const het_copy_args args = { to, from, size };
+    return rig_run(r, queue, kind, args);
+}
+/* Of four elements. */
+static het_result rig_elements(rig *r, het_op_kind kind, float *y, const float *x, float factor)
+{
+    const het_elements_args args = { 4, y, x, factor };
+    return rig_run(r, r->queue, kind, args);
 }
 
 /* Larger than the staging memory, of no round size, forth and back; calls without a queue come in the order of the first queue. */
@@ -496,11 +526,11 @@ static void copies_of_any_size(void **)
     for (unsigned char &c : from) c = static_cast<unsigned char>(support_random(&seed));
     char *device = static_cast<char *>(r.d->alloc(r.self, 2 * size));
     assert_non_null(device);
-    EXPECT_OK(r.d->copy_in(r.self, r.queue, device, from.data(), size));
-    EXPECT_OK(r.d->copy(r.self, NULL, device + size, device, size));
-    EXPECT_OK(r.d->clear(r.self, r.queue, device, size / 2));
-    EXPECT_OK(r.d->copy_out(r.self, NULL, to.data(), device + size, size));
-    EXPECT_OK(r.d->copy_out(r.self, r.queue, half.data(), device, size));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device, from.data(), size));
+    EXPECT_OK(rig_copy(&r, NULL, HET_OP_COPY, device + size, device, size));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, device, NULL, size / 2));
+    EXPECT_OK(rig_copy(&r, NULL, HET_OP_COPY_OUT, to.data(), device + size, size));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, half.data(), device, size));
 #ifdef HETC_EMULATED
     assert_true(standin_counted().ran == 0); /* nothing has waited */
 #endif
@@ -524,9 +554,9 @@ static void many_small_copies(void **)
     int64_t *device = static_cast<int64_t *>(r.d->alloc(r.self, static_cast<size_t>(count) * sizeof(int64_t)));
     for (int64_t i = 0; i < count; i++) {
         from[static_cast<size_t>(i)] = i * i;
-        EXPECT_OK(r.d->copy_in(r.self, r.queue, device + i, &from[static_cast<size_t>(i)], sizeof(int64_t)));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device + i, &from[static_cast<size_t>(i)], sizeof(int64_t)));
     }
-    EXPECT_OK(r.d->copy_out(r.self, r.queue, to.data(), device, static_cast<size_t>(count) * sizeof(int64_t)));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, to.data(), device, static_cast<size_t>(count) * sizeof(int64_t)));
     rig_wait(&r);
     assert_true(from == to);
     r.d->free(r.self, device, static_cast<size_t>(count) * sizeof(int64_t));
@@ -542,17 +572,17 @@ static void queues_wait_for_events(void **)
     rig r;
     stand_in(1);
     rig_start(&r, 0);
-    EXPECT_OK(r.d->queue_create(r.self, &other));
+    EXPECT_OK(r.d->queues->create(r.self, &other));
     assert_true(other != r.queue);
     void *device = r.d->alloc(r.self, sizeof value);
-    EXPECT_OK(r.d->copy_in(r.self, r.queue, device, &value, sizeof value));
-    EXPECT_OK(r.d->event_record(r.self, r.queue, r.event));
-    EXPECT_OK(r.d->event_wait(r.self, other, r.event));
-    EXPECT_OK(r.d->copy_out(r.self, other, &got, device, sizeof got));
-    EXPECT_OK(r.d->event_record(r.self, other, r.event));
-    EXPECT_OK(r.d->event_sync(r.self, r.event, 60.0));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device, &value, sizeof value));
+    EXPECT_OK(r.d->queues->event_record(r.self, r.queue, r.event));
+    EXPECT_OK(r.d->queues->event_wait(r.self, other, r.event));
+    EXPECT_OK(rig_copy(&r, other, HET_OP_COPY_OUT, &got, device, sizeof got));
+    EXPECT_OK(r.d->queues->event_record(r.self, other, r.event));
+    EXPECT_OK(r.d->queues->event_sync(r.self, r.event, 60.0));
     assert_int_equal(got, 7);
-    r.d->queue_destroy(r.self, other);
+    r.d->queues->destroy(r.self, other);
     r.d->free(r.self, device, sizeof value);
     rig_end(&r);
     stand_down();
@@ -568,26 +598,26 @@ static void graphs_of_a_queue(void **)
     stand_in(1);
     rig_start(&r, 0);
     float *device = static_cast<float *>(r.d->alloc(r.self, 2 * sizeof x));
-    EXPECT_OK(r.d->copy_in(r.self, r.queue, device, x, sizeof x));
-    EXPECT_OK(r.d->clear(r.self, r.queue, device + 4, sizeof x));
-    EXPECT_OK(r.d->add(r.self, r.queue, device + 4, device, 4)); /* y = x; the kernel has run once */
-    EXPECT_OK(r.d->scale(r.self, r.queue, device, 1.0f, 4));
-    EXPECT_OK(r.d->capture_begin(r.self, r.queue));
-    EXPECT_OK(r.d->add(r.self, r.queue, device + 4, device, 4));
-    EXPECT_OK(r.d->scale(r.self, r.queue, device, 2.0f, 4));
-    EXPECT_OK(r.d->capture_end(r.self, r.queue, &graph));
-    EXPECT_OK(r.d->capture_begin(r.self, r.queue));
-    EXPECT_OK(r.d->scale(r.self, r.queue, device, 100.0f, 4));
-    EXPECT_OK(r.d->capture_end(r.self, r.queue, NULL)); /* forgotten */
-    EXPECT_OK(r.d->capture_begin(r.self, r.queue));
-    EXPECT_OK(r.d->capture_end(r.self, r.queue, &none)); /* nothing in it */
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device, x, sizeof x));
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, device + 4, NULL, sizeof x));
+    EXPECT_OK(rig_elements(&r, HET_OP_ADD, device + 4, device, 0)); /* y = x; the kernel has run once */
+    EXPECT_OK(rig_elements(&r, HET_OP_SCALE, device, NULL, 1.0f));
+    EXPECT_OK(r.d->graphs->capture_begin(r.self, r.queue));
+    EXPECT_OK(rig_elements(&r, HET_OP_ADD, device + 4, device, 0));
+    EXPECT_OK(rig_elements(&r, HET_OP_SCALE, device, NULL, 2.0f));
+    EXPECT_OK(r.d->graphs->capture_end(r.self, r.queue, &graph));
+    EXPECT_OK(r.d->graphs->capture_begin(r.self, r.queue));
+    EXPECT_OK(rig_elements(&r, HET_OP_SCALE, device, NULL, 100.0f));
+    EXPECT_OK(r.d->graphs->capture_end(r.self, r.queue, NULL)); /* forgotten */
+    EXPECT_OK(r.d->graphs->capture_begin(r.self, r.queue));
+    EXPECT_OK(r.d->graphs->capture_end(r.self, r.queue, &none)); /* nothing in it */
     for (int i = 0; i < 3; i++) {
-        EXPECT_OK(r.d->graph_launch(r.self, r.queue, graph));
-        EXPECT_OK(r.d->graph_launch(r.self, r.queue, none));
+        EXPECT_OK(r.d->graphs->launch(r.self, r.queue, graph));
+        EXPECT_OK(r.d->graphs->launch(r.self, r.queue, none));
     }
-    EXPECT_OK(r.d->copy_out(r.self, r.queue, y, device + 4, sizeof y));
-    r.d->graph_destroy(r.self, r.queue, graph); /* waits */
-    r.d->graph_destroy(r.self, r.queue, none);
+    EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, y, device + 4, sizeof y));
+    r.d->graphs->destroy(r.self, r.queue, graph); /* waits */
+    r.d->graphs->destroy(r.self, r.queue, none);
     rig_wait(&r);
     for (int i = 0; i < 4; i++) assert_true(y[i] == x[i] * (1 + 1 + 2 + 4));
     r.d->free(r.self, device, 2 * sizeof x);
@@ -606,12 +636,12 @@ static void what_a_graph_cannot_hold(void **)
         stand_in(1);
         rig_start(&r, 0);
         void *device = r.d->alloc(r.self, sizeof x);
-        EXPECT_OK(r.d->capture_begin(r.self, r.queue));
-        if (form == 0) assert_int_equal(r.d->copy_in(r.self, r.queue, device, x, sizeof x), HET_ERR_DEVICE);
+        EXPECT_OK(r.d->graphs->capture_begin(r.self, r.queue));
+        if (form == 0) assert_int_equal(rig_copy(&r, r.queue, HET_OP_COPY_IN, device, x, sizeof x), HET_ERR_DEVICE);
         if (form == 1) assert_null(r.d->alloc(r.self, 16));
-        if (form == 2) assert_int_equal(r.d->event_record(r.self, r.queue, r.event), HET_ERR_DEVICE);
+        if (form == 2) assert_int_equal(r.d->queues->event_record(r.self, r.queue, r.event), HET_ERR_DEVICE);
         assert_non_null(strstr(r.d->last_error(r.self), "cudaErrorStreamCaptureUnsupported"));
-        EXPECT_OK(r.d->capture_end(r.self, r.queue, NULL));
+        EXPECT_OK(r.d->graphs->capture_end(r.self, r.queue, NULL));
         assert_null(graph);
         r.d->free(r.self, device, sizeof x);
         rig_end(&r);
@@ -649,7 +679,7 @@ static void gelu_by_itself(void **)
         for (float &v : host) v = static_cast<float>(2.0 * support_uniform(&seed));
         float *device = static_cast<float *>(r.d->alloc(r.self, host.size() * 4));
         float *out = static_cast<float *>(r.d->alloc(r.self, 3 * ROWS * OUT * 4)); /* a, y, dx */
-        EXPECT_OK(r.d->copy_in(r.self, r.queue, device, host.data(), host.size() * 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, device, host.data(), host.size() * 4));
         memset(&l, 0, sizeof l);
         memset(&f, 0, sizeof f);
         l.compute = dtype, l.rows = ROWS, l.in = IN, l.parts = 1;
@@ -657,20 +687,20 @@ static void gelu_by_itself(void **)
         l.part[0].out = OUT, l.part[0].w = device + ROWS * IN, l.part[0].bias = device + ROWS * IN + OUT * IN, l.part[0].y = out;
         f.kind = HET_GELU_TANH, f.count = ROWS * OUT;
         f.a = out, f.y = out + ROWS * OUT;
-        const size_t bytes = r.d->workspace_bytes(r.self, HET_OP_LINEAR_FORWARD, &l);
+        const size_t bytes = rig_workspace(&r, HET_OP_LINEAR_FORWARD, l);
         l.workspace = r.d->alloc(r.self, bytes);
-        EXPECT_OK(r.d->linear_activation_forward(r.self, r.queue, &l, &f));
+        EXPECT_OK(rig_run(&r, r.queue, HET_OP_LINEAR_ACTIVATION_FORWARD, het_linear_activation_args{ l, f }));
         rig_wait(&r);
         r.d->free(r.self, l.workspace, bytes);
         /* backward: x [ROWS][IN] is dy of a layer from OUT to IN whose matrix is the memory of W taken as [IN][OUT] */
         l.part[0].out = IN, l.in = OUT, l.part[0].dy = device, l.dx = out + 2 * ROWS * OUT;
         f.dy = f.da = l.dx;
-        const size_t more = r.d->workspace_bytes(r.self, HET_OP_LINEAR_BACKWARD_INPUT, &l);
+        const size_t more = rig_workspace(&r, HET_OP_LINEAR_BACKWARD_INPUT, l);
         l.workspace = r.d->alloc(r.self, more);
-        EXPECT_OK(r.d->linear_activation_backward(r.self, r.queue, &l, &f));
-        EXPECT_OK(r.d->copy_out(r.self, r.queue, a.data(), out, a.size() * 4));
-        EXPECT_OK(r.d->copy_out(r.self, r.queue, y.data(), out + ROWS * OUT, y.size() * 4));
-        EXPECT_OK(r.d->copy_out(r.self, r.queue, dx.data(), out + 2 * ROWS * OUT, dx.size() * 4));
+        EXPECT_OK(rig_run(&r, r.queue, HET_OP_LINEAR_ACTIVATION_BACKWARD, het_linear_activation_args{ l, f }));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, a.data(), out, a.size() * 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, y.data(), out + ROWS * OUT, y.size() * 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, dx.data(), out + 2 * ROWS * OUT, dx.size() * 4));
         rig_wait(&r);
 #ifdef HETC_EMULATED
         assert_int_equal(standin_counted().fused, form == 1 || form == 2 ? 2 : 0);
@@ -701,7 +731,7 @@ static void products_stay_in_their_workspace(void **)
 {
     const int64_t rows = 13, in = 10, out[3] = { 7, 9, 24 };
     for (int dtype = HET_F32; dtype <= HET_BF16; dtype++) {
-        const het_op ops[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
+        const het_op_kind ops[3] = { HET_OP_LINEAR_FORWARD, HET_OP_LINEAR_BACKWARD_INPUT, HET_OP_LINEAR_BACKWARD_WEIGHT };
         const int64_t granule_start[3] = { 0, 5, 13 };
         const double grid = 1.5 * 4503599627370496.0 * 1e-6; /* a step far below 1: what is added keeps its value to 1e-6 */
         std::vector<float> host(static_cast<size_t>(rows * in));
@@ -726,13 +756,13 @@ static void products_stay_in_their_workspace(void **)
         float *x = static_cast<float *>(r.d->alloc(r.self, host.size() * 4)), *y = static_cast<float *>(r.d->alloc(r.self, 4 * 13 * 40));
         double *sum = static_cast<double *>(r.d->alloc(r.self, 8 * 10 * 24)), *step = static_cast<double *>(r.d->alloc(r.self, 8));
         uint32_t *maximum = static_cast<uint32_t *>(r.d->alloc(r.self, 4));
-        EXPECT_OK(r.d->copy_in(r.self, r.queue, x, host.data(), host.size() * 4));
-        EXPECT_OK(r.d->copy_in(r.self, r.queue, step, &grid, 8));
-        EXPECT_OK(r.d->clear(r.self, r.queue, sum, 8 * 10 * 24));
-        EXPECT_OK(r.d->clear(r.self, r.queue, maximum, 4));
-        EXPECT_OK(r.d->clear(r.self, r.queue, y, 4 * 13 * 40));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, x, host.data(), host.size() * 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, step, &grid, 8));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, sum, NULL, 8 * 10 * 24));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, maximum, NULL, 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, y, NULL, 4 * 13 * 40));
         dw.sum = sum;
-        dw.exact = 1;
+        dw.exact = dw.beta = 1;
         dw.grid = step;
         dw.maximum = maximum;
         a.x = x;
@@ -745,18 +775,17 @@ static void products_stay_in_their_workspace(void **)
             a.part[p].dw = &dw;
         }
         float *w = static_cast<float *>(r.d->alloc(r.self, 4 * 24 * 10));
-        EXPECT_OK(r.d->clear(r.self, r.queue, w, 4 * 24 * 10));
-        EXPECT_OK(r.d->copy_in(r.self, r.queue, w, host.data(), host.size() * 4));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_CLEAR, w, NULL, 4 * 24 * 10));
+        EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_IN, w, host.data(), host.size() * 4));
         a.part[2].w = w;
         for (int i = 0; i < 3; i++) {
-            const size_t bytes = r.d->workspace_bytes(r.self, ops[i], &a);
+            const size_t bytes = rig_workspace(&r, ops[i], a);
             a.workspace = r.d->alloc(r.self, bytes);
-            if (i == 0) EXPECT_OK(r.d->linear_forward(r.self, r.queue, &a));
-            if (i == 1) { a.dx = w; EXPECT_OK(r.d->linear_backward_input(r.self, r.queue, &a)); }
-            if (i == 2) EXPECT_OK(r.d->linear_backward_weight(r.self, r.queue, &a));
+            if (i == 1) a.dx = w;
+            EXPECT_OK(rig_run(&r, r.queue, ops[i], a));
             if (i == 0) {
                 std::vector<float> got(static_cast<size_t>(rows * 7));
-                EXPECT_OK(r.d->copy_out(r.self, r.queue, got.data(), y, got.size() * 4));
+                EXPECT_OK(rig_copy(&r, r.queue, HET_OP_COPY_OUT, got.data(), y, got.size() * 4));
                 rig_wait(&r);
                 for (int64_t row = 0; row < rows; row++)
                     for (int64_t o = 0; o < 7; o++) {
@@ -796,13 +825,13 @@ static void more_shapes_than_places(void **)
         a.in = 4;
         a.parts = 1;
         a.part[0].out = 4;
-        const size_t floats = static_cast<size_t>(8 * i + 16), work = r.d->workspace_bytes(r.self, HET_OP_LINEAR_FORWARD, &a);
+        const size_t floats = static_cast<size_t>(8 * i + 16), work = rig_workspace(&r, HET_OP_LINEAR_FORWARD, a);
         float *device = static_cast<float *>(r.d->alloc(r.self, floats * 4));
         a.workspace = r.d->alloc(r.self, work);
         a.x = device;
         a.part[0].w = device + 4 * i;
         a.part[0].y = device + 4 * i + 16;
-        EXPECT_OK(r.d->linear_forward(r.self, r.queue, &a));
+        EXPECT_OK(rig_run(&r, r.queue, HET_OP_LINEAR_FORWARD, a));
         rig_wait(&r);
         r.d->free(r.self, device, floats * 4);
         r.d->free(r.self, a.workspace, work);

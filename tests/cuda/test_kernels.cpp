@@ -205,15 +205,39 @@ static void draw(uint64_t seed)
     emulator_seed(seed);
 }
 
-/* An op on both devices; each with the workspace it asks for, filled with NaN. */
-template <class Args, class Op> static void run_both(Op cpu_call, Op cuda_call, int op, Args on_cpu, Args on_cuda)
+template <class Args> static het_op op_of(het_op_kind kind, const Args &args)
 {
-    floats cpu_space(int64_t(cpu_op->workspace_bytes(cpu, het_op(op), &on_cpu) / sizeof(float)));
-    array<unsigned char> cuda_space(int64_t(hetc_rows_workspace(het_op(op), &on_cuda)));
-    on_cpu.workspace = cpu_space.data;
-    on_cuda.workspace = cuda_space.data;
-    RUN(cpu_call(cpu, nullptr, &on_cpu));
-    RUN(cuda_call(nullptr, nullptr, &on_cuda));
+    het_op op;
+    memset(&op, 0, sizeof op);
+    op.kind = kind;
+    memcpy(&op.u, &args, sizeof args);
+    return op;
+}
+template <class Args> static het_result on_cpu(het_op_kind kind, const Args &args)
+{
+    const het_op op = op_of(kind, args);
+    return cpu_op->run(cpu, nullptr, &op);
+}
+template <class Args> static het_result on_cuda(het_op_kind kind, const Args &args)
+{
+    const het_op op = op_of(kind, args);
+    return hetc_rows_op(nullptr, nullptr, &op);
+}
+template <class Args> static void run_both(het_op_kind kind, const Args &a, const Args &b)
+{
+    RUN(on_cpu(kind, a));
+    RUN(on_cuda(kind, b));
+}
+
+/* Each with the workspace it asks for, filled with NaN. */
+template <class Args> static void run_with_workspace(het_op_kind kind, Args a, Args b)
+{
+    const het_op for_cpu = op_of(kind, a), for_cuda = op_of(kind, b);
+    floats cpu_space(int64_t(cpu_op->workspace(cpu, &for_cpu) / sizeof(float)));
+    array<unsigned char> cuda_space(int64_t(hetc_rows_workspace(&for_cuda)));
+    a.workspace = cpu_space.data;
+    b.workspace = cuda_space.data;
+    run_both(kind, a, b);
 }
 
 /* A gradient's sum, started with numbers on the grid. */
@@ -239,7 +263,8 @@ struct gradient {
         g.sum = g.exact ? static_cast<void *>(exact.data) : static_cast<void *>(fast.data);
         g.grid = grid.data;
         g.maximum = maximum.data;
-        g.empty = nullptr;
+        g.beta = 1;
+        g.final = 0;
     }
     std::vector<float> values() const
     {
@@ -440,19 +465,19 @@ static void norms(void **)
         het_norm_args b = a;
         a.y = y.data; a.mean = layer ? mean.data : nullptr; a.rstd = rstd.data;
         b.y = y2.data; b.mean = layer ? mean2.data : nullptr; b.rstd = rstd2.data;
-        run_both(cpu_op->norm_forward, hetc_norm_forward, HET_OP_NORM_FORWARD, a, b);
+        run_with_workspace(HET_OP_NORM_FORWARD, a, b);
         close_to("norm y", y2.data, y.data, y.count, F32);
         close_to("norm rstd", rstd2.data, rstd.data, a.rows, F32);
         if (layer) close_to("norm mean", mean2.data, mean.data, a.rows, F32);
         a.dy = dy.data; a.dx = dx.data; a.residual = with_residual ? residual.data : nullptr;
         b.dy = dx2.data; b.dx = dx2.data; b.residual = a.residual; b.mean = a.mean; b.rstd = a.rstd; /* in place */
-        run_both(cpu_op->norm_backward_input, hetc_norm_backward_input, HET_OP_NORM_BACKWARD_INPUT, a, b);
+        run_with_workspace(HET_OP_NORM_BACKWARD_INPUT, a, b);
         close_to("norm dx", dx2.data, dx.data, dx.count, F32);
         gradient dgain(a.width, exact), dbias(a.width, exact), dgain2(dgain), dbias2(dbias);
         if (below(5) == 0) dgain.g.sum = dgain2.g.sum = nullptr;
         a.dgain = &dgain.g; a.dbias = with_bias ? &dbias.g : nullptr;
         b.dy = dy.data; b.dgain = &dgain2.g; b.dbias = with_bias ? &dbias2.g : nullptr;
-        run_both(cpu_op->norm_backward_weight, hetc_norm_backward_weight, HET_OP_NORM_BACKWARD_WEIGHT, a, b);
+        run_with_workspace(HET_OP_NORM_BACKWARD_WEIGHT, a, b);
         same_gradient("norm dgain", dgain2, dgain, F32);
         same_gradient("norm dbias", dbias2, dbias, F32);
     }
@@ -477,7 +502,7 @@ static void column_sums(void **)
                     term[size_t(j)] = float(sum);
                 }
                 const het_accumulate_args one = { &wanted.g, 0, width, term.data() };
-                RUN(cpu_op->accumulate(cpu, nullptr, &one));
+                RUN(on_cpu(HET_OP_ACCUMULATE, one));
             }
             RUN(hetc_column_sums(nullptr, nullptr, &batch.view, batch.view.tokens, width, dy.data, &got.g, space.data));
             emulator_seed(99);
@@ -509,12 +534,10 @@ static void rotary(void **)
         het_rotary_args b = a;
         b.y = y2.data;
         if (coin()) b.x = y2.data; /* in place */
-        RUN(cpu_op->rotary_forward(cpu, nullptr, &a));
-        RUN(hetc_rotary_forward(nullptr, nullptr, &b));
+        run_both(HET_OP_ROTARY_FORWARD, a, b);
         same_bits("rotary y", y2.data, y.data, y.count);
         a.x = y.data; a.y = y.data; b.x = b.y = y2.data;
-        RUN(cpu_op->rotary_backward(cpu, nullptr, &a));
-        RUN(hetc_rotary_backward(nullptr, nullptr, &b));
+        run_both(HET_OP_ROTARY_BACKWARD, a, b);
         same_bits("rotary dx", y2.data, y.data, y.count);
     }
 }
@@ -535,10 +558,8 @@ static void activations(void **)
         a.a = x.data; a.b = a.kind == HET_SWIGLU ? gate.data : nullptr; a.y = y.data; a.dy = dy.data; a.da = da.data; a.db = db.data;
         het_activation_args b = a;
         b.y = y2.data; b.dy = b.da = da2.data; b.db = db2.data;
-        RUN(cpu_op->activation_forward(cpu, nullptr, &a));
-        RUN(hetc_activation_forward(nullptr, nullptr, &b));
-        RUN(cpu_op->activation_backward(cpu, nullptr, &a));
-        RUN(hetc_activation_backward(nullptr, nullptr, &b));
+        run_both(HET_OP_ACTIVATION_FORWARD, a, b);
+        run_both(HET_OP_ACTIVATION_BACKWARD, a, b);
         if (a.count > 8) y[7] = y2[7] = da[7] = da2[7] = db[7] = db2[7] = 0; /* 1e30 would hide the others in the mean square */
         close_to("activation y", y2.data, y.data, a.count, F32);
         close_to("activation da", da2.data, da.data, a.count, F32);
@@ -572,10 +593,9 @@ static void embedding(void **)
         het_embedding_args b = a;
         b.y = y2.data; b.dtable = &dtable2.g; b.dpositions = positions ? &dplace2.g : nullptr;
         if (seed % 6 == 5) dtable.g.sum = dtable2.g.sum = nullptr;
-        RUN(cpu_op->embedding_forward(cpu, nullptr, &a));
-        RUN(hetc_embedding_forward(nullptr, nullptr, &b));
+        run_both(HET_OP_EMBEDDING_FORWARD, a, b);
         same_bits("embedding y", y2.data, y.data, y.count);
-        run_both(cpu_op->embedding_backward_weight, hetc_embedding_backward_weight, HET_OP_EMBEDDING_BACKWARD_WEIGHT, a, b);
+        run_with_workspace(HET_OP_EMBEDDING_BACKWARD_WEIGHT, a, b);
         same_gradient("embedding dtable", dtable2, dtable, exact ? 0 : F32); /* floats: the CPU's chain starts from the sum */
         same_gradient("embedding dpositions", dplace2, dplace, exact ? 0 : F32);
     }
@@ -604,12 +624,10 @@ static void dropout(void **)
         het_dropout_args b = a;
         b.y = y2.data;
         if (a.a != nullptr) b.a = y2.data; /* in place */
-        RUN(cpu_op->dropout_forward(cpu, nullptr, &a));
-        RUN(hetc_dropout_forward(nullptr, nullptr, &b));
+        run_both(HET_OP_DROPOUT_FORWARD, a, b);
         same_bits("dropout y", y2.data, y.data, y.count);
         b.a = a.a;
-        RUN(cpu_op->dropout_backward(cpu, nullptr, &a));
-        RUN(hetc_dropout_backward(nullptr, nullptr, &b));
+        run_both(HET_OP_DROPOUT_BACKWARD, a, b);
         same_bits("dropout dx", y2.data, y.data, y.count);
     }
 }
@@ -647,7 +665,7 @@ static void cross_entropy(void **)
         a.logits = x.data; a.target = target.data; a.weight = weight.data; a.loss = loss.data; a.row_loss = row_loss.data;
         het_cross_entropy_args b = a;
         b.logits = x2.data; b.loss = loss2.data; b.row_loss = row_loss2.data;
-        run_both(cpu_op->cross_entropy, hetc_cross_entropy, HET_OP_CROSS_ENTROPY, a, b);
+        run_with_workspace(HET_OP_CROSS_ENTROPY, a, b);
         const float sum = float(support_sum_value(loss.data)), sum2 = float(support_sum_value(loss2.data));
         close_to("loss", &sum2, &sum, 1, 1e-6);
         close_to("row losses", row_loss2.data, row_loss.data, a.rows, 1e-6);
@@ -664,11 +682,10 @@ static void elementwise(void **)
         const int64_t count = coin() ? 4 * (1 + below(700)) : 1 + below(2500), offset = below(40);
         const floats x = random_floats(count, 1);
         floats y = random_floats(count, 1), y2(y);
-        RUN(cpu_op->add(cpu, nullptr, y.data, x.data, count));
-        RUN(hetc_add(nullptr, nullptr, y2.data, x.data, count));
+        const het_elements_args e = { count, y.data, x.data, 0.3f }, e2 = { count, y2.data, x.data, 0.3f };
+        run_both(HET_OP_ADD, e, e2);
         same_bits("add", y2.data, y.data, count);
-        RUN(cpu_op->scale(cpu, nullptr, y.data, 0.3f, count));
-        RUN(hetc_scale(nullptr, nullptr, y2.data, 0.3f, count));
+        run_both(HET_OP_SCALE, e, e2);
         same_bits("scale", y2.data, y.data, count);
         array<uint16_t> bits(count);
         RUN(hetc_to_bf16(nullptr, nullptr, bits.data, x.data, count));
@@ -678,12 +695,11 @@ static void elementwise(void **)
         }
         gradient sum(count + offset, coin()), sum2(sum);
         het_accumulate_args a = { &sum.g, offset, count, x.data }, b = { &sum2.g, offset, count, x.data };
-        RUN(cpu_op->accumulate(cpu, nullptr, &a));
-        RUN(hetc_accumulate(nullptr, nullptr, &b));
+        run_both(HET_OP_ACCUMULATE, a, b);
         same_gradient("accumulate", sum2, sum, 0);
         array<het_sum> squares = zeros<het_sum>(1), squares2 = zeros<het_sum>(1);
         het_sum_squares_args c = { &sum.g, count, squares.data, nullptr }, d = { &sum2.g, count, squares2.data, nullptr };
-        run_both(cpu_op->sum_squares, hetc_sum_squares, HET_OP_SUM_SQUARES, c, d);
+        run_with_workspace(HET_OP_SUM_SQUARES, c, d);
         const double one = support_sum_value(squares.data), two = support_sum_value(squares2.data);
         assert_true(fabs(one - two) <= 1e-13 * one && two > 0);
         sum.g.sum = nullptr; /* frozen */
@@ -726,8 +742,7 @@ static void adamw(void **)
         a.beta1 = 0.9f; a.beta2 = 0.95f; a.epsilon = 1e-8f; a.decay = 0.1f;
         het_adamw_args b = a;
         b.w = w2.data; b.m = m2.data; b.v = v2.data;
-        RUN(cpu_op->adamw(cpu, nullptr, &a));
-        RUN(hetc_adamw(nullptr, nullptr, &b));
+        run_both(HET_OP_ADAMW, a, b);
         same_bits("adamw w", w2.data, w.data, a.count);
         same_bits("adamw m", m2.data, m.data, a.count);
         same_bits("adamw v", v2.data, v.data, a.count);
@@ -772,8 +787,7 @@ static void verdicts(void **)
         const het_step_scalars &two = scalars2[0];
         het_verdict_args a = { scalars.data, parameters, maximum.data, exponent.data, int32_t(below(3) > 0), squares.data, loss.data }, b = a;
         b.scalars = scalars2.data;
-        RUN(cpu_op->verdict(cpu, nullptr, &a));
-        RUN(hetc_verdict(nullptr, nullptr, &b));
+        run_both(HET_OP_VERDICT, a, b);
         seen[one.verdict]++;
         assert_int_equal(two.verdict, one.verdict);
         same_bits("clip scale", &two.clip_scale, &one.clip_scale, 1);
@@ -813,12 +827,12 @@ struct attention_run {
             a.q = q.data + at * s.head_size; a.k = k.data; a.v = v.data; a.d_o = d_o.data + at * s.head_size;
             a.o = o.data + at * s.head_size; a.maximum = maximum.data + at; a.sum = sum.data + at;
             a.dq = dq.data + at * s.head_size; a.dk = dk.data; a.dv = dv.data;
-            const het_op op = backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD;
-            array<unsigned char> space(int64_t(cuda ? hetc_rows_workspace(op, &a) : cpu_op->workspace_bytes(cpu, op, &a)));
+            const het_op_kind kind = backward ? HET_OP_ATTENTION_BACKWARD : HET_OP_ATTENTION_FORWARD;
+            const het_op op = op_of(kind, a);
+            array<unsigned char> space(int64_t(cuda ? hetc_rows_workspace(&op) : cpu_op->workspace(cpu, &op)));
             a.workspace = space.data;
             a.workspace_size = size_t(space.count);
-            if (cuda) RUN(backward ? hetc_attention_backward(nullptr, nullptr, &a) : hetc_attention_forward(nullptr, nullptr, &a));
-            else RUN(backward ? cpu_op->attention_backward(cpu, nullptr, &a) : cpu_op->attention_forward(cpu, nullptr, &a));
+            RUN(cuda ? on_cuda(kind, a) : on_cpu(kind, a));
         }
     }
 };
@@ -921,12 +935,12 @@ static void refusals(void **)
     a.heads = a.kv_heads = 1;
     a.causal = 1;
     a.head_size = 129;
-    refused("129", hetc_attention_forward(nullptr, nullptr, &a));
+    refused("129", on_cuda(HET_OP_ATTENTION_FORWARD, a));
     a.head_size = 64;
     a.workspace_size = 100;
-    refused("100", hetc_attention_backward(nullptr, nullptr, &a));
+    refused("100", on_cuda(HET_OP_ATTENTION_BACKWARD, a));
     a.kv_heads = 2;
-    refused("5 rows of 64", hetc_attention_forward(nullptr, nullptr, &a));
+    refused("5 rows of 64", on_cuda(HET_OP_ATTENTION_FORWARD, a));
     norm.rows = 3;
     refused("3 rows of 0", hetc_norm_forward(nullptr, nullptr, &norm));
 }

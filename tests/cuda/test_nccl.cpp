@@ -23,13 +23,23 @@ extern "C" {
 }
 #include "training.h"
 
+static het_result rig_copy(const het_device *d, het_op_kind kind, het_queue *queue, void *to, const void *from, size_t size)
+{
+    het_op op;
+    op.kind = kind;
+    op.u.copy.to = to;
+    op.u.copy.from = from;
+    op.u.copy.size = size;
+    return d->iface->run(d->self, queue, &op);
+}
+
 static void wait_for(const het_device *d, het_queue *queue)
 {
     het_event *event = NULL;
-    EXPECT_OK(d->iface->event_create(d->self, &event));
-    EXPECT_OK(d->iface->event_record(d->self, queue, event));
-    EXPECT_OK(d->iface->event_sync(d->self, event, 60.0));
-    d->iface->event_destroy(d->self, event);
+    EXPECT_OK(d->iface->queues->event_create(d->self, &event));
+    EXPECT_OK(d->iface->queues->event_record(d->self, queue, event));
+    EXPECT_OK(d->iface->queues->event_sync(d->self, event, 60.0));
+    d->iface->queues->event_destroy(d->self, event);
 }
 
 /* ---- the table by itself: all members in one thread, which asks them in turn ---- */
@@ -100,7 +110,7 @@ static het_result rig_devices(rig *r, size_t members)
         r->text = error.text;
         RIG_TRY(result);
         r->ends.push_back(one);
-        RIG_TRY(rig_device_fail(r, one.device.iface->queue_create(one.device.self, &r->ends[m].queue), m));
+        RIG_TRY(rig_device_fail(r, one.device.iface->queues->create(one.device.self, &r->ends[m].queue), m));
         r->ends[m].memory = one.device.iface->alloc(one.device.self, RIG_BYTES);
         if (r->ends[m].memory == NULL) return rig_device_fail(r, HET_ERR_DEVICE, m);
     }
@@ -187,7 +197,7 @@ static het_result rig_end(rig *r, int abort_first)
     if (result != HET_OK) r->text = error.text;
     for (end &one : r->ends) {
         if (one.memory != NULL) one.device.iface->free(one.device.self, one.memory, RIG_BYTES);
-        if (one.queue != NULL) one.device.iface->queue_destroy(one.device.self, one.queue);
+        if (one.queue != NULL) one.device.iface->queues->destroy(one.device.self, one.queue);
         one.device.iface->destroy(one.device.self);
     }
     r->ends.clear();
@@ -230,7 +240,7 @@ static void check_sums(size_t members, const std::vector<int64_t> &start, het_gr
     for (size_t m = 0; m < members; m++) {
         const het_device *d = &r.ends[m].device;
         for (size_t i = 0; i < count; i++) set_number(host.data(), i, element, value_at(m, i));
-        EXPECT_OK(d->iface->copy_in(d->self, r.ends[m].queue, r.ends[m].memory, host.data(), bytes));
+        EXPECT_OK(rig_copy(d, HET_OP_COPY_IN, r.ends[m].queue, r.ends[m].memory, host.data(), bytes));
         wait_for(d, r.ends[m].queue); /* host is used again */
     }
     for (size_t m = 0; m < members; m++) {
@@ -242,7 +252,7 @@ static void check_sums(size_t members, const std::vector<int64_t> &start, het_gr
     RIG_OK(&r, rig_wait(&r, 2, 100));
     for (size_t m = 0; m < members; m++) {
         const het_device *d = &r.ends[m].device;
-        EXPECT_OK(d->iface->copy_out(d->self, r.ends[m].queue, host.data(), r.ends[m].memory, bytes));
+        EXPECT_OK(rig_copy(d, HET_OP_COPY_OUT, r.ends[m].queue, host.data(), r.ends[m].memory, bytes));
         wait_for(d, r.ends[m].queue);
         for (size_t i = 0; i < count; i++) {
             const int summed = i >= first && i < count - 5;
@@ -280,7 +290,7 @@ static void messages_keep_their_order(void **)
     RIG_OK(&r, rig_start(&r, 2));
     for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<int32_t>(i * i);
     const het_device *d = &r.ends[0].device;
-    EXPECT_OK(d->iface->copy_in(d->self, r.ends[0].queue, r.ends[0].memory, from.data(), count * bytes));
+    EXPECT_OK(rig_copy(d, HET_OP_COPY_IN, r.ends[0].queue, r.ends[0].memory, from.data(), count * bytes));
     for (size_t i = 0; i < count; i++) {
         char *out = static_cast<char *>(r.ends[0].memory) + i * bytes, *in = static_cast<char *>(r.ends[1].memory) + i * bytes;
         EXPECT_OK(r.groups.iface->send(r.groups.self, r.ends[0].group, r.ends[0].queue, 1, out, bytes));
@@ -288,7 +298,7 @@ static void messages_keep_their_order(void **)
     }
     RIG_OK(&r, rig_wait(&r, RIG_OPS, 100));
     d = &r.ends[1].device;
-    EXPECT_OK(d->iface->copy_out(d->self, r.ends[1].queue, to.data(), r.ends[1].memory, count * bytes));
+    EXPECT_OK(rig_copy(d, HET_OP_COPY_OUT, r.ends[1].queue, to.data(), r.ends[1].memory, count * bytes));
     wait_for(d, r.ends[1].queue);
     assert_true(from == to);
     EXPECT_OK(rig_end(&r, 0));
