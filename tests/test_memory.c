@@ -271,6 +271,79 @@ static void estimates_are_exact(void **state)
     }
 }
 
+/* The layouts of a file in words, with what each rank needed when they were written down: a changed figure is to be explained. */
+static void layout_describe(const char *options, het_desc *desc)
+{
+    desc->shard_gradients = strstr(options, "zero2") != NULL ? HET_YES : HET_NO;
+    desc->recompute = strstr(options, "recompute") != NULL ? HET_YES : HET_NO;
+    desc->weights = strstr(options, "bf16") != NULL ? HET_BF16 : HET_F32;
+    desc->dtype = strstr(options, "compute") != NULL ? HET_BF16 : HET_F32;
+    desc->inference = strstr(options, "inference") != NULL ? HET_YES : HET_NO;
+    desc->reduce = strstr(options, "fast") != NULL ? HET_REDUCE_FAST : HET_REDUCE_EXACT;
+    desc->backward = strstr(options, "deferred") != NULL ? HET_BACKWARD_DEFERRED : strstr(options, "split") != NULL ? HET_BACKWARD_SPLIT :
+        HET_BACKWARD_FUSED;
+}
+
+static void layout_check(const char *line, het_desc *desc, int64_t ranks, const char *figures)
+{
+    het_error error;
+    het_memory m;
+    int64_t r;
+    for (r = 0; r < ranks; r++) {
+        unsigned long want[6];
+        int used = 0;
+        if (sscanf(figures, " : %lu %lu %lu %lu %lu %lu%n", want, want + 1, want + 2, want + 3, want + 4, want + 5, &used) != 6)
+            fail_msg("no figures of rank %d in %s", (int)r, line);
+        figures += used;
+        EXPECT_ERROR(het_memory_estimate(desc, r, &m, &error), HET_OK, error.text, "");
+        if (m.weights != want[0] || m.gradients != want[1] || m.optimizer != want[2] || m.activations != want[3] || m.workspace != want[4] ||
+            m.communication != want[5])
+            fail_msg("rank %d needs %lu %lu %lu %lu %lu %lu bytes, not what is in %s", (int)r, (unsigned long)m.weights, (unsigned long)m.gradients,
+                     (unsigned long)m.optimizer, (unsigned long)m.activations, (unsigned long)m.workspace, (unsigned long)m.communication, line);
+    }
+}
+
+static void layouts_need_what_they_did(void **state)
+{
+    FILE *file = fopen("tests/data/memory_layouts.txt", "r");
+    het_device_desc devices[8];
+    char line[1024], model[128], plan_text[16], schedule[32], options[32];
+    int i, ranks, slices, tokens, batches, used, layouts = 0;
+    (void)state;
+    assert_non_null(file);
+    memset(devices, 0, sizeof devices);
+    for (i = 0; i < 8; i++)
+        devices[i].iface = het_reference_device();
+    while (fgets(line, sizeof line, file)) {
+        het_plan *plan = NULL;
+        het_plan_desc plan_desc;
+        het_error error;
+        het_desc desc;
+        if (line[0] == '#')
+            continue;
+        assert_int_equal(sscanf(line, "%127s %15s %31s %d %d %d %d %31s%n", model, plan_text, schedule, &ranks, &slices, &tokens, &batches, options,
+                                &used), 8);
+        memset(&desc, 0, sizeof desc);
+        memset(&plan_desc, 0, sizeof plan_desc);
+        EXPECT_ERROR(het_model_parse(model, &desc.model, &error), HET_OK, error.text, "");
+        desc.devices = devices;
+        desc.device_count = plan_desc.ranks = ranks;
+        desc.max_tokens = tokens;
+        desc.max_micro_batches = batches;
+        layout_describe(options, &desc);
+        plan_desc.units = 2 * desc.model.layers + 2;
+        plan_desc.schedule = schedule;
+        plan_desc.slices = slices;
+        EXPECT_ERROR(het_plan_read(&plan_desc, plan_text, strlen(plan_text), &plan, &error), HET_OK, error.text, "");
+        desc.plan = plan;
+        layout_check(line, &desc, ranks, line + used);
+        het_plan_free(plan);
+        layouts++;
+    }
+    assert_int_equal(layouts, 66);
+    (void)fclose(file);
+}
+
 /* More than 2^31 elements and more than 2^32 bytes: sizes are computed, never allocated. */
 static void estimate_of_large_models(void **state)
 {
@@ -434,6 +507,7 @@ int main(void)
         cmocka_unit_test(outputs_are_null_after_a_failure),
         cmocka_unit_test(steps_do_not_allocate),
         cmocka_unit_test(estimates_are_exact),
+        cmocka_unit_test(layouts_need_what_they_did),
         cmocka_unit_test(estimate_of_large_models),
         cmocka_unit_test(estimates_take_no_memory),
         cmocka_unit_test(memory_limit_refuses),
