@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
    data and stay valid until their slot is used again. Plans and schedules are one block each, from
    the allocator given, and are copied by het_create. het_create -> het_destroy, het_data_open ->
    het_data_close, het_reader_open -> het_reader_close, het_plan_read -> het_plan_free,
-   het_schedule_make, _read, _complete -> het_schedule_free; all of these take NULL.
+   het_schedule_make, _play, _read, _complete -> het_schedule_free; all of these take NULL.
 
    ERRORS AND LOGGING
    Every call that can fail returns a het_result: 0, or a negative code. The text with function,
@@ -226,8 +226,9 @@ int main(int argc, char **argv) {
                          het_model_units
        >>optimizer_api   het_adamw het_learning_rate
        >>plan_api        het_plan_read het_plan_write het_plan_free
-       >>schedule_api    het_plan_divide het_schedule_make het_schedule_read het_schedule_write
-                         het_schedule_complete het_schedule_check het_schedule_free
+       >>schedule_api    het_plan_divide het_schedule_make het_schedule_play het_play_ready
+                         het_schedule_read het_schedule_write het_schedule_complete
+                         het_schedule_check het_schedule_free
        >>context_api     het_version het_result_text het_error_put het_desc_defaults het_model_parse
                          het_model_format het_model_complete het_granules het_memory_estimate
                          het_create het_destroy het_last_error het_get_desc het_get_memory
@@ -289,7 +290,7 @@ int main(int argc, char **argv) {
        >>units           embed, attention, mlp, head
        >>generate        plans and schedules as blocks, shares of micro-batches, schedules by name
        >>plans           plans as text, what makes a plan valid
-       >>schedule        lists of actions: text, transfers and reductions, proofs
+       >>schedule        lists of actions: text, the player that makes, proves and completes them
        >>structs         what a context consists of
        >>optim           learning rate, AdamW
        >>rank            what a rank asks of its device
@@ -1165,6 +1166,41 @@ typedef struct het_blocks {
 /* How a step's micro-batches fall to the pipelines, by share, largest remainders first (the lower
    pipeline on a tie). counts: [pipelines]. Threads: any. */
 HETRAIN_API void het_plan_divide(const het_plan *plan, int64_t micro_batches, int64_t *counts);
+/* How far a stage is while lists are made. Its forwards come in the order of micro-batches and
+   slices, its backwards in the order of micro-batches, slices last to first: so counts tell
+   everything. */
+typedef struct het_play_stage {
+    int64_t pipeline, before, after;  /* stages of the pipeline before this one and after it */
+    int64_t items;                    /* micro-batches x slices */
+    int64_t begun[3], done[3];        /* F; B or I; B or W */
+} het_play_stage;
+
+typedef struct het_play {
+    const het_plan *plan;
+    const int64_t *counts;            /* [pipelines] micro-batches */
+    het_play_stage *stage;            /* [plan->stages] */
+} het_play;
+
+/* Which action a free rank takes: the rule of a schedule. */
+typedef struct het_rule {
+    const char *where;                /* who is named in errors; NULL: "het_schedule_play" */
+    void *user;
+    /* The play's first call, stages counted and nothing begun; may be NULL. */
+    het_result (*start)(void *user, const het_play *play, het_error *error);
+    /* 1: the next F, B, I or W of plan->stage[stage[0]], a stage of this rank. 2: a pair, an F and
+       the B or I of stage[1]. 0: nothing before others have done more; so it is too where a choice
+       is not ready. Lists that come to no end are het_schedule_check's to find. */
+    int (*choose)(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]);
+} het_rule;
+
+/* 1: what the stage's next F, or B or I, or W needs is there. */
+HETRAIN_API int het_play_ready(const het_play *play, int64_t stage, int32_t kind);
+/* The compute lists of a rule: a simulation in which every rank that is free takes the action that
+   the rule chooses, until all are done. F, I and W take 1, B 2; all ends of one moment come before
+   all begins of it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_schedule_play(const het_plan *plan, const int64_t *counts,
+                                                            const het_rule *rule, const het_allocator *allocator,
+                                                            het_schedule **schedule, het_error *error);
 /* The compute lists of plan->schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min,
    greedy, bidirectional, dualpipev, terapipe (gpipe over slices), sliced-1f1b. All take slices,
    whose backwards run last to first; 1f1b in K slices keeps 1 + (p - 1 - r) / K micro-batches on
@@ -9363,19 +9399,14 @@ HETRAIN_API het_result het_model_units(const het_model_desc *model, het_unit *un
 /* =================================================================================================
    >>generate  Plans and schedules as blocks of memory, shares of micro-batches, schedules by name:
                which rank computes what, in which order.
-   One generator makes them all: a simulation in which every rank that is free takes the best action
-   that is ready, until all are done. An action is ready when its inputs exist and its memory is
-   allowed; the order in which ranks take actions is the schedule. What a name means is a row of
-   heti_rules: whether the backward pass is split, how many activations may be kept, and for the V
-   schedules a repeated block of forwards and backwards. Two published schedules are fixed lists;
-   these are written first, and the simulation takes from them. Nothing can wait for ever. Pipelines
-   never wait for each other, only for the rank to be free. Within a pipeline without a given order
-   the oldest micro-batch can always move: its backwards and W need no memory, and its forward finds
-   room, because a lane keeps room free for its later chunks (heti_make_room). A given order (a
-   list, a block) is the order of some timeline in which all inputs are there in time, so the
-   earliest action of that timeline not yet taken can be taken.
-   Time: F, I, W cost 1, B costs 2. Every action is started once and ended once, through a heap of
-   busy ranks: n log ranks for n actions.
+   What a name means is a row of heti_rules: whether the backward pass is split, how many
+   activations may be kept, and for the V schedules a repeated block of forwards and backwards. Two
+   published schedules are fixed lists; these are written first, and the play takes from them.
+   Nothing can wait for ever. Pipelines never wait for each other, only for the rank to be free.
+   Within a pipeline without a given order the oldest micro-batch can always move: its backwards and
+   W need no memory, and its forward finds room, because a lane keeps room free for its later chunks
+   (heti_make_room). A given order (a list, a block) is the order of some timeline in which all
+   inputs are there in time, so the earliest action of that timeline not yet taken can be taken.
    ============================================================================================== */
 
 /* ---- schedules and plans as blocks of memory ---- */
@@ -9614,113 +9645,83 @@ static het_result heti_rule_check(const char *name, const char *where, het_error
                      heti_print(&print, name, strlen(name)), names);
 }
 
-/* ---- the state of the simulation ---- */
+/* ---- the state of a rule ---- */
 
 enum { HETI_MAKE_FORWARD = 0, HETI_MAKE_INPUT = 1, HETI_MAKE_WEIGHT = 2 };
 
-/* A stage's forwards run in order of (micro-batch, slice); its backwards by micro-batch too, slices
-   last to first. Counts tell everything: item i of a stage is its i-th forward or i-th backward. B
-   counts as INPUT and WEIGHT. */
 typedef struct heti_make_stage {
-    int64_t pipeline, lane, next_stage; /* of the lane, -1: none */
-    int64_t stages_after;               /* in the pipeline */
-    int64_t items;                      /* micro-batches x slices */
+    int64_t lane, next_stage;           /* of the lane, -1: none */
     int64_t open_limit, kept_limit;     /* of forwards that are not through INPUT, not through WEIGHT */
-    int64_t begun[3], done[3];
 } heti_make_stage;
 
 /* The stages of one pipeline on one rank. */
 typedef struct heti_make_lane {
-    int64_t pipeline, rank, next_lane;  /* of the rank, -1: none */
+    int64_t pipeline, next_lane;        /* of the rank, -1: none */
     int64_t first_stage, last_stage, stages;
-    int64_t limit, kept;                /* as a stage's, over its stages */
+    int64_t limit;                      /* of forwards not through WEIGHT, over its stages */
     int64_t next_item, end_item;        /* of its list */
     int64_t block[4];                   /* HETI_ORDER_BLOCK: when F of chunk 0, F and I of chunk 1,
                                            I of chunk 0 happen for item 0 */
     int64_t ahead_limit;                /* HETI_ORDER_BLOCK: forwards of chunk 0 that are not through INPUT */
 } heti_make_lane;
 
-typedef struct heti_make_rank {
-    int64_t first_lane, last_lane;
-    int64_t begun;                      /* where its running actions are in `out` */
-    int32_t running, queued;            /* running actions: 0, 1 or a pair; waits in `look` */
-} heti_make_rank;
+typedef struct heti_make_rank { int64_t first_lane, last_lane; } heti_make_rank;
 
 /* of a pattern; stage in the plan */
 typedef struct heti_make_item { int64_t stage; int32_t kind, overlap; } heti_make_item;
-typedef struct heti_busy { int64_t until, order; } heti_busy; /* order: the rank, or minus the rank */
-typedef struct heti_make_out { het_action action; int32_t rank; } heti_make_out;
 
 static const char heti_make_where[] = "het_schedule_make";
 
 typedef struct heti_make {
-    const het_plan *plan;
-    const int64_t *counts;
+    const het_play *play;
     const heti_rule *rule;
     const het_allocator *allocator;
     het_error *error;
     heti_make_stage *stage;             /* [stages] */
     heti_make_lane *lane;               /* [lanes], at most as many as stages */
     heti_make_rank *rank;               /* [ranks] */
-    heti_busy *busy;                    /* [ranks] heap of those that work */
-    int64_t *look;                      /* [ranks] ranks that may be able to begin something */
-    int64_t lanes, busies, looks, now, actions_left;
+    int64_t lanes;
     heti_arena arena;                   /* of the arrays above */
     heti_list items;                    /* heti_make_item: patterns, lane by lane */
-    heti_list out;                      /* heti_make_out in order of begin */
 } heti_make;
 
 static heti_make_item *heti_make_item_at(const heti_make *make, int64_t i) {
     return HETI_CAST(heti_make_item *, make->items.data) + i;
 }
-static heti_make_out *heti_make_out_at(const heti_make *make, int64_t i) {
-    return HETI_CAST(heti_make_out *, make->out.data) + i;
-}
-
-/* Which count an action of this kind advances first. */
-static int heti_make_what(int32_t kind) {
-    return kind == HET_ACTION_F ? HETI_MAKE_FORWARD : kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
-}
-
-static int heti_make_first(const heti_make *make, int64_t s) {
-    return s == make->plan->first_stage[make->stage[s].pipeline];
-}
 
 /* ---- when an action may begin ---- */
 
-/* Inputs: a forward needs the stage before; a backward needs the stage after, and at the last stage
-   all forwards of its micro-batch. */
 static int heti_make_ready(const heti_make *make, int64_t s, int32_t kind) {
-    const heti_make_stage *stage = &make->stage[s];
-    const int64_t slices = make->plan->slices;
-    int64_t i;
-    if (kind == HET_ACTION_F) {
-        i = stage->begun[HETI_MAKE_FORWARD];
-        return i < stage->items && (heti_make_first(make, s) || make->stage[s - 1].done[HETI_MAKE_FORWARD] > i);
-    }
-    if (kind == HET_ACTION_W) return stage->begun[HETI_MAKE_WEIGHT] < stage->done[HETI_MAKE_INPUT];
-    i = stage->begun[HETI_MAKE_INPUT];
-    if (i >= stage->items) return 0;
-    if (make->rule->all_forward && stage->done[HETI_MAKE_FORWARD] < stage->items) return 0;
-    if (stage->stages_after > 0) return make->stage[s + 1].done[HETI_MAKE_INPUT] > i;
-    return stage->done[HETI_MAKE_FORWARD] >= (i / slices + 1) * slices;
+    const het_play_stage *stage = &make->play->stage[s];
+    if ((kind == HET_ACTION_B || kind == HET_ACTION_I) && make->rule->all_forward &&
+        stage->done[HETI_MAKE_FORWARD] < stage->items)
+        return 0;
+    return het_play_ready(make->play, s, kind);
+}
+
+/* Forwards that the lane keeps the activations of. */
+static int64_t heti_make_kept(const heti_make *make, const heti_make_lane *lane) {
+    int64_t s, kept = 0;
+    for (s = lane->first_stage; s >= 0; s = make->stage[s].next_stage)
+        kept += make->play->stage[s].begun[HETI_MAKE_FORWARD] - make->play->stage[s].done[HETI_MAKE_WEIGHT];
+    return kept;
 }
 
 /* Memory for one forward more. A lane of v chunks keeps room for K slices in each later chunk:
    chunks 0 .. c together stay within limit - (v - 1 - c) K. So the oldest micro-batch, which alone
    may be in chunks after the one it waits for, always finds room. */
 static int heti_make_room(const heti_make *make, int64_t s) {
-    const heti_make_stage *stage = &make->stage[s];
-    const heti_make_lane *lane = &make->lane[stage->lane];
+    const het_play_stage *stage = &make->play->stage[s];
+    const heti_make_lane *lane = &make->lane[make->stage[s].lane];
     int64_t chunk = 0, kept = 0, t;
     int reached = 0;
-    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_INPUT] >= stage->open_limit) return 0;
-    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= stage->kept_limit) return 0;
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_INPUT] >= make->stage[s].open_limit) return 0;
+    if (stage->begun[HETI_MAKE_FORWARD] - stage->done[HETI_MAKE_WEIGHT] >= make->stage[s].kept_limit) return 0;
     if (lane->limit == INT64_MAX) return 1;
     for (t = lane->first_stage; t >= 0; t = make->stage[t].next_stage, chunk++) {
-        kept += make->stage[t].begun[HETI_MAKE_FORWARD] - make->stage[t].done[HETI_MAKE_WEIGHT];
+        kept += make->play->stage[t].begun[HETI_MAKE_FORWARD] - make->play->stage[t].done[HETI_MAKE_WEIGHT];
         if (t == s) reached = 1;
-        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->plan->slices) return 0;
+        if (reached && kept >= lane->limit - (lane->stages - 1 - chunk) * make->play->plan->slices) return 0;
     }
     return 1;
 }
@@ -9744,14 +9745,16 @@ static int heti_make_better(const heti_make_choice *a, const heti_make_choice *b
 }
 
 static void heti_make_offer(const heti_make *make, int64_t s, int32_t kind, int32_t group, heti_make_choice *best) {
-    const heti_make_stage *stage = &make->stage[s];
+    const het_play_stage *stage = &make->play->stage[s];
+    const int what = kind == HET_ACTION_F ? HETI_MAKE_FORWARD :
+        kind == HET_ACTION_W ? HETI_MAKE_WEIGHT : HETI_MAKE_INPUT;
     heti_make_choice choice;
-    choice.lane = stage->lane;
+    choice.lane = make->stage[s].lane;
     choice.stage = s;
     choice.kind = kind;
     choice.group = group;
-    choice.micro_batch = stage->begun[heti_make_what(kind)] / make->plan->slices;
-    choice.stages_after = stage->stages_after;
+    choice.micro_batch = stage->begun[what] / make->play->plan->slices;
+    choice.stages_after = stage->after;
     if (heti_make_better(&choice, best)) *best = choice;
 }
 
@@ -9773,15 +9776,16 @@ static void heti_make_choose_listed(const heti_make *make, const heti_make_lane 
    nothing else; perhaps a forward ahead of its time. */
 static void heti_make_choose_block(const heti_make *make, const heti_make_lane *lane, heti_make_choice *best) {
     static const int heti_what[4] = { HETI_MAKE_FORWARD, HETI_MAKE_FORWARD, HETI_MAKE_INPUT, HETI_MAKE_INPUT };
-    const heti_make_stage *first = &make->stage[lane->first_stage];
+    const het_play_stage *first = &make->play->stage[lane->first_stage];
+    const int room = heti_make_kept(make, lane) < lane->limit;
     int64_t s, next = -1, when, earliest = 0;
     int i, chosen = 0;
     for (i = 0; i < 4; i++) {
-        const heti_make_stage *stage = i == 0 || i == 3 ? first : &make->stage[lane->last_stage];
-        if (stage->begun[heti_what[i]] == stage->items) continue;
-        when = HETI_BLOCK_TIME * stage->begun[heti_what[i]] + lane->block[i];
+        s = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
+        if (make->play->stage[s].begun[heti_what[i]] == first->items) continue;
+        when = HETI_BLOCK_TIME * make->play->stage[s].begun[heti_what[i]] + lane->block[i];
         if (next >= 0 && when >= earliest) continue;
-        next = i == 0 || i == 3 ? lane->first_stage : lane->last_stage;
+        next = s;
         earliest = when;
         chosen = i;
     }
@@ -9791,11 +9795,11 @@ static void heti_make_choose_block(const heti_make *make, const heti_make_lane *
     if (chosen >= 2) {
         if (heti_make_ready(make, next, HET_ACTION_I))
             heti_make_offer(make, next, HET_ACTION_I, HETI_GROUP_FIRST, best);
-    } else if (lane->kept < lane->limit && heti_make_ready(make, next, HET_ACTION_F)) {
+    } else if (room && heti_make_ready(make, next, HET_ACTION_F)) {
         heti_make_offer(make, next, HET_ACTION_F, HETI_GROUP_FIRST, best);
     }
-    if (lane->kept < lane->limit && first->begun[HETI_MAKE_FORWARD] - first->done[HETI_MAKE_INPUT] < lane->ahead_limit
-        && heti_make_ready(make, lane->first_stage, HET_ACTION_F))
+    if (room && first->begun[HETI_MAKE_FORWARD] - first->done[HETI_MAKE_INPUT] < lane->ahead_limit &&
+        heti_make_ready(make, lane->first_stage, HET_ACTION_F))
         heti_make_offer(make, lane->first_stage, HET_ACTION_F, HETI_GROUP_AHEAD, best);
 }
 
@@ -9816,136 +9820,27 @@ static void heti_make_choose(const heti_make *make, const heti_make_lane *lane, 
     }
 }
 
-/* ---- events ---- */
-
-/* Ranks that work, the earliest end first, on a tie the lowest order. */
-static int heti_busy_earlier(const heti_busy *a, const heti_busy *b) {
-    return a->until != b->until ? a->until < b->until : a->order < b->order;
-}
-
-static void heti_heap_push(heti_busy *heap, int64_t *count, int64_t until, int64_t order) {
-    int64_t i = (*count)++;
-    heti_busy busy;
-    busy.until = until;
-    busy.order = order;
-    for (; i > 0 && heti_busy_earlier(&busy, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-    heap[i] = busy;
-}
-
-static heti_busy heti_heap_pop(heti_busy *heap, int64_t *count) {
-    const heti_busy first = heap[0], last = heap[--*count];
-    int64_t i = 0, child;
-    for (child = 1; child < *count; child = 2 * i + 1) {
-        if (child + 1 < *count && heti_busy_earlier(&heap[child + 1], &heap[child])) child++;
-        if (!heti_busy_earlier(&heap[child], &last)) break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = last;
-    return first;
-}
-
-/* The rank is to be asked for its next action. */
-static void heti_make_wake(heti_make *make, int64_t rank) {
-    if (make->rank[rank].queued || make->rank[rank].running > 0) return;
-    make->rank[rank].queued = 1;
-    make->look[make->looks++] = rank;
-}
-
-/* Begins one action of a stage, its next of that kind. */
-static het_result heti_make_begin(heti_make *make, int64_t s, int32_t kind, int32_t overlap) {
-    heti_make_stage *stage = &make->stage[s];
-    const int64_t slices = make->plan->slices;
-    const int64_t item = stage->begun[heti_make_what(kind)]++;
-    heti_make_out out;
-    if (kind == HET_ACTION_B) stage->begun[HETI_MAKE_WEIGHT]++;
-    if (kind == HET_ACTION_F) make->lane[stage->lane].kept++;
-    memset(&out, 0, sizeof out);
-    out.rank = HETI_CAST(int32_t, make->lane[stage->lane].rank);
-    out.action.kind = kind;
-    out.action.overlap = overlap;
-    out.action.pipeline = HETI_CAST(int32_t, stage->pipeline);
-    out.action.stage = HETI_CAST(int32_t, s - make->plan->first_stage[stage->pipeline]);
-    out.action.micro_batch = HETI_CAST(int32_t, item / slices);
-    out.action.slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
-    return heti_list_push(&make->out, &out, make->error);
-}
-
-/* Asks one free rank. */
-static het_result heti_make_ask(heti_make *make, int64_t r) {
-    heti_make_rank *rank = &make->rank[r];
+/* het_rule.choose: the best action of all lanes, and both of a pair. */
+static int heti_make_next(void *user, const het_play *play, int64_t rank, int64_t stage[2], int32_t kind[2]) {
+    heti_make *make = HETI_CAST(heti_make *, user);
     heti_make_choice best;
-    int64_t l, cost;
-    int32_t overlap = 0;
+    heti_make_lane *lane;
+    const heti_make_item *item;
+    int64_t l;
+    (void)play;
     memset(&best, 0, sizeof best);
     best.lane = -1;
-    rank->queued = 0;
-    for (l = rank->first_lane; l >= 0; l = make->lane[l].next_lane) heti_make_choose(make, &make->lane[l], &best);
-    if (best.lane < 0) return HET_OK;
-    rank->begun = make->out.count;
-    rank->running = 1;
-    cost = best.kind == HET_ACTION_B ? 2 : 1;
-    if (make->lane[best.lane].next_item < make->lane[best.lane].end_item)
-        overlap = heti_make_item_at(make, make->lane[best.lane].next_item++)->overlap;
-    HETI_TRY(heti_make_begin(make, best.stage, best.kind, overlap));
-    if (overlap) {
-        const heti_make_item *second = heti_make_item_at(make, make->lane[best.lane].next_item++);
-        rank->running = 2;
-        cost += second->kind == HET_ACTION_B ? 2 : 1;
-        HETI_TRY(heti_make_begin(make, second->stage, second->kind, 0));
-    }
-    heti_heap_push(make->busy, &make->busies, make->now + cost, r);
-    return HET_OK;
-}
-
-/* Ends what a rank was doing and wakes those who may have waited for it. */
-static void heti_make_finish(heti_make *make, int64_t r) {
-    heti_make_rank *rank = &make->rank[r];
-    int64_t i;
-    for (i = rank->begun; i < rank->begun + rank->running; i++) {
-        const het_action *action = &heti_make_out_at(make, i)->action;
-        const int64_t s = make->plan->first_stage[action->pipeline] + action->stage;
-        heti_make_stage *stage = &make->stage[s];
-        if (action->kind == HET_ACTION_F) {
-            stage->done[HETI_MAKE_FORWARD]++;
-            if (stage->stages_after > 0) heti_make_wake(make, make->lane[make->stage[s + 1].lane].rank);
-        }
-        if (action->kind == HET_ACTION_B || action->kind == HET_ACTION_I) {
-            stage->done[HETI_MAKE_INPUT]++;
-            if (!heti_make_first(make, s)) heti_make_wake(make, make->lane[make->stage[s - 1].lane].rank);
-        }
-        if (action->kind == HET_ACTION_B || action->kind == HET_ACTION_W) {
-            stage->done[HETI_MAKE_WEIGHT]++;
-            make->lane[stage->lane].kept--;
-        }
-    }
-    rank->running = 0;
-    heti_make_wake(make, r);
-}
-
-/* All ends of one moment come before all begins of it, so that the order of ranks decides
-   nothing. */
-static het_result heti_make_run(heti_make *make) {
-    int64_t i, s;
-    for (i = 0; i < make->plan->ranks; i++) heti_make_wake(make, i);
-    for (;;) {
-        for (i = 0; i < make->looks; i++) HETI_TRY(heti_make_ask(make, make->look[i]));
-        make->looks = 0;
-        if (make->busies == 0) break;
-        make->now = make->busy[0].until;
-        while (make->busies > 0 && make->busy[0].until == make->now)
-            heti_make_finish(make, heti_heap_pop(make->busy, &make->busies).order);
-    }
-    for (s = 0; s < make->plan->stages; s++) {
-        const heti_make_stage *stage = &make->stage[s];
-        if (stage->done[HETI_MAKE_WEIGHT] < stage->items)
-            return heti_fail(make->error, HET_ERR_INVALID, "het_schedule_make: %s stops at stage %d of pipeline %d "
-                                                           "after %d of %d backwards", make->rule->name,
-                                                           s - make->plan->first_stage[stage->pipeline],
-                                                           stage->pipeline, stage->done[HETI_MAKE_WEIGHT],
-                                                           stage->items);
-    }
-    return HET_OK;
+    for (l = make->rank[rank].first_lane; l >= 0; l = make->lane[l].next_lane)
+        heti_make_choose(make, &make->lane[l], &best);
+    if (best.lane < 0) return 0;
+    stage[0] = best.stage;
+    kind[0] = best.kind;
+    lane = &make->lane[best.lane];
+    if (lane->next_item == lane->end_item || !heti_make_item_at(make, lane->next_item++)->overlap) return 1;
+    item = heti_make_item_at(make, lane->next_item++);
+    stage[1] = item->stage;
+    kind[1] = item->kind;
+    return 2;
 }
 
 /* ---- patterns ---- */
@@ -9955,11 +9850,11 @@ static het_result heti_make_run(heti_make *make) {
 static het_result heti_pattern_add(heti_make *make, int64_t stage, int32_t kind, int64_t micro_batch) {
     heti_make_item item;
     int64_t k;
-    if (micro_batch >= make->counts[make->stage[stage].pipeline]) return HET_OK;
+    if (micro_batch >= make->play->counts[make->play->stage[stage].pipeline]) return HET_OK;
     item.stage = stage;
     item.kind = kind;
     item.overlap = 0;
-    for (k = 0; k < make->plan->slices; k++) HETI_TRY(heti_list_push(&make->items, &item, make->error));
+    for (k = 0; k < make->play->plan->slices; k++) HETI_TRY(heti_list_push(&make->items, &item, make->error));
     return HET_OK;
 }
 
@@ -9984,9 +9879,10 @@ static heti_interleaved heti_interleaved_at(int64_t k, int64_t count, int64_t ra
    then one forward and one backward in turn, then backwards. A short last group keeps the places it
    would have in a whole one, of which nothing in it depends on. */
 static het_result heti_pattern_interleaved(heti_make *make, const heti_make_lane *lane, int64_t position) {
-    const int64_t first = make->plan->first_stage[lane->pipeline], chunks = lane->stages;
-    const int64_t ranks = (make->plan->first_stage[lane->pipeline + 1] - first) / chunks,
-                  count = make->counts[lane->pipeline];
+    const het_plan *plan = make->play->plan;
+    const int64_t first = plan->first_stage[lane->pipeline], chunks = lane->stages;
+    const int64_t ranks = (plan->first_stage[lane->pipeline + 1] - first) / chunks,
+                  count = make->play->counts[lane->pipeline];
     const int64_t warm_up = 2 * (ranks - 1 - position) + (chunks - 1) * ranks;
     int64_t forward = 0, backward = 0;
     while (backward < count * chunks) {
@@ -10036,8 +9932,8 @@ static het_result heti_dual_weights(heti_dual *dual) {
 static het_result heti_dual_pair(heti_dual *dual, int chunk) {
     heti_make *make = dual->make;
     const int64_t forward = dual->forward[chunk], backward = dual->backward[1 - chunk], at = make->items.count,
-                  slices = make->plan->slices;
-    const int64_t count = make->counts[make->stage[dual->stage[0]].pipeline];
+                  slices = make->play->plan->slices;
+    const int64_t count = make->play->counts[make->play->stage[dual->stage[0]].pipeline];
     int64_t k;
     HETI_TRY(heti_dual_forward(dual, chunk));
     HETI_TRY(heti_dual_backward(dual, 1 - chunk, 0));
@@ -10096,8 +9992,9 @@ static het_result heti_dual_phases(heti_dual *dual, int64_t ranks, int64_t r, in
 }
 
 static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *lane, int64_t position) {
-    const int64_t first = make->plan->first_stage[lane->pipeline],
-                  stages = make->plan->first_stage[lane->pipeline + 1] - first;
+    const het_plan *plan = make->play->plan;
+    const int64_t first = plan->first_stage[lane->pipeline],
+                  stages = plan->first_stage[lane->pipeline + 1] - first;
     heti_dual dual;
     het_result result;
     memset(&dual, 0, sizeof dual);
@@ -10105,7 +10002,7 @@ static het_result heti_pattern_dualpipev(heti_make *make, const heti_make_lane *
     dual.stage[0] = first + position;
     dual.stage[1] = first + stages - 1 - position;
     heti_list_start(&dual.waiting, make->allocator, heti_make_where, sizeof(heti_dual_weight));
-    result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->counts[lane->pipeline], stages));
+    result = heti_dual_phases(&dual, stages / 2, position, heti_max(make->play->counts[lane->pipeline], stages));
     heti_list_end(&dual.waiting);
     return result;
 }
@@ -10152,19 +10049,9 @@ static void heti_block_times(const heti_rule *rule, heti_make_lane *lane, int64_
 
 /* ---- setting up ---- */
 
-static het_result heti_make_check_counts(const het_plan *plan, const int64_t *counts, het_error *error) {
-    int64_t p;
-    for (p = 0; p < plan->pipelines; p++)
-        if (counts[p] < 0 || counts[p] > INT32_MAX / plan->slices)
-            return heti_fail(error, HET_ERR_INVALID,
-                             "het_schedule_make: pipeline %d gets %d micro-batches of %d slices; at least 0, "
-                             "together below 2^31", p, counts[p], plan->slices);
-    return HET_OK;
-}
-
 /* One pipeline against its rule's placement; P is its number of ranks. */
 static het_result heti_make_check_placement(const heti_make *make, int64_t p, int64_t ranks) {
-    const het_plan *plan = make->plan;
+    const het_plan *plan = make->play->plan;
     const int64_t first = plan->first_stage[p], stages = plan->first_stage[p + 1] - first,
                   mate = p % 2 == 0 ? p + 1 : p - 1;
     const het_stage *stage = plan->stage + first;
@@ -10201,7 +10088,7 @@ static het_result heti_make_check_placement(const heti_make *make, int64_t p, in
 
 /* The stages of one pipeline and its lanes, a rank's first stage first. *ranks: how many. */
 static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks) {
-    const het_plan *plan = make->plan;
+    const het_plan *plan = make->play->plan;
     const heti_rule *rule = make->rule;
     const int64_t first = plan->first_stage[p], end = plan->first_stage[p + 1];
     int64_t s;
@@ -10210,27 +10097,22 @@ static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks) {
         heti_make_stage *stage = &make->stage[s];
         heti_make_rank *rank = &make->rank[plan->stage[s].rank];
         int64_t l = rank->last_lane;
-        stage->pipeline = p;
         stage->next_stage = -1;
-        stage->stages_after = end - 1 - s;
-        stage->items = make->counts[p] * plan->slices;
-        stage->open_limit = rule->after > 0 ? rule->after * stage->stages_after + rule->one + plan->slices - 1 :
-            INT64_MAX;
+        stage->open_limit = rule->after > 0 ? rule->after * (end - 1 - s) + rule->one + plan->slices - 1 : INT64_MAX;
         stage->kept_limit = rule->stages > 0 ? rule->stages * (end - first) + rule->plus + plan->slices - 1 : INT64_MAX;
         if (l < 0 || make->lane[l].pipeline != p) {
             l = make->lanes++;
             make->lane[l].pipeline = p;
-            make->lane[l].rank = plan->stage[s].rank;
             make->lane[l].next_lane = -1;
-            make->lane[l].first_stage = make->lane[l].last_stage = s;
+            make->lane[l].first_stage = s;
             if (rank->last_lane < 0) rank->first_lane = l;
             else make->lane[rank->last_lane].next_lane = l;
             rank->last_lane = l;
             ++*ranks;
         } else {
             make->stage[make->lane[l].last_stage].next_stage = s;
-            make->lane[l].last_stage = s;
         }
+        make->lane[l].last_stage = s;
         make->lane[l].stages++;
         stage->lane = l;
     }
@@ -10239,8 +10121,8 @@ static void heti_make_pipeline(heti_make *make, int64_t p, int64_t *ranks) {
 /* Limits and patterns of a pipeline's lanes, which are the last `ranks` ones. */
 static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks) {
     const heti_rule *rule = make->rule;
-    const int64_t slices = make->plan->slices;
-    const double limit = make->plan->memory_limit;
+    const int64_t slices = make->play->plan->slices;
+    const double limit = make->play->plan->memory_limit;
     int64_t l;
     if (rule->limited && limit != 0 && !(limit >= 1))
         return heti_fail(make->error, HET_ERR_INVALID,
@@ -10250,7 +10132,7 @@ static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks) {
         heti_make_lane *lane = &make->lane[l];
         lane->limit = INT64_MAX;
         if (rule->part > 0) lane->limit = ((ranks + rule->top) / rule->part - 1 + slices) * lane->stages;
-        if (rule->limited && limit != 0 && limit < HETI_CAST(double, make->counts[p]))
+        if (rule->limited && limit != 0 && limit < HETI_CAST(double, make->play->counts[p]))
             lane->limit = HETI_CAST(int64_t, limit * HETI_CAST(double, lane->stages * slices) * (1 + 1e-12));
         lane->next_item = make->items.count;
         if (rule->order == HETI_ORDER_BLOCK) heti_block_times(rule, lane, ranks, l - (make->lanes - ranks), slices);
@@ -10264,70 +10146,52 @@ static het_result heti_make_lanes(heti_make *make, int64_t p, int64_t ranks) {
 }
 
 static void heti_make_layout(heti_make *make) {
-    make->stage = HETI_TAKE(&make->arena, heti_make_stage, make->plan->stages);
-    make->lane = HETI_TAKE(&make->arena, heti_make_lane, make->plan->stages);
-    make->rank = HETI_TAKE(&make->arena, heti_make_rank, make->plan->ranks);
-    make->busy = HETI_TAKE(&make->arena, heti_busy, make->plan->ranks);
-    make->look = HETI_TAKE(&make->arena, int64_t, make->plan->ranks);
+    const het_plan *plan = make->play->plan;
+    make->stage = HETI_TAKE(&make->arena, heti_make_stage, plan->stages);
+    make->lane = HETI_TAKE(&make->arena, heti_make_lane, plan->stages);
+    make->rank = HETI_TAKE(&make->arena, heti_make_rank, plan->ranks);
 }
 
-/* From the order of begins to one list a rank. */
-static het_result heti_make_schedule(const heti_make *make, het_schedule **schedule) {
-    const int64_t ranks = make->plan->ranks;
-    het_schedule *made = NULL;
-    int64_t i;
-    HETI_TRY(heti_schedule_new(ranks, make->plan->pipelines, make->out.count, make->allocator, heti_make_where, &made,
-                               make->error));
-    memcpy(made->micro_batches, make->counts, HETI_CAST(size_t, made->pipelines) * sizeof(int64_t));
-    for (i = 0; i < make->out.count; i++) made->start[heti_make_out_at(make, i)->rank + 1]++;
-    for (i = 0; i < ranks; i++) made->start[i + 1] += made->start[i];
-    for (i = 0; i < ranks; i++) make->rank[i].begun = made->start[i]; /* where the rank's next action goes */
-    for (i = 0; i < make->out.count; i++) {
-        const heti_make_out *out = heti_make_out_at(make, i);
-        made->action[make->rank[out->rank].begun++] = out->action;
-    }
-    *schedule = made;
-    return HET_OK;
-}
-
-static het_result heti_make_all(heti_make *make, het_schedule **schedule) {
+/* het_rule.start */
+static het_result heti_make_start(void *user, const het_play *play, het_error *error) {
+    heti_make *make = HETI_CAST(heti_make *, user);
     int64_t p, ranks;
+    make->play = play;
+    make->error = error;
     heti_make_layout(make);
-    HETI_TRY(heti_arena_start(&make->arena, make->allocator, heti_make_where, make->error));
+    HETI_TRY(heti_arena_start(&make->arena, make->allocator, heti_make_where, error));
     heti_make_layout(make);
-    for (p = 0; p < make->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
-    for (p = 0; p < make->plan->pipelines; p++) {
+    for (p = 0; p < play->plan->ranks; p++) make->rank[p].first_lane = make->rank[p].last_lane = -1;
+    for (p = 0; p < play->plan->pipelines; p++) {
         heti_make_pipeline(make, p, &ranks);
         HETI_TRY(heti_make_check_placement(make, p, ranks));
         HETI_TRY(heti_make_lanes(make, p, ranks));
     }
-    HETI_TRY(heti_make_run(make));
-    return heti_make_schedule(make, schedule);
+    return HET_OK;
 }
 
 HETRAIN_API het_result het_schedule_make(const het_plan *plan, const int64_t *counts, const het_allocator *allocator,
                                          het_schedule **schedule, het_error *error) {
     het_allocator chosen;
     heti_make make;
+    het_rule rule;
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     if (plan == NULL || counts == NULL || schedule == NULL)
         return heti_fail(error, HET_ERR_INVALID, "het_schedule_make: plan, counts and schedule must not be NULL");
     HETI_TRY(heti_choose_allocator(allocator, &chosen, heti_make_where, error));
     HETI_TRY(heti_plan_check_shape(plan, heti_make_where, error));
-    HETI_TRY(heti_make_check_counts(plan, counts, error));
     HETI_TRY(heti_rule_check(plan->schedule, heti_make_where, error));
     memset(&make, 0, sizeof make);
-    make.plan = plan;
-    make.counts = counts;
     make.rule = heti_rule_find(plan->schedule);
     make.allocator = &chosen;
-    make.error = error;
+    rule.where = heti_make_where;
+    rule.user = &make;
+    rule.start = heti_make_start;
+    rule.choose = heti_make_next;
     heti_list_start(&make.items, &chosen, heti_make_where, sizeof(heti_make_item));
-    heti_list_start(&make.out, &chosen, heti_make_where, sizeof(heti_make_out));
-    result = heti_make_all(&make, schedule);
+    result = het_schedule_play(plan, counts, &rule, &chosen, schedule, error);
     heti_list_end(&make.items);
-    heti_list_end(&make.out);
     heti_arena_end(&make.arena, &chosen);
     return result;
 }
@@ -11096,7 +10960,7 @@ HETRAIN_API het_result het_plan_write(const het_plan *plan, const het_writer *to
 }
 
 /* =================================================================================================
-   >>schedule  Lists of actions: text, transfers and reductions, proofs.
+   >>schedule  Lists of actions: text, the player that makes, proves and completes them.
 
    Everything here is linear in the number of actions (a few sorts by radix or heap aside), whatever
    the text says: tables are as large as the forward passes that really are in the lists. An entry
@@ -11491,24 +11355,282 @@ HETRAIN_API het_result het_schedule_read(const het_plan *plan, const char *text,
     return HET_OK;
 }
 
+/* ---- the player ----
+   Lists are made, proved and completed by one loop. A free rank is asked what it begins; what it
+   began ends in the order of time; whoever may then go on is asked again. Each action begins and
+   ends once, through a heap of the ranks that work: n log ranks for n actions. */
+
+typedef struct heti_busy { int64_t until, rank; } heti_busy;
+
+typedef struct heti_player {
+    void *user;
+    int64_t (*begin)(void *user, int64_t rank); /* how long what it begins takes; 0: it waits, or has come to its end */
+    void (*end)(void *user, int64_t rank);
+    int32_t together;              /* all ends of one moment come before all begins of it */
+    int64_t now, working, asked;
+    heti_busy *busy;               /* [ranks] heap of those that work */
+    int64_t *ask;                  /* [ranks] those that may be able to begin something */
+    uint8_t *taken;                /* [ranks] 1: works or stands in `ask`; nobody need wake it */
+} heti_player;
+
+static void heti_player_layout(heti_player *player, heti_arena *arena, int64_t ranks) {
+    player->busy = HETI_TAKE(arena, heti_busy, ranks);
+    player->ask = HETI_TAKE(arena, int64_t, ranks);
+    player->taken = HETI_TAKE(arena, uint8_t, ranks);
+}
+
+static void heti_player_wake(heti_player *player, int64_t rank) {
+    if (player->taken[rank]) return;
+    player->taken[rank] = 1;
+    player->ask[player->asked++] = rank;
+}
+
+/* The earliest end first, on a tie the last rank. */
+static int heti_busy_earlier(const heti_busy *a, const heti_busy *b) {
+    return a->until != b->until ? a->until < b->until : a->rank > b->rank;
+}
+
+static void heti_player_push(heti_player *player, int64_t rank, int64_t cost) {
+    heti_busy *heap = player->busy, busy;
+    int64_t i = player->working++;
+    busy.until = player->now + cost;
+    busy.rank = rank;
+    for (; i > 0 && heti_busy_earlier(&busy, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = busy;
+}
+
+static int64_t heti_player_pop(heti_player *player) {
+    heti_busy *heap = player->busy;
+    const heti_busy first = heap[0], last = heap[--player->working];
+    int64_t i = 0, child;
+    for (child = 1; child < player->working; child = 2 * i + 1) {
+        if (child + 1 < player->working && heti_busy_earlier(&heap[child + 1], &heap[child])) child++;
+        if (!heti_busy_earlier(&heap[child], &last)) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = last;
+    return first.rank;
+}
+
+static void heti_player_run(heti_player *player, int64_t ranks) {
+    int64_t rank, cost;
+    memset(player->taken, 0, HETI_CAST(size_t, ranks));
+    player->now = 0;
+    for (rank = 0; rank < ranks; rank++) heti_player_wake(player, rank);
+    for (;;) {
+        while (player->asked > 0) {
+            rank = player->ask[--player->asked];
+            player->taken[rank] = 0;
+            cost = player->begin(player->user, rank);
+            if (cost == 0) continue;
+            player->taken[rank] = 1;
+            heti_player_push(player, rank, cost);
+        }
+        if (player->working == 0) return;
+        player->now = player->busy[0].until;
+        do {
+            rank = heti_player_pop(player);
+            player->taken[rank] = 0;
+            player->end(player->user, rank);
+            heti_player_wake(player, rank);
+        } while (player->together && player->working > 0 && player->busy[0].until == player->now);
+    }
+}
+
+static int64_t heti_action_cost(int32_t kind) {
+    return kind == HET_ACTION_B ? 2 : 1;
+}
+
+/* ---- lists by a rule ---- */
+
+enum { HETI_PLAY_F = 0, HETI_PLAY_I = 1, HETI_PLAY_W = 2 };
+
+typedef struct heti_rule_play {
+    het_play play;
+    const het_rule *rule;
+    const char *where;
+    het_error *error;
+    heti_player player;
+    het_action (*action)[3];            /* for every item F, I and W, rank by rank */
+    int64_t *first, *end;               /* [ranks] a rank's list so far, in `action` */
+    int64_t *running;                   /* [ranks] its last actions, which it works on: 0, 1 or a pair */
+    heti_arena arena;
+} heti_rule_play;
+
+HETRAIN_API int het_play_ready(const het_play *play, int64_t s, int32_t kind) {
+    const het_play_stage *stage = &play->stage[s];
+    const int64_t slices = play->plan->slices;
+    int64_t i = stage->begun[HETI_PLAY_F];
+    if (kind == HET_ACTION_F) return i < stage->items && (stage->before == 0 || stage[-1].done[HETI_PLAY_F] > i);
+    if (kind == HET_ACTION_W) return stage->begun[HETI_PLAY_W] < stage->done[HETI_PLAY_I];
+    i = stage->begun[HETI_PLAY_I];
+    if (i >= stage->items) return 0;
+    if (stage->after > 0) return stage[1].done[HETI_PLAY_I] > i;
+    return stage->done[HETI_PLAY_F] >= (i / slices + 1) * slices; /* all forwards of its micro-batch */
+}
+
+/* Begins one action of a stage, its next of that kind. */
+static int64_t heti_rule_add(heti_rule_play *m, int64_t rank, int64_t s, int32_t kind, int32_t overlap) {
+    het_play_stage *stage = &m->play.stage[s];
+    het_action *a = &m->action[0][m->end[rank]++];
+    const int64_t slices = m->play.plan->slices;
+    const int what = kind == HET_ACTION_F ? HETI_PLAY_F : kind == HET_ACTION_W ? HETI_PLAY_W : HETI_PLAY_I;
+    const int64_t item = stage->begun[what]++;
+    if (kind == HET_ACTION_B) stage->begun[HETI_PLAY_W]++;
+    a->kind = kind;
+    a->overlap = overlap;
+    a->pipeline = HETI_CAST(int32_t, stage->pipeline);
+    a->stage = HETI_CAST(int32_t, stage->before);
+    a->micro_batch = HETI_CAST(int32_t, item / slices);
+    a->slice = HETI_CAST(int32_t, kind == HET_ACTION_F ? item % slices : slices - 1 - item % slices);
+    return heti_action_cost(kind);
+}
+
+static int64_t heti_rule_begin(void *user, int64_t rank) {
+    heti_rule_play *m = HETI_CAST(heti_rule_play *, user);
+    int64_t stage[2], cost = 0;
+    int32_t kind[2];
+    const int count = m->rule->choose(m->rule->user, &m->play, rank, stage, kind);
+    int i;
+    for (i = 0; i < count; i++)
+        if (m->play.plan->stage[stage[i]].rank != rank || !het_play_ready(&m->play, stage[i], kind[i])) return 0;
+    for (i = 0; i < count; i++) cost += heti_rule_add(m, rank, stage[i], kind[i], i + 1 < count);
+    m->running[rank] = count;
+    return cost;
+}
+
+static void heti_rule_end(void *user, int64_t rank) {
+    heti_rule_play *m = HETI_CAST(heti_rule_play *, user);
+    const het_plan *plan = m->play.plan;
+    int64_t i;
+    for (i = m->end[rank] - m->running[rank]; i < m->end[rank]; i++) {
+        const het_action *a = &m->action[0][i];
+        const int64_t s = plan->first_stage[a->pipeline] + a->stage;
+        het_play_stage *stage = &m->play.stage[s];
+        if (a->kind == HET_ACTION_F) {
+            stage->done[HETI_PLAY_F]++;
+            if (stage->after > 0) heti_player_wake(&m->player, plan->stage[s + 1].rank);
+        }
+        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_I) {
+            stage->done[HETI_PLAY_I]++;
+            if (stage->before > 0) heti_player_wake(&m->player, plan->stage[s - 1].rank);
+        }
+        if (a->kind == HET_ACTION_B || a->kind == HET_ACTION_W) stage->done[HETI_PLAY_W]++;
+    }
+}
+
+static het_result heti_rule_check_counts(const heti_rule_play *m) {
+    const het_plan *plan = m->play.plan;
+    int64_t p;
+    for (p = 0; p < plan->pipelines; p++)
+        if (m->play.counts[p] < 0 || m->play.counts[p] > INT32_MAX / plan->slices)
+            return heti_fail(m->error, HET_ERR_INVALID, "%s: pipeline %d gets %d micro-batches of %d slices; at least "
+                                                        "0, together below 2^31", m->where, p, m->play.counts[p],
+                             plan->slices);
+    return HET_OK;
+}
+
+static void heti_rule_layout(heti_rule_play *m, int64_t items) {
+    const het_plan *plan = m->play.plan;
+    m->play.stage = HETI_TAKE(&m->arena, het_play_stage, plan->stages);
+    m->action = HETI_CAST(het_action (*)[3], heti_take(&m->arena, items, sizeof *m->action));
+    m->first = HETI_TAKE(&m->arena, int64_t, plan->ranks);
+    m->end = HETI_TAKE(&m->arena, int64_t, plan->ranks);
+    m->running = HETI_TAKE(&m->arena, int64_t, plan->ranks);
+    heti_player_layout(&m->player, &m->arena, plan->ranks);
+}
+
+/* Stages, and where each rank's list begins. */
+static void heti_rule_stages(heti_rule_play *m) {
+    const het_plan *plan = m->play.plan;
+    int64_t p, s, r, at = 0;
+    for (p = 0; p < plan->pipelines; p++) {
+        for (s = plan->first_stage[p]; s < plan->first_stage[p + 1]; s++) {
+            het_play_stage *stage = &m->play.stage[s];
+            stage->pipeline = p;
+            stage->before = s - plan->first_stage[p];
+            stage->after = plan->first_stage[p + 1] - 1 - s;
+            stage->items = m->play.counts[p] * plan->slices;
+            m->end[plan->stage[s].rank] += 3 * stage->items;
+        }
+    }
+    for (r = 0; r < plan->ranks; r++) {
+        m->first[r] = at;
+        at += m->end[r];
+        m->end[r] = m->first[r];
+    }
+}
+
+static het_result heti_rule_lists(heti_rule_play *m, const het_allocator *allocator, het_schedule **schedule) {
+    const het_plan *plan = m->play.plan;
+    int64_t p, r, items = 0;
+    HETI_TRY(heti_rule_check_counts(m));
+    for (p = 0; p < plan->pipelines; p++)
+        items += m->play.counts[p] * plan->slices * (plan->first_stage[p + 1] - plan->first_stage[p]);
+    heti_rule_layout(m, items);
+    HETI_TRY(heti_arena_start(&m->arena, allocator, m->where, m->error));
+    heti_rule_layout(m, items);
+    heti_rule_stages(m);
+    if (m->rule->start != NULL) HETI_TRY(m->rule->start(m->rule->user, &m->play, m->error));
+    m->player.user = m;
+    m->player.begin = heti_rule_begin;
+    m->player.end = heti_rule_end;
+    m->player.together = 1;
+    heti_player_run(&m->player, plan->ranks);
+    for (items = 0, r = 0; r < plan->ranks; r++) items += m->end[r] - m->first[r];
+    HETI_TRY(heti_schedule_new(plan->ranks, plan->pipelines, items, allocator, m->where, schedule, m->error));
+    memcpy((*schedule)->micro_batches, m->play.counts, HETI_CAST(size_t, plan->pipelines) * sizeof *m->play.counts);
+    for (r = 0; r < plan->ranks; r++) {
+        const int64_t count = m->end[r] - m->first[r];
+        memcpy((*schedule)->action + (*schedule)->start[r], m->action[0] + m->first[r],
+               HETI_CAST(size_t, count) * sizeof **m->action);
+        (*schedule)->start[r + 1] = (*schedule)->start[r] + count;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_schedule_play(const het_plan *plan, const int64_t *counts, const het_rule *rule,
+                                         const het_allocator *allocator, het_schedule **schedule, het_error *error) {
+    het_allocator chosen;
+    heti_rule_play m;
+    het_result result;
+    memset(&m, 0, sizeof m);
+    if (schedule != NULL) *schedule = NULL;
+    if (plan == NULL || counts == NULL || rule == NULL || rule->choose == NULL || schedule == NULL)
+        return heti_fail(error, HET_ERR_INVALID, "het_schedule_play: plan, counts, rule and schedule must not be NULL");
+    m.play.plan = plan;
+    m.play.counts = counts;
+    m.rule = rule;
+    m.where = rule->where != NULL ? rule->where : "het_schedule_play";
+    m.error = error;
+    HETI_TRY(heti_choose_allocator(allocator, &chosen, m.where, error));
+    HETI_TRY(heti_plan_check_shape(plan, m.where, error));
+    result = heti_rule_lists(&m, &chosen, schedule);
+    heti_arena_end(&m.arena, &chosen);
+    return result;
+}
+
 /* ---- what check and complete know about a schedule ---- */
 
 typedef struct heti_lists {
     const het_plan *plan;
     const het_blocks *blocks;      /* NULL: one block a unit */
     const het_schedule *schedule;
+    het_schedule *to;              /* what is completed; NULL: nothing is */
     het_error *error;
     const char *where;
     het_allocator allocator;
     heti_arena arrays;
     int64_t block_count, uses;     /* blocks; (block, unit) pairs */
     int64_t entries;
-    int transfers;                 /* the lists have SEND and RECV */
+    int32_t transfers;             /* the lists have SEND and RECV */
+    int32_t only;                  /* the kind of action that is played; 0: all */
     /* by pipeline */
     int64_t *base;                 /* [pipelines + 1] first entry */
     /* by stage, counted through all pipelines */
     int64_t *forwards;             /* [stages] F met */
-    int64_t *last, *last_time;     /* [stages] behind its last backward action: position in its rank's list, time */
+    int64_t *last, *last_time;     /* [stages] its last backward action ends before this position, at this time */
     int64_t *sharing;              /* [stages] stages of its pipeline on its rank */
     /* stages of a rank and blocks of a unit, as lists */
     int64_t *rank_start, *rank_stage;  /* [ranks + 1], [stages] */
@@ -11521,17 +11643,16 @@ typedef struct heti_lists {
     int64_t *behind;               /* [blocks] its last use on that rank lies before this position */
     int64_t *when;                 /* [blocks] its last use on any rank ends then */
     uint8_t *happened;             /* [blocks] what happened to it on one rank */
+    int64_t *arrived, *first;      /* [blocks + 1] ranks that wait there: how many, the last one */
     /* the play */
+    heti_player player;
     uint16_t *seen;                /* [entries] bit k: the action of kind k happened */
     int64_t *at;                   /* [ranks] position in the rank's list */
     int64_t *open;                 /* [ranks] no receive before this position still waits for its
-                                      message; in `complete`: the last F, B, I or W */
-    int64_t *queue;                /* [ranks] ranks to look at; also links */
-    int64_t queued;
-    int64_t *time;                 /* [ranks] when its action ends */
-    int64_t *length;               /* [ranks] actions written */
+                                      message; in `to`: the last F, B, I or W */
+    int64_t *next;                 /* [ranks] who waits at the same block */
+    int64_t *length;               /* [ranks] actions of `to` */
     double *peak;                  /* [ranks] */
-    uint8_t *flag;                 /* [ranks] 1: in the queue, or working; 2: came to VERDICT */
 } heti_lists;
 
 static int64_t heti_lists_unit_count(const heti_lists *l, int64_t block) {
@@ -11564,8 +11685,9 @@ static int heti_lists_has(const heti_lists *l, const het_action *a) {
     return (l->seen[heti_lists_entry(l, a)] >> a->kind) & 1;
 }
 
-/* Some backward of the entry happened: B or I. */
-static int heti_lists_backward(const heti_lists *l, const het_action *a) {
+/* Of B and I either will do. */
+static int heti_lists_happened(const heti_lists *l, const het_action *a) {
+    if (a->kind != HET_ACTION_B && a->kind != HET_ACTION_I) return heti_lists_has(l, a);
     return (l->seen[heti_lists_entry(l, a)] & (1u << HET_ACTION_B | 1u << HET_ACTION_I)) != 0;
 }
 
@@ -11581,25 +11703,32 @@ static int64_t heti_lists_rank(const heti_lists *l, const het_action *a, int64_t
     return l->plan->stage[stage].rank;
 }
 
-static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what) {
-    heti_action_text text;
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s", l->where, rank, position,
-                     heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what);
-}
-
-/* The same, about a second action. */
+/* other: a second action, or NULL. */
 static het_result heti_lists_fail_for(const heti_lists *l, int64_t rank, int64_t position, const char *what,
                                       const het_action *other) {
     heti_action_text text, text_other;
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s %s", l->where, rank, position,
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): %s%s%s", l->where, rank, position,
                      heti_action_print(&text, &l->schedule->action[l->schedule->start[rank] + position]), what,
-                     heti_action_print(&text_other, other));
+                     other != NULL ? " " : "", other != NULL ? heti_action_print(&text_other, other) : "");
 }
 
-static het_result heti_lists_missing(const heti_lists *l, const het_action *a) {
+static het_result heti_lists_fail(const heti_lists *l, int64_t rank, int64_t position, const char *what) {
+    return heti_lists_fail_for(l, rank, position, what, NULL);
+}
+
+static het_result heti_lists_missing(const heti_lists *l, int64_t rank, const het_action *a) {
     heti_action_text text;
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, heti_lists_rank(l, a, 0),
+    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank,
                      heti_action_print(&text, a));
+}
+
+/* REDUCE, STEP or GATHER of a block, VERDICT. */
+static het_action heti_block_action(int32_t kind, int64_t block) {
+    het_action a;
+    memset(&a, 0, sizeof a);
+    a.kind = kind;
+    a.stage = HETI_CAST(int32_t, block);
+    return a;
 }
 
 /* ---- shapes and ranges, before anything is indexed by them ---- */
@@ -11646,90 +11775,90 @@ static het_result heti_lists_check_shape(const heti_lists *l) {
     return HET_OK;
 }
 
-/* Everything about one action that does not depend on others but its partner in a pair. */
-static het_result heti_lists_check_action(const heti_lists *l, int64_t rank, int64_t position) {
-    const het_schedule *s = l->schedule;
-    const het_action *a = &s->action[s->start[rank] + position];
+/* What is wrong with one action, whatever comes before it and wherever it stands; NULL: nothing. */
+static const char *heti_lists_wrong(const heti_lists *l, int64_t rank, const het_action *a, int last) {
     const int next = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_B;
     const int previous = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
-    if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return heti_lists_fail(l, rank, position, "unknown kind of action");
-    if (a->version != 0) return heti_lists_fail(l, rank, position, "weight versions other than 0 are not supported");
-    if (a->overlap != 0) {
-        const het_action *b = a + 1;
-        if (a->kind != HET_ACTION_F || position + 1 == s->start[rank + 1] - s->start[rank] ||
-            (b->kind != HET_ACTION_B && b->kind != HET_ACTION_I) || b->overlap)
-            return heti_lists_fail(l, rank, position, "a pair is an F and the B or I behind it");
-    }
-    if (a->kind == HET_ACTION_VERDICT) return HET_OK;
-    if (a->kind >= HET_ACTION_REDUCE)
-        return a->stage >= 0 && a->stage < l->block_count ? HET_OK : heti_lists_fail(l, rank, position,
-            "there is no such block");
-    if (a->pipeline < 0 || a->pipeline >= s->pipelines)
-        return heti_lists_fail(l, rank, position, "there is no such pipeline");
-    if (heti_lists_rank(l, a, 0) < 0 || a->stage < 0)
-        return heti_lists_fail(l, rank, position, "there is no such stage");
-    if (a->micro_batch < 0 || a->micro_batch >= s->micro_batches[a->pipeline])
-        return heti_lists_fail(l, rank, position, "there is no such micro-batch");
-    if (a->slice < 0 || a->slice >= l->plan->slices)
-        return heti_lists_fail(l, rank, position, "there is no such slice");
-    if (heti_lists_rank(l, a, 0) != rank) {
-        heti_action_text text;
-        return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on rank %d",
-                         l->where, rank, position, heti_action_print(&text, a), heti_lists_rank(l, a, 0));
-    }
-    if (!next && !previous) return HET_OK;
-    if (heti_lists_rank(l, a, next ? 1 : -1) < 0)
-        return heti_lists_fail(l, rank, position, "there is no stage on the other side");
-    if (heti_lists_rank(l, a, next ? 1 : -1) == rank)
-        return heti_lists_fail(l, rank, position, "the stage on the other side is on the same rank");
-    return HET_OK;
+    if (a->kind < 0 || a->kind > HET_ACTION_GATHER) return "unknown kind of action";
+    if (a->version != 0) return "weight versions other than 0 are not supported";
+    if (a->overlap != 0 && (a->kind != HET_ACTION_F || last || a[1].overlap ||
+                            (a[1].kind != HET_ACTION_B && a[1].kind != HET_ACTION_I)))
+        return "a pair is an F and the B or I behind it";
+    if (a->kind >= HET_ACTION_REDUCE && a->kind != HET_ACTION_VERDICT && (a->stage < 0 || a->stage >= l->block_count))
+        return "there is no such block";
+    if (a->kind >= HET_ACTION_REDUCE) return l->schedule->complete ? NULL : "the schedule's `complete` is 0";
+    if (a->pipeline < 0 || a->pipeline >= l->schedule->pipelines) return "there is no such pipeline";
+    if (heti_lists_rank(l, a, 0) < 0 || a->stage < 0) return "there is no such stage";
+    if (a->micro_batch < 0 || a->micro_batch >= l->schedule->micro_batches[a->pipeline])
+        return "there is no such micro-batch";
+    if (a->slice < 0 || a->slice >= l->plan->slices) return "there is no such slice";
+    if (heti_lists_rank(l, a, 0) != rank || (!next && !previous)) return NULL;
+    if (heti_lists_rank(l, a, next ? 1 : -1) < 0) return "there is no stage on the other side";
+    if (heti_lists_rank(l, a, next ? 1 : -1) == rank) return "the stage on the other side is on the same rank";
+    return NULL;
 }
 
 /* All actions; counts the forward passes of each stage. */
 static het_result heti_lists_check_actions(heti_lists *l) {
     const het_schedule *s = l->schedule;
     int64_t r, i;
+    l->transfers = s->complete != 0;
     for (r = 0; r < s->ranks; r++) {
         for (i = s->start[r]; i < s->start[r + 1]; i++) {
             const het_action *a = &s->action[i];
-            HETI_TRY(heti_lists_check_action(l, r, i - s->start[r]));
+            const char *wrong = heti_lists_wrong(l, r, a, i + 1 == s->start[r + 1]);
+            heti_action_text text;
+            if (wrong != NULL) return heti_lists_fail(l, r, i - s->start[r], wrong);
+            if (a->kind >= HET_ACTION_REDUCE) continue;
+            if (heti_lists_rank(l, a, 0) != r)
+                return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d, position %d (%s): the plan has this stage on "
+                                                            "rank %d", l->where, r, i - s->start[r],
+                                 heti_action_print(&text, a), heti_lists_rank(l, a, 0));
             if (a->kind == HET_ACTION_F) l->forwards[heti_lists_stage(l, a)]++;
-            if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) l->transfers = 1;
-            if (a->kind >= HET_ACTION_REDUCE && !s->complete)
-                return heti_lists_fail(l, r, i - s->start[r], "the schedule's `complete` is 0");
+            if (a->kind >= HET_ACTION_SEND_F) l->transfers = 1;
         }
     }
-    l->transfers |= s->complete != 0;
     return HET_OK;
+}
+
+/* Marks for l->entries, all clear. */
+static het_result heti_lists_marks(heti_lists *l) {
+    size_t bytes;
+    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes))
+        return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d entries", l->where, l->entries);
+    l->seen = HETI_CAST(uint16_t *, heti_alloc(&l->allocator, bytes));
+    if (l->seen == NULL)
+        return heti_fail(l->error, HET_ERR_OOM, "%s: no memory for %b", l->where, HETI_CAST(uint64_t, bytes));
+    memset(l->seen, 0, bytes);
+    return HET_OK;
+}
+
+/* The number-th micro-batch and slice of a stage. */
+static het_action heti_lists_forward(const heti_lists *l, int64_t p, int64_t stage, int64_t number) {
+    het_action a = heti_block_action(HET_ACTION_F, stage - l->plan->first_stage[p]);
+    a.pipeline = HETI_CAST(int32_t, p);
+    a.micro_batch = HETI_CAST(int32_t, number / l->plan->slices);
+    a.slice = HETI_CAST(int32_t, number % l->plan->slices);
+    return a;
 }
 
 /* Stage g has fewer forward passes than micro-batches and slices: the first missing is below their
    number + 1. */
 static het_result heti_lists_first_missing(heti_lists *l, int64_t p, int64_t g) {
     const het_schedule *s = l->schedule;
-    const int64_t rank = l->plan->stage[g].rank, some = l->forwards[g] + 1;
-    het_action a;
-    heti_arena arrays;
-    uint8_t *met;
+    const int64_t rank = l->plan->stage[g].rank;
+    het_action missing;
     int64_t i, first = 0;
-    memset(&arrays, 0, sizeof arrays);
-    met = HETI_TAKE(&arrays, uint8_t, some);
-    HETI_TRY(heti_arena_start(&arrays, &l->allocator, l->where, l->error));
-    met = HETI_TAKE(&arrays, uint8_t, some);
+    l->entries = l->forwards[g] + 1;
+    HETI_TRY(heti_lists_marks(l));
     for (i = s->start[rank]; i < s->start[rank + 1]; i++) {
         const het_action *b = &s->action[i];
-        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g &&
-            b->micro_batch * l->plan->slices + b->slice < some)
-            met[b->micro_batch * l->plan->slices + b->slice] = 1;
+        const int64_t entry = b->micro_batch * l->plan->slices + b->slice;
+        if (b->kind == HET_ACTION_F && heti_lists_stage(l, b) == g && entry < l->entries) l->seen[entry] = 1;
     }
-    while (met[first]) first++;
-    heti_arena_end(&arrays, &l->allocator);
-    memset(&a, 0, sizeof a);
-    a.pipeline = HETI_CAST(int32_t, p);
-    a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
-    a.micro_batch = HETI_CAST(int32_t, first / l->plan->slices);
-    a.slice = HETI_CAST(int32_t, first % l->plan->slices);
-    return heti_lists_missing(l, &a);
+    while (l->seen[first]) first++;
+    missing = heti_lists_forward(l, p, g, first);
+    return heti_lists_missing(l, rank, &missing);
 }
 
 /* No forward pass is missing, so tables of entries are no larger than the lists. */
@@ -11767,38 +11896,33 @@ static void heti_lists_layout(heti_lists *l) {
     l->behind = HETI_TAKE(a, int64_t, l->block_count);
     l->when = HETI_TAKE(a, int64_t, l->block_count);
     l->happened = HETI_TAKE(a, uint8_t, l->block_count);
+    l->arrived = HETI_TAKE(a, int64_t, l->block_count + 1);
+    l->first = HETI_TAKE(a, int64_t, l->block_count + 1);
     l->at = HETI_TAKE(a, int64_t, plan->ranks);
     l->open = HETI_TAKE(a, int64_t, plan->ranks);
-    l->queue = HETI_TAKE(a, int64_t, plan->ranks);
-    l->time = HETI_TAKE(a, int64_t, plan->ranks);
+    l->next = HETI_TAKE(a, int64_t, plan->ranks);
     l->length = HETI_TAKE(a, int64_t, plan->ranks);
     l->peak = HETI_TAKE(a, double, plan->ranks);
-    l->flag = HETI_TAKE(a, uint8_t, plan->ranks);
+    heti_player_layout(&l->player, a, heti_max(plan->ranks, l->block_count));
 }
 
-/* Which stages a rank has, which blocks a unit uses, how many stages of a pipeline share a rank. */
+/* Which stages a rank has, which blocks a unit uses: counted, then filled from the back. How many
+   stages of a pipeline share a rank. */
 static void heti_lists_index(heti_lists *l) {
     const het_plan *plan = l->plan;
-    int64_t i, k, p;
-    for (i = 0; i < plan->stages; i++) l->rank_start[plan->stage[i].rank + 1]++;
-    for (i = 0; i < plan->ranks; i++) l->rank_start[i + 1] += l->rank_start[i];
-    for (i = 0; i < plan->stages; i++)
-        l->rank_stage[l->rank_start[plan->stage[i].rank] + l->at[plan->stage[i].rank]++] = i;
-    for (i = 0; i < l->block_count; i++) {
-        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_start[heti_lists_unit(l, i, k) + 1]++;
-    }
-    for (i = 0; i < plan->units; i++) l->unit_start[i + 1] += l->unit_start[i];
-    for (i = l->block_count - 1; i >= 0; i--) { /* filled from the back, so that start[u + 1] ends as start[u] */
-        for (k = 0; k < heti_lists_unit_count(l, i); k++)
-            l->unit_block[--l->unit_start[heti_lists_unit(l, i, k) + 1]] = i;
-    }
-    for (i = 0; i < plan->units; i++) l->unit_start[i] = l->unit_start[i + 1];
-    l->unit_start[plan->units] = l->uses;
-    memset(l->time, 0, HETI_CAST(size_t, plan->ranks) * sizeof *l->time);
+    int64_t *rank = l->rank_start, *unit = l->unit_start, i, k, p;
+    for (i = 0; i < plan->stages; i++) rank[plan->stage[i].rank]++;
+    for (i = 0; i < plan->ranks; i++) rank[i + 1] += rank[i];
+    for (i = plan->stages - 1; i >= 0; i--) l->rank_stage[--rank[plan->stage[i].rank]] = i;
+    for (i = 0; i < l->block_count; i++)
+        for (k = 0; k < heti_lists_unit_count(l, i); k++) unit[heti_lists_unit(l, i, k)]++;
+    for (i = 0; i < plan->units; i++) unit[i + 1] += unit[i];
+    for (i = l->block_count - 1; i >= 0; i--)
+        for (k = 0; k < heti_lists_unit_count(l, i); k++) l->unit_block[--unit[heti_lists_unit(l, i, k)]] = i;
     for (p = 0; p < plan->pipelines; p++) {
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->time[plan->stage[i].rank]++;
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->sharing[i] = l->time[plan->stage[i].rank];
-        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->time[plan->stage[i].rank] = 0;
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->at[plan->stage[i].rank]++;
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->sharing[i] = l->at[plan->stage[i].rank];
+        for (i = plan->first_stage[p]; i < plan->first_stage[p + 1]; i++) l->at[plan->stage[i].rank] = 0;
     }
 }
 
@@ -11825,16 +11949,14 @@ static void heti_lists_blocks_of(heti_lists *l, int64_t rank) {
 }
 
 static void heti_lists_end(heti_lists *l) {
-    heti_arena_end(&l->arrays, &l->allocator);
     heti_free(&l->allocator, l->seen, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
-    l->seen = NULL;
+    heti_arena_end(&l->arrays, &l->allocator);
 }
 
 /* Tables for a schedule whose numbers are all in range; heti_lists_end in any case. */
 static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const het_blocks *blocks,
                                    const het_schedule *schedule, const het_allocator *allocator, const char *where,
                                                        het_error *error) {
-    size_t bytes;
     int64_t i;
     memset(l, 0, sizeof *l);
     l->plan = plan;
@@ -11850,12 +11972,7 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
     heti_lists_layout(l);
     HETI_TRY(heti_lists_check_actions(l));
     HETI_TRY(heti_lists_check_forwards(l));
-    if (!heti_mul(HETI_CAST(size_t, l->entries), sizeof *l->seen, &bytes))
-        return heti_fail(error, HET_ERR_LIMIT, "%s: %d entries", where, l->entries);
-    l->seen = HETI_CAST(uint16_t *, heti_alloc(&l->allocator, bytes));
-    if (l->seen == NULL)
-        return heti_fail(error, HET_ERR_OOM, "%s: no memory for %b", where, HETI_CAST(uint64_t, bytes));
-    memset(l->seen, 0, bytes);
+    HETI_TRY(heti_lists_marks(l));
     heti_lists_index(l);
     for (i = 0; i < plan->ranks; i++) {
         int64_t k;
@@ -11867,51 +11984,57 @@ static het_result heti_lists_start(heti_lists *l, const het_plan *plan, const he
 
 /* ---- one rank's list: what must come before what ---- */
 
-/* `wanted` must have come before on this rank. */
-static het_result heti_lists_need(const heti_lists *l, int64_t rank, int64_t position, const het_action *wanted) {
-    if (wanted->kind == HET_ACTION_B || wanted->kind == HET_ACTION_I ? heti_lists_backward(l, wanted) :
-        heti_lists_has(l, wanted))
-        return HET_OK;
-    return heti_lists_fail_for(l, rank, position, "must come after", wanted);
+/* What an action may need. All but the last is on its own rank. */
+enum { HETI_WANTS_SLICE = 0, HETI_WANTS_FORWARD = 1, HETI_WANTS_STAGE = 2, HETI_WANTS_MESSAGE = 3 };
+
+/* F needs the slice before, B and I the slice after and their F. Both need what the neighbour stage
+   made, on its own rank, or RECV; and on another rank its SEND or, in lists without transfers, what
+   makes it. W and SEND need what they work on. 0: nothing of this sort. */
+static int heti_lists_wants(const heti_lists *l, const het_action *a, int sort, het_action *wanted, int64_t *rank) {
+    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+    const int32_t by = backward ? 1 : -1;
+    *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
+    if (a->kind != HET_ACTION_F && !backward) {
+        if (a->kind != HET_ACTION_SEND_F) wanted->kind = HET_ACTION_I;
+        return sort == HETI_WANTS_FORWARD && a->kind != HET_ACTION_RECV_F && a->kind != HET_ACTION_RECV_B;
+    }
+    if (sort == HETI_WANTS_SLICE) {
+        wanted->slice += by;
+        return wanted->slice >= 0 && wanted->slice < l->plan->slices;
+    }
+    if (sort == HETI_WANTS_FORWARD) {
+        wanted->kind = HET_ACTION_F;
+        return backward;
+    }
+    *rank = heti_lists_rank(l, a, by);
+    if (*rank < 0) return 0;
+    if (*rank == heti_lists_rank(l, a, 0) || (sort == HETI_WANTS_MESSAGE && !l->transfers)) {
+        wanted->stage += by;
+        return (sort == HETI_WANTS_STAGE) == (*rank == heti_lists_rank(l, a, 0));
+    }
+    if (sort == HETI_WANTS_STAGE) wanted->kind = backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F;
+    else *wanted = heti_lists_other(a, backward ? HET_ACTION_SEND_B : HET_ACTION_SEND_F, by);
+    return l->transfers;
 }
 
-/* What a compute action or a SEND needs from its own rank: own F, earlier or later slices, the
-   neighbour stage or what it sent. */
+/* What an action needs from its own rank must have come before. */
 static het_result heti_lists_needs(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
-    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
-    const int64_t neighbour = heti_lists_rank(l, a, backward ? 1 : -1);
-    het_action wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, 0);
-    if (a->kind == HET_ACTION_SEND_F) return heti_lists_need(l, rank, position, &wanted);
-    if (a->kind == HET_ACTION_SEND_B || a->kind == HET_ACTION_W) {
-        wanted.kind = HET_ACTION_I;
-        if (a->kind == HET_ACTION_W && heti_lists_has(l, &wanted)) return HET_OK;
-        if (a->kind == HET_ACTION_SEND_B) return heti_lists_need(l, rank, position, &wanted);
-        return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
-    }
-    if (a->kind != HET_ACTION_F && !backward) return HET_OK;
-    wanted.slice += backward ? 1 : -1;
-    if (wanted.slice >= 0 && wanted.slice < l->plan->slices) HETI_TRY(heti_lists_need(l, rank, position, &wanted));
-    if (backward) {
-        wanted = heti_lists_other(a, HET_ACTION_F, 0);
-        HETI_TRY(heti_lists_need(l, rank, position, &wanted));
-    }
-    if (neighbour < 0) return HET_OK;
-    wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
-    if (neighbour == rank) return heti_lists_need(l, rank, position, &wanted);
-    wanted = heti_lists_other(a, backward ? HET_ACTION_RECV_B : HET_ACTION_RECV_F, 0);
-    return l->transfers ? heti_lists_need(l, rank, position, &wanted) : HET_OK;
+    het_action wanted;
+    int64_t whose;
+    int sort;
+    for (sort = 0; sort < HETI_WANTS_MESSAGE; sort++)
+        if (heti_lists_wants(l, a, sort, &wanted, &whose) && !heti_lists_happened(l, &wanted))
+            return heti_lists_fail_for(l, rank, position, "must come after", &wanted);
+    return HET_OK;
 }
 
 /* Once only, and not B beside I or W. */
 static het_result heti_lists_once(const heti_lists *l, int64_t rank, int64_t position) {
     const het_action *a = &l->schedule->action[l->schedule->start[rank] + position];
-    het_action other = heti_lists_other(a, HET_ACTION_B, 0);
+    const het_action other = heti_lists_other(a, a->kind == HET_ACTION_B ? HET_ACTION_I : HET_ACTION_B, 0);
     if (heti_lists_has(l, a)) return heti_lists_fail(l, rank, position, "comes twice");
-    if ((a->kind == HET_ACTION_I || a->kind == HET_ACTION_W) && heti_lists_has(l, &other))
-        return heti_lists_fail_for(l, rank, position, "comes beside", &other);
-    other.kind = HET_ACTION_I;
-    if (a->kind == HET_ACTION_B && heti_lists_has(l, &other))
+    if (a->kind >= HET_ACTION_B && a->kind <= HET_ACTION_W && heti_lists_has(l, &other))
         return heti_lists_fail_for(l, rank, position, "comes beside", &other);
     return HET_OK;
 }
@@ -11964,32 +12087,53 @@ static het_result heti_lists_check_entry(const heti_lists *l, const het_action *
     if (l->transfers && previous >= 0 && previous != rank) needed |= 1u << HET_ACTION_RECV_F | 1u << HET_ACTION_SEND_B;
     for (kind = 0; kind <= HET_ACTION_RECV_B; kind++) {
         const het_action missing = heti_lists_other(a, kind, 0);
-        if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, &missing);
+        if (((needed & ~seen) >> kind & 1u) != 0) return heti_lists_missing(l, rank, &missing);
     }
     return HET_OK;
 }
 
 static het_result heti_lists_check_entries(const heti_lists *l) {
-    int64_t p, g, m, slice;
-    het_action a;
-    memset(&a, 0, sizeof a);
+    int64_t p, g, i;
     for (p = 0; p < l->plan->pipelines; p++) {
         for (g = l->plan->first_stage[p]; g < l->plan->first_stage[p + 1]; g++) {
-            for (m = 0; m < l->schedule->micro_batches[p]; m++) {
-                for (slice = 0; slice < l->plan->slices; slice++) {
-                    a.pipeline = HETI_CAST(int32_t, p);
-                    a.stage = HETI_CAST(int32_t, g - l->plan->first_stage[p]);
-                    a.micro_batch = HETI_CAST(int32_t, m);
-                    a.slice = HETI_CAST(int32_t, slice);
-                    HETI_TRY(heti_lists_check_entry(l, &a, g));
-                }
+            for (i = 0; i < l->schedule->micro_batches[p] * l->plan->slices; i++) {
+                const het_action a = heti_lists_forward(l, p, g, i);
+                HETI_TRY(heti_lists_check_entry(l, &a, g));
             }
         }
     }
     return HET_OK;
 }
 
-/* ---- the play: does it come to its end? ---- */
+/* ---- what is recorded where lists are completed ----
+   An action enters its rank's list when it starts, a SEND when its producer ends. So all these are
+   parts of one global order, which even sends that wait until their receives have been reached can
+   follow: a RECV waits for nobody, and enters at that moment or earlier, before what its rank works
+   on or has worked on last, so that the message travels meanwhile. */
+
+static void heti_complete_add(heti_lists *l, int64_t rank, het_action a) {
+    HETRAIN_ASSERT(l->length[rank] < l->to->start[rank + 1] - l->to->start[rank]);
+    l->to->action[l->to->start[rank] + l->length[rank]++] = a;
+}
+
+/* What the action made goes to another rank. */
+static void heti_complete_transfer(heti_lists *l, int64_t rank, int64_t taker, const het_action *a) {
+    const int forward = a->kind == HET_ACTION_F;
+    het_action *list = l->to->action + l->to->start[taker];
+    const int64_t at = l->open[taker], behind = l->length[taker] - at;
+    heti_complete_add(l, rank, heti_lists_other(a, forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, 0));
+    HETRAIN_ASSERT(behind >= 0 && l->length[taker] < l->to->start[taker + 1] - l->to->start[taker]);
+    memmove(list + at + 1, list + at, HETI_CAST(size_t, behind) * sizeof *list);
+    list[at] = heti_lists_other(a, forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B, forward ? 1 : -1);
+    l->length[taker]++;
+    l->open[taker]++;
+}
+
+/* ---- the play: does it come to its end? ----
+   Every rank does its list in order; what takes time is F, I, W = 1 and B = 2. A RECV waits for
+   nobody, a SEND until its RECV has been reached, F, B and I for what another rank makes, VERDICT
+   for all ranks. A second and a third play look at nothing but REDUCE and at nothing but GATHER,
+   which wait for all holders of their block: then their orders agree on all ranks. */
 
 static const het_action *heti_play_head(const heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
@@ -12008,40 +12152,6 @@ static int heti_action_same(const het_action *a, const het_action *b) {
         a->pipeline == b->pipeline;
 }
 
-/* What a compute action waits for on another rank: its message to leave or, in lists without
-   transfers, the action that makes it. 0: for nothing. */
-static int heti_play_waits(const heti_lists *l, int64_t own, const het_action *a, het_action *wanted, int64_t *rank) {
-    const int backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
-    if (a->kind != HET_ACTION_F && !backward) return 0;
-    *rank = heti_lists_rank(l, a, backward ? 1 : -1);
-    if (*rank < 0) return 0;
-    if (l->transfers && *rank != own) {
-        *wanted = heti_lists_other(a, backward ? HET_ACTION_SEND_B : HET_ACTION_SEND_F, backward ? 1 : -1);
-        return !heti_lists_has(l, wanted);
-    }
-    if (l->transfers) return 0;
-    *wanted = heti_lists_other(a, backward ? HET_ACTION_B : HET_ACTION_F, backward ? 1 : -1);
-    return backward ? !heti_lists_backward(l, wanted) : !heti_lists_has(l, wanted);
-}
-
-static void heti_play_push(heti_lists *l, int64_t rank) {
-    if ((l->flag[rank] & 1) == 0) {
-        l->flag[rank] = HETI_CAST(uint8_t, l->flag[rank] | 1);
-        l->queue[l->queued++] = rank;
-    }
-}
-
-/* The compute actions [a, a + width) are done: whoever waits for them is looked at. */
-static void heti_play_done(heti_lists *l, const het_action *a, int64_t width) {
-    int64_t k;
-    for (k = 0; k < width; k++) {
-        const int64_t waiting = a[k].kind == HET_ACTION_W ? -1 : heti_lists_rank(l, &a[k], a[k].kind == HET_ACTION_F ?
-            1 : -1);
-        heti_lists_mark(l, &a[k]);
-        if (waiting >= 0) heti_play_push(l, waiting);
-    }
-}
-
 /* The first receive that the rank has reached whose message from `from` has not left; NULL: there
    is none. Messages of one rank to another keep their order. */
 static const het_action *heti_play_expected(const heti_lists *l, int64_t rank, int64_t from) {
@@ -12050,46 +12160,86 @@ static const het_action *heti_play_expected(const heti_lists *l, int64_t rank, i
     for (i = l->open[rank]; i < l->at[rank]; i++) {
         const int receives = list[i].kind == HET_ACTION_RECV_F || list[i].kind == HET_ACTION_RECV_B;
         const het_action send = receives ? heti_play_partner(l, &list[i], &whose) : list[i];
-        if (receives && !heti_lists_has(l, &send)) {
+        if (receives && !heti_lists_happened(l, &send)) {
             if (whose == from) return &list[i];
         } else if (i == l->open[rank]) l->open[rank]++;
     }
     return NULL;
 }
 
-/* One step of a rank: 1, or 0 where it must wait. A RECV waits for nobody, a SEND for its RECV;
-   VERDICT moves all or none. */
-static int heti_play_step(heti_lists *l, int64_t rank, int64_t *verdicts) {
-    const het_action *a = heti_play_head(l, rank);
-    const int64_t width = 1 + (a != NULL && a->overlap != 0);
-    het_action wanted;
-    int64_t partner = -1, i;
-    if (a == NULL) return 0;
-    if (a->kind == HET_ACTION_VERDICT) {
-        *verdicts += (l->flag[rank] & 2) == 0;
-        l->flag[rank] = HETI_CAST(uint8_t, l->flag[rank] | 2);
-        for (i = 0; i < l->plan->ranks && *verdicts == l->plan->ranks; i++) {
-            l->at[i]++;
-            heti_play_push(l, i);
-        }
-        return 0; /* where all have come, every rank was pushed, this one too */
+/* 1: the SEND or RECV at the head of a list happened, 0: it must wait. */
+static int heti_play_transfer(heti_lists *l, int64_t rank, const het_action *a) {
+    int64_t whose;
+    const het_action partner = heti_play_partner(l, a, &whose);
+    if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) {
+        const het_action *expected = heti_play_expected(l, whose, rank);
+        if (expected == NULL || !heti_action_same(expected, &partner)) return 0;
     }
-    if (a->kind >= HET_ACTION_SEND_F && a->kind <= HET_ACTION_RECV_B) {
-        wanted = heti_play_partner(l, a, &partner);
-        if (a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_SEND_B) {
-            const het_action *expected = heti_play_expected(l, partner, rank);
-            if (expected == NULL || !heti_action_same(expected, &wanted)) return 0;
+    heti_lists_mark(l, a);
+    heti_player_wake(&l->player, whose);
+    return 1;
+}
+
+/* The rank joins those that wait at a block, or at VERDICT, the place behind all blocks. The last
+   of `members` lets all go on. */
+static void heti_play_meet(heti_lists *l, int64_t rank, int64_t place, int64_t members) {
+    l->player.taken[rank] = 1;
+    l->next[rank] = l->arrived[place] > 0 ? l->first[place] : -1;
+    l->first[place] = rank;
+    if (++l->arrived[place] < members) return;
+    for (rank = l->first[place]; rank >= 0; rank = l->next[rank]) {
+        l->at[rank]++;
+        l->player.taken[rank] = 0;
+        heti_player_wake(&l->player, rank);
+    }
+}
+
+/* Begins the compute action, or pair, at the head of a list, if everything needed is there. */
+static int64_t heti_play_compute(heti_lists *l, int64_t rank, const het_action *a) {
+    const int64_t width = 1 + (a->overlap != 0);
+    het_action wanted;
+    int64_t whose, i, cost = 0;
+    for (i = 0; i < width; i++) {
+        if (heti_lists_wants(l, &a[i], HETI_WANTS_MESSAGE, &wanted, &whose) && !heti_lists_happened(l, &wanted))
+            return 0;
+        cost += heti_action_cost(a[i].kind);
+    }
+    l->open[rank] = l->to != NULL ? l->length[rank] : l->open[rank];
+    for (i = 0; i < width && l->to != NULL; i++) heti_complete_add(l, rank, a[i]);
+    return cost;
+}
+
+static int64_t heti_play_begin(void *user, int64_t rank) {
+    heti_lists *l = HETI_CAST(heti_lists *, user);
+    const het_action *a;
+    for (; (a = heti_play_head(l, rank)) != NULL; l->at[rank]++) {
+        const int verdict = a->kind == HET_ACTION_VERDICT;
+        if (l->only != 0 && a->kind != l->only) continue;
+        if (l->only != 0 || verdict) {
+            heti_play_meet(l, rank, verdict ? l->block_count : a->stage,
+                           verdict ? l->plan->ranks : l->holders[a->stage]);
+            return 0;
         }
+        if (a->kind < HET_ACTION_SEND_F) return heti_play_compute(l, rank, a);
+        if (a->kind <= HET_ACTION_RECV_B && !heti_play_transfer(l, rank, a)) return 0;
+    }
+    return 0;
+}
+
+/* What the rank worked on is done. Where lists are completed its transfers come now. */
+static void heti_play_end(void *user, int64_t rank) {
+    heti_lists *l = HETI_CAST(heti_lists *, user);
+    const het_action *a = heti_play_head(l, rank);
+    const int64_t width = 1 + (a->overlap != 0);
+    for (; a < heti_play_head(l, rank) + width; a++) {
+        const int64_t taker = a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
         heti_lists_mark(l, a);
-        heti_play_push(l, partner);
-    } else if (a->kind < HET_ACTION_SEND_F) {
-        for (i = 0; i < width; i++) {
-            if (heti_play_waits(l, rank, &a[i], &wanted, &partner)) return 0;
-        }
-        heti_play_done(l, a, width);
+        if (a->kind != HET_ACTION_F) l->last_time[heti_lists_stage(l, a)] = l->player.now;
+        if (taker < 0) continue;
+        heti_player_wake(&l->player, taker);
+        if (taker != rank && l->to != NULL) heti_complete_transfer(l, rank, taker, a);
     }
     l->at[rank] += width;
-    return 1;
 }
 
 /* What the head of a blocked rank waits for, and whose it is (-1: everybody's VERDICT). */
@@ -12099,7 +12249,8 @@ static het_action heti_play_blocker(const heti_lists *l, int64_t rank, int64_t *
     *whose = -1;
     if (a->kind == HET_ACTION_VERDICT) return wanted;
     if (a->kind >= HET_ACTION_SEND_F) return heti_play_partner(l, a, whose);
-    if (!heti_play_waits(l, rank, a, &wanted, whose) && a->overlap) heti_play_waits(l, rank, a + 1, &wanted, whose);
+    if (!heti_lists_wants(l, a, HETI_WANTS_MESSAGE, &wanted, whose) || heti_lists_happened(l, &wanted))
+        (void)heti_lists_wants(l, a + 1, HETI_WANTS_MESSAGE, &wanted, whose);
     return wanted;
 }
 
@@ -12125,37 +12276,25 @@ static het_result heti_play_stuck(const heti_lists *l) {
     return heti_fail(l->error, HET_ERR_INVALID, "%s: deadlock: %s", l->where, chain);
 }
 
-/* Every rank does its list in order; a SEND waits until its RECV has been reached, F, B and I for
-   the SEND of what they need. */
-static het_result heti_play(heti_lists *l) {
-    int64_t r, verdicts = 0;
+/* only: 0, HET_ACTION_REDUCE or HET_ACTION_GATHER. */
+static het_result heti_play(heti_lists *l, int32_t only) {
+    int64_t r;
     memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
     memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
     memset(l->open, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->open);
-    memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
-    for (r = l->plan->ranks - 1; r >= 0; r--) heti_play_push(l, r);
-    while (l->queued > 0) {
-        r = l->queue[--l->queued];
-        l->flag[r] = HETI_CAST(uint8_t, l->flag[r] & ~1u);
-        while (heti_play_step(l, r, &verdicts)) {}
-    }
-    for (r = 0; r < l->plan->ranks; r++) {
-        if (heti_play_head(l, r) != NULL) return heti_play_stuck(l);
-    }
-    return HET_OK;
+    memset(l->arrived, 0, HETI_CAST(size_t, l->block_count + 1) * sizeof *l->arrived);
+    l->only = only;
+    l->player.user = l;
+    l->player.begin = heti_play_begin;
+    l->player.end = heti_play_end;
+    heti_player_run(&l->player, l->plan->ranks);
+    for (r = 0; r < l->plan->ranks && heti_play_head(l, r) == NULL; r++) {}
+    if (r == l->plan->ranks) return HET_OK;
+    if (only == 0) return heti_play_stuck(l);
+    return heti_lists_fail(l, r, l->at[r], "its order among these does not agree with other ranks");
 }
 
 /* ---- the end of the step: REDUCE, VERDICT, STEP, GATHER ---- */
-
-static het_result heti_tail_missing(const heti_lists *l, int64_t rank, int32_t kind, int64_t block) {
-    heti_action_text text;
-    het_action a;
-    memset(&a, 0, sizeof a);
-    a.kind = kind;
-    a.stage = HETI_CAST(int32_t, block);
-    return heti_fail(l->error, HET_ERR_INVALID, "%s: rank %d: %s is missing", l->where, rank,
-                     heti_action_print(&text, &a));
-}
 
 /* One REDUCE, VERDICT, STEP or GATHER. happened: bits of what happened to each block on this
    rank. */
@@ -12186,6 +12325,7 @@ static het_result heti_tail_action(const heti_lists *l, int64_t rank, int64_t po
 static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
     const het_schedule *s = l->schedule;
     uint8_t *happened = l->happened;
+    het_action action;
     int64_t i;
     int verdict = 0;
     heti_lists_blocks_of(l, rank);
@@ -12194,202 +12334,21 @@ static het_result heti_tail_rank(heti_lists *l, int64_t rank) {
         if (s->action[s->start[rank] + i].kind >= HET_ACTION_REDUCE)
             HETI_TRY(heti_tail_action(l, rank, i, happened, &verdict));
     }
-    if (verdict == 0) return heti_tail_missing(l, rank, HET_ACTION_VERDICT, 0);
+    action = heti_block_action(HET_ACTION_VERDICT, 0);
+    if (verdict == 0) return heti_lists_missing(l, rank, &action);
     for (i = 0; i < l->held_count; i++) {
         const int64_t block = l->held[i];
         int32_t kind;
         for (kind = HET_ACTION_REDUCE; kind <= HET_ACTION_GATHER; kind++) {
             const int needed = kind != HET_ACTION_VERDICT && (kind != HET_ACTION_GATHER || l->holders[block] > 1);
-            if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_tail_missing(l, rank, kind, block);
+            action = heti_block_action(kind, block);
+            if (needed && (happened[block] & HETI_TAIL_BIT(kind)) == 0) return heti_lists_missing(l, rank, &action);
         }
     }
     return HET_OK;
 }
 
-/* The next REDUCE (or GATHER) of a rank from at[rank] on, or NULL. */
-static const het_action *heti_tail_next(heti_lists *l, int64_t rank, int32_t kind) {
-    const het_action *a;
-    while ((a = heti_play_head(l, rank)) != NULL && a->kind != kind) l->at[rank]++;
-    return a;
-}
-
-/* Collectives of a kind come in orders that agree on all ranks: taking each block once all its
-   holders stand at it uses up all lists. `link` chains the ranks that may go on (from `go`) and
-   those that stand at a block (from first[block]). */
-static het_result heti_tail_order(heti_lists *l, int32_t kind) {
-    int64_t r, block, go = -1, *arrived = l->behind, *first = l->held, *link = l->queue;
-    for (block = 0; block < l->block_count; block++) {
-        arrived[block] = 0;
-        first[block] = -1;
-    }
-    for (r = 0; r < l->plan->ranks; r++) {
-        l->at[r] = 0;
-        link[r] = go;
-        go = r;
-    }
-    while (go >= 0) {
-        const het_action *a;
-        r = go;
-        go = link[r];
-        a = heti_tail_next(l, r, kind);
-        if (a == NULL) continue;
-        block = a->stage;
-        link[r] = first[block];
-        first[block] = r;
-        if (++arrived[block] < l->holders[block]) continue;
-        while (first[block] >= 0) {
-            r = first[block];
-            first[block] = link[r];
-            l->at[r]++;
-            link[r] = go;
-            go = r;
-        }
-    }
-    for (r = 0; r < l->plan->ranks; r++) {
-        if (heti_play_head(l, r) != NULL)
-            return heti_lists_fail(l, r, l->at[r], "its order among these does not agree with other ranks");
-    }
-    return HET_OK;
-}
-
-/* ---- check ---- */
-
-static het_result heti_lists_prove(heti_lists *l) {
-    double slices = 0.0;
-    int64_t i;
-    for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
-    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
-    HETI_TRY(heti_lists_check_entries(l));
-    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
-    HETI_TRY(heti_play(l));
-    if (!l->schedule->complete) return HET_OK;
-    HETI_TRY(heti_tail_order(l, HET_ACTION_REDUCE));
-    return heti_tail_order(l, HET_ACTION_GATHER);
-}
-
-HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
-                                          double *peak, het_error *error) {
-    static const char heti_where[] = "het_schedule_check";
-    heti_lists l;
-    het_result result;
-    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
-    result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
-    if (result == HET_OK) result = heti_lists_prove(&l);
-    if (result == HET_OK && peak != NULL) memcpy(peak, l.peak, HETI_CAST(size_t, plan->ranks) * sizeof *peak);
-    heti_lists_end(&l);
-    return result;
-}
-
-/* ---- complete ----
-   The compute lists are played with F, I and W taking 1, B 2 and transfers 0. An action enters its
-   rank's list when it starts, a SEND when its producer ends. So all these are parts of one global
-   order, which even sends that wait until their receives have been reached can follow: a RECV waits
-   for nobody, and enters at that moment or earlier, before what its rank works on or has worked on
-   last, so that the message travels meanwhile. Of ranks that end at the same time the last goes
-   first. */
-
-typedef struct heti_completion {
-    heti_lists *l;
-    het_schedule *to;
-    int64_t running, now;          /* ranks in the heap */
-    heti_busy *busy;               /* [ranks] heap of those that work, on a tie the last rank first */
-    heti_arena arrays;
-    uint64_t *key, *other;         /* [blocks] for sorting */
-    int64_t *order;                /* [blocks] in which they are reduced */
-    int64_t *position;             /* [blocks] of their REDUCE on one rank */
-    int64_t *holder_start, *holder;/* [blocks + 1], [holders of all blocks] the ranks of a block */
-    int64_t *list_start, *list;    /* [ranks + 1], likewise: the blocks of a rank, in the order asked for */
-} heti_completion;
-
-static void heti_complete_add(heti_completion *c, int64_t rank, const het_action *a) {
-    HETRAIN_ASSERT(c->l->length[rank] < c->to->start[rank + 1] - c->to->start[rank]);
-    c->to->action[c->to->start[rank] + c->l->length[rank]++] = *a;
-}
-
-/* Starts the rank's next action, or pair, if the rank is free and everything needed is there. */
-static void heti_complete_try(heti_completion *c, int64_t rank) {
-    heti_lists *l = c->l;
-    const het_action *a = heti_play_head(l, rank);
-    const int64_t width = 1 + (a != NULL && a->overlap != 0);
-    het_action wanted;
-    int64_t whose, i, cost = 0;
-    if (a == NULL || l->flag[rank]) return;
-    for (i = 0; i < width; i++) {
-        if (heti_play_waits(l, rank, &a[i], &wanted, &whose)) return;
-        cost += a[i].kind == HET_ACTION_B ? 2 : 1;
-    }
-    l->open[rank] = l->length[rank];
-    for (i = 0; i < width; i++) heti_complete_add(c, rank, &a[i]);
-    l->flag[rank] = 1;
-    l->time[rank] = c->now + cost;
-    heti_heap_push(c->busy, &c->running, c->now + cost, -rank);
-}
-
-/* A receive comes before what the rank is working on, or has worked on last, so that the message
-   travels meanwhile. */
-static void heti_complete_receive(heti_completion *c, int64_t rank, const het_action *receive) {
-    heti_lists *l = c->l;
-    het_action *list = c->to->action + c->to->start[rank];
-    const int64_t at = l->open[rank], behind = l->length[rank] - at;
-    int64_t g;
-    HETRAIN_ASSERT(behind >= 0 && l->length[rank] < c->to->start[rank + 1] - c->to->start[rank]);
-    memmove(list + at + 1, list + at, HETI_CAST(size_t, behind) * sizeof *list);
-    list[at] = *receive;
-    l->length[rank]++;
-    l->open[rank]++;
-    for (g = l->rank_start[rank]; g < l->rank_start[rank + 1]; g++)
-        l->last[l->rank_stage[g]] += l->last[l->rank_stage[g]] > at;
-}
-
-/* The rank whose stage takes what the action made, or -1. */
-static int64_t heti_complete_taker(const heti_lists *l, const het_action *a) {
-    return a->kind == HET_ACTION_W ? -1 : heti_lists_rank(l, a, a->kind == HET_ACTION_F ? 1 : -1);
-}
-
-/* What the rank worked on is done: transfers, then whoever can start. */
-static void heti_complete_finish(heti_completion *c, int64_t rank) {
-    heti_lists *l = c->l;
-    const het_action *a = heti_play_head(l, rank);
-    const int64_t width = 1 + (a->overlap != 0);
-    int64_t i, taker;
-    c->now = l->time[rank];
-    l->flag[rank] = 0;
-    l->at[rank] += width;
-    for (i = 0; i < width; i++) {
-        const int forward = a[i].kind == HET_ACTION_F;
-        const het_action send = heti_lists_other(&a[i], forward ? HET_ACTION_SEND_F : HET_ACTION_SEND_B, 0);
-        const het_action receive = heti_lists_other(&a[i], forward ? HET_ACTION_RECV_F : HET_ACTION_RECV_B,
-                                                    forward ? 1 : -1);
-        heti_lists_mark(l, &a[i]);
-        taker = heti_complete_taker(l, &a[i]);
-        if (taker < 0 || taker == rank) continue;
-        heti_complete_add(c, rank, &send);
-        heti_complete_receive(c, taker, &receive);
-    }
-    for (i = 0; i < width; i++) {
-        const int64_t g = heti_lists_stage(l, &a[i]);
-        if (a[i].kind != HET_ACTION_B && a[i].kind != HET_ACTION_W) continue;
-        l->last[g] = l->length[rank];
-        l->last_time[g] = c->now;
-    }
-    for (i = 0; i < width; i++) {
-        taker = heti_complete_taker(l, &a[i]);
-        if (taker >= 0) heti_complete_try(c, taker);
-    }
-    heti_complete_try(c, rank);
-}
-
-static void heti_complete_play(heti_completion *c) {
-    heti_lists *l = c->l;
-    int64_t r;
-    memset(l->seen, 0, HETI_CAST(size_t, l->entries) * sizeof *l->seen);
-    memset(l->at, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
-    memset(l->flag, 0, HETI_CAST(size_t, l->plan->ranks));
-    memset(l->last, 0, HETI_CAST(size_t, l->plan->stages) * sizeof *l->last);
-    memset(l->open, 0, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->open);
-    for (r = l->plan->ranks - 1; r >= 0; r--) heti_complete_try(c, r);
-    while (c->running > 0) heti_complete_finish(c, -heti_heap_pop(c->busy, &c->running).order);
-}
+/* ---- complete ---- */
 
 /* How many actions a rank's list gets. A stage's transfers on both sides are as many as its F and
    its B or I. */
@@ -12406,124 +12365,108 @@ static int64_t heti_complete_count(heti_lists *l, int64_t rank) {
     return count + 1;
 }
 
-static void heti_complete_layout(heti_completion *c, int64_t all) {
-    heti_arena *a = &c->arrays;
-    c->busy = HETI_TAKE(a, heti_busy, c->l->plan->ranks);
-    c->key = HETI_TAKE(a, uint64_t, c->l->block_count);
-    c->other = HETI_TAKE(a, uint64_t, c->l->block_count);
-    c->order = HETI_TAKE(a, int64_t, c->l->block_count);
-    c->position = HETI_TAKE(a, int64_t, c->l->block_count);
-    c->holder_start = HETI_TAKE(a, int64_t, c->l->block_count + 1);
-    c->holder = HETI_TAKE(a, int64_t, all);
-    c->list_start = HETI_TAKE(a, int64_t, c->l->plan->ranks + 1);
-    c->list = HETI_TAKE(a, int64_t, all);
-}
-
-/* Memory for the result and for lists of holders. */
-static het_result heti_complete_room(heti_completion *c, const het_allocator *allocator) {
-    heti_lists *l = c->l;
-    int64_t r, i, total = 0, all = 0;
-    for (r = 0; r < l->plan->ranks; r++) total += heti_complete_count(l, r);
-    for (i = 0; i < l->block_count; i++) all += l->holders[i];
-    heti_complete_layout(c, all);
-    HETI_TRY(heti_arena_start(&c->arrays, &l->allocator, l->where, l->error));
-    heti_complete_layout(c, all);
-    HETI_TRY(heti_schedule_new(l->plan->ranks, l->plan->pipelines, total, allocator, l->where, &c->to, l->error));
-    for (r = 0; r < l->plan->ranks; r++) {
-        c->to->start[r + 1] = c->to->start[r] + heti_complete_count(l, r);
-        c->list_start[r + 1] = c->list_start[r] + l->held_count;
-    }
-    memcpy(c->to->micro_batches, l->schedule->micro_batches,
-           HETI_CAST(size_t, l->plan->pipelines) * sizeof *c->to->micro_batches);
-    c->to->complete = 1;
+/* Empty lists with room for what the play records, and for what comes behind. */
+static het_result heti_complete_room(heti_lists *l) {
+    const int64_t ranks = l->plan->ranks;
+    int64_t r, total = 0;
+    for (r = 0; r < ranks; r++) total += l->length[r] = heti_complete_count(l, r);
+    HETI_TRY(heti_schedule_new(ranks, l->plan->pipelines, total, &l->allocator, l->where, &l->to, l->error));
+    for (r = 0; r < ranks; r++) l->to->start[r + 1] = l->to->start[r] + l->length[r];
+    memset(l->length, 0, HETI_CAST(size_t, ranks) * sizeof *l->length);
+    memcpy(l->to->micro_batches, l->schedule->micro_batches,
+           HETI_CAST(size_t, l->plan->pipelines) * sizeof *l->to->micro_batches);
+    l->to->complete = 1;
     return HET_OK;
 }
 
-/* Blocks by when their last use ends anywhere, then by number; the ranks of each block. */
-static het_result heti_complete_order(heti_completion *c) {
-    heti_lists *l = c->l;
-    const uint64_t count = HETI_CAST(uint64_t, l->block_count);
-    int64_t r, i, *at = c->position;
-    for (i = 0; i < l->block_count; i++) c->holder_start[i + 1] = c->holder_start[i] + l->holders[i];
-    memcpy(at, c->holder_start, HETI_CAST(size_t, l->block_count) * sizeof *at);
-    for (r = 0; r < l->plan->ranks; r++) {
-        heti_lists_blocks_of(l, r);
-        for (i = 0; i < l->held_count; i++) c->holder[at[l->held[i]]++] = r;
-    }
-    if (l->block_count > 0 && c->now > INT64_MAX / l->block_count)
-        return heti_fail(l->error, HET_ERR_LIMIT, "%s: %d blocks", l->where, l->block_count);
-    for (i = 0; i < l->block_count; i++) c->key[i] = HETI_CAST(uint64_t, l->when[i]) * count + HETI_CAST(uint64_t, i);
-    heti_sort(c->key, c->other, l->block_count);
-    for (i = 0; i < l->block_count; i++) c->order[i] = HETI_CAST(int64_t, c->key[i] % count);
-    return HET_OK;
+/* Sorts the rank's blocks by number or, before that, by when their last use ends anywhere. */
+static void heti_complete_sort(heti_lists *l, int by_time) {
+    int64_t i;
+    l->player.now = 0;
+    for (i = 0; i < l->held_count; i++) heti_player_push(&l->player, -l->held[i], by_time ? l->when[l->held[i]] : 0);
+    for (i = 0; i < l->held_count; i++) l->held[i] = -heti_player_pop(&l->player);
 }
 
-/* Each rank's blocks, in the order of reduction or by number. */
-static void heti_complete_lists(heti_completion *c, int by_number) {
-    heti_lists *l = c->l;
-    int64_t i, k;
-    memcpy(l->at, c->list_start, HETI_CAST(size_t, l->plan->ranks) * sizeof *l->at);
-    for (i = 0; i < l->block_count; i++) {
-        const int64_t block = by_number ? i : c->order[i];
-        for (k = c->holder_start[block]; k < c->holder_start[block + 1]; k++) c->list[l->at[c->holder[k]]++] = block;
+/* Where the stages' last backward actions and their SENDs end in the rank's list. */
+static void heti_complete_last(heti_lists *l, int64_t rank) {
+    const het_action *list = l->to->action + l->to->start[rank];
+    int64_t i, end;
+    for (i = 0; i < l->length[rank]; i++) {
+        if (list[i].kind != HET_ACTION_B && list[i].kind != HET_ACTION_W) continue;
+        for (end = i + 1; end < l->length[rank] && (list[end].kind == HET_ACTION_SEND_F ||
+             list[end].kind == HET_ACTION_SEND_B); end++) {}
+        l->last[heti_lists_stage(l, &list[i])] = end;
     }
 }
 
-static het_action heti_complete_action(int32_t kind, int64_t block) {
-    het_action a;
-    memset(&a, 0, sizeof a);
-    a.kind = kind;
-    a.stage = HETI_CAST(int32_t, block);
-    return a;
-}
-
-/* The rank's REDUCEs, each as early as its block's last use and the one before it allow: moved in
-   from the back. Then VERDICT. */
-static void heti_complete_reduce(heti_completion *c, int64_t rank) {
-    heti_lists *l = c->l;
-    const int64_t *list = c->list + c->list_start[rank];
-    const int64_t count = c->list_start[rank + 1] - c->list_start[rank];
-    het_action *to = c->to->action + c->to->start[rank];
-    const het_action verdict = heti_complete_action(HET_ACTION_VERDICT, 0);
-    int64_t i, from = l->length[rank] - 1, last = l->length[rank] + count - 1;
-    heti_lists_blocks_of(l, rank);
-    for (i = 0; i < count; i++) c->position[i] = heti_max(l->behind[list[i]], i > 0 ? c->position[i - 1] : 0);
-    for (i = count - 1; i >= 0; last--) {
-        if (c->position[i] > from) to[last] = heti_complete_action(HET_ACTION_REDUCE, list[i--]);
+/* The rank's REDUCEs, in one order on all ranks; each as early as its block's last use and the one
+   before it allow: moved in from the back. Then VERDICT, then STEP and GATHER by number. */
+static void heti_complete_tail(heti_lists *l, int64_t rank) {
+    het_action *to = l->to->action + l->to->start[rank];
+    int64_t i, block, from = l->length[rank] - 1, last = from + l->held_count;
+    heti_complete_sort(l, 1);
+    for (i = 1; i < l->held_count; i++)
+        l->behind[l->held[i]] = heti_max(l->behind[l->held[i]], l->behind[l->held[i - 1]]);
+    for (i = l->held_count - 1; i >= 0; last--) {
+        if (l->behind[l->held[i]] > from) to[last] = heti_block_action(HET_ACTION_REDUCE, l->held[i--]);
         else to[last] = to[from--];
     }
-    l->length[rank] += count;
-    heti_complete_add(c, rank, &verdict);
-}
-
-static void heti_complete_step(heti_completion *c, int64_t rank) {
-    int64_t i;
-    for (i = c->list_start[rank]; i < c->list_start[rank + 1]; i++) {
-        const het_action step = heti_complete_action(HET_ACTION_STEP, c->list[i]),
-                         gather = heti_complete_action(HET_ACTION_GATHER, c->list[i]);
-        heti_complete_add(c, rank, &step);
-        if (c->l->holders[c->list[i]] > 1) heti_complete_add(c, rank, &gather);
+    l->length[rank] += l->held_count;
+    heti_complete_add(l, rank, heti_block_action(HET_ACTION_VERDICT, 0));
+    heti_complete_sort(l, 0);
+    for (i = 0; i < l->held_count; i++) {
+        block = l->held[i];
+        heti_complete_add(l, rank, heti_block_action(HET_ACTION_STEP, block));
+        if (l->holders[block] > 1) heti_complete_add(l, rank, heti_block_action(HET_ACTION_GATHER, block));
     }
 }
 
-static het_result heti_complete_build(heti_completion *c, const het_allocator *allocator) {
-    heti_lists *l = c->l;
+static het_result heti_complete_compute_only(const heti_lists *l) {
+    const het_schedule *s = l->schedule;
     int64_t r, i;
-    for (r = 0; r < l->plan->ranks; r++) {
-        for (i = l->schedule->start[r]; i < l->schedule->start[r + 1]; i++) {
-            if (l->schedule->action[i].kind >= HET_ACTION_SEND_F)
-                return heti_lists_fail(l, r, i - l->schedule->start[r], "only compute actions can be completed");
-        }
-    }
-    HETI_TRY(heti_lists_prove(l));
-    HETI_TRY(heti_complete_room(c, allocator));
-    heti_complete_play(c);
-    HETI_TRY(heti_complete_order(c));
-    heti_complete_lists(c, 0);
-    for (r = 0; r < l->plan->ranks; r++) heti_complete_reduce(c, r);
-    heti_complete_lists(c, 1);
-    for (r = 0; r < l->plan->ranks; r++) heti_complete_step(c, r);
+    for (r = 0; r < s->ranks; r++)
+        for (i = s->start[r]; i < s->start[r + 1]; i++)
+            if (s->action[i].kind >= HET_ACTION_SEND_F)
+                return heti_lists_fail(l, r, i - s->start[r], "only compute actions can be completed");
     return HET_OK;
+}
+
+/* ---- check and complete ---- */
+
+static het_result heti_lists_prove(heti_lists *l, int completes) {
+    double slices = 0.0;
+    int64_t i;
+    if (completes) HETI_TRY(heti_complete_compute_only(l));
+    for (i = 0; i < l->plan->slices; i++) slices += l->plan->slice_share[i];
+    for (i = 0; i < l->plan->ranks; i++) HETI_TRY(heti_lists_check_rank(l, i, slices, &l->peak[i]));
+    HETI_TRY(heti_lists_check_entries(l));
+    for (i = 0; i < l->plan->ranks && l->schedule->complete; i++) HETI_TRY(heti_tail_rank(l, i));
+    if (completes) HETI_TRY(heti_complete_room(l));
+    HETI_TRY(heti_play(l, 0));
+    for (i = 0; i < l->plan->ranks && completes; i++) {
+        heti_complete_last(l, i);
+        heti_lists_blocks_of(l, i); /* after all of them `when` is known */
+    }
+    for (i = 0; i < l->plan->ranks && completes; i++) {
+        heti_lists_blocks_of(l, i);
+        heti_complete_tail(l, i);
+    }
+    if (!l->schedule->complete) return HET_OK;
+    HETI_TRY(heti_play(l, HET_ACTION_REDUCE));
+    return heti_play(l, HET_ACTION_GATHER);
+}
+
+HETRAIN_API het_result het_schedule_check(const het_plan *plan, const het_blocks *blocks, const het_schedule *schedule,
+                                          double *peak, het_error *error) {
+    static const char heti_where[] = "het_schedule_check";
+    heti_lists l;
+    het_result result;
+    HETI_TRY(heti_schedule_arguments(plan, schedule, schedule, heti_where, error));
+    result = heti_lists_start(&l, plan, blocks, schedule, &schedule->allocator, heti_where, error);
+    if (result == HET_OK) result = heti_lists_prove(&l, 0);
+    if (result == HET_OK && peak != NULL) memcpy(peak, l.peak, HETI_CAST(size_t, plan->ranks) * sizeof *peak);
+    heti_lists_end(&l);
+    return result;
 }
 
 HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blocks *blocks,
@@ -12531,18 +12474,14 @@ HETRAIN_API het_result het_schedule_complete(const het_plan *plan, const het_blo
                                                                  het_schedule **schedule, het_error *error) {
     static const char heti_where[] = "het_schedule_complete";
     heti_lists l;
-    heti_completion c;
     het_result result;
     if (schedule != NULL) *schedule = NULL;
     HETI_TRY(heti_schedule_arguments(plan, compute, schedule, heti_where, error));
-    memset(&c, 0, sizeof c);
-    c.l = &l;
     result = heti_lists_start(&l, plan, blocks, compute, allocator, heti_where, error);
-    if (result == HET_OK) result = heti_complete_build(&c, &l.allocator);
-    heti_arena_end(&c.arrays, &l.allocator);
+    if (result == HET_OK) result = heti_lists_prove(&l, 1);
     heti_lists_end(&l);
-    if (result == HET_OK) *schedule = c.to;
-    else het_schedule_free(c.to);
+    if (result == HET_OK) *schedule = l.to;
+    else het_schedule_free(l.to);
     return result;
 }
 
