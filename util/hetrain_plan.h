@@ -6125,6 +6125,8 @@ typedef struct heti_p_seek {
     /* units */
     double *held, *kept;              /* [units + 1] before unit u: parameters; [2][units + 1] bytes
                                          kept a token, without and with recompute */
+    double *least_held, *owned;       /* [units + 1] bytes likewise: of blocks by their first unit; of
+                                         the state of those that no other unit has */
     double trained;                   /* parameters that are not frozen */
     int64_t *block_start;             /* [blocks + 1] into the profile's uses */
     double widest;                    /* scratch, streams and messages a token: the most of a unit */
@@ -6625,22 +6627,32 @@ static double heti_p_bound(heti_p_seek *s, const heti_p_choice *c, int known) {
 /* Rounding: sums of the same terms in another order. */
 static int heti_p_hopeless(double bound, double best) { return bound > best * (1 + 1e-9); }
 
-/* What a plan needs at least, one slot for every stage, is too much already. */
+/* Bytes that a stage needs at least for micro-batches of `tokens`: parameters and gradients of the
+   blocks that begin in it, the optimizer's state where no other rank has them, and one slot. */
+static double heti_p_least_stage(const heti_p_seek *s, const heti_p_choice *c, int64_t begin, int64_t end,
+                                 int recompute, double tokens) {
+    const double *kept = &s->kept[recompute ? s->units + 1 : 0];
+    const double state = c->pipelines == 1 ? s->owned[end] - s->owned[begin] : 0;
+    return s->least_held[end] - s->least_held[begin] + state + (kept[end] - kept[begin]) * tokens;
+}
+
+/* What the plan needs at least is too much for some device. */
 static int heti_p_too_large(const heti_p_seek *s, const heti_p_choice *c) {
-    const heti_p_maker *order = s->order[c->order];
+    const double tokens = heti_p_real(c->granules * s->d.granule_tokens);
     const int64_t chunks = heti_p_chunks(s, c);
     int64_t p, i;
-    for (p = 0; p < c->pipelines; p++)
-        for (i = 0; i < chunks * heti_p_places(c, p); i++) {
-            const int64_t at = c->first[p] + heti_p_place_of(order, heti_p_places(c, p), i);
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t places = heti_p_places(c, p), *end = &c->end[chunks * c->first[p]];
+        for (i = 0; i < places; i++) {
+            const int64_t at = c->first[p] + i;
+            const int64_t other = s->order[c->order]->place == HETI_P_PLACE_V ? 2 * places - 1 - i : places + i;
             const double limit = s->d.cluster->device[c->device[at]].memory;
-            const int64_t begin = i == 0 ? 0 : c->end[chunks * c->first[p] + i - 1],
-                          end = c->end[chunks * c->first[p] + i];
-            const double *kept = &s->kept[c->recompute[at] ? s->units + 1 : 0];
-            if (limit > 0 && (s->held[end] - s->held[begin]) * s->d.profile->weight_bytes +
-                (kept[end] - kept[begin]) * heti_p_real(c->granules * s->d.granule_tokens) > limit)
-                return 1;
+            double bytes = heti_p_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], c->recompute[at], tokens);
+            if (limit <= 0) continue;
+            if (chunks == 2) bytes += heti_p_least_stage(s, c, end[other - 1], end[other], c->recompute[at], tokens);
+            if (heti_p_hopeless(bytes, limit)) return 1;
         }
+    }
     return 0;
 }
 
@@ -7663,25 +7675,43 @@ static void heti_p_each_count(heti_p_seek *s, int64_t p, int64_t left, double af
     }
 }
 
+/* The device of stage i of pipeline p has memory for what its stages up to that one need at least
+   in micro-batches of so many granules. */
+static int heti_p_has_room(const heti_p_seek *s, const heti_p_choice *c, int64_t p, int64_t i, int64_t granules) {
+    const heti_p_maker *order = s->order[c->order];
+    const int64_t places = heti_p_places(c, p), place = heti_p_place_of(order, places, i);
+    const int64_t *end = &c->end[heti_p_chunks(s, c) * c->first[p]];
+    const double limit = s->d.cluster->device[c->device[c->first[p] + place]].memory;
+    const double tokens = heti_p_real(granules * s->d.granule_tokens);
+    const int again = s->d.recompute == HET_YES;
+    double bytes = heti_p_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], again, tokens);
+    if (i >= places) bytes += heti_p_least_stage(s, c, place == 0 ? 0 : end[place - 1], end[place], again, tokens);
+    return limit <= 0 || !heti_p_hopeless(bytes, limit);
+}
+
 /* Ends of stage i of pipeline p and of all behind it. */
 static void heti_p_each_end(heti_p_seek *s, int64_t p, int64_t i) {
     heti_p_choice *c = &s->now;
     const int64_t chunks = heti_p_chunks(s, c), stages = chunks * heti_p_places(c, p), first = chunks * c->first[p];
     const int64_t begin = i == 0 ? 0 : c->end[first + i - 1];
-    int64_t end, g;
+    int64_t end, g, q;
     double after;
     if (i + 1 < stages) {
         for (end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_p_is_over(s); end++) {
             c->end[first + i] = end;
+            if (!heti_p_has_room(s, c, p, i, heti_p_least_granules(s))) break; /* nor for more */
             heti_p_each_end(s, p, i + 1);
         }
         return;
     }
     c->end[first + i] = s->units;
-    if (begin >= s->units) return;
+    if (begin >= s->units || !heti_p_has_room(s, c, p, i, heti_p_least_granules(s))) return;
     if (p + 1 < c->pipelines) { heti_p_each_end(s, p + 1, 0); return; }
     after = heti_p_bound_after(s, c);
     for (g = heti_p_least_granules(s); g <= s->d.most_granules && !heti_p_is_over(s); g++) {
+        for (q = 0; q < c->pipelines; q++)
+            for (i = 0; i < chunks * heti_p_places(c, q); i++)
+                if (!heti_p_has_room(s, c, q, i, g)) return; /* nor for more */
         c->granules = g;
         heti_p_each_count(s, 0, heti_p_micro_batches(s, g), after);
     }
@@ -8062,14 +8092,20 @@ static void heti_p_seek_bytes(heti_p_seek *s) {
         const het_block_profile *block = &p->block[b];
         s->block_start[b] = block->first_use;
         s->block_start[b + 1] = block->first_use + block->uses;
-        if (!block->frozen) s->trained += heti_p_real(block->elements);
-        for (i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += heti_p_real(block->elements);
+        const int64_t first = p->use[block->first_use] + 1;
+        const double elements = heti_p_real(block->elements), trained = block->frozen ? 0 : elements;
+        s->trained += trained;
+        s->least_held[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
+        if (block->uses == 1) s->owned[first] += trained * p->state_bytes;
+        for (i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += elements;
     }
     for (u = 0; u < s->units; u++) {
         const het_unit_kind *k = &p->kind[p->unit[u]];
         const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
         const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
         s->held[u + 1] += s->held[u];
+        s->least_held[u + 1] += s->least_held[u];
+        s->owned[u + 1] += s->owned[u];
         s->kept[u + 1] = s->kept[u] + always + more;
         s->kept[s->units + 1 + u + 1] = s->kept[s->units + 1 + u] + always + (k->loss ? more : 0);
         s->widest = heti_p_larger(s->widest, scratch + more);
@@ -8122,6 +8158,8 @@ static void heti_p_seek_cut(heti_p_seek *s, heti_p_arena *a) {
     s->depth = HETI_P_ROOM(int64_t, s->d.cluster->groups);
     s->held = HETI_P_ROOM(double, m);
     s->kept = HETI_P_ROOM(double, 2 * m);
+    s->least_held = HETI_P_ROOM(double, m);
+    s->owned = HETI_P_ROOM(double, m);
     s->block_start = HETI_P_ROOM(int64_t, s->d.profile->blocks + 1);
     s->plan.stage = HETI_P_ROOM(het_stage, 2 * n);
     s->plan.first_stage = HETI_P_ROOM(int64_t, n + 1);
