@@ -1,5 +1,5 @@
 /* hetrain_files.h 0.1.0: files that other programs made or read. A companion of hetrain.h that uses
-   only its public API.
+   only its public API. Needs hetrain.h and hetrain_text.h beside it.
 
    USE
        #define HETRAIN_IMPLEMENTATION           in one source file of the program, before the
@@ -8,7 +8,7 @@
        #include "hetrain.h"
        #include "hetrain_files.h"
    The two implementations may stand in one file or in two. Needs libc; no libm, no threads. A
-   program that saves what it trained copies these two.
+   program that saves what it trained copies these three.
 
    WHAT IT DOES
    A safetensors file is a table of named tensors and their data. Reading proves every rule of the
@@ -113,8 +113,6 @@
        >>gguf_api        models for llama.cpp
    implementation:
        >>config          includes and compiler differences
-       >>out             text on its way to a writer, messages
-       >>memory          the allocator, one block for several arrays, growing lists
        >>unicode         UTF-8, general categories, canonical composition
        >>split           text into words
        >>match           added tokens in a text
@@ -691,218 +689,24 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_save_gguf(het_ctx *ctx, const het_
    ============================================================================================== */
 #if defined(HETRAIN_FILES_IMPLEMENTATION) && !defined(HETRAIN_FILES_IMPLEMENTATION_DONE)
 
-#include <stdarg.h>
-#include <string.h>
-#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-#include <stdlib.h>
-#endif
+#define HETI_T_WANTED
+#include "hetrain_text.h"
 #ifndef HETRAIN_NO_STDIO
 #include <stdio.h>
-#endif
-
-#ifdef __cplusplus
-#define HETI_F_CAST(type, value) static_cast<type>(value)
-#else
-#define HETI_F_CAST(type, value) ((type)(value))
 #endif
 
 #ifndef HETRAIN_ASSERT
 #define HETRAIN_ASSERT(condition) ((void)0)
 #endif
 
-/* Passes on an error: HETI_F_TRY(call). */
-#define HETI_F_TRY(call) do { het_result heti_f_try_result = \
-    (call); if (heti_f_try_result != HET_OK) return heti_f_try_result; } while (0)
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* =================================================================================================
-   >>out  Messages. A name or text from a file is shown between quotes, at most 60 bytes of it, with
-          '?' for what is not printable ASCII.
-   ============================================================================================== */
-
-typedef struct heti_f_text { char *to; size_t capacity, length; } heti_f_text;
-
-static heti_f_text heti_f_text_in(char *to, size_t capacity) {
-    heti_f_text text;
-    text.to = to;
-    text.capacity = capacity;
-    text.length = 0;
-    return text;
-}
-
-static void heti_f_text_char(heti_f_text *text, char c) {
-    if (text->length + 1 < text->capacity) text->to[text->length] = c;
-    text->length++;
-}
-
-static void heti_f_text_unsigned(heti_f_text *text, uint64_t value) {
-    char digit[20];
-    int n = 0;
-    do {
-        digit[n++] = "0123456789"[value % 10];
-        value /= 10;
-    } while (value != 0);
-    while (n > 0) heti_f_text_char(text, digit[--n]);
-}
-
-static void heti_f_text_put(heti_f_text *text, const char *from) {
-    for (; *from != 0; from++) heti_f_text_char(text, *from);
-}
-
-/* A text from a file, for a message. */
-static void heti_f_text_quoted(heti_f_text *text, const char *from, size_t length) {
-    size_t i;
-    heti_f_text_char(text, '"');
-    for (i = 0; i < length && i < 60; i++)
-        heti_f_text_char(text, HETI_F_CAST(char, from[i] >= ' ' && from[i] <= '~' ? from[i] : '?'));
-    if (length > 60) heti_f_text_char(text, '~');
-    heti_f_text_char(text, '"');
-}
-
-/* Parts of a line: %s text, %d int64_t, %u uint64_t, %q const char * and size_t. Arguments must
-   have exactly these types. */
-static void heti_f_text_list(heti_f_text *text, const char *format, va_list arguments) {
-    const char *from;
-    int64_t number;
-    for (; *format != 0; format++) {
-        if (*format != '%') { heti_f_text_char(text, *format); continue; }
-        switch (*++format) {
-        case 's': heti_f_text_put(text, va_arg(arguments, const char *)); break;
-        case 'u': heti_f_text_unsigned(text, va_arg(arguments, uint64_t)); break;
-        case 'd':
-            number = va_arg(arguments, int64_t);
-            if (number < 0) heti_f_text_char(text, '-');
-            heti_f_text_unsigned(text, number < 0 ? 0 - HETI_F_CAST(uint64_t, number) : HETI_F_CAST(uint64_t, number));
-            break;
-        case 'q':
-            from = va_arg(arguments, const char *);
-            heti_f_text_quoted(text, from, va_arg(arguments, size_t));
-            break;
-        default: heti_f_text_char(text, *format); break;
-        }
-    }
-}
-
-/* Fills *error (which may be NULL) and returns the code. */
-static het_result heti_f_fail(het_error *error, het_result code, const char *format, ...) {
-    char whole[2048];
-    heti_f_text text = heti_f_text_in(whole, sizeof whole);
-    va_list arguments;
-    va_start(arguments, format);
-    heti_f_text_list(&text, format, arguments);
-    va_end(arguments);
-    whole[text.length < text.capacity ? text.length : text.capacity - 1] = 0;
-    return het_error_put(error, code, whole);
-}
-
-/* =================================================================================================
-   >>memory  The allocator, one block that several arrays are cut from, and lists that grow while a
-             call runs.
-   ============================================================================================== */
-
-#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-static void *heti_f_malloc(void *user, size_t size, size_t align) {
-    (void)user;
-    (void)align; /* nothing here asks for more than malloc gives */
-    return malloc(size);
-}
-
-static void heti_f_malloc_free(void *user, void *pointer, size_t size) {
-    (void)user;
-    (void)size;
-    free(pointer);
-}
-#endif
-
-static het_result heti_f_allocator(const het_allocator *given, het_allocator *allocator, het_error *error,
-                                   const char *name) {
-    memset(allocator, 0, sizeof *allocator);
-    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
-#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-    else {
-        allocator->alloc = heti_f_malloc;
-        allocator->free = heti_f_malloc_free;
-    }
-#endif
-    if (allocator->alloc != NULL && allocator->free != NULL) return HET_OK;
-    return heti_f_fail(error, HET_ERR_INVALID, "%s: the allocator lacks alloc or free", name);
-}
-
-/* With base NULL only sizes are added up: the same calls then cut the block. A sum that does not
-   fit stays SIZE_MAX. */
-typedef struct heti_f_arena { char *base; size_t used; } heti_f_arena;
-
-static void *heti_f_take(heti_f_arena *arena, size_t count, size_t size) {
-    char *at = arena->base != NULL ? arena->base + arena->used : NULL;
-    if (arena->used == SIZE_MAX || count > (SIZE_MAX - 32) / size || arena->used > SIZE_MAX - 32 - count * size)
-        arena->used = SIZE_MAX;
-    else arena->used += (count * size + 15) / 16 * 16;
-    return at;
-}
-
-typedef struct heti_f_list {
-    char *data;
-    size_t used, size;                /* bytes */
-} heti_f_list;
-
-static void heti_f_list_free(heti_f_list *list, const het_allocator *allocator) {
-    if (list->data != NULL) allocator->free(allocator->user, list->data, list->size);
-    list->data = NULL;
-    list->used = list->size = 0;
-}
-
-/* Makes room for `more` bytes behind those used. */
-static het_result heti_f_list_room(heti_f_list *list, size_t more, const het_allocator *allocator, het_error *error) {
-    char *data;
-    size_t size = list->size;
-    if (list->size - list->used >= more) return HET_OK;
-    if (more > SIZE_MAX / 4 || list->used > SIZE_MAX / 4)
-        return heti_f_fail(error, HET_ERR_OOM, "too much memory is needed");
-    if (size < 1024) size = 1024;
-    while (size - list->used < more) size *= 2;
-    if (list->used == 0) heti_f_list_free(list, allocator);
-    data = HETI_F_CAST(char *, allocator->alloc(allocator->user, size, 16));
-    if (data == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "the allocator gave no %d bytes", HETI_F_CAST(int64_t, size));
-    if (list->used > 0) memcpy(data, list->data, list->used);
-    if (list->data != NULL) allocator->free(allocator->user, list->data, list->size);
-    list->data = data;
-    list->size = size;
-    return HET_OK;
-}
-
-static het_result heti_f_list_add(heti_f_list *list, const void *from, size_t size, const het_allocator *allocator,
-                                  het_error *error) {
-    HETI_F_TRY(heti_f_list_room(list, size, allocator, error));
-    if (size > 0) memcpy(list->data + list->used, from, size);
-    list->used += size;
-    return HET_OK;
-}
-
-/* The smallest power of two that leaves a table of `count` entries at least half empty. */
-static size_t heti_f_slots(size_t count) {
-    size_t slots = 16;
-    while (slots / 2 < count && slots <= SIZE_MAX / 4) slots *= 2;
-    return slots;
-}
-
-/* Keys come from files that somebody may have made to collide: the seed is a hash of the whole
-   file. (The mixing constants are splitmix64's.) */
-static uint64_t heti_f_mix(uint64_t key, uint64_t seed) {
-    key = (key ^ seed) * UINT64_C(0xBF58476D1CE4E5B9);
-    key = (key ^ (key >> 29)) * UINT64_C(0x94D049BB133111EB);
-    return key ^ (key >> 32);
-}
-
-/* =================================================================================================
    >>unicode  UTF-8, the classes of characters that patterns ask for, and canonical composition
               (NFC, Unicode Standard Annex 15).
    ============================================================================================== */
-
-#define HETI_F_INVALID 0xFFFFFFFFu /* a byte that is not part of valid UTF-8 */
 
 /* NUMBER: general categories Nd and Nl, OTHER_NUMBER: No. WORD: what regular expressions call \w
    beyond L, Nd and Nl. */
@@ -1530,50 +1334,15 @@ static const uint16_t heti_f_compositions[940] = {
 };
 /* ---- end of the tables ---- */
 
-/* The code point at text[at], at < length, and how many bytes it has. */
-static uint32_t heti_f_point(const unsigned char *text, size_t length, size_t at, size_t *size) {
-    const uint32_t first = text[at];
-    uint32_t point, least = 0x80, most = 0xBF;
-    size_t count, i;
-    *size = 1;
-    if (first < 0x80) return first;
-    if (first < 0xC2 || first > 0xF4) return HETI_F_INVALID;
-    count = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (count > length - at) return HETI_F_INVALID;
-    if (first == 0xE0) least = 0xA0;      /* no overlong forms */
-    else if (first == 0xED) most = 0x9F;  /* no surrogates */
-    else if (first == 0xF0) least = 0x90;
-    else if (first == 0xF4) most = 0x8F;  /* up to U+10FFFF */
-    point = first & (count == 2 ? 0x1Fu : count == 3 ? 0x0Fu : 0x07u);
-    for (i = 1; i < count; i++, least = 0x80, most = 0xBF) {
-        const uint32_t next = text[at + i];
-        if (next < least || next > most) return HETI_F_INVALID;
-        point = point << 6 | (next & 0x3Fu);
-    }
-    *size = count;
-    return point;
-}
-
 /* The code point that ends before text[at], at > 0. */
 static uint32_t heti_f_point_before(const unsigned char *text, size_t at, size_t *size) {
     size_t back;
     for (back = 1; back <= 4 && back <= at; back++) {
-        const uint32_t point = heti_f_point(text, at, at - back, size);
-        if (*size == back && point != HETI_F_INVALID) return point;
+        const uint32_t point = heti_t_point(text, at, at - back, size);
+        if (*size == back && point != HETI_T_INVALID) return point;
     }
     *size = 1;
-    return HETI_F_INVALID;
-}
-
-/* UTF-8 of a code point; returns its bytes. */
-static size_t heti_f_utf8(uint32_t point, char *to) {
-    const size_t count = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-    static const uint32_t heti_f_lead[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
-    size_t i;
-    for (i = count; i-- > 1; point >>= 6)
-        to[i] = HETI_F_CAST(char, HETI_F_CAST(unsigned char, 0x80u | (point & 0x3Fu)));
-    to[0] = HETI_F_CAST(char, HETI_F_CAST(unsigned char, heti_f_lead[count] | point));
-    return count;
+    return HETI_T_INVALID;
 }
 
 /* The value of the run that holds `point`: runs are (start << bits | value), ascending, the first
@@ -1599,13 +1368,13 @@ static heti_f_class heti_f_class_of(uint32_t point) {
         if (point == ' ' || point - 9u < 5u) return HETI_F_SPACE;
         return point == '_' ? HETI_F_WORD : HETI_F_OTHER;
     }
-    if (point == HETI_F_INVALID) return HETI_F_OTHER;
-    return HETI_F_CAST(heti_f_class, heti_f_run(heti_f_classes, sizeof heti_f_classes / sizeof heti_f_classes[0], point,
+    if (point == HETI_T_INVALID) return HETI_F_OTHER;
+    return HETI_T_CAST(heti_f_class, heti_f_run(heti_f_classes, sizeof heti_f_classes / sizeof heti_f_classes[0], point,
                                                 3));
 }
 
 static uint32_t heti_f_normal_of(uint32_t point) {
-    if (point < 0x300 || point == HETI_F_INVALID) return 0;
+    if (point < 0x300 || point == HETI_T_INVALID) return 0;
     return heti_f_run(heti_f_normals, sizeof heti_f_normals / sizeof heti_f_normals[0], point, 10);
 }
 
@@ -1706,11 +1475,11 @@ static size_t heti_f_recompose(uint32_t *point, uint32_t *spare, size_t count) {
    may join. *plain: it is one, and stays as it is. */
 static size_t heti_f_normal_run(const unsigned char *text, size_t length, size_t at, int *plain) {
     size_t size, end;
-    const uint32_t first = heti_f_normal_of(heti_f_point(text, length, at, &size));
+    const uint32_t first = heti_f_normal_of(heti_t_point(text, length, at, &size));
     end = at + size;
     *plain = (first & HETI_F_CHANGES) == 0;
     while (end < length && text[end] >= 0xCC) { /* below lie the code points up to U+02FF, which never join */
-        if ((heti_f_normal_of(heti_f_point(text, length, end, &size)) & HETI_F_JOINS) == 0) break;
+        if ((heti_f_normal_of(heti_t_point(text, length, end, &size)) & HETI_F_JOINS) == 0) break;
         end += size;
         *plain = 0;
     }
@@ -1718,7 +1487,7 @@ static size_t heti_f_normal_run(const unsigned char *text, size_t length, size_t
 }
 
 /* Appends the NFC of text to `to`. `points` is room for code points. */
-static het_result heti_f_nfc(const unsigned char *text, size_t length, heti_f_list *to, heti_f_list *points,
+static het_result heti_f_nfc(const unsigned char *text, size_t length, heti_t_list *to, heti_t_list *points,
                              const het_allocator *allocator, het_error *error) {
     size_t at = 0, begin = 0;
     while (at < length) {
@@ -1727,24 +1496,24 @@ static het_result heti_f_nfc(const unsigned char *text, size_t length, heti_f_li
         uint32_t *point;
         if (plain && end < length) { at = end; continue; }
         if (plain) at = end;
-        HETI_F_TRY(heti_f_list_add(to, text + begin, at - begin, allocator, error));
+        HETI_T_TRY(heti_t_list_add(to, text + begin, at - begin, allocator, error));
         begin = end;
         if (plain) break;
         room = (end - at) * 4 * sizeof *point; /* a code point of n bytes decomposes to at most 2 n */
         points->used = 0;
-        HETI_F_TRY(heti_f_list_room(points, room, allocator, error));
-        point = HETI_F_CAST(uint32_t *, HETI_F_CAST(void *, points->data));
+        HETI_T_TRY(heti_t_list_room(points, room, allocator, error));
+        point = HETI_T_CAST(uint32_t *, HETI_T_CAST(void *, points->data));
         for (i = at; i < end; i += size) {
-            const uint32_t c = heti_f_point(text, length, i, &size);
-            if (c == HETI_F_INVALID) { point[count++] = 0x200000u | text[i]; continue; } /* bit 21: a byte */
+            const uint32_t c = heti_t_point(text, length, i, &size);
+            if (c == HETI_T_INVALID) { point[count++] = 0x200000u | text[i]; continue; } /* bit 21: a byte */
             count += heti_f_decompose(c, point + count);
         }
         count = heti_f_recompose(point, point + (end - at) * 2, count);
-        HETI_F_TRY(heti_f_list_room(to, count * 4, allocator, error));
+        HETI_T_TRY(heti_t_list_room(to, count * 4, allocator, error));
         for (i = 0; i < count; i++) {
             const uint32_t c = point[i] & 0x3FFFFFu;
-            if (c >= 0x200000u) to->data[to->used++] = HETI_F_CAST(char, HETI_F_CAST(unsigned char, c & 255u));
-            else to->used += heti_f_utf8(c, to->data + to->used);
+            if (c >= 0x200000u) to->data[to->used++] = HETI_T_CAST(char, HETI_T_CAST(unsigned char, c & 255u));
+            else to->used += heti_t_utf8(c, to->data + to->used);
         }
         at = end;
     }
@@ -1755,32 +1524,25 @@ static het_result heti_f_nfc(const unsigned char *text, size_t length, heti_f_li
    others for U+0100 and on, in their order
    (GPT-2's encoder.py) ---- */
 
-static uint32_t heti_f_letter_of_byte(unsigned char byte) {
-    if (byte <= 32) return 256u + byte;
-    if (byte == 127) return 289;
-    if (byte >= 128 && byte <= 160) return 162u + byte;
-    return byte == 173 ? 323 : byte;
-}
-
 /* -1: not of the alphabet. */
 static int heti_f_byte_of_letter(uint32_t point) {
     if (point >= 324) return -1;
     if (point >= 256)
-        return HETI_F_CAST(int, point <= 288 ? point - 256 : point == 289 ? 127 : point <= 322 ? point - 162 : 173);
-    return heti_f_letter_of_byte(HETI_F_CAST(unsigned char, point)) == point ? HETI_F_CAST(int, point) : -1;
+        return HETI_T_CAST(int, point <= 288 ? point - 256 : point == 289 ? 127 : point <= 322 ? point - 162 : 173);
+    return heti_t_letter_of_byte(HETI_T_CAST(unsigned char, point)) == point ? HETI_T_CAST(int, point) : -1;
 }
 
 /* Turns letters of the alphabet into bytes, in place, and returns their number; if some character
    is none of it, changes nothing and returns `length`, with *whole 0. */
 static size_t heti_f_unspell(char *text, size_t length, int *whole) {
-    const unsigned char *from = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, text));
+    const unsigned char *from = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, text));
     size_t at, size, made = 0;
     *whole = 0;
     for (at = 0; at < length; at += size)
-        if (heti_f_byte_of_letter(heti_f_point(from, length, at, &size)) < 0) return length;
+        if (heti_f_byte_of_letter(heti_t_point(from, length, at, &size)) < 0) return length;
     for (at = 0; at < length; at += size) {
-        const int byte = heti_f_byte_of_letter(heti_f_point(from, length, at, &size));
-        text[made++] = HETI_F_CAST(char, HETI_F_CAST(unsigned char, byte));
+        const int byte = heti_f_byte_of_letter(heti_t_point(from, length, at, &size));
+        text[made++] = HETI_T_CAST(char, HETI_T_CAST(unsigned char, byte));
     }
     *whole = 1;
     return made;
@@ -1796,7 +1558,7 @@ typedef struct heti_f_words { const unsigned char *text; size_t length; } heti_f
 
 /* L, N, white space, or anything else (what \w adds is nothing to these patterns). */
 static heti_f_class heti_f_kind(const heti_f_words *w, size_t at, size_t *size) {
-    const heti_f_class kind = heti_f_class_of(heti_f_point(w->text, w->length, at, size));
+    const heti_f_class kind = heti_f_class_of(heti_t_point(w->text, w->length, at, size));
     return kind == HETI_F_OTHER_NUMBER ? HETI_F_NUMBER : kind == HETI_F_WORD ? HETI_F_OTHER : kind;
 }
 
@@ -1816,7 +1578,7 @@ static size_t heti_f_contraction(const heti_f_words *w, size_t at, int any_case)
     size_t i;
     for (i = 0; i < 3 && i < w->length - at; i++) {
         c[i] = w->text[at + i];
-        if (any_case && c[i] >= 'A' && c[i] <= 'Z') c[i] = HETI_F_CAST(unsigned char, c[i] + 32);
+        if (any_case && c[i] >= 'A' && c[i] <= 'Z') c[i] = HETI_T_CAST(unsigned char, c[i] + 32);
     }
     if (c[0] != '\'') return at;
     if (c[1] == 's' || c[1] == 't' || c[1] == 'm' || c[1] == 'd') return at + 2;
@@ -1875,6 +1637,21 @@ static size_t heti_f_word_end(const heti_f_words *w, het_split split, size_t at)
    there). Linear whatever the tokens are.
    ============================================================================================== */
 
+/* The smallest power of two that leaves a table of `count` entries at least half empty. */
+static size_t heti_f_slots(size_t count) {
+    size_t slots = 16;
+    while (slots / 2 < count && slots <= SIZE_MAX / 4) slots *= 2;
+    return slots;
+}
+
+/* Keys come from files that somebody may have made to collide: the seed is a hash of the whole
+   file. (The mixing constants are splitmix64's.) */
+static uint64_t heti_f_mix(uint64_t key, uint64_t seed) {
+    key = (key ^ seed) * UINT64_C(0xBF58476D1CE4E5B9);
+    key = (key ^ (key >> 29)) * UINT64_C(0x94D049BB133111EB);
+    return key ^ (key >> 32);
+}
+
 typedef struct heti_f_matcher {
     uint64_t *key;                    /* [slots] node << 8 | byte of an edge, plus 1; 0: free */
     int32_t *child;                   /* [slots] where it leads */
@@ -1888,7 +1665,7 @@ typedef struct heti_f_matcher {
 typedef struct heti_f_found { size_t at; int32_t added, unused; } heti_f_found;
 
 static size_t heti_f_match_slot(const heti_f_matcher *m, uint64_t key) {
-    size_t slot = HETI_F_CAST(size_t, heti_f_mix(key, 0)) & (m->slots - 1);
+    size_t slot = HETI_T_CAST(size_t, heti_f_mix(key, 0)) & (m->slots - 1);
     while (m->key[slot] != 0 && m->key[slot] != key) slot = (slot + 1) & (m->slots - 1);
     return slot;
 }
@@ -1897,7 +1674,7 @@ static size_t heti_f_match_slot(const heti_f_matcher *m, uint64_t key) {
 static int32_t heti_f_match_child(const heti_f_matcher *m, int32_t node, unsigned char byte) {
     size_t slot;
     if (node == 0) return m->root[byte];
-    slot = heti_f_match_slot(m, (HETI_F_CAST(uint64_t, node) << 8 | byte) + 1);
+    slot = heti_f_match_slot(m, (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1);
     return m->key[slot] != 0 ? m->child[slot] : 0;
 }
 
@@ -1912,12 +1689,12 @@ static int32_t heti_f_match_step(const heti_f_matcher *m, int32_t node, unsigned
 static int32_t heti_f_match_extend(heti_f_matcher *m, int32_t node, unsigned char byte) {
     int32_t next = heti_f_match_child(m, node, byte), made;
     if (next != 0) return next;
-    made = HETI_F_CAST(int32_t, m->nodes++);
+    made = HETI_T_CAST(int32_t, m->nodes++);
     m->fail[made] = node == 0 ? 0 : heti_f_match_step(m, m->fail[node], byte);
     m->out[made] = m->out[m->fail[made]];
     if (node == 0) m->root[byte] = made;
     else {
-        const uint64_t key = (HETI_F_CAST(uint64_t, node) << 8 | byte) + 1;
+        const uint64_t key = (HETI_T_CAST(uint64_t, node) << 8 | byte) + 1;
         const size_t slot = heti_f_match_slot(m, key);
         m->key[slot] = key;
         m->child[slot] = made;
@@ -1928,7 +1705,7 @@ static int32_t heti_f_match_extend(heti_f_matcher *m, int32_t node, unsigned cha
 /* All matches, of any length, as the longest one at each byte that has one; the last one in the
    text first. */
 static het_result heti_f_match_all(const heti_f_matcher *m, const unsigned char *text, size_t length,
-                                   heti_f_list *found, const het_allocator *allocator, het_error *error) {
+                                   heti_t_list *found, const het_allocator *allocator, het_error *error) {
     size_t at;
     int32_t node = 0;
     heti_f_found hit;
@@ -1939,7 +1716,7 @@ static het_result heti_f_match_all(const heti_f_matcher *m, const unsigned char 
         if (node == 0 || m->out[node] < 0) continue;
         hit.at = at;
         hit.added = m->out[node];
-        HETI_F_TRY(heti_f_list_add(found, &hit, sizeof hit, allocator, error));
+        HETI_T_TRY(heti_t_list_add(found, &hit, sizeof hit, allocator, error));
     }
     return HET_OK;
 }
@@ -1998,9 +1775,9 @@ typedef enum heti_f_key { HETI_F_KEY_BYTES = 0, HETI_F_KEY_TEXT = 1, HETI_F_KEY_
 /* The slot of a model's token by bytes or text, or of an added token by content: where it is, or
    would be. */
 static size_t heti_f_slot(const het_tokenizer *t, heti_f_key kind, const char *text, size_t length) {
-    size_t slot = HETI_F_CAST(size_t, het_xxh64(text, length, t->seed + HETI_F_CAST(uint64_t, kind))) & (t->slots - 1);
+    size_t slot = HETI_T_CAST(size_t, het_xxh64(text, length, t->seed + HETI_T_CAST(uint64_t, kind))) & (t->slots - 1);
     for (; t->slot[slot] != 0; slot = (slot + 1) & (t->slots - 1)) {
-        const size_t place = t->slot[slot] - 1, models = HETI_F_CAST(size_t, t->model_tokens);
+        const size_t place = t->slot[slot] - 1, models = HETI_T_CAST(size_t, t->model_tokens);
         if (place >= models) {
             const heti_f_added *a = &t->added[place - models];
             if (kind == HETI_F_KEY_ADDED && a->content_length == length && memcmp(t->bytes + a->content, text,
@@ -2020,17 +1797,17 @@ static size_t heti_f_slot(const het_tokenizer *t, heti_f_key kind, const char *t
 static int64_t heti_f_model_place(const het_tokenizer *t, char *text, size_t length) {
     int spelled;
     const size_t bytes = heti_f_unspell(text, length, &spelled);
-    return HETI_F_CAST(int64_t, t->slot[heti_f_slot(t, spelled ? HETI_F_KEY_BYTES : HETI_F_KEY_TEXT, text, bytes)]) - 1;
+    return HETI_T_CAST(int64_t, t->slot[heti_f_slot(t, spelled ? HETI_F_KEY_BYTES : HETI_F_KEY_TEXT, text, bytes)]) - 1;
 }
 
 static size_t heti_f_pair_slot(const het_tokenizer *t, uint64_t key) {
-    size_t slot = HETI_F_CAST(size_t, heti_f_mix(key, t->seed)) & (t->pair_slots - 1);
+    size_t slot = HETI_T_CAST(size_t, heti_f_mix(key, t->seed)) & (t->pair_slots - 1);
     while (t->pair[slot] != 0 && t->pair[slot] != key) slot = (slot + 1) & (t->pair_slots - 1);
     return slot;
 }
 
 static uint64_t heti_f_pair_key(int32_t left, int32_t right) {
-    return (HETI_F_CAST(uint64_t, left) << 32 | HETI_F_CAST(uint64_t, right)) + 1;
+    return (HETI_T_CAST(uint64_t, left) << 32 | HETI_T_CAST(uint64_t, right)) + 1;
 }
 
 /* ---- reading parts of the file ---- */
@@ -2043,17 +1820,14 @@ typedef struct heti_f_source {
 
 /* An error at a byte of the file. */
 static het_result heti_f_bad(const heti_f_source *s, het_result code, size_t at, const char *format, ...) {
-    heti_f_text text;
+    heti_t_text text;
     va_list arguments;
     if (s->error == NULL) return code;
-    (void)heti_f_fail(s->error, code, "tokenizer: byte %d: ", HETI_F_CAST(int64_t, at));
-    text.length = strlen(s->error->text);
-    text.to = s->error->text;
-    text.capacity = sizeof s->error->text;
+    (void)heti_t_fail(s->error, code, "tokenizer: byte %d: ", HETI_T_CAST(int64_t, at));
+    text = heti_t_text_behind(s->error->text, sizeof s->error->text);
     va_start(arguments, format);
-    heti_f_text_list(&text, format, arguments);
+    heti_t_format_list(&text, format, arguments);
     va_end(arguments);
-    text.to[text.length < text.capacity ? text.length : text.capacity - 1] = 0;
     return code;
 }
 
@@ -2062,13 +1836,6 @@ static het_result heti_f_json(const heti_f_source *s, const het_json *j) {
     return j->rule == NULL ? HET_OK : heti_f_bad(s, HET_ERR_FORMAT, j->rule_at, "%s", j->rule);
 }
 
-static int heti_f_is(const char *text, size_t length, const char *word) {
-    return length == strlen(word) && memcmp(text, word, length) == 0;
-}
-
-/* How much of a string of this length is in a buffer. */
-static size_t heti_f_shown(size_t length, size_t capacity) { return length < capacity ? length : capacity - 1; }
-
 /* Takes the object at *j. value[i] becomes a cursor at the value of name[i], its text NULL where
    that is not given. Other names, and equal ones, are errors. */
 static het_result heti_f_fields(const heti_f_source *s, het_json *j, const char *where, const char *const *name,
@@ -2076,11 +1843,11 @@ static het_result heti_f_fields(const heti_f_source *s, het_json *j, const char 
     char key[64];
     size_t length;
     int i;
-    memset(value, 0, HETI_F_CAST(size_t, count) * sizeof *value);
+    memset(value, 0, HETI_T_CAST(size_t, count) * sizeof *value);
     if (!het_json_enter(j, HET_JSON_OBJECT)) return heti_f_json(s, j);
     while (het_json_next(j, key, sizeof key, &length)) {
-        const size_t shown = heti_f_shown(length, sizeof key);
-        for (i = 0; i < count && !heti_f_is(key, length, name[i]); i++) {}
+        const size_t shown = heti_t_shown(length, sizeof key);
+        for (i = 0; i < count && !heti_t_is(key, length, name[i]); i++) {}
         if (i == count)
             return heti_f_bad(s, HET_ERR_UNSUPPORTED, j->at, "%s has an unknown key %q", where, key, shown);
         if (value[i].text != NULL)
@@ -2131,19 +1898,19 @@ static het_result heti_f_type(const heti_f_source *s, const het_json *at, const 
     type[0] = 0;
     if (!het_json_enter(&j, HET_JSON_OBJECT)) return heti_f_json(s, &j);
     while (het_json_next(&j, key, sizeof key, &length)) {
-        if (heti_f_is(key, length, "type")) {
+        if (heti_t_is(key, length, "type")) {
             het_json_string(&j, type, sizeof type, &shown);
             break;
         }
         het_json_skip(&j);
     }
-    HETI_F_TRY(heti_f_json(s, &j));
+    HETI_T_TRY(heti_f_json(s, &j));
     for (*which = 0, w = words; *w != 0; w += word + (w[word] == '|'), ++*which) {
         word = strcspn(w, "|");
         if (word == shown && shown < sizeof type && memcmp(w, type, word) == 0) return HET_OK;
     }
     return heti_f_bad(s, HET_ERR_UNSUPPORTED, j.at, "%s of type %q; what is supported: %s", where, type,
-                       heti_f_shown(shown, sizeof type), words);
+                       heti_t_shown(shown, sizeof type), words);
 }
 
 /* The value must be null or not there. */
@@ -2159,7 +1926,7 @@ static het_result heti_f_read_normalizer(const heti_f_source *s, const het_json 
     het_json j = *value, field[1];
     int which;
     if (heti_f_is_null(value)) return HET_OK;
-    HETI_F_TRY(heti_f_type(s, value, "normalizer", "NFC", &which));
+    HETI_T_TRY(heti_f_type(s, value, "normalizer", "NFC", &which));
     info->nfc = 1;
     return heti_f_fields(s, &j, "normalizer", heti_f_names, 1, field);
 }
@@ -2170,10 +1937,10 @@ static het_result heti_f_read_byte_level(const heti_f_source *s, const het_json 
     static const char *const heti_f_names[4] = { "type", "add_prefix_space", "trim_offsets", "use_regex" };
     het_json j = *value, field[4];
     int which, trim;
-    HETI_F_TRY(heti_f_type(s, value, where, "ByteLevel", &which));
-    HETI_F_TRY(heti_f_fields(s, &j, where, heti_f_names, 4, field));
-    HETI_F_TRY(heti_f_flag(s, &field[1], 1, prefix_space));
-    HETI_F_TRY(heti_f_flag(s, &field[2], 1, &trim));
+    HETI_T_TRY(heti_f_type(s, value, where, "ByteLevel", &which));
+    HETI_T_TRY(heti_f_fields(s, &j, where, heti_f_names, 4, field));
+    HETI_T_TRY(heti_f_flag(s, &field[1], 1, prefix_space));
+    HETI_T_TRY(heti_f_flag(s, &field[2], 1, &trim));
     return heti_f_flag(s, &field[3], 1, regex);
 }
 
@@ -2191,17 +1958,17 @@ static het_result heti_f_read_pattern(const heti_f_source *s, const het_json *va
     het_json j = *value, field[1];
     char text[256];
     size_t length, i;
-    HETI_F_TRY(heti_f_fields(s, &j, "pre_tokenizer's Split's pattern", heti_f_names, 1, field));
-    HETI_F_TRY(heti_f_missing(s, &field[0], value->at, "pre_tokenizer's Split's pattern", "Regex"));
-    HETI_F_TRY(heti_f_string(s, &field[0], text, sizeof text, &length));
+    HETI_T_TRY(heti_f_fields(s, &j, "pre_tokenizer's Split's pattern", heti_f_names, 1, field));
+    HETI_T_TRY(heti_f_missing(s, &field[0], value->at, "pre_tokenizer's Split's pattern", "Regex"));
+    HETI_T_TRY(heti_f_string(s, &field[0], text, sizeof text, &length));
     for (i = 0; i < 3; i++) {
-        if (!heti_f_is(text, length < sizeof text ? length : 0, heti_f_patterns[i])) continue;
+        if (!heti_t_is(text, length < sizeof text ? length : 0, heti_f_patterns[i])) continue;
         *split = heti_f_splits[i];
         return HET_OK;
     }
     return heti_f_bad(s, HET_ERR_UNSUPPORTED, field[0].at, "pre_tokenizer's Split has a pattern other than GPT-2's, "
                                                            "Llama 3's and Qwen 2's: %q", text,
-                                                               heti_f_shown(length, sizeof text));
+                                                               heti_t_shown(length, sizeof text));
 }
 
 /* Every character belongs to a match, so matches kept apart (Isolated) and everything else removed
@@ -2213,19 +1980,19 @@ static het_result heti_f_read_split(const heti_f_source *s, const het_json *valu
     char behavior[32];
     size_t length;
     int which, invert;
-    HETI_F_TRY(heti_f_type(s, value, "first of pre_tokenizer's Sequence", "Split", &which));
-    HETI_F_TRY(heti_f_fields(s, &j, "pre_tokenizer's Split", heti_f_names, 4, field));
-    HETI_F_TRY(heti_f_missing(s, &field[1], at, "pre_tokenizer's Split", "pattern"));
-    HETI_F_TRY(heti_f_missing(s, &field[2], at, "pre_tokenizer's Split", "behavior"));
-    HETI_F_TRY(heti_f_read_pattern(s, &field[1], split));
-    HETI_F_TRY(heti_f_string(s, &field[2], behavior, sizeof behavior, &length));
-    HETI_F_TRY(heti_f_flag(s, &field[3], 0, &invert));
-    if (length < sizeof behavior && (heti_f_is(behavior, length, "Isolated") ||
-                                     (invert && heti_f_is(behavior, length, "Removed"))))
+    HETI_T_TRY(heti_f_type(s, value, "first of pre_tokenizer's Sequence", "Split", &which));
+    HETI_T_TRY(heti_f_fields(s, &j, "pre_tokenizer's Split", heti_f_names, 4, field));
+    HETI_T_TRY(heti_f_missing(s, &field[1], at, "pre_tokenizer's Split", "pattern"));
+    HETI_T_TRY(heti_f_missing(s, &field[2], at, "pre_tokenizer's Split", "behavior"));
+    HETI_T_TRY(heti_f_read_pattern(s, &field[1], split));
+    HETI_T_TRY(heti_f_string(s, &field[2], behavior, sizeof behavior, &length));
+    HETI_T_TRY(heti_f_flag(s, &field[3], 0, &invert));
+    if (length < sizeof behavior && (heti_t_is(behavior, length, "Isolated") ||
+                                     (invert && heti_t_is(behavior, length, "Removed"))))
         return HET_OK;
     return heti_f_bad(s, HET_ERR_UNSUPPORTED, field[2].at, "pre_tokenizer's Split has the behavior %q, not Isolated or "
                                                            "Removed inverted", behavior,
-                                                               heti_f_shown(length, sizeof behavior));
+                                                               heti_t_shown(length, sizeof behavior));
 }
 
 /* ByteLevel, or a Sequence of Split and ByteLevel without its pattern. */
@@ -2236,15 +2003,15 @@ static het_result heti_f_read_pre_tokenizer(const heti_f_source *s, const het_js
     int which, prefix_space, regex, count = 0;
     if (heti_f_is_null(value))
         return heti_f_bad(s, HET_ERR_UNSUPPORTED, at, "pre_tokenizer is null: not a byte-level tokenizer");
-    HETI_F_TRY(heti_f_type(s, value, "pre_tokenizer", "ByteLevel|Sequence", &which));
+    HETI_T_TRY(heti_f_type(s, value, "pre_tokenizer", "ByteLevel|Sequence", &which));
     if (which == 0) {
-        HETI_F_TRY(heti_f_read_byte_level(s, value, "pre_tokenizer", &prefix_space, &regex));
+        HETI_T_TRY(heti_f_read_byte_level(s, value, "pre_tokenizer", &prefix_space, &regex));
         info->split = regex ? HET_SPLIT_GPT2 : HET_SPLIT_WHOLE;
         info->prefix_space = prefix_space;
         return HET_OK;
     }
-    HETI_F_TRY(heti_f_fields(s, &j, "pre_tokenizer", heti_f_names, 2, field));
-    HETI_F_TRY(heti_f_missing(s, &field[1], at, "pre_tokenizer", "pretokenizers"));
+    HETI_T_TRY(heti_f_fields(s, &j, "pre_tokenizer", heti_f_names, 2, field));
+    HETI_T_TRY(heti_f_missing(s, &field[1], at, "pre_tokenizer", "pretokenizers"));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) {
@@ -2252,13 +2019,13 @@ static het_result heti_f_read_pre_tokenizer(const heti_f_source *s, const het_js
         count++;
         het_json_skip(&j);
     }
-    HETI_F_TRY(heti_f_json(s, &j));
+    HETI_T_TRY(heti_f_json(s, &j));
     if (count != 2)
         return heti_f_bad(s, HET_ERR_UNSUPPORTED, field[1].at,
                           "pre_tokenizer's Sequence has %d members; what is supported: Split, ByteLevel",
-                          HETI_F_CAST(int64_t, count));
-    HETI_F_TRY(heti_f_read_split(s, &item[0], &info->split));
-    HETI_F_TRY(heti_f_read_byte_level(s, &item[1], "second of pre_tokenizer's Sequence", &prefix_space, &regex));
+                          HETI_T_CAST(int64_t, count));
+    HETI_T_TRY(heti_f_read_split(s, &item[0], &info->split));
+    HETI_T_TRY(heti_f_read_byte_level(s, &item[1], "second of pre_tokenizer's Sequence", &prefix_space, &regex));
     if (!regex && !prefix_space) return HET_OK;
     return heti_f_bad(s, HET_ERR_UNSUPPORTED, item[1].at,
                       "ByteLevel behind Split has %s true, and only false is supported", regex ? "use_regex" :
@@ -2292,29 +2059,29 @@ static het_result heti_f_read_template_ids(const heti_f_source *s, const het_jso
     const size_t at = name->at;
     int64_t id;
     het_json j = *table, field[3];
-    HETI_F_TRY(heti_f_string(s, name, wanted, sizeof wanted, &length));
+    HETI_T_TRY(heti_f_string(s, name, wanted, sizeof wanted, &length));
     if (length >= sizeof wanted)
         return heti_f_bad(s, HET_ERR_LIMIT, at, "a template's token of %d bytes; the most are 255",
-                          HETI_F_CAST(int64_t, length));
+                          HETI_T_CAST(int64_t, length));
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &key_length)) {
         if (key_length != length || memcmp(key, wanted, length) != 0) { het_json_skip(&j); continue; }
-        HETI_F_TRY(heti_f_fields(s, &j, "a template's special token", heti_f_names, 3, field));
-        HETI_F_TRY(heti_f_missing(s, &field[1], at, "a template's special token", "ids"));
+        HETI_T_TRY(heti_f_fields(s, &j, "a template's special token", heti_f_names, 3, field));
+        HETI_T_TRY(heti_f_missing(s, &field[1], at, "a template's special token", "ids"));
         j = field[1];
         het_json_enter(&j, HET_JSON_ARRAY);
         while (het_json_next(&j, NULL, 0, NULL)) {
             if (wrap->count == HETI_F_WRAP)
                 return heti_f_bad(s, HET_ERR_LIMIT, j.at, "a template of more than %d ids",
-                                   HETI_F_CAST(int64_t, HETI_F_WRAP));
+                                   HETI_T_CAST(int64_t, HETI_F_WRAP));
             wrap->at[wrap->count] = j.at;
             if (!het_json_integer(&j, &id)) break;
             if (id < 0 || id > INT32_MAX - 1) id = INT32_MAX; /* never an id: refused when the vocabulary is known */
-            wrap->id[wrap->count++] = HETI_F_CAST(int32_t, id);
+            wrap->id[wrap->count++] = HETI_T_CAST(int32_t, id);
         }
         return heti_f_json(s, &j);
     }
-    HETI_F_TRY(heti_f_json(s, &j));
+    HETI_T_TRY(heti_f_json(s, &j));
     return heti_f_bad(s, HET_ERR_FORMAT, at, "the template's token %q is not among its special_tokens", wanted, length);
 }
 
@@ -2328,15 +2095,15 @@ static het_result heti_f_read_template_piece(const heti_f_source *s, het_json *p
     het_json field[2], part[2], j;
     char name[2];
     size_t length;
-    HETI_F_TRY(heti_f_fields(s, piece, "a template's piece", heti_f_names, 2, field));
+    HETI_T_TRY(heti_f_fields(s, piece, "a template's piece", heti_f_names, 2, field));
     if ((field[0].text != NULL) == (field[1].text != NULL))
         return heti_f_bad(s, HET_ERR_FORMAT, at, "a template's piece is not one of Sequence and SpecialToken");
     j = field[0].text != NULL ? field[0] : field[1];
-    HETI_F_TRY(heti_f_fields(s, &j, "a template's piece", heti_f_parts, 2, part));
-    HETI_F_TRY(heti_f_missing(s, &part[0], at, "a template's piece", "id"));
+    HETI_T_TRY(heti_f_fields(s, &j, "a template's piece", heti_f_parts, 2, part));
+    HETI_T_TRY(heti_f_missing(s, &part[0], at, "a template's piece", "id"));
     if (field[1].text != NULL) return heti_f_read_template_ids(s, table, &part[0], wrap);
-    HETI_F_TRY(heti_f_string(s, &part[0], name, sizeof name, &length));
-    if (!heti_f_is(name, length < sizeof name ? length : 0, "A") || ++*sequences > 1)
+    HETI_T_TRY(heti_f_string(s, &part[0], name, sizeof name, &length));
+    if (!heti_t_is(name, length < sizeof name ? length : 0, "A") || ++*sequences > 1)
         return heti_f_bad(s, HET_ERR_UNSUPPORTED, at, "the template \"single\" has a sequence other than one A");
     wrap->prefixes = wrap->count;
     return HET_OK;
@@ -2349,13 +2116,13 @@ static het_result heti_f_read_template(const heti_f_source *s, const het_json *v
     int sequences = 0;
     if (wrap->given) return heti_f_bad(s, HET_ERR_UNSUPPORTED, at, "post_processor has a second template");
     wrap->given = 1;
-    HETI_F_TRY(heti_f_fields(s, &j, "post_processor's template", heti_f_names, 4, field));
-    HETI_F_TRY(heti_f_missing(s, &field[1], at, "post_processor's template", "single"));
-    HETI_F_TRY(heti_f_missing(s, &field[3], at, "post_processor's template", "special_tokens"));
+    HETI_T_TRY(heti_f_fields(s, &j, "post_processor's template", heti_f_names, 4, field));
+    HETI_T_TRY(heti_f_missing(s, &field[1], at, "post_processor's template", "single"));
+    HETI_T_TRY(heti_f_missing(s, &field[3], at, "post_processor's template", "special_tokens"));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
-    while (het_json_next(&j, NULL, 0, NULL)) HETI_F_TRY(heti_f_read_template_piece(s, &j, &field[3], wrap, &sequences));
-    HETI_F_TRY(heti_f_json(s, &j));
+    while (het_json_next(&j, NULL, 0, NULL)) HETI_T_TRY(heti_f_read_template_piece(s, &j, &field[3], wrap, &sequences));
+    HETI_T_TRY(heti_f_json(s, &j));
     if (sequences == 1) return HET_OK;
     return heti_f_bad(s, HET_ERR_FORMAT, field[1].at, "the template \"single\" has no sequence A");
 }
@@ -2365,16 +2132,16 @@ static het_result heti_f_read_processor(const heti_f_source *s, const het_json *
     static const char *const heti_f_names[2] = { "type", "processors" };
     het_json j = *value, field[2];
     int which, prefix_space, regex;
-    HETI_F_TRY(heti_f_type(s, value, "post_processor", outermost ? "ByteLevel|TemplateProcessing|Sequence" :
+    HETI_T_TRY(heti_f_type(s, value, "post_processor", outermost ? "ByteLevel|TemplateProcessing|Sequence" :
                            "ByteLevel|TemplateProcessing", &which));
     if (which == 0) return heti_f_read_byte_level(s, value, "post_processor", &prefix_space, &regex);
     if (which == 1) return heti_f_read_template(s, value, wrap);
-    HETI_F_TRY(heti_f_fields(s, &j, "post_processor", heti_f_names, 2, field));
-    HETI_F_TRY(heti_f_missing(s, &field[1], value->at, "post_processor", "processors"));
+    HETI_T_TRY(heti_f_fields(s, &j, "post_processor", heti_f_names, 2, field));
+    HETI_T_TRY(heti_f_missing(s, &field[1], value->at, "post_processor", "processors"));
     j = field[1];
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) {
-        HETI_F_TRY(heti_f_read_processor(s, &j, 0, wrap));
+        HETI_T_TRY(heti_f_read_processor(s, &j, 0, wrap));
         het_json_skip(&j);
     }
     return heti_f_json(s, &j);
@@ -2409,11 +2176,11 @@ static het_result heti_f_count_vocab(const heti_f_source *s, heti_f_parts *p) {
         p->token_bytes += length;
         if (id > p->largest) p->largest = id;
     }
-    HETI_F_TRY(heti_f_json(s, &j));
-    if (p->largest < HETI_F_CAST(int64_t, p->tokens) + HETI_F_GAPS) return HET_OK;
+    HETI_T_TRY(heti_f_json(s, &j));
+    if (p->largest < HETI_T_CAST(int64_t, p->tokens) + HETI_F_GAPS) return HET_OK;
     return heti_f_bad(s, HET_ERR_LIMIT, p->vocab.at, "model.vocab has the id %d with %d tokens; at most %d "
-                                                     "ids may have none", p->largest, HETI_F_CAST(int64_t, p->tokens),
-                                                         HETI_F_CAST(int64_t, HETI_F_GAPS));
+                                                     "ids may have none", p->largest, HETI_T_CAST(int64_t, p->tokens),
+                                                         HETI_T_CAST(int64_t, HETI_F_GAPS));
 }
 
 /* A merge is "left right" or ["left", "right"]. */
@@ -2433,10 +2200,10 @@ static het_result heti_f_count_merges(const heti_f_source *s, heti_f_parts *p) {
                 total += length;
                 parts++;
             }
-            HETI_F_TRY(heti_f_json(s, &j));
+            HETI_T_TRY(heti_f_json(s, &j));
             if (parts != 2)
                 return heti_f_bad(s, HET_ERR_FORMAT, at, "model.merges[%d] has %d texts, not 2",
-                                   HETI_F_CAST(int64_t, p->merge_count), HETI_F_CAST(int64_t, parts));
+                                   HETI_T_CAST(int64_t, p->merge_count), HETI_T_CAST(int64_t, parts));
         }
         if (total > p->merge_bytes) p->merge_bytes = total;
         p->merge_count++;
@@ -2450,8 +2217,8 @@ static const char *const heti_f_added_names[7] = { "id", "content", "single_word
 static het_result heti_f_read_added_fields(const heti_f_source *s, het_json *j, het_json field[7]) {
     const size_t at = j->at;
     int i;
-    HETI_F_TRY(heti_f_fields(s, j, "an added token", heti_f_added_names, 7, field));
-    for (i = 0; i < 7; i++) HETI_F_TRY(heti_f_missing(s, &field[i], at, "an added token", heti_f_added_names[i]));
+    HETI_T_TRY(heti_f_fields(s, j, "an added token", heti_f_added_names, 7, field));
+    for (i = 0; i < 7; i++) HETI_T_TRY(heti_f_missing(s, &field[i], at, "an added token", heti_f_added_names[i]));
     return HET_OK;
 }
 
@@ -2461,8 +2228,8 @@ static het_result heti_f_count_added(const heti_f_source *s, heti_f_parts *p) {
     if (p->added.text == NULL) return HET_OK;
     het_json_enter(&j, HET_JSON_ARRAY);
     while (het_json_next(&j, NULL, 0, NULL)) {
-        HETI_F_TRY(heti_f_read_added_fields(s, &j, field));
-        HETI_F_TRY(heti_f_string(s, &field[1], NULL, 0, &length));
+        HETI_T_TRY(heti_f_read_added_fields(s, &j, field));
+        HETI_T_TRY(heti_f_string(s, &field[1], NULL, 0, &length));
         p->added_count++;
         p->added_bytes += length;
     }
@@ -2480,35 +2247,35 @@ static het_result heti_f_read_model(const heti_f_source *s, const het_json *valu
     size_t length;
     double dropout = 0;
     int i, which, fuse, fallback;
-    HETI_F_TRY(heti_f_fields(s, &j, "model", heti_f_names, 10, field));
+    HETI_T_TRY(heti_f_fields(s, &j, "model", heti_f_names, 10, field));
     /* files before 2020 have no type */
-    if (field[0].text != NULL) HETI_F_TRY(heti_f_type(s, value, "model", "BPE", &which));
+    if (field[0].text != NULL) HETI_T_TRY(heti_f_type(s, value, "model", "BPE", &which));
     if (!heti_f_is_null(&field[1])) {
         j = field[1];
         het_json_real(&j, &dropout);
-        HETI_F_TRY(heti_f_json(s, &j));
+        HETI_T_TRY(heti_f_json(s, &j));
         if (dropout > 0 || dropout < 0)
             return heti_f_bad(s, HET_ERR_UNSUPPORTED, field[1].at, "model.dropout is not 0");
     }
     for (i = 3; i < 5; i++) {
         if (heti_f_is_null(&field[i])) continue;
-        HETI_F_TRY(heti_f_string(s, &field[i], word, sizeof word, &length));
+        HETI_T_TRY(heti_f_string(s, &field[i], word, sizeof word, &length));
         if (length > 0)
             return heti_f_bad(s, HET_ERR_UNSUPPORTED, field[i].at, "model.%s %q is not supported",
-                               heti_f_names[i], word, heti_f_shown(length, sizeof word));
+                               heti_f_names[i], word, heti_t_shown(length, sizeof word));
     }
-    HETI_F_TRY(heti_f_flag(s, &field[5], 0, &fuse));
-    HETI_F_TRY(heti_f_flag(s, &field[6], 0, &fallback));
-    HETI_F_TRY(heti_f_flag(s, &field[7], 0, &i));
+    HETI_T_TRY(heti_f_flag(s, &field[5], 0, &fuse));
+    HETI_T_TRY(heti_f_flag(s, &field[6], 0, &fallback));
+    HETI_T_TRY(heti_f_flag(s, &field[7], 0, &i));
     info->ignore_merges = i;
-    if (!heti_f_is_null(&field[2])) HETI_F_TRY(heti_f_string(s, &field[2], word, sizeof word, &length));
+    if (!heti_f_is_null(&field[2])) HETI_T_TRY(heti_f_string(s, &field[2], word, sizeof word, &length));
     p->needs_bytes = !heti_f_is_null(&field[2]) || fallback;
     p->needs_bytes_at = fallback ? field[6].at : field[2].at;
-    HETI_F_TRY(heti_f_missing(s, &field[8], at, "model", "vocab"));
-    HETI_F_TRY(heti_f_missing(s, &field[9], at, "model", "merges"));
+    HETI_T_TRY(heti_f_missing(s, &field[8], at, "model", "vocab"));
+    HETI_T_TRY(heti_f_missing(s, &field[9], at, "model", "merges"));
     p->vocab = field[8];
     p->merges = field[9];
-    HETI_F_TRY(heti_f_count_vocab(s, p));
+    HETI_T_TRY(heti_f_count_vocab(s, p));
     return heti_f_count_merges(s, p);
 }
 
@@ -2520,30 +2287,30 @@ static het_result heti_f_read_parts(const heti_f_source *s, het_tokenizer_info *
     het_json j = het_json_start(s->text, s->length), field[9];
     char version[8];
     size_t length;
-    HETI_F_TRY(heti_f_fields(s, &j, "the file", heti_f_names, 9, field));
+    HETI_T_TRY(heti_f_fields(s, &j, "the file", heti_f_names, 9, field));
     if (!het_json_end(&j)) return heti_f_json(s, &j);
     if (field[0].text != NULL) {
-        HETI_F_TRY(heti_f_string(s, &field[0], version, sizeof version, &length));
-        if (!heti_f_is(version, length < sizeof version ? length : 0, "1.0"))
+        HETI_T_TRY(heti_f_string(s, &field[0], version, sizeof version, &length));
+        if (!heti_t_is(version, length < sizeof version ? length : 0, "1.0"))
             return heti_f_bad(s, HET_ERR_UNSUPPORTED, field[0].at, "version %q, not \"1.0\"", version,
-                               heti_f_shown(length, sizeof version));
+                               heti_t_shown(length, sizeof version));
     }
-    HETI_F_TRY(heti_f_missing(s, &field[8], 0, "the file", "model"));
-    HETI_F_TRY(heti_f_only_null(s, &field[1], "truncation"));
-    HETI_F_TRY(heti_f_only_null(s, &field[2], "padding"));
-    HETI_F_TRY(heti_f_read_normalizer(s, &field[4], info));
-    HETI_F_TRY(heti_f_read_model(s, &field[8], info, p));
-    HETI_F_TRY(heti_f_read_pre_tokenizer(s, &field[5], info));
-    if (!heti_f_is_null(&field[6])) HETI_F_TRY(heti_f_read_processor(s, &field[6], 1, &p->wrap));
-    HETI_F_TRY(heti_f_read_decoder(s, &field[7]));
+    HETI_T_TRY(heti_f_missing(s, &field[8], 0, "the file", "model"));
+    HETI_T_TRY(heti_f_only_null(s, &field[1], "truncation"));
+    HETI_T_TRY(heti_f_only_null(s, &field[2], "padding"));
+    HETI_T_TRY(heti_f_read_normalizer(s, &field[4], info));
+    HETI_T_TRY(heti_f_read_model(s, &field[8], info, p));
+    HETI_T_TRY(heti_f_read_pre_tokenizer(s, &field[5], info));
+    if (!heti_f_is_null(&field[6])) HETI_T_TRY(heti_f_read_processor(s, &field[6], 1, &p->wrap));
+    HETI_T_TRY(heti_f_read_decoder(s, &field[7]));
     p->added = field[3];
     return heti_f_count_added(s, p);
 }
 
 /* ---- model and added tokens: tables ---- */
 
-static void heti_f_cut(het_tokenizer *t, const heti_f_parts *p, heti_f_arena *arena) {
-    const size_t entries = p->tokens + p->added_count, ids = HETI_F_CAST(size_t, p->largest + 1),
+static void heti_f_cut(het_tokenizer *t, const heti_f_parts *p, heti_t_arena *arena) {
+    const size_t entries = p->tokens + p->added_count, ids = HETI_T_CAST(size_t, p->largest + 1),
                  longest = t->info.nfc ? 3 : 1;
     int i;
     /* NFC has at most 3 times the bytes */
@@ -2551,27 +2318,27 @@ static void heti_f_cut(het_tokenizer *t, const heti_f_parts *p, heti_f_arena *ar
     t->scratch_size = p->merge_bytes + 2;
     t->slots = heti_f_slots(entries);
     t->pair_slots = heti_f_slots(p->merge_count);
-    t->json = HETI_F_CAST(char *, heti_f_take(arena, t->json_length, 1));
-    t->bytes = HETI_F_CAST(char *, heti_f_take(arena, t->bytes_size, 1));
-    t->scratch = HETI_F_CAST(char *, heti_f_take(arena, t->scratch_size, 2));
-    t->token = HETI_F_CAST(heti_f_token *, heti_f_take(arena, entries, sizeof *t->token));
-    t->place = HETI_F_CAST(int32_t *, heti_f_take(arena, ids > entries ? ids : entries, sizeof *t->place));
-    t->slot = HETI_F_CAST(uint32_t *, heti_f_take(arena, t->slots, sizeof *t->slot));
-    t->pair = HETI_F_CAST(uint64_t *, heti_f_take(arena, t->pair_slots, sizeof *t->pair));
-    t->rank = HETI_F_CAST(uint32_t *, heti_f_take(arena, t->pair_slots, sizeof *t->rank));
-    t->left = HETI_F_CAST(int32_t *, heti_f_take(arena, p->merge_count, sizeof *t->left));
-    t->right = HETI_F_CAST(int32_t *, heti_f_take(arena, p->merge_count, sizeof *t->right));
-    t->joined = HETI_F_CAST(int32_t *, heti_f_take(arena, p->merge_count, sizeof *t->joined));
-    t->added = HETI_F_CAST(heti_f_added *, heti_f_take(arena, p->added_count, sizeof *t->added));
-    t->wrap = HETI_F_CAST(int32_t *, heti_f_take(arena, HETI_F_WRAP, sizeof *t->wrap));
+    t->json = HETI_T_TAKE(arena, char, t->json_length);
+    t->bytes = HETI_T_TAKE(arena, char, t->bytes_size);
+    t->scratch = HETI_T_TAKE(arena, char, 2 * t->scratch_size);
+    t->token = HETI_T_TAKE(arena, heti_f_token, entries);
+    t->place = HETI_T_TAKE(arena, int32_t, ids > entries ? ids : entries);
+    t->slot = HETI_T_TAKE(arena, uint32_t, t->slots);
+    t->pair = HETI_T_TAKE(arena, uint64_t, t->pair_slots);
+    t->rank = HETI_T_TAKE(arena, uint32_t, t->pair_slots);
+    t->left = HETI_T_TAKE(arena, int32_t, p->merge_count);
+    t->right = HETI_T_TAKE(arena, int32_t, p->merge_count);
+    t->joined = HETI_T_TAKE(arena, int32_t, p->merge_count);
+    t->added = HETI_T_TAKE(arena, heti_f_added, p->added_count);
+    t->wrap = HETI_T_TAKE(arena, int32_t, HETI_F_WRAP);
     for (i = 0; i < 2; i++) {
         heti_f_matcher *m = &t->matcher[i];
         const size_t nodes = 1 + p->added_bytes * (i == 1 ? longest : 1);
         m->slots = heti_f_slots(nodes);
-        m->key = HETI_F_CAST(uint64_t *, heti_f_take(arena, m->slots, sizeof *m->key));
-        m->child = HETI_F_CAST(int32_t *, heti_f_take(arena, m->slots, sizeof *m->child));
-        m->fail = HETI_F_CAST(int32_t *, heti_f_take(arena, nodes, sizeof *m->fail));
-        m->out = HETI_F_CAST(int32_t *, heti_f_take(arena, nodes, sizeof *m->out));
+        m->key = HETI_T_TAKE(arena, uint64_t, m->slots);
+        m->child = HETI_T_TAKE(arena, int32_t, m->slots);
+        m->fail = HETI_T_TAKE(arena, int32_t, nodes);
+        m->out = HETI_T_TAKE(arena, int32_t, nodes);
     }
 }
 
@@ -2579,8 +2346,8 @@ static void heti_f_cut(het_tokenizer *t, const heti_f_parts *p, heti_f_arena *ar
 static het_result heti_f_place(het_tokenizer *t, const heti_f_source *s, size_t at, int64_t entry, int64_t id) {
     if (t->place[id] >= 0)
         return heti_f_bad(s, HET_ERR_FORMAT, at, "model.vocab has the id %d twice", id);
-    t->token[entry].id = HETI_F_CAST(int32_t, id);
-    t->place[id] = HETI_F_CAST(int32_t, entry);
+    t->token[entry].id = HETI_T_CAST(int32_t, id);
+    t->place[id] = HETI_T_CAST(int32_t, entry);
     if (id >= t->info.vocab) t->info.vocab = id + 1;
     return HET_OK;
 }
@@ -2596,27 +2363,27 @@ static het_result heti_f_fill_vocab(het_tokenizer *t, const heti_f_source *s, co
         char *text = t->bytes + t->bytes_used;
         const size_t at = j.at, bytes = heti_f_unspell(text, length, &spelled);
         memset(e, 0, sizeof *e);
-        e->bytes = HETI_F_CAST(uint32_t, t->bytes_used);
-        e->length = HETI_F_CAST(uint32_t, bytes);
-        e->spelled = HETI_F_CAST(uint8_t, spelled);
+        e->bytes = HETI_T_CAST(uint32_t, t->bytes_used);
+        e->length = HETI_T_CAST(uint32_t, bytes);
+        e->spelled = HETI_T_CAST(uint8_t, spelled);
         if (bytes > t->longest) t->longest = bytes;
         slot = heti_f_slot(t, spelled ? HETI_F_KEY_BYTES : HETI_F_KEY_TEXT, text, bytes);
         if (t->slot[slot] != 0)
             return heti_f_bad(s, HET_ERR_FORMAT, at, "model.vocab has the token %q twice", text, bytes);
         if (!het_json_integer(&j, &id)) break;
-        HETI_F_TRY(heti_f_place(t, s, at, entry, id));
-        t->slot[slot] = HETI_F_CAST(uint32_t, entry + 1);
+        HETI_T_TRY(heti_f_place(t, s, at, entry, id));
+        t->slot[slot] = HETI_T_CAST(uint32_t, entry + 1);
         t->bytes_used += bytes;
         entry++;
     }
     for (byte = 0; byte < 256; byte++) {
-        const char c = HETI_F_CAST(char, HETI_F_CAST(unsigned char, byte));
+        const char c = HETI_T_CAST(char, HETI_T_CAST(unsigned char, byte));
         slot = heti_f_slot(t, HETI_F_KEY_BYTES, &c, 1);
         t->byte_id[byte] = t->slot[slot] != 0 ? t->token[t->slot[slot] - 1].id : -1;
         if (t->byte_id[byte] < 0 && p->needs_bytes)
             return heti_f_bad(s, HET_ERR_UNSUPPORTED, p->needs_bytes_at,
                               "unk_token or byte_fallback with a model.vocab that lacks byte %d",
-                              HETI_F_CAST(int64_t, byte));
+                              HETI_T_CAST(int64_t, byte));
     }
     return heti_f_json(s, &j);
 }
@@ -2636,14 +2403,14 @@ static het_result heti_f_read_merge(het_tokenizer *t, const heti_f_source *s, he
         (void)het_json_next(j, NULL, 0, NULL);
         het_json_string(j, t->scratch + length[0], t->scratch_size - length[0], &length[1]);
         (void)het_json_next(j, NULL, 0, NULL);
-        HETI_F_TRY(heti_f_json(s, j));
+        HETI_T_TRY(heti_f_json(s, j));
     } else {
         het_json_string(j, t->scratch, t->scratch_size, &total);
-        HETI_F_TRY(heti_f_json(s, j));
+        HETI_T_TRY(heti_f_json(s, j));
         if (total >= 8 && memcmp(t->scratch, "#version", 8) == 0) return HET_OK;
-        space = HETI_F_CAST(char *, memchr(t->scratch, ' ', total));
+        space = HETI_T_CAST(char *, memchr(t->scratch, ' ', total));
         if (space != NULL) {
-            length[0] = HETI_F_CAST(size_t, space - t->scratch);
+            length[0] = HETI_T_CAST(size_t, space - t->scratch);
             length[1] = total - length[0] - 1;
             memmove(space, space + 1, length[1]);
             if (memchr(space, ' ', length[1]) != NULL) length[0] = 0;
@@ -2651,7 +2418,7 @@ static het_result heti_f_read_merge(het_tokenizer *t, const heti_f_source *s, he
     }
     if (length[0] > 0 && length[1] > 0) return HET_OK;
     return heti_f_bad(s, HET_ERR_FORMAT, at, "model.merges[%d] is not two tokens with a space between",
-                       HETI_F_CAST(int64_t, index));
+                       HETI_T_CAST(int64_t, index));
 }
 
 /* The id of scratch[from .. from + length). */
@@ -2666,7 +2433,7 @@ static het_result heti_f_merge_id(het_tokenizer *t, const heti_f_source *s, size
         return HET_OK;
     }
     return heti_f_bad(s, HET_ERR_FORMAT, at, "model.merges[%d]: %q is not in model.vocab",
-                       HETI_F_CAST(int64_t, index), t->scratch + from, length);
+                       HETI_T_CAST(int64_t, index), t->scratch + from, length);
 }
 
 static het_result heti_f_fill_merges(het_tokenizer *t, const heti_f_source *s, const heti_f_parts *p) {
@@ -2676,49 +2443,49 @@ static het_result heti_f_fill_merges(het_tokenizer *t, const heti_f_source *s, c
     for (index = 0; het_json_next(&j, NULL, 0, NULL); index++) {
         const size_t at = j.at;
         uint64_t key;
-        HETI_F_TRY(heti_f_read_merge(t, s, &j, index, length));
+        HETI_T_TRY(heti_f_read_merge(t, s, &j, index, length));
         if (length[0] == 0) continue;
-        HETI_F_TRY(heti_f_merge_id(t, s, at, index, 0, length[0], &t->left[rank]));
-        HETI_F_TRY(heti_f_merge_id(t, s, at, index, length[0], length[1], &t->right[rank]));
-        HETI_F_TRY(heti_f_merge_id(t, s, at, index, 0, length[0] + length[1], &t->joined[rank]));
+        HETI_T_TRY(heti_f_merge_id(t, s, at, index, 0, length[0], &t->left[rank]));
+        HETI_T_TRY(heti_f_merge_id(t, s, at, index, length[0], length[1], &t->right[rank]));
+        HETI_T_TRY(heti_f_merge_id(t, s, at, index, 0, length[0] + length[1], &t->joined[rank]));
         key = heti_f_pair_key(t->left[rank], t->right[rank]);
         slot = heti_f_pair_slot(t, key);
         if (t->pair[slot] != 0)
             return heti_f_bad(s, HET_ERR_FORMAT, at, "model.merges[%d] joins %q again",
-                               HETI_F_CAST(int64_t, index), t->scratch, length[0] + length[1]);
+                               HETI_T_CAST(int64_t, index), t->scratch, length[0] + length[1]);
         t->pair[slot] = key;
-        t->rank[slot] = HETI_F_CAST(uint32_t, rank++);
+        t->rank[slot] = HETI_T_CAST(uint32_t, rank++);
     }
-    t->info.merges = HETI_F_CAST(int64_t, rank);
+    t->info.merges = HETI_T_CAST(int64_t, rank);
     return heti_f_json(s, &j);
 }
 
 /* What is looked for, and what it decodes to. */
 static het_result heti_f_added_texts(het_tokenizer *t, heti_f_added *a, heti_f_token *e, het_error *error) {
-    heti_f_list normal = { NULL, 0, 0 }, points = { NULL, 0, 0 };
+    heti_t_list normal = { NULL, 0, 0 }, points = { NULL, 0, 0 };
     het_result result = HET_OK;
     int spelled;
     a->pattern = a->content;
     a->pattern_length = a->content_length;
     if (a->normalized && t->info.nfc) {
         const unsigned char *text =
-                             HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, t->bytes + a->content));
+                             HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, t->bytes + a->content));
         result = heti_f_nfc(text, a->content_length, &normal, &points, &t->allocator, error);
         if (result == HET_OK && (normal.used != a->content_length || memcmp(normal.data, text, normal.used) != 0)) {
-            a->pattern = HETI_F_CAST(uint32_t, t->bytes_used);
-            a->pattern_length = HETI_F_CAST(uint32_t, normal.used);
+            a->pattern = HETI_T_CAST(uint32_t, t->bytes_used);
+            a->pattern_length = HETI_T_CAST(uint32_t, normal.used);
             memcpy(t->bytes + t->bytes_used, normal.data, normal.used);
             t->bytes_used += normal.used;
         }
-        heti_f_list_free(&normal, &t->allocator);
-        heti_f_list_free(&points, &t->allocator);
+        heti_t_list_free(&normal, &t->allocator);
+        heti_t_list_free(&points, &t->allocator);
     }
     memset(e, 0, sizeof *e);
-    e->bytes = HETI_F_CAST(uint32_t, t->bytes_used);
+    e->bytes = HETI_T_CAST(uint32_t, t->bytes_used);
     memcpy(t->bytes + t->bytes_used, t->bytes + a->pattern, a->pattern_length);
-    e->length = HETI_F_CAST(uint32_t, heti_f_unspell(t->bytes + t->bytes_used, a->pattern_length, &spelled));
+    e->length = HETI_T_CAST(uint32_t, heti_f_unspell(t->bytes + t->bytes_used, a->pattern_length, &spelled));
     t->bytes_used += e->length;
-    e->spelled = HETI_F_CAST(uint8_t, spelled);
+    e->spelled = HETI_T_CAST(uint8_t, spelled);
     e->is_added = 1;
     e->special = a->special;
     e->id = a->id;
@@ -2741,23 +2508,23 @@ static het_result heti_f_fill_added(het_tokenizer *t, const heti_f_source *s, co
         size_t slot;
         int flag[5], i;
         char *content = t->bytes + t->bytes_used;
-        HETI_F_TRY(heti_f_read_added_fields(s, &j, field));
-        HETI_F_TRY(heti_f_string(s, &field[1], content, t->bytes_size - t->bytes_used, &length));
-        for (i = 0; i < 5; i++) HETI_F_TRY(heti_f_flag(s, &field[2 + i], 0, &flag[i]));
+        HETI_T_TRY(heti_f_read_added_fields(s, &j, field));
+        HETI_T_TRY(heti_f_string(s, &field[1], content, t->bytes_size - t->bytes_used, &length));
+        for (i = 0; i < 5; i++) HETI_T_TRY(heti_f_flag(s, &field[2 + i], 0, &flag[i]));
         memset(a, 0, sizeof *a);
-        a->content = HETI_F_CAST(uint32_t, t->bytes_used);
-        a->content_length = HETI_F_CAST(uint32_t, length);
-        a->single_word = HETI_F_CAST(uint8_t, flag[0]);
-        a->lstrip = HETI_F_CAST(uint8_t, flag[1]);
-        a->rstrip = HETI_F_CAST(uint8_t, flag[2]);
-        a->normalized = HETI_F_CAST(uint8_t, flag[3]);
-        a->special = HETI_F_CAST(uint8_t, flag[4]);
+        a->content = HETI_T_CAST(uint32_t, t->bytes_used);
+        a->content_length = HETI_T_CAST(uint32_t, length);
+        a->single_word = HETI_T_CAST(uint8_t, flag[0]);
+        a->lstrip = HETI_T_CAST(uint8_t, flag[1]);
+        a->rstrip = HETI_T_CAST(uint8_t, flag[2]);
+        a->normalized = HETI_T_CAST(uint8_t, flag[3]);
+        a->special = HETI_T_CAST(uint8_t, flag[4]);
         t->bytes_used += length;
         slot = heti_f_slot(t, HETI_F_KEY_ADDED, content, length);
         if (length == 0 || t->slot[slot] != 0)
             return heti_f_bad(s, HET_ERR_FORMAT, at, "added_tokens[%d] %q %s", index, content, length,
                                length == 0 ? "has no text" : "comes twice");
-        t->slot[slot] = HETI_F_CAST(uint32_t, t->model_tokens + index + 1);
+        t->slot[slot] = HETI_T_CAST(uint32_t, t->model_tokens + index + 1);
         memcpy(content + length, content, length); /* heti_f_model_place may change its text; the room is there */
         entry = heti_f_model_place(t, content + length, length);
         wanted = entry >= 0 ? t->token[entry].id : next++;
@@ -2766,10 +2533,10 @@ static het_result heti_f_fill_added(het_tokenizer *t, const heti_f_source *s, co
         if (id != wanted || (entry < 0 && t->place[id] >= 0))
             return heti_f_bad(s, HET_ERR_FORMAT, at, "added_tokens[%d] %q has the id %d; %s %d", index, content, length,
                               id, id != wanted ? "by its place it is" : "so has a token of model.vocab:", wanted);
-        a->id = HETI_F_CAST(int32_t, id);
+        a->id = HETI_T_CAST(int32_t, id);
         entry = t->model_tokens + index;
-        HETI_F_TRY(heti_f_added_texts(t, a, &t->token[entry], s->error));
-        t->place[id] = HETI_F_CAST(int32_t, entry);
+        HETI_T_TRY(heti_f_added_texts(t, a, &t->token[entry], s->error));
+        t->place[id] = HETI_T_CAST(int32_t, entry);
         if (id >= t->info.vocab) t->info.vocab = id + 1;
     }
     t->info.added = index;
@@ -2786,7 +2553,7 @@ static het_result heti_f_fill_matcher(het_tokenizer *t, const heti_f_source *s, 
     m->nodes = 1;
     m->fail[0] = 0;
     m->out[0] = -1;
-    for (i = 0; i < HETI_F_CAST(int32_t, t->info.added); i++) {
+    for (i = 0; i < HETI_T_CAST(int32_t, t->info.added); i++) {
         at[i] = 0;
         if (t->added[i].normalized == which) active[count++] = i;
     }
@@ -2795,14 +2562,14 @@ static het_result heti_f_fill_matcher(het_tokenizer *t, const heti_f_source *s, 
             const int32_t index = active[i];
             const heti_f_added *a = &t->added[index];
             int32_t node = heti_f_match_extend(m, at[index],
-                                               HETI_F_CAST(unsigned char, t->bytes[a->pattern + a->pattern_length - 1 -
+                                               HETI_T_CAST(unsigned char, t->bytes[a->pattern + a->pattern_length - 1 -
                                                    level]));
             at[index] = node;
             if (level + 1 < a->pattern_length) { active[left++] = index; continue; }
             if (m->out[node] >= 0 && t->added[m->out[node]].pattern_length == a->pattern_length)
-                return heti_f_fail(s->error, HET_ERR_FORMAT, "tokenizer: added_tokens[%d] and added_tokens[%d] %q are "
-                    "the same when normalized", HETI_F_CAST(int64_t, m->out[node]), HETI_F_CAST(int64_t, index),
-                    t->bytes + a->content, HETI_F_CAST(size_t, a->content_length));
+                return heti_t_fail(s->error, HET_ERR_FORMAT, "tokenizer: added_tokens[%d] and added_tokens[%d] %q are "
+                    "the same when normalized", HETI_T_CAST(int64_t, m->out[node]), HETI_T_CAST(int64_t, index),
+                    t->bytes + a->content, HETI_T_CAST(size_t, a->content_length));
             m->out[node] = index;
         }
     }
@@ -2825,24 +2592,24 @@ static het_result heti_f_fill_wrap(het_tokenizer *t, const heti_f_source *s, con
 
 /* The block is there, and everything in it 0. */
 static het_result heti_f_fill(het_tokenizer *t, const heti_f_source *s, const heti_f_parts *p) {
-    heti_f_list room = { NULL, 0, 0 };
+    heti_t_list room = { NULL, 0, 0 };
     het_result result;
     int32_t *at;
     size_t i;
-    const size_t entries = p->tokens + p->added_count, ids = HETI_F_CAST(size_t, p->largest + 1);
+    const size_t entries = p->tokens + p->added_count, ids = HETI_T_CAST(size_t, p->largest + 1);
     memcpy(t->json, s->text, s->length);
     t->seed = het_xxh64(s->text, s->length, 0);
-    t->model_tokens = HETI_F_CAST(int64_t, p->tokens);
+    t->model_tokens = HETI_T_CAST(int64_t, p->tokens);
     for (i = 0; i < (ids > entries ? ids : entries); i++) t->place[i] = -1;
-    HETI_F_TRY(heti_f_fill_vocab(t, s, p));
-    HETI_F_TRY(heti_f_fill_merges(t, s, p));
-    HETI_F_TRY(heti_f_fill_added(t, s, p));
-    for (i = 0; i < HETI_F_CAST(size_t, t->info.vocab); i++) t->info.tokens += t->place[i] >= 0;
-    HETI_F_TRY(heti_f_list_room(&room, p->added_count * 2 * sizeof *at + 1, &t->allocator, s->error));
-    at = HETI_F_CAST(int32_t *, HETI_F_CAST(void *, room.data));
+    HETI_T_TRY(heti_f_fill_vocab(t, s, p));
+    HETI_T_TRY(heti_f_fill_merges(t, s, p));
+    HETI_T_TRY(heti_f_fill_added(t, s, p));
+    for (i = 0; i < HETI_T_CAST(size_t, t->info.vocab); i++) t->info.tokens += t->place[i] >= 0;
+    HETI_T_TRY(heti_t_list_room(&room, p->added_count * 2 * sizeof *at + 1, &t->allocator, s->error));
+    at = HETI_T_CAST(int32_t *, HETI_T_CAST(void *, room.data));
     result = heti_f_fill_matcher(t, s, 0, at, at + p->added_count);
     if (result == HET_OK) result = heti_f_fill_matcher(t, s, 1, at, at + p->added_count);
-    heti_f_list_free(&room, &t->allocator);
+    heti_t_list_free(&room, &t->allocator);
     return result == HET_OK ? heti_f_fill_wrap(t, s, &p->wrap) : result;
 }
 
@@ -2850,31 +2617,31 @@ HETRAIN_API het_result het_tokenizer_read(const char *text, size_t length, const
                                           het_tokenizer **tokenizer, het_error *error) {
     heti_f_source s;
     heti_f_parts parts;
-    heti_f_arena arena = { NULL, 0 };
+    heti_t_arena arena = { NULL, 0 };
     het_tokenizer sizes, *t;
     het_result result;
     if (text == NULL || tokenizer == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_tokenizer_read: text or tokenizer is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_read: text or tokenizer is NULL");
     memset(&sizes, 0, sizeof sizes);
     memset(&parts, 0, sizeof parts);
-    HETI_F_TRY(heti_f_allocator(allocator, &sizes.allocator, error, "het_tokenizer_read"));
-    if (length > (HETI_F_CAST(size_t, 1) << 30))
-        return heti_f_fail(error, HET_ERR_LIMIT, "tokenizer: a file of %d bytes; the most are 1073741824",
-                           HETI_F_CAST(int64_t, length));
+    HETI_T_TRY(heti_t_choose(allocator, &sizes.allocator, error, "het_tokenizer_read"));
+    if (length > (HETI_T_CAST(size_t, 1) << 30))
+        return heti_t_fail(error, HET_ERR_LIMIT, "tokenizer: a file of %d bytes; the most are 1073741824",
+                           HETI_T_CAST(int64_t, length));
     s.text = text;
     s.length = sizes.json_length = length;
     s.error = error;
-    HETI_F_TRY(heti_f_read_parts(&s, &sizes.info, &parts));
-    (void)heti_f_take(&arena, 1, sizeof sizes);
+    HETI_T_TRY(heti_f_read_parts(&s, &sizes.info, &parts));
+    (void)heti_t_take(&arena, 1, sizeof sizes);
     heti_f_cut(&sizes, &parts, &arena);
     sizes.size = arena.used;
-    arena.base = arena.used == SIZE_MAX ? NULL : HETI_F_CAST(char *, sizes.allocator.alloc(sizes.allocator.user,
+    arena.base = arena.used == SIZE_MAX ? NULL : HETI_T_CAST(char *, sizes.allocator.alloc(sizes.allocator.user,
         sizes.size, 16));
     if (arena.base == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "the allocator gave no %d bytes", HETI_F_CAST(int64_t, sizes.size));
+        return heti_t_fail(error, HET_ERR_OOM, "the allocator gave no %d bytes", HETI_T_CAST(int64_t, sizes.size));
     memset(arena.base, 0, sizes.size);
     arena.used = 0;
-    t = HETI_F_CAST(het_tokenizer *, heti_f_take(&arena, 1, sizeof sizes));
+    t = HETI_T_CAST(het_tokenizer *, heti_t_take(&arena, 1, sizeof sizes));
     *t = sizes;
     heti_f_cut(t, &parts, &arena);
     result = heti_f_fill(t, &s, &parts);
@@ -2923,7 +2690,7 @@ typedef struct heti_f_encoder {
     int64_t capacity, count;
     size_t at;                        /* where the present piece of text begins, for messages */
     const unsigned char *text;        /* the whole text */
-    heti_f_list points, normal, spaced, found[2], symbols, heap;
+    heti_t_list points, normal, spaced, found[2], symbols, heap;
     uint64_t *entry;                  /* the heap: [entries] */
     size_t entries;
 } heti_f_encoder;
@@ -2961,14 +2728,14 @@ static void heti_f_pair_up(heti_f_encoder *e, heti_f_symbol *symbol, uint32_t at
         const size_t slot = heti_f_pair_slot(e->t, heti_f_pair_key(x->id, symbol[x->after].id));
         if (e->t->pair[slot] == 0) return;
         x->rank = e->t->rank[slot];
-        heti_f_heap_push(e, HETI_F_CAST(uint64_t, x->rank) << 32 | at);
+        heti_f_heap_push(e, HETI_T_CAST(uint64_t, x->rank) << 32 | at);
     }
 }
 
 static void heti_f_merge_all(heti_f_encoder *e, heti_f_symbol *symbol) {
     while (e->entries > 0) {
         const uint64_t top = heti_f_heap_pop(e);
-        const uint32_t at = HETI_F_CAST(uint32_t, top & 0xFFFFFFFFu);
+        const uint32_t at = HETI_T_CAST(uint32_t, top & 0xFFFFFFFFu);
         heti_f_symbol *x = &symbol[at], *gone;
         if (x->rank != top >> 32) continue;
         gone = &symbol[x->after];
@@ -2988,26 +2755,26 @@ static het_result heti_f_encode_word(heti_f_encoder *e, const unsigned char *tex
     uint32_t at;
     if (t->info.ignore_merges && length <= t->longest) {
         const uint32_t entry = t->slot[heti_f_slot(t, HETI_F_KEY_BYTES,
-                                                   HETI_F_CAST(const char *, HETI_F_CAST(const void *, text)), length)];
+                                                   HETI_T_CAST(const char *, HETI_T_CAST(const void *, text)), length)];
         if (entry != 0) { heti_f_emit(e, t->token[entry - 1].id); return HET_OK; }
     }
     if (length >= INT32_MAX)
-        return heti_f_fail(e->error, HET_ERR_LIMIT, "het_tokenizer_encode: a word of %d bytes",
-                           HETI_F_CAST(int64_t, length));
-    HETI_F_TRY(heti_f_list_room(&e->symbols, length * sizeof *symbol, &e->allocator, e->error));
-    HETI_F_TRY(heti_f_list_room(&e->heap, length * 2 * sizeof *e->entry, &e->allocator, e->error));
-    symbol = HETI_F_CAST(heti_f_symbol *, HETI_F_CAST(void *, e->symbols.data));
-    e->entry = HETI_F_CAST(uint64_t *, HETI_F_CAST(void *, e->heap.data));
+        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_tokenizer_encode: a word of %d bytes",
+                           HETI_T_CAST(int64_t, length));
+    HETI_T_TRY(heti_t_list_room(&e->symbols, length * sizeof *symbol, &e->allocator, e->error));
+    HETI_T_TRY(heti_t_list_room(&e->heap, length * 2 * sizeof *e->entry, &e->allocator, e->error));
+    symbol = HETI_T_CAST(heti_f_symbol *, HETI_T_CAST(void *, e->symbols.data));
+    e->entry = HETI_T_CAST(uint64_t *, HETI_T_CAST(void *, e->heap.data));
     for (i = 0; i < length; i++) {
         symbol[i].id = t->byte_id[text[i]];
-        symbol[i].before = i > 0 ? HETI_F_CAST(uint32_t, i - 1) : HETI_F_NONE;
-        symbol[i].after = i + 1 < length ? HETI_F_CAST(uint32_t, i + 1) : HETI_F_NONE;
+        symbol[i].before = i > 0 ? HETI_T_CAST(uint32_t, i - 1) : HETI_F_NONE;
+        symbol[i].after = i + 1 < length ? HETI_T_CAST(uint32_t, i + 1) : HETI_F_NONE;
         if (symbol[i].id < 0)
-            return heti_f_fail(e->error, HET_ERR_DATA, "het_tokenizer_encode: the text behind byte %d has a byte %d, "
-                                                       "which has no token", HETI_F_CAST(int64_t, e->at),
-                                                       HETI_F_CAST(int64_t, text[i]));
+            return heti_t_fail(e->error, HET_ERR_DATA, "het_tokenizer_encode: the text behind byte %d has a byte %d, "
+                                                       "which has no token", HETI_T_CAST(int64_t, e->at),
+                                                       HETI_T_CAST(int64_t, text[i]));
     }
-    for (i = 0; i < length; i++) heti_f_pair_up(e, symbol, HETI_F_CAST(uint32_t, i));
+    for (i = 0; i < length; i++) heti_f_pair_up(e, symbol, HETI_T_CAST(uint32_t, i));
     heti_f_merge_all(e, symbol);
     for (at = 0; at != HETI_F_NONE; at = symbol[at].after) heti_f_emit(e, symbol[at].id);
     return HET_OK;
@@ -3022,14 +2789,14 @@ static het_result heti_f_encode_words(heti_f_encoder *e, const unsigned char *te
     w.length = length;
     if (e->t->info.prefix_space && text[0] != ' ') {
         e->spaced.used = 0;
-        HETI_F_TRY(heti_f_list_add(&e->spaced, " ", 1, &e->allocator, e->error));
-        HETI_F_TRY(heti_f_list_add(&e->spaced, text, length, &e->allocator, e->error));
-        w.text = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, e->spaced.data));
+        HETI_T_TRY(heti_t_list_add(&e->spaced, " ", 1, &e->allocator, e->error));
+        HETI_T_TRY(heti_t_list_add(&e->spaced, text, length, &e->allocator, e->error));
+        w.text = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, e->spaced.data));
         w.length = length + 1;
     }
     for (; at < w.length; at = end) {
         end = heti_f_word_end(&w, e->t->info.split, at);
-        HETI_F_TRY(e->word(e, w.text + at, end - at));
+        HETI_T_TRY(e->word(e, w.text + at, end - at));
     }
     return HET_OK;
 }
@@ -3043,7 +2810,7 @@ static int heti_f_is_word(uint32_t point) {
 static int heti_f_touches(const unsigned char *text, size_t length, size_t begin, size_t end) {
     size_t size;
     return (begin > 0 && heti_f_is_word(heti_f_point_before(text, begin, &size)))
-        || (end < length && heti_f_is_word(heti_f_point(text, length, end, &size)));
+        || (end < length && heti_f_is_word(heti_t_point(text, length, end, &size)));
 }
 
 /* White space before `at` back to `least`, or behind it. */
@@ -3055,7 +2822,7 @@ static size_t heti_f_strip_left(const unsigned char *text, size_t at, size_t lea
 
 static size_t heti_f_strip_right(const unsigned char *text, size_t length, size_t at) {
     size_t size;
-    while (at < length && heti_f_class_of(heti_f_point(text, length, at, &size)) == HETI_F_SPACE) at += size;
+    while (at < length && heti_f_class_of(heti_t_point(text, length, at, &size)) == HETI_F_SPACE) at += size;
     return at;
 }
 
@@ -3066,11 +2833,11 @@ static het_result heti_f_encode_text(heti_f_encoder *e, int level, const unsigne
 static het_result heti_f_encode_piece(heti_f_encoder *e, int level, const unsigned char *text, size_t length) {
     if (length == 0) return HET_OK;
     if (level == 1) return heti_f_encode_words(e, text, length);
-    e->at = HETI_F_CAST(size_t, text - e->text);
+    e->at = HETI_T_CAST(size_t, text - e->text);
     if (!e->t->info.nfc) return heti_f_encode_text(e, 1, text, length);
     e->normal.used = 0;
-    HETI_F_TRY(heti_f_nfc(text, length, &e->normal, &e->points, &e->allocator, e->error));
-    return heti_f_encode_text(e, 1, HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, e->normal.data)),
+    HETI_T_TRY(heti_f_nfc(text, length, &e->normal, &e->points, &e->allocator, e->error));
+    return heti_f_encode_text(e, 1, HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, e->normal.data)),
                               e->normal.used);
 }
 
@@ -3078,12 +2845,12 @@ static het_result heti_f_encode_piece(heti_f_encoder *e, int level, const unsign
    the token before has taken. `spaces` is where the white space ends that was last looked through,
    so that none is looked through twice. */
 static het_result heti_f_encode_text(heti_f_encoder *e, int level, const unsigned char *text, size_t length) {
-    heti_f_list *found = &e->found[level];
+    heti_t_list *found = &e->found[level];
     size_t done = 0, from = 0, spaces = 0, i;
     found->used = 0;
-    HETI_F_TRY(heti_f_match_all(&e->t->matcher[level], text, length, found, &e->allocator, e->error));
+    HETI_T_TRY(heti_f_match_all(&e->t->matcher[level], text, length, found, &e->allocator, e->error));
     for (i = found->used / sizeof(heti_f_found); i-- > 0;) {
-        const heti_f_found *hit = HETI_F_CAST(const heti_f_found *, HETI_F_CAST(const void *, found->data)) + i;
+        const heti_f_found *hit = HETI_T_CAST(const heti_f_found *, HETI_T_CAST(const void *, found->data)) + i;
         const heti_f_added *a = &e->t->added[hit->added];
         size_t begin = hit->at, end = begin + a->pattern_length;
         if (begin < from) continue;
@@ -3092,7 +2859,7 @@ static het_result heti_f_encode_text(heti_f_encoder *e, int level, const unsigne
         if (a->lstrip) begin = heti_f_strip_left(text, begin, done < begin ? done : begin);
         if (a->lstrip && begin < done) begin = done;
         if (a->rstrip) spaces = end = end < spaces ? spaces : heti_f_strip_right(text, length, end);
-        if (done < begin) HETI_F_TRY(heti_f_encode_piece(e, level, text + done, begin - done));
+        if (done < begin) HETI_T_TRY(heti_f_encode_piece(e, level, text + done, begin - done));
         if (e->word == heti_f_encode_word) heti_f_emit(e, a->id);
         done = end;
     }
@@ -3106,18 +2873,18 @@ static het_result heti_f_encoder_start(heti_f_encoder *e, const het_tokenizer *t
     e->error = error;
     e->word = heti_f_encode_word;
     e->special = 1;
-    e->text = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, text));
-    return heti_f_allocator(allocator, &e->allocator, error, "het_tokenizer_encode");
+    e->text = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, text));
+    return heti_t_choose(allocator, &e->allocator, error, "het_tokenizer_encode");
 }
 
 static void heti_f_encoder_end(heti_f_encoder *e) {
-    heti_f_list_free(&e->points, &e->allocator);
-    heti_f_list_free(&e->normal, &e->allocator);
-    heti_f_list_free(&e->spaced, &e->allocator);
-    heti_f_list_free(&e->found[0], &e->allocator);
-    heti_f_list_free(&e->found[1], &e->allocator);
-    heti_f_list_free(&e->symbols, &e->allocator);
-    heti_f_list_free(&e->heap, &e->allocator);
+    heti_t_list_free(&e->points, &e->allocator);
+    heti_t_list_free(&e->normal, &e->allocator);
+    heti_t_list_free(&e->spaced, &e->allocator);
+    heti_t_list_free(&e->found[0], &e->allocator);
+    heti_t_list_free(&e->found[1], &e->allocator);
+    heti_t_list_free(&e->symbols, &e->allocator);
+    heti_t_list_free(&e->heap, &e->allocator);
 }
 
 HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, const het_encode_desc *desc,
@@ -3133,9 +2900,9 @@ HETRAIN_API het_result het_tokenizer_encode(const het_tokenizer *tokenizer, cons
         (to == NULL && capacity > 0) || d.start_canary != 0
         || d.end_canary != 0 || d.wrap < HET_DEFAULT || d.wrap > HET_NO || d.special < HET_DEFAULT ||
         d.special > HET_NO)
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_tokenizer_encode: a pointer is NULL, capacity negative, or desc not cleared");
-    HETI_F_TRY(heti_f_encoder_start(&e, tokenizer, text, &d.allocator, error));
+    HETI_T_TRY(heti_f_encoder_start(&e, tokenizer, text, &d.allocator, error));
     e.special = d.special != HET_NO;
     e.to = to;
     e.capacity = capacity;
@@ -3163,11 +2930,11 @@ HETRAIN_API het_result het_tokenizer_decode(const het_tokenizer *tokenizer, cons
     int64_t i;
     if (tokenizer == NULL || count < 0 || (token == NULL && count > 0) || (to == NULL && capacity > 0) ||
         length == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_tokenizer_decode: a pointer is NULL, or count is negative");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_decode: a pointer is NULL, or count is negative");
     for (i = 0; i < count; i++)
         if (heti_f_token_of(tokenizer, token[i]) == NULL)
-            return heti_f_fail(error, HET_ERR_DATA, "het_tokenizer_decode: token[%d] is %d, an id without a token", i,
-                               HETI_F_CAST(int64_t, token[i]));
+            return heti_t_fail(error, HET_ERR_DATA, "het_tokenizer_decode: token[%d] is %d, an id without a token", i,
+                               HETI_T_CAST(int64_t, token[i]));
     for (i = 0; i < count; i++) {
         const heti_f_token *e = heti_f_token_of(tokenizer, token[i]);
         if (e->special && skip_special == HET_YES) continue;
@@ -3204,7 +2971,7 @@ HETRAIN_API size_t het_tokenizer_spell(const het_tokenizer *tokenizer, int32_t i
     length = e->is_added ? tokenizer->added[tokenizer->place[id] - tokenizer->model_tokens].content_length : e->length;
     for (i = 0; i < length; i++) {
         letter[0] = bytes[i];
-        size = e->spelled && !e->is_added ? heti_f_utf8(heti_f_letter_of_byte(HETI_F_CAST(unsigned char, bytes[i])),
+        size = e->spelled && !e->is_added ? heti_t_utf8(heti_t_letter_of_byte(HETI_T_CAST(unsigned char, bytes[i])),
                                                         letter) : 1;
         for (k = 0; k < size; k++, made++)
             if (made + 1 < capacity) to[made] = letter[k];
@@ -3222,7 +2989,7 @@ HETRAIN_API int het_tokenizer_get_merge(const het_tokenizer *tokenizer, int64_t 
 
 HETRAIN_API int32_t het_tokenizer_find(const het_tokenizer *tokenizer, const char *bytes, size_t length) {
     uint32_t entry = tokenizer->slot[heti_f_slot(tokenizer, HETI_F_KEY_ADDED, bytes, length)];
-    if (entry != 0) return tokenizer->added[entry - 1 - HETI_F_CAST(size_t, tokenizer->model_tokens)].id;
+    if (entry != 0) return tokenizer->added[entry - 1 - HETI_T_CAST(size_t, tokenizer->model_tokens)].id;
     entry = tokenizer->slot[heti_f_slot(tokenizer, HETI_F_KEY_BYTES, bytes, length)];
     if (entry == 0) entry = tokenizer->slot[heti_f_slot(tokenizer, HETI_F_KEY_TEXT, bytes, length)];
     return entry != 0 ? tokenizer->token[entry - 1].id : -1;
@@ -3237,19 +3004,19 @@ HETRAIN_API int32_t het_tokenizer_find(const het_tokenizer *tokenizer, const cha
 
 /* Texts, each once, numbered as they came. */
 typedef struct heti_f_set {
-    heti_f_list bytes, entry, slot;   /* entry: heti_f_item; slot: uint32_t index + 1 */
+    heti_t_list bytes, entry, slot;   /* entry: heti_f_item; slot: uint32_t index + 1 */
     size_t count, slots;
 } heti_f_set;
 
 typedef struct heti_f_item { size_t at, length; int64_t count; } heti_f_item;
 
 static heti_f_item *heti_f_items(const heti_f_set *set) {
-    return HETI_F_CAST(heti_f_item *, HETI_F_CAST(void *, set->entry.data));
+    return HETI_T_CAST(heti_f_item *, HETI_T_CAST(void *, set->entry.data));
 }
 
 static size_t heti_f_set_slot(const heti_f_set *set, const void *text, size_t length) {
-    const uint32_t *slot = HETI_F_CAST(const uint32_t *, HETI_F_CAST(const void *, set->slot.data));
-    size_t at = HETI_F_CAST(size_t, het_xxh64(text, length, 0)) & (set->slots - 1);
+    const uint32_t *slot = HETI_T_CAST(const uint32_t *, HETI_T_CAST(const void *, set->slot.data));
+    size_t at = HETI_T_CAST(size_t, het_xxh64(text, length, 0)) & (set->slots - 1);
     for (; slot[at] != 0; at = (at + 1) & (set->slots - 1)) {
         const heti_f_item *item = &heti_f_items(set)[slot[at] - 1];
         if (item->length == length && memcmp(set->bytes.data + item->at, text, length) == 0) break;
@@ -3263,12 +3030,12 @@ static het_result heti_f_set_grow(heti_f_set *set, const het_allocator *allocato
     size_t i;
     set->slots = set->slots == 0 ? 1024 : set->slots * 2;
     set->slot.used = 0;
-    HETI_F_TRY(heti_f_list_room(&set->slot, set->slots * sizeof *slot, allocator, error));
+    HETI_T_TRY(heti_t_list_room(&set->slot, set->slots * sizeof *slot, allocator, error));
     memset(set->slot.data, 0, set->slots * sizeof *slot);
-    slot = HETI_F_CAST(uint32_t *, HETI_F_CAST(void *, set->slot.data));
+    slot = HETI_T_CAST(uint32_t *, HETI_T_CAST(void *, set->slot.data));
     for (i = 0; i < set->count; i++) {
         const heti_f_item *item = &heti_f_items(set)[i];
-        slot[heti_f_set_slot(set, set->bytes.data + item->at, item->length)] = HETI_F_CAST(uint32_t, i + 1);
+        slot[heti_f_set_slot(set, set->bytes.data + item->at, item->length)] = HETI_T_CAST(uint32_t, i + 1);
     }
     return HET_OK;
 }
@@ -3280,17 +3047,17 @@ static het_result heti_f_set_add(heti_f_set *set, const void *text, size_t lengt
     uint32_t *slot;
     if (set->count * 2 >= set->slots) {
         if (set->count > INT32_MAX / 2)
-            return heti_f_fail(error, HET_ERR_LIMIT, "het_tokenizer_train: more than 2^30 different words");
-        HETI_F_TRY(heti_f_set_grow(set, allocator, error));
+            return heti_t_fail(error, HET_ERR_LIMIT, "het_tokenizer_train: more than 2^30 different words");
+        HETI_T_TRY(heti_f_set_grow(set, allocator, error));
     }
-    slot = HETI_F_CAST(uint32_t *, HETI_F_CAST(void *, set->slot.data)) + heti_f_set_slot(set, text, length);
+    slot = HETI_T_CAST(uint32_t *, HETI_T_CAST(void *, set->slot.data)) + heti_f_set_slot(set, text, length);
     if (*slot == 0) {
         item.at = set->bytes.used;
         item.length = length;
         item.count = 0;
-        HETI_F_TRY(heti_f_list_add(&set->bytes, text, length, allocator, error));
-        HETI_F_TRY(heti_f_list_add(&set->entry, &item, sizeof item, allocator, error));
-        *slot = HETI_F_CAST(uint32_t, ++set->count);
+        HETI_T_TRY(heti_t_list_add(&set->bytes, text, length, allocator, error));
+        HETI_T_TRY(heti_t_list_add(&set->entry, &item, sizeof item, allocator, error));
+        *slot = HETI_T_CAST(uint32_t, ++set->count);
     }
     *index = *slot - 1;
     heti_f_items(set)[*index].count++;
@@ -3298,9 +3065,9 @@ static het_result heti_f_set_add(heti_f_set *set, const void *text, size_t lengt
 }
 
 static void heti_f_set_free(heti_f_set *set, const het_allocator *allocator) {
-    heti_f_list_free(&set->bytes, allocator);
-    heti_f_list_free(&set->entry, allocator);
-    heti_f_list_free(&set->slot, allocator);
+    heti_t_list_free(&set->bytes, allocator);
+    heti_t_list_free(&set->entry, allocator);
+    heti_t_list_free(&set->slot, allocator);
 }
 
 /* One byte of one of the different words, later what it was joined into. */
@@ -3322,15 +3089,15 @@ typedef struct heti_f_learner {
     het_allocator allocator;
     het_error *error;
     heti_f_set words, tokens;         /* tokens: their ids are their numbers */
-    heti_f_list places, pairs, slots, nodes, heap, touched, sorted, merges, json;
+    heti_t_list places, pairs, slots, nodes, heap, touched, sorted, merges, json;
     size_t place_count, pair_count, slot_count, node_count, entries;
     uint32_t step;
 } heti_f_learner;
 
-#define HETI_F_ITEMS(type, list) HETI_F_CAST(type *, HETI_F_CAST(void *, (list).data))
+#define HETI_F_ITEMS(type, list) HETI_T_CAST(type *, HETI_T_CAST(void *, (list).data))
 
 static het_result heti_f_count_word(heti_f_encoder *e, const unsigned char *text, size_t length) {
-    heti_f_learner *l = HETI_F_CAST(heti_f_learner *, e->user);
+    heti_f_learner *l = HETI_T_CAST(heti_f_learner *, e->user);
     size_t index;
     return heti_f_set_add(&l->words, text, length, &index, &l->allocator, l->error);
 }
@@ -3339,7 +3106,7 @@ static het_result heti_f_count_word(heti_f_encoder *e, const unsigned char *text
 
 static size_t heti_f_learn_slot(const heti_f_learner *l, uint64_t key) {
     const uint32_t *slot = HETI_F_ITEMS(const uint32_t, l->slots);
-    size_t at = HETI_F_CAST(size_t, heti_f_mix(key, 0)) & (l->slot_count - 1);
+    size_t at = HETI_T_CAST(size_t, heti_f_mix(key, 0)) & (l->slot_count - 1);
     while (slot[at] != 0 && HETI_F_ITEMS(const heti_f_pair, l->pairs)[slot[at] - 1].key != key)
         at = (at + 1) & (l->slot_count - 1);
     return at;
@@ -3349,22 +3116,22 @@ static het_result heti_f_learn_grow(heti_f_learner *l) {
     size_t i;
     l->slot_count = l->slot_count == 0 ? 1024 : l->slot_count * 2;
     l->slots.used = 0;
-    HETI_F_TRY(heti_f_list_room(&l->slots, l->slot_count * sizeof(uint32_t), &l->allocator, l->error));
+    HETI_T_TRY(heti_t_list_room(&l->slots, l->slot_count * sizeof(uint32_t), &l->allocator, l->error));
     memset(l->slots.data, 0, l->slot_count * sizeof(uint32_t));
     for (i = 0; i < l->pair_count; i++)
         HETI_F_ITEMS(uint32_t, l->slots)[heti_f_learn_slot(l, HETI_F_ITEMS(heti_f_pair, l->pairs)[i].key)] =
-        HETI_F_CAST(uint32_t, i + 1);
+        HETI_T_CAST(uint32_t, i + 1);
     return HET_OK;
 }
 
 /* The pair that begins at a place is met `change` times more. */
 static het_result heti_f_learn_count(heti_f_learner *l, uint32_t at, int64_t change) {
     const heti_f_place_in_word *place = HETI_F_ITEMS(const heti_f_place_in_word, l->places);
-    const uint64_t key = HETI_F_CAST(uint64_t, place[at].id) << 32 | HETI_F_CAST(uint64_t, place[place[at].after].id);
+    const uint64_t key = HETI_T_CAST(uint64_t, place[at].id) << 32 | HETI_T_CAST(uint64_t, place[place[at].after].id);
     heti_f_pair *pair, fresh;
     heti_f_node node;
     uint32_t *slot;
-    if (l->pair_count * 2 >= l->slot_count) HETI_F_TRY(heti_f_learn_grow(l));
+    if (l->pair_count * 2 >= l->slot_count) HETI_T_TRY(heti_f_learn_grow(l));
     slot = HETI_F_ITEMS(uint32_t, l->slots) + heti_f_learn_slot(l, key);
     if (*slot == 0) {
         fresh.key = key;
@@ -3372,22 +3139,22 @@ static het_result heti_f_learn_count(heti_f_learner *l, uint32_t at, int64_t cha
         fresh.first = HETI_F_NONE;
         fresh.step = HETI_F_NONE;
         fresh.joined = fresh.unused = 0;
-        HETI_F_TRY(heti_f_list_add(&l->pairs, &fresh, sizeof fresh, &l->allocator, l->error));
-        *slot = HETI_F_CAST(uint32_t, ++l->pair_count);
+        HETI_T_TRY(heti_t_list_add(&l->pairs, &fresh, sizeof fresh, &l->allocator, l->error));
+        *slot = HETI_T_CAST(uint32_t, ++l->pair_count);
     }
     pair = HETI_F_ITEMS(heti_f_pair, l->pairs) + (*slot - 1);
     pair->count += change;
     if (change < 0) return HET_OK;
     node.place = at;
     node.next = pair->first;
-    pair->first = HETI_F_CAST(uint32_t, l->node_count++);
+    pair->first = HETI_T_CAST(uint32_t, l->node_count++);
     if (pair->step != l->step) {
         pair->step = l->step;
-        HETI_F_TRY(heti_f_list_add(&l->touched, slot, sizeof *slot, &l->allocator, l->error));
+        HETI_T_TRY(heti_t_list_add(&l->touched, slot, sizeof *slot, &l->allocator, l->error));
     }
     if (l->node_count >= HETI_F_NONE)
-        return heti_f_fail(l->error, HET_ERR_LIMIT, "het_tokenizer_train: different words of more than 2^30 bytes");
-    return heti_f_list_add(&l->nodes, &node, sizeof node, &l->allocator, l->error);
+        return heti_t_fail(l->error, HET_ERR_LIMIT, "het_tokenizer_train: different words of more than 2^30 bytes");
+    return heti_t_list_add(&l->nodes, &node, sizeof node, &l->allocator, l->error);
 }
 
 /* ---- the heap: the commonest on top, of equals the lowest pair ---- */
@@ -3402,7 +3169,7 @@ static het_result heti_f_candidate_push(heti_f_learner *l, int64_t count, uint64
     c.count = count;
     c.key = key;
     l->heap.used = l->entries * sizeof c;
-    HETI_F_TRY(heti_f_list_add(&l->heap, &c, sizeof c, &l->allocator, l->error));
+    HETI_T_TRY(heti_t_list_add(&l->heap, &c, sizeof c, &l->allocator, l->error));
     heap = HETI_F_ITEMS(heti_f_candidate, l->heap);
     l->entries++;
     for (; at > 0 && heti_f_is_before(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
@@ -3430,7 +3197,7 @@ static het_result heti_f_learn_queue(heti_f_learner *l) {
     for (i = 0; i < count; i++) {
         const heti_f_pair *pair = HETI_F_ITEMS(const heti_f_pair, l->pairs) + (HETI_F_ITEMS(const uint32_t,
             l->touched)[i] - 1);
-        if (pair->count > 0) HETI_F_TRY(heti_f_candidate_push(l, pair->count, pair->key));
+        if (pair->count > 0) HETI_T_TRY(heti_f_candidate_push(l, pair->count, pair->key));
     }
     l->touched.used = 0;
     l->step++;
@@ -3445,24 +3212,24 @@ static het_result heti_f_learn_start(heti_f_learner *l, const int32_t *byte_id) 
     size_t w, i;
     heti_f_place_in_word place;
     if (l->words.bytes.used > INT32_MAX / 2)
-        return heti_f_fail(l->error, HET_ERR_LIMIT,
+        return heti_t_fail(l->error, HET_ERR_LIMIT,
                            "het_tokenizer_train: different words of %d bytes; the most are 2^30",
-                           HETI_F_CAST(int64_t, l->words.bytes.used));
+                           HETI_T_CAST(int64_t, l->words.bytes.used));
     for (w = 0; w < l->words.count; w++) {
         const heti_f_item *item = &heti_f_items(&l->words)[w];
         for (i = 0; i < item->length; i++) {
-            const uint32_t at = HETI_F_CAST(uint32_t, l->place_count++);
-            place.id = byte_id[HETI_F_CAST(unsigned char, l->words.bytes.data[item->at + i])];
+            const uint32_t at = HETI_T_CAST(uint32_t, l->place_count++);
+            place.id = byte_id[HETI_T_CAST(unsigned char, l->words.bytes.data[item->at + i])];
             place.before = i > 0 ? at - 1 : HETI_F_NONE;
             place.after = i + 1 < item->length ? at + 1 : HETI_F_NONE;
-            place.word = HETI_F_CAST(uint32_t, w);
-            HETI_F_TRY(heti_f_list_add(&l->places, &place, sizeof place, &l->allocator, l->error));
+            place.word = HETI_T_CAST(uint32_t, w);
+            HETI_T_TRY(heti_t_list_add(&l->places, &place, sizeof place, &l->allocator, l->error));
         }
     }
     for (i = 0; i < l->place_count; i++) {
         const heti_f_place_in_word *p = HETI_F_ITEMS(const heti_f_place_in_word, l->places) + i;
         if (p->after != HETI_F_NONE)
-            HETI_F_TRY(heti_f_learn_count(l, HETI_F_CAST(uint32_t, i), heti_f_items(&l->words)[p->word].count));
+            HETI_T_TRY(heti_f_learn_count(l, HETI_T_CAST(uint32_t, i), heti_f_items(&l->words)[p->word].count));
     }
     return heti_f_learn_queue(l);
 }
@@ -3472,39 +3239,39 @@ static het_result heti_f_learn_join(heti_f_learner *l, uint32_t at, int32_t id) 
     heti_f_place_in_word *place = HETI_F_ITEMS(heti_f_place_in_word, l->places);
     const int64_t count = heti_f_items(&l->words)[place[at].word].count;
     const uint32_t gone = place[at].after;
-    if (place[at].before != HETI_F_NONE) HETI_F_TRY(heti_f_learn_count(l, place[at].before, -count));
-    if (place[gone].after != HETI_F_NONE) HETI_F_TRY(heti_f_learn_count(l, gone, -count));
+    if (place[at].before != HETI_F_NONE) HETI_T_TRY(heti_f_learn_count(l, place[at].before, -count));
+    if (place[gone].after != HETI_F_NONE) HETI_T_TRY(heti_f_learn_count(l, gone, -count));
     place[at].id = id;
     place[at].after = place[gone].after;
     place[gone].id = -1;
     if (place[at].after != HETI_F_NONE) place[place[at].after].before = at;
-    if (place[at].before != HETI_F_NONE) HETI_F_TRY(heti_f_learn_count(l, place[at].before, count));
-    if (place[at].after != HETI_F_NONE) HETI_F_TRY(heti_f_learn_count(l, at, count));
+    if (place[at].before != HETI_F_NONE) HETI_T_TRY(heti_f_learn_count(l, place[at].before, count));
+    if (place[at].after != HETI_F_NONE) HETI_T_TRY(heti_f_learn_count(l, at, count));
     return HET_OK;
 }
 
 /* Joins a pair wherever it is, from left to right: "aaa" is "aa", "a". Its list has the places in
    no useful order. */
 static het_result heti_f_learn_step(heti_f_learner *l, heti_f_pair *pair, int32_t id) {
-    const int32_t left = HETI_F_CAST(int32_t, pair->key >> 32), right = HETI_F_CAST(int32_t, pair->key & 0xFFFFFFFFu);
-    const size_t number = HETI_F_CAST(size_t, pair - HETI_F_ITEMS(heti_f_pair, l->pairs));
+    const int32_t left = HETI_T_CAST(int32_t, pair->key >> 32), right = HETI_T_CAST(int32_t, pair->key & 0xFFFFFFFFu);
+    const size_t number = HETI_T_CAST(size_t, pair - HETI_F_ITEMS(heti_f_pair, l->pairs));
     uint32_t node, *sorted;
     size_t count = 0, i;
     l->sorted.used = 0;
     for (node = pair->first; node != HETI_F_NONE; node = HETI_F_ITEMS(const heti_f_node, l->nodes)[node].next) {
-        HETI_F_TRY(heti_f_list_add(&l->sorted, &HETI_F_ITEMS(const heti_f_node, l->nodes)[node].place, sizeof node,
+        HETI_T_TRY(heti_t_list_add(&l->sorted, &HETI_F_ITEMS(const heti_f_node, l->nodes)[node].place, sizeof node,
                                    &l->allocator, l->error));
         count++;
     }
     pair->first = HETI_F_NONE;
-    HETI_F_TRY(heti_f_list_room(&l->sorted, count * sizeof node, &l->allocator, l->error));
+    HETI_T_TRY(heti_t_list_room(&l->sorted, count * sizeof node, &l->allocator, l->error));
     sorted = HETI_F_ITEMS(uint32_t, l->sorted);
     heti_f_sort(sorted, sorted + count, count, 0);
     for (i = 0; i < count; i++) {
         const heti_f_place_in_word *place = HETI_F_ITEMS(const heti_f_place_in_word, l->places);
         const heti_f_place_in_word *p = &place[HETI_F_ITEMS(const uint32_t, l->sorted)[i]];
         if (p->id != left || p->after == HETI_F_NONE || place[p->after].id != right) continue;
-        HETI_F_TRY(heti_f_learn_join(l, HETI_F_ITEMS(const uint32_t, l->sorted)[i], id));
+        HETI_T_TRY(heti_f_learn_join(l, HETI_F_ITEMS(const uint32_t, l->sorted)[i], id));
     }
     HETI_F_ITEMS(heti_f_pair, l->pairs)[number].count = 0;
     return heti_f_learn_queue(l);
@@ -3515,28 +3282,28 @@ static het_result heti_f_learn_token(heti_f_learner *l, uint64_t key, int32_t *i
     const heti_f_item left = heti_f_items(&l->tokens)[key >> 32], right = heti_f_items(&l->tokens)[key & 0xFFFFFFFFu];
     size_t index;
     l->json.used = 0;
-    HETI_F_TRY(heti_f_list_add(&l->json, l->tokens.bytes.data + left.at, left.length, &l->allocator, l->error));
-    HETI_F_TRY(heti_f_list_add(&l->json, l->tokens.bytes.data + right.at, right.length, &l->allocator, l->error));
-    HETI_F_TRY(heti_f_set_add(&l->tokens, l->json.data, l->json.used, &index, &l->allocator, l->error));
-    *id = HETI_F_CAST(int32_t, index);
+    HETI_T_TRY(heti_t_list_add(&l->json, l->tokens.bytes.data + left.at, left.length, &l->allocator, l->error));
+    HETI_T_TRY(heti_t_list_add(&l->json, l->tokens.bytes.data + right.at, right.length, &l->allocator, l->error));
+    HETI_T_TRY(heti_f_set_add(&l->tokens, l->json.data, l->json.used, &index, &l->allocator, l->error));
+    *id = HETI_T_CAST(int32_t, index);
     return HET_OK;
 }
 
 static het_result heti_f_learn_all(heti_f_learner *l, int64_t vocab, int64_t min_count) {
-    while (HETI_F_CAST(int64_t, l->tokens.count) < vocab && l->entries > 0) {
+    while (HETI_T_CAST(int64_t, l->tokens.count) < vocab && l->entries > 0) {
         const heti_f_candidate top = heti_f_candidate_pop(l);
         heti_f_pair *pair = HETI_F_ITEMS(heti_f_pair, l->pairs) + (HETI_F_ITEMS(const uint32_t,
             l->slots)[heti_f_learn_slot(l, top.key)] - 1);
         int32_t id = 0;
         if (pair->count != top.count) {
-            if (pair->count > 0) HETI_F_TRY(heti_f_candidate_push(l, pair->count, pair->key));
+            if (pair->count > 0) HETI_T_TRY(heti_f_candidate_push(l, pair->count, pair->key));
             continue;
         }
         if (top.count < min_count) break;
-        HETI_F_TRY(heti_f_learn_token(l, top.key, &id));
-        if (!pair->joined) HETI_F_TRY(heti_f_list_add(&l->merges, &top.key, sizeof top.key, &l->allocator, l->error));
+        HETI_T_TRY(heti_f_learn_token(l, top.key, &id));
+        if (!pair->joined) HETI_T_TRY(heti_t_list_add(&l->merges, &top.key, sizeof top.key, &l->allocator, l->error));
         pair->joined = 1;
-        HETI_F_TRY(heti_f_learn_step(l, pair, id));
+        HETI_T_TRY(heti_f_learn_step(l, pair, id));
     }
     return HET_OK;
 }
@@ -3544,15 +3311,14 @@ static het_result heti_f_learn_all(heti_f_learner *l, int64_t vocab, int64_t min
 /* ---- tokenizer.json from what was learnt ---- */
 
 static het_result heti_f_json_text(heti_f_learner *l, const char *text) {
-    return heti_f_list_add(&l->json, text, strlen(text), &l->allocator, l->error);
+    return heti_t_list_add(&l->json, text, strlen(text), &l->allocator, l->error);
 }
 
 static het_result heti_f_json_number(heti_f_learner *l, size_t value) {
     char digits[24];
-    heti_f_text text;
-    text = heti_f_text_in(digits, sizeof digits);
-    heti_f_text_unsigned(&text, value);
-    return heti_f_list_add(&l->json, digits, text.length, &l->allocator, l->error);
+    heti_t_text text = heti_t_text_in(digits, sizeof digits);
+    heti_t_unsigned(&text, value);
+    return heti_t_list_add(&l->json, digits, text.length, &l->allocator, l->error);
 }
 
 /* A token in quotes, spelled in the alphabet (special ones consist of letters that stand for
@@ -3561,11 +3327,11 @@ static het_result heti_f_json_token(heti_f_learner *l, size_t index) {
     const heti_f_item item = heti_f_items(&l->tokens)[index];
     size_t i;
     char letter[4];
-    HETI_F_TRY(heti_f_json_text(l, "\""));
+    HETI_T_TRY(heti_f_json_text(l, "\""));
     for (i = 0; i < item.length; i++) {
-        const unsigned char byte = HETI_F_CAST(unsigned char, l->tokens.bytes.data[item.at + i]);
-        if (byte == '"' || byte == '\\') HETI_F_TRY(heti_f_json_text(l, "\\"));
-        HETI_F_TRY(heti_f_list_add(&l->json, letter, heti_f_utf8(heti_f_letter_of_byte(byte), letter), &l->allocator,
+        const unsigned char byte = HETI_T_CAST(unsigned char, l->tokens.bytes.data[item.at + i]);
+        if (byte == '"' || byte == '\\') HETI_T_TRY(heti_f_json_text(l, "\\"));
+        HETI_T_TRY(heti_t_list_add(&l->json, letter, heti_t_utf8(heti_t_letter_of_byte(byte), letter), &l->allocator,
                                    l->error));
     }
     return heti_f_json_text(l, "\"");
@@ -3595,39 +3361,39 @@ static het_result heti_f_json_file(heti_f_learner *l, const het_tokenizer_desc *
     const size_t merges = l->merges.used / sizeof(uint64_t);
     size_t i;
     l->json.used = 0;
-    HETI_F_TRY(heti_f_json_text(l, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":["));
-    for (i = 0; HETI_F_CAST(int64_t, i) < d->specials; i++) {
-        HETI_F_TRY(heti_f_json_text(l, i > 0 ? ",\n{\"id\":" : "{\"id\":"));
-        HETI_F_TRY(heti_f_json_number(l, i));
-        HETI_F_TRY(heti_f_json_text(l, ",\"content\":"));
-        HETI_F_TRY(heti_f_json_token(l, i));
-        HETI_F_TRY(heti_f_json_text(l,
+    HETI_T_TRY(heti_f_json_text(l, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":["));
+    for (i = 0; HETI_T_CAST(int64_t, i) < d->specials; i++) {
+        HETI_T_TRY(heti_f_json_text(l, i > 0 ? ",\n{\"id\":" : "{\"id\":"));
+        HETI_T_TRY(heti_f_json_number(l, i));
+        HETI_T_TRY(heti_f_json_text(l, ",\"content\":"));
+        HETI_T_TRY(heti_f_json_token(l, i));
+        HETI_T_TRY(heti_f_json_text(l,
                                     ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
                                     "\"normalized\":false,\"special\":true}"));
     }
-    HETI_F_TRY(heti_f_json_text(l, d->nfc == HET_YES ? "],\n\"normalizer\":{\"type\":\"NFC\"}" :
+    HETI_T_TRY(heti_f_json_text(l, d->nfc == HET_YES ? "],\n\"normalizer\":{\"type\":\"NFC\"}" :
                                 "],\n\"normalizer\":null"));
-    HETI_F_TRY(heti_f_json_text(l, ",\n\"pre_tokenizer\":"));
-    HETI_F_TRY(heti_f_json_text(l, heti_f_json_pre_tokenizer(d->split)));
-    HETI_F_TRY(heti_f_json_text(l, ",\n\"post_processor\":null,\n\"decoder\":"
+    HETI_T_TRY(heti_f_json_text(l, ",\n\"pre_tokenizer\":"));
+    HETI_T_TRY(heti_f_json_text(l, heti_f_json_pre_tokenizer(d->split)));
+    HETI_T_TRY(heti_f_json_text(l, ",\n\"post_processor\":null,\n\"decoder\":"
         "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},\n"
         "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
         "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
         "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\"vocab\":{\n"));
     for (i = 0; i < l->tokens.count; i++) {
-        HETI_F_TRY(heti_f_json_text(l, i > 0 ? "," : ""));
-        HETI_F_TRY(heti_f_json_token(l, i));
-        HETI_F_TRY(heti_f_json_text(l, ":"));
-        HETI_F_TRY(heti_f_json_number(l, i));
+        HETI_T_TRY(heti_f_json_text(l, i > 0 ? "," : ""));
+        HETI_T_TRY(heti_f_json_token(l, i));
+        HETI_T_TRY(heti_f_json_text(l, ":"));
+        HETI_T_TRY(heti_f_json_number(l, i));
     }
-    HETI_F_TRY(heti_f_json_text(l, "},\n\"merges\":["));
+    HETI_T_TRY(heti_f_json_text(l, "},\n\"merges\":["));
     for (i = 0; i < merges; i++) {
         const uint64_t key = HETI_F_ITEMS(const uint64_t, l->merges)[i];
-        HETI_F_TRY(heti_f_json_text(l, i > 0 ? ",[" : "["));
-        HETI_F_TRY(heti_f_json_token(l, HETI_F_CAST(size_t, key >> 32)));
-        HETI_F_TRY(heti_f_json_text(l, ","));
-        HETI_F_TRY(heti_f_json_token(l, HETI_F_CAST(size_t, key & 0xFFFFFFFFu)));
-        HETI_F_TRY(heti_f_json_text(l, "]"));
+        HETI_T_TRY(heti_f_json_text(l, i > 0 ? ",[" : "["));
+        HETI_T_TRY(heti_f_json_token(l, HETI_T_CAST(size_t, key >> 32)));
+        HETI_T_TRY(heti_f_json_text(l, ","));
+        HETI_T_TRY(heti_f_json_token(l, HETI_T_CAST(size_t, key & 0xFFFFFFFFu)));
+        HETI_T_TRY(heti_f_json_text(l, "]"));
     }
     return heti_f_json_text(l, "]}}\n");
 }
@@ -3642,24 +3408,24 @@ static het_result heti_f_learn_alphabet(heti_f_learner *l, const het_tokenizer_d
         const size_t length = text != NULL ? strlen(text) : 0;
         for (k = 0; k < length && text[k] > ' ' && text[k] <= '~'; k++) {}
         if (length == 0 || length > 255 || k < length)
-            return heti_f_fail(l->error, HET_ERR_INVALID,
+            return heti_t_fail(l->error, HET_ERR_INVALID,
                                "het_tokenizer_train: special[%d] is not 1 to 255 characters from ! to ~", i);
-        HETI_F_TRY(heti_f_set_add(&l->tokens, text, length, &index, &l->allocator, l->error));
-        if (HETI_F_CAST(int64_t, index) < i)
-            return heti_f_fail(l->error, HET_ERR_INVALID, "het_tokenizer_train: special[%d] %q comes twice", i, text,
+        HETI_T_TRY(heti_f_set_add(&l->tokens, text, length, &index, &l->allocator, l->error));
+        if (HETI_T_CAST(int64_t, index) < i)
+            return heti_t_fail(l->error, HET_ERR_INVALID, "het_tokenizer_train: special[%d] %q comes twice", i, text,
                                length);
     }
     for (letter = 0; letter < 324; letter++) {
         const int byte = heti_f_byte_of_letter(letter);
-        const unsigned char c = HETI_F_CAST(unsigned char, byte);
+        const unsigned char c = HETI_T_CAST(unsigned char, byte);
         if (byte < 0) continue;
-        HETI_F_TRY(heti_f_set_add(&l->tokens, &c, 1, &index, &l->allocator, l->error));
-        byte_id[c] = HETI_F_CAST(int32_t, index);
+        HETI_T_TRY(heti_f_set_add(&l->tokens, &c, 1, &index, &l->allocator, l->error));
+        byte_id[c] = HETI_T_CAST(int32_t, index);
     }
-    if (d->vocab < HETI_F_CAST(int64_t, l->tokens.count) || d->vocab > (1 << 24))
-        return heti_f_fail(l->error, HET_ERR_INVALID, "het_tokenizer_train: vocab %d is not from %d (bytes and special "
+    if (d->vocab < HETI_T_CAST(int64_t, l->tokens.count) || d->vocab > (1 << 24))
+        return heti_t_fail(l->error, HET_ERR_INVALID, "het_tokenizer_train: vocab %d is not from %d (bytes and special "
                                                       "tokens) to 16777216", d->vocab,
-                                                      HETI_F_CAST(int64_t, l->tokens.count));
+                                                      HETI_T_CAST(int64_t, l->tokens.count));
     return HET_OK;
 }
 
@@ -3671,9 +3437,9 @@ static het_result heti_f_learn(heti_f_learner *l, const het_tokenizer_desc *d, c
     het_tokenizer *bare = NULL;
     int32_t byte_id[256];
     het_result result;
-    HETI_F_TRY(heti_f_learn_alphabet(l, d, byte_id));
-    HETI_F_TRY(heti_f_json_file(l, d));
-    HETI_F_TRY(het_tokenizer_read(l->json.data, l->json.used, &l->allocator, &bare, l->error));
+    HETI_T_TRY(heti_f_learn_alphabet(l, d, byte_id));
+    HETI_T_TRY(heti_f_json_file(l, d));
+    HETI_T_TRY(het_tokenizer_read(l->json.data, l->json.used, &l->allocator, &bare, l->error));
     result = heti_f_encoder_start(&e, bare, text, &l->allocator, l->error);
     e.word = heti_f_count_word;
     e.user = l;
@@ -3681,9 +3447,9 @@ static het_result heti_f_learn(heti_f_learner *l, const het_tokenizer_desc *d, c
     heti_f_encoder_end(&e);
     het_tokenizer_free(bare);
     if (result != HET_OK) return result;
-    HETI_F_TRY(heti_f_learn_start(l, byte_id));
-    HETI_F_TRY(heti_f_learn_all(l, d->vocab, d->min_count));
-    HETI_F_TRY(heti_f_json_file(l, d));
+    HETI_T_TRY(heti_f_learn_start(l, byte_id));
+    HETI_T_TRY(heti_f_learn_all(l, d->vocab, d->min_count));
+    HETI_T_TRY(heti_f_json_file(l, d));
     return het_tokenizer_read(l->json.data, l->json.used, &l->allocator, tokenizer, l->error);
 }
 
@@ -3694,7 +3460,7 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
     heti_f_learner l;
     het_result result;
     if (desc == NULL || (text == NULL && length > 0) || tokenizer == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_tokenizer_train: a pointer is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_tokenizer_train: a pointer is NULL");
     d = *desc;
     if (d.specials == 0) { d.special = heti_f_end_of_text; d.specials = 1; }
     if (d.specials < 0) d.specials = 0;
@@ -3702,23 +3468,23 @@ HETRAIN_API het_result het_tokenizer_train(const het_tokenizer_desc *desc, const
     if (d.start_canary != 0 || d.end_canary != 0 || d.min_count < 1 || d.split < HET_SPLIT_DEFAULT ||
         d.split > HET_SPLIT_WHOLE || d.nfc < HET_DEFAULT
         || d.nfc > HET_NO || (d.specials > 0 && d.special == NULL))
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_tokenizer_train: split, nfc, min_count or special out of range, or desc not cleared");
     memset(&l, 0, sizeof l);
     l.error = error;
-    HETI_F_TRY(heti_f_allocator(&d.allocator, &l.allocator, error, "het_tokenizer_train"));
+    HETI_T_TRY(heti_t_choose(&d.allocator, &l.allocator, error, "het_tokenizer_train"));
     result = heti_f_learn(&l, &d, text, length, tokenizer);
     heti_f_set_free(&l.words, &l.allocator);
     heti_f_set_free(&l.tokens, &l.allocator);
-    heti_f_list_free(&l.places, &l.allocator);
-    heti_f_list_free(&l.pairs, &l.allocator);
-    heti_f_list_free(&l.slots, &l.allocator);
-    heti_f_list_free(&l.nodes, &l.allocator);
-    heti_f_list_free(&l.heap, &l.allocator);
-    heti_f_list_free(&l.touched, &l.allocator);
-    heti_f_list_free(&l.sorted, &l.allocator);
-    heti_f_list_free(&l.merges, &l.allocator);
-    heti_f_list_free(&l.json, &l.allocator);
+    heti_t_list_free(&l.places, &l.allocator);
+    heti_t_list_free(&l.pairs, &l.allocator);
+    heti_t_list_free(&l.slots, &l.allocator);
+    heti_t_list_free(&l.nodes, &l.allocator);
+    heti_t_list_free(&l.heap, &l.allocator);
+    heti_t_list_free(&l.touched, &l.allocator);
+    heti_t_list_free(&l.sorted, &l.allocator);
+    heti_t_list_free(&l.merges, &l.allocator);
+    heti_t_list_free(&l.json, &l.allocator);
     return result;
 }
 
@@ -3740,12 +3506,12 @@ static const heti_f_element heti_f_elements[HET_ELEMENTS] = { HETRAIN_ELEMENTS(H
 #undef HETI_F_ELEMENT
 
 HETRAIN_API const char *het_element_name(het_element element) {
-    const int64_t index = HETI_F_CAST(int64_t, element);
+    const int64_t index = HETI_T_CAST(int64_t, element);
     return index >= 0 && index < HET_ELEMENTS ? heti_f_elements[index].name : NULL;
 }
 
 HETRAIN_API int64_t het_element_bits(het_element element) {
-    const int64_t index = HETI_F_CAST(int64_t, element);
+    const int64_t index = HETI_T_CAST(int64_t, element);
     return index >= 0 && index < HET_ELEMENTS ? heti_f_elements[index].bits : 0;
 }
 
@@ -3756,23 +3522,23 @@ static const char *heti_f_writer_name(const het_writer *to) { return to->name !=
 
 /* All `size` bytes at `offset`. */
 static het_result heti_f_read(const het_reader *from, uint64_t offset, void *to, size_t size, het_error *error) {
-    char *at = HETI_F_CAST(char *, to);
+    char *at = HETI_T_CAST(char *, to);
     while (size > 0) {
         const int64_t got = from->read(from->user, offset, at, size);
-        if (got <= 0 || HETI_F_CAST(uint64_t, got) > size)
-            return heti_f_fail(error, HET_ERR_IO, "%s: reading %u bytes at offset %u failed (%d)",
-                               heti_f_reader_name(from), HETI_F_CAST(uint64_t, size), offset, got);
+        if (got <= 0 || HETI_T_CAST(uint64_t, got) > size)
+            return heti_t_fail(error, HET_ERR_IO, "%s: reading %u bytes at offset %u failed (%d)",
+                               heti_f_reader_name(from), HETI_T_CAST(uint64_t, size), offset, got);
         at += got;
-        offset += HETI_F_CAST(uint64_t, got);
-        size -= HETI_F_CAST(size_t, got);
+        offset += HETI_T_CAST(uint64_t, got);
+        size -= HETI_T_CAST(size_t, got);
     }
     return HET_OK;
 }
 
 static het_result heti_f_write(const het_writer *to, const void *from, size_t size, het_error *error) {
     if (size == 0 || to->write(to->user, from, size) == 0) return HET_OK;
-    return heti_f_fail(error, HET_ERR_IO, "%s: writing %u bytes failed", heti_f_writer_name(to),
-                       HETI_F_CAST(uint64_t, size));
+    return heti_t_fail(error, HET_ERR_IO, "%s: writing %u bytes failed", heti_f_writer_name(to),
+                       HETI_T_CAST(uint64_t, size));
 }
 
 /* Little-endian numbers of 1 to 8 bytes. */
@@ -3784,7 +3550,7 @@ static uint64_t heti_f_little(const unsigned char *from, int bytes) {
 
 static void heti_f_store(unsigned char *to, uint64_t value, int bytes) {
     int i;
-    for (i = 0; i < bytes; i++, value >>= 8) to[i] = HETI_F_CAST(unsigned char, value & 255u);
+    for (i = 0; i < bytes; i++, value >>= 8) to[i] = HETI_T_CAST(unsigned char, value & 255u);
 }
 
 /* ---- a table in one block ---- */
@@ -3842,25 +3608,25 @@ typedef struct heti_f_table {
     size_t left;
 } heti_f_table;
 
-static void heti_f_table_cut(heti_f_table *t, heti_f_arena *arena, int64_t tensors, int64_t pairs, size_t text) {
-    t->file = HETI_F_CAST(het_safetensors *, heti_f_take(arena, 1, sizeof *t->file));
-    t->tensor = HETI_F_CAST(het_safetensor *, heti_f_take(arena, HETI_F_CAST(size_t, tensors), sizeof *t->tensor));
-    t->by_name = HETI_F_CAST(int64_t *, heti_f_take(arena, HETI_F_CAST(size_t, tensors), sizeof *t->by_name));
-    t->pair = HETI_F_CAST(het_pair *, heti_f_take(arena, HETI_F_CAST(size_t, pairs), sizeof *t->pair));
-    t->text = HETI_F_CAST(char *, heti_f_take(arena, text, 1));
+static void heti_f_table_cut(heti_f_table *t, heti_t_arena *arena, int64_t tensors, int64_t pairs, size_t text) {
+    t->file = HETI_T_TAKE(arena, het_safetensors, 1);
+    t->tensor = HETI_T_TAKE(arena, het_safetensor, tensors);
+    t->by_name = HETI_T_TAKE(arena, int64_t, tensors);
+    t->pair = HETI_T_TAKE(arena, het_pair, pairs);
+    t->text = HETI_T_TAKE(arena, char, text);
     t->left = text;
 }
 
 static het_result heti_f_table_start(heti_f_table *t, int64_t tensors, int64_t pairs, size_t text,
                                      const het_allocator *allocator, het_error *error) {
-    heti_f_arena arena = { NULL, 0 };
+    heti_t_arena arena = { NULL, 0 };
     size_t block;
     heti_f_table_cut(t, &arena, tensors, pairs, text);
     block = arena.used;
-    if (block != SIZE_MAX) arena.base = HETI_F_CAST(char *, allocator->alloc(allocator->user, block, 16));
+    if (block != SIZE_MAX) arena.base = HETI_T_CAST(char *, allocator->alloc(allocator->user, block, 16));
     if (arena.base == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "%u bytes for a table of %d tensors: out of memory",
-                           HETI_F_CAST(uint64_t, block), tensors);
+        return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a table of %d tensors: out of memory",
+                           HETI_T_CAST(uint64_t, block), tensors);
     arena.used = 0;
     heti_f_table_cut(t, &arena, tensors, pairs, text);
     memset(t->file, 0, sizeof *t->file);
@@ -3909,15 +3675,15 @@ static void heti_f_table_names(heti_f_table *t, int64_t *twice) {
    with an empty dimension, and its others are checked all the same. */
 static const char *heti_f_tensor_bytes(const het_safetensor *t, uint64_t *bytes) {
     uint64_t elements = 1;
-    const uint64_t bits = HETI_F_CAST(uint64_t, heti_f_elements[t->element].bits);
+    const uint64_t bits = HETI_T_CAST(uint64_t, heti_f_elements[t->element].bits);
     int i;
     for (i = 0; i < t->rank; i++) {
-        const uint64_t dimension = HETI_F_CAST(uint64_t, t->shape[i]);
-        if (dimension != 0 && elements > HETI_F_CAST(uint64_t, INT64_MAX) / dimension)
+        const uint64_t dimension = HETI_T_CAST(uint64_t, t->shape[i]);
+        if (dimension != 0 && elements > HETI_T_CAST(uint64_t, INT64_MAX) / dimension)
             return "the product of the dimensions overflows";
         elements *= dimension;
     }
-    if (elements > HETI_F_CAST(uint64_t, INT64_MAX) / bits) return "the size in bits overflows";
+    if (elements > HETI_T_CAST(uint64_t, INT64_MAX) / bits) return "the size in bits overflows";
     if (elements * bits % 8 != 0) return "type and shape give no whole number of bytes";
     *bytes = elements * bits / 8;
     return NULL;
@@ -3937,22 +3703,19 @@ typedef struct heti_f_header {
 /* file: byte n: "tensor": what. `at` counts from the start of the JSON; t NULL: no tensor. */
 static het_result heti_f_header_bad(const heti_f_header *h, uint64_t at, const het_safetensor *t, const char *format,
                                     ...) {
-    heti_f_text text;
+    heti_t_text text;
     va_list arguments;
     if (h->error == NULL) return HET_ERR_FORMAT;
-    (void)heti_f_fail(h->error, HET_ERR_FORMAT, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
-    text.to = h->error->text;
-    text.capacity = sizeof h->error->text;
-    text.length = strlen(text.to);
+    (void)heti_t_fail(h->error, HET_ERR_FORMAT, "%s: byte %u: ", heti_f_reader_name(h->from), at + 8);
+    text = heti_t_text_behind(h->error->text, sizeof h->error->text);
     if (t != NULL) {
-        heti_f_text_quoted(&text, t->name, t->name_length);
-        heti_f_text_char(&text, ':');
-        heti_f_text_char(&text, ' ');
+        heti_t_quoted(&text, t->name, t->name_length);
+        heti_t_char(&text, ':');
+        heti_t_char(&text, ' ');
     }
     va_start(arguments, format);
-    heti_f_text_list(&text, format, arguments);
+    heti_t_format_list(&text, format, arguments);
     va_end(arguments);
-    text.to[text.length < text.capacity ? text.length : text.capacity - 1] = 0;
     return HET_ERR_FORMAT;
 }
 
@@ -3969,7 +3732,7 @@ static het_result heti_f_header_shape(const heti_f_header *h, het_json *j, het_s
         if (!het_json_integer(j, &value)) break;
         if (value < 0 || value >= HETI_F_DIMENSION_LIMIT)
             return heti_f_header_bad(h, at, t, "dimension %d is %d, must be 0 .. 2^48 - 1",
-                                     HETI_F_CAST(int64_t, t->rank), value);
+                                     HETI_T_CAST(int64_t, t->rank), value);
         if (t->rank == HETRAIN_FILE_DIMENSIONS) return heti_f_header_bad(h, at, t, "more than 8 dimensions");
         t->shape[t->rank++] = value;
     }
@@ -3986,8 +3749,8 @@ static het_result heti_f_header_offsets(const heti_f_header *h, het_json *j, het
         if (!het_json_integer(j, &value)) break;
         if (count == 2 || value < 0)
             return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
-        if (count++ == 0) t->begin = HETI_F_CAST(uint64_t, value);
-        else t->end = HETI_F_CAST(uint64_t, value);
+        if (count++ == 0) t->begin = HETI_T_CAST(uint64_t, value);
+        else t->end = HETI_T_CAST(uint64_t, value);
     }
     if (j->rule == NULL && count != 2)
         return heti_f_header_bad(h, at, t, "data_offsets must be two integers that are not negative");
@@ -4001,11 +3764,11 @@ static het_result heti_f_header_type(const heti_f_header *h, het_json *j, het_sa
     int i;
     if (!het_json_string(j, type, sizeof type, &length)) return heti_f_header_json(h, j, t);
     for (i = 0; i < HET_ELEMENTS; i++) {
-        if (!heti_f_is(type, length, heti_f_elements[i].name)) continue;
-        t->element = HETI_F_CAST(het_element, i);
+        if (!heti_t_is(type, length, heti_f_elements[i].name)) continue;
+        t->element = HETI_T_CAST(het_element, i);
         return HET_OK;
     }
-    return heti_f_header_bad(h, at, t, "unknown dtype %q", type, heti_f_shown(length, sizeof type));
+    return heti_f_header_bad(h, at, t, "unknown dtype %q", type, heti_t_shown(length, sizeof type));
 }
 
 /* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]} at the cursor. */
@@ -4019,15 +3782,15 @@ static het_result heti_f_header_tensor(const heti_f_header *h, het_json *j, het_
     t->at = j->at;
     het_json_enter(j, HET_JSON_OBJECT);
     while (het_json_next(j, key, sizeof key, &length)) {
-        for (i = 0; i < 3 && !heti_f_is(key, length, heti_f_keys[i]); i++) {}
+        for (i = 0; i < 3 && !heti_t_is(key, length, heti_f_keys[i]); i++) {}
         if (i < 3 && ((seen >> i) & 1) != 0) return heti_f_header_bad(h, j->at, t, "%s occurs twice", heti_f_keys[i]);
         seen |= 1 << i;
-        if (i == 0) HETI_F_TRY(heti_f_header_type(h, j, t));
-        else if (i == 1) HETI_F_TRY(heti_f_header_shape(h, j, t));
-        else if (i == 2) HETI_F_TRY(heti_f_header_offsets(h, j, t));
+        if (i == 0) HETI_T_TRY(heti_f_header_type(h, j, t));
+        else if (i == 1) HETI_T_TRY(heti_f_header_shape(h, j, t));
+        else if (i == 2) HETI_T_TRY(heti_f_header_offsets(h, j, t));
         else het_json_skip(j);
     }
-    HETI_F_TRY(heti_f_header_json(h, j, t));
+    HETI_T_TRY(heti_f_header_json(h, j, t));
     for (i = 0; i < 3; i++)
         if (((seen >> i) & 1) == 0) return heti_f_header_bad(h, t->at, t, "lacks \"%s\"", heti_f_keys[i]);
     rule = heti_f_tensor_bytes(t, &bytes);
@@ -4046,10 +3809,10 @@ static het_result heti_f_header_count(heti_f_header *h, int64_t most) {
     int metadata = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &length)) {
-        if (!heti_f_is(key, length, "__metadata__")) {
+        if (!heti_t_is(key, length, "__metadata__")) {
             if (length > 255)
                 return heti_f_header_bad(h, j.at, NULL, "the name %q~ has %d bytes, the limit is 255", key,
-                                         sizeof key - 1, HETI_F_CAST(int64_t, length));
+                                         sizeof key - 1, HETI_T_CAST(int64_t, length));
             if (h->tensors++ == most) return heti_f_header_bad(h, j.at, NULL, "more than %d tensors", most);
             h->names += length + 1;
             het_json_skip(&j);
@@ -4079,7 +3842,7 @@ static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, he
     int64_t tensor = 0, pair = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
     for (; het_json_next(&j, key, t->left, &length); key = t->text) {
-        if (heti_f_is(key, length < t->left ? length : 0, "__metadata__")) { /* overwritten by the next text */
+        if (heti_t_is(key, length < t->left ? length : 0, "__metadata__")) { /* overwritten by the next text */
             if (het_json_peek(&j) == HET_JSON_NULL) {
                 het_json_null(&j);
                 continue;
@@ -4104,7 +3867,7 @@ static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, he
         list[tensor].name_length = length;
         t->text += length + 1;
         t->left -= length + 1;
-        HETI_F_TRY(heti_f_header_tensor(h, &j, &list[tensor++]));
+        HETI_T_TRY(heti_f_header_tensor(h, &j, &list[tensor++]));
     }
     return HET_OK;
 }
@@ -4112,7 +3875,7 @@ static het_result heti_f_header_fill(const heti_f_header *h, heti_f_table *t, he
 /* Puts the descriptions into the order of their data, which must be without gap or overlap and end
    where the file ends. */
 static het_result heti_f_header_place(const heti_f_header *h, heti_f_table *t, const het_safetensor *list) {
-    const uint64_t data = h->from->size - 8 - HETI_F_CAST(uint64_t, h->size);
+    const uint64_t data = h->from->size - 8 - HETI_T_CAST(uint64_t, h->size);
     uint64_t end = 0;
     int64_t i, twice;
     heti_f_order(list, t->by_name, h->tensors, HETI_F_BY_PLACE);
@@ -4142,14 +3905,14 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
     het_safetensor *list = NULL;
     size_t bytes;
     het_result result;
-    HETI_F_TRY(heti_f_header_count(h, most));
+    HETI_T_TRY(heti_f_header_count(h, most));
     /* 16: "__metadata__" as a key passes through */
-    HETI_F_TRY(heti_f_table_start(&t, h->tensors, h->pairs, h->names + 16, allocator, h->error));
-    bytes = HETI_F_CAST(size_t, h->tensors) * sizeof *list; /* at most 3 times the header */
-    if (bytes > 0) list = HETI_F_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
+    HETI_T_TRY(heti_f_table_start(&t, h->tensors, h->pairs, h->names + 16, allocator, h->error));
+    bytes = HETI_T_CAST(size_t, h->tensors) * sizeof *list; /* at most 3 times the header */
+    if (bytes > 0) list = HETI_T_CAST(het_safetensor *, allocator->alloc(allocator->user, bytes, 16));
     if (bytes > 0 && list == NULL)
-        result = heti_f_fail(h->error, HET_ERR_OOM, "%u bytes for descriptions of %d tensors: out of memory",
-                             HETI_F_CAST(uint64_t, bytes), h->tensors);
+        result = heti_t_fail(h->error, HET_ERR_OOM, "%u bytes for descriptions of %d tensors: out of memory",
+                             HETI_T_CAST(uint64_t, bytes), h->tensors);
     else result = heti_f_header_fill(h, &t, list);
     if (result == HET_OK) result = heti_f_header_place(h, &t, list);
     if (list != NULL) allocator->free(allocator->user, list, bytes);
@@ -4157,7 +3920,7 @@ static het_result heti_f_header_table(heti_f_header *h, int64_t most, const het_
         het_safetensors_free(t.file);
         return result;
     }
-    t.file->data = 8 + HETI_F_CAST(uint64_t, h->size);
+    t.file->data = 8 + HETI_T_CAST(uint64_t, h->size);
     t.file->size = h->from->size;
     *file = t.file;
     return HET_OK;
@@ -4171,24 +3934,24 @@ HETRAIN_API het_result het_safetensors_read(const het_reader *from, int64_t most
     uint64_t size;
     het_result result;
     if (from == NULL || from->read == NULL || file == NULL || most < 0)
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_safetensors_read: the reader, its read or file is NULL, or most is negative");
-    HETI_F_TRY(heti_f_allocator(allocator, &own, error, "het_safetensors_read"));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_safetensors_read"));
     memset(&h, 0, sizeof h);
     h.from = from;
     h.error = error;
     if (from->size < 8)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes are too few for a safetensors file",
                            heti_f_reader_name(from), from->size);
-    HETI_F_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
+    HETI_T_TRY(heti_f_read(from, 0, bytes, sizeof bytes, error));
     size = heti_f_little(bytes, 8);
     if (size > HETI_F_HEADER_LIMIT || size > from->size - 8)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: a header of %u bytes is over %u",
                            heti_f_reader_name(from), size, from->size - 8 < HETI_F_HEADER_LIMIT ? from->size - 8 :
-                           HETI_F_CAST(uint64_t, HETI_F_HEADER_LIMIT));
-    h.size = HETI_F_CAST(size_t, size);
-    h.text = HETI_F_CAST(char *, own.alloc(own.user, h.size + 1, 16));
-    if (h.text == NULL) return heti_f_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
+                           HETI_T_CAST(uint64_t, HETI_F_HEADER_LIMIT));
+    h.size = HETI_T_CAST(size_t, size);
+    h.text = HETI_T_CAST(char *, own.alloc(own.user, h.size + 1, 16));
+    if (h.text == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", size);
     result = heti_f_read(from, 8, h.text, h.size, error);
     if (result == HET_OK) result = heti_f_header_table(&h, most > 0 ? most : HETI_F_TENSOR_LIMIT, &own, file);
     own.free(own.user, h.text, h.size + 1);
@@ -4211,7 +3974,7 @@ HETRAIN_API const het_safetensor *het_safetensors_find(const het_safetensors *fi
 HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const char *key, size_t *length) {
     int64_t i;
     for (i = file->pairs; i-- > 0;) {
-        if (!heti_f_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
+        if (!heti_t_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
         if (length != NULL) *length = file->pair[i].value_length;
         return file->pair[i].value;
     }
@@ -4221,68 +3984,46 @@ HETRAIN_API const char *het_safetensors_value(const het_safetensors *file, const
 /* ---- making and writing ---- */
 
 static int heti_f_is_utf8(const char *text, size_t length) {
-    const unsigned char *bytes = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, text));
+    const unsigned char *bytes = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, text));
     size_t at, size;
     for (at = 0; at < length; at += size)
-        if (heti_f_point(bytes, length, at, &size) == HETI_F_INVALID) return 0;
+        if (heti_t_point(bytes, length, at, &size) == HETI_T_INVALID) return 0;
     return 1;
 }
 
-/* A JSON string with the escapes that the reference's serialiser uses. */
-static void heti_f_text_json(heti_f_text *text, const char *from, size_t length) {
-    static const char heti_f_from[] = "\"\\\b\f\n\r\t", heti_f_into[] = "\"\\bfnrt";
-    size_t i;
-    heti_f_text_char(text, '"');
-    for (i = 0; i < length; i++) {
-        const unsigned byte = HETI_F_CAST(unsigned char, from[i]);
-        const char *found = byte != 0 ? strchr(heti_f_from, from[i]) : NULL;
-        if (found != NULL) {
-            heti_f_text_char(text, '\\');
-            heti_f_text_char(text, heti_f_into[found - heti_f_from]);
-        } else if (byte < 0x20) {
-            heti_f_text_put(text, "\\u00");
-            heti_f_text_char(text, "0123456789abcdef"[byte >> 4]);
-            heti_f_text_char(text, "0123456789abcdef"[byte & 15]);
-        } else {
-            heti_f_text_char(text, from[i]);
-        }
-    }
-    heti_f_text_char(text, '"');
-}
-
-static void heti_f_text_header(heti_f_text *text, const het_safetensors *file) {
+static void heti_f_text_header(heti_t_text *text, const het_safetensors *file) {
     int64_t i;
     int k;
-    heti_f_text_char(text, '{');
+    heti_t_char(text, '{');
     if (file->pairs > 0) {
-        heti_f_text_put(text, "\"__metadata__\":");
+        heti_t_put(text, "\"__metadata__\":");
         for (i = 0; i < file->pairs; i++) {
-            heti_f_text_char(text, i == 0 ? '{' : ',');
-            heti_f_text_json(text, file->pair[i].key, file->pair[i].key_length);
-            heti_f_text_char(text, ':');
-            heti_f_text_json(text, file->pair[i].value, file->pair[i].value_length);
+            heti_t_char(text, i == 0 ? '{' : ',');
+            heti_t_json(text, file->pair[i].key, file->pair[i].key_length);
+            heti_t_char(text, ':');
+            heti_t_json(text, file->pair[i].value, file->pair[i].value_length);
         }
-        heti_f_text_char(text, '}');
+        heti_t_char(text, '}');
     }
     for (i = 0; i < file->tensors; i++) {
         const het_safetensor *t = &file->tensor[i];
-        if (i > 0 || file->pairs > 0) heti_f_text_char(text, ',');
-        heti_f_text_json(text, t->name, t->name_length);
-        heti_f_text_put(text, ":{\"dtype\":\"");
-        heti_f_text_put(text, heti_f_elements[t->element].name);
-        heti_f_text_put(text, "\",\"shape\":[");
+        if (i > 0 || file->pairs > 0) heti_t_char(text, ',');
+        heti_t_json(text, t->name, t->name_length);
+        heti_t_put(text, ":{\"dtype\":\"");
+        heti_t_put(text, heti_f_elements[t->element].name);
+        heti_t_put(text, "\",\"shape\":[");
         for (k = 0; k < t->rank; k++) {
-            if (k > 0) heti_f_text_char(text, ',');
-            heti_f_text_unsigned(text, HETI_F_CAST(uint64_t, t->shape[k]));
+            if (k > 0) heti_t_char(text, ',');
+            heti_t_unsigned(text, HETI_T_CAST(uint64_t, t->shape[k]));
         }
-        heti_f_text_put(text, "],\"data_offsets\":[");
-        heti_f_text_unsigned(text, t->begin);
-        heti_f_text_char(text, ',');
-        heti_f_text_unsigned(text, t->end);
-        heti_f_text_put(text, "]}");
+        heti_t_put(text, "],\"data_offsets\":[");
+        heti_t_unsigned(text, t->begin);
+        heti_t_char(text, ',');
+        heti_t_unsigned(text, t->end);
+        heti_t_put(text, "]}");
     }
-    heti_f_text_char(text, '}');
-    while (text->length % 8 != 0) heti_f_text_char(text, ' ');
+    heti_t_char(text, '}');
+    while (text->length % 8 != 0) heti_t_char(text, ' ');
 }
 
 /* One tensor of the list that a table is made from. */
@@ -4292,19 +4033,19 @@ static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het
     uint64_t bytes = 0;
     int i;
     if (t->name == NULL || t->name_length > 255 || !heti_f_is_utf8(t->name, t->name_length) ||
-        heti_f_is(t->name, t->name_length, "__metadata__"))
-        return heti_f_fail(error, HET_ERR_INVALID,
+        heti_t_is(t->name, t->name_length, "__metadata__"))
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "%s: tensor %d: its name must be 0 .. 255 bytes of UTF-8, and not __metadata__", heti_f_who,
                            number);
     if (het_element_bits(t->element) == 0 || t->rank < 0 || t->rank > HETRAIN_FILE_DIMENSIONS)
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %q: type %d, rank %d", heti_f_who, t->name,
-                           t->name_length, HETI_F_CAST(int64_t, t->element), HETI_F_CAST(int64_t, t->rank));
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: type %d, rank %d", heti_f_who, t->name,
+                           t->name_length, HETI_T_CAST(int64_t, t->element), HETI_T_CAST(int64_t, t->rank));
     for (i = 0; i < t->rank; i++)
         if (t->shape[i] < 0 || t->shape[i] >= HETI_F_DIMENSION_LIMIT)
-            return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1",
-                               heti_f_who, t->name, t->name_length, HETI_F_CAST(int64_t, i), t->shape[i]);
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: dimension %d is %d, must be 0 .. 2^48 - 1",
+                               heti_f_who, t->name, t->name_length, HETI_T_CAST(int64_t, i), t->shape[i]);
     rule = heti_f_tensor_bytes(t, &bytes);
-    return rule == NULL ? HET_OK : heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %q: %s", heti_f_who, t->name,
+    return rule == NULL ? HET_OK : heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %q: %s", heti_f_who, t->name,
                                                t->name_length, rule);
 }
 
@@ -4312,7 +4053,7 @@ static het_result heti_f_made_check(const het_safetensor *t, int64_t number, het
 static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor, const het_pair *pair,
                                    het_error *error) {
     het_safetensors *file = t->file;
-    heti_f_text text = { NULL, 0, 0 };
+    heti_t_text text = heti_t_text_in(NULL, 0);
     uint64_t end = 0;
     int64_t i, twice;
     heti_f_order(tensor, t->by_name, file->tensors, HETI_F_BY_TYPE);
@@ -4325,8 +4066,8 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
         own->number = t->by_name[i];
         own->at = 0;
         own->begin = end;
-        if (bytes > HETI_F_CAST(uint64_t, INT64_MAX) / 2 - end)
-            return heti_f_fail(error, HET_ERR_LIMIT, "het_safetensors_make: 2^62 bytes of data or more");
+        if (bytes > HETI_T_CAST(uint64_t, INT64_MAX) / 2 - end)
+            return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: 2^62 bytes of data or more");
         own->end = end += bytes;
     }
     for (i = 0; i < file->pairs; i++) {
@@ -4336,13 +4077,13 @@ static het_result heti_f_made_fill(heti_f_table *t, const het_safetensor *tensor
     }
     heti_f_table_names(t, &twice);
     if (twice >= 0)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_make: tensor %q occurs twice",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_make: tensor %q occurs twice",
                            t->tensor[twice].name, t->tensor[twice].name_length);
     heti_f_text_header(&text, file);
     if (text.length > HETI_F_HEADER_LIMIT)
-        return heti_f_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %u bytes is over 100000000",
-                           HETI_F_CAST(uint64_t, text.length));
-    file->data = 8 + HETI_F_CAST(uint64_t, text.length);
+        return heti_t_fail(error, HET_ERR_LIMIT, "het_safetensors_make: a header of %u bytes is over 100000000",
+                           HETI_T_CAST(uint64_t, text.length));
+    file->data = 8 + HETI_T_CAST(uint64_t, text.length);
     file->size = file->data + end;
     return HET_OK;
 }
@@ -4357,21 +4098,21 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
     size_t text = 0;
     int64_t i;
     if (file == NULL || tensors < 0 || pairs < 0 || (tensor == NULL && tensors > 0) || (pair == NULL && pairs > 0))
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: a pointer is NULL, or a count is negative", heti_f_who);
-    HETI_F_TRY(heti_f_allocator(allocator, &own, error, heti_f_who));
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: a pointer is NULL, or a count is negative", heti_f_who);
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, heti_f_who));
     for (i = 0; i < tensors; i++) {
-        HETI_F_TRY(heti_f_made_check(&tensor[i], i, error));
+        HETI_T_TRY(heti_f_made_check(&tensor[i], i, error));
         text += tensor[i].name_length + 1;
     }
     for (i = 0; i < pairs; i++) {
         const het_pair *p = &pair[i];
         if (p->key == NULL || p->value == NULL || !heti_f_is_utf8(p->key, p->key_length) ||
             !heti_f_is_utf8(p->value, p->value_length))
-            return heti_f_fail(error, HET_ERR_INVALID, "%s: pair %d of the metadata is NULL or not UTF-8", heti_f_who,
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: pair %d of the metadata is NULL or not UTF-8", heti_f_who,
                                i);
         text += p->key_length + p->value_length + 2;
     }
-    HETI_F_TRY(heti_f_table_start(&t, tensors, pairs, text, &own, error));
+    HETI_T_TRY(heti_f_table_start(&t, tensors, pairs, text, &own, error));
     result = heti_f_made_fill(&t, tensor, pair, error);
     if (result == HET_OK) *file = t.file;
     else het_safetensors_free(t.file);
@@ -4379,20 +4120,18 @@ HETRAIN_API het_result het_safetensors_make(const het_safetensor *tensor, int64_
 }
 
 HETRAIN_API het_result het_safetensors_write(const het_safetensors *file, const het_writer *to, het_error *error) {
-    heti_f_text text;
+    heti_t_text text;
     char *bytes;
     size_t size;
     het_result result;
     if (file == NULL || to == NULL || to->write == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_write: the table, the writer or its write is NULL");
-    size = HETI_F_CAST(size_t, file->data);
-    bytes = HETI_F_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
-    if (bytes == NULL) return heti_f_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", file->data);
-    text.to = bytes + 8;
-    text.capacity = size - 7; /* one more than is written: a text keeps room for a 0 */
-    text.length = 0;
+        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_write: the table, the writer or its write is NULL");
+    size = HETI_T_CAST(size_t, file->data);
+    bytes = HETI_T_CAST(char *, file->allocator.alloc(file->allocator.user, size + 1, 16));
+    if (bytes == NULL) return heti_t_fail(error, HET_ERR_OOM, "%u bytes for a header: out of memory", file->data);
+    text = heti_t_text_in(bytes + 8, size - 7); /* one more than is written: a text keeps room for a 0 */
     heti_f_text_header(&text, file);
-    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, bytes)), file->data - 8, 8);
+    heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, bytes)), file->data - 8, 8);
     result = heti_f_write(to, bytes, size, error);
     file->allocator.free(file->allocator.user, bytes, size + 1);
     return result;
@@ -4427,7 +4166,7 @@ static uint32_t heti_f_half_of_bits(uint32_t bits) {
     if (size >= 0x38800000u) return sign | heti_f_round_bits(size - 0x38000000u, 13); /* 2^-14 and more: normal */
     exponent = size >> 23;
     if (exponent < 102) return sign; /* below 2^-25 */
-    return sign | heti_f_round_bits((size & 0x7FFFFFu) | 0x800000u, HETI_F_CAST(int, 126 - exponent));
+    return sign | heti_f_round_bits((size & 0x7FFFFFu) | 0x800000u, HETI_T_CAST(int, 126 - exponent));
 }
 
 static uint32_t heti_f_bf16_of_bits(uint32_t bits) {
@@ -4447,10 +4186,10 @@ static int heti_f_is_float(het_element element) {
 static int64_t heti_f_floats(het_element element, float *to, int64_t count) {
     const int size = element == HET_ELEMENT_F32 ? 4 : 2;
     uint32_t most = 0;
-    const unsigned char *from = HETI_F_CAST(const unsigned char *, HETI_F_CAST(const void *, to)) + count * (4 - size);
+    const unsigned char *from = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, to)) + count * (4 - size);
     int64_t i;
     for (i = 0; i < count; i++) {
-        uint32_t bits = HETI_F_CAST(uint32_t, heti_f_little(from + i * size, size));
+        uint32_t bits = HETI_T_CAST(uint32_t, heti_f_little(from + i * size, size));
         if (element == HET_ELEMENT_F16) bits = heti_f_bits_of_half(bits);
         else if (element == HET_ELEMENT_BF16) bits <<= 16;
         memcpy(to + i, &bits, sizeof bits);
@@ -4471,13 +4210,13 @@ static het_result heti_f_read_floats(const het_reader *from, uint64_t offset, he
                                      int64_t count, const char *tensor, het_error *error) {
     const int64_t size = heti_f_elements[element].bits / 8;
     /* so that what is read ends where the floats do */
-    char *end = HETI_F_CAST(char *, HETI_F_CAST(void *, to)) + count * (4 - size);
+    char *end = HETI_T_CAST(char *, HETI_T_CAST(void *, to)) + count * (4 - size);
     int64_t bad;
-    HETI_F_TRY(heti_f_read(from, offset, end, HETI_F_CAST(size_t, count * size), error));
+    HETI_T_TRY(heti_f_read(from, offset, end, HETI_T_CAST(size_t, count * size), error));
     bad = heti_f_floats(element, to, count);
     if (bad == count || tensor == NULL) return HET_OK;
-    return heti_f_fail(error, HET_ERR_DATA, "%s: byte %u: tensor %s: element %d is %s, not finite",
-                       heti_f_reader_name(from), offset + HETI_F_CAST(uint64_t, bad * size), tensor, bad,
+    return heti_t_fail(error, HET_ERR_DATA, "%s: byte %u: tensor %s: element %d is %s, not finite",
+                       heti_f_reader_name(from), offset + HETI_T_CAST(uint64_t, bad * size), tensor, bad,
                            to[bad] > 0.0f ? "inf" : to[bad] < 0.0f ? "-inf" : "nan");
 }
 
@@ -4486,20 +4225,20 @@ static het_result heti_f_get(const het_safetensors *file, const het_reader *from
                              int64_t first, int64_t count, float *to, const char *name, het_error *error) {
     uint64_t size, elements;
     if (file == NULL || from == NULL || from->read == NULL || tensor == NULL || to == NULL || first < 0 || count < 0)
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_safetensors_get: a pointer is NULL, or first or count is negative");
     if (!heti_f_is_float(tensor->element))
-        return heti_f_fail(error, HET_ERR_UNSUPPORTED, "%s: tensor %q has dtype %s, must be F32, F16 or BF16",
+        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "%s: tensor %q has dtype %s, must be F32, F16 or BF16",
                            heti_f_reader_name(from), tensor->name, tensor->name_length,
                            heti_f_elements[tensor->element].name);
-    size = HETI_F_CAST(uint64_t, heti_f_elements[tensor->element].bits / 8);
+    size = HETI_T_CAST(uint64_t, heti_f_elements[tensor->element].bits / 8);
     elements = (tensor->end - tensor->begin) / size;
-    if (HETI_F_CAST(uint64_t, first) > elements ||
-        HETI_F_CAST(uint64_t, count) > elements - HETI_F_CAST(uint64_t, first))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor "
+    if (HETI_T_CAST(uint64_t, first) > elements ||
+        HETI_T_CAST(uint64_t, count) > elements - HETI_T_CAST(uint64_t, first))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_safetensors_get: %d elements from %d of tensor "
                                                    "%q, which has %u", count, first, tensor->name, tensor->name_length,
                                                    elements);
-    return heti_f_read_floats(from, file->data + tensor->begin + HETI_F_CAST(uint64_t, first) * size, tensor->element,
+    return heti_f_read_floats(from, file->data + tensor->begin + HETI_T_CAST(uint64_t, first) * size, tensor->element,
                               to, count, name, error);
 }
 
@@ -4523,7 +4262,7 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
     int64_t done, i, n;
     const int size = element == HET_ELEMENT_F32 ? 4 : 2;
     if (to == NULL || to->write == NULL || (from == NULL && count > 0) || count < 0 || !heti_f_is_float(element))
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_safetensors_put: a pointer is NULL, count is negative, or the type is not "
                            "F32, F16 or BF16");
     for (done = 0; done < count; done += n) {
@@ -4535,7 +4274,7 @@ HETRAIN_API het_result het_safetensors_put(const het_writer *to, het_element ele
             else if (element == HET_ELEMENT_BF16) bits = heti_f_bf16_of_bits(bits);
             heti_f_store(bytes + i * size, bits, size);
         }
-        HETI_F_TRY(heti_f_write(to, bytes, HETI_F_CAST(size_t, n * size), error));
+        HETI_T_TRY(heti_f_write(to, bytes, HETI_T_CAST(size_t, n * size), error));
     }
     return HET_OK;
 }
@@ -4617,7 +4356,7 @@ static const heti_f_config_key heti_f_config_keys[] = {
     { "attention_bias", HETI_F_IN_ROTARY, 0, HETI_F_ATTENTION_BIAS, NULL, HET_JSON_BOOL },
     { "mlp_bias", HETI_F_IN_LLAMA, 0, HETI_F_MLP_BIAS, NULL, HET_JSON_BOOL }
 };
-#define HETI_F_CONFIG_KEYS HETI_F_CAST(int, sizeof heti_f_config_keys / sizeof heti_f_config_keys[0])
+#define HETI_F_CONFIG_KEYS HETI_T_CAST(int, sizeof heti_f_config_keys / sizeof heti_f_config_keys[0])
 
 /* Keys of models that compute something else: only a neutral value, which leaves the model as it
    is, is read. null is neutral everywhere, a list is where each of its elements is. Numbers come
@@ -4674,7 +4413,7 @@ static const heti_f_act heti_f_acts[] = {
     { "gelu_python", "gelu_erf", HETI_F_IN_GPT2 | HETI_F_IN_NEOX }, { "silu", "swiglu", HETI_F_IN_GATED },
     { "swish", "swiglu", HETI_F_IN_GATED }
 };
-#define HETI_F_ACTS HETI_F_CAST(int, sizeof heti_f_acts / sizeof heti_f_acts[0])
+#define HETI_F_ACTS HETI_T_CAST(int, sizeof heti_f_acts / sizeof heti_f_acts[0])
 
 /* The class with a head is written; the one without, whose name ends after `stem` letters with
    Model, is read too. */
@@ -4684,7 +4423,7 @@ static const heti_f_family heti_f_families[] = {
     { "qwen2", "qwen2", "Qwen2ForCausalLM", 5, HET_QWEN2 }, { "qwen3", "qwen3", "Qwen3ForCausalLM", 5, HET_QWEN3 },
     { "gpt_neox", "neox", "GPTNeoXForCausalLM", 7, HET_NEOX }
 };
-#define HETI_F_FAMILIES HETI_F_CAST(int, sizeof heti_f_families / sizeof heti_f_families[0])
+#define HETI_F_FAMILIES HETI_T_CAST(int, sizeof heti_f_families / sizeof heti_f_families[0])
 
 /* ---- a list of settings ---- */
 
@@ -4731,7 +4470,7 @@ static het_result heti_f_settings_of(heti_f_settings *s, const het_model_desc *m
     const char *at;
     size_t length;
     s->count = 0;
-    HETI_F_TRY(het_model_format(model, text, sizeof text, &length));
+    HETI_T_TRY(het_model_format(model, text, sizeof text, &length));
     for (at = text + strcspn(text, ":"); *at != 0;) {
         const size_t name = strcspn(++at, "="), value = strcspn(at + name + 1, ",");
         heti_f_setting *item = &s->item[s->count];
@@ -4763,12 +4502,12 @@ static const char heti_f_config_where[] = "het_model_from_json";
 
 static het_result heti_f_config_syntax(heti_f_config *c) {
     if (c->json.rule == NULL) return HET_OK;
-    return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_config_where,
-                       HETI_F_CAST(uint64_t, c->json.rule_at), c->json.rule);
+    return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_config_where,
+                       HETI_T_CAST(uint64_t, c->json.rule_at), c->json.rule);
 }
 
 static het_result heti_f_config_unsupported(heti_f_config *c, const char *key, const char *value, const char *known) {
-    return heti_f_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value,
+    return heti_t_fail(c->error, HET_ERR_UNSUPPORTED, "%s: %s %q is not supported%s%s", heti_f_config_where, key, value,
                        strlen(value), known[0] != 0 ? "; supported: " : "", known);
 }
 
@@ -4785,7 +4524,7 @@ static heti_f_shown_value heti_f_raw(const heti_f_config *c, size_t at) {
     /* of how weights are quantised the method's name */
     while (j.depth > 0 && het_json_next(&j, key, sizeof key, &length)) {
         (void)het_json_peek(&j);
-        if (heti_f_is(key, length, "quant_method")) at = j.at;
+        if (heti_t_is(key, length, "quant_method")) at = j.at;
         het_json_skip(&j);
     }
     j.at = at;
@@ -4830,14 +4569,14 @@ static het_result heti_f_config_copy(heti_f_config *c, const heti_f_config_key *
     (void)het_json_peek(&c->json);
     at = c->json.at;
     kind = heti_f_scalar(&c->json, value, sizeof value);
-    HETI_F_TRY(heti_f_config_syntax(c));
+    HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
     if (kind != k->kind)
-        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s has a value of the wrong type",
-                           heti_f_config_where, HETI_F_CAST(uint64_t, at), k->key);
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s has a value of the wrong type",
+                           heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key);
     if (before != NULL && !heti_f_same_value(before, value))
-        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s %s contradicts an earlier key, which gave %s",
-                           heti_f_config_where, HETI_F_CAST(uint64_t, at), k->key, value, before);
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s %s contradicts an earlier key, which gave %s",
+                           heti_f_config_where, HETI_T_CAST(uint64_t, at), k->key, value, before);
     heti_f_setting_or(&c->set, k->setting, value);
     return HET_OK;
 }
@@ -4860,7 +4599,7 @@ static het_result heti_f_config_activation(heti_f_config *c, const heti_f_config
     char value[64];
     int i;
     const het_json_kind kind = heti_f_scalar(&c->json, value, sizeof value);
-    HETI_F_TRY(heti_f_config_syntax(c));
+    HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
     for (i = 0; i < HETI_F_ACTS; i++) {
         if (kind != HET_JSON_STRING || strcmp(heti_f_acts[i].name, value) != 0 ||
@@ -4877,12 +4616,12 @@ static het_result heti_f_config_rope_type(heti_f_config *c, const heti_f_config_
     char value[64];
     int type;
     const het_json_kind kind = heti_f_scalar(&c->json, value, sizeof value);
-    HETI_F_TRY(heti_f_config_syntax(c));
+    HETI_T_TRY(heti_f_config_syntax(c));
     if (kind == HET_JSON_NULL) return HET_OK;
     type = strcmp(value, "default") == 0 ? 1 : strcmp(value, "llama3") == 0 ? 2 : 0;
     if (type == 0 || kind != HET_JSON_STRING) return heti_f_config_unsupported(c, k->key, value, "default, llama3");
     if (c->rope_type != 0 && c->rope_type != type)
-        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where,
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s %s contradicts an earlier one", heti_f_config_where,
                            k->key, value);
     c->rope_type = type;
     c->rope_types++;
@@ -4935,7 +4674,7 @@ static het_result heti_f_config_rope_object(heti_f_config *c, const char *key) {
         return heti_f_config_syntax(c);
     }
     at = c->json.at;
-    HETI_F_TRY(heti_f_config_object(c, HETI_F_IN_ROPE));
+    HETI_T_TRY(heti_f_config_object(c, HETI_F_IN_ROPE));
     if (c->rope_types > types || c->rope_scales == scales) return HET_OK;
     return heti_f_config_unsupported(c, key, heti_f_raw(c, at).text, "with rope_type default or llama3");
 }
@@ -4974,7 +4713,7 @@ static het_result heti_f_config_object(heti_f_config *c, int in) {
     while (het_json_next(&c->json, key, sizeof key, &length)) {
         int i;
         for (i = 0; i < HETI_F_CONFIG_KEYS; i++)
-            if ((heti_f_config_keys[i].families & in) != 0 && heti_f_is(key, length, heti_f_config_keys[i].key)) break;
+            if ((heti_f_config_keys[i].families & in) != 0 && heti_t_is(key, length, heti_f_config_keys[i].key)) break;
         if (i == HETI_F_CONFIG_KEYS) {
             if (in == HETI_F_IN_ROPE && het_json_peek(&c->json) == HET_JSON_OBJECT)
                 return heti_f_config_unsupported(c, "rope settings by layer type:", key, "");
@@ -4983,11 +4722,11 @@ static het_result heti_f_config_object(heti_f_config *c, int in) {
             continue;
         }
         if (((seen >> i) & 1) != 0)
-            return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s occurs twice", heti_f_config_where,
-                               HETI_F_CAST(uint64_t, c->json.at), key);
+            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s occurs twice", heti_f_config_where,
+                               HETI_T_CAST(uint64_t, c->json.at), key);
         seen |= UINT64_C(1) << i;
         c->rope_scales += in == HETI_F_IN_ROPE && strncmp(key, "rope_t", 6) != 0 && strncmp(key, "partial", 7) != 0;
-        HETI_F_TRY(heti_f_config_take(c, &heti_f_config_keys[i]));
+        HETI_T_TRY(heti_f_config_take(c, &heti_f_config_keys[i]));
     }
     return heti_f_config_syntax(c);
 }
@@ -5000,7 +4739,7 @@ static het_result heti_f_config_family(heti_f_config *c) {
     int i, count = 0;
     het_json_enter(&c->json, HET_JSON_OBJECT);
     while (het_json_next(&c->json, key, sizeof key, &length)) {
-        if (heti_f_is(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
+        if (heti_t_is(key, length, "model_type") && het_json_peek(&c->json) == HET_JSON_STRING) {
             (void)heti_f_scalar(&c->json, type, sizeof type);
             count++;
         } else {
@@ -5008,9 +4747,9 @@ static het_result heti_f_config_family(heti_f_config *c) {
         }
     }
     het_json_end(&c->json);
-    HETI_F_TRY(heti_f_config_syntax(c));
+    HETI_T_TRY(heti_f_config_syntax(c));
     if (count != 1)
-        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_f_config_where,
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s", heti_f_config_where,
                            count > 0 ? "model_type occurs twice" : "model_type is missing");
     if (strncmp(type, "hetrain_", 8) == 0) base = type + 8;
     for (i = 0; i < HETI_F_FAMILIES; i++)
@@ -5029,18 +4768,17 @@ static het_result heti_f_config_window(heti_f_config *c) {
     het_json j = het_json_start(text, strlen(text));
     int64_t layers = 0;
     char number[24];
-    heti_f_text t;
+    heti_t_text t;
     (void)het_json_integer(&j, &layers); /* what is no integer is refused later */
     if (c->layer_types == 2 && !sliding)
-        return heti_f_fail(c->error, HET_ERR_FORMAT,
+        return heti_t_fail(c->error, HET_ERR_FORMAT,
                            "%s: layer_types says sliding_attention, use_sliding_window does not", heti_f_config_where);
     if (c->layer_types == 1) sliding = 0;
     if (!sliding || (c->layer_types == 0 && layers_full >= layers)) return HET_OK;
     if (c->layer_types == 0 && layers_full > 0)
         return heti_f_config_unsupported(c, "max_window_layers", "between 1 and the number of layers", "");
-    t = heti_f_text_in(number, sizeof number);
-    heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, c->window < 0 ? 4096 : c->window)); /* likewise */
-    number[t.length] = 0;
+    t = heti_t_text_in(number, sizeof number);
+    heti_t_unsigned(&t, HETI_T_CAST(uint64_t, c->window < 0 ? 4096 : c->window)); /* likewise */
     heti_f_setting_put(&c->set, "window", number);
     return HET_OK;
 }
@@ -5071,7 +4809,7 @@ static het_result heti_f_config_rope(heti_f_config *c) {
     }
     if (heti_f_setting_of(&c->set, "rotary_factor") == NULL || heti_f_setting_of(&c->set, "rotary_low") == NULL ||
         heti_f_setting_of(&c->set, "rotary_high") == NULL)
-        return heti_f_fail(c->error, HET_ERR_FORMAT,
+        return heti_t_fail(c->error, HET_ERR_FORMAT,
                            "%s: rope_type llama3 needs factor, low_freq_factor and high_freq_factor",
                            heti_f_config_where);
     heti_f_setting_or(&c->set, "rotary_original", heti_f_setting_of(&c->set, "context"));
@@ -5087,15 +4825,15 @@ static het_result heti_f_config_finish(heti_f_config *c) {
         if (heti_f_setting_of(&c->set, heti_f_needed[i]) != NULL) continue;
         for (k = 0; (heti_f_config_keys[k].written & c->in) == 0 || strcmp(heti_f_config_keys[k].setting,
             heti_f_needed[i]) != 0; k++) {}
-        return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
+        return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: %s is missing", heti_f_config_where,
                            heti_f_config_keys[k].key);
     }
     if ((c->in & HETI_F_IN_QWEN) != 0) heti_f_setting_or(&c->set, "kv_heads", "32");
     if (c->in == HETI_F_IN_QWEN3) heti_f_setting_or(&c->set, "head_size", "128");
     heti_f_setting_or(&c->set, "norm_epsilon", (c->in & HETI_F_IN_GATED) != 0 ? "1e-6" : "1e-5");
     heti_f_setting_or(&c->set, "rotary_theta", "10000");
-    HETI_F_TRY(heti_f_config_window(c));
-    HETI_F_TRY(heti_f_config_biases(c));
+    HETI_T_TRY(heti_f_config_window(c));
+    HETI_T_TRY(heti_f_config_biases(c));
     return heti_f_config_rope(c);
 }
 
@@ -5107,7 +4845,7 @@ static het_result heti_f_config_own(heti_f_config *c) {
     char key[32], value[64];
     size_t length = 0;
     memset(&none, 0, sizeof none);
-    HETI_F_TRY(heti_f_settings_of(&known, &none));
+    HETI_T_TRY(heti_f_settings_of(&known, &none));
     given.count = 0;
     c->json.at = c->own;
     c->json.depth = 0;
@@ -5115,11 +4853,11 @@ static het_result heti_f_config_own(heti_f_config *c) {
     while (het_json_next(&c->json, key, sizeof key, &length)) {
         const int unknown = length >= sizeof key || heti_f_setting_of(&known, key) == NULL;
         if (unknown || heti_f_setting_of(&given, key) != NULL)
-            return heti_f_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s key %q in \"hetrain\"", heti_f_config_where,
-                               HETI_F_CAST(uint64_t, c->json.at), unknown ? "unknown" : "repeated", key,
-                               heti_f_shown(length, sizeof key));
+            return heti_t_fail(c->error, HET_ERR_FORMAT, "%s: byte %u: %s key %q in \"hetrain\"", heti_f_config_where,
+                               HETI_T_CAST(uint64_t, c->json.at), unknown ? "unknown" : "repeated", key,
+                               heti_t_shown(length, sizeof key));
         (void)heti_f_scalar(&c->json, value, sizeof value);
-        HETI_F_TRY(heti_f_config_syntax(c));
+        HETI_T_TRY(heti_f_config_syntax(c));
         heti_f_setting_put(&given, key, value);
         heti_f_setting_put(&c->set, key, value);
     }
@@ -5129,26 +4867,25 @@ static het_result heti_f_config_own(heti_f_config *c) {
 /* The list of settings to a model; errors of het_model_parse are told as this function's. */
 static het_result heti_f_config_model(heti_f_config *c, het_model_desc *model) {
     char text[HETI_F_MODEL_TEXT];
-    heti_f_text t;
+    heti_t_text t;
     het_error error;
     const char *why;
     het_result result;
     int i;
-    t = heti_f_text_in(text, sizeof text);
-    heti_f_text_put(&t, c->family->parse);
+    t = heti_t_text_in(text, sizeof text);
+    heti_t_put(&t, c->family->parse);
     for (i = 0; i < c->set.count; i++) {
         const char *value = c->set.item[i].value;
-        heti_f_text_char(&t, i == 0 ? ':' : ',');
-        heti_f_text_put(&t, c->set.item[i].name);
-        heti_f_text_char(&t, '=');
-        for (; *value != 0; value++) heti_f_text_char(&t, HETI_F_CAST(char, *value == ',' ? '?' : *value));
+        heti_t_char(&t, i == 0 ? ':' : ',');
+        heti_t_put(&t, c->set.item[i].name);
+        heti_t_char(&t, '=');
+        for (; *value != 0; value++) heti_t_char(&t, HETI_T_CAST(char, *value == ',' ? '?' : *value));
     }
-    text[t.length < sizeof text ? t.length : sizeof text - 1] = 0;
     error.text[0] = 0;
     result = het_model_parse(text, model, &error);
     if (result == HET_OK) return HET_OK;
     why = strstr(error.text, ": ");
-    return heti_f_fail(c->error, result, "%s: %s", heti_f_config_where, why != NULL ? why + 2 : error.text);
+    return heti_t_fail(c->error, result, "%s: %s", heti_f_config_where, why != NULL ? why + 2 : error.text);
 }
 
 /* The value at the cursor is neutral; the cursor steps over it. */
@@ -5175,21 +4912,21 @@ static int heti_f_config_is_neutral(heti_f_config *c, heti_f_neutral neutral, co
     }
     (void)het_json_real(&c->json, &value);
     if (neutral == HETI_F_IS_WIDE)
-        return value <= 0.0 || value >= HETI_F_CAST(double, m->context) || c->use_window == HET_NO;
+        return value <= 0.0 || value >= HETI_T_CAST(double, m->context) || c->use_window == HET_NO;
     if (neutral == HETI_F_IS_SCALE) { /* value^2 E = 1, but for the digits that a file has */
-        value *= value * HETI_F_CAST(double, m->head_size);
+        value *= value * HETI_T_CAST(double, m->head_size);
         return value > 1.0 - 1e-5 && value < 1.0 + 1e-5;
     }
     if (neutral == HETI_F_IS_ONE) wanted = 1.0;
-    if (neutral == HETI_F_IS_HEAD_SIZE) wanted = HETI_F_CAST(double, m->head_size);
-    if (neutral == HETI_F_IS_HEADS) wanted = HETI_F_CAST(double, m->heads);
-    if (neutral == HETI_F_IS_KV_HEADS) wanted = HETI_F_CAST(double, m->kv_heads);
+    if (neutral == HETI_F_IS_HEAD_SIZE) wanted = HETI_T_CAST(double, m->head_size);
+    if (neutral == HETI_F_IS_HEADS) wanted = HETI_T_CAST(double, m->heads);
+    if (neutral == HETI_F_IS_KV_HEADS) wanted = HETI_T_CAST(double, m->kv_heads);
     return value >= wanted && value <= wanted;
 }
 
 /* Once more over the top level: what else there is must leave the model as it is. */
 static het_result heti_f_config_foreign(heti_f_config *c, const het_model_desc *m) {
-    const int foreigns = HETI_F_CAST(int, sizeof heti_f_foreigns / sizeof heti_f_foreigns[0]);
+    const int foreigns = HETI_T_CAST(int, sizeof heti_f_foreigns / sizeof heti_f_foreigns[0]);
     char key[64] = " "; /* and a blank behind, as in the table */
     size_t length = 0, at;
     int i;
@@ -5218,19 +4955,19 @@ HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_
     heti_f_config c;
     het_model_desc read;
     if (text == NULL || model == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where, text == NULL ? "text" :
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s is NULL", heti_f_config_where, text == NULL ? "text" :
                            "model");
     memset(&c, 0, sizeof c);
     c.json = het_json_start(text, length);
     c.error = error;
     c.window = c.window_layers = -1;
-    HETI_F_TRY(heti_f_config_family(&c));
+    HETI_T_TRY(heti_f_config_family(&c));
     c.json = het_json_start(text, length);
-    HETI_F_TRY(heti_f_config_object(&c, c.in));
-    HETI_F_TRY(heti_f_config_finish(&c));
-    if (c.own != 0) HETI_F_TRY(heti_f_config_own(&c));
-    HETI_F_TRY(heti_f_config_model(&c, &read));
-    HETI_F_TRY(heti_f_config_foreign(&c, &read));
+    HETI_T_TRY(heti_f_config_object(&c, c.in));
+    HETI_T_TRY(heti_f_config_finish(&c));
+    if (c.own != 0) HETI_T_TRY(heti_f_config_own(&c));
+    HETI_T_TRY(heti_f_config_model(&c, &read));
+    HETI_T_TRY(heti_f_config_foreign(&c, &read));
     *model = read;
     return HET_OK;
 }
@@ -5238,23 +4975,23 @@ HETRAIN_API het_result het_model_from_json(const char *text, size_t length, het_
 /* ---- written ---- */
 
 /* A value as JSON: numbers as they are, choices as true and false, other words as strings. */
-static void heti_f_text_value(heti_f_text *t, const char *value, int choices) {
+static void heti_f_text_value(heti_t_text *t, const char *value, int choices) {
     const int number = (value[0] >= '0' && value[0] <= '9') || value[0] == '-';
-    if (choices && strcmp(value, "yes") == 0) heti_f_text_put(t, "true");
-    else if (choices && strcmp(value, "no") == 0) heti_f_text_put(t, "false");
-    else if (number) heti_f_text_put(t, value);
-    else heti_f_text_json(t, value, strlen(value));
+    if (choices && strcmp(value, "yes") == 0) heti_t_put(t, "true");
+    else if (choices && strcmp(value, "no") == 0) heti_t_put(t, "false");
+    else if (number) heti_t_put(t, value);
+    else heti_t_json(t, value, strlen(value));
 }
 
-static void heti_f_text_pair(heti_f_text *t, const char *key, const char *value) {
-    heti_f_text_put(t, ",\n  \"");
-    heti_f_text_put(t, key);
-    heti_f_text_put(t, "\": ");
-    heti_f_text_put(t, value);
+static void heti_f_text_pair(heti_t_text *t, const char *key, const char *value) {
+    heti_t_put(t, ",\n  \"");
+    heti_t_put(t, key);
+    heti_t_put(t, "\": ");
+    heti_t_put(t, value);
 }
 
 /* The keys that are written in `in`, as ",\n  key: value". */
-static void heti_f_text_keys(heti_f_text *t, const heti_f_settings *s, int in) {
+static void heti_f_text_keys(heti_t_text *t, const heti_f_settings *s, int in) {
     int i;
     for (i = 0; i < HETI_F_CONFIG_KEYS; i++) {
         if ((heti_f_config_keys[i].written & in) == 0) continue;
@@ -5264,7 +5001,7 @@ static void heti_f_text_keys(heti_f_text *t, const heti_f_settings *s, int in) {
 }
 
 /* Keys that are no plain copy of a setting. */
-static void heti_f_text_specials(heti_f_text *t, const heti_f_settings *s, const het_model_desc *m, int in) {
+static void heti_f_text_specials(heti_t_text *t, const heti_f_settings *s, const het_model_desc *m, int in) {
     const char *bias = m->qkv_bias == HET_YES && m->linear_bias == HET_YES ? "true" : "false",
                 *act = heti_f_setting_of(s, "activation");
     int i;
@@ -5272,12 +5009,12 @@ static void heti_f_text_specials(heti_f_text *t, const heti_f_settings *s, const
                                     (heti_f_acts[i].families & in) == 0); i++) {}
     if (i < HETI_F_ACTS) {
         heti_f_text_pair(t, in == HETI_F_IN_GPT2 ? "activation_function" : "hidden_act", "");
-        heti_f_text_json(t, heti_f_acts[i].name, strlen(heti_f_acts[i].name));
+        heti_t_json(t, heti_f_acts[i].name, strlen(heti_f_acts[i].name));
     }
     if ((in & HETI_F_IN_ROTARY) != 0 && m->rotary_factor > 0.0f) {
         heti_f_text_pair(t, "rope_scaling", "{\n  \"rope_type\": \"llama3\"");
         heti_f_text_keys(t, s, HETI_F_IN_ROPE);
-        heti_f_text_char(t, '}');
+        heti_t_char(t, '}');
     } else if ((in & HETI_F_IN_ROTARY) != 0) {
         heti_f_text_pair(t, "rope_scaling", "null");
     }
@@ -5294,7 +5031,7 @@ static void heti_f_text_specials(heti_f_text *t, const heti_f_settings *s, const
 
 /* Where transformers has places for dropout like ours. Reading ignores it: it is a setting of
    training. */
-static void heti_f_text_dropout(heti_f_text *t, const heti_f_settings *s, int in) {
+static void heti_f_text_dropout(heti_t_text *t, const heti_f_settings *s, int in) {
     static const char *const heti_f_gpt2[] = { "resid_pdrop", "embd_pdrop" },
         *const heti_f_neox[] = { "hidden_dropout" };
     const char *const *keys = in == HETI_F_IN_GPT2 ? heti_f_gpt2 : heti_f_neox;
@@ -5309,39 +5046,39 @@ static const char heti_f_own_keys[] =
     " torch_dtype dtype use_cache resid_pdrop embd_pdrop attn_pdrop attention_dropout hidden_dropout ";
 
 /* The keys of a config.json that do not describe the model, as they stand there. */
-static void heti_f_text_others(heti_f_text *t, const char *base, size_t base_length) {
+static void heti_f_text_others(heti_t_text *t, const char *base, size_t base_length) {
     het_json j = het_json_start(base, base_length);
     char key[96] = " ";
     size_t length = 0, start;
     int i;
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key + 1, sizeof key - 2, &length)) {
-        for (i = 0; i < HETI_F_CONFIG_KEYS && !heti_f_is(key + 1, length, heti_f_config_keys[i].key); i++) {}
+        for (i = 0; i < HETI_F_CONFIG_KEYS && !heti_t_is(key + 1, length, heti_f_config_keys[i].key); i++) {}
         (void)het_json_peek(&j);
         start = j.at;
         het_json_skip(&j);
         if (i < HETI_F_CONFIG_KEYS || strlen(key) != length + 1) continue;
         memcpy(key + length + 1, " ", 2);
         if (strstr(heti_f_own_keys, key) != NULL) continue;
-        heti_f_text_put(t, ",\n  ");
-        heti_f_text_json(t, key + 1, length);
-        heti_f_text_put(t, ": ");
-        for (; start < j.at; start++) heti_f_text_char(t, base[start]);
+        heti_t_put(t, ",\n  ");
+        heti_t_json(t, key + 1, length);
+        heti_t_put(t, ": ");
+        for (; start < j.at; start++) heti_t_char(t, base[start]);
     }
 }
 
 /* The whole text up to the closing brace. */
-static void heti_f_text_config(heti_f_text *t, const heti_f_settings *s, const het_model_desc *m, const char *prefix,
+static void heti_f_text_config(heti_t_text *t, const heti_f_settings *s, const het_model_desc *m, const char *prefix,
                                het_element element, const char *base, size_t base_length) {
     const int in = 1 << (m->family - HET_GPT2);
     int i;
     for (i = 0; heti_f_families[i].family != m->family; i++) {}
-    heti_f_text_put(t, "{\n  \"architectures\": [\"");
-    heti_f_text_put(t, heti_f_families[i].architecture);
-    heti_f_text_put(t, "\"],\n  \"model_type\": \"");
-    heti_f_text_put(t, prefix);
-    heti_f_text_put(t, heti_f_families[i].type);
-    heti_f_text_char(t, '"');
+    heti_t_put(t, "{\n  \"architectures\": [\"");
+    heti_t_put(t, heti_f_families[i].architecture);
+    heti_t_put(t, "\"],\n  \"model_type\": \"");
+    heti_t_put(t, prefix);
+    heti_t_put(t, heti_f_families[i].type);
+    heti_t_char(t, '"');
     heti_f_text_keys(t, s, in);
     heti_f_text_specials(t, s, m, in);
     heti_f_text_dropout(t, s, in);
@@ -5369,34 +5106,32 @@ static het_result heti_f_model_json(const het_model_desc *model, het_element ele
     het_json j = het_json_start(base, base_length);
     char plain[HETI_F_MODEL_TEXT];
     heti_f_settings set, back_set;
-    heti_f_text t = { NULL, 0, 0 };
+    heti_t_text t = heti_t_text_in(NULL, 0);
     het_model_desc m, back;
     int i, own = 0, foreign = 0;
     m = *model;
     if (base != NULL && (het_json_peek(&j) != HET_JSON_OBJECT || !het_json_skip(&j) || !het_json_end(&j)))
         return HET_ERR_FORMAT;
-    HETI_F_TRY(het_model_complete(&m, NULL));
-    HETI_F_TRY(heti_f_settings_of(&set, &m));
-    t.to = plain;
-    t.capacity = sizeof plain;
+    HETI_T_TRY(het_model_complete(&m, NULL));
+    HETI_T_TRY(heti_f_settings_of(&set, &m));
+    t = heti_t_text_in(plain, sizeof plain);
     heti_f_text_config(&t, &set, &m, "", element, NULL, 0);
-    heti_f_text_put(&t, "\n}\n");
+    heti_t_put(&t, "\n}\n");
     if (t.length >= sizeof plain) return HET_ERR_LIMIT;
     back_set.count = 0; /* what cannot be read back at all did not survive */
-    if (het_model_from_json(plain, t.length, &back, NULL) == HET_OK) HETI_F_TRY(heti_f_settings_of(&back_set, &back));
+    if (het_model_from_json(plain, t.length, &back, NULL) == HET_OK) HETI_T_TRY(heti_f_settings_of(&back_set, &back));
     for (i = 0; i < set.count; i++)
         foreign |= strcmp(set.item[i].name, "dropout") != 0 && heti_f_setting_lost(&set.item[i], &back_set);
-    t = heti_f_text_in(text, capacity);
+    t = heti_t_text_in(text, capacity);
     heti_f_text_config(&t, &set, &m, foreign ? "hetrain_" : "", element, base, base_length);
     for (i = 0; i < set.count; i++) {
         if (!heti_f_setting_lost(&set.item[i], &back_set)) continue;
-        heti_f_text_put(&t, own++ == 0 ? ",\n  \"hetrain\": {\"" : ", \"");
-        heti_f_text_put(&t, set.item[i].name);
-        heti_f_text_put(&t, "\": ");
+        heti_t_put(&t, own++ == 0 ? ",\n  \"hetrain\": {\"" : ", \"");
+        heti_t_put(&t, set.item[i].name);
+        heti_t_put(&t, "\": ");
         heti_f_text_value(&t, set.item[i].value, 0);
     }
-    heti_f_text_put(&t, own > 0 ? "}\n}\n" : "\n}\n");
-    if (capacity > 0) text[t.length < capacity ? t.length : capacity - 1] = 0;
+    heti_t_put(&t, own > 0 ? "}\n}\n" : "\n}\n");
     *length = t.length;
     return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
 }
@@ -5417,7 +5152,7 @@ static void heti_f_end_add(het_json *j, int64_t vocab, int32_t *id, int64_t capa
     if (!het_json_integer(j, &value) || value < 0 || value >= vocab || value > INT32_MAX) return;
     for (i = 0; i < *count && i < capacity; i++)
         if (id[i] == value) return;
-    if (*count < capacity) id[*count] = HETI_F_CAST(int32_t, value);
+    if (*count < capacity) id[*count] = HETI_T_CAST(int32_t, value);
     ++*count;
 }
 
@@ -5429,11 +5164,11 @@ HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64
     int64_t ends = 0;
     int times = 0;
     if (text == NULL || count == NULL || capacity < 0 || (id == NULL && capacity > 0))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_ends_from_json: a pointer is NULL, or capacity is negative");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_ends_from_json: a pointer is NULL, or capacity is negative");
     j = het_json_start(text, length);
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &key_length)) {
-        const int ours = heti_f_is(key, key_length, "eos_token_id");
+        const int ours = heti_t_is(key, key_length, "eos_token_id");
         const het_json_kind kind = het_json_peek(&j);
         if (ours && times++ > 0) het_json_fail(&j, "eos_token_id occurs twice");
         if (!ours || kind == HET_JSON_NULL) het_json_skip(&j);
@@ -5443,7 +5178,7 @@ HETRAIN_API het_result het_ends_from_json(const char *text, size_t length, int64
     }
     het_json_end(&j);
     if (j.rule != NULL)
-        return heti_f_fail(error, HET_ERR_FORMAT, "byte %u: %s", HETI_F_CAST(uint64_t, j.rule_at), j.rule);
+        return heti_t_fail(error, HET_ERR_FORMAT, "byte %u: %s", HETI_T_CAST(uint64_t, j.rule_at), j.rule);
     *count = ends;
     return HET_OK;
 }
@@ -5483,9 +5218,9 @@ static het_result heti_f_stream_make(const heti_f_directory *d, const char *name
     heti_f_stream *s;
     *made = NULL;
     if (!het_folder_is_name(name, length))
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: %q is no name for a file in it", d->path, name, length);
-    s = HETI_F_CAST(heti_f_stream *, d->allocator.alloc(d->allocator.user, size, 16));
-    if (s == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: %q is no name for a file in it", d->path, name, length);
+    s = HETI_T_CAST(heti_f_stream *, d->allocator.alloc(d->allocator.user, size, 16));
+    if (s == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s/%s: out of memory", d->path, name);
     memset(s, 0, size);
     s->size = size;
     memcpy(s->path, d->path, folder);
@@ -5501,15 +5236,15 @@ static void heti_f_stream_free(const heti_f_directory *d, heti_f_stream *s) {
 }
 
 static int64_t heti_f_stream_read(void *user, uint64_t offset, void *to, size_t size) {
-    const heti_f_stream *s = HETI_F_CAST(const heti_f_stream *, user);
+    const heti_f_stream *s = HETI_T_CAST(const heti_f_stream *, user);
     return s->inner.read(s->inner.user, offset, to, size);
 }
 
 static het_result heti_f_directory_open(void *user, const char *name, het_reader *reader, het_error *error) {
-    const heti_f_directory *d = HETI_F_CAST(const heti_f_directory *, user);
+    const heti_f_directory *d = HETI_T_CAST(const heti_f_directory *, user);
     heti_f_stream *s;
     het_result result;
-    HETI_F_TRY(heti_f_stream_make(d, name, &s, error));
+    HETI_T_TRY(heti_f_stream_make(d, name, &s, error));
     result = het_reader_open(s->path, &s->inner, error);
     if (result != HET_OK) {
         heti_f_stream_free(d, s);
@@ -5522,27 +5257,27 @@ static het_result heti_f_directory_open(void *user, const char *name, het_reader
 }
 
 static void heti_f_directory_close(void *user, het_reader *reader) {
-    heti_f_stream *s = HETI_F_CAST(heti_f_stream *, reader->user);
+    heti_f_stream *s = HETI_T_CAST(heti_f_stream *, reader->user);
     het_reader_close(&s->inner);
-    heti_f_stream_free(HETI_F_CAST(const heti_f_directory *, user), s);
+    heti_f_stream_free(HETI_T_CAST(const heti_f_directory *, user), s);
     memset(reader, 0, sizeof *reader);
 }
 
 static int heti_f_stream_write(void *user, const void *from, size_t size) {
-    return fwrite(from, 1, size, HETI_F_CAST(heti_f_stream *, user)->file) != size;
+    return fwrite(from, 1, size, HETI_T_CAST(heti_f_stream *, user)->file) != size;
 }
 
 static het_result heti_f_directory_create(void *user, const char *name, het_writer *writer, het_error *error) {
-    const heti_f_directory *d = HETI_F_CAST(const heti_f_directory *, user);
+    const heti_f_directory *d = HETI_T_CAST(const heti_f_directory *, user);
     heti_f_stream *s;
     char *temporary;
-    HETI_F_TRY(heti_f_stream_make(d, name, &s, error));
+    HETI_T_TRY(heti_f_stream_make(d, name, &s, error));
     temporary = s->path + s->length + 1;
     memcpy(temporary, s->path, s->length);
     memcpy(temporary + s->length, ".tmp", sizeof ".tmp");
     s->file = fopen(temporary, "wb");
     if (s->file == NULL) {
-        (void)heti_f_fail(error, HET_ERR_IO, "%s: cannot be opened for writing", temporary);
+        (void)heti_t_fail(error, HET_ERR_IO, "%s: cannot be opened for writing", temporary);
         heti_f_stream_free(d, s);
         return HET_ERR_IO;
     }
@@ -5553,19 +5288,19 @@ static het_result heti_f_directory_create(void *user, const char *name, het_writ
 }
 
 static het_result heti_f_directory_finish(void *user, het_writer *writer, int keep, het_error *error) {
-    heti_f_stream *s = HETI_F_CAST(heti_f_stream *, writer->user);
+    heti_f_stream *s = HETI_T_CAST(heti_f_stream *, writer->user);
     const char *temporary = s->path + s->length + 1;
     het_result result = HET_OK;
     int good = fflush(s->file) == 0 && !ferror(s->file);
     good &= fclose(s->file) == 0;
-    if (keep && !good) result = heti_f_fail(error, HET_ERR_IO, "%s: cannot be written", temporary);
+    if (keep && !good) result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be written", temporary);
 #ifdef _WIN32
     if (keep && good) (void)remove(s->path); /* rename does not replace there */
 #endif
     if (keep && good && rename(temporary, s->path) != 0)
-        result = heti_f_fail(error, HET_ERR_IO, "%s: cannot be renamed to it", s->path);
+        result = heti_t_fail(error, HET_ERR_IO, "%s: cannot be renamed to it", s->path);
     if (!keep || result != HET_OK) (void)remove(temporary);
-    heti_f_stream_free(HETI_F_CAST(const heti_f_directory *, user), s);
+    heti_f_stream_free(HETI_T_CAST(const heti_f_directory *, user), s);
     memset(writer, 0, sizeof *writer);
     return result;
 }
@@ -5576,13 +5311,13 @@ HETRAIN_API het_result het_folder_open(const char *path, const het_allocator *al
     heti_f_directory *d;
     size_t length, size;
     if (path == NULL || folder == NULL || path[0] == 0)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_folder_open: path or folder is NULL, or path is empty");
-    HETI_F_TRY(heti_f_allocator(allocator, &own, error, "het_folder_open"));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_folder_open: path or folder is NULL, or path is empty");
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_folder_open"));
     length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     size = sizeof *d + length;
-    d = HETI_F_CAST(heti_f_directory *, own.alloc(own.user, size, 16));
-    if (d == NULL) return heti_f_fail(error, HET_ERR_OOM, "het_folder_open: %s: out of memory", path);
+    d = HETI_T_CAST(heti_f_directory *, own.alloc(own.user, size, 16));
+    if (d == NULL) return heti_t_fail(error, HET_ERR_OOM, "het_folder_open: %s: out of memory", path);
     d->allocator = own;
     d->size = size;
     memcpy(d->path, path, length);
@@ -5599,7 +5334,7 @@ HETRAIN_API void het_folder_close(het_folder *folder) {
     heti_f_directory *d;
     het_allocator allocator;
     if (folder == NULL || folder->user == NULL) return;
-    d = HETI_F_CAST(heti_f_directory *, folder->user);
+    d = HETI_T_CAST(heti_f_directory *, folder->user);
     allocator = d->allocator;
     allocator.free(allocator.user, d, d->size);
     memset(folder, 0, sizeof *folder);
@@ -5670,7 +5405,7 @@ static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
     char name[64];
     int i;
     if ((!neox && !gpt2) || letter == NULL || strlen(own.name) >= sizeof name) return -1;
-    if (!heti_f_ends_with(own.name, HETI_F_CAST(size_t, end - own.name) - 2, neox ? ".attention.query_key_value" :
+    if (!heti_f_ends_with(own.name, HETI_T_CAST(size_t, end - own.name) - 2, neox ? ".attention.query_key_value" :
                           ".attn.c_attn"))
         return -1;
     for (i = 0; i < 3; i++) {
@@ -5683,7 +5418,7 @@ static int heti_f_third(const het_ctx *ctx, int64_t p, heti_f_stored *s) {
         if (other.rows == 0 || other.columns != own.columns) return -1;
         if (neox && (other.rows != own.rows || own.rows % model->head_size != 0)) return -1;
     }
-    return HETI_F_CAST(int, letter - heti_f_letters);
+    return HETI_T_CAST(int, letter - heti_f_letters);
 }
 
 /* GPT-2's matrices are stored [in][out], the embeddings are not. */
@@ -5773,7 +5508,7 @@ static het_result heti_f_stored_read(het_ctx *ctx, const heti_f_stored *s, het_w
     int i;
     if (s->layout == HETI_F_PLAIN) return het_parameter_read(ctx, s->part[0], what, values);
     for (i = 0; i < s->parts; i++) {
-        HETI_F_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
+        HETI_T_TRY(het_parameter_read(ctx, s->part[i], what, scratch));
         heti_f_stored_move(ctx, s, i, scratch, values, 1);
     }
     return HET_OK;
@@ -5785,7 +5520,7 @@ static het_result heti_f_stored_write(het_ctx *ctx, const heti_f_stored *s, het_
     if (s->layout == HETI_F_PLAIN) return het_parameter_write(ctx, s->part[0], what, values);
     for (i = 0; i < s->parts; i++) {
         heti_f_stored_move(ctx, s, i, scratch, values, 0);
-        HETI_F_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
+        HETI_T_TRY(het_parameter_write(ctx, s->part[i], what, scratch));
     }
     return HET_OK;
 }
@@ -5805,7 +5540,7 @@ static het_result heti_f_memory(const het_allocator *a, size_t count, size_t siz
                                 het_error *error) {
     *to = count <= SIZE_MAX / size - 1 ? a->alloc(a->user, count * size + 1, 64) : NULL;
     if (*to != NULL) return HET_OK;
-    return heti_f_fail(error, HET_ERR_OOM, "%u %s: out of memory", HETI_F_CAST(uint64_t, count), what);
+    return heti_t_fail(error, HET_ERR_OOM, "%u %s: out of memory", HETI_T_CAST(uint64_t, count), what);
 }
 
 static void heti_f_memory_free(const het_allocator *a, void *pointer, size_t count, size_t size) {
@@ -5814,13 +5549,13 @@ static void heti_f_memory_free(const het_allocator *a, void *pointer, size_t cou
 
 static het_result heti_f_floats_of(const het_allocator *a, int64_t count, float **to, het_error *error) {
     void *memory;
-    HETI_F_TRY(heti_f_memory(a, HETI_F_CAST(size_t, count), sizeof **to, "floats for a tensor", &memory, error));
-    *to = HETI_F_CAST(float *, memory);
+    HETI_T_TRY(heti_f_memory(a, HETI_T_CAST(size_t, count), sizeof **to, "floats for a tensor", &memory, error));
+    *to = HETI_T_CAST(float *, memory);
     return HET_OK;
 }
 
 static void heti_f_floats_free(const het_allocator *a, float *pointer, int64_t count) {
-    heti_f_memory_free(a, pointer, HETI_F_CAST(size_t, count), sizeof *pointer);
+    heti_f_memory_free(a, pointer, HETI_T_CAST(size_t, count), sizeof *pointer);
 }
 
 /* Tensor number `index` in table order; 0: there is none. */
@@ -5851,7 +5586,7 @@ HETRAIN_API het_result het_tensor_get_info(const het_ctx *ctx, int64_t index, he
 static het_result heti_f_tensor_check(const het_ctx *ctx, const char *function, int64_t index, const void *buffer,
                                       heti_f_stored *s, het_error *error) {
     if (buffer != NULL && index >= 0 && heti_f_stored_find(ctx, index, s)) return HET_OK;
-    return heti_f_fail(error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx),
+    return heti_t_fail(error, HET_ERR_INVALID, "%s: tensor %d of %d, buffer %s", function, index, het_tensor_count(ctx),
                        buffer != NULL ? "given" : "NULL");
 }
 
@@ -5884,7 +5619,7 @@ HETRAIN_API het_result het_tensor_write(het_ctx *ctx, int64_t index, het_what wh
         result = heti_f_floats_of(heti_f_own(ctx), count, &values, &error);
     }
     if (result == HET_OK) {
-        memcpy(values, from, HETI_F_CAST(size_t, s.count) * sizeof *values);
+        memcpy(values, from, HETI_T_CAST(size_t, s.count) * sizeof *values);
         result = heti_f_stored_write(ctx, &s, what, values, values + s.count);
     }
     if (values != NULL) heti_f_floats_free(heti_f_own(ctx), values, count);
@@ -5912,7 +5647,7 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
     for (p = 0; p < het_parameter_count(ctx); p++) {
         const het_parameter_info own = heti_f_parameter(ctx, p);
         if (contents == HETI_F_WEIGHTS) {
-            all->count += HETI_F_CAST(size_t, heti_f_stored_at(ctx, p, &all->stored[all->count]));
+            all->count += HETI_T_CAST(size_t, heti_f_stored_at(ctx, p, &all->stored[all->count]));
             continue;
         }
         for (slot = 0; slot < optimizer->slots && !own.frozen; slot++) {
@@ -5922,9 +5657,9 @@ static het_result heti_f_inventory_fill(const het_ctx *ctx, heti_f_contents cont
             s->name[length] = '/';
             heti_f_copy(s->name + length + 1, sizeof s->name - length - 1, optimizer->slot_name[slot],
                         strlen(optimizer->slot_name[slot]));
-            s->what = HETI_F_CAST(het_what, HET_STATE0 + slot);
+            s->what = HETI_T_CAST(het_what, HET_STATE0 + slot);
             if (length + 1 + strlen(optimizer->slot_name[slot]) >= sizeof s->name)
-                return heti_f_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name,
+                return heti_t_fail(error, HET_ERR_LIMIT, "the name %s/%s is longer than 95 bytes", own.name,
                                    optimizer->slot_name[slot]);
         }
     }
@@ -5938,10 +5673,10 @@ static het_result heti_f_inventory_open(const het_ctx *ctx, heti_f_contents cont
     size_t i;
     memset(all, 0, sizeof *all);
     all->allocator = a;
-    all->capacity = HETI_F_CAST(size_t, het_parameter_count(ctx)) * HETI_F_CAST(size_t, slots);
-    HETI_F_TRY(heti_f_memory(a, all->capacity, sizeof *all->stored, "descriptions of tensors", &memory, error));
-    all->stored = HETI_F_CAST(heti_f_stored *, memory);
-    HETI_F_TRY(heti_f_inventory_fill(ctx, contents, all, error));
+    all->capacity = HETI_T_CAST(size_t, het_parameter_count(ctx)) * HETI_T_CAST(size_t, slots);
+    HETI_T_TRY(heti_f_memory(a, all->capacity, sizeof *all->stored, "descriptions of tensors", &memory, error));
+    all->stored = HETI_T_CAST(heti_f_stored *, memory);
+    HETI_T_TRY(heti_f_inventory_fill(ctx, contents, all, error));
     for (i = 0; i < all->count; i++) {
         const int64_t floats = all->stored[i].count + heti_f_stored_largest(&all->stored[i]);
         if (floats > all->floats) all->floats = floats;
@@ -5956,81 +5691,56 @@ static void heti_f_inventory_close(heti_f_inventory *all) {
 
 /* ---- state's metadata ---- */
 
-static void heti_f_text_hex(heti_f_text *t, uint64_t value) {
-    int shift;
-    for (shift = 60; shift >= 0; shift -= 4) heti_f_text_char(t, "0123456789abcdef"[value >> shift & 15u]);
-}
-
 /* The fewest digits that read back as the same float. */
-static void heti_f_text_float(heti_f_text *t, float value) {
-    double x = HETI_F_CAST(double, value), back = 0.0, scaled;
+static void heti_f_text_float(heti_t_text *t, float value) {
+    double x = HETI_T_CAST(double, value), back = 0.0, scaled;
     int exponent = 0, digits, i;
     uint64_t number = 0;
     if (!(x >= -3.5e38 && x <= 3.5e38)) {
-        heti_f_text_put(t, x > 0.0 ? "inf" : x < 0.0 ? "-inf" : "nan");
+        heti_t_put(t, x > 0.0 ? "inf" : x < 0.0 ? "-inf" : "nan");
         return;
     }
-    if (x < 0.0) heti_f_text_char(t, '-');
+    if (x < 0.0) heti_t_char(t, '-');
     if (x < 0.0) x = -x;
     for (scaled = x; scaled >= 10.0; exponent++) scaled /= 10.0;
     for (; scaled > 0.0 && scaled < 1.0; exponent--) scaled *= 10.0;
     for (digits = 1; digits <= 9; digits++, scaled *= 10.0) {
-        char text[40];
-        heti_f_text own;
-        het_json j;
-        own.to = text;
-        own.capacity = sizeof text;
-        own.length = 0;
-        number = HETI_F_CAST(uint64_t, scaled + 0.5);
-        heti_f_text_unsigned(&own, number);
-        heti_f_text_char(&own, 'e');
-        if (exponent - digits + 1 < 0) heti_f_text_char(&own, '-');
-        heti_f_text_unsigned(&own,
-                             HETI_F_CAST(
-                                         uint64_t, exponent - digits + 1 < 0 ? digits - 1 - exponent :
-                                             exponent - digits + 1));
-        j = het_json_start(text, own.length);
-        if (het_json_real(&j, &back) && HETI_F_CAST(float, back) >= HETI_F_CAST(float, x) &&
-            HETI_F_CAST(float, back) <= HETI_F_CAST(float, x))
+        number = HETI_T_CAST(uint64_t, scaled + 0.5);
+        back = heti_t_decimal(number, exponent - digits + 1);
+        if (HETI_T_CAST(float, back) >= HETI_T_CAST(float, x) && HETI_T_CAST(float, back) <= HETI_T_CAST(float, x))
             break;
     }
     exponent -= digits < 9 ? digits - 1 : 8; /* value = number 10^exponent */
     if (exponent < 0 && exponent >= -12) {
         uint64_t unit = 1;
         for (i = exponent; i < 0; i++) unit *= 10;
-        heti_f_text_unsigned(t, number / unit);
-        heti_f_text_char(t, '.');
-        for (unit /= 10; unit > 0; unit /= 10) heti_f_text_char(t, "0123456789"[number / unit % 10]);
+        heti_t_unsigned(t, number / unit);
+        heti_t_char(t, '.');
+        for (unit /= 10; unit > 0; unit /= 10) heti_t_char(t, "0123456789"[number / unit % 10]);
         return;
     }
-    heti_f_text_unsigned(t, number);
-    if (exponent == 0) return;
-    heti_f_text_char(t, 'e');
-    if (exponent < 0) heti_f_text_char(t, '-');
-    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, exponent < 0 ? -exponent : exponent));
+    heti_t_unsigned(t, number);
+    if (exponent != 0) heti_t_format(t, "e%d", HETI_T_CAST(int64_t, exponent));
 }
 
 /* Pairs under construction: keys and values one behind the other, each ended by a 0. */
 typedef struct heti_f_pairs {
     het_allocator allocator;
     het_error *error;
-    heti_f_list text, list;           /* the second: het_pair[], once all is there */
+    heti_t_list text, list;           /* the second: het_pair[], once all is there */
     het_result result;
 } heti_f_pairs;
 
 static void heti_f_pairs_add(heti_f_pairs *p, const char *key, const char *value) {
-    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, key, strlen(key) + 1, &p->allocator, p->error);
-    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, value, strlen(value) + 1, &p->allocator, p->error);
+    if (p->result == HET_OK) p->result = heti_t_list_add(&p->text, key, strlen(key) + 1, &p->allocator, p->error);
+    if (p->result == HET_OK) p->result = heti_t_list_add(&p->text, value, strlen(value) + 1, &p->allocator, p->error);
 }
 
 static void heti_f_pairs_integer(heti_f_pairs *p, const char *key, int64_t value, int is_unsigned) {
     char text[24];
-    heti_f_text t;
-    t = heti_f_text_in(text, sizeof text);
-    if (value < 0 && !is_unsigned) heti_f_text_char(&t, '-');
-    heti_f_text_unsigned(&t, value < 0 && !is_unsigned ? 0 - HETI_F_CAST(uint64_t, value) :
-                         HETI_F_CAST(uint64_t, value));
-    text[t.length] = 0;
+    heti_t_text t = heti_t_text_in(text, sizeof text);
+    if (is_unsigned) heti_t_unsigned(&t, HETI_T_CAST(uint64_t, value));
+    else heti_t_integer(&t, value);
     heti_f_pairs_add(p, key, text);
 }
 
@@ -6042,32 +5752,23 @@ static void heti_f_pairs_made(heti_f_pairs *p) {
 
 static void heti_f_pairs_float(heti_f_pairs *p, const char *key, float value) {
     char text[48];
-    heti_f_text t;
-    t = heti_f_text_in(text, sizeof text);
+    heti_t_text t = heti_t_text_in(text, sizeof text);
     heti_f_text_float(&t, value);
-    text[t.length] = 0;
     heti_f_pairs_add(p, key, text);
 }
 
 /* A hash of names and shapes in table order, the order of the exponents. */
 static void heti_f_pairs_table(heti_f_pairs *p, const het_ctx *ctx) {
     char line[160];
-    heti_f_text t;
     uint64_t hash = 0;
     int64_t i;
-    t.to = line;
-    t.capacity = sizeof line;
     for (i = 0; i < het_parameter_count(ctx); i++) {
         const het_parameter_info own = heti_f_parameter(ctx, i);
-        t.length = 0;
-        heti_f_text_put(&t, own.name);
-        heti_f_text_char(&t, ' ');
-        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, own.rows));
-        heti_f_text_char(&t, ' ');
-        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, own.columns));
+        heti_t_text t = heti_t_text_in(line, sizeof line);
+        heti_t_format(&t, "%s %d %d", own.name, own.rows, own.columns);
         hash = het_xxh64(line, t.length < sizeof line ? t.length : sizeof line, hash);
     }
-    heti_f_pairs_integer(p, "parameters", HETI_F_CAST(int64_t, hash & HETI_F_CAST(uint64_t, INT64_MAX)), 0);
+    heti_f_pairs_integer(p, "parameters", HETI_T_CAST(int64_t, hash & HETI_T_CAST(uint64_t, INT64_MAX)), 0);
 }
 
 /* Everything that decides the bits of the next step and that shapes of tensors do not show. */
@@ -6080,7 +5781,7 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     heti_f_settings settings;
     char key[48] = "model.";
     int i;
-    heti_f_pairs_integer(p, "seed", HETI_F_CAST(int64_t, d->seed), 1);
+    heti_f_pairs_integer(p, "seed", HETI_T_CAST(int64_t, d->seed), 1);
     heti_f_pairs_integer(p, "granule", d->granule, 0);
     heti_f_pairs_integer(p, "units", d->unit_count, 0);
     heti_f_pairs_integer(p, "warmup_steps", a->warmup_steps, 0);
@@ -6098,9 +5799,9 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
     heti_f_pairs_float(p, "epsilon", a->epsilon);
     heti_f_pairs_float(p, "weight_decay", a->weight_decay);
     heti_f_pairs_float(p, "clip", a->clip);
-    heti_f_pairs_float(p, "spike", HETI_F_CAST(float, d->spike));
+    heti_f_pairs_float(p, "spike", HETI_T_CAST(float, d->spike));
     if (p->result == HET_OK && heti_f_settings_of(&settings, &d->model) != HET_OK)
-        p->result = heti_f_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
+        p->result = heti_t_fail(p->error, HET_ERR_LIMIT, "the settings of the model are too long a text");
     if (p->result != HET_OK) return;
     heti_f_pairs_add(p, "model.family", heti_f_families[d->model.family - HET_GPT2].parse);
     for (i = 0; i < settings.count; i++) {
@@ -6112,38 +5813,33 @@ static void heti_f_pairs_options(heti_f_pairs *p, const het_ctx *ctx) {
 /* "n,-3,12": one exponent a parameter, n where there is none yet. */
 static void heti_f_pairs_exponents(heti_f_pairs *p, const het_ctx *ctx) {
     char number[16];
-    heti_f_text t;
     int64_t i;
     if (p->result == HET_OK)
-        p->result = heti_f_list_add(&p->text, "exponents", sizeof "exponents", &p->allocator, p->error);
-    t.to = number;
-    t.capacity = sizeof number;
+        p->result = heti_t_list_add(&p->text, "exponents", sizeof "exponents", &p->allocator, p->error);
     for (i = 0; i < het_parameter_count(ctx) && p->result == HET_OK; i++) {
         const int32_t x = heti_f_parameter(ctx, i).exponent;
-        t.length = 0;
-        if (i > 0) heti_f_text_char(&t, ',');
-        if (x == HETRAIN_NO_EXPONENT) heti_f_text_char(&t, 'n');
-        else if (x < 0) heti_f_text_char(&t, '-');
-        if (x != HETRAIN_NO_EXPONENT) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, x < 0 ? -x : x));
-        p->result = heti_f_list_add(&p->text, number, t.length, &p->allocator, p->error);
+        heti_t_text t = heti_t_text_in(number, sizeof number);
+        if (i > 0) heti_t_char(&t, ',');
+        if (x == HETRAIN_NO_EXPONENT) heti_t_char(&t, 'n');
+        else heti_t_integer(&t, x);
+        p->result = heti_t_list_add(&p->text, number, t.length, &p->allocator, p->error);
     }
-    if (p->result == HET_OK) p->result = heti_f_list_add(&p->text, "", 1, &p->allocator, p->error);
+    if (p->result == HET_OK) p->result = heti_t_list_add(&p->text, "", 1, &p->allocator, p->error);
 }
 
 /* The bits of the recent steps' losses and gradient norms, 16 hexadecimal digits each, in turn. */
 static void heti_f_pairs_recent(heti_f_pairs *p, const het_ctx *ctx) {
     char text[2 * HETRAIN_RECENT * 16 + 1];
     het_recent recent;
-    heti_f_text t;
+    heti_t_text t;
     int64_t i;
     het_get_recent(ctx, &recent);
-    t = heti_f_text_in(text, sizeof text);
+    t = heti_t_text_in(text, sizeof text);
     for (i = 0; i < 2 * recent.count; i++) {
         uint64_t bits;
         memcpy(&bits, i % 2 == 0 ? &recent.loss[i / 2] : &recent.norm[i / 2], sizeof bits);
-        heti_f_text_hex(&t, bits);
+        heti_t_hex(&t, bits);
     }
-    text[t.length] = 0;
     heti_f_pairs_add(p, "recent", text);
 }
 
@@ -6157,7 +5853,7 @@ static het_result heti_f_pairs_finish(heti_f_pairs *p) {
         pair.value = pair.key + pair.key_length + 1;
         pair.value_length = strlen(pair.value);
         at += pair.key_length + pair.value_length + 2;
-        p->result = heti_f_list_add(&p->list, &pair, sizeof pair, &p->allocator, p->error);
+        p->result = heti_t_list_add(&p->list, &pair, sizeof pair, &p->allocator, p->error);
     }
     return p->result;
 }
@@ -6169,8 +5865,8 @@ static void heti_f_pairs_start(heti_f_pairs *p, const het_allocator *allocator, 
 }
 
 static void heti_f_pairs_free(heti_f_pairs *p) {
-    heti_f_list_free(&p->text, &p->allocator);
-    heti_f_list_free(&p->list, &p->allocator);
+    heti_t_list_free(&p->text, &p->allocator);
+    heti_t_list_free(&p->list, &p->allocator);
 }
 
 /* ---- saving ---- */
@@ -6178,11 +5874,11 @@ static void heti_f_pairs_free(heti_f_pairs *p) {
 static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, const heti_f_stored *s,
                                      het_element element, const het_writer *to, het_error *error) {
     int64_t i;
-    HETI_F_TRY(heti_f_stored_read(ctx, s, s->what, all->values, all->values + s->count));
+    HETI_T_TRY(heti_f_stored_read(ctx, s, s->what, all->values, all->values + s->count));
     for (i = 0; i < s->count && element == HET_ELEMENT_F16; i++) {
         const float x = all->values[i];
         if ((x >= 65520.0f || x <= -65520.0f) && x - x >= 0.0f)
-            return heti_f_fail(error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", s->name,
+            return heti_t_fail(error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16", s->name,
                                i);
     }
     return to == NULL ? HET_OK : het_safetensors_put(to, element, all->values, s->count, error);
@@ -6193,14 +5889,14 @@ static het_result heti_f_save_tensor(het_ctx *ctx, const heti_f_inventory *all, 
 static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, size_t first, size_t last,
                                    const heti_f_pairs *pairs, het_element element, const het_writer *to, uint64_t *size,
                                                        het_error *error) {
-    const het_pair *pair = HETI_F_CAST(const het_pair *, HETI_F_CAST(const void *, pairs->list.data));
+    const het_pair *pair = HETI_T_CAST(const het_pair *, HETI_T_CAST(const void *, pairs->list.data));
     het_safetensors *file = NULL;
     het_safetensor *list;
     void *memory;
     size_t i;
     het_result result;
-    HETI_F_TRY(heti_f_memory(all->allocator, last - first, sizeof *list, "descriptions of tensors", &memory, error));
-    list = HETI_F_CAST(het_safetensor *, memory);
+    HETI_T_TRY(heti_f_memory(all->allocator, last - first, sizeof *list, "descriptions of tensors", &memory, error));
+    list = HETI_T_CAST(het_safetensor *, memory);
     memset(list, 0, (last - first) * sizeof *list);
     for (i = first; i < last; i++) {
         het_safetensor *t = &list[i - first];
@@ -6210,12 +5906,12 @@ static het_result heti_f_save_some(het_ctx *ctx, const heti_f_inventory *all, si
         t->rank = all->stored[i].rank;
         memcpy(t->shape, all->stored[i].shape, sizeof all->stored[i].shape);
     }
-    result = het_safetensors_make(list, HETI_F_CAST(int64_t, last - first), pair,
-                                  HETI_F_CAST(int64_t, pairs->list.used / sizeof *pair), all->allocator, &file, error);
+    result = het_safetensors_make(list, HETI_T_CAST(int64_t, last - first), pair,
+                                  HETI_T_CAST(int64_t, pairs->list.used / sizeof *pair), all->allocator, &file, error);
     if (result == HET_OK && size != NULL) *size = file->size;
     if (result == HET_OK && to != NULL) result = het_safetensors_write(file, to, error);
     for (i = 0; result == HET_OK && size == NULL && i < last - first; i++)
-        result = heti_f_save_tensor(ctx, all, &all->stored[first + HETI_F_CAST(size_t, file->tensor[i].number)],
+        result = heti_f_save_tensor(ctx, all, &all->stored[first + HETI_T_CAST(size_t, file->tensor[i].number)],
                                     element, to, error);
     het_safetensors_free(file);
     heti_f_memory_free(all->allocator, list, last - first, sizeof *list);
@@ -6227,10 +5923,10 @@ static het_result heti_f_context_check(const het_ctx *ctx, const char *function,
                                        het_error *error) {
     const int32_t condition = het_get_condition(ctx);
     if (saving && condition != 0)
-        return heti_f_fail(error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
+        return heti_t_fail(error, HET_ERR_STATE, "%s: a load failed halfway: %s are torn; load them again", function,
                            (condition & HET_WEIGHTS_INCOMPLETE) != 0 ? "weights" : "states");
     if (contents == HETI_F_STATE && het_get_desc(ctx)->inference == HET_YES)
-        return heti_f_fail(error, HET_ERR_STATE, "%s: an inference context has no state", function);
+        return heti_t_fail(error, HET_ERR_STATE, "%s: an inference context has no state", function);
     return HET_OK;
 }
 
@@ -6242,8 +5938,8 @@ static het_result heti_f_save(het_ctx *ctx, const char *function, heti_f_content
     heti_f_pairs pairs;
     het_result result;
     if (size == NULL && (to == NULL || to->write == NULL))
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
-    HETI_F_TRY(heti_f_context_check(ctx, function, contents, 1, error));
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: the writer or its write is NULL", function);
+    HETI_T_TRY(heti_f_context_check(ctx, function, contents, 1, error));
     heti_f_pairs_start(&pairs, allocator, error);
     heti_f_pairs_made(&pairs);
     if (contents == HETI_F_STATE) {
@@ -6301,24 +5997,24 @@ typedef struct heti_f_located { const heti_f_part *part; const het_safetensor *t
 /* Reads the table of a file into *part, whose reader is set. */
 static het_result heti_f_part_open(const het_ctx *ctx, heti_f_part *part, het_error *error) {
     void *memory;
-    HETI_F_TRY(het_safetensors_read(&part->from, 0, heti_f_own(ctx), &part->file, error));
-    HETI_F_TRY(heti_f_memory(heti_f_own(ctx), HETI_F_CAST(size_t, part->file->tensors) + 1, 1, "flags", &memory,
+    HETI_T_TRY(het_safetensors_read(&part->from, 0, heti_f_own(ctx), &part->file, error));
+    HETI_T_TRY(heti_f_memory(heti_f_own(ctx), HETI_T_CAST(size_t, part->file->tensors) + 1, 1, "flags", &memory,
                              error));
-    part->used = HETI_F_CAST(unsigned char *, memory);
-    memset(part->used, 0, HETI_F_CAST(size_t, part->file->tensors) + 1);
+    part->used = HETI_T_CAST(unsigned char *, memory);
+    memset(part->used, 0, HETI_T_CAST(size_t, part->file->tensors) + 1);
     return HET_OK;
 }
 
 static void heti_f_part_close(const het_ctx *ctx, heti_f_part *part) {
     if (part->used != NULL)
-        heti_f_memory_free(heti_f_own(ctx), part->used, HETI_F_CAST(size_t, part->file->tensors) + 1, 1);
+        heti_f_memory_free(heti_f_own(ctx), part->used, HETI_T_CAST(size_t, part->file->tensors) + 1, 1);
     het_safetensors_free(part->file);
 }
 
 /* file: byte n: "tensor": what */
 static het_result heti_f_located_fail(const heti_f_saved *f, const heti_f_located *at, het_result code,
                                       const char *what) {
-    return heti_f_fail(f->error, code, "%s: byte %u: %q: %s", heti_f_reader_name(&at->part->from), at->tensor->at,
+    return heti_t_fail(f->error, code, "%s: byte %u: %q: %s", heti_f_reader_name(&at->part->from), at->tensor->at,
                        at->tensor->name, at->tensor->name_length, what);
 }
 
@@ -6340,24 +6036,23 @@ static int heti_f_find(const heti_f_saved *f, const char *name, heti_f_located *
     return 0;
 }
 
-static void heti_f_text_shape(heti_f_text *t, const int64_t *shape, int32_t rank) {
+static void heti_f_text_shape(heti_t_text *t, const int64_t *shape, int32_t rank) {
     int i;
-    heti_f_text_char(t, '[');
+    heti_t_char(t, '[');
     for (i = 0; i < rank; i++) {
-        if (i > 0) heti_f_text_put(t, ", ");
-        heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, shape[i]));
+        if (i > 0) heti_t_put(t, ", ");
+        heti_t_unsigned(t, HETI_T_CAST(uint64_t, shape[i]));
     }
-    heti_f_text_char(t, ']');
+    heti_t_char(t, ']');
 }
 
 /* `before`, a shape, and `behind` as one text; to: [capacity]. */
 static const char *heti_f_shape(char *to, size_t capacity, const char *before, const int64_t *shape, int32_t rank,
                                 const char *behind) {
-    heti_f_text t;
-    t = heti_f_text_in(to, capacity);
-    heti_f_text_put(&t, before);
+    heti_t_text t = heti_t_text_in(to, capacity);
+    heti_t_put(&t, before);
     heti_f_text_shape(&t, shape, rank);
-    heti_f_text_put(&t, behind);
+    heti_t_put(&t, behind);
     to[t.length < capacity ? t.length : capacity - 1] = 0;
     return to;
 }
@@ -6366,19 +6061,15 @@ static het_result heti_f_fits(const heti_f_saved *f, const heti_f_located *at, c
                               heti_f_contents contents) {
     const het_safetensor *t = at->tensor;
     char in_file[96], wanted[96];
-    heti_f_text both;
     char text[240];
+    heti_t_text both = heti_t_text_in(text, sizeof text);
     if (!heti_f_is_float(t->element) || (contents == HETI_F_STATE && t->element != HET_ELEMENT_F32))
-        return heti_f_fail(f->error, HET_ERR_UNSUPPORTED, "%s: byte %u: %q: dtype %s, must be F32%s",
+        return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: byte %u: %q: dtype %s, must be F32%s",
                            heti_f_reader_name(&at->part->from), t->at, t->name, t->name_length,
                            heti_f_elements[t->element].name, contents == HETI_F_STATE ? "" : ", F16 or BF16");
-    if (t->rank == rank && memcmp(t->shape, shape, HETI_F_CAST(size_t, rank) * sizeof *shape) == 0) return HET_OK;
-    both.to = text;
-    both.capacity = sizeof text;
-    both.length = 0;
-    heti_f_text_put(&both, heti_f_shape(in_file, sizeof in_file, "has shape ", t->shape, t->rank, ", "));
-    heti_f_text_put(&both, heti_f_shape(wanted, sizeof wanted, "the model has ", shape, rank, ""));
-    text[both.length < sizeof text ? both.length : sizeof text - 1] = 0;
+    if (t->rank == rank && memcmp(t->shape, shape, HETI_T_CAST(size_t, rank) * sizeof *shape) == 0) return HET_OK;
+    heti_t_put(&both, heti_f_shape(in_file, sizeof in_file, "has shape ", t->shape, t->rank, ", "));
+    heti_t_put(&both, heti_f_shape(wanted, sizeof wanted, "the model has ", shape, rank, ""));
     return heti_f_located_fail(f, at, HET_ERR_FORMAT, text);
 }
 
@@ -6397,8 +6088,8 @@ static int heti_f_may_ignore(const het_safetensor *t) {
    [V][D] once more, else it is the file of another model: compared bit by bit after conversion to
    float. 1: *at is such a tensor. */
 static int heti_f_is_tied_head(const het_model_desc *model, const het_safetensor *t) {
-    return model->tied == HET_YES && (heti_f_is(t->name, t->name_length, "lm_head.weight") ||
-                                      heti_f_is(t->name, t->name_length, "embed_out.weight"));
+    return model->tied == HET_YES && (heti_t_is(t->name, t->name_length, "lm_head.weight") ||
+                                      heti_t_is(t->name, t->name_length, "embed_out.weight"));
 }
 
 static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located *head) {
@@ -6410,14 +6101,14 @@ static het_result heti_f_check_head(const heti_f_saved *f, const heti_f_located 
     if (!heti_f_find(f, family == HET_GPT2 ? "transformer.wte.weight" : family == HET_NEOX ?
                      "gpt_neox.embed_in.weight" : "model.embed_tokens.weight", &embedding))
         return heti_f_located_fail(f, head, HET_ERR_FORMAT, "the model has no such tensor");
-    HETI_F_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
+    HETI_T_TRY(heti_f_fits(f, head, embedding.tensor->shape, embedding.tensor->rank, HETI_F_WEIGHTS));
     for (i = 0; i < embedding.tensor->rank; i++) elements *= embedding.tensor->shape[i];
     for (first = 0; first < elements; first += count) {
         count = elements - first < 1024 ? elements - first : 1024;
-        HETI_F_TRY(het_safetensors_get(embedding.part->file, &embedding.part->from, embedding.tensor, first, count, a,
+        HETI_T_TRY(het_safetensors_get(embedding.part->file, &embedding.part->from, embedding.tensor, first, count, a,
                                        f->error));
-        HETI_F_TRY(het_safetensors_get(head->part->file, &head->part->from, head->tensor, first, count, b, f->error));
-        if (memcmp(a, b, HETI_F_CAST(size_t, count) * sizeof a[0]) == 0) continue;
+        HETI_T_TRY(het_safetensors_get(head->part->file, &head->part->from, head->tensor, first, count, b, f->error));
+        if (memcmp(a, b, HETI_T_CAST(size_t, count) * sizeof a[0]) == 0) continue;
         return heti_f_located_fail(f, head, HET_ERR_FORMAT,
                                    "differs from the embedding, but the model is tied: its head is its embedding");
     }
@@ -6438,7 +6129,7 @@ static int heti_f_is_quantised(const het_safetensor *t) {
 }
 
 static het_result heti_f_refuse_quantised(const het_safetensor *t, het_error *error) {
-    return heti_f_fail(error, HET_ERR_UNSUPPORTED, "tensor %q is of type %s: quantised weights are not supported",
+    return heti_t_fail(error, HET_ERR_UNSUPPORTED, "tensor %q is of type %s: quantised weights are not supported",
                        t->name, t->name_length, heti_f_elements[t->element].name);
 }
 
@@ -6456,9 +6147,9 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
     for (i = 0; i < all->count; i++) {
         const heti_f_stored *s = &all->stored[i];
         if (!heti_f_find(f, s->name, &at))
-            return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from),
+            return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: tensor %s %s", heti_f_reader_name(&f->part[0].from),
                                s->name, heti_f_shape(text, sizeof text, "", s->shape, s->rank, " is missing"));
-        HETI_F_TRY(heti_f_fits(f, &at, s->shape, s->rank, contents));
+        HETI_T_TRY(heti_f_fits(f, &at, s->shape, s->rank, contents));
         heti_f_use(&at);
     }
     for (i = 0; i < f->parts; i++) {
@@ -6467,7 +6158,7 @@ static het_result heti_f_check(const heti_f_saved *f, const heti_f_inventory *al
             at.tensor = &at.part->file->tensor[k];
             if (at.part->used[k] != 0 || (contents == HETI_F_WEIGHTS && heti_f_may_ignore(at.tensor))) continue;
             if (contents == HETI_F_WEIGHTS && heti_f_is_tied_head(model, at.tensor))
-                HETI_F_TRY(heti_f_check_head(f, &at));
+                HETI_T_TRY(heti_f_check_head(f, &at));
             else
                 return heti_f_located_fail(f, &at, HET_ERR_FORMAT, heti_f_shape(text, sizeof text,
                     "the model has no such tensor (shape ", at.tensor->shape, at.tensor->rank, ")"));
@@ -6483,7 +6174,7 @@ static het_result heti_f_torn(const het_ctx *ctx, het_result result, heti_f_cont
     if ((het_get_condition(ctx) & HET_FAILED) != 0) return result;
     text = error->text[0] != 0 ? error->text : het_last_error(ctx);
     heti_f_copy(why, sizeof why, text, strlen(text));
-    return heti_f_fail(error, result, "%s; %s are partly overwritten, load them again", why,
+    return heti_t_fail(error, result, "%s; %s are partly overwritten, load them again", why,
                        contents == HETI_F_WEIGHTS ? "weights" : "states");
 }
 
@@ -6494,14 +6185,14 @@ static het_result heti_f_load_all(const heti_f_saved *f, const heti_f_inventory 
     heti_f_located at;
     uint64_t base = 0;
     size_t i;
-    HETI_F_TRY(het_restore_begin(f->ctx, HETI_F_CAST(int32_t, contents)));
+    HETI_T_TRY(het_restore_begin(f->ctx, HETI_T_CAST(int32_t, contents)));
     result = HET_OK;
     for (i = 0; i < all->count && result == HET_OK; i++) {
         const heti_f_stored *s = &all->stored[i];
         if (!heti_f_find(f, s->name, &at)) return HET_ERR_STATE;
         result = heti_f_get_all(f->ctx, at.part->file, &at.part->from, at.tensor, s->count, all->values, f->error);
         if (result == HET_OK && contents == HETI_F_WEIGHTS)
-            base = het_xxh64(all->values, HETI_F_CAST(size_t, s->count) * sizeof *all->values,
+            base = het_xxh64(all->values, HETI_T_CAST(size_t, s->count) * sizeof *all->values,
                              het_xxh64(s->name, strlen(s->name), base));
         if (result == HET_OK) result = heti_f_stored_write(f->ctx, s, s->what, all->values, all->values + s->count);
     }
@@ -6516,7 +6207,7 @@ static het_result heti_f_state_value(const heti_f_saved *f, const char *key, con
     int64_t i;
     *value = NULL;
     for (i = 0; i < file->pairs; i++) {
-        if (!heti_f_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
+        if (!heti_t_is(file->pair[i].key, file->pair[i].key_length, key)) continue;
         if (*value != NULL || strlen(file->pair[i].value) != file->pair[i].value_length) {
             *value = NULL;
             break;
@@ -6524,7 +6215,7 @@ static het_result heti_f_state_value(const heti_f_saved *f, const char *key, con
         *value = file->pair[i].value;
     }
     if (*value != NULL) return HET_OK;
-    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: metadata has no %s, or has it twice: is it a state of hetrain?",
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: metadata has no %s, or has it twice: is it a state of hetrain?",
                        heti_f_reader_name(&f->part[0].from), key);
 }
 
@@ -6534,9 +6225,9 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
     heti_f_pairs pairs;
     het_result result;
     size_t i;
-    HETI_F_TRY(heti_f_state_value(f, "hetrain_state", &value));
+    HETI_T_TRY(heti_f_state_value(f, "hetrain_state", &value));
     if (strcmp(value, HETI_F_STATE_VERSION) != 0)
-        return heti_f_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, "
+        return heti_t_fail(f->error, HET_ERR_UNSUPPORTED, "%s: state version %q, "
                                                           "this build reads " HETI_F_STATE_VERSION,
                                                           heti_f_reader_name(&f->part[0].from), value, strlen(value));
     if (f->other_options) return HET_OK;
@@ -6548,7 +6239,7 @@ static het_result heti_f_state_options(const heti_f_saved *f) {
         memcpy(&own, pairs.list.data + i, sizeof own);
         result = heti_f_state_value(f, own.key, &value);
         if (result == HET_OK && strcmp(value, own.value) != 0)
-            result = heti_f_fail(f->error, HET_ERR_INVALID, "%s: %s is %q in the file and %s in the context",
+            result = heti_t_fail(f->error, HET_ERR_INVALID, "%s: %s is %q in the file and %s in the context",
                                  heti_f_reader_name(&f->part[0].from), own.key, value, strlen(value), own.value);
     }
     heti_f_pairs_free(&pairs);
@@ -6566,19 +6257,19 @@ static het_result heti_f_state_exponents(const heti_f_saved *f, int32_t *to) {
     const int64_t parameters = het_parameter_count(f->ctx);
     const char *text;
     int64_t p, value;
-    HETI_F_TRY(heti_f_state_value(f, "exponents", &text));
+    HETI_T_TRY(heti_f_state_value(f, "exponents", &text));
     for (p = 0; p < parameters; p++) {
         value = HETRAIN_NO_EXPONENT;
         if (!(text[0] == 'n' && (text[1] == ',' || text[1] == 0)) && (!heti_f_decimal(text, ",", &value) ||
                                                                       value < -200 || value > 200))
             break;
-        to[p] = HETI_F_CAST(int32_t, value);
+        to[p] = HETI_T_CAST(int32_t, value);
         text += strcspn(text, ",");
         if (text[0] == 0) break;
         text++;
     }
     if (p == parameters - 1 && text[0] == 0) return HET_OK;
-    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: the metadata exponents are not %d numbers, or number %d is wrong",
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata exponents are not %d numbers, or number %d is wrong",
                        heti_f_reader_name(&f->part[0].from), parameters, p);
 }
 
@@ -6590,7 +6281,7 @@ static int heti_f_hex_double(const char *text, double *value) {
     for (i = 0; i < 16; i++) {
         const char *digit = text[i] != 0 ? strchr(heti_f_digits, text[i]) : NULL;
         if (digit == NULL) return 0;
-        bits = bits << 4 | HETI_F_CAST(uint64_t, digit - heti_f_digits);
+        bits = bits << 4 | HETI_T_CAST(uint64_t, digit - heti_f_digits);
     }
     memcpy(value, &bits, sizeof bits);
     return 1;
@@ -6599,24 +6290,24 @@ static int heti_f_hex_double(const char *text, double *value) {
 static het_result heti_f_state_recent(const heti_f_saved *f, het_recent *recent) {
     const char *text;
     size_t i, count;
-    HETI_F_TRY(heti_f_state_value(f, "recent", &text));
+    HETI_T_TRY(heti_f_state_value(f, "recent", &text));
     memset(recent, 0, sizeof *recent);
     count = strlen(text) / 16;
     if (strlen(text) % 32 == 0 && count <= 2 * HETRAIN_RECENT) {
         for (i = 0; i < count && heti_f_hex_double(text + 16 * i, i % 2 == 0 ? &recent->loss[i / 2] :
                                                    &recent->norm[i / 2]); i++) {}
-        recent->count = HETI_F_CAST(int64_t, count / 2);
+        recent->count = HETI_T_CAST(int64_t, count / 2);
         if (i == count) return HET_OK;
     }
-    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not the bits of up to %d numbers",
-                       heti_f_reader_name(&f->part[0].from), HETI_F_CAST(int64_t, 2 * HETRAIN_RECENT));
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: the metadata recent are not the bits of up to %d numbers",
+                       heti_f_reader_name(&f->part[0].from), HETI_T_CAST(int64_t, 2 * HETRAIN_RECENT));
 }
 
 static het_result heti_f_state_step(const heti_f_saved *f, int64_t *step) {
     const char *value;
-    HETI_F_TRY(heti_f_state_value(f, "step", &value));
+    HETI_T_TRY(heti_f_state_value(f, "step", &value));
     if (heti_f_decimal(value, "", step) && *step >= 0) return HET_OK;
-    return heti_f_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer that is not negative",
+    return heti_t_fail(f->error, HET_ERR_FORMAT, "%s: step is %q, must be an integer that is not negative",
                        heti_f_reader_name(&f->part[0].from), value, strlen(value));
 }
 
@@ -6626,25 +6317,25 @@ static het_result heti_f_load_open(const heti_f_saved *f, heti_f_contents conten
     int64_t step = 0;
     het_recent recent;
     if (contents == HETI_F_STATE) {
-        HETI_F_TRY(heti_f_state_options(f));
-        HETI_F_TRY(heti_f_state_recent(f, &recent));
-        HETI_F_TRY(heti_f_state_step(f, &step));
-        HETI_F_TRY(heti_f_state_exponents(f, exponents));
+        HETI_T_TRY(heti_f_state_options(f));
+        HETI_T_TRY(heti_f_state_recent(f, &recent));
+        HETI_T_TRY(heti_f_state_step(f, &step));
+        HETI_T_TRY(heti_f_state_exponents(f, exponents));
     }
-    HETI_F_TRY(heti_f_check(f, all, contents));
-    HETI_F_TRY(heti_f_load_all(f, all, contents));
-    return het_restore_end(f->ctx, HETI_F_CAST(int32_t, contents), step, exponents, contents == HETI_F_STATE ? &recent :
+    HETI_T_TRY(heti_f_check(f, all, contents));
+    HETI_T_TRY(heti_f_load_all(f, all, contents));
+    return het_restore_end(f->ctx, HETI_T_CAST(int32_t, contents), step, exponents, contents == HETI_F_STATE ? &recent :
                            NULL);
 }
 
 static het_result heti_f_load_tables(const heti_f_saved *f, heti_f_contents contents) {
-    const size_t parameters = HETI_F_CAST(size_t, het_parameter_count(f->ctx));
+    const size_t parameters = HETI_T_CAST(size_t, het_parameter_count(f->ctx));
     heti_f_inventory all;
     void *memory = NULL;
     het_result result = heti_f_inventory_open(f->ctx, contents, heti_f_own(f->ctx), &all, f->error);
     if (result == HET_OK)
         result = heti_f_memory(all.allocator, parameters, sizeof(int32_t), "exponents", &memory, f->error);
-    if (result == HET_OK) result = heti_f_load_open(f, contents, &all, HETI_F_CAST(int32_t *, memory));
+    if (result == HET_OK) result = heti_f_load_open(f, contents, &all, HETI_T_CAST(int32_t *, memory));
     heti_f_memory_free(all.allocator, memory, parameters, sizeof(int32_t));
     heti_f_inventory_close(&all);
     return result;
@@ -6656,8 +6347,8 @@ static het_result heti_f_load(het_ctx *ctx, const char *function, heti_f_content
     heti_f_part part;
     het_result result;
     if (from == NULL || from->read == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
-    HETI_F_TRY(heti_f_context_check(ctx, function, contents, 0, error));
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: the reader or its read is NULL", function);
+    HETI_T_TRY(heti_f_context_check(ctx, function, contents, 0, error));
     memset(&part, 0, sizeof part);
     part.from = *from;
     f.ctx = ctx;
@@ -6706,16 +6397,16 @@ static het_result heti_f_whole_open(const het_folder *folder, const char *name, 
     het_reader from;
     het_result result;
     memset(whole, 0, sizeof *whole);
-    HETI_F_TRY(heti_f_allocator(allocator, &whole->allocator, error, name));
-    HETI_F_TRY(folder->open(folder->user, name, &from, error));
+    HETI_T_TRY(heti_t_choose(allocator, &whole->allocator, error, name));
+    HETI_T_TRY(folder->open(folder->user, name, &from, error));
     if (from.size > HETI_F_TEXT_LIMIT) {
-        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the limit is 100000000", heti_f_reader_name(&from),
+        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the limit is 100000000", heti_f_reader_name(&from),
                              from.size);
     } else {
-        whole->size = HETI_F_CAST(size_t, from.size);
-        whole->text = HETI_F_CAST(char *, whole->allocator.alloc(whole->allocator.user, whole->size + 1, 16));
+        whole->size = HETI_T_CAST(size_t, from.size);
+        whole->text = HETI_T_CAST(char *, whole->allocator.alloc(whole->allocator.user, whole->size + 1, 16));
         result = whole->text != NULL ? heti_f_read(&from, 0, whole->text, whole->size, error)
-                                     : heti_f_fail(error, HET_ERR_OOM, "%s: %u bytes: out of memory",
+                                     : heti_t_fail(error, HET_ERR_OOM, "%s: %u bytes: out of memory",
                                                    heti_f_reader_name(&from), from.size);
     }
     folder->close(folder->user, &from);
@@ -6731,13 +6422,13 @@ static het_result heti_f_folder_check(const het_folder *folder, const char *func
     if (folder != NULL && folder->open != NULL && folder->close != NULL && folder->create != NULL &&
         folder->finish != NULL)
         return HET_OK;
-    return heti_f_fail(error, HET_ERR_INVALID, "%s: the folder or one of its calls is NULL", function);
+    return heti_t_fail(error, HET_ERR_INVALID, "%s: the folder or one of its calls is NULL", function);
 }
 
 HETRAIN_API het_result het_model_from_folder(const het_folder *folder, het_model_desc *model, het_error *error) {
     heti_f_whole whole;
     het_result result;
-    HETI_F_TRY(heti_f_folder_check(folder, "het_model_from_folder", error));
+    HETI_T_TRY(heti_f_folder_check(folder, "het_model_from_folder", error));
     result = heti_f_whole_open(folder, heti_f_config_file, NULL, &whole, error);
     if (result == HET_OK) result = het_model_from_json(whole.text, whole.size, model, error);
     heti_f_whole_close(&whole);
@@ -6752,20 +6443,20 @@ typedef struct heti_f_index {
     const het_folder *folder;
     heti_f_saved saved;
     heti_f_whole whole;
-    heti_f_list names;                /* heti_f_shard_name[] */
+    heti_t_list names;                /* heti_f_shard_name[] */
     het_allocator allocator;
     size_t last;                      /* the shard found last: neighbours in the index mostly share one */
 } heti_f_index;
 
 static het_result heti_f_index_fail(const heti_f_index *x, size_t at, const char *name, size_t length,
                                     const char *what) {
-    return heti_f_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %q: %s", heti_f_index_file,
-                       HETI_F_CAST(uint64_t, at), name, length, what);
+    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %q: %s", heti_f_index_file,
+                       HETI_T_CAST(uint64_t, at), name, length, what);
 }
 
 /* The number of the shard called `name`, or how many there are. */
 static size_t heti_f_index_shard(heti_f_index *x, const char *name) {
-    const heti_f_shard_name *names = HETI_F_CAST(const heti_f_shard_name *, HETI_F_CAST(const void *, x->names.data));
+    const heti_f_shard_name *names = HETI_T_CAST(const heti_f_shard_name *, HETI_T_CAST(const void *, x->names.data));
     const size_t count = x->names.used / sizeof *names;
     size_t i;
     if (x->last < count && strcmp(names[x->last].text, name) == 0) return x->last;
@@ -6786,18 +6477,18 @@ static het_result heti_f_index_entry(heti_f_index *x, het_json *j, const char *t
     memset(&name, 0, sizeof name);
     if (!het_json_string(j, name.text, sizeof name.text, &length)) return HET_OK; /* told at the end */
     if (!het_folder_is_name(name.text, length))
-        return heti_f_index_fail(x, at, name.text, heti_f_shown(length, sizeof name.text),
+        return heti_f_index_fail(x, at, name.text, heti_t_shown(length, sizeof name.text),
                                                                          "is no name of a file in this directory");
     shard = heti_f_index_shard(x, name.text);
     if (!check) {
         if (shard < x->names.used / sizeof name) return HET_OK;
         if (shard == HETI_F_SHARD_LIMIT) return heti_f_index_fail(x, at, name.text, length, "more than 10000 files");
-        return heti_f_list_add(&x->names, &name, sizeof name, &x->allocator, x->saved.error);
+        return heti_t_list_add(&x->names, &name, sizeof name, &x->allocator, x->saved.error);
     }
     found.part = &x->saved.part[shard];
     found.tensor = tensor_length < 256 ? het_safetensors_find(found.part->file, tensor, tensor_length) : NULL;
     if (found.tensor == NULL)
-        return heti_f_index_fail(x, at, tensor, heti_f_shown(tensor_length, 256),
+        return heti_f_index_fail(x, at, tensor, heti_t_shown(tensor_length, 256),
                                  "is not in the file that the index names");
     if (found.part->used[found.tensor - found.part->file->tensor] != 0)
         return heti_f_index_fail(x, at, tensor, tensor_length, "occurs twice");
@@ -6813,20 +6504,20 @@ static het_result heti_f_index_walk(heti_f_index *x, int check) {
     int maps = 0;
     het_json_enter(&j, HET_JSON_OBJECT);
     while (het_json_next(&j, key, sizeof key, &length)) {
-        if (!heti_f_is(key, length, "weight_map")) {
+        if (!heti_t_is(key, length, "weight_map")) {
             het_json_skip(&j);
             continue;
         }
         if (maps++ > 0) het_json_fail(&j, "weight_map occurs twice");
         het_json_enter(&j, HET_JSON_OBJECT);
-        while (het_json_next(&j, key, sizeof key, &length)) HETI_F_TRY(heti_f_index_entry(x, &j, key, length, check));
+        while (het_json_next(&j, key, sizeof key, &length)) HETI_T_TRY(heti_f_index_entry(x, &j, key, length, check));
     }
     het_json_end(&j);
     if (j.rule != NULL)
-        return heti_f_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_index_file,
-                           HETI_F_CAST(uint64_t, j.rule_at), j.rule);
+        return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: byte %u: %s", heti_f_index_file,
+                           HETI_T_CAST(uint64_t, j.rule_at), j.rule);
     if (x->names.used > 0) return HET_OK;
-    return heti_f_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
+    return heti_t_fail(x->saved.error, HET_ERR_FORMAT, "%s: weight_map is missing or empty", heti_f_index_file);
 }
 
 /* Opens the files of the list. What is open is counted in saved.parts. */
@@ -6834,13 +6525,13 @@ static het_result heti_f_index_open(heti_f_index *x) {
     size_t i, shards = x->names.used / sizeof(heti_f_shard_name);
     void *memory;
     het_result result;
-    HETI_F_TRY(heti_f_memory(heti_f_own(x->saved.ctx), shards, sizeof(heti_f_part), "files", &memory, x->saved.error));
-    x->saved.part = HETI_F_CAST(heti_f_part *, memory);
+    HETI_T_TRY(heti_f_memory(heti_f_own(x->saved.ctx), shards, sizeof(heti_f_part), "files", &memory, x->saved.error));
+    x->saved.part = HETI_T_CAST(heti_f_part *, memory);
     memset(x->saved.part, 0, shards * sizeof(heti_f_part));
     for (i = 0; i < shards; i++) {
         const heti_f_shard_name *names =
-                                 HETI_F_CAST(const heti_f_shard_name *, HETI_F_CAST(const void *, x->names.data));
-        HETI_F_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
+                                 HETI_T_CAST(const heti_f_shard_name *, HETI_T_CAST(const void *, x->names.data));
+        HETI_T_TRY(x->folder->open(x->folder->user, names[i].text, &x->saved.part[i].from, x->saved.error));
         x->saved.parts++;
         result = heti_f_part_open(x->saved.ctx, &x->saved.part[i], x->saved.error);
         if (result != HET_OK) return result;
@@ -6861,16 +6552,16 @@ static het_result heti_f_index_complete(heti_f_index *x) {
             if (at.part->used[k] == 0)
                 return heti_f_located_fail(&x->saved, &at, HET_ERR_FORMAT, "is not in model.safetensors.index.json");
         }
-        memset(at.part->used, 0, HETI_F_CAST(size_t, at.part->file->tensors) + 1);
+        memset(at.part->used, 0, HETI_T_CAST(size_t, at.part->file->tensors) + 1);
     }
     return HET_OK;
 }
 
 static het_result heti_f_load_index(heti_f_index *x) {
-    HETI_F_TRY(heti_f_index_walk(x, 0));
-    HETI_F_TRY(heti_f_index_open(x));
-    HETI_F_TRY(heti_f_index_walk(x, 1));
-    HETI_F_TRY(heti_f_index_complete(x));
+    HETI_T_TRY(heti_f_index_walk(x, 0));
+    HETI_T_TRY(heti_f_index_open(x));
+    HETI_T_TRY(heti_f_index_walk(x, 1));
+    HETI_T_TRY(heti_f_index_complete(x));
     return heti_f_load_tables(&x->saved, HETI_F_WEIGHTS);
 }
 
@@ -6890,7 +6581,7 @@ static het_result heti_f_load_shards(het_ctx *ctx, const het_folder *folder, het
         folder->close(folder->user, &x.saved.part[i].from);
     }
     heti_f_memory_free(heti_f_own(ctx), x.saved.part, x.names.used / sizeof(heti_f_shard_name), sizeof(heti_f_part));
-    heti_f_list_free(&x.names, &x.allocator);
+    heti_t_list_free(&x.names, &x.allocator);
     heti_f_whole_close(&x.whole);
     return result;
 }
@@ -6899,7 +6590,7 @@ static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het
     het_reader from;
     het_error first = { HET_OK, "" };
     het_result result;
-    HETI_F_TRY(heti_f_folder_check(folder, "het_load_folder", error));
+    HETI_T_TRY(heti_f_folder_check(folder, "het_load_folder", error));
     result = folder->open(folder->user, heti_f_one_file, &from, &first);
     if (result == HET_OK) {
         result = heti_f_load(ctx, "het_load_folder", HETI_F_WEIGHTS, &from, 0, error);
@@ -6910,7 +6601,7 @@ static het_result heti_f_load_folder(het_ctx *ctx, const het_folder *folder, het
         folder->close(folder->user, &from);
         return heti_f_load_shards(ctx, folder, error);
     }
-    return heti_f_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ? "; nor is there an index of shards" :
+    return heti_t_fail(error, result, "%s%s", first.text, result == HET_ERR_IO ? "; nor is there an index of shards" :
                        "");
 }
 
@@ -6991,45 +6682,44 @@ static int64_t heti_f_size_of(const het_model_desc *m, heti_f_size size) {
 }
 
 /* "num_attention_heads 4 of 8: ": the key of config.json behind a size, and its value. */
-static void heti_f_text_size(heti_f_text *t, const heti_f_sizing *s, heti_f_size size) {
+static void heti_f_text_size(heti_t_text *t, const heti_f_sizing *s, heti_f_size size) {
     const int heads = size == HETI_F_K || size == HETI_F_Q || size == HETI_F_Q2K;
     int i;
     for (i = 0; i < HETI_F_CONFIG_KEYS; i++)
         if ((heti_f_config_keys[i].written & s->in) != 0 && strcmp(heti_f_config_keys[i].setting,
                                                                    heti_f_size_settings[size]) == 0)
             break;
-    heti_f_text_put(t, i < HETI_F_CONFIG_KEYS ? heti_f_config_keys[i].key : heti_f_size_settings[size]);
-    heti_f_text_char(t, ' ');
-    heti_f_text_unsigned(t,
-                         HETI_F_CAST(
+    heti_t_put(t, i < HETI_F_CONFIG_KEYS ? heti_f_config_keys[i].key : heti_f_size_settings[size]);
+    heti_t_char(t, ' ');
+    heti_t_unsigned(t,
+                         HETI_T_CAST(
                                      uint64_t, size == HETI_F_K ? s->model.kv_heads : heads ? s->model.heads :
                                          heti_f_size_of(&s->model, size)));
-    if (heads) heti_f_text_put(t, " of size ");
-    if (heads) heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, s->model.head_size));
-    heti_f_text_put(t, ": ");
+    if (heads) heti_t_put(t, " of size ");
+    if (heads) heti_t_unsigned(t, HETI_T_CAST(uint64_t, s->model.head_size));
+    heti_t_put(t, ": ");
 }
 
 static het_result heti_f_sizing_fail(const heti_f_sizing *s, heti_f_size size, const char *name, size_t length,
                                      const char *what) {
     char key[80];
-    heti_f_text t;
-    t = heti_f_text_in(key, sizeof key);
+    heti_t_text t = heti_t_text_in(key, sizeof key);
     heti_f_text_size(&t, s, size);
     key[t.length < sizeof key ? t.length : sizeof key - 1] = 0;
-    return heti_f_fail(s->error, HET_ERR_FORMAT, "%stensor %q %s", key, name, length, what);
+    return heti_t_fail(s->error, HET_ERR_FORMAT, "%stensor %q %s", key, name, length, what);
 }
 
 /* 1: the tensor is called `pattern`, in which # stands for *layer (else 0). */
 static int heti_f_is_called(const het_safetensor *t, const char *pattern, int64_t *layer) {
     const char *mark = strchr(pattern, '#');
-    const size_t before = mark != NULL ? HETI_F_CAST(size_t, mark - pattern) : 0;
+    const size_t before = mark != NULL ? HETI_T_CAST(size_t, mark - pattern) : 0;
     size_t i = before;
     *layer = 0;
-    if (mark == NULL) return heti_f_is(t->name, t->name_length, pattern);
+    if (mark == NULL) return heti_t_is(t->name, t->name_length, pattern);
     if (t->name_length <= before || memcmp(t->name, pattern, before) != 0) return 0;
     for (; i < t->name_length && t->name[i] >= '0' && t->name[i] <= '9' && *layer < 100000000; i++)
         *layer = *layer * 10 + t->name[i] - '0';
-    return i > before && (t->name[before] != '0' || i == before + 1) && heti_f_is(t->name + i, t->name_length - i,
+    return i > before && (t->name[before] != '0' || i == before + 1) && heti_t_is(t->name + i, t->name_length - i,
         mark + 1);
 }
 
@@ -7070,9 +6760,9 @@ static het_result heti_f_sizing_file(heti_f_sizing *s, const het_reader *from, c
 static het_result heti_f_sizing_start(heti_f_sizing *s, const het_model_desc *model, het_error *error) {
     memset(s, 0, sizeof *s);
     s->error = error;
-    if (model == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_model_fits: model is NULL");
+    if (model == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_model_fits: model is NULL");
     s->model = *model;
-    HETI_F_TRY(het_model_complete(&s->model, error));
+    HETI_T_TRY(het_model_complete(&s->model, error));
     s->in = 1 << (s->model.family - HET_GPT2);
     return HET_OK;
 }
@@ -7093,7 +6783,7 @@ static int heti_f_is_needed(const het_model_desc *m, heti_f_need need) {
    name: then there are too many. */
 static het_result heti_f_sizing_end(const heti_f_sizing *s) {
     char text[64];
-    heti_f_text t;
+    heti_t_text t;
     int i;
     for (i = 0; i < HETI_F_MATRICES; i++) {
         const heti_f_sized *m = &heti_f_matrices[i];
@@ -7101,11 +6791,10 @@ static het_result heti_f_sizing_end(const heti_f_sizing *s) {
         if ((m->families & s->in) == 0 || s->seen[i] == (layers ? s->model.layers : 1) ||
             !heti_f_is_needed(&s->model, m->need))
             continue;
-        t = heti_f_text_in(text, sizeof text);
-        if (layers) heti_f_text_put(&t, "is there in ");
-        if (layers) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, s->seen[i]));
-        heti_f_text_put(&t, layers ? " layers" : s->seen[i] > 0 ? "is there twice" : "is missing");
-        text[t.length] = 0;
+        t = heti_t_text_in(text, sizeof text);
+        if (layers) heti_t_put(&t, "is there in ");
+        if (layers) heti_t_unsigned(&t, HETI_T_CAST(uint64_t, s->seen[i]));
+        heti_t_put(&t, layers ? " layers" : s->seen[i] > 0 ? "is there twice" : "is missing");
         return heti_f_sizing_fail(s, layers ? HETI_F_L : m->size[0], m->name, strlen(m->name), text);
     }
     return HET_OK;
@@ -7114,8 +6803,8 @@ static het_result heti_f_sizing_end(const heti_f_sizing *s) {
 HETRAIN_API het_result het_model_fits(const het_model_desc *model, const het_reader *from,
                                       const het_allocator *allocator, het_error *error) {
     heti_f_sizing s;
-    HETI_F_TRY(heti_f_sizing_start(&s, model, error));
-    HETI_F_TRY(heti_f_sizing_file(&s, from, allocator));
+    HETI_T_TRY(heti_f_sizing_start(&s, model, error));
+    HETI_T_TRY(heti_f_sizing_file(&s, from, allocator));
     return heti_f_sizing_end(&s);
 }
 
@@ -7128,18 +6817,18 @@ static het_result heti_f_sizing_shards(heti_f_sizing *s, const het_folder *folde
     memset(&x, 0, sizeof x);
     x.folder = folder;
     x.saved.error = s->error;
-    HETI_F_TRY(heti_f_allocator(allocator, &x.allocator, s->error, "het_model_fits_folder"));
+    HETI_T_TRY(heti_t_choose(allocator, &x.allocator, s->error, "het_model_fits_folder"));
     result = heti_f_whole_open(folder, heti_f_index_file, &x.allocator, &x.whole, s->error);
     if (result == HET_OK) result = heti_f_index_walk(&x, 0);
     for (i = 0; result == HET_OK && i < x.names.used / sizeof(heti_f_shard_name); i++) {
         const heti_f_shard_name *names =
-                                 HETI_F_CAST(const heti_f_shard_name *, HETI_F_CAST(const void *, x.names.data));
+                                 HETI_T_CAST(const heti_f_shard_name *, HETI_T_CAST(const void *, x.names.data));
         result = folder->open(folder->user, names[i].text, &from, s->error);
         if (result != HET_OK) break;
         result = heti_f_sizing_file(s, &from, &x.allocator);
         folder->close(folder->user, &from);
     }
-    heti_f_list_free(&x.names, &x.allocator);
+    heti_t_list_free(&x.names, &x.allocator);
     heti_f_whole_close(&x.whole);
     return result;
 }
@@ -7148,14 +6837,14 @@ HETRAIN_API het_result het_model_fits_folder(const het_model_desc *model, const 
                                              const het_allocator *allocator, het_error *error) {
     heti_f_sizing s;
     het_reader from;
-    HETI_F_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
-    HETI_F_TRY(heti_f_sizing_start(&s, model, error));
+    HETI_T_TRY(heti_f_folder_check(folder, "het_model_fits_folder", error));
+    HETI_T_TRY(heti_f_sizing_start(&s, model, error));
     if (folder->open(folder->user, heti_f_one_file, &from, NULL) == HET_OK) {
         const het_result result = heti_f_sizing_file(&s, &from, allocator);
         folder->close(folder->user, &from);
-        HETI_F_TRY(result);
+        HETI_T_TRY(result);
     } else {
-        HETI_F_TRY(heti_f_sizing_shards(&s, folder, allocator));
+        HETI_T_TRY(heti_f_sizing_shards(&s, folder, allocator));
     }
     return heti_f_sizing_end(&s);
 }
@@ -7175,11 +6864,11 @@ typedef struct heti_f_export {
 
 /* The first tensor behind the shard that begins at `first`. */
 static size_t heti_f_export_end(const heti_f_export *e, size_t first) {
-    const uint64_t size = HETI_F_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
+    const uint64_t size = HETI_T_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
     uint64_t bytes = 0;
     size_t i;
     for (i = first; i < e->all.count; i++) {
-        bytes += HETI_F_CAST(uint64_t, e->all.stored[i].count) * size;
+        bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count) * size;
         if (i > first && e->shard_bytes > 0 && bytes > e->shard_bytes) break;
     }
     return i;
@@ -7187,18 +6876,17 @@ static size_t heti_f_export_end(const heti_f_export *e, size_t first) {
 
 /* model-00001-of-00002.safetensors, or model.safetensors where there is one. */
 static void heti_f_export_name(const heti_f_export *e, int64_t shard, char name[64]) {
-    heti_f_text t;
+    heti_t_text t;
     int64_t unit;
     int i;
-    t = heti_f_text_in(name, 64);
-    heti_f_text_put(&t, "model");
+    t = heti_t_text_in(name, 64);
+    heti_t_put(&t, "model");
     for (i = 0; i < 2 && e->shards > 1; i++) {
-        heti_f_text_put(&t, i == 0 ? "-" : "-of-");
+        heti_t_put(&t, i == 0 ? "-" : "-of-");
         for (unit = 10000; unit > 0; unit /= 10)
-            heti_f_text_char(&t, "0123456789"[(i == 0 ? shard + 1 : e->shards) / unit % 10]);
+            heti_t_char(&t, "0123456789"[(i == 0 ? shard + 1 : e->shards) / unit % 10]);
     }
-    heti_f_text_put(&t, ".safetensors");
-    name[t.length] = 0;
+    heti_t_put(&t, ".safetensors");
 }
 
 /* Creates a file, has it written and keeps it if that went well. */
@@ -7206,7 +6894,7 @@ static het_result heti_f_export_text(const heti_f_export *e, const char *name, c
     het_writer to;
     het_result result, finished;
     if (e->folder == NULL) return HET_OK;
-    HETI_F_TRY(e->folder->create(e->folder->user, name, &to, e->error));
+    HETI_T_TRY(e->folder->create(e->folder->user, name, &to, e->error));
     result = heti_f_write(&to, text, size, e->error);
     finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
     return result != HET_OK ? result : finished;
@@ -7219,55 +6907,55 @@ static het_result heti_f_export_shard(heti_f_export *e, int64_t shard, size_t fi
     if (e->folder == NULL)
         return heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, NULL, NULL, e->error);
     heti_f_export_name(e, shard, name);
-    HETI_F_TRY(e->folder->create(e->folder->user, name, &to, e->error));
+    HETI_T_TRY(e->folder->create(e->folder->user, name, &to, e->error));
     result = heti_f_save_some(e->ctx, &e->all, first, last, &e->pairs, e->element, &to, NULL, e->error);
     finished = e->folder->finish(e->folder->user, &to, result == HET_OK, result == HET_OK ? e->error : NULL);
     return result != HET_OK ? result : finished;
 }
 
 /* The text of the index. */
-static void heti_f_export_index(const heti_f_export *e, heti_f_text *t) {
+static void heti_f_export_index(const heti_f_export *e, heti_t_text *t) {
     char name[64];
     uint64_t bytes = 0;
     size_t i, first, last;
     int64_t shard = 0;
     for (i = 0; i < e->all.count; i++)
-        bytes += HETI_F_CAST(uint64_t, e->all.stored[i].count) *
-        HETI_F_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
-    heti_f_text_put(t, "{\n  \"metadata\": {\n    \"total_size\": ");
-    heti_f_text_unsigned(t, bytes);
-    heti_f_text_put(t, "\n  },\n  \"weight_map\": {");
+        bytes += HETI_T_CAST(uint64_t, e->all.stored[i].count) *
+        HETI_T_CAST(uint64_t, heti_f_elements[e->element].bits / 8);
+    heti_t_put(t, "{\n  \"metadata\": {\n    \"total_size\": ");
+    heti_t_unsigned(t, bytes);
+    heti_t_put(t, "\n  },\n  \"weight_map\": {");
     for (first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
         heti_f_export_name(e, shard, name);
         for (i = first; i < last; i++) {
-            heti_f_text_put(t, i == 0 ? "\n    " : ",\n    ");
-            heti_f_text_json(t, e->all.stored[i].name, strlen(e->all.stored[i].name));
-            heti_f_text_put(t, ": ");
-            heti_f_text_json(t, name, strlen(name));
+            heti_t_put(t, i == 0 ? "\n    " : ",\n    ");
+            heti_t_json(t, e->all.stored[i].name, strlen(e->all.stored[i].name));
+            heti_t_put(t, ": ");
+            heti_t_json(t, name, strlen(name));
         }
     }
-    heti_f_text_put(t, "\n  }\n}\n");
+    heti_t_put(t, "\n  }\n}\n");
 }
 
 static het_result heti_f_export_weights(heti_f_export *e) {
-    heti_f_text t = { NULL, 0, 0 };
+    heti_t_text t = heti_t_text_in(NULL, 0);
     size_t first, last, size;
     int64_t shard = 0;
     void *memory;
     het_result result;
     for (first = 0; first < e->all.count; first = heti_f_export_end(e, first)) e->shards++;
     if (e->shards > 99999)
-        return heti_f_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 99999", e->shards);
+        return heti_t_fail(e->error, HET_ERR_LIMIT, "het_save_folder: %d files, the limit is 99999", e->shards);
     for (first = 0; first < e->all.count; first = last, shard++) {
         last = heti_f_export_end(e, first);
-        HETI_F_TRY(heti_f_export_shard(e, shard, first, last));
+        HETI_T_TRY(heti_f_export_shard(e, shard, first, last));
     }
     if (e->shards < 2) return HET_OK;
     heti_f_export_index(e, &t);
     size = t.length;
-    HETI_F_TRY(heti_f_memory(e->all.allocator, size, 1, "bytes for an index", &memory, e->error));
-    t = heti_f_text_in(HETI_F_CAST(char *, memory), size + 1);
+    HETI_T_TRY(heti_f_memory(e->all.allocator, size, 1, "bytes for an index", &memory, e->error));
+    t = heti_t_text_in(HETI_T_CAST(char *, memory), size + 1);
     heti_f_export_index(e, &t);
     result = heti_f_export_text(e, heti_f_index_file, t.to, size);
     heti_f_memory_free(e->all.allocator, memory, size, 1);
@@ -7289,23 +6977,23 @@ static het_result heti_f_save_folder(het_ctx *ctx, const het_folder *folder, con
     e.ctx = ctx;
     e.folder = folder;
     e.error = error;
-    if (folder != NULL) HETI_F_TRY(heti_f_folder_check(folder, "het_save_folder", error));
+    if (folder != NULL) HETI_T_TRY(heti_f_folder_check(folder, "het_save_folder", error));
     if (desc != NULL && (desc->start_canary != 0 || desc->end_canary != 0))
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_save_folder: a canary of het_save_desc is not 0: clear the struct before filling it");
-    HETI_F_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
-    e.element = desc == NULL || HETI_F_CAST(int64_t, desc->element) == 0 ? HET_ELEMENT_F32 : desc->element;
+    HETI_T_TRY(heti_f_context_check(ctx, "het_save_folder", HETI_F_WEIGHTS, 1, error));
+    e.element = desc == NULL || HETI_T_CAST(int64_t, desc->element) == 0 ? HET_ELEMENT_F32 : desc->element;
     e.shard_bytes = desc == NULL ? 0 : desc->shard_bytes;
     if (!heti_f_is_float(e.element))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_save_folder: element %d must be F32, F16 or BF16",
-                           HETI_F_CAST(int64_t, e.element));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_save_folder: element %d must be F32, F16 or BF16",
+                           HETI_T_CAST(int64_t, e.element));
     model.lora_rank = model.lora_targets = 0; /* factors are no part of the weights */
     model.lora_alpha = 0.0f;
     if (heti_f_model_json(&model, e.element, base, base_length, NULL, 0, &length) != HET_ERR_LIMIT)
-        return heti_f_fail(error, HET_ERR_FORMAT,
+        return heti_t_fail(error, HET_ERR_FORMAT,
                            "het_save_folder: the model has no config.json, or base is no JSON object");
-    HETI_F_TRY(heti_f_memory(allocator, length, 1, "bytes for config.json", &memory, error));
-    config = HETI_F_CAST(char *, memory);
+    HETI_T_TRY(heti_f_memory(allocator, length, 1, "bytes for config.json", &memory, error));
+    config = HETI_T_CAST(char *, memory);
     result = heti_f_model_json(&model, e.element, base, base_length, config, length + 1, &length);
     heti_f_pairs_start(&e.pairs, allocator, error);
     heti_f_pairs_made(&e.pairs);
@@ -7356,7 +7044,7 @@ static const heti_f_llmc_kind heti_f_llmc_kinds[] = {
     { { "transformer.h.#.mlp.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_proj.bias", NULL, NULL } },
     { { "transformer.ln_f.weight", NULL, NULL } }, { { "transformer.ln_f.bias", NULL, NULL } }
 };
-#define HETI_F_LLMC_KINDS HETI_F_CAST(int, sizeof heti_f_llmc_kinds / sizeof heti_f_llmc_kinds[0])
+#define HETI_F_LLMC_KINDS HETI_T_CAST(int, sizeof heti_f_llmc_kinds / sizeof heti_f_llmc_kinds[0])
 
 /* Reads the header and proves that the file has the size that it says. */
 static het_result heti_f_llmc_open(const het_reader *from, heti_f_llmc *file, het_error *error) {
@@ -7368,33 +7056,33 @@ static het_result heti_f_llmc_open(const het_reader *from, heti_f_llmc *file, he
     uint64_t number[8], elements, width, wanted;
     int i;
     if (from->size < sizeof header)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, a header of llm.c has 1024", name, from->size);
-    HETI_F_TRY(heti_f_read(from, 0, header, sizeof header, error));
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, a header of llm.c has 1024", name, from->size);
+    HETI_T_TRY(heti_f_read(from, 0, header, sizeof header, error));
     for (i = 0; i < 8; i++) number[i] = heti_f_little(header + 4 * i, 4);
     if (number[0] != 20240326)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 0: %u is not 20240326, the number of llm.c's GPT-2 weights",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: %u is not 20240326, the number of llm.c's GPT-2 weights",
                            name, number[0]);
     if (number[1] != 3 && number[1] != 5)
-        return heti_f_fail(error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %u, must be 3 (float) or 5 (bfloat16)",
+        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %u, must be 3 (float) or 5 (bfloat16)",
                            name, number[1]);
     for (i = 0; i < 6; i++)
-        if (number[2 + i] < 1 || number[2 + i] > HETI_F_CAST(uint64_t, heti_f_most[i]))
-            return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte %d: %s %u, must be 1 .. %d", name,
-                               HETI_F_CAST(int64_t, 8 + 4 * i), heti_f_names[i], number[2 + i], heti_f_most[i]);
+        if (number[2 + i] < 1 || number[2 + i] > HETI_T_CAST(uint64_t, heti_f_most[i]))
+            return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte %d: %s %u, must be 1 .. %d", name,
+                               HETI_T_CAST(int64_t, 8 + 4 * i), heti_f_names[i], number[2 + i], heti_f_most[i]);
     if (number[7] < number[3])
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: byte 28: padded vocabulary %u is below the vocabulary %u", name,
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 28: padded vocabulary %u is below the vocabulary %u", name,
                            number[7], number[3]);
     width = number[6];
     elements = (number[7] + number[2] + number[4] * (12 * width + 13) + 2) * width; /* below 2^61 */
     wanted = HETI_F_LLMC_HEADER + elements * (number[1] == 3 ? 4 : 2);
     if (from->size != wanted)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, its header asks for %u", name, from->size, wanted);
-    file->context = HETI_F_CAST(int64_t, number[2]);
-    file->vocab = HETI_F_CAST(int64_t, number[3]);
-    file->layers = HETI_F_CAST(int64_t, number[4]);
-    file->heads = HETI_F_CAST(int64_t, number[5]);
-    file->width = HETI_F_CAST(int64_t, number[6]);
-    file->rows = HETI_F_CAST(int64_t, number[7]);
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, its header asks for %u", name, from->size, wanted);
+    file->context = HETI_T_CAST(int64_t, number[2]);
+    file->vocab = HETI_T_CAST(int64_t, number[3]);
+    file->layers = HETI_T_CAST(int64_t, number[4]);
+    file->heads = HETI_T_CAST(int64_t, number[5]);
+    file->width = HETI_T_CAST(int64_t, number[6]);
+    file->rows = HETI_T_CAST(int64_t, number[7]);
     file->element = number[1] == 3 ? HET_ELEMENT_F32 : HET_ELEMENT_BF16;
     return HET_OK;
 }
@@ -7404,8 +7092,8 @@ HETRAIN_API het_result het_model_from_llmc(const het_reader *from, het_model_des
     het_model_desc m;
     het_error why = { HET_OK, "" };
     if (from == NULL || from->read == NULL || model == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_model_from_llmc: the reader, its read or model is NULL");
-    HETI_F_TRY(heti_f_llmc_open(from, &file, error));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_model_from_llmc: the reader, its read or model is NULL");
+    HETI_T_TRY(heti_f_llmc_open(from, &file, error));
     memset(&m, 0, sizeof m);
     m.family = HET_GPT2;
     m.layers = file.layers;
@@ -7414,7 +7102,7 @@ HETRAIN_API het_result het_model_from_llmc(const het_reader *from, het_model_des
     m.vocab = file.vocab;
     m.context = file.context;
     if (het_model_complete(&m, &why) != HET_OK)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %s", heti_f_reader_name(from), why.text);
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %s", heti_f_reader_name(from), why.text);
     *model = m;
     return HET_OK;
 }
@@ -7426,17 +7114,17 @@ static het_result heti_f_llmc_fits(const het_ctx *ctx, const het_reader *from, h
     het_model_desc model;
     heti_f_settings a, b;
     int i;
-    HETI_F_TRY(het_model_from_llmc(from, &model, error));
+    HETI_T_TRY(het_model_from_llmc(from, &model, error));
     model.dropout = own->dropout;
     model.init_std = own->init_std;
     if (own->family != HET_GPT2)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: the file is a GPT-2, the context is not",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: the file is a GPT-2, the context is not",
                            heti_f_reader_name(from));
     if (heti_f_settings_of(&a, &model) != HET_OK || heti_f_settings_of(&b, own) != HET_OK) return HET_ERR_LIMIT;
     for (i = 0; i < a.count; i++) {
         const char *value = heti_f_setting_of(&b, a.item[i].name);
         if (value == NULL || strcmp(value, a.item[i].value) == 0) continue;
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %s is %s in the file and %s in the context",
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %s is %s in the file and %s in the context",
                            heti_f_reader_name(from), a.item[i].name, a.item[i].value, value);
     }
     return HET_OK;
@@ -7446,14 +7134,13 @@ static het_result heti_f_llmc_fits(const het_ctx *ctx, const het_reader *from, h
 static int64_t heti_f_llmc_parameter(const het_ctx *ctx, const char *pattern, int64_t layer) {
     const char *mark = strchr(pattern, '#');
     char name[96];
-    heti_f_text t;
+    heti_t_text t;
     int64_t p;
-    t = heti_f_text_in(name, sizeof name);
+    t = heti_t_text_in(name, sizeof name);
     for (; *pattern != 0; pattern++) {
-        if (pattern == mark) heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, layer));
-        else heti_f_text_char(&t, *pattern);
+        if (pattern == mark) heti_t_unsigned(&t, HETI_T_CAST(uint64_t, layer));
+        else heti_t_char(&t, *pattern);
     }
-    name[t.length] = 0;
     for (p = het_parameter_count(ctx) - 1; p >= 0 && strcmp(heti_f_parameter(ctx, p).name, name) != 0; p--) {}
     return p;
 }
@@ -7462,7 +7149,7 @@ static int64_t heti_f_llmc_parameter(const het_ctx *ctx, const char *pattern, in
    the largest parameter. */
 static het_result heti_f_llmc_walk(het_ctx *ctx, const het_reader *from, const heti_f_llmc *file, float *values,
                                    int64_t *largest, het_error *error) {
-    const uint64_t size = HETI_F_CAST(uint64_t, heti_f_elements[file->element].bits / 8);
+    const uint64_t size = HETI_T_CAST(uint64_t, heti_f_elements[file->element].bits / 8);
     uint64_t offset = HETI_F_LLMC_HEADER;
     int64_t layer;
     int kind, part;
@@ -7474,21 +7161,21 @@ static het_result heti_f_llmc_walk(het_ctx *ctx, const het_reader *from, const h
                 const int64_t p = heti_f_llmc_parameter(ctx, name[part], layer);
                 const het_parameter_info own = heti_f_parameter(ctx, p);
                 if (p < 0)
-                    return heti_f_fail(error, HET_ERR_FORMAT, "%s: the context has no parameter %s of layer %d",
+                    return heti_t_fail(error, HET_ERR_FORMAT, "%s: the context has no parameter %s of layer %d",
                                        heti_f_reader_name(from), name[part], layer);
                 if (values == NULL) *largest = own.count > *largest ? own.count : *largest;
                 else {
-                    HETI_F_TRY(heti_f_read_floats(from, offset, file->element, values, own.count,
+                    HETI_T_TRY(heti_f_read_floats(from, offset, file->element, values, own.count,
                                                   het_get_desc(ctx)->nonfinite == HET_YES ? NULL : own.name, error));
-                    HETI_F_TRY(het_parameter_write(ctx, p, HET_WEIGHT, values));
+                    HETI_T_TRY(het_parameter_write(ctx, p, HET_WEIGHT, values));
                 }
-                offset += HETI_F_CAST(uint64_t, own.count) * size;
+                offset += HETI_T_CAST(uint64_t, own.count) * size;
             }
         }
-        if (kind == 0) offset += HETI_F_CAST(uint64_t, (file->rows - file->vocab) * file->width) * size;
+        if (kind == 0) offset += HETI_T_CAST(uint64_t, (file->rows - file->vocab) * file->width) * size;
     }
     if (offset == from->size) return HET_OK;
-    return heti_f_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the context's parameters end at %u",
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the context's parameters end at %u",
                        heti_f_reader_name(from), from->size, offset);
 }
 
@@ -7498,11 +7185,11 @@ static het_result heti_f_load_llmc(het_ctx *ctx, const het_reader *from, het_err
     int64_t largest = 0;
     het_result result;
     if (from == NULL || from->read == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_load_llmc: the reader or its read is NULL");
-    HETI_F_TRY(heti_f_llmc_open(from, &file, error));
-    HETI_F_TRY(heti_f_llmc_fits(ctx, from, error));
-    HETI_F_TRY(heti_f_llmc_walk(ctx, from, &file, NULL, &largest, error));
-    HETI_F_TRY(heti_f_floats_of(heti_f_own(ctx), largest, &values, error));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_load_llmc: the reader or its read is NULL");
+    HETI_T_TRY(heti_f_llmc_open(from, &file, error));
+    HETI_T_TRY(heti_f_llmc_fits(ctx, from, error));
+    HETI_T_TRY(heti_f_llmc_walk(ctx, from, &file, NULL, &largest, error));
+    HETI_T_TRY(heti_f_floats_of(heti_f_own(ctx), largest, &values, error));
     result = het_restore_begin(ctx, HET_WEIGHTS_INCOMPLETE);
     if (result == HET_OK) {
         result = heti_f_llmc_walk(ctx, from, &file, values, &largest, error);
@@ -7565,7 +7252,7 @@ static const char *const heti_f_gguf_names[][2] = {
     { "gpt_neox.layers.#.mlp.dense_4h_to_h", "blk.#.ffn_down" }, { "gpt_neox.final_layer_norm", "output_norm" },
     { "embed_out", "output" }
 };
-#define HETI_F_GGUF_NAMES HETI_F_CAST(int, sizeof heti_f_gguf_names / sizeof heti_f_gguf_names[0])
+#define HETI_F_GGUF_NAMES HETI_T_CAST(int, sizeof heti_f_gguf_names / sizeof heti_f_gguf_names[0])
 static const char heti_f_gguf_embedding[] = "token_embd.weight", heti_f_gguf_positions[] = "position_embd.weight";
 
 /* A tensor of the file: the rows of 1 or 3 parameters below each other; of 0: the divisors of
@@ -7586,7 +7273,7 @@ typedef struct heti_f_gguf {
     het_tokenizer_info info;
     het_error *error;
     het_result result;                /* the first error; nothing is added behind it */
-    heti_f_list head, tensors;        /* bytes before the data; heti_f_gguf_tensor[] */
+    heti_t_list head, tensors;        /* bytes before the data; heti_f_gguf_tensor[] */
     uint64_t pairs;
 } heti_f_gguf;
 
@@ -7594,13 +7281,13 @@ typedef struct heti_f_gguf {
 
 static void heti_f_gguf_add(heti_f_gguf *g, const void *from, size_t size) {
     if (g->result == HET_OK)
-        g->result = heti_f_list_add(&g->head, from, size, &het_get_desc(g->ctx)->allocator, g->error);
+        g->result = heti_t_list_add(&g->head, from, size, &het_get_desc(g->ctx)->allocator, g->error);
 }
 
 static void heti_f_gguf_number(heti_f_gguf *g, uint64_t value, int bytes) {
     unsigned char little[8];
     heti_f_store(little, value, bytes);
-    heti_f_gguf_add(g, little, HETI_F_CAST(size_t, bytes));
+    heti_f_gguf_add(g, little, HETI_T_CAST(size_t, bytes));
 }
 
 static void heti_f_gguf_string(heti_f_gguf *g, const char *text, size_t length) {
@@ -7614,16 +7301,16 @@ static void heti_f_gguf_key(heti_f_gguf *g, const char *key, heti_f_gguf_type ty
     heti_f_gguf_number(g, before + strlen(key), 8);
     heti_f_gguf_add(g, g->architecture, before);
     heti_f_gguf_add(g, key, strlen(key));
-    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, type), 4);
+    heti_f_gguf_number(g, HETI_T_CAST(uint64_t, type), 4);
     g->pairs++;
 }
 
 static void heti_f_gguf_u32(heti_f_gguf *g, const char *key, int64_t value) {
     if (g->result == HET_OK && (value < 0 || value > INT64_C(0xFFFFFFFF)))
-        g->result = heti_f_fail(g->error, HET_ERR_LIMIT, "het_save_gguf: %s%s is %d, the limit is 4294967295",
+        g->result = heti_t_fail(g->error, HET_ERR_LIMIT, "het_save_gguf: %s%s is %d, the limit is 4294967295",
                                 g->architecture, key, value);
     heti_f_gguf_key(g, key, HETI_F_GGUF_U32);
-    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, value), 4);
+    heti_f_gguf_number(g, HETI_T_CAST(uint64_t, value), 4);
 }
 
 static void heti_f_gguf_f32(heti_f_gguf *g, const char *key, float value) {
@@ -7645,14 +7332,14 @@ static void heti_f_gguf_text(heti_f_gguf *g, const char *key, const char *value)
 
 static void heti_f_gguf_array(heti_f_gguf *g, const char *key, heti_f_gguf_type type, int64_t count) {
     heti_f_gguf_key(g, key, HETI_F_GGUF_ARRAY);
-    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, type), 4);
-    heti_f_gguf_number(g, HETI_F_CAST(uint64_t, count), 8);
+    heti_f_gguf_number(g, HETI_T_CAST(uint64_t, type), 4);
+    heti_f_gguf_number(g, HETI_T_CAST(uint64_t, count), 8);
 }
 
 /* ---- which models llama.cpp has ---- */
 
 static het_result heti_f_gguf_refuse(const heti_f_gguf *g, const char *setting, const char *wanted) {
-    return heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: %s: llama.cpp's %s has only %s", setting,
+    return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: %s: llama.cpp's %s has only %s", setting,
                        g->architecture, wanted);
 }
 
@@ -7716,22 +7403,22 @@ static het_result heti_f_gguf_tokenizer(const heti_f_gguf *g) {
     int64_t i;
     for (i = 0; i < g->desc.ends; i++)
         if (g->desc.end == NULL || g->desc.end[i] < 0 || g->desc.end[i] >= g->model->vocab)
-            return heti_f_fail(g->error, HET_ERR_INVALID, "het_save_gguf: end[%d] is %d, must be 0 .. %d", i,
-                               HETI_F_CAST(int64_t, g->desc.end != NULL ? g->desc.end[i] : -1), g->model->vocab - 1);
+            return heti_t_fail(g->error, HET_ERR_INVALID, "het_save_gguf: end[%d] is %d, must be 0 .. %d", i,
+                               HETI_T_CAST(int64_t, g->desc.end != NULL ? g->desc.end[i] : -1), g->model->vocab - 1);
     if (g->desc.tokenizer == NULL) return HET_OK;
     if (info->vocab > g->model->vocab)
-        return heti_f_fail(g->error, HET_ERR_INVALID,
+        return heti_t_fail(g->error, HET_ERR_INVALID,
                            "het_save_gguf: the tokenizer has %d ids, the model's vocabulary is %d", info->vocab,
                            g->model->vocab);
     if (heti_f_gguf_split(info) == NULL || info->prefix_space)
-        return heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer %s, for which "
+        return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer %s, for which "
                                                           "llama.cpp has no name",
                                                           info->prefix_space ? "puts a space before a text" :
                                                           info->split == HET_SPLIT_WHOLE ?
                                                           "does not cut text into words"
                                               : "ignores merges and cuts text as GPT-2 or Qwen 2 do");
     if (info->prefixes > 1 || info->suffixes > 1)
-        return heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer puts %d ids before and %d "
+        return heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: the tokenizer puts %d ids before and %d "
                                                           "behind a text, GGUF knows one each", info->prefixes,
                                                           info->suffixes);
     return HET_OK;
@@ -7760,9 +7447,9 @@ static void heti_f_gguf_settings(heti_f_gguf *g) {
                     m->norm_epsilon);
     /* transformers' int(E fraction); the small term undoes the rounding of fraction to float */
     if (m->position == HET_ROTARY) {
-        const double size = HETI_F_CAST(double, m->head_size);
+        const double size = HETI_T_CAST(double, m->head_size);
         heti_f_gguf_u32(g, ".rope.dimension_count",
-                        HETI_F_CAST(int64_t, size * (HETI_F_CAST(double, m->rotary_fraction) + 1e-7)));
+                        HETI_T_CAST(int64_t, size * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7)));
         heti_f_gguf_f32(g, ".rope.freq_base", m->rotary_theta);
     }
     if (m->family == HET_NEOX) heti_f_gguf_bool(g, ".use_parallel_residual", m->parallel == HET_YES);
@@ -7772,26 +7459,26 @@ static void heti_f_gguf_settings(heti_f_gguf *g) {
    text gives. */
 static void heti_f_gguf_token(heti_f_gguf *g, int32_t id) {
     char text[256];
-    heti_f_text t;
+    heti_t_text t;
     size_t length;
     if (g->desc.tokenizer == NULL) {
-        heti_f_gguf_string(g, text, heti_f_utf8(heti_f_letter_of_byte(HETI_F_CAST(unsigned char, id)), text));
+        heti_f_gguf_string(g, text, heti_t_utf8(heti_t_letter_of_byte(HETI_T_CAST(unsigned char, id)), text));
         return;
     }
     length = het_tokenizer_spell(g->desc.tokenizer, id, text, sizeof text);
     if (length >= sizeof text && g->result == HET_OK) { /* spelled in its place: the 0 behind it is cut off again */
         heti_f_gguf_number(g, length, 8);
         if (g->result == HET_OK)
-            g->result = heti_f_list_room(&g->head, length + 1, &het_get_desc(g->ctx)->allocator, g->error);
+            g->result = heti_t_list_room(&g->head, length + 1, &het_get_desc(g->ctx)->allocator, g->error);
         if (g->result == HET_OK)
             g->head.used += het_tokenizer_spell(g->desc.tokenizer, id, g->head.data + g->head.used, length + 1);
         return;
     }
     if (length == 0) {
-        t = heti_f_text_in(text, sizeof text);
-        heti_f_text_put(&t, "[PAD");
-        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, id));
-        heti_f_text_char(&t, ']');
+        t = heti_t_text_in(text, sizeof text);
+        heti_t_put(&t, "[PAD");
+        heti_t_unsigned(&t, HETI_T_CAST(uint64_t, id));
+        heti_t_char(&t, ']');
         length = t.length;
     }
     heti_f_gguf_string(g, text, length);
@@ -7814,7 +7501,7 @@ static void heti_f_gguf_merge(heti_f_gguf *g, int64_t index) {
     for (i = 0; i < 2; i++) length[i] = het_tokenizer_spell(g->desc.tokenizer, id[i], NULL, 0);
     heti_f_gguf_number(g, length[0] + 1 + length[1], 8);
     for (i = 0; i < 2; i++) {
-        if (g->result == HET_OK) g->result = heti_f_list_room(&g->head, length[i] + 1, allocator, g->error);
+        if (g->result == HET_OK) g->result = heti_t_list_room(&g->head, length[i] + 1, allocator, g->error);
         if (g->result == HET_OK)
             g->head.used += het_tokenizer_spell(g->desc.tokenizer, id[i], g->head.data + g->head.used, length[i] + 1);
         if (i == 0) heti_f_gguf_add(g, " ", 1);
@@ -7832,9 +7519,9 @@ static void heti_f_gguf_vocabulary(heti_f_gguf *g) {
     heti_f_gguf_text(g, "tokenizer.ggml.model", "gpt2");
     heti_f_gguf_text(g, "tokenizer.ggml.pre", g->desc.tokenizer != NULL ? heti_f_gguf_split(info) : "gpt-2");
     heti_f_gguf_array(g, "tokenizer.ggml.tokens", HETI_F_GGUF_STRING, vocab);
-    for (i = 0; i < vocab && g->result == HET_OK; i++) heti_f_gguf_token(g, HETI_F_CAST(int32_t, i));
+    for (i = 0; i < vocab && g->result == HET_OK; i++) heti_f_gguf_token(g, HETI_T_CAST(int32_t, i));
     heti_f_gguf_array(g, "tokenizer.ggml.token_type", HETI_F_GGUF_I32, vocab);
-    for (i = 0; i < vocab; i++) heti_f_gguf_number(g, heti_f_gguf_token_type(g, HETI_F_CAST(int32_t, i)), 4);
+    for (i = 0; i < vocab; i++) heti_f_gguf_number(g, heti_f_gguf_token_type(g, HETI_T_CAST(int32_t, i)), 4);
     heti_f_gguf_array(g, "tokenizer.ggml.merges", HETI_F_GGUF_STRING, info->merges);
     for (i = 0; i < info->merges && g->result == HET_OK; i++) heti_f_gguf_merge(g, i);
     if (info->prefixes > 0) heti_f_gguf_u32(g, "tokenizer.ggml.bos_token_id", info->prefix[0]);
@@ -7852,7 +7539,7 @@ static int heti_f_gguf_name(const char *own, char *to, size_t capacity) {
     char pattern[128];
     const char *suffix = strrchr(own, '.'), *digits = NULL;
     size_t length = 0, digit_count = 0;
-    heti_f_text t;
+    heti_t_text t;
     int i;
     if (suffix == NULL || strlen(own) >= sizeof pattern) return 0;
     for (; own < suffix; own++) {
@@ -7865,19 +7552,18 @@ static int heti_f_gguf_name(const char *own, char *to, size_t capacity) {
     pattern[length] = 0;
     for (i = 0; i < HETI_F_GGUF_NAMES && strcmp(heti_f_gguf_names[i][0], pattern) != 0; i++) {}
     if (i == HETI_F_GGUF_NAMES || digit_count > 10) return 0;
-    t = heti_f_text_in(to, capacity);
+    t = heti_t_text_in(to, capacity);
     for (own = heti_f_gguf_names[i][1]; *own != 0; own++) {
-        if (*own != '#') heti_f_text_char(&t, *own);
-        else while (digit_count > 0) { heti_f_text_char(&t, *digits++); digit_count--; }
+        if (*own != '#') heti_t_char(&t, *own);
+        else while (digit_count > 0) { heti_t_char(&t, *digits++); digit_count--; }
     }
-    heti_f_text_put(&t, suffix);
-    to[t.length] = 0;
+    heti_t_put(&t, suffix);
     return 1;
 }
 
 static void heti_f_gguf_tensor_add(heti_f_gguf *g, const heti_f_gguf_tensor *t) {
     if (g->result == HET_OK)
-        g->result = heti_f_list_add(&g->tensors, t, sizeof *t, &het_get_desc(g->ctx)->allocator, g->error);
+        g->result = heti_t_list_add(&g->tensors, t, sizeof *t, &het_get_desc(g->ctx)->allocator, g->error);
 }
 
 /* The tensor that starts at parameter p. */
@@ -7890,7 +7576,7 @@ static void heti_f_gguf_tensor_of(heti_f_gguf *g, int64_t p) {
     if (own.adapter || third > 0 || g->result != HET_OK) return;
     memset(&t, 0, sizeof t);
     if (!heti_f_gguf_name(own.name, t.name, sizeof t.name)) {
-        g->result = heti_f_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s",
+        g->result = heti_t_fail(g->error, HET_ERR_UNSUPPORTED, "het_save_gguf: llama.cpp's %s has no tensor for %s",
                                 g->architecture, own.name);
         return;
     }
@@ -7928,8 +7614,8 @@ static void heti_f_gguf_tensors(heti_f_gguf *g) {
 }
 
 static uint64_t heti_f_gguf_bytes(const heti_f_gguf_tensor *t) {
-    return HETI_F_CAST(uint64_t, t->rows) * HETI_F_CAST(uint64_t, t->columns) *
-        HETI_F_CAST(uint64_t, heti_f_elements[t->element].bits / 8);
+    return HETI_T_CAST(uint64_t, t->rows) * HETI_T_CAST(uint64_t, t->columns) *
+        HETI_T_CAST(uint64_t, heti_f_elements[t->element].bits / 8);
 }
 
 static uint64_t heti_f_gguf_rest(uint64_t size) {
@@ -7938,27 +7624,27 @@ static uint64_t heti_f_gguf_rest(uint64_t size) {
 
 static void heti_f_gguf_descriptions(heti_f_gguf *g) {
     const heti_f_gguf_tensor *tensor =
-                              HETI_F_CAST(const heti_f_gguf_tensor *, HETI_F_CAST(const void *, g->tensors.data));
+                              HETI_T_CAST(const heti_f_gguf_tensor *, HETI_T_CAST(const void *, g->tensors.data));
     const size_t count = g->tensors.used / sizeof *tensor;
     uint64_t offset = 0;
     size_t i;
     for (i = 0; i < count; i++) {
         const heti_f_gguf_tensor *t = &tensor[i];
         heti_f_gguf_string(g, t->name, strlen(t->name));
-        heti_f_gguf_number(g, HETI_F_CAST(uint64_t, t->rank), 4);
-        if (t->rank == 2) heti_f_gguf_number(g, HETI_F_CAST(uint64_t, t->columns), 8);
-        heti_f_gguf_number(g, HETI_F_CAST(uint64_t, t->rows), 8);
+        heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->rank), 4);
+        if (t->rank == 2) heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->columns), 8);
+        heti_f_gguf_number(g, HETI_T_CAST(uint64_t, t->rows), 8);
         heti_f_gguf_number(g, t->element == HET_ELEMENT_F16 ? 1 : t->element == HET_ELEMENT_BF16 ? 30 : 0, 4);
         heti_f_gguf_number(g, offset, 8);
         offset += heti_f_gguf_bytes(t);
         offset += heti_f_gguf_rest(offset);
     }
-    for (i = HETI_F_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
+    for (i = HETI_T_CAST(size_t, heti_f_gguf_rest(g->head.used)); i > 0; i--) heti_f_gguf_number(g, 0, 1);
     if (g->result != HET_OK) return;
     memcpy(g->head.data, "GGUF", 4);
-    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, g->head.data)) + 4, 3, 4);
-    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, g->head.data)) + 8, count, 8);
-    heti_f_store(HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, g->head.data)) + 16, g->pairs, 8);
+    heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 4, 3, 4);
+    heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 8, count, 8);
+    heti_f_store(HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, g->head.data)) + 16, g->pairs, 8);
 }
 
 /* ---- data ---- */
@@ -7981,16 +7667,16 @@ static double heti_f_gguf_root(double theta, int64_t n) {
    below original / high, factor above original / low, between them 1 / ((1 - s) / factor + s) with
    s = (original / wavelength - low) / (high - low). */
 static void heti_f_gguf_divisors(const het_model_desc *m, float *to) {
-    const double pi2 = 6.283185307179586, factor = HETI_F_CAST(double, m->rotary_factor),
-                 original = HETI_F_CAST(double, m->rotary_original);
-    const double low = HETI_F_CAST(double, m->rotary_low), high = HETI_F_CAST(double, m->rotary_high);
-    const double root = heti_f_gguf_root(HETI_F_CAST(double, m->rotary_theta), m->head_size / 2);
+    const double pi2 = 6.283185307179586, factor = HETI_T_CAST(double, m->rotary_factor),
+                 original = HETI_T_CAST(double, m->rotary_original);
+    const double low = HETI_T_CAST(double, m->rotary_low), high = HETI_T_CAST(double, m->rotary_high);
+    const double root = heti_f_gguf_root(HETI_T_CAST(double, m->rotary_theta), m->head_size / 2);
     double frequency = 1.0;
     int64_t i;
     for (i = 0; i < m->head_size / 2; i++, frequency *= root) {
         const double turns = original * frequency / pi2; /* original / wavelength */
         const double s = (turns - low) / (high - low);
-        to[i] = HETI_F_CAST(float, turns > high ? 1.0 : turns < low ? factor : 1.0 / ((1.0 - s) / factor + s));
+        to[i] = HETI_T_CAST(float, turns > high ? 1.0 : turns < low ? factor : 1.0 / ((1.0 - s) / factor + s));
     }
 }
 
@@ -8006,12 +7692,12 @@ static het_result heti_f_gguf_part(const heti_f_gguf *g, const heti_f_gguf_tenso
     int64_t i;
     for (i = 0; i < count && t->element == HET_ELEMENT_F16; i++)
         if ((values[i] >= 65520.0f || values[i] <= -65520.0f) && values[i] - values[i] >= 0.0f)
-            return heti_f_fail(g->error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16",
+            return heti_t_fail(g->error, HET_ERR_DATA, "tensor %s: element %d is beyond F16; save as F32 or BF16",
                                t->name, i);
     if (to == NULL) return HET_OK;
     if (!t->paired) return het_safetensors_put(to, t->element, values, count, g->error);
     for (i = 0; i < t->rows; i++)
-        HETI_F_TRY(het_safetensors_put(to, t->element, values + heti_f_gguf_row(g->model, i) * t->columns, t->columns,
+        HETI_T_TRY(het_safetensors_put(to, t->element, values + heti_f_gguf_row(g->model, i) * t->columns, t->columns,
                                        g->error));
     return HET_OK;
 }
@@ -8021,20 +7707,20 @@ static het_result heti_f_gguf_tensor_data(const heti_f_gguf *g, const heti_f_ggu
     static const unsigned char heti_f_zeros[HETI_F_GGUF_ALIGN] = { 0 };
     int i;
     for (i = 0; i < t->parts; i++) {
-        HETI_F_TRY(het_parameter_read(g->ctx, t->part[i], HET_WEIGHT, values));
-        HETI_F_TRY(heti_f_gguf_part(g, t, values, t->part_rows[i] * t->columns, to));
+        HETI_T_TRY(het_parameter_read(g->ctx, t->part[i], HET_WEIGHT, values));
+        HETI_T_TRY(heti_f_gguf_part(g, t, values, t->part_rows[i] * t->columns, to));
     }
     if (t->parts == 0) {
         heti_f_gguf_divisors(g->model, values);
-        HETI_F_TRY(heti_f_gguf_part(g, t, values, t->rows, to));
+        HETI_T_TRY(heti_f_gguf_part(g, t, values, t->rows, to));
     }
     return to == NULL ? HET_OK : heti_f_write(to, heti_f_zeros,
-                                              HETI_F_CAST(size_t, heti_f_gguf_rest(heti_f_gguf_bytes(t))), g->error);
+                                              HETI_T_CAST(size_t, heti_f_gguf_rest(heti_f_gguf_bytes(t))), g->error);
 }
 
 static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
     const heti_f_gguf_tensor *tensor =
-                              HETI_F_CAST(const heti_f_gguf_tensor *, HETI_F_CAST(const void *, g->tensors.data));
+                              HETI_T_CAST(const heti_f_gguf_tensor *, HETI_T_CAST(const void *, g->tensors.data));
     const size_t count = g->tensors.used / sizeof *tensor;
     int64_t largest = 0;
     float *values;
@@ -8042,7 +7728,7 @@ static het_result heti_f_gguf_data(const heti_f_gguf *g, const het_writer *to) {
     size_t i;
     for (i = 0; i < count; i++)
         largest = tensor[i].rows * tensor[i].columns > largest ? tensor[i].rows * tensor[i].columns : largest;
-    HETI_F_TRY(heti_f_floats_of(heti_f_own(g->ctx), largest, &values, g->error));
+    HETI_T_TRY(heti_f_floats_of(heti_f_own(g->ctx), largest, &values, g->error));
     if (to != NULL) result = heti_f_write(to, g->head.data, g->head.used, g->error);
     for (i = 0; result == HET_OK && i < count; i++) result = heti_f_gguf_tensor_data(g, &tensor[i], values, to);
     heti_f_floats_free(heti_f_own(g->ctx), values, largest);
@@ -8054,8 +7740,8 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     const het_allocator *allocator = &het_get_desc(ctx)->allocator;
     heti_f_gguf g;
     if (to != NULL && to->write == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
-    HETI_F_TRY(heti_f_context_check(ctx, "het_save_gguf", HETI_F_WEIGHTS, 1, error));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: the writer's write is NULL");
+    HETI_T_TRY(heti_f_context_check(ctx, "het_save_gguf", HETI_F_WEIGHTS, 1, error));
     memset(&g, 0, sizeof g);
     g.ctx = ctx;
     g.error = error;
@@ -8063,16 +7749,16 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     g.architecture = heti_f_architectures[g.model->family - HET_GPT2];
     if (desc != NULL) g.desc = *desc;
     if (g.desc.start_canary != 0 || g.desc.end_canary != 0 || g.desc.ends < 0)
-        return heti_f_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_save_gguf: a canary of het_gguf_desc is not 0 or ends is negative: clear "
                            "the struct first");
-    if (HETI_F_CAST(int64_t, g.desc.element) == 0) g.desc.element = HET_ELEMENT_F32;
+    if (HETI_T_CAST(int64_t, g.desc.element) == 0) g.desc.element = HET_ELEMENT_F32;
     if (!heti_f_is_float(g.desc.element))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_save_gguf: element %d must be F32, F16 or BF16",
-                           HETI_F_CAST(int64_t, g.desc.element));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_save_gguf: element %d must be F32, F16 or BF16",
+                           HETI_T_CAST(int64_t, g.desc.element));
     if (g.desc.tokenizer != NULL) het_tokenizer_get_info(g.desc.tokenizer, &g.info);
-    HETI_F_TRY(heti_f_gguf_model(&g));
-    HETI_F_TRY(heti_f_gguf_tokenizer(&g));
+    HETI_T_TRY(heti_f_gguf_model(&g));
+    HETI_T_TRY(heti_f_gguf_tokenizer(&g));
     heti_f_gguf_number(&g, 0, 8);
     heti_f_gguf_number(&g, 0, 8);
     heti_f_gguf_number(&g, 0, 8);
@@ -8081,8 +7767,8 @@ static het_result heti_f_save_gguf(het_ctx *ctx, const het_writer *to, const het
     heti_f_gguf_tensors(&g);
     heti_f_gguf_descriptions(&g);
     if (g.result == HET_OK) g.result = heti_f_gguf_data(&g, to);
-    heti_f_list_free(&g.head, allocator);
-    heti_f_list_free(&g.tensors, allocator);
+    heti_t_list_free(&g.head, allocator);
+    heti_t_list_free(&g.tensors, allocator);
     return g.result;
 }
 
@@ -8114,7 +7800,7 @@ typedef struct heti_f_quiz {
 static const char *heti_f_quiz_in(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
 
 static uint32_t heti_f_quiz_u16(const unsigned char *at) {
-    return HETI_F_CAST(uint32_t, at[0]) | HETI_F_CAST(uint32_t, at[1]) << 8;
+    return HETI_T_CAST(uint32_t, at[0]) | HETI_T_CAST(uint32_t, at[1]) << 8;
 }
 
 static uint32_t heti_f_quiz_u32(const unsigned char *at) { return heti_f_quiz_u16(at) | heti_f_quiz_u16(at + 2) << 16; }
@@ -8122,9 +7808,9 @@ static uint32_t heti_f_quiz_u32(const unsigned char *at) { return heti_f_quiz_u1
 /* The next word; `rule` is what the file breaks where it ends too early. */
 static het_result heti_f_quiz_word(heti_f_quiz *q, const char *what, int64_t *value) {
     if (q->at >= q->words)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: the file ends before %s",
-                           heti_f_quiz_in(q->from), HETI_F_CAST(int64_t, 2 * q->at), q->question, what);
-    *value = HETI_F_CAST(int64_t, heti_f_quiz_u16(q->data + 2 * q->at));
+        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: the file ends before %s",
+                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at), q->question, what);
+    *value = HETI_T_CAST(int64_t, heti_f_quiz_u16(q->data + 2 * q->at));
     q->at++;
     return HET_OK;
 }
@@ -8132,28 +7818,28 @@ static het_result heti_f_quiz_word(heti_f_quiz *q, const char *what, int64_t *va
 /* The next word must be this. */
 static het_result heti_f_quiz_is(heti_f_quiz *q, const char *what, int64_t wanted) {
     int64_t value = 0;
-    HETI_F_TRY(heti_f_quiz_word(q, what, &value));
+    HETI_T_TRY(heti_f_quiz_word(q, what, &value));
     if (value == wanted) return HET_OK;
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s is %d, not %d", heti_f_quiz_in(q->from),
-                       HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what, value, wanted);
+    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s is %d, not %d", heti_f_quiz_in(q->from),
+                       HETI_T_CAST(int64_t, 2 * q->at - 2), q->question, what, value, wanted);
 }
 
 /* A length and so many tokens. */
 static het_result heti_f_quiz_tokens(heti_f_quiz *q, const char *what, int64_t *length) {
     int64_t i, token = 0;
-    HETI_F_TRY(heti_f_quiz_word(q, what, length));
+    HETI_T_TRY(heti_f_quiz_word(q, what, length));
     if (*length < 1)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s has no tokens",
-                           heti_f_quiz_in(q->from), HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, what);
+        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s has no tokens",
+                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at - 2), q->question, what);
     for (i = 0; i < *length; i++) {
-        HETI_F_TRY(heti_f_quiz_word(q, what, &token));
+        HETI_T_TRY(heti_f_quiz_word(q, what, &token));
         if (q->vocab > 0 && token >= q->vocab)
-            return heti_f_fail(q->error, HET_ERR_DATA, "%s: byte %d, question %d: token %d of %s; the "
+            return heti_t_fail(q->error, HET_ERR_DATA, "%s: byte %d, question %d: token %d of %s; the "
                                                        "vocabulary has %d", heti_f_quiz_in(q->from),
-                                                       HETI_F_CAST(int64_t, 2 * q->at - 2), q->question, token, what,
+                                                       HETI_T_CAST(int64_t, 2 * q->at - 2), q->question, token, what,
                                                        q->vocab);
         if (q->to == NULL) continue;
-        q->token[q->tokens + i] = HETI_F_CAST(int32_t, token);
+        q->token[q->tokens + i] = HETI_T_CAST(int32_t, token);
         if (q->token[q->tokens + i] > q->to->largest_token) q->to->largest_token = q->token[q->tokens + i];
     }
     q->tokens += *length;
@@ -8164,15 +7850,15 @@ static het_result heti_f_quiz_question(heti_f_quiz *q) {
     const uint64_t begin = q->at;
     const int64_t first = q->tokens;
     int64_t bytes = 0, right = 0, answers = 0, length = 0, context, i;
-    HETI_F_TRY(heti_f_quiz_is(q, "the mark", 65535));
-    HETI_F_TRY(heti_f_quiz_word(q, "its bytes", &bytes));
-    HETI_F_TRY(heti_f_quiz_is(q, "its number", q->question));
-    HETI_F_TRY(heti_f_quiz_word(q, "the right answer", &right));
-    HETI_F_TRY(heti_f_quiz_word(q, "the number of answers", &answers));
+    HETI_T_TRY(heti_f_quiz_is(q, "the mark", 65535));
+    HETI_T_TRY(heti_f_quiz_word(q, "its bytes", &bytes));
+    HETI_T_TRY(heti_f_quiz_is(q, "its number", q->question));
+    HETI_T_TRY(heti_f_quiz_word(q, "the right answer", &right));
+    HETI_T_TRY(heti_f_quiz_word(q, "the number of answers", &answers));
     if (answers < 1 || right >= answers)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: answer %d is right, of %d",
-                           heti_f_quiz_in(q->from), HETI_F_CAST(int64_t, 2 * q->at - 4), q->question, right, answers);
-    HETI_F_TRY(heti_f_quiz_tokens(q, "the context", &context));
+        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: answer %d is right, of %d",
+                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at - 4), q->question, right, answers);
+    HETI_T_TRY(heti_f_quiz_tokens(q, "the context", &context));
     if (q->to != NULL) {
         q->list[q->question].answers = answers;
         q->list[q->question].right = right;
@@ -8182,16 +7868,16 @@ static het_result heti_f_quiz_question(heti_f_quiz *q) {
         if (answers > q->to->most_answers) q->to->most_answers = answers;
     }
     for (i = 0; i < answers; i++) {
-        HETI_F_TRY(heti_f_quiz_tokens(q, "an answer", &length));
+        HETI_T_TRY(heti_f_quiz_tokens(q, "an answer", &length));
         if (q->to == NULL) continue;
         q->start[q->answers + i + 1] = q->tokens - first;
         if (context + length > q->to->longest) q->to->longest = context + length;
     }
     q->answers += answers + 1;
-    if (HETI_F_CAST(uint64_t, bytes) == 2 * (q->at - begin)) return HET_OK;
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: it has %d bytes and says %d",
-                       heti_f_quiz_in(q->from), HETI_F_CAST(int64_t, 2 * begin), q->question,
-                           HETI_F_CAST(int64_t, 2 * (q->at - begin)), bytes);
+    if (HETI_T_CAST(uint64_t, bytes) == 2 * (q->at - begin)) return HET_OK;
+    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: it has %d bytes and says %d",
+                       heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * begin), q->question,
+                           HETI_T_CAST(int64_t, 2 * (q->at - begin)), bytes);
 }
 
 static het_result heti_f_quiz_walk(heti_f_quiz *q) {
@@ -8200,37 +7886,37 @@ static het_result heti_f_quiz_walk(heti_f_quiz *q) {
     q->tokens = q->answers = 0;
     for (q->question = 0; q->question < q->questions; q->question++) {
         const uint64_t begin = q->at;
-        HETI_F_TRY(heti_f_quiz_question(q));
+        HETI_T_TRY(heti_f_quiz_question(q));
         if (q->at - begin > longest) longest = q->at - begin;
     }
     if (q->at != q->words)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte %d: %d bytes behind the last of %d questions",
-                           heti_f_quiz_in(q->from), HETI_F_CAST(int64_t, 2 * q->at),
-                           HETI_F_CAST(int64_t, 2 * (q->words - q->at)), q->questions);
+        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d: %d bytes behind the last of %d questions",
+                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at),
+                           HETI_T_CAST(int64_t, 2 * (q->words - q->at)), q->questions);
     if (2 * longest == heti_f_quiz_u32(q->data + 12)) return HET_OK;
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 12: the longest question has %d bytes, the header says %d",
-                       heti_f_quiz_in(q->from), HETI_F_CAST(int64_t, 2 * longest),
-                           HETI_F_CAST(int64_t, heti_f_quiz_u32(q->data + 12)));
+    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte 12: the longest question has %d bytes, the header says %d",
+                       heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * longest),
+                           HETI_T_CAST(int64_t, heti_f_quiz_u32(q->data + 12)));
 }
 
 /* The second walk, into a block that the first one measured. */
 static het_result heti_f_quiz_take(heti_f_quiz *q, const het_allocator *allocator, het_choices **choices) {
     const int64_t tokens = q->tokens, answers = q->answers;
-    heti_f_arena arena;
+    heti_t_arena arena;
     size_t size = 0;
     int pass;
     memset(&arena, 0, sizeof arena);
     for (pass = 0; pass < 2; pass++) {
-        q->to = HETI_F_CAST(het_choices *, heti_f_take(&arena, 1, sizeof *q->to));
-        q->list = HETI_F_CAST(het_question *, heti_f_take(&arena, HETI_F_CAST(size_t, q->questions), sizeof *q->list));
-        q->start = HETI_F_CAST(int64_t *, heti_f_take(&arena, HETI_F_CAST(size_t, answers), sizeof *q->start));
-        q->token = HETI_F_CAST(int32_t *, heti_f_take(&arena, HETI_F_CAST(size_t, tokens), sizeof *q->token));
+        q->to = HETI_T_TAKE(&arena, het_choices, 1);
+        q->list = HETI_T_TAKE(&arena, het_question, q->questions);
+        q->start = HETI_T_TAKE(&arena, int64_t, answers);
+        q->token = HETI_T_TAKE(&arena, int32_t, tokens);
         if (pass == 1) break;
         size = arena.used;
         arena.used = 0;
-        arena.base = HETI_F_CAST(char *, size != SIZE_MAX ? allocator->alloc(allocator->user, size, 16) : NULL);
+        arena.base = HETI_T_CAST(char *, size != SIZE_MAX ? allocator->alloc(allocator->user, size, 16) : NULL);
         if (arena.base == NULL)
-            return heti_f_fail(q->error, HET_ERR_OOM, "%s: no memory for %d tokens", heti_f_quiz_in(q->from), tokens);
+            return heti_t_fail(q->error, HET_ERR_OOM, "%s: no memory for %d tokens", heti_f_quiz_in(q->from), tokens);
     }
     memset(q->to, 0, sizeof *q->to);
     q->to->questions = q->questions;
@@ -8245,15 +7931,15 @@ static het_result heti_f_quiz_take(heti_f_quiz *q, const het_allocator *allocato
 static het_result heti_f_quiz_header(heti_f_quiz *q, const unsigned char *header) {
     const uint32_t magic = heti_f_quiz_u32(header), version = heti_f_quiz_u32(header + 4);
     if (magic != 20240522)
-        return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 0: the number is %d; an evaluation file "
+        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte 0: the number is %d; an evaluation file "
                                                      "begins with 20240522", heti_f_quiz_in(q->from),
-                                                     HETI_F_CAST(int64_t, magic));
+                                                     HETI_T_CAST(int64_t, magic));
     if (version != 1)
-        return heti_f_fail(q->error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %d, known is 1", heti_f_quiz_in(q->from),
-                           HETI_F_CAST(int64_t, version));
-    q->questions = HETI_F_CAST(int64_t, heti_f_quiz_u32(header + 8));
+        return heti_t_fail(q->error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %d, known is 1", heti_f_quiz_in(q->from),
+                           HETI_T_CAST(int64_t, version));
+    q->questions = HETI_T_CAST(int64_t, heti_f_quiz_u32(header + 8));
     if (q->questions >= 1 && q->questions <= 65536) return HET_OK; /* a question's number is a uint16 */
-    return heti_f_fail(q->error, HET_ERR_FORMAT, "%s: byte 8: %d questions; there must be 1 to 65536",
+    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte 8: %d questions; there must be 1 to 65536",
                        heti_f_quiz_in(q->from), q->questions);
 }
 
@@ -8265,27 +7951,27 @@ HETRAIN_API het_result het_choices_read(const het_reader *from, int64_t vocab, c
     unsigned char *data;
     size_t size;
     if (from == NULL || from->read == NULL || choices == NULL || vocab < 0)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_choices_read: a pointer is NULL, or vocab %d is below 0",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_choices_read: a pointer is NULL, or vocab %d is below 0",
                            vocab);
-    HETI_F_TRY(heti_f_allocator(allocator, &a, error, "het_choices_read"));
+    HETI_T_TRY(heti_t_choose(allocator, &a, error, "het_choices_read"));
     memset(&q, 0, sizeof q);
     q.from = from;
     q.vocab = vocab;
     q.error = error;
     if (from->size < 1024 || from->size % 2 != 0 || from->size > SIZE_MAX / 2)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s: %d bytes are no evaluation file: 1,024 bytes and 16-bit numbers",
-                           heti_f_quiz_in(from), HETI_F_CAST(int64_t, from->size));
-    size = HETI_F_CAST(size_t, from->size);
-    data = HETI_F_CAST(unsigned char *, a.alloc(a.user, size, 16));
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %d bytes are no evaluation file: 1,024 bytes and 16-bit numbers",
+                           heti_f_quiz_in(from), HETI_T_CAST(int64_t, from->size));
+    size = HETI_T_CAST(size_t, from->size);
+    data = HETI_T_CAST(unsigned char *, a.alloc(a.user, size, 16));
     if (data == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %d bytes", heti_f_quiz_in(from),
-                           HETI_F_CAST(int64_t, size));
+        return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %d bytes", heti_f_quiz_in(from),
+                           HETI_T_CAST(int64_t, size));
     q.data = data;
     q.words = from->size / 2;
-    result = from->read(from->user, 0, data, size) == HETI_F_CAST(int64_t, size)
+    result = from->read(from->user, 0, data, size) == HETI_T_CAST(int64_t, size)
                  ? heti_f_quiz_header(&q, data)
-                 : heti_f_fail(error, HET_ERR_IO, "%s: %d bytes could not be read", heti_f_quiz_in(from),
-                               HETI_F_CAST(int64_t, size));
+                 : heti_t_fail(error, HET_ERR_IO, "%s: %d bytes could not be read", heti_f_quiz_in(from),
+                               HETI_T_CAST(int64_t, size));
     if (result == HET_OK) result = heti_f_quiz_walk(&q);
     if (result == HET_OK) result = heti_f_quiz_take(&q, &a, choices);
     a.free(a.user, data, size);
@@ -8350,8 +8036,8 @@ static const char heti_f_peft_name[] = "adapter_config.json";
 
 static het_result heti_f_peft_syntax(const heti_f_peft *p) {
     if (p->json.rule == NULL) return HET_OK;
-    return heti_f_fail(p->error, HET_ERR_FORMAT, "%s: byte %d: %s", heti_f_peft_name,
-                       HETI_F_CAST(int64_t, p->json.rule_at), p->json.rule);
+    return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: byte %d: %s", heti_f_peft_name,
+                       HETI_T_CAST(int64_t, p->json.rule_at), p->json.rule);
 }
 
 /* Whether a module of this name is meant by `target`: the name or its last parts. */
@@ -8390,8 +8076,8 @@ static het_result heti_f_peft_module(heti_f_peft *p, const char *name, size_t le
                                      int64_t *targets, int64_t named[8]) {
     *targets = length < 96 && strlen(name) == length ? heti_f_peft_targets(p->model, name, length, named) : 0;
     if (*targets != 0) return HET_OK;
-    return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s: %q is no matrix of this family's layers",
-                       heti_f_peft_name, where, name, length < 96 ? length : HETI_F_CAST(size_t, 95));
+    return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s: %q is no matrix of this family's layers",
+                       heti_f_peft_name, where, name, length < 96 ? length : HETI_T_CAST(size_t, 95));
 }
 
 /* A list of modules, or "all-linear". */
@@ -8404,14 +8090,14 @@ static het_result heti_f_peft_modules(heti_f_peft *p) {
             memcmp(name, "all-linear", 10) == 0)
             p->targets = HET_LORA_ALL;
         else if (p->json.rule == NULL)
-            return heti_f_fail(p->error, HET_ERR_UNSUPPORTED,
+            return heti_t_fail(p->error, HET_ERR_UNSUPPORTED,
                                "%s: target_modules is a pattern; a list of names is needed", heti_f_peft_name);
         return heti_f_peft_syntax(p);
     }
     het_json_enter(&p->json, HET_JSON_ARRAY);
     while (het_json_next(&p->json, NULL, 0, NULL)) {
         if (!het_json_string(&p->json, name, sizeof name, &length)) break;
-        HETI_F_TRY(heti_f_peft_module(p, name, length, "target_modules", &targets, p->named));
+        HETI_T_TRY(heti_f_peft_module(p, name, length, "target_modules", &targets, p->named));
         p->targets |= targets;
     }
     return heti_f_peft_syntax(p);
@@ -8430,7 +8116,7 @@ static het_result heti_f_peft_pattern(heti_f_peft *p, const char *where, heti_f_
     }
     het_json_enter(&p->json, HET_JSON_OBJECT);
     while (het_json_next(&p->json, name, sizeof name, &length)) {
-        HETI_F_TRY(heti_f_peft_module(p, name, length, where, &targets, named));
+        HETI_T_TRY(heti_f_peft_module(p, name, length, where, &targets, named));
         if (!het_json_real(&p->json, &value)) break;
         if (targets == joint) { found->joint = value; continue; }
         if (found->other == 0 || value < found->least) found->least = value;
@@ -8463,8 +8149,8 @@ static het_result heti_f_peft_unset(heti_f_peft *p, const char *key) {
     case HET_JSON_NULL: het_json_null(&p->json); break;
     default: set = het_json_skip(&p->json); break;
     }
-    HETI_F_TRY(heti_f_peft_syntax(p));
-    return set ? heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s is set; plain low-rank factors are read",
+    HETI_T_TRY(heti_f_peft_syntax(p));
+    return set ? heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: %s is set; plain low-rank factors are read",
                              heti_f_peft_name, key) : HET_OK;
 }
 
@@ -8481,7 +8167,7 @@ static het_result heti_f_peft_value(heti_f_peft *p, const char *key, size_t leng
     size_t i, size = 0;
     if (heti_f_key_is(key, length, "peft_type")) {
         if (het_json_string(&p->json, text, sizeof text, &size) && (size != 4 || memcmp(text, "LORA", 4) != 0))
-            return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"",
+            return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: peft_type is %q, known is \"LORA\"",
                                heti_f_peft_name, text, size < sizeof text ? size : sizeof text - 1);
     } else if (heti_f_key_is(key, length, "r")) {
         het_json_integer(&p->json, &p->rank);
@@ -8511,26 +8197,26 @@ static int heti_f_real_near(double a, double b) { return a >= b * (1 - 1e-6) && 
 /* One rank and one scale for all; q, k and v in one module may have three times the rank, with
    three times alpha. */
 static het_result heti_f_peft_check(const heti_f_peft *p) {
-    const double rank = HETI_F_CAST(double, p->rank), joint = p->ranks.joint > 0 ? p->ranks.joint : rank;
+    const double rank = HETI_T_CAST(double, p->rank), joint = p->ranks.joint > 0 ? p->ranks.joint : rank;
     const double joint_alpha = p->alphas.joint > 0 ? p->alphas.joint : p->alpha;
     int i;
     if (p->rank < 1 || !(p->alpha > 0))
-        return heti_f_fail(p->error, HET_ERR_FORMAT, "%s: r is %d; r and lora_alpha must be there and above 0",
+        return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: r is %d; r and lora_alpha must be there and above 0",
                            heti_f_peft_name, p->rank);
     if (p->targets == 0)
-        return heti_f_fail(p->error, HET_ERR_FORMAT, "%s: target_modules is missing or empty", heti_f_peft_name);
+        return heti_t_fail(p->error, HET_ERR_FORMAT, "%s: target_modules is missing or empty", heti_f_peft_name);
     for (i = 0; i < 8; i++)
         if (p->named[i] != 0 && p->named[i] != p->model->layers)
-            return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d",
+            return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: target_modules names %s in %d layers of %d",
                                heti_f_peft_name, heti_f_family_targets(p->model)[i].name, p->named[i],
                                p->model->layers);
     if ((p->ranks.other && !(heti_f_real_is(p->ranks.least, rank) && heti_f_real_is(p->ranks.most, rank))) ||
         (!heti_f_real_is(joint, rank) && !heti_f_real_is(joint, 3 * rank)))
-        return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: rank_pattern: not all modules have rank %d",
+        return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: rank_pattern: not all modules have rank %d",
                            heti_f_peft_name, p->rank);
     if ((p->alphas.other && !(heti_f_real_is(p->alphas.least, p->alpha) && heti_f_real_is(p->alphas.most, p->alpha))) ||
         !heti_f_real_near(joint_alpha * rank, p->alpha * joint))
-        return heti_f_fail(p->error, HET_ERR_UNSUPPORTED, "%s: alpha_pattern: not all modules have the same alpha / r",
+        return heti_t_fail(p->error, HET_ERR_UNSUPPORTED, "%s: alpha_pattern: not all modules have the same alpha / r",
                            heti_f_peft_name);
     return HET_OK;
 }
@@ -8542,7 +8228,7 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     char key[64];
     size_t key_length = 0;
     if (text == NULL || model == NULL || (base == NULL && capacity > 0))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_adapter_from_json: a pointer is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_from_json: a pointer is NULL");
     memset(&p, 0, sizeof p);
     p.model = model;
     p.base = capacity > 0 ? base : NULL;
@@ -8552,32 +8238,32 @@ HETRAIN_API het_result het_adapter_from_json(const char *text, size_t length, he
     p.json = het_json_start(text, length);
     het_json_enter(&p.json, HET_JSON_OBJECT);
     while (het_json_next(&p.json, key, sizeof key, &key_length)) {
-        if (key_length < sizeof key) HETI_F_TRY(heti_f_peft_value(&p, key, key_length));
+        if (key_length < sizeof key) HETI_T_TRY(heti_f_peft_value(&p, key, key_length));
         else het_json_skip(&p.json);
     }
     het_json_end(&p.json);
-    HETI_F_TRY(heti_f_peft_syntax(&p));
-    HETI_F_TRY(heti_f_peft_check(&p));
+    HETI_T_TRY(heti_f_peft_syntax(&p));
+    HETI_T_TRY(heti_f_peft_check(&p));
     changed = *model;
     changed.lora_rank = p.rank;
-    changed.lora_alpha = HETI_F_CAST(float, p.alpha);
+    changed.lora_alpha = HETI_T_CAST(float, p.alpha);
     changed.lora_targets = p.targets;
-    HETI_F_TRY(het_model_complete(&changed, error));
+    HETI_T_TRY(het_model_complete(&changed, error));
     *model = changed;
     return HET_OK;
 }
 
 /* A number from 1e-6 to 1e10 with at most 15 digits behind the point, which is more than a float
    has. */
-static void heti_f_text_real(heti_f_text *text, double value) {
-    const uint64_t whole = HETI_F_CAST(uint64_t, value);
-    uint64_t rest = HETI_F_CAST(uint64_t, (value - HETI_F_CAST(double, whole)) * 1e15 + 0.5),
+static void heti_f_text_real(heti_t_text *text, double value) {
+    const uint64_t whole = HETI_T_CAST(uint64_t, value);
+    uint64_t rest = HETI_T_CAST(uint64_t, (value - HETI_T_CAST(double, whole)) * 1e15 + 0.5),
              place = UINT64_C(100000000000000);
-    heti_f_text_unsigned(text, whole + rest / UINT64_C(1000000000000000));
+    heti_t_unsigned(text, whole + rest / UINT64_C(1000000000000000));
     rest %= UINT64_C(1000000000000000);
-    if (rest > 0) heti_f_text_char(text, '.');
+    if (rest > 0) heti_t_char(text, '.');
     for (; rest > 0; place /= 10) {
-        heti_f_text_char(text, "0123456789"[rest / place]);
+        heti_t_char(text, "0123456789"[rest / place]);
         rest %= place;
     }
 }
@@ -8586,53 +8272,49 @@ HETRAIN_API het_result het_adapter_to_json(const het_model_desc *model, const ch
                                            size_t *length) {
     const int64_t joint = HET_LORA_Q + HET_LORA_K + HET_LORA_V;
     const heti_f_target *t;
-    heti_f_text to;
+    heti_t_text to;
     const char *three = NULL;
     int first = 1;
     if (model == NULL || length == NULL || (text == NULL && capacity > 0) || model->lora_rank < 1)
         return HET_ERR_INVALID;
-    to.to = text;
-    to.capacity = capacity;
-    to.length = 0;
-    heti_f_text_put(&to,
-                    "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"base_model_name_or_path\": ");
-    if (base != NULL) heti_f_text_json(&to, base, strlen(base));
-    else heti_f_text_put(&to, "null");
-    heti_f_text_put(&to, ",\n  \"r\": ");
-    heti_f_text_unsigned(&to, HETI_F_CAST(uint64_t, model->lora_rank));
-    heti_f_text_put(&to, ",\n  \"lora_alpha\": ");
-    heti_f_text_real(&to, HETI_F_CAST(double, model->lora_alpha));
-    heti_f_text_put(&to, ",\n  \"target_modules\": [");
+    to = heti_t_text_in(text, capacity);
+    heti_t_put(&to, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": \"CAUSAL_LM\",\n  \"base_model_name_or_path\": ");
+    if (base != NULL) heti_t_json(&to, base, strlen(base));
+    else heti_t_put(&to, "null");
+    heti_t_put(&to, ",\n  \"r\": ");
+    heti_t_unsigned(&to, HETI_T_CAST(uint64_t, model->lora_rank));
+    heti_t_put(&to, ",\n  \"lora_alpha\": ");
+    heti_f_text_real(&to, HETI_T_CAST(double, model->lora_alpha));
+    heti_t_put(&to, ",\n  \"target_modules\": [");
     for (t = heti_f_family_targets(model); t->name != NULL; t++) {
         if ((model->lora_targets & t->targets) == 0) continue;
-        heti_f_text_put(&to, first ? "\"" : ", \"");
-        heti_f_text_put(&to, t->name);
-        heti_f_text_put(&to, "\"");
+        heti_t_put(&to, first ? "\"" : ", \"");
+        heti_t_put(&to, t->name);
+        heti_t_put(&to, "\"");
         if (t->targets == joint) three = t->name;
         first = 0;
     }
-    heti_f_text_put(&to, "],\n  \"rank_pattern\": {");
+    heti_t_put(&to, "],\n  \"rank_pattern\": {");
     if (three != NULL) {
-        heti_f_text_json(&to, three, strlen(three));
-        heti_f_text_put(&to, ": ");
-        heti_f_text_unsigned(&to, 3 * HETI_F_CAST(uint64_t, model->lora_rank));
+        heti_t_json(&to, three, strlen(three));
+        heti_t_put(&to, ": ");
+        heti_t_unsigned(&to, 3 * HETI_T_CAST(uint64_t, model->lora_rank));
     }
-    heti_f_text_put(&to, "},\n  \"alpha_pattern\": {");
+    heti_t_put(&to, "},\n  \"alpha_pattern\": {");
     if (three != NULL) {
-        heti_f_text_json(&to, three, strlen(three));
-        heti_f_text_put(&to, ": ");
-        heti_f_text_real(&to, 3 * HETI_F_CAST(double, model->lora_alpha));
+        heti_t_json(&to, three, strlen(three));
+        heti_t_put(&to, ": ");
+        heti_f_text_real(&to, 3 * HETI_T_CAST(double, model->lora_alpha));
     }
-    heti_f_text_put(&to,
+    heti_t_put(&to,
                     "},\n  \"lora_dropout\": "
                     "0.0,\n  \"bias\": \"none\",\n  \"use_rslora\": false,\n  \"use_dora\": false,\n");
-    heti_f_text_put(&to, "  \"modules_to_save\": "
+    heti_t_put(&to, "  \"modules_to_save\": "
                          "null,\n  \"layers_to_transform\": "
                          "null,\n  \"inference_mode\": true,\n  \"fan_in_fan_out\": ");
-    heti_f_text_put(&to, model->family == HET_GPT2 ? "true\n}\n" : "false\n}\n");
+    heti_t_put(&to, model->family == HET_GPT2 ? "true\n}\n" : "false\n}\n");
     *length = to.length;
     if (to.length >= capacity) return HET_ERR_LIMIT;
-    text[to.length] = 0;
     return HET_OK;
 }
 
@@ -8658,19 +8340,18 @@ typedef struct heti_f_adapter {
 } heti_f_adapter;
 
 static het_result heti_f_adapter_failed(const heti_f_adapter *x, het_result result) {
-    return heti_f_fail(x->error, result, "%s", het_last_error(x->ctx));
+    return heti_t_fail(x->error, result, "%s", het_last_error(x->ctx));
 }
 
 static void heti_f_module_name(heti_f_module *m, const char *stem, size_t length) {
     int i;
     for (i = 0; i < 2; i++) {
-        heti_f_text text;
+        heti_t_text text;
         size_t c;
-        text = heti_f_text_in(m->name[i], sizeof m->name[i]);
-        heti_f_text_put(&text, "base_model.model.");
-        for (c = 0; c < length; c++) heti_f_text_char(&text, stem[c]);
-        heti_f_text_put(&text, i == 0 ? ".lora_A.weight" : ".lora_B.weight");
-        m->name[i][text.length] = 0;  /* 17 + 63 + 14 fit */
+        text = heti_t_text_in(m->name[i], sizeof m->name[i]);
+        heti_t_put(&text, "base_model.model.");
+        for (c = 0; c < length; c++) heti_t_char(&text, stem[c]);
+        heti_t_put(&text, i == 0 ? ".lora_A.weight" : ".lora_B.weight");
     }
 }
 
@@ -8717,11 +8398,11 @@ static int64_t heti_f_module_row(const heti_f_module *m, int64_t part, int64_t r
 static het_result heti_f_adapter_start(heti_f_adapter *x, het_ctx *ctx, const het_allocator *allocator,
                                        const char *name, het_error *error) {
     heti_f_module m;
-    heti_f_arena arena;
+    heti_t_arena arena;
     int64_t cursor = 0, a = 0, b = 0;
     int pass;
     memset(x, 0, sizeof *x);
-    if (ctx == NULL) return heti_f_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
+    if (ctx == NULL) return heti_t_fail(error, HET_ERR_INVALID, "%s: the context is NULL", name);
     x->ctx = ctx;
     x->model = &het_get_desc(ctx)->model;
     x->allocator = allocator != NULL ? *allocator : *heti_f_own(ctx);
@@ -8731,19 +8412,19 @@ static het_result heti_f_adapter_start(heti_f_adapter *x, het_ctx *ctx, const he
         if (m.all * m.parts * m.rank > b) b = m.all * m.parts * m.rank;
     }
     if (a == 0)
-        return heti_f_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
+        return heti_t_fail(error, HET_ERR_STATE, "%s: the context's model has no factors (lora_rank is %d)", name,
                            x->model->lora_rank);
     memset(&arena, 0, sizeof arena);
     for (pass = 0; pass < 2; pass++) {
-        x->a = HETI_F_CAST(float *, heti_f_take(&arena, HETI_F_CAST(size_t, a), sizeof(float)));
-        x->b = HETI_F_CAST(float *, heti_f_take(&arena, HETI_F_CAST(size_t, b), sizeof(float)));
-        x->own = HETI_F_CAST(float *, heti_f_take(&arena, HETI_F_CAST(size_t, a > b ? a : b), sizeof(float)));
+        x->a = HETI_T_TAKE(&arena, float, a);
+        x->b = HETI_T_TAKE(&arena, float, b);
+        x->own = HETI_T_TAKE(&arena, float, a > b ? a : b);
         if (pass == 1) break;
         x->bytes = arena.used;
         arena.used = 0;
-        arena.base = HETI_F_CAST(char *, x->bytes != SIZE_MAX ? x->allocator.alloc(x->allocator.user, x->bytes,
+        arena.base = HETI_T_CAST(char *, x->bytes != SIZE_MAX ? x->allocator.alloc(x->allocator.user, x->bytes,
             64) : NULL);
-        if (arena.base == NULL) return heti_f_fail(error, HET_ERR_OOM, "%s: no memory for %d numbers", name, a + b);
+        if (arena.base == NULL) return heti_t_fail(error, HET_ERR_OOM, "%s: no memory for %d numbers", name, a + b);
     }
     return HET_OK;
 }
@@ -8759,21 +8440,21 @@ static het_result heti_f_module_find(const heti_f_adapter *x, const het_safetens
     int i;
     for (i = 0; i < 2; i++) {
         t[i] = het_safetensors_find(file, m->name[i], strlen(m->name[i]));
-        if (t[i] == NULL) return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", m->name[i]);
+        if (t[i] == NULL) return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: tensor %s is missing", m->name[i]);
         if (t[i]->element != HET_ELEMENT_F32 && t[i]->element != HET_ELEMENT_F16 && t[i]->element != HET_ELEMENT_BF16)
-            return heti_f_fail(x->error, HET_ERR_UNSUPPORTED,
+            return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
                                "adapter: byte %d: tensor %s is of type %s; F32, F16 and BF16 are read",
-                               HETI_F_CAST(int64_t, t[i]->at), m->name[i], het_element_name(t[i]->element));
+                               HETI_T_CAST(int64_t, t[i]->at), m->name[i], het_element_name(t[i]->element));
     }
     *rank = t[0]->rank == 2 ? t[0]->shape[0] : 0;
     if (*rank != m->rank && (m->parts == 1 || *rank != m->parts * m->rank))
-        return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s has rank %d; here it is %d",
-                           HETI_F_CAST(int64_t, t[0]->at), m->name[0], *rank, m->rank);
+        return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s has rank %d; here it is %d",
+                           HETI_T_CAST(int64_t, t[0]->at), m->name[0], *rank, m->rank);
     for (i = 0; i < 2; i++) {
         const int64_t rows = i == 0 ? *rank : m->all, columns = i == 0 ? m->in : *rank;
         if (t[i]->rank != 2 || t[i]->shape[0] != rows || t[i]->shape[1] != columns)
-            return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s is %d x %d; it must be %d x %d",
-                               HETI_F_CAST(int64_t, t[i]->at), m->name[i], t[i]->rank > 0 ? t[i]->shape[0] : 0,
+            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %s is %d x %d; it must be %d x %d",
+                               HETI_T_CAST(int64_t, t[i]->at), m->name[i], t[i]->rank > 0 ? t[i]->shape[0] : 0,
                                t[i]->rank > 1 ? t[i]->shape[1] : 0,
                                rows, columns);
     }
@@ -8788,8 +8469,8 @@ static het_result heti_f_module_apart(const heti_f_adapter *x, const heti_f_modu
         for (row = 0; row < m->out[part]; row++)
             for (k = 0; k < rank; k++) {
                 const float value = x->b[heti_f_module_row(m, part, row) * rank + k];
-                if (k / m->rank != part && !heti_f_real_is(HETI_F_CAST(double, value), 0))
-                    return heti_f_fail(x->error, HET_ERR_UNSUPPORTED,
+                if (k / m->rank != part && !heti_f_real_is(HETI_T_CAST(double, value), 0))
+                    return heti_t_fail(x->error, HET_ERR_UNSUPPORTED,
                                        "adapter: tensor %s: q, k and v share factors (row %d, column %d is not 0)",
                                        m->name[1], heti_f_module_row(m, part, row), k);
             }
@@ -8801,10 +8482,10 @@ static het_result heti_f_module_load(const heti_f_adapter *x, const het_safetens
                                      const heti_f_module *m, int write) {
     const het_safetensor *t[2];
     int64_t rank = 0, part, row, k;
-    HETI_F_TRY(heti_f_module_find(x, file, m, t, &rank));
-    HETI_F_TRY(heti_f_get_all(x->ctx, file, from, t[0], rank * m->in, x->a, x->error));
-    HETI_F_TRY(heti_f_get_all(x->ctx, file, from, t[1], m->all * rank, x->b, x->error));
-    HETI_F_TRY(heti_f_module_apart(x, m, rank));
+    HETI_T_TRY(heti_f_module_find(x, file, m, t, &rank));
+    HETI_T_TRY(heti_f_get_all(x->ctx, file, from, t[0], rank * m->in, x->a, x->error));
+    HETI_T_TRY(heti_f_get_all(x->ctx, file, from, t[1], m->all * rank, x->b, x->error));
+    HETI_T_TRY(heti_f_module_apart(x, m, rank));
     for (part = 0; part < m->parts && write; part++) {
         const int64_t shift = rank > m->rank ? part * m->rank : 0;
         het_result result = het_parameter_write(x->ctx, m->factor[part], HET_WEIGHT, x->a + shift * m->in);
@@ -8823,9 +8504,8 @@ static const char heti_f_base_key[] = "base_fingerprint";
 typedef struct heti_f_hex { char text[17]; } heti_f_hex;
 static heti_f_hex heti_f_hex_of(uint64_t value) {
     heti_f_hex hex;
-    heti_f_text t = heti_f_text_in(hex.text, sizeof hex.text);
-    heti_f_text_hex(&t, value);
-    hex.text[16] = 0;
+    heti_t_text t = heti_t_text_in(hex.text, sizeof hex.text);
+    heti_t_hex(&t, value);
     return hex;
 }
 
@@ -8834,7 +8514,7 @@ static het_result heti_f_adapter_known(const heti_f_adapter *x, const het_safete
     const char *was = het_safetensors_value(file, heti_f_base_key, &length);
     const heti_f_hex now = heti_f_hex_of(het_get_base(x->ctx));
     if (was == NULL || het_get_base(x->ctx) == 0 || (length == 16 && memcmp(was, now.text, 16) == 0)) return HET_OK;
-    return heti_f_fail(x->error, HET_ERR_INVALID, "the factors were trained on other base weights: those have "
+    return heti_t_fail(x->error, HET_ERR_INVALID, "the factors were trained on other base weights: those have "
                                                   "fingerprint %q, the loaded ones %s", was, length, now.text);
 }
 
@@ -8849,8 +8529,8 @@ static het_result heti_f_adapter_strange(const heti_f_adapter *x, const het_safe
         while (!known && heti_f_module_next(x, &cursor, &m))
             known = strcmp(t->name, m.name[0]) == 0 || strcmp(t->name, m.name[1]) == 0;
         if (!known)
-            return heti_f_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %q: the model has no such factor",
-                               HETI_F_CAST(int64_t, t->at), t->name, t->name_length);
+            return heti_t_fail(x->error, HET_ERR_FORMAT, "adapter: byte %d: tensor %q: the model has no such factor",
+                               HETI_T_CAST(int64_t, t->at), t->name, t->name_length);
     }
     return HET_OK;
 }
@@ -8862,7 +8542,7 @@ static het_result heti_f_adapter_read(const heti_f_adapter *x, const het_safeten
     for (write = 0; write < 2; write++) {
         cursor = 0;
         while (heti_f_module_next(x, &cursor, &m)) {
-            HETI_F_TRY(heti_f_module_load(x, file, from, &m, write));
+            HETI_T_TRY(heti_f_module_load(x, file, from, &m, write));
             modules += !write;
         }
         if (file->tensors != 2 * modules) return heti_f_adapter_strange(x, file);
@@ -8876,7 +8556,7 @@ static het_result heti_f_adapter_load(het_ctx *ctx, const het_reader *from, int 
     het_safetensors *file = NULL;
     het_result result;
     if (from == NULL || from->read == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_adapter_load: the reader is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_load: the reader is NULL");
     result = heti_f_adapter_start(&x, ctx, NULL, "het_adapter_load", error);
     if (result == HET_OK) result = het_safetensors_read(from, 0, &x.allocator, &file, error);
     if (result == HET_OK && !any_base) result = heti_f_adapter_known(&x, file);
@@ -8894,7 +8574,7 @@ HETRAIN_API het_result het_adapter_load(het_ctx *ctx, const het_reader *from, he
 static het_result heti_f_module_tensor(const heti_f_adapter *x, const heti_f_module *m, int which) {
     const int64_t rank = m->parts * m->rank;
     int64_t part, row, k;
-    if (which == 1) memset(x->b, 0, HETI_F_CAST(size_t, m->all * rank) * sizeof *x->b);
+    if (which == 1) memset(x->b, 0, HETI_T_CAST(size_t, m->all * rank) * sizeof *x->b);
     for (part = 0; part < m->parts; part++) {
         float *own = which == 0 ? x->a + part * m->rank * m->in : x->own;
         const het_result result = het_parameter_read(x->ctx, m->factor[part] + which, HET_WEIGHT, own);
@@ -8911,7 +8591,7 @@ static void heti_f_module_describe(const heti_f_module *m, int64_t number, het_s
     int which;
     for (which = 0; which < 2; which++) {
         het_safetensor *t = &list[2 * number + which];
-        char *name = names + HETI_F_CAST(size_t, 2 * number + which) * sizeof m->name[0];
+        char *name = names + HETI_T_CAST(size_t, 2 * number + which) * sizeof m->name[0];
         memset(t, 0, sizeof *t);
         memcpy(name, m->name[which], sizeof m->name[0]);
         t->name = name;
@@ -8945,8 +8625,8 @@ static het_result heti_f_adapter_write(const heti_f_adapter *x, const het_writer
     result = heti_f_pairs_finish(&pairs);
     if (result == HET_OK)
         result = het_safetensors_make(list, 2 * modules,
-                                      HETI_F_CAST(const het_pair *, HETI_F_CAST(const void *, pairs.list.data)),
-                                      HETI_F_CAST(int64_t, pairs.list.used / sizeof(het_pair)), &x->allocator, &file,
+                                      HETI_T_CAST(const het_pair *, HETI_T_CAST(const void *, pairs.list.data)),
+                                      HETI_T_CAST(int64_t, pairs.list.used / sizeof(het_pair)), &x->allocator, &file,
                                       x->error);
     heti_f_pairs_free(&pairs);
     if (result != HET_OK) return result;
@@ -8973,19 +8653,19 @@ static het_result heti_f_adapter_save(het_ctx *ctx, const het_allocator *allocat
     het_result result;
     int64_t cursor = 0, modules = 0;
     if (size == NULL && (to == NULL || to->write == NULL))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapter_save: the writer is NULL");
     result = heti_f_adapter_start(&x, ctx, allocator, "het_adapter_save", error);
     while (result == HET_OK && heti_f_module_next(&x, &cursor, &m)) modules++;
     if (result == HET_OK) {
-        const size_t list = HETI_F_CAST(size_t, 2 * modules) * sizeof(het_safetensor),
-                     names = HETI_F_CAST(size_t, 2 * modules) * sizeof m.name[0];
-        char *block = HETI_F_CAST(char *, x.allocator.alloc(x.allocator.user, list + names, 16));
+        const size_t list = HETI_T_CAST(size_t, 2 * modules) * sizeof(het_safetensor),
+                     names = HETI_T_CAST(size_t, 2 * modules) * sizeof m.name[0];
+        char *block = HETI_T_CAST(char *, x.allocator.alloc(x.allocator.user, list + names, 16));
         if (block == NULL)
-            result = heti_f_fail(error, HET_ERR_OOM, "het_adapter_save: no memory for the names of %d modules",
+            result = heti_t_fail(error, HET_ERR_OOM, "het_adapter_save: no memory for the names of %d modules",
                                  modules);
         else {
             result = heti_f_adapter_write(&x, to, size, modules,
-                                          HETI_F_CAST(het_safetensor *, HETI_F_CAST(void *, block)), block + list);
+                                          HETI_T_CAST(het_safetensor *, HETI_T_CAST(void *, block)), block + list);
             x.allocator.free(x.allocator.user, block, list + names);
         }
     }
@@ -9011,7 +8691,7 @@ static int64_t heti_f_adapter_base(const heti_f_adapter *x, const char *factor) 
 
 /* W += float(s B A), for the A that is parameter number p; w: room for W. */
 static het_result heti_f_adapter_add(const heti_f_adapter *x, int64_t p, int64_t base, float *w) {
-    const double scale = HETI_F_CAST(double, x->model->lora_alpha) / HETI_F_CAST(double, x->model->lora_rank);
+    const double scale = HETI_T_CAST(double, x->model->lora_alpha) / HETI_T_CAST(double, x->model->lora_rank);
     het_parameter_info a, b;
     het_result result = het_parameter_get_info(x->ctx, p, &a);
     int64_t i, j, k;
@@ -9024,11 +8704,11 @@ static het_result heti_f_adapter_add(const heti_f_adapter *x, int64_t p, int64_t
         for (j = 0; j < a.columns; j++) {
             double sum = 0;
             for (k = 0; k < a.rows; k++) /* exact products: whether they are fused with the sum changes nothing */
-                sum += HETI_F_CAST(double, x->b[i * a.rows + k]) * HETI_F_CAST(double, x->a[k * a.columns + j]);
-            w[i * a.columns + j] += HETI_F_CAST(float, scale * sum);
+                sum += HETI_T_CAST(double, x->b[i * a.rows + k]) * HETI_T_CAST(double, x->a[k * a.columns + j]);
+            w[i * a.columns + j] += HETI_T_CAST(float, scale * sum);
         }
     result = het_parameter_write(x->ctx, base, HET_WEIGHT, w);
-    memset(x->b, 0, HETI_F_CAST(size_t, b.count) * sizeof *x->b);
+    memset(x->b, 0, HETI_T_CAST(size_t, b.count) * sizeof *x->b);
     if (result == HET_OK) result = het_parameter_write(x->ctx, p + 1, HET_WEIGHT, x->b);
     return result == HET_OK ? HET_OK : heti_f_adapter_failed(x, result);
 }
@@ -9042,18 +8722,18 @@ HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error) {
     for (p = 0; result == HET_OK && het_parameter_get_info(ctx, p, &info) == HET_OK; p++)
         if (!info.adapter && info.count > largest) largest = info.count;
     if (result == HET_OK &&
-        (w = HETI_F_CAST(float *, x.allocator.alloc(x.allocator.user, HETI_F_CAST(size_t, largest) * sizeof *w,
+        (w = HETI_T_CAST(float *, x.allocator.alloc(x.allocator.user, HETI_T_CAST(size_t, largest) * sizeof *w,
                                                     64))) == NULL)
-        result = heti_f_fail(error, HET_ERR_OOM, "het_adapter_merge: no memory for %d numbers", largest);
+        result = heti_t_fail(error, HET_ERR_OOM, "het_adapter_merge: no memory for %d numbers", largest);
     for (p = 0; result == HET_OK && het_parameter_get_info(ctx, p, &info) == HET_OK; p++) {
         const size_t length = strlen(info.name);
         if (!info.adapter || length < 14 || strcmp(info.name + length - 14, ".lora_A.weight") != 0) continue;
         base = heti_f_adapter_base(&x, info.name);
-        result = base < 0 ? heti_f_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix",
+        result = base < 0 ? heti_t_fail(error, HET_ERR_STATE, "het_adapter_merge: factor %s belongs to no matrix",
                                         info.name)
                           : heti_f_adapter_add(&x, p, base, w);
     }
-    if (w != NULL) x.allocator.free(x.allocator.user, w, HETI_F_CAST(size_t, largest) * sizeof *w);
+    if (w != NULL) x.allocator.free(x.allocator.user, w, HETI_T_CAST(size_t, largest) * sizeof *w);
     heti_f_adapter_end(&x);
     return result;
 }
@@ -9068,10 +8748,10 @@ HETRAIN_API het_result het_adapter_merge(het_ctx *ctx, het_error *error) {
    so that a name step-... never stands for a part.
    ============================================================================================== */
 
-#define HETI_F_SAVED_BLOCK (HETI_F_CAST(size_t, 1) << 20)
+#define HETI_F_SAVED_BLOCK (HETI_T_CAST(size_t, 1) << 20)
 #define HETI_F_SAVED_DIRECTORY 1000
 #define HETI_F_STATE_TAIL 33              /* bytes of: , newline "checksum":"16 digits"} newline */
-#define HETI_F_STATE_LIMIT (HETI_F_CAST(size_t, 1) << 28)
+#define HETI_F_STATE_LIMIT (HETI_T_CAST(size_t, 1) << 28)
 #define HETI_F_DISK_TRIES 100
 
 /* The files that every checkpoint has, in the order in which it has them; what is beside them
@@ -9094,7 +8774,7 @@ enum { HETI_F_POOL_HEAD = 64 };           /* bytes in front of each piece: the f
                                              piece is of the block */
 
 static void *heti_f_pool_alloc(void *user, size_t size, size_t align) {
-    const heti_f_pool *pool = HETI_F_CAST(heti_f_pool *, user);
+    const heti_f_pool *pool = HETI_T_CAST(heti_f_pool *, user);
     heti_f_blob *b = pool->block;
     unsigned char *piece;
     const size_t at = b->used;
@@ -9103,16 +8783,16 @@ static void *heti_f_pool_alloc(void *user, size_t size, size_t align) {
     if (size > SIZE_MAX / 2 - at) return NULL;
     b->used = at + (HETI_F_POOL_HEAD + size + 63) / 64 * 64;
     own = b->used <= b->size;
-    piece = own ? b->data + at : HETI_F_CAST(unsigned char *, pool->beyond->alloc(pool->beyond->user,
+    piece = own ? b->data + at : HETI_T_CAST(unsigned char *, pool->beyond->alloc(pool->beyond->user,
         HETI_F_POOL_HEAD + size, 64));
     if (piece == NULL) return NULL;
-    piece[0] = HETI_F_CAST(unsigned char, own);
+    piece[0] = HETI_T_CAST(unsigned char, own);
     return piece + HETI_F_POOL_HEAD;
 }
 
 static void heti_f_pool_free(void *user, void *pointer, size_t size) {
-    const heti_f_pool *pool = HETI_F_CAST(heti_f_pool *, user);
-    unsigned char *piece = HETI_F_CAST(unsigned char *, pointer) - HETI_F_POOL_HEAD;
+    const heti_f_pool *pool = HETI_T_CAST(heti_f_pool *, user);
+    unsigned char *piece = HETI_T_CAST(unsigned char *, pointer) - HETI_F_POOL_HEAD;
     if (piece[0] == 0) pool->beyond->free(pool->beyond->user, piece, HETI_F_POOL_HEAD + size);
 }
 
@@ -9136,24 +8816,22 @@ typedef struct heti_f_path { char text[HETI_F_SAVED_DIRECTORY + 100]; } heti_f_p
 /* directory/a or directory/a/b; names are short. */
 static heti_f_path heti_f_path_of(const char *directory, const char *a, const char *b) {
     heti_f_path path;
-    heti_f_text t;
-    t = heti_f_text_in(path.text, sizeof path.text);
-    heti_f_text_put(&t, directory);
+    heti_t_text t = heti_t_text_in(path.text, sizeof path.text);
+    heti_t_put(&t, directory);
     if (a[0] != 0) {
-        heti_f_text_char(&t, '/');
-        heti_f_text_put(&t, a);
+        heti_t_char(&t, '/');
+        heti_t_put(&t, a);
     }
     if (b[0] != 0) {
-        heti_f_text_char(&t, '/');
-        heti_f_text_put(&t, b);
+        heti_t_char(&t, '/');
+        heti_t_put(&t, b);
     }
-    path.text[t.length < t.capacity ? t.length : t.capacity - 1] = 0;
     return path;
 }
 
 static het_result heti_f_disk_fail(const het_disk *d, const char *what, const char *path, int number,
                                    het_error *error) {
-    return heti_f_fail(error, HET_ERR_IO, "cannot %s %s: %s", what, path, d->text != NULL ? d->text(d->user, number) :
+    return heti_t_fail(error, HET_ERR_IO, "cannot %s %s: %s", what, path, d->text != NULL ? d->text(d->user, number) :
                        "error of the disk");
 }
 
@@ -9173,8 +8851,8 @@ static het_result heti_f_disk_write(const het_disk *d, void *file, const char *p
         HETI_F_DISK(d, number, d->write(d->user, file, from, size, &done));
         if (number != 0) return heti_f_disk_fail(d, "write", path, number, error);
         if (done == 0 || done > size)
-            return heti_f_fail(error, HET_ERR_IO, "cannot write %s: %u bytes taken of %u", path,
-                               HETI_F_CAST(uint64_t, done), HETI_F_CAST(uint64_t, size));
+            return heti_t_fail(error, HET_ERR_IO, "cannot write %s: %u bytes taken of %u", path,
+                               HETI_T_CAST(uint64_t, done), HETI_T_CAST(uint64_t, size));
         from += done;
         size -= done;
     }
@@ -9189,8 +8867,8 @@ static het_result heti_f_disk_read(const het_disk *d, void *file, const char *pa
         HETI_F_DISK(d, number, d->read(d->user, file, offset, to, size, &done));
         if (number != 0) return heti_f_disk_fail(d, "read", path, number, error);
         if (done == 0 || done > size)
-            return heti_f_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %u more are missing", path, offset,
-                               HETI_F_CAST(uint64_t, size));
+            return heti_t_fail(error, HET_ERR_FORMAT, "%s: ends at byte %u, %u more are missing", path, offset,
+                               HETI_T_CAST(uint64_t, size));
         to += done;
         offset += done;
         size -= done;
@@ -9238,7 +8916,7 @@ static het_result heti_f_disk_rename(const het_disk *d, const char *from, const 
 /* Keeps one name of a list: what is to be removed is asked for one by one. */
 typedef struct heti_f_one_name { char name[256]; } heti_f_one_name;
 static int heti_f_keep_name(void *list, const char *name) {
-    heti_f_one_name *one = HETI_F_CAST(heti_f_one_name *, list);
+    heti_f_one_name *one = HETI_T_CAST(heti_f_one_name *, list);
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strlen(name) >= sizeof one->name) return 0;
     memcpy(one->name, name, strlen(name) + 1);
     return -1;
@@ -9270,14 +8948,13 @@ typedef struct heti_f_step_name { char text[32]; } heti_f_step_name;
 /* step-00000123 */
 static heti_f_step_name heti_f_step_name_of(int64_t step, const char *behind) {
     heti_f_step_name name;
-    heti_f_text t;
+    heti_t_text t;
     int64_t limit;
-    t = heti_f_text_in(name.text, sizeof name.text);
-    heti_f_text_put(&t, "step-");
-    for (limit = 10000000; limit > step && limit > 1; limit /= 10) heti_f_text_char(&t, '0');
-    heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, step));
-    heti_f_text_put(&t, behind);
-    name.text[t.length] = 0;
+    t = heti_t_text_in(name.text, sizeof name.text);
+    heti_t_put(&t, "step-");
+    for (limit = 10000000; limit > step && limit > 1; limit /= 10) heti_t_char(&t, '0');
+    heti_t_unsigned(&t, HETI_T_CAST(uint64_t, step));
+    heti_t_put(&t, behind);
     return name;
 }
 
@@ -9297,7 +8974,7 @@ static int64_t heti_f_step_of(const char *name, int *old) {
 
 /* Appends what fits and counts the rest. */
 static int heti_f_blob_write(void *user, const void *from, size_t size) {
-    heti_f_blob *blob = HETI_F_CAST(heti_f_blob *, user);
+    heti_f_blob *blob = HETI_T_CAST(heti_f_blob *, user);
     if (blob->used <= blob->size && size <= blob->size - blob->used) memcpy(blob->data + blob->used, from, size);
     blob->used += size;
     return 0;
@@ -9330,101 +9007,96 @@ static het_result heti_f_take_file(het_checkpoint *c, het_ctx *ctx, int which, i
         result = heti_f_save(ctx, "het_checkpoint_take", HETI_F_STATE, &own, &to, size, error);
     else if (het_get_desc(ctx)->model.lora_rank > 0) result = heti_f_adapter_save(ctx, &own, &to, size, error);
     else result = heti_f_save(ctx, "het_checkpoint_take", HETI_F_WEIGHTS, &own, &to, size, error);
-    return result == HET_OK || error == NULL || error->text[0] != 0 ? result : heti_f_fail(error, result, "%s",
+    return result == HET_OK || error == NULL || error->text[0] != 0 ? result : heti_t_fail(error, result, "%s",
         het_last_error(ctx));
 }
 
-static void heti_f_text_option(heti_f_text *t, const char *value, size_t length) {
+static void heti_f_text_option(heti_t_text *t, const char *value, size_t length) {
     size_t i;
     if (heti_f_is_utf8(value, length)) {
-        heti_f_text_json(t, value, length);
+        heti_t_json(t, value, length);
         return;
     }
-    heti_f_text_char(t, '"');
+    heti_t_char(t, '"');
     for (i = 0; i < length; i++) {
         const int plain = value[i] >= ' ' && value[i] <= '~' && value[i] != '"' && value[i] != '\\';
-        heti_f_text_char(t, HETI_F_CAST(char, plain ? value[i] : '?'));
+        heti_t_char(t, HETI_T_CAST(char, plain ? value[i] : '?'));
     }
-    heti_f_text_char(t, '"');
+    heti_t_char(t, '"');
 }
 
 /* state.json up to the list of files. */
-static void heti_f_text_head(heti_f_text *t, const het_ctx *ctx, const het_pair *option, int64_t options) {
+static void heti_f_text_head(heti_t_text *t, const het_ctx *ctx, const het_pair *option, int64_t options) {
     const het_desc *d = het_get_desc(ctx);
     int64_t i;
-    heti_f_text_put(t, "{\"format\":1,\n\"version\":");
-    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, het_version()));
-    heti_f_text_put(t, ",\n\"step\":");
-    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, het_get_step(ctx)));
-    heti_f_text_put(t, ",\n\"seed\":\"");
-    heti_f_text_unsigned(t, d->seed);
-    heti_f_text_put(t, "\",\n\"granule\":");
-    heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, d->granule));
-    heti_f_text_put(t, ",\n\"exponents\":{");
+    heti_t_put(t, "{\"format\":1,\n\"version\":");
+    heti_t_unsigned(t, HETI_T_CAST(uint64_t, het_version()));
+    heti_t_put(t, ",\n\"step\":");
+    heti_t_unsigned(t, HETI_T_CAST(uint64_t, het_get_step(ctx)));
+    heti_t_put(t, ",\n\"seed\":\"");
+    heti_t_unsigned(t, d->seed);
+    heti_t_put(t, "\",\n\"granule\":");
+    heti_t_unsigned(t, HETI_T_CAST(uint64_t, d->granule));
+    heti_t_put(t, ",\n\"exponents\":{");
     for (i = 0; i < het_parameter_count(ctx); i++) {
         het_parameter_info info;
         if (het_parameter_get_info(ctx, i, &info) != HET_OK) continue;
-        if (i > 0) heti_f_text_char(t, ',');
-        heti_f_text_char(t, '\n');
-        heti_f_text_json(t, info.name, strlen(info.name));
-        heti_f_text_char(t, ':');
-        if (info.exponent == HETRAIN_NO_EXPONENT) heti_f_text_put(t, "null");
-        else {
-            if (info.exponent < 0) heti_f_text_char(t, '-');
-            heti_f_text_unsigned(t, HETI_F_CAST(uint64_t, info.exponent < 0 ? -info.exponent : info.exponent));
-        }
+        if (i > 0) heti_t_char(t, ',');
+        heti_t_char(t, '\n');
+        heti_t_json(t, info.name, strlen(info.name));
+        heti_t_char(t, ':');
+        if (info.exponent == HETRAIN_NO_EXPONENT) heti_t_put(t, "null");
+        else heti_t_integer(t, info.exponent);
     }
-    heti_f_text_put(t, "},\n\"options\":{");
+    heti_t_put(t, "},\n\"options\":{");
     for (i = 0; i < options; i++) {
-        heti_f_text_put(t, i > 0 ? ",\n" : "\n");
+        heti_t_put(t, i > 0 ? ",\n" : "\n");
         heti_f_text_option(t, option[i].key, option[i].key_length);
-        heti_f_text_char(t, ':');
+        heti_t_char(t, ':');
         heti_f_text_option(t, option[i].value, option[i].value_length);
     }
-    heti_f_text_char(t, '}');
+    heti_t_char(t, '}');
 }
 
-static heti_f_text heti_f_text_over(const heti_f_blob *blob) {
-    heti_f_text t;
-    t = heti_f_text_in(HETI_F_CAST(char *, HETI_F_CAST(void *, blob->data)), blob->size);
+static heti_t_text heti_f_text_over(const heti_f_blob *blob) {
+    heti_t_text t = heti_t_text_in(HETI_T_CAST(char *, HETI_T_CAST(void *, blob->data)), blob->size);
     return t;
 }
 
 static size_t heti_f_blocks(uint64_t size) {
-    return HETI_F_CAST(size_t, (size + HETI_F_SAVED_BLOCK - 1) / HETI_F_SAVED_BLOCK);
+    return HETI_T_CAST(size_t, (size + HETI_F_SAVED_BLOCK - 1) / HETI_F_SAVED_BLOCK);
 }
 
 /* The whole of state.json into its blob; without room only its length. The hashes are those of the
    blocks. */
 static size_t heti_f_state_text(const het_checkpoint *c, const uint64_t *hash) {
-    heti_f_text t = heti_f_text_over(&c->blob[HETI_F_SAVED_TEXT]);
+    heti_t_text t = heti_f_text_over(&c->blob[HETI_F_SAVED_TEXT]);
     size_t i, k;
     for (i = 0; i < c->blob[HETI_F_SAVED_HEAD].used; i++)
-        heti_f_text_char(&t, HETI_F_CAST(char, c->blob[HETI_F_SAVED_HEAD].data[i]));
-    heti_f_text_put(&t, ",\n\"files\":{");
-    for (i = 0; i < HETI_F_CAST(size_t, c->files); i++) {
-        heti_f_text_put(&t, i > 0 ? ",\n\"" : "\n\"");
-        heti_f_text_put(&t, c->name[i]);
-        heti_f_text_put(&t, "\":{\"size\":");
-        heti_f_text_unsigned(&t, HETI_F_CAST(uint64_t, c->blob[i].used));
-        heti_f_text_put(&t, ",\"xxh64\":[");
+        heti_t_char(&t, HETI_T_CAST(char, c->blob[HETI_F_SAVED_HEAD].data[i]));
+    heti_t_put(&t, ",\n\"files\":{");
+    for (i = 0; i < HETI_T_CAST(size_t, c->files); i++) {
+        heti_t_put(&t, i > 0 ? ",\n\"" : "\n\"");
+        heti_t_put(&t, c->name[i]);
+        heti_t_put(&t, "\":{\"size\":");
+        heti_t_unsigned(&t, HETI_T_CAST(uint64_t, c->blob[i].used));
+        heti_t_put(&t, ",\"xxh64\":[");
         for (k = 0; k < heti_f_blocks(c->blob[i].used); k++) {
-            heti_f_text_put(&t, k > 0 ? ",\"" : "\"");
-            heti_f_text_hex(&t, hash != NULL ? *hash++ : 0);
-            heti_f_text_char(&t, '"');
+            heti_t_put(&t, k > 0 ? ",\"" : "\"");
+            heti_t_hex(&t, hash != NULL ? *hash++ : 0);
+            heti_t_char(&t, '"');
         }
-        heti_f_text_put(&t, "]}");
+        heti_t_put(&t, "]}");
     }
-    heti_f_text_char(&t, '}');
+    heti_t_char(&t, '}');
     return t.length;
 }
 
 static void heti_f_state_tail(char *to, const void *text, size_t length) {
-    heti_f_text t;
-    t = heti_f_text_in(to, HETI_F_STATE_TAIL + 1);
-    heti_f_text_put(&t, ",\n\"checksum\":\"");
-    heti_f_text_hex(&t, het_xxh64(text, length, 0));
-    heti_f_text_put(&t, "\"}\n");
+    heti_t_text t = heti_t_text_in(to, HETI_F_STATE_TAIL + 1);
+    heti_t_put(&t, ",\n\"checksum\":\"");
+    heti_t_hex(&t, het_xxh64(text, length, 0));
+    heti_t_put(&t, "\"}\n");
 }
 
 /* config.json of the model without factors, which have a file of their own; to NULL: only its
@@ -9436,18 +9108,18 @@ static het_result heti_f_take_config(const het_checkpoint *c, const het_ctx *ctx
     model.lora_rank = model.lora_targets = 0;
     model.lora_alpha = 0.0f;
     result = het_model_to_config(&model, HET_ELEMENT_F32, c->base, c->base_length,
-                                 to != NULL ? HETI_F_CAST(char *, HETI_F_CAST(void *, to->data)) : NULL,
+                                 to != NULL ? HETI_T_CAST(char *, HETI_T_CAST(void *, to->data)) : NULL,
                                  to != NULL ? to->size : 0, length);
     if (to == NULL && result == HET_ERR_LIMIT) return HET_OK;
-    return result == HET_OK ? HET_OK : heti_f_fail(error, result, "checkpoint: the model has no config.json");
+    return result == HET_OK ? HET_OK : heti_t_fail(error, result, "checkpoint: the model has no config.json");
 }
 
 /* Bytes that each blob needs; of files also into `used`. Numbers in headers may have more digits at
    another step: that is the rest. */
 static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, const het_pair *option, int64_t options,
                                     const het_beside *beside, size_t need[HETI_F_SAVED_BLOBS], het_error *error) {
-    const size_t rest = 4096 + 64 * HETI_F_CAST(size_t, het_parameter_count(ctx));
-    heti_f_text head = { NULL, 0, 0 };
+    const size_t rest = 4096 + 64 * HETI_T_CAST(size_t, het_parameter_count(ctx));
+    heti_t_text head = heti_t_text_in(NULL, 0);
     size_t work = 0, blocks = 0;
     int i;
     memset(need, 0, HETI_F_SAVED_BLOBS * sizeof *need);
@@ -9458,15 +9130,15 @@ static het_result heti_f_room_needs(het_checkpoint *c, het_ctx *ctx, int keeps, 
         if (i < HETI_F_SAVED_CONFIG) result = heti_f_take_file(c, ctx, i, 0, &size, error);
         if (i == HETI_F_SAVED_CONFIG) result = heti_f_take_config(c, ctx, NULL, &length, error);
         if (result == HET_ERR_OOM)
-            return heti_f_fail(error, result, "memory for saving: at least %u bytes are missing, which making %s "
+            return heti_t_fail(error, result, "memory for saving: at least %u bytes are missing, which making %s "
                                               "takes: the allocator gave less",
-                                              HETI_F_CAST(uint64_t, c->blob[HETI_F_SAVED_WORK].used), c->name[i]);
+                                              HETI_T_CAST(uint64_t, c->blob[HETI_F_SAVED_WORK].used), c->name[i]);
         if (result != HET_OK) return result;
         if (i == HETI_F_SAVED_CONFIG) size = length;
         if (size > SIZE_MAX / 4)
-            return heti_f_fail(error, HET_ERR_LIMIT, "checkpoint: %s has %u bytes", c->name[i], size);
+            return heti_t_fail(error, HET_ERR_LIMIT, "checkpoint: %s has %u bytes", c->name[i], size);
         if (c->blob[HETI_F_SAVED_WORK].used > work) work = c->blob[HETI_F_SAVED_WORK].used;
-        c->blob[i].used = HETI_F_CAST(size_t, size);
+        c->blob[i].used = HETI_T_CAST(size_t, size);
         if (keeps) need[i] = c->blob[i].used + 1;
         blocks += heti_f_blocks(size) + 1;
     }
@@ -9491,18 +9163,18 @@ static het_result heti_f_room(het_checkpoint *c, het_ctx *ctx, int keeps, const 
     const het_allocator *a = &c->allocator;
     size_t need[HETI_F_SAVED_BLOBS], missing = 0;
     int i;
-    HETI_F_TRY(heti_f_room_needs(c, ctx, keeps, option, options, beside, need, error));
+    HETI_T_TRY(heti_f_room_needs(c, ctx, keeps, option, options, beside, need, error));
     for (i = 0; i < HETI_F_SAVED_BLOBS; i++) missing += need[i];
     for (i = 0; i < HETI_F_SAVED_BLOBS; i++) {
         heti_f_blob *blob = &c->blob[i];
         if (need[i] == 0) continue;
         if (blob->data != NULL) a->free(a->user, blob->data, blob->size);
         blob->size = 0;
-        blob->data = HETI_F_CAST(unsigned char *, a->alloc(a->user, need[i], 64));
+        blob->data = HETI_T_CAST(unsigned char *, a->alloc(a->user, need[i], 64));
         if (blob->data == NULL)
-            return heti_f_fail(error, HET_ERR_OOM, "memory for saving: %u bytes are missing, of which the "
-                                                   "allocator gave no %u", HETI_F_CAST(uint64_t, missing),
-                                                   HETI_F_CAST(uint64_t, need[i]));
+            return heti_t_fail(error, HET_ERR_OOM, "memory for saving: %u bytes are missing, of which the "
+                                                   "allocator gave no %u", HETI_T_CAST(uint64_t, missing),
+                                                   HETI_T_CAST(uint64_t, need[i]));
         blob->size = need[i];
         memset(blob->data, 0, blob->size);
         missing -= need[i];
@@ -9517,19 +9189,19 @@ HETRAIN_API het_result het_checkpoint_create(const het_checkpoint_desc *desc, he
     if (checkpoint != NULL) *checkpoint = NULL;
     if (desc == NULL || checkpoint == NULL || desc->start_canary != 0 || desc->end_canary != 0 || desc->disk == NULL ||
         desc->directory == NULL || desc->keep < 0)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_create: %s", desc == NULL ||
+        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_create: %s", desc == NULL ||
                            checkpoint == NULL ? "an argument is NULL" :
                            desc->start_canary != 0 || desc->end_canary != 0 ? "the description was not cleared" :
                            desc->keep < 0 ? "keep is below 0" : "disk or directory is NULL");
     if (desc->directory[0] == 0 || strlen(desc->directory) > HETI_F_SAVED_DIRECTORY)
-        return heti_f_fail(error, HET_ERR_LIMIT, "het_checkpoint_create: a directory's name of %u bytes, "
-                                                 "must have 1 to %u", HETI_F_CAST(uint64_t, strlen(desc->directory)),
-                                                 HETI_F_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
-    HETI_F_TRY(heti_f_allocator(&desc->allocator, &allocator, error, "het_checkpoint_create"));
-    c = HETI_F_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
+        return heti_t_fail(error, HET_ERR_LIMIT, "het_checkpoint_create: a directory's name of %u bytes, "
+                                                 "must have 1 to %u", HETI_T_CAST(uint64_t, strlen(desc->directory)),
+                                                 HETI_T_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    HETI_T_TRY(heti_t_choose(&desc->allocator, &allocator, error, "het_checkpoint_create"));
+    c = HETI_T_CAST(het_checkpoint *, allocator.alloc(allocator.user, sizeof *c, 64));
     if (c == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "het_checkpoint_create: the allocator gave no %u bytes",
-                           HETI_F_CAST(uint64_t, sizeof *c));
+        return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_create: the allocator gave no %u bytes",
+                           HETI_T_CAST(uint64_t, sizeof *c));
     memset(c, 0, sizeof *c);
     c->disk = *desc->disk;
     c->allocator = allocator;
@@ -9560,14 +9232,14 @@ static het_result heti_f_take_names(het_checkpoint *c, const het_ctx *ctx, const
         if (i == HETI_F_SAVED_WEIGHTS && het_get_desc(ctx)->model.lora_rank > 0) name = heti_f_saved_adapter;
         if (name == NULL || !het_folder_is_name(name, strlen(name)) || strlen(name) >= sizeof c->name[0] ||
             strcmp(name, "state.json") == 0)
-            return heti_f_fail(error, HET_ERR_INVALID, "%s: file %d is called %s, no name for one of at most 63 bytes",
+            return heti_t_fail(error, HET_ERR_INVALID, "%s: file %d is called %s, no name for one of at most 63 bytes",
                                function, i - HETI_F_SAVED_OWN, name != NULL ? name : "NULL");
         heti_f_copy(c->name[i], sizeof c->name[0], name, strlen(name));
         for (k = 0; k < i; k++)
             if (strcmp(c->name[k], name) == 0)
-                return heti_f_fail(error, HET_ERR_INVALID, "%s: two files are called %s", function, name);
+                return heti_t_fail(error, HET_ERR_INVALID, "%s: two files are called %s", function, name);
     }
-    c->files = HETI_F_SAVED_OWN + HETI_F_CAST(int, files);
+    c->files = HETI_F_SAVED_OWN + HETI_T_CAST(int, files);
     return HET_OK;
 }
 
@@ -9579,19 +9251,19 @@ static het_result heti_f_reserve(const char *function, het_checkpoint *c, het_ct
     int32_t failed;
     if (error != NULL) memset(error, 0, sizeof *error);
     if (c == NULL || ctx == NULL || options < 0 || (option == NULL && options > 0) || (beside == NULL && files > 0))
-        return heti_f_fail(error, HET_ERR_INVALID, "%s: %s", function, options < 0 ? "options is below 0" :
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: %s", function, options < 0 ? "options is below 0" :
                            "an argument is NULL");
     if (files < 0 || files > HETRAIN_CHECKPOINT_FILES - HETI_F_SAVED_OWN)
-        return heti_f_fail(error, HET_ERR_LIMIT, "%s: %d files beside, must be 0 to 13", function, files);
+        return heti_t_fail(error, HET_ERR_LIMIT, "%s: %d files beside, must be 0 to 13", function, files);
     if ((het_get_condition(ctx) & HET_FAILED) != 0)
-        return heti_f_fail(error, HET_ERR_STATE, "%s: the context has failed", function);
+        return heti_t_fail(error, HET_ERR_STATE, "%s: the context has failed", function);
     c->taken = 0;
-    HETI_F_TRY(heti_f_take_names(c, ctx, function, beside, files, error));
+    HETI_T_TRY(heti_f_take_names(c, ctx, function, beside, files, error));
     result = heti_f_room(c, ctx, heti_f_process(ctx) == 0, option, options, beside, error);
     failed = result != HET_OK;
     if (het_spread(ctx, 0, &failed, sizeof failed) != HET_OK && result == HET_OK)
-        return heti_f_fail(error, HET_ERR_TRANSPORT, "%s", het_last_error(ctx));
-    return failed && result == HET_OK ? heti_f_fail(error, HET_ERR_OOM, "memory for saving: process 0 has too little") :
+        return heti_t_fail(error, HET_ERR_TRANSPORT, "%s", het_last_error(ctx));
+    return failed && result == HET_OK ? heti_t_fail(error, HET_ERR_OOM, "memory for saving: process 0 has too little") :
         result;
 }
 
@@ -9612,16 +9284,16 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
                                            int64_t options, const het_beside *beside, int64_t files, het_error *error) {
     het_checkpoint *c = checkpoint;
     het_error own;
-    heti_f_text head;
+    heti_t_text head;
     size_t length;
     int keeps, i;
     if (error == NULL) error = &own;
-    HETI_F_TRY(heti_f_reserve("het_checkpoint_take", c, ctx, option, options, beside, files, error));
+    HETI_T_TRY(heti_f_reserve("het_checkpoint_take", c, ctx, option, options, beside, files, error));
     keeps = heti_f_process(ctx) == 0;
-    for (i = 0; i < HETI_F_SAVED_CONFIG; i++) HETI_F_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
+    for (i = 0; i < HETI_F_SAVED_CONFIG; i++) HETI_T_TRY(heti_f_take_file(c, ctx, i, keeps, NULL, error));
     c->step = het_get_step(ctx);
     if (!keeps) return HET_OK;
-    HETI_F_TRY(heti_f_take_config(c, ctx, &c->blob[HETI_F_SAVED_CONFIG], &length, error));
+    HETI_T_TRY(heti_f_take_config(c, ctx, &c->blob[HETI_F_SAVED_CONFIG], &length, error));
     for (i = HETI_F_SAVED_OWN; i < c->files; i++)
         if (c->blob[i].used > 0) memcpy(c->blob[i].data, beside[i - HETI_F_SAVED_OWN].data, c->blob[i].used);
     head = heti_f_text_over(&c->blob[HETI_F_SAVED_HEAD]);
@@ -9634,20 +9306,20 @@ HETRAIN_API het_result het_checkpoint_take(het_checkpoint *checkpoint, het_ctx *
 /* ---- writing ---- */
 
 static het_result heti_f_write_files(het_checkpoint *c, const char *directory, het_error *error) {
-    uint64_t *hash = HETI_F_CAST(uint64_t *, HETI_F_CAST(void *, c->blob[HETI_F_SAVED_HASH].data)), *first = hash;
+    uint64_t *hash = HETI_T_CAST(uint64_t *, HETI_T_CAST(void *, c->blob[HETI_F_SAVED_HASH].data)), *first = hash;
     heti_f_blob *text = &c->blob[HETI_F_SAVED_TEXT];
     heti_f_path path;
     int i;
     for (i = 0; i < c->files; i++) {
         path = heti_f_path_of(directory, c->name[i], "");
-        HETI_F_TRY(heti_f_disk_put(&c->disk, path.text, &c->blob[i], hash, error));
+        HETI_T_TRY(heti_f_disk_put(&c->disk, path.text, &c->blob[i], hash, error));
         hash += heti_f_blocks(c->blob[i].used);
     }
     text->used = heti_f_state_text(c, first);
-    heti_f_state_tail(HETI_F_CAST(char *, HETI_F_CAST(void *, text->data + text->used)), text->data, text->used);
+    heti_f_state_tail(HETI_T_CAST(char *, HETI_T_CAST(void *, text->data + text->used)), text->data, text->used);
     text->used += HETI_F_STATE_TAIL;
     path = heti_f_path_of(directory, "state.json", "");
-    HETI_F_TRY(heti_f_disk_put(&c->disk, path.text, text, NULL, error));
+    HETI_T_TRY(heti_f_disk_put(&c->disk, path.text, text, NULL, error));
     return heti_f_disk_sync(&c->disk, directory, error);
 }
 
@@ -9673,10 +9345,10 @@ static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_
     const heti_f_path from = heti_f_path_of(c->directory, name, ""),
                       to = heti_f_path_of(c->directory, "removing.tmp", "");
     int moved;
-    HETI_F_TRY(heti_f_disk_clear(&c->disk, to.text, error));
-    HETI_F_TRY(heti_f_disk_rename(&c->disk, from.text, to.text, 1, &moved, error));
+    HETI_T_TRY(heti_f_disk_clear(&c->disk, to.text, error));
+    HETI_T_TRY(heti_f_disk_rename(&c->disk, from.text, to.text, 1, &moved, error));
     if (!moved) return HET_OK;
-    HETI_F_TRY(heti_f_disk_sync(&c->disk, c->directory, error));
+    HETI_T_TRY(heti_f_disk_sync(&c->disk, c->directory, error));
     return heti_f_disk_clear(&c->disk, to.text, error);
 }
 
@@ -9684,7 +9356,7 @@ static het_result heti_f_discard(const het_checkpoint *c, const char *name, het_
    oldest of too many. */
 typedef struct heti_f_prune { int64_t step, oldest, count, keep; heti_f_step_name found; } heti_f_prune;
 static int heti_f_prune_name(void *list, const char *name) {
-    heti_f_prune *p = HETI_F_CAST(heti_f_prune *, list);
+    heti_f_prune *p = HETI_T_CAST(heti_f_prune *, list);
     int old = 0;
     const int64_t step = heti_f_step_of(name, &old);
     if (step < 0) return 0;
@@ -9711,7 +9383,7 @@ static het_result heti_f_prune_all(const het_checkpoint *c, het_error *error) {
             if (p.count <= c->keep) return HET_OK;
             p.found = heti_f_step_name_of(p.oldest, "");
         }
-        HETI_F_TRY(heti_f_discard(c, p.found.text, error));
+        HETI_T_TRY(heti_f_discard(c, p.found.text, error));
     }
 }
 
@@ -9723,29 +9395,29 @@ static het_result heti_f_write_checkpoint(het_checkpoint *c, het_error *error) {
                       old = heti_f_path_of(c->directory, aside.text, "");
     heti_f_blob marker;
     int number;
-    HETI_F_TRY(heti_f_disk_clear(d, saving.text, error));
+    HETI_T_TRY(heti_f_disk_clear(d, saving.text, error));
     HETI_F_DISK(d, number, d->make_directory(d->user, saving.text));
     if (number != 0) return heti_f_disk_fail(d, "make", saving.text, number, error);
-    HETI_F_TRY(heti_f_write_files(c, saving.text, error));
+    HETI_T_TRY(heti_f_write_files(c, saving.text, error));
     HETI_F_DISK(d, number, d->rename(d->user, saving.text, target.text));
     if (number != 0) { /* one of the same step is there; an older one that stepped aside before it may be, too */
         if (number != d->exists) return heti_f_disk_fail(d, "rename", saving.text, number, error);
-        HETI_F_TRY(heti_f_discard(c, aside.text, error));
-        HETI_F_TRY(heti_f_disk_rename(d, target.text, old.text, 0, NULL, error));
-        HETI_F_TRY(heti_f_disk_rename(d, saving.text, target.text, 0, NULL, error));
+        HETI_T_TRY(heti_f_discard(c, aside.text, error));
+        HETI_T_TRY(heti_f_disk_rename(d, target.text, old.text, 0, NULL, error));
+        HETI_T_TRY(heti_f_disk_rename(d, saving.text, target.text, 0, NULL, error));
     }
-    HETI_F_TRY(heti_f_disk_sync(d, c->directory, error));
-    marker.data = HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, name.text));
+    HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
+    marker.data = HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, name.text));
     marker.used = marker.size = strlen(name.text);
-    HETI_F_TRY(heti_f_write_beside(c, "latest", &marker, error));
-    HETI_F_TRY(heti_f_disk_sync(d, c->directory, error));
+    HETI_T_TRY(heti_f_write_beside(c, "latest", &marker, error));
+    HETI_T_TRY(heti_f_disk_sync(d, c->directory, error));
     return heti_f_prune_all(c, error);
 }
 
 HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_error *error) {
     het_result result;
     heti_f_path saving;
-    if (checkpoint == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_write: checkpoint is NULL");
+    if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_write: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
     result = heti_f_write_checkpoint(checkpoint, error);
     if (result == HET_OK) return HET_OK;
@@ -9756,11 +9428,11 @@ HETRAIN_API het_result het_checkpoint_write(het_checkpoint *checkpoint, het_erro
 
 HETRAIN_API het_result het_checkpoint_export(het_checkpoint *checkpoint, het_error *error) {
     int i;
-    if (checkpoint == NULL) return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
+    if (checkpoint == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_export: checkpoint is NULL");
     if (!checkpoint->taken) return HET_OK;
     for (i = 0; i < checkpoint->files; i++)
         if (i != HETI_F_SAVED_OPTIMIZER)
-            HETI_F_TRY(heti_f_write_beside(checkpoint, checkpoint->name[i], &checkpoint->blob[i], error));
+            HETI_T_TRY(heti_f_write_beside(checkpoint, checkpoint->name[i], &checkpoint->blob[i], error));
     return heti_f_disk_sync(&checkpoint->disk, checkpoint->directory, error);
 }
 
@@ -9770,8 +9442,8 @@ typedef struct heti_f_seeker {
     const het_disk *disk;
     const het_allocator *allocator;
     const char *directory;
-    heti_f_list found;                /* heti_f_offer */
-    heti_f_list damaged;              /* text */
+    heti_t_list found;                /* heti_f_offer */
+    heti_t_list damaged;              /* text */
     het_result failed;                /* of the list of candidates */
     unsigned char *block;             /* HETI_F_SAVED_BLOCK bytes */
     int64_t latest;                   /* step in the marker, -1: none */
@@ -9794,15 +9466,15 @@ static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t li
     HETI_F_DISK(d, number, d->size(d->user, file, &bytes));
     if (number != 0) result = heti_f_disk_fail(d, "read", path, number, error);
     else if (bytes > limit)
-        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %u are expected", path, bytes,
-                             HETI_F_CAST(uint64_t, limit));
+        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, at most %u are expected", path, bytes,
+                             HETI_T_CAST(uint64_t, limit));
     if (result == HET_OK) {
-        *size = HETI_F_CAST(size_t, bytes);
-        *to = HETI_F_CAST(char *, a->alloc(a->user, *size + 1, 16));
+        *size = HETI_T_CAST(size_t, bytes);
+        *to = HETI_T_CAST(char *, a->alloc(a->user, *size + 1, 16));
         if (*to == NULL)
-            result = heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
+            result = heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path, bytes + 1);
         else
-            result = heti_f_disk_read(d, file, path, 0, HETI_F_CAST(unsigned char *, HETI_F_CAST(void *, *to)), *size,
+            result = heti_f_disk_read(d, file, path, 0, HETI_T_CAST(unsigned char *, HETI_T_CAST(void *, *to)), *size,
                                       error);
     }
     (void)d->close(d->user, file);
@@ -9812,11 +9484,11 @@ static het_result heti_f_disk_get(const het_disk *d, const char *path, size_t li
 }
 
 static int heti_f_seek_name(void *list, const char *name) {
-    heti_f_seeker *s = HETI_F_CAST(heti_f_seeker *, list);
+    heti_f_seeker *s = HETI_T_CAST(heti_f_seeker *, list);
     heti_f_offer one;
     one.self = 0;
     one.step = heti_f_step_of(name, &one.old);
-    if (one.step >= 0) s->failed = heti_f_list_add(&s->found, &one, sizeof one, s->allocator, NULL);
+    if (one.step >= 0) s->failed = heti_t_list_add(&s->found, &one, sizeof one, s->allocator, NULL);
     return s->failed == HET_OK ? 0 : -1;
 }
 
@@ -9836,11 +9508,11 @@ static het_result heti_f_seek(heti_f_seeker *s, het_error *error) {
         one.step = 0;
         one.old = 0;
         one.self = 1;
-        return heti_f_list_add(&s->found, &one, sizeof one, s->allocator, error);
+        return heti_t_list_add(&s->found, &one, sizeof one, s->allocator, error);
     }
     HETI_F_DISK(s->disk, number, (s->found.used = 0, s->disk->list(s->disk->user, s->directory, heti_f_seek_name, s)));
     if (s->failed != HET_OK)
-        return heti_f_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
+        return heti_t_fail(error, s->failed, "%s: the allocator gave no room for its names", s->directory);
     if (number != 0) return heti_f_disk_fail(s->disk, "list", s->directory, number, error);
     if (heti_f_disk_get(s->disk, marker.text, 64, 0, s->allocator, &text, &size, error) == HET_OK) {
         s->latest = heti_f_step_of(text, &old);
@@ -9861,20 +9533,10 @@ static int heti_f_offer_before(const heti_f_seeker *s, const heti_f_offer *a, co
 static het_result heti_f_check_block(const het_saved_file *f, const char *path, uint64_t block,
                                      const unsigned char *bytes, size_t size, het_error *error) {
     const uint64_t hash = het_xxh64(bytes, size, 0);
-    char a[17], b[17];
-    heti_f_text t;
+    const heti_f_hex a = heti_f_hex_of(hash), b = heti_f_hex_of(f->hash[block]);
     if (hash == f->hash[block]) return HET_OK;
-    t.capacity = 17;
-    t.to = a;
-    t.length = 0;
-    heti_f_text_hex(&t, hash);
-    a[16] = 0;
-    t.to = b;
-    t.length = 0;
-    heti_f_text_hex(&t, f->hash[block]);
-    b[16] = 0;
-    return heti_f_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path,
-                       block * HETI_F_SAVED_BLOCK, block * HETI_F_SAVED_BLOCK + size - 1, a, b);
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: bytes %u to %u: XXH64 is %s, state.json says %s", path,
+                       block * HETI_F_SAVED_BLOCK, block * HETI_F_SAVED_BLOCK + size - 1, a.text, b.text);
 }
 
 /* Opens a file that must have this size. */
@@ -9888,7 +9550,7 @@ static het_result heti_f_open_saved(const het_disk *d, const het_saved_file *f, 
     if (number == 0 && size == f->size) return HET_OK;
     (void)d->close(d->user, *file);
     if (number != 0) return heti_f_disk_fail(d, "read", path, number, error);
-    return heti_f_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, state.json says %u", path, size, f->size);
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: has %u bytes, state.json says %u", path, size, f->size);
 }
 
 static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, het_error *error) {
@@ -9900,10 +9562,10 @@ static het_result heti_f_prove(const heti_f_seeker *s, const het_saved *saved, h
         const heti_f_path path = heti_f_path_of(saved->path, f->name, "");
         void *file = NULL;
         uint64_t at;
-        HETI_F_TRY(heti_f_open_saved(d, f, path.text, &file, error));
+        HETI_T_TRY(heti_f_open_saved(d, f, path.text, &file, error));
         for (at = 0; at < f->size && result == HET_OK; at += HETI_F_SAVED_BLOCK) {
             const size_t part =
-                         HETI_F_CAST(size_t, f->size - at < HETI_F_SAVED_BLOCK ? f->size - at : HETI_F_SAVED_BLOCK);
+                         HETI_T_CAST(size_t, f->size - at < HETI_F_SAVED_BLOCK ? f->size - at : HETI_F_SAVED_BLOCK);
             result = heti_f_disk_read(d, file, path.text, at, s->block, part, error);
             if (result == HET_OK)
                 result = heti_f_check_block(f, path.text, at / HETI_F_SAVED_BLOCK, s->block, part, error);
@@ -9964,7 +9626,7 @@ static void heti_f_state_hash(heti_f_state *s, het_json *j) {
     for (i = 0; i < length && length == 16; i++) {
         const char *digits = "0123456789abcdef", *digit = text[i] != 0 ? strchr(digits, text[i]) : NULL;
         if (digit == NULL) break;
-        hash = hash << 4 | HETI_F_CAST(uint64_t, digit - digits);
+        hash = hash << 4 | HETI_T_CAST(uint64_t, digit - digits);
     }
     if (i != 16) het_json_fail(j, "a checksum is not 16 lower-case hexadecimal digits");
     else if (s->hash != NULL) s->hash[s->hashes] = hash;
@@ -9978,17 +9640,17 @@ static void heti_f_state_file(heti_f_state *s, het_json *j, const char *name) {
     int64_t size = -1;
     het_json_enter(j, HET_JSON_OBJECT);
     while (het_json_next(j, key, sizeof key, &length)) {
-        if (heti_f_is(key, length, "size")) het_json_integer(j, &size);
-        else if (heti_f_is(key, length, "xxh64")) {
+        if (heti_t_is(key, length, "size")) het_json_integer(j, &size);
+        else if (heti_t_is(key, length, "xxh64")) {
             het_json_enter(j, HET_JSON_ARRAY);
             while (het_json_next(j, NULL, 0, NULL)) heti_f_state_hash(s, j);
         } else het_json_skip(j);
     }
-    if (j->rule == NULL && (size < 0 || s->hashes - first != heti_f_blocks(HETI_F_CAST(uint64_t, size))))
+    if (j->rule == NULL && (size < 0 || s->hashes - first != heti_f_blocks(HETI_T_CAST(uint64_t, size))))
         het_json_fail(j, "a file needs its size and the checksum of every MiB");
     if (s->saved == NULL) return;
     s->saved->file[s->files].name = name;
-    s->saved->file[s->files].size = HETI_F_CAST(uint64_t, size);
+    s->saved->file[s->files].size = HETI_T_CAST(uint64_t, size);
     s->saved->file[s->files].hash = s->hash + first;
 }
 
@@ -10026,7 +9688,7 @@ static void heti_f_state_walk(heti_f_state *s, het_json *j) {
     s->pairs = s->hashes = s->bytes = 0;
     het_json_enter(j, HET_JSON_OBJECT);
     while (het_json_next(j, key, sizeof key, &length)) {
-        for (i = 0; i < 4 && !heti_f_is(key, length, heti_f_keys[i]); i++) {}
+        for (i = 0; i < 4 && !heti_t_is(key, length, heti_f_keys[i]); i++) {}
         if (i < 4 && ((seen >> i) & 1) != 0) het_json_fail(j, "a key comes twice");
         seen |= 1 << i;
         if (i == 0) het_json_integer(j, &s->format);
@@ -10046,7 +9708,7 @@ static void heti_f_state_walk(heti_f_state *s, het_json *j) {
 static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, const char *text, size_t size,
                                     het_saved **saved, het_error *error) {
     heti_f_state state;
-    heti_f_arena arena;
+    heti_t_arena arena;
     het_json j;
     int pass;
     char tail[HETI_F_STATE_TAIL + 1];
@@ -10054,11 +9716,11 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     void *block = NULL;
     char *name = NULL, *damaged = NULL;
     if (size < HETI_F_STATE_TAIL)
-        return heti_f_fail(error, HET_ERR_FORMAT, "%s/state.json: %u bytes are too few", path,
-                           HETI_F_CAST(uint64_t, size));
+        return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: %u bytes are too few", path,
+                           HETI_T_CAST(uint64_t, size));
     heti_f_state_tail(tail, text, length);
     if (memcmp(tail, text + length, HETI_F_STATE_TAIL) != 0)
-        return heti_f_fail(error, HET_ERR_FORMAT,
+        return heti_t_fail(error, HET_ERR_FORMAT,
                            "%s/state.json: its last line is not the checksum of what stands before", path);
     memset(&state, 0, sizeof state);
     memset(&arena, 0, sizeof arena);
@@ -10066,24 +9728,24 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
         j = het_json_start(text, size);
         heti_f_state_walk(&state, &j);
         if (j.rule != NULL)
-            return heti_f_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %u: %s", path,
-                               HETI_F_CAST(uint64_t, j.rule_at), j.rule);
+            return heti_t_fail(error, HET_ERR_FORMAT, "%s/state.json: byte %u: %s", path,
+                               HETI_T_CAST(uint64_t, j.rule_at), j.rule);
         if (pass == 1) break;
         for (;;) { /* sizes, then places */
             arena.used = 0;
-            state.saved = HETI_F_CAST(het_saved *, heti_f_take(&arena, 1, sizeof *state.saved));
-            state.pair = HETI_F_CAST(het_pair *, heti_f_take(&arena, state.pairs, sizeof *state.pair));
-            state.hash = HETI_F_CAST(uint64_t *, heti_f_take(&arena, state.hashes, sizeof *state.hash));
-            state.text = HETI_F_CAST(char *, heti_f_take(&arena, state.bytes + 1, 1));
-            name = HETI_F_CAST(char *, heti_f_take(&arena, path_size, 1));
-            damaged = HETI_F_CAST(char *, heti_f_take(&arena, s->damaged.used + 1, 1));
+            state.saved = HETI_T_TAKE(&arena, het_saved, 1);
+            state.pair = HETI_T_TAKE(&arena, het_pair, state.pairs);
+            state.hash = HETI_T_TAKE(&arena, uint64_t, state.hashes);
+            state.text = HETI_T_TAKE(&arena, char, state.bytes + 1);
+            name = HETI_T_TAKE(&arena, char, path_size);
+            damaged = HETI_T_TAKE(&arena, char, s->damaged.used + 1);
             if (block != NULL) break;
             block = arena.used < SIZE_MAX ? s->allocator->alloc(s->allocator->user, arena.used, 64) : NULL;
             if (block == NULL)
-                return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path,
-                                   HETI_F_CAST(uint64_t, arena.used));
+                return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %u bytes", path,
+                                   HETI_T_CAST(uint64_t, arena.used));
             memset(block, 0, arena.used);
-            arena.base = HETI_F_CAST(char *, block);
+            arena.base = HETI_T_CAST(char *, block);
         }
     }
     memcpy(name, path, path_size);
@@ -10092,7 +9754,7 @@ static het_result heti_f_state_read(const heti_f_seeker *s, const char *path, co
     state.saved->damaged = damaged;
     state.saved->step = state.step;
     state.saved->files = state.files;
-    state.saved->options = HETI_F_CAST(int64_t, state.pairs);
+    state.saved->options = HETI_T_CAST(int64_t, state.pairs);
     state.saved->option = state.pair;
     state.saved->disk = *s->disk;
     state.saved->allocator = *s->allocator;
@@ -10113,7 +9775,7 @@ static het_result heti_f_try_candidate(const heti_f_seeker *s, const heti_f_offe
     result = heti_f_state_read(s, path.text, text, size, saved, error);
     s->allocator->free(s->allocator->user, text, size + 1);
     if (result == HET_OK && !one->self && (*saved)->step != one->step)
-        result = heti_f_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d", path.text, (*saved)->step);
+        result = heti_t_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d", path.text, (*saved)->step);
     if (result == HET_OK) result = heti_f_prove(s, *saved, error);
     if (result != HET_OK) {
         het_checkpoint_free(*saved);
@@ -10126,23 +9788,23 @@ static het_result heti_f_find_checkpoint(heti_f_seeker *s, het_saved **saved, he
     heti_f_offer *c;
     size_t left, i, best;
     het_error first = { HET_OK, "" }, own = { HET_OK, "" };
-    HETI_F_TRY(heti_f_seek(s, error));
-    c = HETI_F_CAST(heti_f_offer *, HETI_F_CAST(void *, s->found.data));
+    HETI_T_TRY(heti_f_seek(s, error));
+    c = HETI_T_CAST(heti_f_offer *, HETI_T_CAST(void *, s->found.data));
     for (left = s->found.used / sizeof *c; left > 0; left--) {
         het_result result;
         for (best = 0, i = 1; i < left; i++)
             if (heti_f_offer_before(s, &c[i], &c[best])) best = i;
         result = heti_f_try_candidate(s, &c[best], saved, &own);
         if (result == HET_OK) return HET_OK;
-        if (result == HET_ERR_OOM) return heti_f_fail(error, result, "%s", own.text);
+        if (result == HET_ERR_OOM) return heti_t_fail(error, result, "%s", own.text);
         if (first.text[0] == 0) first = own;
-        HETI_F_TRY(heti_f_list_add(&s->damaged, own.text, strlen(own.text), s->allocator, error));
-        HETI_F_TRY(heti_f_list_add(&s->damaged, "\n", 1, s->allocator, error));
+        HETI_T_TRY(heti_t_list_add(&s->damaged, own.text, strlen(own.text), s->allocator, error));
+        HETI_T_TRY(heti_t_list_add(&s->damaged, "\n", 1, s->allocator, error));
         c[best] = c[left - 1];
     }
     if (first.text[0] == 0)
-        return heti_f_fail(error, HET_ERR_IO, "%s: holds no checkpoint: no state.json, no step-...", s->directory);
-    return heti_f_fail(error, HET_ERR_FORMAT, "%s", first.text);
+        return heti_t_fail(error, HET_ERR_IO, "%s: holds no checkpoint: no state.json, no step-...", s->directory);
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s", first.text);
 }
 
 HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *directory, const het_allocator *allocator,
@@ -10152,23 +9814,23 @@ HETRAIN_API het_result het_checkpoint_find(const het_disk *disk, const char *dir
     het_result result;
     if (saved != NULL) *saved = NULL;
     if (disk == NULL || directory == NULL || saved == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_find: an argument is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_find: an argument is NULL");
     if (directory[0] == 0 || strlen(directory) > HETI_F_SAVED_DIRECTORY)
-        return heti_f_fail(error, HET_ERR_LIMIT, "het_checkpoint_find: a directory's name of %u bytes, "
-                                                 "must have 1 to %u", HETI_F_CAST(uint64_t, strlen(directory)),
-                                                 HETI_F_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
-    HETI_F_TRY(heti_f_allocator(allocator, &own, error, "het_checkpoint_find"));
+        return heti_t_fail(error, HET_ERR_LIMIT, "het_checkpoint_find: a directory's name of %u bytes, "
+                                                 "must have 1 to %u", HETI_T_CAST(uint64_t, strlen(directory)),
+                                                 HETI_T_CAST(uint64_t, HETI_F_SAVED_DIRECTORY));
+    HETI_T_TRY(heti_t_choose(allocator, &own, error, "het_checkpoint_find"));
     memset(&s, 0, sizeof s);
     s.disk = disk;
     s.allocator = &own;
     s.directory = directory;
-    s.block = HETI_F_CAST(unsigned char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
+    s.block = HETI_T_CAST(unsigned char *, own.alloc(own.user, HETI_F_SAVED_BLOCK, 64));
     if (s.block == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "het_checkpoint_find: the allocator gave no 1048576 bytes");
+        return heti_t_fail(error, HET_ERR_OOM, "het_checkpoint_find: the allocator gave no 1048576 bytes");
     result = heti_f_find_checkpoint(&s, saved, error);
     own.free(own.user, s.block, HETI_F_SAVED_BLOCK);
-    heti_f_list_free(&s.found, &own);
-    heti_f_list_free(&s.damaged, &own);
+    heti_t_list_free(&s.found, &own);
+    heti_t_list_free(&s.damaged, &own);
     return result;
 }
 
@@ -10197,12 +9859,12 @@ typedef struct heti_f_proven {
 } heti_f_proven;
 
 static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t size) {
-    heti_f_proven *p = HETI_F_CAST(heti_f_proven *, user);
+    heti_f_proven *p = HETI_T_CAST(heti_f_proven *, user);
     const uint64_t number = offset / HETI_F_SAVED_BLOCK, begin = number * HETI_F_SAVED_BLOCK;
     size_t there, at;
     if (offset >= p->file->size) return 0;
     there =
-        HETI_F_CAST(size_t, p->file->size - begin < HETI_F_SAVED_BLOCK ? p->file->size - begin : HETI_F_SAVED_BLOCK);
+        HETI_T_CAST(size_t, p->file->size - begin < HETI_F_SAVED_BLOCK ? p->file->size - begin : HETI_F_SAVED_BLOCK);
     if (p->number != number) {
         p->number = UINT64_MAX;
         if (heti_f_disk_read(&p->saved->disk, p->handle, p->path.text, begin, p->block, there, &p->error) != HET_OK)
@@ -10210,10 +9872,10 @@ static int64_t heti_f_proven_read(void *user, uint64_t offset, void *to, size_t 
         if (heti_f_check_block(p->file, p->path.text, number, p->block, there, &p->error) != HET_OK) return -1;
         p->number = number;
     }
-    at = HETI_F_CAST(size_t, offset - begin);
+    at = HETI_T_CAST(size_t, offset - begin);
     if (size > there - at) size = there - at;
     memcpy(to, p->block + at, size);
-    return HETI_F_CAST(int64_t, size);
+    return HETI_T_CAST(int64_t, size);
 }
 
 static het_result heti_f_proven_open(const het_saved *saved, const char *name, heti_f_proven *p, het_reader *reader,
@@ -10222,14 +9884,14 @@ static het_result heti_f_proven_open(const het_saved *saved, const char *name, h
     memset(p, 0, sizeof *p);
     memset(reader, 0, sizeof *reader);
     for (i = 0; i < saved->files && strcmp(saved->file[i].name, name) != 0; i++) {}
-    if (i == saved->files) return heti_f_fail(error, HET_ERR_INVALID, "%s: has no %s", saved->path, name);
+    if (i == saved->files) return heti_t_fail(error, HET_ERR_INVALID, "%s: has no %s", saved->path, name);
     p->saved = saved;
     p->file = &saved->file[i];
     p->number = UINT64_MAX;
     p->path = heti_f_path_of(saved->path, p->file->name, "");
-    p->block = HETI_F_CAST(unsigned char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
+    p->block = HETI_T_CAST(unsigned char *, saved->allocator.alloc(saved->allocator.user, HETI_F_SAVED_BLOCK, 64));
     if (p->block == NULL)
-        return heti_f_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
+        return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no 1048576 bytes", p->path.text);
     reader->read = heti_f_proven_read;
     reader->user = p;
     reader->size = p->file->size;
@@ -10250,14 +9912,14 @@ HETRAIN_API het_result het_checkpoint_file(const het_saved *saved, const char *n
     het_reader reader;
     het_result result;
     if (saved == NULL || name == NULL || length == NULL || (to == NULL && capacity > 0))
-        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_file: an argument is NULL");
-    HETI_F_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
-    *length = HETI_F_CAST(size_t, reader.size);
+        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_file: an argument is NULL");
+    HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    *length = HETI_T_CAST(size_t, reader.size);
     if (capacity < *length)
-        result = heti_f_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %u", p.path.text, reader.size,
-                             HETI_F_CAST(uint64_t, capacity));
+        result = heti_t_fail(error, HET_ERR_LIMIT, "%s: has %u bytes, there is room for %u", p.path.text, reader.size,
+                             HETI_T_CAST(uint64_t, capacity));
     else result = heti_f_read(&reader, 0, to, *length, error);
-    if (p.error.text[0] != 0) result = heti_f_fail(error, p.error.code, "%s", p.error.text);
+    if (p.error.text[0] != 0) result = heti_t_fail(error, p.error.code, "%s", p.error.text);
     heti_f_proven_close(&p);
     return result;
 }
@@ -10272,12 +9934,12 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
     het_reader reader;
     het_error own = { HET_OK, "" };
     het_result result;
-    HETI_F_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
+    HETI_T_TRY(heti_f_proven_open(saved, name, &p, &reader, error));
     result = adapter ? heti_f_adapter_load(ctx, &reader, other_options, &own)
                      : heti_f_load(ctx, "het_checkpoint_load", contents, &reader, other_options, &own);
     if (result != HET_OK) {
         if (p.error.text[0] != 0) own = p.error;
-        result = heti_f_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
+        result = heti_t_fail(error, result, "%s", own.text[0] != 0 ? own.text : het_last_error(ctx));
     }
     heti_f_proven_close(&p);
     return result;
@@ -10286,13 +9948,13 @@ static het_result heti_f_load_saved(const het_saved *saved, het_ctx *ctx, heti_f
 HETRAIN_API het_result het_checkpoint_load(const het_saved *saved, het_ctx *ctx, het_choice other_options,
                                            het_error *error) {
     if (saved == NULL || ctx == NULL)
-        return heti_f_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_checkpoint_load: an argument is NULL");
     if ((het_get_condition(ctx) & HET_FAILED) != 0)
-        return heti_f_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
-    HETI_F_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, other_options == HET_YES, error));
-    HETI_F_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, other_options == HET_YES, error));
+        return heti_t_fail(error, HET_ERR_STATE, "het_checkpoint_load: the context has failed");
+    HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_WEIGHTS, other_options == HET_YES, error));
+    HETI_T_TRY(heti_f_load_saved(saved, ctx, HETI_F_STATE, other_options == HET_YES, error));
     if (het_get_step(ctx) == saved->step) return HET_OK;
-    return heti_f_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d",
+    return heti_t_fail(error, HET_ERR_FORMAT, "%s: state.json is of step %d, optimizer.safetensors of step %d",
                        saved->path, saved->step, het_get_step(ctx));
 }
 

@@ -1,5 +1,5 @@
 /* hetrain_plan.h 0.1.0: what a plan would cost, and what it looks like. A companion of hetrain.h
-   that uses only its public API.
+   that uses only its public API. Needs hetrain.h and hetrain_text.h beside it.
 
    USE
        #define HETRAIN_IMPLEMENTATION           in one source file of the program, before the
@@ -76,7 +76,6 @@
        >>picture_api     Chrome traces, SVG
    implementation:
        >>config          includes and compiler differences
-       >>out             text on its way to a writer, messages
        >>records         what both pictures ask of a timeline
        >>simulate        the simulator
        >>profile         describing models, bytes of a plan, files of profiles
@@ -770,263 +769,12 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_timeline_svg(const het_timeline *t
    ============================================================================================== */
 #if defined(HETRAIN_PLAN_IMPLEMENTATION) && !defined(HETRAIN_PLAN_IMPLEMENTATION_DONE)
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-#include <stdlib.h>
-#endif
-
-#ifdef __cplusplus
-#define HETI_P_CAST(type, value) static_cast<type>(value)
-#else
-#define HETI_P_CAST(type, value) ((type)(value))
-#endif
-
-/* Passes on an error: HETI_P_TRY(call). */
-#define HETI_P_TRY(call) do { het_result heti_p_try_result = \
-    (call); if (heti_p_try_result != HET_OK) return heti_p_try_result; } while (0)
+#define HETI_T_WANTED
+#include "hetrain_text.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* =================================================================================================
-   >>out  Text on its way to a writer: collected, so that write() is called once in a few kilobytes.
-          The first failure is kept and everything
-   after it dropped, so that only heti_p_out_end has to be checked. Without a writer the first 4,096
-   characters are kept: messages are made so.
-   ============================================================================================== */
-
-typedef struct heti_p_out {
-    const het_writer *to;
-    het_result result;
-    size_t length;
-    char text[4096];
-} heti_p_out;
-
-static void heti_p_out_start(heti_p_out *out, const het_writer *to) {
-    out->to = to;
-    out->result = HET_OK;
-    out->length = 0;
-}
-
-static het_result heti_p_out_end(heti_p_out *out) {
-    if (out->to == NULL) return out->result;
-    if (out->result == HET_OK && out->length > 0 && out->to->write(out->to->user, out->text, out->length) != 0)
-        out->result = HET_ERR_IO;
-    out->length = 0;
-    return out->result;
-}
-
-static void heti_p_out_char(heti_p_out *out, char c) {
-    if (out->length == sizeof out->text) (void)heti_p_out_end(out);
-    if (out->length < sizeof out->text) out->text[out->length++] = c;
-}
-
-static void heti_p_out_text(heti_p_out *out, const char *s) {
-    for (; *s != 0; s++) heti_p_out_char(out, *s);
-}
-
-static void heti_p_out_unsigned(heti_p_out *out, uint64_t value) {
-    char digit[20];
-    int n = 0;
-    do {
-        digit[n++] = "0123456789"[value % 10];
-        value /= 10;
-    } while (value != 0);
-    while (n > 0) heti_p_out_char(out, digit[--n]);
-}
-
-static void heti_p_out_integer(heti_p_out *out, int64_t value) {
-    if (value < 0) heti_p_out_char(out, '-');
-    heti_p_out_unsigned(out, value < 0 ? 0 - HETI_P_CAST(uint64_t, value) : HETI_P_CAST(uint64_t, value));
-}
-
-/* value with `decimals` digits behind the point, rounded half up, without trailing zeros; |value|
-   10^decimals is cut at 9.2e18. */
-static void heti_p_out_fixed(heti_p_out *out, double value, int decimals) {
-    char digit[20];
-    double scaled = value < 0 ? -value : value;
-    uint64_t number, scale = 1, rest;
-    int i, shown = decimals;
-    if (value != value) { heti_p_out_text(out, "nan"); return; }
-    for (i = 0; i < decimals; i++) scale *= 10;
-    scaled = scaled * HETI_P_CAST(double, scale) + 0.5;
-    number = scaled < 9.2e18 ? HETI_P_CAST(uint64_t, scaled) : HETI_P_CAST(uint64_t, 9200000000000000000);
-    if (value < 0 && number > 0) heti_p_out_char(out, '-');
-    heti_p_out_unsigned(out, number / scale);
-    rest = number % scale;
-    for (i = decimals; i-- > 0; rest /= 10) digit[i] = "0123456789"[rest % 10];
-    while (shown > 0 && digit[shown - 1] == '0') shown--;
-    if (shown > 0) heti_p_out_char(out, '.');
-    for (i = 0; i < shown; i++) heti_p_out_char(out, digit[i]);
-}
-
-static void heti_p_out_action(heti_p_out *out, const het_action *a);
-
-static void heti_p_out_bytes(heti_p_out *out, double bytes) {
-    static const char *const heti_p_sizes[] = { " bytes", " kB", " MB", " GB", " TB", " PB", " EB" };
-    int unit = 0;
-    for (; bytes >= 1000 && unit < 6; unit++) bytes /= 1000;
-    heti_p_out_fixed(out, bytes, 3);
-    heti_p_out_text(out, heti_p_sizes[unit]);
-}
-
-/* Parts of a line: %s text, %d int64_t, %g double with 3 decimals, %b double bytes, %a const
-   het_action *. Arguments must have exactly these types. */
-static void heti_p_out_list(heti_p_out *out, const char *format, va_list arguments) {
-    for (; *format != 0; format++) {
-        if (*format != '%') { heti_p_out_char(out, *format); continue; }
-        switch (*++format) {
-        case 's': heti_p_out_text(out, va_arg(arguments, const char *)); break;
-        case 'd': heti_p_out_integer(out, va_arg(arguments, int64_t)); break;
-        case 'g': heti_p_out_fixed(out, va_arg(arguments, double), 3); break;
-        case 'b': heti_p_out_bytes(out, va_arg(arguments, double)); break;
-        case 'a': heti_p_out_action(out, va_arg(arguments, const het_action *)); break;
-        default: heti_p_out_char(out, *format); break;
-        }
-    }
-}
-
-static void heti_p_out_format(heti_p_out *out, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    heti_p_out_list(out, format, arguments);
-    va_end(arguments);
-}
-
-/* Fills *error (which may be NULL) and returns the code. */
-static het_result heti_p_fail(het_error *error, het_result code, const char *format, ...) {
-    heti_p_out out;
-    va_list arguments;
-    heti_p_out_start(&out, NULL);
-    va_start(arguments, format);
-    heti_p_out_list(&out, format, arguments);
-    va_end(arguments);
-    out.text[out.length < sizeof out.text ? out.length : sizeof out.text - 1] = 0;
-    return het_error_put(error, code, out.text);
-}
-
-/* mantissa 10^exponent, as a reader of the text takes it. */
-static double heti_p_decimal(uint64_t mantissa, int exponent) {
-    heti_p_out out;
-    het_json json;
-    double value = 0;
-    out.to = NULL;
-    out.result = HET_OK;
-    out.length = 0;
-    heti_p_out_unsigned(&out, mantissa);
-    heti_p_out_char(&out, 'e');
-    heti_p_out_integer(&out, exponent);
-    json = het_json_start(out.text, out.length);
-    return het_json_real(&json, &value) ? value : 0;
-}
-
-/* The `digits` first digits of a value above 0, rounded: value is about mantissa 10^*exponent. */
-static uint64_t heti_p_leading(double value, int digits, int *exponent) {
-    uint64_t low = 1, mantissa;
-    int i, e = 0;
-    double scale = 1;
-    for (i = 1; i < digits; i++) low *= 10;
-    while (e > -320 && value < heti_p_decimal(1, e)) e -= 16; /* 10^e <= value < 10^(e + 1) in the end */
-    while (e < 308 && value >= heti_p_decimal(1, e + 1)) e++;
-    *exponent = e - digits + 1;
-    if (*exponent < -300) { value *= 1e40; scale = 1e-40; }
-    mantissa = HETI_P_CAST(uint64_t, *exponent > 0 ? value / heti_p_decimal(1, *exponent) + 0.5
-        : value * heti_p_decimal(1, scale < 1 ? -*exponent - 40 : -*exponent) + 0.5);
-    if (mantissa >= 10 * low) { mantissa = (mantissa + 5) / 10; ++*exponent; }
-    return mantissa;
-}
-
-/* mantissa 10^exponent with one digit before the point. */
-static void heti_p_out_scientific(heti_p_out *out, uint64_t mantissa, int exponent) {
-    char digit[20];
-    int n = 0, i;
-    while (mantissa % 10 == 0 && mantissa > 0) { mantissa /= 10; exponent++; }
-    do {
-        digit[n++] = "0123456789"[mantissa % 10];
-        mantissa /= 10;
-    } while (mantissa != 0);
-    for (i = n; i-- > 0;) {
-        heti_p_out_char(out, digit[i]);
-        if (i == n - 1 && n > 1) heti_p_out_char(out, '.');
-    }
-    if (exponent + n - 1 != 0) heti_p_out_format(out, "e%d", HETI_P_CAST(int64_t, exponent + n - 1));
-}
-
-/* With as many digits as a reader needs to get the same number back. */
-static void heti_p_out_real(heti_p_out *out, double value) {
-    uint64_t mantissa = 0;
-    int digits, exponent = 0, found = 0, near;
-    if (value != value || value > 1e308 || value < -1e308) { heti_p_out_text(out, "null"); return; }
-    if (value < 0) heti_p_out_char(out, '-');
-    if (value < 0) value = -value;
-    if (value < 1e15 && value <= HETI_P_CAST(double, HETI_P_CAST(uint64_t, value))) {
-        heti_p_out_unsigned(out, HETI_P_CAST(uint64_t, value));
-        return;
-    }
-    for (digits = 4; digits <= 18 && !found; digits++)
-        for (near = 0; near < (digits < 16 ? 1 : 41) && !found; near++) {
-            mantissa = heti_p_leading(value, digits, &exponent);
-            mantissa = near % 2 == 0 ? mantissa + HETI_P_CAST(uint64_t, near / 2) :
-                mantissa - HETI_P_CAST(uint64_t, near / 2 + 1);
-            found = !(heti_p_decimal(mantissa, exponent) < value) && !(heti_p_decimal(mantissa, exponent) > value);
-        }
-    heti_p_out_scientific(out, mantissa, exponent);
-}
-
-/* Nine digits: as exact as any measurement, and what a file holds without loss. */
-static double heti_p_short(double value) {
-    int exponent;
-    uint64_t mantissa;
-    if (!(value > 1e-290 && value < 1e290)) return 0;
-    mantissa = heti_p_leading(value, 9, &exponent);
-    return heti_p_decimal(mantissa, exponent);
-}
-
-/* A JSON string. */
-static void heti_p_out_json(heti_p_out *out, const char *s) {
-    heti_p_out_char(out, '"');
-    for (; *s != 0; s++) {
-        const unsigned c = HETI_P_CAST(unsigned char, *s);
-        if (c == '"' || c == '\\') heti_p_out_char(out, '\\');
-        if (c >= 32) { heti_p_out_char(out, *s); continue; }
-        heti_p_out_text(out, "\\u00");
-        heti_p_out_char(out, "0123456789abcdef"[c / 16]);
-        heti_p_out_char(out, "0123456789abcdef"[c % 16]);
-    }
-    heti_p_out_char(out, '"');
-}
-
-/* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for what XML 1.0
-   does not allow. A byte that does not continue valid UTF-8 becomes '?' too. */
-static void heti_p_out_xml(heti_p_out *out, const char *s, double most) {
-    while (*s != 0) {
-        unsigned char c = HETI_P_CAST(unsigned char, *s);
-        int length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 &&
-            c < 0xF5 ? 4 : 0, i;
-        for (i = 1; i < length; i++)
-            if ((HETI_P_CAST(unsigned char, s[i]) & 0xC0u) != 0x80u) length = 0;
-        if (length == 3 && c == 0xE0 && HETI_P_CAST(unsigned char, s[1]) < 0xA0) length = 0;  /* overlong */
-        if (length == 3 && c == 0xED && HETI_P_CAST(unsigned char, s[1]) >= 0xA0) length = 0; /* surrogates */
-        if (length == 3 && c == 0xEF && HETI_P_CAST(unsigned char, s[1]) == 0xBF &&
-            HETI_P_CAST(unsigned char, s[2]) >= 0xBE)
-            length = 0; /* U+FFFE, U+FFFF */
-        if (length == 4 && c == 0xF0 && HETI_P_CAST(unsigned char, s[1]) < 0x90) length = 0;
-        if (length == 4 && c == 0xF4 && HETI_P_CAST(unsigned char, s[1]) >= 0x90) length = 0;
-        if (most < 2 && s[length] != 0 && s[1] != 0) { heti_p_out_text(out, "&#8230;"); return; }
-        most--;
-        if (length == 0 || c < 32 || c == 127) { heti_p_out_char(out, '?'); s++; continue; }
-        if (c == '&') heti_p_out_text(out, "&amp;");
-        else if (c == '<') heti_p_out_text(out, "&lt;");
-        else if (c == '>') heti_p_out_text(out, "&gt;");
-        else if (c == '"') heti_p_out_text(out, "&quot;");
-        else
-            for (i = 0; i < length; i++) heti_p_out_char(out, s[i]);
-        s += length;
-    }
-}
 
 /* =================================================================================================
    >>records  What both pictures ask of a timeline.
@@ -1066,15 +814,22 @@ static int heti_p_is_collective(int32_t kind) { return kind == HET_ACTION_REDUCE
 
 /* "2F3.1@1/0" without the suffixes that are 0; "REDUCE5" and the like name a block, VERDICT
    nothing. */
-static void heti_p_out_action(heti_p_out *out, const het_action *a) {
+static void heti_p_out_action(heti_t_text *out, const het_action *a) {
     int block = a->kind >= HET_ACTION_REDUCE;
-    if (!block) heti_p_out_integer(out, a->stage);
-    heti_p_out_text(out, heti_p_kind_of(a->kind)->text);
+    if (!block) heti_t_integer(out, a->stage);
+    heti_t_put(out, heti_p_kind_of(a->kind)->text);
     if (a->kind == HET_ACTION_VERDICT) return;
-    heti_p_out_integer(out, block ? a->stage : a->micro_batch);
-    if (!block && a->slice != 0) heti_p_out_format(out, ".%d", HETI_P_CAST(int64_t, a->slice));
-    if (!block && a->pipeline != 0) heti_p_out_format(out, "@%d", HETI_P_CAST(int64_t, a->pipeline));
-    if (!block && a->version != 0) heti_p_out_format(out, "/%d", HETI_P_CAST(int64_t, a->version));
+    heti_t_integer(out, block ? a->stage : a->micro_batch);
+    if (!block && a->slice != 0) heti_t_format(out, ".%d", HETI_T_CAST(int64_t, a->slice));
+    if (!block && a->pipeline != 0) heti_t_format(out, "@%d", HETI_T_CAST(int64_t, a->pipeline));
+    if (!block && a->version != 0) heti_t_format(out, "/%d", HETI_T_CAST(int64_t, a->version));
+}
+
+/* The same for messages. */
+static const char *heti_p_action_text(char to[80], const het_action *a) {
+    heti_t_text t = heti_t_text_in(to, 80);
+    heti_p_out_action(&t, a);
+    return to;
 }
 
 /* Everything a picture relies on, so that no later step has to look twice. */
@@ -1102,18 +857,18 @@ static double heti_p_timeline_end(const het_timeline *timeline) {
 
 /* The units of the stages a rank holds, "units 0-2, 9-11"; with more than `most` stages "6 stages".
    0: it holds none. */
-static int heti_p_out_units(heti_p_out *out, const het_plan *plan, int64_t rank, int64_t most, const char *dash) {
+static int heti_p_out_units(heti_t_text *out, const het_plan *plan, int64_t rank, int64_t most, const char *dash) {
     int64_t s, count = 0, shown = 0;
     for (s = 0; s < plan->stages; s++) count += plan->stage[s].rank == rank;
     if (count == 0) return 0;
-    if (count > most) { heti_p_out_format(out, "%d stages", count); return 1; }
+    if (count > most) { heti_t_format(out, "%d stages", count); return 1; }
     for (s = 0; s < plan->stages; s++) {
         const het_stage *stage = &plan->stage[s];
         if (stage->rank != rank) continue;
-        heti_p_out_text(out, shown++ == 0 ? stage->unit_end - stage->unit_begin == 1 && count == 1 ? "unit " :
+        heti_t_put(out, shown++ == 0 ? stage->unit_end - stage->unit_begin == 1 && count == 1 ? "unit " :
                         "units " : ", ");
-        heti_p_out_integer(out, stage->unit_begin);
-        if (stage->unit_end - stage->unit_begin > 1) heti_p_out_format(out, "%s%d", dash, stage->unit_end - 1);
+        heti_t_integer(out, stage->unit_begin);
+        if (stage->unit_end - stage->unit_begin > 1) heti_t_format(out, "%s%d", dash, stage->unit_end - 1);
     }
     return 1;
 }
@@ -1255,91 +1010,48 @@ typedef struct heti_p_sim {
     het_record *record;
 } heti_p_sim;
 
-/* ---- memory: one block that several arrays are cut from ---- */
-
-#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-static void *heti_p_malloc(void *user, size_t size, size_t align) {
-    (void)user;
-    (void)align; /* nothing here asks for more than malloc gives */
-    return malloc(size);
+static void heti_p_sim_cut(heti_p_sim *s, heti_t_arena *arena) {
+    s->stage = HETI_T_TAKE(arena, heti_p_stage, s->stages);
+    s->cell = HETI_T_TAKE(arena, heti_p_cell, s->cells);
+    s->link = HETI_T_TAKE(arena, heti_p_link, 2 * s->stages);
+    s->first_link = HETI_T_TAKE(arena, int64_t, s->ranks);
+    s->rank = HETI_T_TAKE(arena, heti_p_rank, s->ranks);
+    s->held = HETI_T_TAKE(arena, int64_t, s->ranks);
+    s->ready = HETI_T_TAKE(arena, int64_t, s->ranks);
+    s->tree = HETI_T_TAKE(arena, heti_p_tree_place, s->ranks + 1);
+    s->ring = HETI_T_TAKE(arena, heti_p_ring, 2 * s->blocks);
+    s->ring_order = HETI_T_TAKE(arena, int64_t, 2 * s->blocks);
+    s->ring_heap = HETI_T_TAKE(arena, int64_t, 2 * s->blocks);
+    s->part = HETI_T_TAKE(arena, heti_p_part, s->parts);
+    s->step_share = HETI_T_TAKE(arena, double, s->blocks);
+    s->step_ranks = HETI_T_TAKE(arena, int64_t, s->blocks);
+    s->slice_end = HETI_T_TAKE(arena, double, s->slices);
+    s->process = HETI_T_TAKE(arena, int64_t, s->ranks);
+    s->wire = HETI_T_TAKE(arena, heti_p_wire, 3 * s->groups);
+    s->loaded = HETI_T_TAKE(arena, int64_t, 3 * s->groups);
+    s->half = HETI_T_TAKE(arena, heti_p_half, s->transfer != HET_TRANSFER_FREE ? 2 * s->cells : 0);
+    s->path = HETI_T_TAKE(arena, int64_t, s->shared ? 2 * s->stages * s->most_wires : 0);
 }
 
-static void heti_p_malloc_free(void *user, void *pointer, size_t size) {
-    (void)user;
-    (void)size;
-    free(pointer);
-}
-#endif
-
-static int heti_p_allocator(const het_allocator *given, het_allocator *allocator) {
-    memset(allocator, 0, sizeof *allocator);
-    if (given != NULL && (given->alloc != NULL || given->free != NULL)) *allocator = *given;
-#ifndef HETRAIN_NO_DEFAULT_ALLOCATOR
-    else {
-        allocator->alloc = heti_p_malloc;
-        allocator->free = heti_p_malloc_free;
-    }
-#endif
-    return allocator->alloc != NULL && allocator->free != NULL;
-}
-
-/* With base NULL only sizes are added up: the same calls then cut the block. A sum that does not
-   fit stays SIZE_MAX. */
-typedef struct heti_p_arena { char *base; size_t used; } heti_p_arena;
-
-static void *heti_p_take(heti_p_arena *arena, int64_t count, size_t size) {
-    char *at = arena->base != NULL ? arena->base + arena->used : NULL;
-    size_t n = HETI_P_CAST(size_t, count);
-    if (count < 0 || HETI_P_CAST(uint64_t, count) > (SIZE_MAX - 16) / size || arena->used > SIZE_MAX - 16 - n * size)
-        arena->used = SIZE_MAX;
-    else arena->used += (n * size + 15) / 16 * 16;
-    return at;
-}
-
-static void heti_p_sim_cut(heti_p_sim *s, heti_p_arena *arena) {
-    s->stage = HETI_P_CAST(heti_p_stage *, heti_p_take(arena, s->stages, sizeof *s->stage));
-    s->cell = HETI_P_CAST(heti_p_cell *, heti_p_take(arena, s->cells, sizeof *s->cell));
-    s->link = HETI_P_CAST(heti_p_link *, heti_p_take(arena, 2 * s->stages, sizeof *s->link));
-    s->first_link = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->first_link));
-    s->rank = HETI_P_CAST(heti_p_rank *, heti_p_take(arena, s->ranks, sizeof *s->rank));
-    s->held = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->held));
-    s->ready = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->ready));
-    s->tree = HETI_P_CAST(heti_p_tree_place *, heti_p_take(arena, s->ranks + 1, sizeof *s->tree));
-    s->ring = HETI_P_CAST(heti_p_ring *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring));
-    s->ring_order = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring_order));
-    s->ring_heap = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * s->blocks, sizeof *s->ring_heap));
-    s->part = HETI_P_CAST(heti_p_part *, heti_p_take(arena, s->parts, sizeof *s->part));
-    s->step_share = HETI_P_CAST(double *, heti_p_take(arena, s->blocks, sizeof *s->step_share));
-    s->step_ranks = HETI_P_CAST(int64_t *, heti_p_take(arena, s->blocks, sizeof *s->step_ranks));
-    s->slice_end = HETI_P_CAST(double *, heti_p_take(arena, s->slices, sizeof *s->slice_end));
-    s->process = HETI_P_CAST(int64_t *, heti_p_take(arena, s->ranks, sizeof *s->process));
-    s->wire = HETI_P_CAST(heti_p_wire *, heti_p_take(arena, 3 * s->groups, sizeof *s->wire));
-    s->loaded = HETI_P_CAST(int64_t *, heti_p_take(arena, 3 * s->groups, sizeof *s->loaded));
-    s->half = HETI_P_CAST(heti_p_half *, heti_p_take(arena, s->transfer != HET_TRANSFER_FREE ? 2 * s->cells : 0,
-                                                     sizeof *s->half));
-    s->path = HETI_P_CAST(int64_t *, heti_p_take(arena, s->shared ? 2 * s->stages * s->most_wires : 0,
-                                                 sizeof *s->path));
-}
-
-static void heti_p_result_cut(heti_p_sim *s, heti_p_arena *arena) {
-    s->result = HETI_P_CAST(het_simulation *, heti_p_take(arena, 1, sizeof *s->result));
+static void heti_p_result_cut(heti_p_sim *s, heti_t_arena *arena) {
+    s->result = HETI_T_TAKE(arena, het_simulation, 1);
     if (s->result != NULL) memset(s->result, 0, sizeof *s->result);
     if (s->result != NULL)
-        s->result->rank = HETI_P_CAST(het_rank_time *, heti_p_take(arena, s->ranks, sizeof *s->result->rank));
-    else (void)heti_p_take(arena, s->ranks, sizeof *s->result->rank);
-    s->record = HETI_P_CAST(het_record *, heti_p_take(arena, s->keep ? s->records : 0, sizeof *s->record));
+        s->result->rank = HETI_T_TAKE(arena, het_rank_time, s->ranks);
+    else (void)heti_t_take(arena, s->ranks, sizeof *s->result->rank);
+    s->record = HETI_T_TAKE(arena, het_record, s->keep ? s->records : 0);
 }
 
-static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, heti_p_arena *arena), size_t *size) {
-    heti_p_arena arena;
+static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, heti_t_arena *arena), size_t *size) {
+    heti_t_arena arena;
     arena.base = NULL;
     arena.used = 0;
     cut(s, &arena);
     *size = arena.used;
     if (arena.used < SIZE_MAX)
-        arena.base = HETI_P_CAST(char *, s->allocator.alloc(s->allocator.user, arena.used > 0 ? arena.used : 1, 16));
+        arena.base = HETI_T_CAST(char *, s->allocator.alloc(s->allocator.user, arena.used > 0 ? arena.used : 1, 16));
     if (arena.base == NULL)
-        return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d cells and %d records", s->cells,
+        return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d cells and %d records", s->cells,
                            s->keep ? s->records : 0);
     arena.used = 0;
     cut(s, &arena);
@@ -1350,8 +1062,9 @@ static het_result heti_p_sim_allocate(heti_p_sim *s, void (*cut)(heti_p_sim *s, 
 
 /* "het_simulate: rank 2, action 17 (2F3): " and what is wrong with it. */
 static het_result heti_p_sim_fail(const heti_p_sim *s, int64_t rank, int64_t at, const char *what) {
-    return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%a): %s", rank,
-                       at - s->schedule->start[rank], &s->schedule->action[at], what);
+    char action[80];
+    return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d, action %d (%s): %s", rank,
+                       at - s->schedule->start[rank], heti_p_action_text(action, &s->schedule->action[at]), what);
 }
 
 static int heti_p_is_time(double t) { return t >= 0 && t <= 1e300; }
@@ -1365,28 +1078,28 @@ static het_result heti_p_sim_plan(heti_p_sim *s) {
     int64_t p, g;
     if (plan->ranks < 1 || plan->pipelines < 1 || plan->stages < 1 || plan->slices < 1 || plan->stage == NULL ||
         plan->first_stage == NULL || (plan->slices > 1 && plan->slice_share == NULL))
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a plan with %d ranks, %d pipelines, %d "
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a plan with %d ranks, %d pipelines, %d "
                                                       "stages, %d slices", plan->ranks, plan->pipelines, plan->stages,
                                                       plan->slices);
     if (plan->first_stage[0] != 0 || plan->first_stage[plan->pipelines] != plan->stages)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: plan->first_stage does not go from 0 to %d",
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: plan->first_stage does not go from 0 to %d",
                            plan->stages);
     for (p = 0; p < plan->pipelines; p++)
         if (plan->first_stage[p] >= plan->first_stage[p + 1])
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: pipeline %d has no stage", p);
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: pipeline %d has no stage", p);
     for (g = 0; g < plan->stages; g++)
         if (plan->stage[g].rank < 0 || plan->stage[g].rank >= plan->ranks)
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g,
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: stage %d is on rank %d of %d", g,
                                plan->stage[g].rank, plan->ranks);
     s->slice_sum = 0;
     for (p = 0; p < plan->slices && plan->slices > 1; p++) {
         if (!heti_p_is_time(plan->slice_share[p]))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: slice %d has share %g", p,
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: slice %d has share %g", p,
                                plan->slice_share[p]);
         s->slice_sum += plan->slice_share[p];
     }
     if (plan->slices > 1 && !(s->slice_sum > 0 && s->slice_sum <= 1e300))
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: the shares of %d slices are all 0", plan->slices);
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: the shares of %d slices are all 0", plan->slices);
     return HET_OK;
 }
 
@@ -1402,7 +1115,7 @@ static het_result heti_p_sim_stage_costs(heti_p_sim *s) {
         if (!heti_p_is_curve(&c->forward) || !heti_p_is_curve(&c->backward) || !heti_p_is_curve(&c->input) ||
             !heti_p_is_curve(&c->weight) || !heti_p_is_time(c->bytes) || !heti_p_is_time(c->keep_input) ||
                 !heti_p_is_time(c->keep_weight) || !heti_p_is_time(c->keep_gradient))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite",
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of stage %d is negative or not finite",
                                i);
         if (c->keep_input > 0 || c->keep_weight > 0 || c->keep_gradient > 0) s->count_bytes = 1;
     }
@@ -1415,13 +1128,13 @@ static het_result heti_p_sim_sizes(heti_p_sim *s) {
     for (i = 0; i < s->plan->pipelines; i++) n += s->schedule->micro_batches[i];
     for (i = 0; i < n; i++) {
         if (costs->tokens != NULL && !heti_p_is_time(costs->tokens[i]))
-            return heti_p_fail(s->error, HET_ERR_INVALID,
+            return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_simulate: the tokens of micro-batch %d are negative or not finite", i);
         if (costs->pairs != NULL && !heti_p_is_time(costs->pairs[i]))
-            return heti_p_fail(s->error, HET_ERR_INVALID,
+            return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_simulate: the pairs of micro-batch %d are negative or not finite", i);
         if (costs->sequences != NULL && !(costs->sequences[i] > 0 && costs->sequences[i] <= 1e15))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: micro-batch %d has %g sequences", i,
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: micro-batch %d has %g sequences", i,
                                costs->sequences[i]);
         if (costs->tokens == NULL && costs->pairs == NULL && costs->sequences == NULL) break;
     }
@@ -1438,28 +1151,28 @@ static het_result heti_p_sim_groups(heti_p_sim *s) {
     s->groups = s->most_wires = s->shared = 0;
     if (costs->group == NULL || costs->link != NULL) return HET_OK;
     if (costs->groups < 1 || costs->rank_group == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %d groups, and rank_group is %s", costs->groups,
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: %d groups, and rank_group is %s", costs->groups,
             costs->rank_group != NULL ? "given" : "NULL");
     for (i = 0; i < costs->groups; i++) {
         const het_group *g = &costs->group[i];
         int64_t depth = 1, up = g->parent;
         if (g->parent >= i || g->parent < -1)
-            return heti_p_fail(s->error, HET_ERR_INVALID,
+            return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_simulate: group %d has parent %d, which does not come before it", i, g->parent);
         if (!heti_p_is_time(g->latency) || !heti_p_is_time(g->bandwidth) || !heti_p_is_time(g->bus) ||
             !heti_p_is_time(g->uplink))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite",
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of group %d is negative or not finite",
                                i);
         for (; up >= 0 && depth <= HETI_P_MOST_DEPTH; depth++) up = costs->group[up].parent;
         if (depth > HETI_P_MOST_DEPTH)
-            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i,
-                HETI_P_CAST(int64_t, HETI_P_MOST_DEPTH));
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: group %d is nested more than %d deep", i,
+                HETI_T_CAST(int64_t, HETI_P_MOST_DEPTH));
         if (depth > deepest) deepest = depth;
         if (g->bus > 0 || g->uplink > 0) s->shared = 1;
     }
     for (i = 0; i < s->ranks; i++)
         if (costs->rank_group[i] < 0 || costs->rank_group[i] >= costs->groups)
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d is in group %d of %d", i,
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: rank %d is in group %d of %d", i,
                                costs->rank_group[i], costs->groups);
     s->groups = costs->groups;
     s->most_wires = 2 * deepest + 1;
@@ -1470,30 +1183,30 @@ static het_result heti_p_sim_costs(heti_p_sim *s) {
     const het_costs *costs = s->costs;
     int64_t i;
     if (costs->start_canary != 0 || costs->end_canary != 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: het_costs was not cleared");
     if (costs->stage == NULL || costs->blocks < 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks",
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: costs of stages are missing, or %d blocks",
                            costs->blocks);
     s->transfer = costs->transfer;
     if (s->transfer < HET_TRANSFER_FREE || s->transfer > HET_TRANSFER_BLOCKING || !heti_p_is_time(costs->eager))
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: no such transfer: %d, or eager is %g",
-                           HETI_P_CAST(int64_t, s->transfer), costs->eager);
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: no such transfer: %d, or eager is %g",
+                           HETI_T_CAST(int64_t, s->transfer), costs->eager);
     if (s->transfer != HET_TRANSFER_FREE && !s->schedule->complete)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: transfer %d needs lists with SEND and RECV",
-                           HETI_P_CAST(int64_t, s->transfer));
-    HETI_P_TRY(heti_p_sim_stage_costs(s));
-    HETI_P_TRY(heti_p_sim_sizes(s));
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: transfer %d needs lists with SEND and RECV",
+                           HETI_T_CAST(int64_t, s->transfer));
+    HETI_T_TRY(heti_p_sim_stage_costs(s));
+    HETI_T_TRY(heti_p_sim_sizes(s));
     for (i = 0; i < s->ranks && costs->rank != NULL; i++) {
         const het_rank_cost *c = &costs->rank[i];
         if (!heti_p_is_time(c->begin) || !heti_p_is_time(c->ring_byte) || !heti_p_is_time(c->verdict) ||
             !heti_p_is_time(c->step_base) || !heti_p_is_time(c->step))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of rank %d is negative or not finite",
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of rank %d is negative or not finite",
                                i);
     }
     for (i = 0; i < costs->blocks && costs->block != NULL; i++)
         if (!heti_p_is_time(costs->block[i].reduce_bytes) || !heti_p_is_time(costs->block[i].gather_bytes) ||
             !heti_p_is_time(costs->block[i].step))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite",
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a cost of block %d is negative or not finite",
                                i);
     return heti_p_sim_groups(s);
 }
@@ -1508,7 +1221,7 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
     if (s->groups == 0) {
         *cost = s->costs->link != NULL ? s->costs->link[from * s->ranks + to] : s->costs->every_link;
         if (heti_p_is_time(cost->latency) && heti_p_is_time(cost->bandwidth)) return HET_OK;
-        return heti_p_fail(s->error, HET_ERR_INVALID,
+        return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_simulate: a cost of the link from rank %d to %d is negative or not finite", from, to);
     }
     for (a = s->costs->rank_group[from], b = s->costs->rank_group[to]; a != b && a >= 0 && b >= 0;) {
@@ -1518,7 +1231,7 @@ static het_result heti_p_link_cost(const heti_p_sim *s, int64_t from, int64_t to
         } else b = group[b].parent;
     }
     if (a < 0 || b < 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: ranks %d and %d have no group in common", from,
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: ranks %d and %d have no group in common", from,
                            to);
     cost->latency = group[a].latency;
     cost->bandwidth = group[a].bandwidth;
@@ -1556,15 +1269,15 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
             const het_action *a = &schedule->action[i];
             int64_t stages;
             if (a->kind < 0 || a->kind >= HETI_P_KINDS)
-                return heti_p_fail(s->error, HET_ERR_INVALID,
+                return heti_t_fail(s->error, HET_ERR_INVALID,
                                    "het_simulate: rank %d, action %d: no such kind of action: %d", r,
-                                   i - schedule->start[r], HETI_P_CAST(int64_t, a->kind));
+                                   i - schedule->start[r], HETI_T_CAST(int64_t, a->kind));
             s->records += heti_p_record_room(s, a->kind);
             if (a->kind == HET_ACTION_VERDICT) continue;
             if (a->kind >= HET_ACTION_REDUCE) {
                 if (a->stage < 0 || a->stage >= (s->costs->block != NULL ? s->costs->blocks : 1 << 20))
                     return heti_p_sim_fail(s, r, i, "no such block");
-                if (s->blocks <= a->stage) s->blocks = HETI_P_CAST(int64_t, a->stage) + 1;
+                if (s->blocks <= a->stage) s->blocks = HETI_T_CAST(int64_t, a->stage) + 1;
                 s->parts += a->kind != HET_ACTION_STEP;
                 continue;
             }
@@ -1590,32 +1303,32 @@ static het_result heti_p_sim_actions(heti_p_sim *s) {
 static het_result heti_p_sim_given(heti_p_sim *s) {
     const het_schedule *schedule = s->schedule;
     int64_t p, r;
-    HETI_P_TRY(heti_p_sim_plan(s));
+    HETI_T_TRY(heti_p_sim_plan(s));
     s->ranks = s->plan->ranks;
     s->stages = s->plan->stages;
     s->slices = s->plan->slices;
     if (schedule->ranks != s->ranks || schedule->pipelines != s->plan->pipelines || schedule->micro_batches == NULL ||
         schedule->start == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: a schedule for %d ranks and %d pipelines, a "
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: a schedule for %d ranks and %d pipelines, a "
                                                       "plan for %d and %d", schedule->ranks, schedule->pipelines,
                                                       s->ranks, s->plan->pipelines);
     s->cells = 0;
     for (p = 0; p < s->plan->pipelines; p++) {
         int64_t n = schedule->micro_batches[p], stages = s->plan->first_stage[p + 1] - s->plan->first_stage[p];
         if (n < 0 || n > INT32_MAX || s->slices > INT32_MAX || n * s->slices > (INT64_MAX - s->cells) / stages)
-            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices",
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: pipeline %d has %d micro-batches of %d slices",
                                p, n, s->slices);
         s->cells += n * s->slices * stages;
     }
     for (r = 0; r < s->ranks; r++)
         if (schedule->start[0] != 0 || schedule->start[r + 1] < schedule->start[r])
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->start[%d] is %d", r + 1,
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->start[%d] is %d", r + 1,
                                schedule->start[r + 1]);
     if (schedule->start[s->ranks] > 0 && schedule->action == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->action is NULL");
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: schedule->action is NULL");
     if (schedule->start[s->ranks] > INT64_MAX / 4)
-        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
-    HETI_P_TRY(heti_p_sim_costs(s));
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_simulate: %d actions", schedule->start[s->ranks]);
+    HETI_T_TRY(heti_p_sim_costs(s));
     return heti_p_sim_actions(s);
 }
 
@@ -1629,7 +1342,7 @@ static het_result heti_p_sim_link(heti_p_sim *s, int64_t from, int64_t to, int64
     if (l < 0) {
         l = s->links;
         s->link[l].first_wire = l * s->most_wires;
-        HETI_P_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL,
+        HETI_T_TRY(heti_p_link_cost(s, from, to, &cost, s->shared ? s->path + s->link[l].first_wire : NULL,
                                     &s->link[l].wires));
         s->links++;
         s->link[l].to = to;
@@ -1655,10 +1368,10 @@ static void heti_p_sim_weights(heti_p_sim *s) {
         for (g = first[p]; g < first[p + 1]; g++) s->held[s->stage[g].rank]++;
         for (g = first[p]; g < first[p + 1]; g++) {
             heti_p_rank *rank = &s->rank[s->stage[g].rank];
-            int64_t n = s->held[s->stage[g].rank], a = n, b = HETI_P_CAST(int64_t, rank->unit);
-            s->stage[g].weight = HETI_P_CAST(double, n); /* for now */
+            int64_t n = s->held[s->stage[g].rank], a = n, b = HETI_T_CAST(int64_t, rank->unit);
+            s->stage[g].weight = HETI_T_CAST(double, n); /* for now */
             while (b != 0) { int64_t rest = a % b; a = b; b = rest; }
-            rank->unit *= HETI_P_CAST(double, n / a);
+            rank->unit *= HETI_T_CAST(double, n / a);
             if (rank->unit > 1e9) rank->unit = 1e9; /* no longer exact */
         }
     }
@@ -1681,8 +1394,8 @@ static het_result heti_p_sim_stages(heti_p_sim *s) {
             stage->pairs = s->costs->pairs != NULL ? s->costs->pairs + micro_batch : NULL;
             stage->sequences = s->costs->sequences != NULL ? s->costs->sequences + micro_batch : NULL;
             stage->cost = &s->costs->stage[g];
-            HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
-            HETI_P_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
+            HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->before, &stage->link_before));
+            HETI_T_TRY(heti_p_sim_link(s, stage->rank, stage->after, &stage->link_after));
             cell += stage->micro_batches * s->slices;
         }
         micro_batch += s->schedule->micro_batches[p];
@@ -1728,7 +1441,7 @@ static void heti_p_ring_parts(heti_p_sim *s, heti_p_ring *ring, double bytes) {
         part[i].share = ring->sum > 0 ? s->plan->state_share[part[i].rank] : 1;
         part[i].moved = 0;
     }
-    if (!(ring->sum > 0)) ring->sum = HETI_P_CAST(double, n);
+    if (!(ring->sum > 0)) ring->sum = HETI_T_CAST(double, n);
     for (i = 0; i < n; i = heti_p_ring_member(s, ring, i)) members++;
     for (i = 0; i < n; i = end) {
         double own = 0;
@@ -1748,7 +1461,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
     int64_t r, i, b, first = 0;
     for (r = 0; r < s->ranks && s->plan->state_share != NULL; r++)
         if (!heti_p_is_time(s->plan->state_share[r]))
-            return heti_p_fail(s->error, HET_ERR_INVALID,
+            return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_simulate: the state share of rank %d is negative or not finite", r);
     for (r = 0; r < s->ranks; r++)
         for (i = s->schedule->start[r]; i < s->schedule->start[r + 1]; i++) {
@@ -1761,7 +1474,7 @@ static het_result heti_p_sim_rings(heti_p_sim *s) {
         }
     for (b = 0; b < 2 * s->blocks; b++) {
         s->ring[b].first = first;
-        s->ring[b].block = HETI_P_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
+        s->ring[b].block = HETI_T_CAST(int32_t, b < s->blocks ? b : b - s->blocks);
         s->ring[b].gather = b >= s->blocks;
         first += s->ring[b].wanted;
         s->ring[b].wanted = 0;
@@ -1810,7 +1523,7 @@ static int heti_p_same_link(const heti_p_sim *s, int64_t a, int64_t b) {
 }
 
 static int heti_p_same_sizes(const double *a, const double *b, int64_t count) {
-    return a == NULL || memcmp(a, b, HETI_P_CAST(size_t, count) * sizeof *a) == 0;
+    return a == NULL || memcmp(a, b, HETI_T_CAST(size_t, count) * sizeof *a) == 0;
 }
 
 /* Up to VERDICT, or to the end; behind it neither computes nor sends. */
@@ -1912,9 +1625,9 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->cell[c].done = 0;
     }
     if (s->blocks > 0) {
-        memset(s->ring, 0, HETI_P_CAST(size_t, 2 * s->blocks) * sizeof *s->ring);
-        memset(s->step_share, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_share);
-        memset(s->step_ranks, 0, HETI_P_CAST(size_t, s->blocks) * sizeof *s->step_ranks);
+        memset(s->ring, 0, HETI_T_CAST(size_t, 2 * s->blocks) * sizeof *s->ring);
+        memset(s->step_share, 0, HETI_T_CAST(size_t, s->blocks) * sizeof *s->step_share);
+        memset(s->step_ranks, 0, HETI_T_CAST(size_t, s->blocks) * sizeof *s->step_ranks);
     }
     for (c = 0; c < 3 * s->groups; c++) {
         const het_group *group = &s->costs->group[c / 3];
@@ -1925,9 +1638,9 @@ static het_result heti_p_sim_start(heti_p_sim *s) {
         s->slice_end[c] = (c > 0 ? s->slice_end[c - 1] : 0) + (s->slices > 1 ? s->plan->slice_share[c] : 1);
     s->ring_count = 0;
     heti_p_sim_processes(s);
-    HETI_P_TRY(heti_p_sim_stages(s));
+    HETI_T_TRY(heti_p_sim_stages(s));
     heti_p_sim_weights(s);
-    HETI_P_TRY(heti_p_sim_rings(s));
+    HETI_T_TRY(heti_p_sim_rings(s));
     heti_p_sim_twins(s);
     for (s->ready_count = 0, r = s->ranks - 1; r >= 0; r--)
         if (s->rank[r].twin < 0) s->ready[s->ready_count++] = r;
@@ -1945,7 +1658,7 @@ static double heti_p_sim_tokens(const heti_p_sim *s, const heti_p_stage *stage, 
 /* Pairs of the queries before `end` of causal sequences of the same length, all in units of slice
    shares. */
 static double heti_p_pairs_before(double end, double length) {
-    double whole = HETI_P_CAST(double, HETI_P_CAST(int64_t, end / length)), rest = end - whole * length;
+    double whole = HETI_T_CAST(double, HETI_T_CAST(int64_t, end / length)), rest = end - whole * length;
     return whole * length * length + rest * rest;
 }
 
@@ -1974,10 +1687,10 @@ static int64_t heti_p_sim_record(heti_p_sim *s, int64_t r, const het_action *a, 
     record = &s->record[s->rank[r].record];
     record->action = *a;
     record->action.kind = kind;
-    record->rank = HETI_P_CAST(int32_t, r);
+    record->rank = HETI_T_CAST(int32_t, r);
     record->start = start;
     record->end = end;
-    record->bytes = bytes < 9e18 ? HETI_P_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+    record->bytes = bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
     return s->rank[r].record++;
 }
 
@@ -1992,13 +1705,13 @@ static het_result heti_p_push_hop(heti_p_sim *s, const heti_p_hop *hop) {
     int64_t i = s->hops;
     if (s->hops == s->hop_room) {
         const int64_t room = 2 * s->hop_room + 256;
-        heti_p_hop *larger = HETI_P_CAST(heti_p_hop *, s->allocator.alloc(s->allocator.user,
-            HETI_P_CAST(size_t, room) * sizeof *larger, 16));
+        heti_p_hop *larger = HETI_T_CAST(heti_p_hop *, s->allocator.alloc(s->allocator.user,
+            HETI_T_CAST(size_t, room) * sizeof *larger, 16));
         if (larger == NULL)
-            return heti_p_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
-        if (s->hops > 0) memcpy(larger, s->hop, HETI_P_CAST(size_t, s->hops) * sizeof *larger);
+            return heti_t_fail(s->error, HET_ERR_OOM, "het_simulate: no memory for %d messages on shared wires", room);
+        if (s->hops > 0) memcpy(larger, s->hop, HETI_T_CAST(size_t, s->hops) * sizeof *larger);
         if (s->hop_room > 0)
-            s->allocator.free(s->allocator.user, s->hop, HETI_P_CAST(size_t, s->hop_room) * sizeof *larger);
+            s->allocator.free(s->allocator.user, s->hop, HETI_T_CAST(size_t, s->hop_room) * sizeof *larger);
         s->hop = larger;
         s->hop_room = room;
     }
@@ -2124,7 +1837,7 @@ static het_result heti_p_sim_meet(heti_p_sim *s, int64_t r, const het_action *a,
         if (!eager && (cell->done & other) != 0) heti_p_at_least(&start, half->time);
         half->time = rank->clock;
         if (eager ? !receives : (cell->done & other) != 0)
-            HETI_P_TRY(heti_p_sim_launch(s, half->at, sender, forward, start, bytes, half->record));
+            HETI_T_TRY(heti_p_sim_launch(s, half->at, sender, forward, start, bytes, half->record));
     }
     if (s->transfer == HET_TRANSFER_POSTED || (eager && !receives)) return HET_OK;
     if (*arrives < 0) { rank->waits = cell; *waits = 1; return HET_OK; }
@@ -2237,7 +1950,7 @@ static het_result heti_p_sim_compute(heti_p_sim *s, int64_t r, const het_action 
     if (!forward && a->kind != HET_ACTION_W && stage->before == r)
         s->cell[stage[-1].cell + a->micro_batch * s->slices + a->slice].gradient = rank->clock;
     if (s->schedule->complete) return HET_OK;
-    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) HETI_P_TRY(heti_p_sim_implied(s, r, a - 1));
+    if (rank->at > s->schedule->start[r] && a[-1].overlap != 0) HETI_T_TRY(heti_p_sim_implied(s, r, a - 1));
     return a->overlap == 0 || rank->at + 1 == rank->until ? heti_p_sim_implied(s, r, a) : HET_OK;
 }
 
@@ -2290,8 +2003,8 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
     for (i = 0; i < twin->record - twin->first_record && s->keep; i++) {
         het_record *record = &s->record[first + i];
         *record = s->record[twin->first_record + i];
-        record->rank = HETI_P_CAST(int32_t, r);
-        if (record->action.kind < HET_ACTION_REDUCE) record->action.pipeline = HETI_P_CAST(int32_t, own);
+        record->rank = HETI_T_CAST(int32_t, r);
+        if (record->action.kind < HET_ACTION_REDUCE) record->action.pipeline = HETI_T_CAST(int32_t, own);
     }
     for (i = at; i < rank->at; i++) {
         const het_action *a = &s->schedule->action[i];
@@ -2306,7 +2019,7 @@ static void heti_p_sim_copy_twin(heti_p_sim *s, int64_t r) {
 static void heti_p_sim_step(heti_p_sim *s, int64_t r, const het_action *a) {
     double seconds = s->costs->block != NULL ? s->costs->block[a->stage].step : 0, sum = s->step_share[a->stage];
     seconds = sum > 0 ? seconds * s->plan->state_share[r] / sum :
-        seconds / HETI_P_CAST(double, s->step_ranks[a->stage]);
+        seconds / HETI_T_CAST(double, s->step_ranks[a->stage]);
     if (s->costs->rank != NULL) seconds = s->costs->rank[r].step_base + s->costs->rank[r].step * seconds;
     heti_p_sim_busy(s, r, a, s->rank[r].clock, seconds);
 }
@@ -2318,7 +2031,7 @@ static het_result heti_p_sim_run(heti_p_sim *s, int64_t r) {
         const het_action *a = &s->schedule->action[rank->at];
         if (a->kind <= HET_ACTION_RECV_B) {
             int waits = 0;
-            HETI_P_TRY(a->kind <= HET_ACTION_W ? heti_p_sim_compute(s, r, a, &waits) : heti_p_sim_transfer(s, r, a,
+            HETI_T_TRY(a->kind <= HET_ACTION_W ? heti_p_sim_compute(s, r, a, &waits) : heti_p_sim_transfer(s, r, a,
                 &waits));
             if (waits) { rank->state = HETI_P_WAITS; return HET_OK; }
         } else if (a->kind == HET_ACTION_VERDICT) {
@@ -2358,7 +2071,7 @@ static het_result heti_p_ring_transfer(heti_p_sim *s, int64_t from, int64_t to, 
                                        double *latency, double *seconds) {
     het_link_cost link;
     int64_t path[2 * HETI_P_MOST_DEPTH + 1], wires, i;
-    HETI_P_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
+    HETI_T_TRY(heti_p_link_cost(s, from, to, &link, s->shared ? path : NULL, &wires));
     *latency = link.latency;
     *seconds = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
     for (i = 0; i < wires; i++) {
@@ -2382,10 +2095,10 @@ static het_result heti_p_ring_inside(heti_p_sim *s, const heti_p_ring *ring, int
     for (j = i + 1; j < end; j++) {
         const double own = bytes * part[j].share / ring->sum;
         double latency, time;
-        HETI_P_TRY(heti_p_ring_transfer(s, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
+        HETI_T_TRY(heti_p_ring_transfer(s, part[j].rank, part[i].rank, gather ? own : bytes, 1, &latency, &time));
         latencies[0] += latency;
         seconds[0] += time;
-        HETI_P_TRY(heti_p_ring_transfer(s, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
+        HETI_T_TRY(heti_p_ring_transfer(s, part[i].rank, part[j].rank, gather ? bytes : own, 1, &latency, &time));
         latencies[1] += latency;
         seconds[1] += time;
     }
@@ -2411,11 +2124,11 @@ static het_result heti_p_ring_time(heti_p_sim *s, const heti_p_ring *ring, doubl
     }
     for (i = 0; i < n && n > 1; i = end) {
         end = heti_p_ring_member(s, ring, i);
-        HETI_P_TRY(heti_p_ring_transfer(s, part[i].rank, part[end < n ? end : 0].rank, bytes * largest / ring->sum,
+        HETI_T_TRY(heti_p_ring_transfer(s, part[i].rank, part[end < n ? end : 0].rank, bytes * largest / ring->sum,
                                         turns, &time, &one[0]));
         heti_p_at_least(&longest, time);
         heti_p_at_least(&slowest, one[0]);
-        HETI_P_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));
+        HETI_T_TRY(heti_p_ring_inside(s, ring, i, end, bytes, gather, one_latency, one));
         for (j = 0; j < 2; j++) {
             heti_p_at_least(&way[j], one[j]);
             heti_p_at_least(&way_latency[j], one_latency[j]);
@@ -2472,7 +2185,7 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
     int64_t j;
     if (s->costs->block != NULL) {
         bytes = ring->gather ? s->costs->block[ring->block].gather_bytes : s->costs->block[ring->block].reduce_bytes;
-        HETI_P_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
+        HETI_T_TRY(heti_p_ring_time(s, ring, bytes, &latency, &seconds));
     }
     end = heti_p_ring_wires(s, ring->start, latency, seconds);
     heti_p_at_least(&s->result->makespan, end);
@@ -2480,7 +2193,7 @@ static het_result heti_p_sim_time_ring(heti_p_sim *s, int64_t index) {
         s->rank[part[j].rank].ring_free = end;
         if (part[j].record >= 0) {
             s->record[part[j].record].end = end;
-            s->record[part[j].record].bytes = bytes < 9e18 ? HETI_P_CAST(int64_t, bytes + 0.5) : INT64_MAX;
+            s->record[part[j].record].bytes = bytes < 9e18 ? HETI_T_CAST(int64_t, bytes + 0.5) : INT64_MAX;
         }
         if (part[j].next < 0) continue;
         heti_p_at_least(&s->ring[part[j].next].start, end);
@@ -2510,7 +2223,7 @@ static het_result heti_p_sim_finish_rings(heti_p_sim *s) {
     }
     for (i = 0; i < s->ring_count; i++)
         if (s->ring[s->ring_order[i]].before == 0) heti_p_push_ring(s, s->ring_order[i]);
-    while (s->ring_heaped > 0) HETI_P_TRY(heti_p_sim_time_ring(s, heti_p_pop_ring(s)));
+    while (s->ring_heaped > 0) HETI_T_TRY(heti_p_sim_time_ring(s, heti_p_pop_ring(s)));
     s->ring_count = 0;
     return HET_OK;
 }
@@ -2532,7 +2245,7 @@ static het_result heti_p_grow_tree(heti_p_sim *s, heti_p_tree_place *place, int6
                 const double heard = s->rank[place[i].rank].heard;
                 het_link_cost link = { 0, 0 };
                 if (first >= 0 && heard >= first) continue;
-                HETI_P_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &link, NULL, &wires));
+                HETI_T_TRY(heti_p_link_cost(s, place[i].rank, place[j].rank, &link, NULL, &wires));
                 if (first >= 0 && heard + link.latency >= first) continue;
                 first = heard + link.latency;
                 from = i;
@@ -2558,11 +2271,11 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
     *count = 0;
     for (i = 0; i < members; i++)
         if (i == 0 || s->process[member[i]] != s->process[member[i - 1]]) place[(*count)++].rank = member[i];
-    HETI_P_TRY(heti_p_grow_tree(s, place, *count, 0));
+    HETI_T_TRY(heti_p_grow_tree(s, place, *count, 0));
     for (first = 0; first < members; first = i) {
         for (i = first, k = *count; i < members && s->process[member[i]] == s->process[member[first]]; i++)
             place[k++].rank = member[i];
-        HETI_P_TRY(heti_p_grow_tree(s, place + *count, k - *count, 1));
+        HETI_T_TRY(heti_p_grow_tree(s, place + *count, k - *count, 1));
         for (; *count + 1 < k; ++*count) place[*count] = place[*count + 1]; /* the root stands there already */
     }
     return HET_OK;
@@ -2574,16 +2287,16 @@ static het_result heti_p_build_tree(heti_p_sim *s, int64_t *count) {
 static het_result heti_p_sim_join(heti_p_sim *s) {
     het_link_cost link;
     int64_t count, k, wires;
-    HETI_P_TRY(heti_p_build_tree(s, &count));
+    HETI_T_TRY(heti_p_build_tree(s, &count));
     for (k = count - 1; k > 0; k--) {
         heti_p_rank *from = &s->rank[s->tree[k].from];
-        HETI_P_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, &wires));
+        HETI_T_TRY(heti_p_link_cost(s, s->tree[k].rank, s->tree[k].from, &link, NULL, &wires));
         heti_p_at_least(&from->joined, s->rank[s->tree[k].rank].joined);
         from->joined += link.latency;
     }
     for (k = 1; k < count; k++) {
         heti_p_rank *from = &s->rank[s->tree[k].from];
-        HETI_P_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, &wires));
+        HETI_T_TRY(heti_p_link_cost(s, s->tree[k].from, s->tree[k].rank, &link, NULL, &wires));
         from->joined += link.latency;
         s->rank[s->tree[k].rank].joined = from->joined;
     }
@@ -2595,7 +2308,7 @@ static het_result heti_p_sim_join(heti_p_sim *s) {
 static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     double time = 0;
     int64_t r, b;
-    HETI_P_TRY(heti_p_sim_finish_rings(s));
+    HETI_T_TRY(heti_p_sim_finish_rings(s));
     *done = 1;
     for (r = 0; r < s->ranks; r++) {
         heti_p_rank *rank = &s->rank[r];
@@ -2611,11 +2324,11 @@ static het_result heti_p_sim_verdict(heti_p_sim *s, int *done) {
     }
     for (b = 0; b < (*done ? 2 : 1) * s->blocks; b++)
         if (s->ring[b].reached < s->ring[b].wanted)
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks "
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_simulate: %s of block %d waits for ever: %d of %d ranks "
                                                           "have reached it", b < s->blocks ? "REDUCE" : "GATHER",
-                                                          HETI_P_CAST(int64_t, s->ring[b].block), s->ring[b].reached,
+                                                          HETI_T_CAST(int64_t, s->ring[b].block), s->ring[b].reached,
                                                           s->ring[b].wanted);
-    if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_P_TRY(heti_p_sim_join(s));
+    if (!*done && s->transfer == HET_TRANSFER_POSTED) HETI_T_TRY(heti_p_sim_join(s));
     for (r = 0; r < s->ranks && !*done; r++) {
         heti_p_rank *rank = &s->rank[r];
         if (rank->state != HETI_P_VERDICT) continue;
@@ -2640,7 +2353,7 @@ static void heti_p_sim_timeline(heti_p_sim *s) {
             room += heti_p_record_room(s, s->schedule->action[i].kind);
         used = s->rank[r].record - from;
         if (used > 0 && count < from)
-            memmove(s->record + count, s->record + from, HETI_P_CAST(size_t, used) * sizeof *s->record);
+            memmove(s->record + count, s->record + from, HETI_T_CAST(size_t, used) * sizeof *s->record);
         count += used;
         from += room;
     }
@@ -2651,7 +2364,7 @@ static void heti_p_sim_timeline(heti_p_sim *s) {
 
 static void heti_p_sim_sums(heti_p_sim *s) {
     het_simulation *result = s->result;
-    double busy = 0, n = HETI_P_CAST(double, s->ranks);
+    double busy = 0, n = HETI_T_CAST(double, s->ranks);
     int64_t r;
     for (r = 0; r < s->ranks; r++) {
         het_rank_time *time = &result->rank[r];
@@ -2689,13 +2402,13 @@ static void heti_p_sim_copy_twins(heti_p_sim *s) {
 
 static het_result heti_p_sim_loop(heti_p_sim *s) {
     int done = 0;
-    HETI_P_TRY(heti_p_sim_start(s));
+    HETI_T_TRY(heti_p_sim_start(s));
     while (!done) {
-        while (s->ready_count > 0) HETI_P_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
-        if (s->hops > 0) HETI_P_TRY(heti_p_sim_pass(s));
+        while (s->ready_count > 0) HETI_T_TRY(heti_p_sim_run(s, s->ready[--s->ready_count]));
+        if (s->hops > 0) HETI_T_TRY(heti_p_sim_pass(s));
         else {
             if (s->twins > 0) heti_p_sim_copy_twins(s);
-            HETI_P_TRY(heti_p_sim_verdict(s, &done));
+            HETI_T_TRY(heti_p_sim_verdict(s, &done));
         }
     }
     heti_p_sim_timeline(s);
@@ -2709,10 +2422,10 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     heti_p_sim s;
     het_result result;
     size_t size;
-    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
+    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || schedule == NULL || costs == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" :
+        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: %s is NULL", plan == NULL ? "plan" :
                            schedule == NULL ? "schedule" : "costs");
     memset(&s, 0, sizeof s);
     s.plan = plan;
@@ -2720,17 +2433,17 @@ HETRAIN_API het_result het_simulate(const het_plan *plan, const het_schedule *sc
     s.costs = costs;
     s.error = error;
     s.keep = timeline == HET_YES;
-    if (!heti_p_allocator(allocator, &s.allocator))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_simulate: an allocator needs both alloc and free");
-    HETI_P_TRY(heti_p_sim_given(&s));
-    HETI_P_TRY(heti_p_sim_allocate(&s, heti_p_result_cut, &size));
+    if (!heti_t_allocator(allocator, &s.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_p_sim_given(&s));
+    HETI_T_TRY(heti_p_sim_allocate(&s, heti_p_result_cut, &size));
     s.result->allocator = s.allocator;
     s.result->size = size;
     result = heti_p_sim_allocate(&s, heti_p_sim_cut, &s.scratch_size);
     if (result == HET_OK) {
         result = heti_p_sim_loop(&s);
         s.allocator.free(s.allocator.user, s.stage, s.scratch_size);
-        if (s.hop_room > 0) s.allocator.free(s.allocator.user, s.hop, HETI_P_CAST(size_t, s.hop_room) * sizeof *s.hop);
+        if (s.hop_room > 0) s.allocator.free(s.allocator.user, s.hop, HETI_T_CAST(size_t, s.hop_room) * sizeof *s.hop);
     }
     if (result != HET_OK) het_simulation_free(s.result);
     else *simulation = s.result;
@@ -2787,16 +2500,6 @@ static void heti_p_serial(void *user, int64_t count, het_task task, void *arg) {
     for (i = 0; i < count; i++) task(arg, i);
 }
 
-/* One block, cleared; the error names the call. */
-static het_result heti_p_block(const het_allocator *allocator, size_t size, const char *call, void **block,
-                               het_error *error) {
-    *block = size < SIZE_MAX ? allocator->alloc(allocator->user, size > 0 ? size : 1, 64) : NULL;
-    if (*block == NULL)
-        return heti_p_fail(error, HET_ERR_OOM, "%s: no memory for %d bytes", call, HETI_P_CAST(int64_t, size / 2 * 2));
-    memset(*block, 0, size);
-    return HET_OK;
-}
-
 /* ---- describing ---- */
 
 /* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
@@ -2814,18 +2517,18 @@ static het_result heti_p_describe_unit(heti_p_described *d, int64_t u, const het
     for (s = 0; before != NULL && s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
     if (before != NULL) info->in_streams = before->out_streams;
     if (table == NULL || table->version != HETRAIN_UNIT_VERSION)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: its table has version "
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: its table has version "
                                                       "%d, this is %d", u,
-                                                      table != NULL ? HETI_P_CAST(int64_t, table->version) :
-                                                      HETI_P_CAST(int64_t, -1),
-                                                      HETI_P_CAST(int64_t, HETRAIN_UNIT_VERSION));
+                                                      table != NULL ? HETI_T_CAST(int64_t, table->version) :
+                                                      HETI_T_CAST(int64_t, -1),
+                                                      HETI_T_CAST(int64_t, HETRAIN_UNIT_VERSION));
     result = table->describe(&d->unit[u], info);
     if (result != HET_OK)
-        return heti_p_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that "
+        return heti_t_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that "
                                              "gives %d streams", u, table->name, info->in_streams);
     if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
         info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d "
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d "
                                                       "tensors, %d streams", u, table->name, info->parameters,
                                                       info->tensors, info->out_streams);
     for (s = 0; s < info->parameters; s++) { /* squaring its gradients needs scratch as well */
@@ -2866,7 +2569,7 @@ static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, cons
     const int64_t limit = INT64_C(1) << 56;
     int64_t i;
     if (p->rows < 1 || p->columns < 1 || p->rows > limit / p->columns)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d",
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d",
                            u, p->name, p->rows, p->columns);
     for (i = 0; i < d->parameters && strcmp(d->parameter[i].name, p->name) != 0; i++) {}
     if (i == d->parameters) {
@@ -2878,7 +2581,7 @@ static het_result heti_p_describe_parameter(heti_p_described *d, int64_t u, cons
         d->parameters++;
     }
     if (d->parameter[i].count != p->rows * p->columns)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has %d elements "
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has %d elements "
                                                       "here and %d in an earlier unit", u, p->name,
                                                       p->rows * p->columns, d->parameter[i].count);
     d->parameter[i].uses++;
@@ -2893,18 +2596,18 @@ static het_result heti_p_describe_chain(heti_p_described *d) {
     d->uses = d->count.kinds = 0;
     for (u = 0; u < d->count.units; u++) {
         het_unit_info *info = &d->info[u % 2];
-        HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
+        HETI_T_TRY(heti_p_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
         if ((u == d->count.units - 1) != (info->is_loss != 0))
-            return heti_p_fail(d->error, HET_ERR_INVALID,
+            return heti_t_fail(d->error, HET_ERR_INVALID,
                 "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
                 d->unit[u].iface->name);
         if (d->owner == NULL) { d->uses += info->parameters; continue; }
         d->first[u] = d->uses;
-        for (p = 0; p < info->parameters; p++) HETI_P_TRY(heti_p_describe_parameter(d, u, &info->parameter[p]));
+        for (p = 0; p < info->parameters; p++) HETI_T_TRY(heti_p_describe_parameter(d, u, &info->parameter[p]));
         for (k = 0; k < d->count.kinds && !(d->table[k] == d->unit[u].iface &&
                                             heti_p_same_kind(&d->kind[k], info)); k++) {}
         if (k == HETI_P_MOST_KINDS)
-            return heti_p_fail(d->error, HET_ERR_LIMIT,
+            return heti_t_fail(d->error, HET_ERR_LIMIT,
                                "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
                                d->unit[u].iface->name, k);
         if (k == d->count.kinds) {
@@ -2912,7 +2615,7 @@ static het_result heti_p_describe_chain(heti_p_described *d) {
             d->kind[k] = *info;
             d->count.kinds++;
         }
-        d->count.unit[u] = HETI_P_CAST(int32_t, k);
+        d->count.unit[u] = HETI_T_CAST(int32_t, k);
     }
     if (d->owner != NULL) d->first[u] = d->uses;
     return HET_OK;
@@ -2921,7 +2624,7 @@ static het_result heti_p_describe_chain(heti_p_described *d) {
 static double heti_p_widths(int64_t count, const int64_t *width) {
     double sum = 0;
     int64_t s;
-    for (s = 0; s < count; s++) sum += HETI_P_CAST(double, width[s]) * 4;
+    for (s = 0; s < count; s++) sum += HETI_T_CAST(double, width[s]) * 4;
     return sum;
 }
 
@@ -2931,7 +2634,7 @@ static void heti_p_fill_kind(het_unit_kind *kind, const het_unit_info *info) {
     kind->output = heti_p_widths(info->out_streams, info->out_width);
     kind->loss = info->is_loss != 0;
     for (t = 0; t < info->tensors; t++) {
-        const double bytes = HETI_P_CAST(double, info->tensor[t].width) * 4;
+        const double bytes = HETI_T_CAST(double, info->tensor[t].width) * 4;
         switch (info->tensor[t].keep) {
         case HET_KEEP_CALL: kind->call += bytes; break;
         case HET_KEEP_INPUT: kind->keep_input += bytes; break;
@@ -2945,17 +2648,12 @@ static void heti_p_fill_kind(het_unit_kind *kind, const het_unit_info *info) {
 
 /* name, or "name#2" where an earlier kind has it. */
 static void heti_p_kind_name(const heti_p_described *d, int64_t k, het_unit_kind *kind) {
-    heti_p_out out;
+    heti_t_text name = heti_t_text_in(kind->name, 41);
     int64_t i, number = 1;
-    size_t length;
     for (i = 0; i < k; i++) number += strcmp(d->table[i]->name, d->table[k]->name) == 0;
-    heti_p_out_start(&out, NULL);
-    heti_p_out_text(&out, d->table[k]->name);
-    if (out.length > 40) out.length = 40;
-    if (number > 1) heti_p_out_format(&out, "#%d", number);
-    length = out.length;
-    memcpy(kind->name, out.text, length);
-    kind->name[length] = 0;
+    heti_t_put(&name, d->table[k]->name);
+    name = heti_t_text_behind(kind->name, sizeof kind->name);
+    if (number > 1) heti_t_format(&name, "#%d", number);
 }
 
 /* Kinds with their workspace as a straight line through two numbers of tokens. */
@@ -2973,11 +2671,11 @@ static het_result heti_p_fill_kinds(heti_p_described *d, het_profile *profile) {
         memset(&before, 0, sizeof before);
         before.out_streams = d->kind[k].in_streams;
         memcpy(before.out_width, d->kind[k].in_width, sizeof before.out_width);
-        HETI_P_TRY(heti_p_describe_unit(d, u, u > 0 ? &before : NULL, half, &d->info[0]));
-        low = HETI_P_CAST(double, d->info[0].workspace);
-        high = HETI_P_CAST(double, d->kind[k].workspace);
-        kind->workspace = most > half && high > low ? (high - low) / HETI_P_CAST(double, most - half) : 0;
-        kind->workspace_base = high - kind->workspace * HETI_P_CAST(double, most);
+        HETI_T_TRY(heti_p_describe_unit(d, u, u > 0 ? &before : NULL, half, &d->info[0]));
+        low = HETI_T_CAST(double, d->info[0].workspace);
+        high = HETI_T_CAST(double, d->kind[k].workspace);
+        kind->workspace = most > half && high > low ? (high - low) / HETI_T_CAST(double, most - half) : 0;
+        kind->workspace_base = high - kind->workspace * HETI_T_CAST(double, most);
         if (kind->workspace_base < 0) kind->workspace_base = 0;
     }
     return HET_OK;
@@ -3018,8 +2716,8 @@ static void heti_p_fill_blocks(heti_p_described *d) {
 /* Elements of the tables of cosines and sines together: T x columns of a head that rotate, int(E
    fraction). */
 static int64_t heti_p_rotary_table(const het_model_desc *m) {
-    const double columns = HETI_P_CAST(double, m->head_size) * (HETI_P_CAST(double, m->rotary_fraction) + 1e-7);
-    return m->position == HET_ROTARY ? m->context * (HETI_P_CAST(int64_t, columns) / 2 * 2) : 0;
+    const double columns = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
+    return m->position == HET_ROTARY ? m->context * (HETI_T_CAST(int64_t, columns) / 2 * 2) : 0;
 }
 
 /* A rank's tables are described in hetrain.h's manual: rotary tables, maximum (4), exponent (4) and
@@ -3035,29 +2733,29 @@ static void heti_p_fill_totals(heti_p_described *d, const char *model) {
     profile->reduce = d->desc.reduce;
     profile->weight_bytes = profile->gather_bytes = 4;
     profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
-    profile->state_bytes = 4 * HETI_P_CAST(double, d->desc.optimizer.iface->slots);
-    profile->rank_weights = 4 * HETI_P_CAST(double, heti_p_rotary_table(&d->desc.model));
-    profile->rank_gradients = 16 * HETI_P_CAST(double, d->parameters);
-    profile->rank_workspace = 4 * HETI_P_CAST(double, d->desc.model.vocab) +
-        HETI_P_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
+    profile->state_bytes = 4 * HETI_T_CAST(double, d->desc.optimizer.iface->slots);
+    profile->rank_weights = 4 * HETI_T_CAST(double, heti_p_rotary_table(&d->desc.model));
+    profile->rank_gradients = 16 * HETI_T_CAST(double, d->parameters);
+    profile->rank_workspace = 4 * HETI_T_CAST(double, d->desc.model.vocab) +
+        HETI_T_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
     profile->token_bytes = 28;
     profile->sequence_bytes = 16;
 }
 
-static void heti_p_profile_cut(het_profile **at, const het_profile *count, heti_p_arena *arena) {
-    het_profile *profile = HETI_P_CAST(het_profile *, heti_p_take(arena, 1, sizeof *profile)), unused;
+static void heti_p_profile_cut(het_profile **at, const het_profile *count, heti_t_arena *arena) {
+    het_profile *profile = HETI_T_TAKE(arena, het_profile, 1), unused;
     int64_t i;
     if (profile == NULL) profile = &unused;
     *profile = *count;
-    profile->kind = HETI_P_CAST(het_unit_kind *, heti_p_take(arena, count->kinds, sizeof *profile->kind));
-    profile->unit = HETI_P_CAST(int32_t *, heti_p_take(arena, count->units, sizeof *profile->unit));
-    profile->block = HETI_P_CAST(het_block_profile *, heti_p_take(arena, count->blocks, sizeof *profile->block));
-    profile->use = HETI_P_CAST(int64_t *, heti_p_take(arena, count->uses, sizeof *profile->use));
-    profile->device = HETI_P_CAST(het_device_profile *, heti_p_take(arena, count->devices, sizeof *profile->device));
-    profile->link = HETI_P_CAST(het_link_profile *, heti_p_take(arena, count->links, sizeof *profile->link));
+    profile->kind = HETI_T_TAKE(arena, het_unit_kind, count->kinds);
+    profile->unit = HETI_T_TAKE(arena, int32_t, count->units);
+    profile->block = HETI_T_TAKE(arena, het_block_profile, count->blocks);
+    profile->use = HETI_T_TAKE(arena, int64_t, count->uses);
+    profile->device = HETI_T_TAKE(arena, het_device_profile, count->devices);
+    profile->link = HETI_T_TAKE(arena, het_link_profile, count->links);
     for (i = 0; i < count->devices; i++) {
-        het_unit_time *alone = HETI_P_CAST(het_unit_time *, heti_p_take(arena, count->kinds, sizeof *alone));
-        het_unit_time *together = HETI_P_CAST(het_unit_time *, heti_p_take(arena, count->kinds, sizeof *together));
+        het_unit_time *alone = HETI_T_TAKE(arena, het_unit_time, count->kinds);
+        het_unit_time *together = HETI_T_TAKE(arena, het_unit_time, count->kinds);
         if (arena->base == NULL) continue;
         profile->device[i].alone = alone;
         profile->device[i].together = together;
@@ -3068,15 +2766,15 @@ static void heti_p_profile_cut(het_profile **at, const het_profile *count, heti_
 /* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
 static het_result heti_p_profile_new(const het_profile *count, const het_allocator *allocator, const char *call,
                                      het_profile **profile, het_error *error) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     void *block;
     size_t size;
     arena.base = NULL;
     arena.used = 0;
     heti_p_profile_cut(profile, count, &arena);
     size = arena.used;
-    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
-    arena.base = HETI_P_CAST(char *, block);
+    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
+    arena.base = HETI_T_CAST(char *, block);
     arena.used = 0;
     heti_p_profile_cut(profile, count, &arena);
     (*profile)->allocator = *allocator;
@@ -3086,10 +2784,10 @@ static het_result heti_p_profile_new(const het_profile *count, const het_allocat
 
 /* Everything but devices and links. */
 static void heti_p_profile_same(het_profile *to, const het_profile *from) {
-    memcpy(to->kind, from->kind, HETI_P_CAST(size_t, from->kinds) * sizeof *to->kind);
-    memcpy(to->unit, from->unit, HETI_P_CAST(size_t, from->units) * sizeof *to->unit);
-    memcpy(to->block, from->block, HETI_P_CAST(size_t, from->blocks) * sizeof *to->block);
-    memcpy(to->use, from->use, HETI_P_CAST(size_t, from->uses) * sizeof *to->use);
+    memcpy(to->kind, from->kind, HETI_T_CAST(size_t, from->kinds) * sizeof *to->kind);
+    memcpy(to->unit, from->unit, HETI_T_CAST(size_t, from->units) * sizeof *to->unit);
+    memcpy(to->block, from->block, HETI_T_CAST(size_t, from->blocks) * sizeof *to->block);
+    memcpy(to->use, from->use, HETI_T_CAST(size_t, from->uses) * sizeof *to->use);
 }
 
 HETRAIN_API void het_profile_free(het_profile *profile) {
@@ -3099,32 +2797,32 @@ HETRAIN_API void het_profile_free(het_profile *profile) {
     allocator.free(allocator.user, profile, profile->size);
 }
 
-static void heti_p_described_cut(heti_p_described *d, heti_p_arena *arena) {
-    d->unit = HETI_P_CAST(het_unit *, heti_p_take(arena, d->count.units, sizeof *d->unit));
-    d->info = HETI_P_CAST(het_unit_info *, heti_p_take(arena, 2, sizeof *d->info));
-    d->kind = HETI_P_CAST(het_unit_info *, heti_p_take(arena, HETI_P_MOST_KINDS, sizeof *d->kind));
-    d->table = HETI_P_CAST(const het_unit_iface **, heti_p_take(arena, HETI_P_MOST_KINDS, sizeof *d->table));
-    d->first = HETI_P_CAST(int64_t *, heti_p_take(arena, d->count.units + 1, sizeof *d->first));
-    d->count.unit = HETI_P_CAST(int32_t *, heti_p_take(arena, d->count.units, sizeof *d->count.unit));
+static void heti_p_described_cut(heti_p_described *d, heti_t_arena *arena) {
+    d->unit = HETI_T_TAKE(arena, het_unit, d->count.units);
+    d->info = HETI_T_TAKE(arena, het_unit_info, 2);
+    d->kind = HETI_T_TAKE(arena, het_unit_info, HETI_P_MOST_KINDS);
+    d->table = HETI_T_TAKE(arena, const het_unit_iface *, HETI_P_MOST_KINDS);
+    d->first = HETI_T_TAKE(arena, int64_t, d->count.units + 1);
+    d->count.unit = HETI_T_TAKE(arena, int32_t, d->count.units);
 }
 
 /* Every use of a parameter may be a parameter and a block of its own. */
-static void heti_p_uses_cut(heti_p_described *d, heti_p_arena *arena) {
-    d->owner = HETI_P_CAST(int64_t *, heti_p_take(arena, d->uses + 1, sizeof *d->owner));
-    d->parameter = HETI_P_CAST(heti_p_parameter *, heti_p_take(arena, d->uses, sizeof *d->parameter));
-    d->count.block = HETI_P_CAST(het_block_profile *, heti_p_take(arena, d->uses, sizeof *d->count.block));
-    d->count.use = HETI_P_CAST(int64_t *, heti_p_take(arena, d->uses, sizeof *d->count.use));
+static void heti_p_uses_cut(heti_p_described *d, heti_t_arena *arena) {
+    d->owner = HETI_T_TAKE(arena, int64_t, d->uses + 1);
+    d->parameter = HETI_T_TAKE(arena, heti_p_parameter, d->uses);
+    d->count.block = HETI_T_TAKE(arena, het_block_profile, d->uses);
+    d->count.use = HETI_T_TAKE(arena, int64_t, d->uses);
 }
 
 static het_result heti_p_described_block(heti_p_described *d, int which, void (*cut)(heti_p_described *d,
-    heti_p_arena *arena)) {
-    heti_p_arena arena;
+    heti_t_arena *arena)) {
+    heti_t_arena arena;
     arena.base = NULL;
     arena.used = 0;
     cut(d, &arena);
     d->size[which] = arena.used;
-    HETI_P_TRY(heti_p_block(&d->allocator, arena.used, "het_profile_describe", &d->block[which], d->error));
-    arena.base = HETI_P_CAST(char *, d->block[which]);
+    HETI_T_TRY(heti_t_block(&d->allocator, arena.used, "het_profile_describe", &d->block[which], d->error));
+    arena.base = HETI_T_CAST(char *, d->block[which]);
     arena.used = 0;
     cut(d, &arena);
     return HET_OK;
@@ -3138,15 +2836,15 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     int64_t whole;
     d->desc = *desc;
     if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
-    if (!heti_p_allocator(allocator, &d->allocator))
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: an allocator needs both alloc and free");
-    HETI_P_TRY(het_model_complete(&d->desc.model, d->error));
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
+    if (!heti_t_allocator(allocator, &d->allocator))
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: an allocator needs both alloc and free");
+    HETI_T_TRY(het_model_complete(&d->desc.model, d->error));
     het_desc_defaults(&d->desc);
     d->count.units = d->desc.units != NULL ? d->desc.unit_count : 2 * d->desc.model.layers + 2;
     if (d->count.units < 2 || d->count.units > HETI_P_MOST_UNITS || d->desc.max_tokens < 1 ||
         d->desc.max_tokens > INT64_C(1) << 31)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: %d units, max_tokens %d", d->count.units,
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: %d units, max_tokens %d", d->count.units,
                            d->desc.max_tokens);
     whole = d->desc.model.context < 512 ? d->desc.model.context : 512;
     d->granule = d->desc.granule > INT64_MAX / 512 || d->desc.granule * whole > d->desc.max_tokens ?
@@ -3164,32 +2862,32 @@ static het_result heti_p_describe_start(heti_p_described *d, const het_desc *des
     config.allocator = &d->allocator;
     config.parallel = &d->parallel;
     if (iface->version != HETRAIN_DEVICE_VERSION)
-        return heti_p_fail(d->error, HET_ERR_INVALID, "het_profile_describe: device table has version %d, this is %d",
-            HETI_P_CAST(int64_t, iface->version), HETI_P_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: device table has version %d, this is %d",
+            HETI_T_CAST(int64_t, iface->version), HETI_T_CAST(int64_t, HETRAIN_DEVICE_VERSION));
     result = iface->create(&config, &d->device.self);
     if (result != HET_OK)
-        return heti_p_fail(d->error, result, "het_profile_describe: device %s could not be created", iface->name);
+        return heti_t_fail(d->error, result, "het_profile_describe: device %s could not be created", iface->name);
     d->device.iface = iface;
     return HET_OK;
 }
 
 static het_result heti_p_describe_all(heti_p_described *d, const char *model, het_profile **profile) {
     int64_t u;
-    HETI_P_TRY(heti_p_described_block(d, 0, heti_p_described_cut));
-    if (d->desc.units == NULL) HETI_P_TRY(het_model_units(&d->desc.model, d->unit, d->count.units, &u, d->error));
+    HETI_T_TRY(heti_p_described_block(d, 0, heti_p_described_cut));
+    if (d->desc.units == NULL) HETI_T_TRY(het_model_units(&d->desc.model, d->unit, d->count.units, &u, d->error));
     for (u = 0; u < d->count.units; u++) {
         if (d->desc.units != NULL) d->unit[u] = d->desc.units[u];
         if (d->unit[u].model == NULL) d->unit[u].model = &d->desc.model;
     }
-    HETI_P_TRY(heti_p_describe_chain(d));
-    HETI_P_TRY(heti_p_described_block(d, 1, heti_p_uses_cut));
-    HETI_P_TRY(heti_p_describe_chain(d));
+    HETI_T_TRY(heti_p_describe_chain(d));
+    HETI_T_TRY(heti_p_described_block(d, 1, heti_p_uses_cut));
+    HETI_T_TRY(heti_p_describe_chain(d));
     heti_p_fill_blocks(d);
     heti_p_fill_totals(d, model);
-    HETI_P_TRY(heti_p_profile_new(&d->count, &d->allocator, "het_profile_describe", profile, d->error));
-    memcpy((*profile)->unit, d->count.unit, HETI_P_CAST(size_t, d->count.units) * sizeof *d->count.unit);
-    memcpy((*profile)->block, d->count.block, HETI_P_CAST(size_t, d->count.blocks) * sizeof *d->count.block);
-    memcpy((*profile)->use, d->count.use, HETI_P_CAST(size_t, d->count.uses) * sizeof *d->count.use);
+    HETI_T_TRY(heti_p_profile_new(&d->count, &d->allocator, "het_profile_describe", profile, d->error));
+    memcpy((*profile)->unit, d->count.unit, HETI_T_CAST(size_t, d->count.units) * sizeof *d->count.unit);
+    memcpy((*profile)->block, d->count.block, HETI_T_CAST(size_t, d->count.blocks) * sizeof *d->count.block);
+    memcpy((*profile)->use, d->count.use, HETI_T_CAST(size_t, d->count.uses) * sizeof *d->count.use);
     return heti_p_fill_kinds(d, *profile);
 }
 
@@ -3198,9 +2896,9 @@ HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *mo
     heti_p_described d;
     het_result result;
     int i;
-    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
     *profile = NULL;
-    if (desc == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
+    if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
     memset(&d, 0, sizeof d);
     d.error = error;
     result = heti_p_describe_start(&d, desc, allocator);
@@ -3234,7 +2932,7 @@ static het_result heti_p_follow(const het_plan *plan, const het_schedule *schedu
         if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= plan->pipelines || a->micro_batch < 0 || a->stage < 0 ||
             a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline] ||
             a->micro_batch >= schedule->micro_batches[a->pipeline])
-            return heti_p_fail(error, HET_ERR_INVALID,
+            return heti_t_fail(error, HET_ERR_INVALID,
                                "het_profile_needs: rank %d, action %d: no such pipeline, stage or micro-batch", r,
                                i - schedule->start[r]);
         first = plan->first_stage[a->pipeline];
@@ -3276,22 +2974,22 @@ HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedul
     size_t size;
     if (plan == NULL || schedule == NULL || needs == NULL || schedule->ranks != plan->ranks ||
         schedule->pipelines != plan->pipelines)
-        return heti_p_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
-    if (!heti_p_allocator(allocator, &own))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
     for (p = 0; p < plan->pipelines; p++)
         cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
-    size = HETI_P_CAST(size_t, cells + 2 * plan->stages) * sizeof(int64_t);
-    HETI_P_TRY(heti_p_block(&own, size, "het_profile_needs", &block, error));
-    f.base = HETI_P_CAST(int64_t *, block);
+    size = HETI_T_CAST(size_t, cells + 2 * plan->stages) * sizeof(int64_t);
+    HETI_T_TRY(heti_t_block(&own, size, "het_profile_needs", &block, error));
+    f.base = HETI_T_CAST(int64_t *, block);
     f.apart = f.base + plan->stages;
     f.left = f.apart + plan->stages;
-    memset(f.apart, 0, HETI_P_CAST(size_t, plan->stages) * sizeof *f.apart);
+    memset(f.apart, 0, HETI_T_CAST(size_t, plan->stages) * sizeof *f.apart);
     for (p = 0, cells = 0; p < plan->pipelines; p++)
         for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p])
             f.base[g] = cells;
-    memset(needs, 0, HETI_P_CAST(size_t, plan->ranks) * sizeof *needs);
+    memset(needs, 0, HETI_T_CAST(size_t, plan->ranks) * sizeof *needs);
     for (r = 0; r < plan->ranks && result == HET_OK; r++)
         result = heti_p_follow(plan, schedule, r, &f, &needs[r], error);
     own.free(own.user, block, size);
@@ -3345,20 +3043,20 @@ typedef struct heti_p_held {
     int64_t *stages;                  /* [ranks] how many */
 } heti_p_held;
 
-static void heti_p_held_cut(heti_p_held *h, heti_p_arena *arena) {
+static void heti_p_held_cut(heti_p_held *h, heti_t_arena *arena) {
     const int64_t ranks = h->plan->ranks, uses = h->profile->uses, blocks = h->profile->blocks;
-    h->most = HETI_P_CAST(het_stage_memory *, heti_p_take(arena, ranks, sizeof *h->most));
-    h->elements = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->elements));
-    h->trained = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->trained));
-    h->state = HETI_P_CAST(double *, heti_p_take(arena, ranks, sizeof *h->state));
-    h->share = HETI_P_CAST(double *, heti_p_take(arena, blocks, sizeof *h->share));
-    h->holders = HETI_P_CAST(int64_t *, heti_p_take(arena, blocks, sizeof *h->holders));
-    h->head = HETI_P_CAST(int64_t *, heti_p_take(arena, h->profile->units, sizeof *h->head));
-    h->next = HETI_P_CAST(int64_t *, heti_p_take(arena, uses, sizeof *h->next));
-    h->block = HETI_P_CAST(int64_t *, heti_p_take(arena, uses, sizeof *h->block));
-    h->last = HETI_P_CAST(int64_t *, heti_p_take(arena, ranks, sizeof *h->last));
-    h->before = HETI_P_CAST(int64_t *, heti_p_take(arena, h->plan->stages, sizeof *h->before));
-    h->stages = HETI_P_CAST(int64_t *, heti_p_take(arena, ranks, sizeof *h->stages));
+    h->most = HETI_T_TAKE(arena, het_stage_memory, ranks);
+    h->elements = HETI_T_TAKE(arena, double, ranks);
+    h->trained = HETI_T_TAKE(arena, double, ranks);
+    h->state = HETI_T_TAKE(arena, double, ranks);
+    h->share = HETI_T_TAKE(arena, double, blocks);
+    h->holders = HETI_T_TAKE(arena, int64_t, blocks);
+    h->head = HETI_T_TAKE(arena, int64_t, h->profile->units);
+    h->next = HETI_T_TAKE(arena, int64_t, uses);
+    h->block = HETI_T_TAKE(arena, int64_t, uses);
+    h->last = HETI_T_TAKE(arena, int64_t, ranks);
+    h->before = HETI_T_TAKE(arena, int64_t, h->plan->stages);
+    h->stages = HETI_T_TAKE(arena, int64_t, ranks);
 }
 
 static void heti_p_held_chains(heti_p_held *h) {
@@ -3382,7 +3080,7 @@ static void heti_p_held_chains(heti_p_held *h) {
 /* The chains in a block of their own. */
 static het_result heti_p_held_start(heti_p_held *h, const het_profile *profile, const het_plan *plan,
                                     const het_allocator *allocator, void **block, size_t *size, het_error *error) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     memset(h, 0, sizeof *h);
     h->profile = profile;
     h->plan = plan;
@@ -3390,8 +3088,8 @@ static het_result heti_p_held_start(heti_p_held *h, const het_profile *profile, 
     arena.used = 0;
     heti_p_held_cut(h, &arena);
     *size = arena.used;
-    HETI_P_TRY(heti_p_block(allocator, *size, "bytes of a plan", block, error));
-    arena.base = HETI_P_CAST(char *, *block);
+    HETI_T_TRY(heti_t_block(allocator, *size, "bytes of a plan", block, error));
+    arena.base = HETI_T_CAST(char *, *block);
     arena.used = 0;
     heti_p_held_cut(h, &arena);
     heti_p_held_chains(h);
@@ -3440,7 +3138,7 @@ static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double ro
         for (u = stage->unit_begin; u < stage->unit_end; u++)
             for (i = h->head[u]; i >= 0; i = h->next[i]) {
                 const int64_t b = h->block[i];
-                const double elements = HETI_P_CAST(double, h->profile->block[b].elements);
+                const double elements = HETI_T_CAST(double, h->profile->block[b].elements);
                 if (!heti_p_first_hold(h, g, i)) continue;
                 if (!state) {
                     h->elements[r] += elements;
@@ -3449,24 +3147,24 @@ static void heti_p_held_stages(heti_p_held *h, const het_needs *needs, double ro
                     if (!h->profile->block[b].frozen) h->trained[r] += elements;
                 } else if (!h->profile->block[b].frozen)
                     h->state[r] += h->share[b] > 0 ? elements * plan->state_share[r] / h->share[b] :
-                    elements / HETI_P_CAST(double, h->holders[b]);
+                    elements / HETI_T_CAST(double, h->holders[b]);
             }
     }
 }
 
-static size_t heti_p_bytes(double bytes) { return bytes < 9e18 ? HETI_P_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
+static size_t heti_p_bytes(double bytes) { return bytes < 9e18 ? HETI_T_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
 
 /* Rows of the largest slice: cuts move to the next granule. */
 static double heti_p_slice_rows(const het_plan *plan, const het_shape *shape) {
     const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
-    double total = 0, largest = 0, rows = HETI_P_CAST(double, shape->tokens);
+    double total = 0, largest = 0, rows = HETI_T_CAST(double, shape->tokens);
     int64_t k;
     if (plan->slices == 1) return rows;
     for (k = 0; k < plan->slices; k++) {
         total += plan->slice_share[k];
         if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
     }
-    largest = HETI_P_CAST(double, HETI_P_CAST(int64_t, rows * (largest / total)) + 2 + granule);
+    largest = HETI_T_CAST(double, HETI_T_CAST(int64_t, rows * (largest / total)) + 2 + granule);
     return largest < rows ? largest : rows;
 }
 
@@ -3475,8 +3173,8 @@ static size_t heti_p_saved(const het_profile *p) {
     double all = 0, trained = 0;
     int64_t b;
     for (b = 0; b < p->blocks; b++) {
-        all += HETI_P_CAST(double, p->block[b].elements);
-        if (!p->block[b].frozen) trained += HETI_P_CAST(double, p->block[b].elements);
+        all += HETI_T_CAST(double, p->block[b].elements);
+        if (!p->block[b].frozen) trained += HETI_T_CAST(double, p->block[b].elements);
     }
     return heti_p_bytes((trained < all ? trained : all) * 4 + trained * p->state_bytes);
 }
@@ -3490,13 +3188,13 @@ static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, con
     int64_t r;
     for (r = 0; r < h->plan->ranks; r++) {
         const het_stage_memory *m = &h->most[r];
-        const double slots = HETI_P_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
-        const double carries = HETI_P_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
-        const double own = p->token_bytes * HETI_P_CAST(double, shape->tokens) + p->sequence_bytes *
-                     HETI_P_CAST(double, shape->sequences);
+        const double slots = HETI_T_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
+        const double carries = HETI_T_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
+        const double own = p->token_bytes * HETI_T_CAST(double, shape->tokens) + p->sequence_bytes *
+                     HETI_T_CAST(double, shape->sequences);
         const int others = h->plan->ranks > 1;
-        const double messages = HETI_P_CAST(double, needs[r].messages + 2 * others) *
-                     (m->message + HETI_P_CAST(double, HETI_P_ENVELOPE));
+        const double messages = HETI_T_CAST(double, needs[r].messages + 2 * others) *
+                     (m->message + HETI_T_CAST(double, HETI_P_ENVELOPE));
         het_memory *to = &memory[r];
         memset(to, 0, sizeof *to);
         to->weights = heti_p_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
@@ -3504,10 +3202,10 @@ static void heti_p_held_memory(const heti_p_held *h, const het_needs *needs, con
         to->optimizer = heti_p_bytes(h->state[r] * p->state_bytes);
         to->activations = heti_p_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
         to->workspace = heti_p_bytes(m->scratch + p->rank_workspace);
-        to->communication = heti_p_bytes(messages + (others ? HETI_P_CAST(double, HETI_P_RING_CHUNK) : 0));
+        to->communication = heti_p_bytes(messages + (others ? HETI_T_CAST(double, HETI_P_RING_CHUNK) : 0));
         to->host = to->communication;
         to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
-        to->parameters = HETI_P_CAST(int64_t, h->elements[r]);
+        to->parameters = HETI_T_CAST(int64_t, h->elements[r]);
     }
     memory[0].saving = heti_p_saved(p);
 }
@@ -3519,17 +3217,17 @@ HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_
     void *block;
     size_t size;
     if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
     if (plan->units != profile->units)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: a plan for %d units, a profile of %d",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a plan for %d units, a profile of %d",
                            plan->units, profile->units);
     if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
                            shape->tokens, shape->sequences, shape->granule);
     rows = heti_p_slice_rows(plan, shape);
-    HETI_P_TRY(heti_p_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
-    heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 0);
-    heti_p_held_stages(&h, needs, rows, HETI_P_CAST(double, shape->tokens), 1);
+    HETI_T_TRY(heti_p_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
+    heti_p_held_stages(&h, needs, rows, HETI_T_CAST(double, shape->tokens), 0);
+    heti_p_held_stages(&h, needs, rows, HETI_T_CAST(double, shape->tokens), 1);
     heti_p_held_memory(&h, needs, shape, memory);
     profile->allocator.free(profile->allocator.user, block, size);
     return HET_OK;
@@ -3549,14 +3247,14 @@ typedef struct heti_p_costing {
     int beside;                       /* times measured with all ranks at work are used */
 } heti_p_costing;
 
-static void heti_p_costs_cut(heti_p_costing *c, heti_p_arena *arena) {
-    c->to = HETI_P_CAST(het_plan_costs *, heti_p_take(arena, 1, sizeof *c->to));
-    c->stage = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->stage));
-    c->alone = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->alone));
-    c->together = HETI_P_CAST(het_stage_cost *, heti_p_take(arena, c->plan->stages, sizeof *c->together));
-    c->rank = HETI_P_CAST(het_rank_cost *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank));
-    c->block = HETI_P_CAST(het_block_cost *, heti_p_take(arena, c->profile->blocks, sizeof *c->block));
-    c->rank_group = HETI_P_CAST(int64_t *, heti_p_take(arena, c->plan->ranks, sizeof *c->rank_group));
+static void heti_p_costs_cut(heti_p_costing *c, heti_t_arena *arena) {
+    c->to = HETI_T_TAKE(arena, het_plan_costs, 1);
+    c->stage = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
+    c->alone = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
+    c->together = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
+    c->rank = HETI_T_TAKE(arena, het_rank_cost, c->plan->ranks);
+    c->block = HETI_T_TAKE(arena, het_block_cost, c->profile->blocks);
+    c->rank_group = HETI_T_TAKE(arena, int64_t, c->plan->ranks);
 }
 
 /* Which device of the profile a rank is, and how much slower; -1: the profile has none of that
@@ -3623,7 +3321,7 @@ static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, 
     for (r = 0; r < plan->ranks; r++) {
         device = heti_p_rank_device(c, r, &slowness);
         if (device < 0)
-            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the "
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the "
                                                        "profile of a device \"%s\"; there are %d, none is it", r,
                                                        c->cluster != NULL ? c->cluster->device[r].profile : "",
                                                        c->profile->devices);
@@ -3638,7 +3336,7 @@ static het_result heti_p_fill_costs(heti_p_costing *c, const heti_p_held *held, 
         c->stage[g] = c->together[g];
     }
     for (b = 0; b < c->profile->blocks; b++) {
-        const double elements = c->profile->block[b].frozen ? 0 : HETI_P_CAST(double, c->profile->block[b].elements);
+        const double elements = c->profile->block[b].frozen ? 0 : HETI_T_CAST(double, c->profile->block[b].elements);
         c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
         c->block[b].gather_bytes = elements * c->profile->gather_bytes;
         c->block[b].step = elements;
@@ -3666,39 +3364,39 @@ HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_p
                                                     het_error *error) {
     heti_p_costing c;
     heti_p_held held;
-    heti_p_arena arena;
+    heti_t_arena arena;
     het_allocator own;
     het_result result;
     void *block, *scratch;
     size_t size;
-    if (costs == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
+    if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
     *costs = NULL;
     if (profile == NULL || plan == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" :
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" :
                            "plan");
     if (plan->units != profile->units)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d",
                            plan->units, profile->units);
     if (cluster != NULL && cluster->ranks != plan->ranks)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d",
                            plan->ranks, cluster->ranks);
-    if (!heti_p_allocator(allocator, &own))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
     memset(&c, 0, sizeof c);
     c.profile = profile;
     c.plan = plan;
     c.cluster = cluster;
     c.beside = together != HET_NO;
-    HETI_P_TRY(heti_p_held_start(&held, profile, plan, &own, &scratch, &size, error));
+    HETI_T_TRY(heti_p_held_start(&held, profile, plan, &own, &scratch, &size, error));
     heti_p_held_stages(&held, NULL, 1, 1, 0);
     heti_p_held_stages(&held, NULL, 1, 1, 1);
     arena.base = NULL;
     arena.used = 0;
     heti_p_costs_cut(&c, &arena);
-    result = heti_p_block(&own, arena.used, "het_profile_costs", &block, error);
+    result = heti_t_block(&own, arena.used, "het_profile_costs", &block, error);
     if (result == HET_OK) {
         const size_t used = arena.used;
-        arena.base = HETI_P_CAST(char *, block);
+        arena.base = HETI_T_CAST(char *, block);
         arena.used = 0;
         heti_p_costs_cut(&c, &arena);
         c.to->allocator = own;
@@ -3747,12 +3445,12 @@ HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedu
                                           het_choice timeline, const het_allocator *allocator,
                                                      het_simulation **simulation, het_error *error) {
     double beside;
-    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_simulate_costs: simulation is NULL");
+    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: simulation is NULL");
     *simulation = NULL;
     if (plan == NULL || costs == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
     (void)heti_p_costs_beside(plan, costs, 1);
-    HETI_P_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
+    HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
     beside = 1 - (*simulation)->bubble;
     if (!heti_p_costs_beside(plan, costs, beside)) return HET_OK;
     het_simulation_free(*simulation);
@@ -3783,7 +3481,7 @@ static const heti_p_field *heti_p_byte_fields(int *count) {
         { "rank_gradients", offsetof(het_profile, rank_gradients) },
         { "rank_workspace", offsetof(het_profile, rank_workspace) },
         { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) } };
-    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    *count = HETI_T_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
     return heti_p_fields;
 }
 
@@ -3796,7 +3494,7 @@ static const heti_p_field *heti_p_kind_fields(int *count) {
         { "carry_gradient", offsetof(het_unit_kind, carry_gradient) },
         { "workspace", offsetof(het_unit_kind, workspace) },
         { "workspace_base", offsetof(het_unit_kind, workspace_base) } };
-    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    *count = HETI_T_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
     return heti_p_fields;
 }
 
@@ -3809,7 +3507,7 @@ static const heti_p_field *heti_p_device_fields(int *count) {
         { "message_byte", offsetof(het_device_profile, message_byte) },
         { "ring_byte", offsetof(het_device_profile, ring_byte) },
         { "action", offsetof(het_device_profile, action) } };
-    *count = HETI_P_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
+    *count = HETI_T_CAST(int, sizeof heti_p_fields / sizeof *heti_p_fields);
     return heti_p_fields;
 }
 
@@ -3831,116 +3529,117 @@ static const heti_p_field *heti_p_time_fields(int *count) {
 
 static double heti_p_field_get(const void *base, const heti_p_field *field) {
     double value;
-    memcpy(&value, HETI_P_CAST(const char *, base) + field->at, sizeof value);
+    memcpy(&value, HETI_T_CAST(const char *, base) + field->at, sizeof value);
     return value;
 }
 
 /* Numbers as fields of the object that is open; those that are 0 are left out. */
-static void heti_p_out_fields(heti_p_out *out, const void *base, const heti_p_field *field, int count) {
+static void heti_p_out_fields(heti_t_text *out, const void *base, const heti_p_field *field, int count) {
     int i;
     for (i = 0; i < count; i++) {
         const double value = heti_p_field_get(base, &field[i]);
         if (!(value < 0) && !(value > 0)) continue;
-        heti_p_out_format(out, ", \"%s\": ", field[i].name);
-        heti_p_out_real(out, value);
+        heti_t_format(out, ", \"%s\": ", field[i].name);
+        heti_t_real(out, value);
     }
 }
 
-static void heti_p_out_curves(heti_p_out *out, const het_profile *profile, const het_unit_time *time,
+static void heti_p_out_curves(heti_t_text *out, const het_profile *profile, const het_unit_time *time,
                               const char *name) {
     int64_t k;
     int f, fields;
     const heti_p_field *field = heti_p_time_fields(&fields);
-    heti_p_out_format(out, ",\n   \"%s\": {", name);
+    heti_t_format(out, ",\n   \"%s\": {", name);
     for (k = 0; k < profile->kinds; k++) {
         int written = 0;
-        heti_p_out_text(out, k > 0 ? ",\n    " : "\n    ");
-        heti_p_out_json(out, profile->kind[k].name);
-        heti_p_out_text(out, ": {");
+        heti_t_put(out, k > 0 ? ",\n    " : "\n    ");
+        heti_t_json(out, profile->kind[k].name, strlen(profile->kind[k].name));
+        heti_t_put(out, ": {");
         for (f = 0; f < fields; f++) {
             het_curve curve;
-            memcpy(&curve, HETI_P_CAST(const char *, HETI_P_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
+            memcpy(&curve, HETI_T_CAST(const char *, HETI_T_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
             if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
-            heti_p_out_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
-            heti_p_out_real(out, curve.base);
-            heti_p_out_text(out, ", ");
-            heti_p_out_real(out, curve.token);
-            heti_p_out_text(out, ", ");
-            heti_p_out_real(out, curve.pair);
-            heti_p_out_char(out, ']');
+            heti_t_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
+            heti_t_real(out, curve.base);
+            heti_t_put(out, ", ");
+            heti_t_real(out, curve.token);
+            heti_t_put(out, ", ");
+            heti_t_real(out, curve.pair);
+            heti_t_char(out, ']');
         }
-        heti_p_out_char(out, '}');
+        heti_t_char(out, '}');
     }
-    heti_p_out_char(out, '}');
+    heti_t_char(out, '}');
 }
 
-static void heti_p_out_chain(heti_p_out *out, const het_profile *profile) {
+static void heti_p_out_chain(heti_t_text *out, const het_profile *profile) {
     int64_t i, k;
-    heti_p_out_text(out, ",\n \"units\": [");
+    heti_t_put(out, ",\n \"units\": [");
     for (i = 0; i < profile->units; i++) {
-        heti_p_out_text(out, i == 0 ? "" : i % 12 == 0 ? ",\n  " : ", ");
-        heti_p_out_json(out, profile->kind[profile->unit[i]].name);
+        heti_t_put(out, i == 0 ? "" : i % 12 == 0 ? ",\n  " : ", ");
+        heti_t_json(out, profile->kind[profile->unit[i]].name, strlen(profile->kind[profile->unit[i]].name));
     }
-    heti_p_out_text(out, "],\n \"blocks\": [");
+    heti_t_put(out, "],\n \"blocks\": [");
     for (i = 0; i < profile->blocks; i++) {
         const het_block_profile *block = &profile->block[i];
-        heti_p_out_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
+        heti_t_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
         for (k = 0; k < block->uses; k++)
-            heti_p_out_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
-        heti_p_out_text(out, block->frozen ? "], \"frozen\": true}" : "]}");
+            heti_t_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
+        heti_t_put(out, block->frozen ? "], \"frozen\": true}" : "]}");
     }
-    heti_p_out_char(out, ']');
+    heti_t_char(out, ']');
 }
 
 static const char *heti_p_dtype_name(het_dtype dtype) { return dtype == HET_BF16 ? "bf16" : "f32"; }
 static const char *heti_p_reduce_name(het_reduce reduce) { return reduce == HET_REDUCE_FAST ? "fast" : "exact"; }
 
 HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
-    heti_p_out out;
+    char room[4096];
+    heti_t_text out;
     const heti_p_field *field;
     int64_t i;
     int fields;
     if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
-    heti_p_out_start(&out, to);
-    heti_p_out_text(&out, "{\"hetrain_profile\": 1, \"model\": ");
-    heti_p_out_json(&out, profile->model);
-    heti_p_out_format(&out, ", \"dtype\": \"%s\", \"reduce\": \"%s\"", heti_p_dtype_name(profile->dtype),
+    out = heti_t_text_to(to, room, sizeof room);
+    heti_t_put(&out, "{\"hetrain_profile\": 1, \"model\": ");
+    heti_t_json(&out, profile->model, strlen(profile->model));
+    heti_t_format(&out, ", \"dtype\": \"%s\", \"reduce\": \"%s\"", heti_p_dtype_name(profile->dtype),
                       heti_p_reduce_name(profile->reduce));
-    if (profile->granule > 0) heti_p_out_format(&out, ", \"granule\": %d", profile->granule);
-    heti_p_out_text(&out, ",\n \"bytes\": {\"weight\": ");
-    heti_p_out_real(&out, profile->weight_bytes);
+    if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
+    heti_t_put(&out, ",\n \"bytes\": {\"weight\": ");
+    heti_t_real(&out, profile->weight_bytes);
     field = heti_p_byte_fields(&fields);
     heti_p_out_fields(&out, profile, field + 1, fields - 1);
-    heti_p_out_text(&out, "},\n \"kinds\": [");
+    heti_t_put(&out, "},\n \"kinds\": [");
     field = heti_p_kind_fields(&fields);
     for (i = 0; i < profile->kinds; i++) {
-        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        heti_p_out_json(&out, profile->kind[i].name);
+        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_t_json(&out, profile->kind[i].name, strlen(profile->kind[i].name));
         heti_p_out_fields(&out, &profile->kind[i], field, fields);
-        heti_p_out_text(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
+        heti_t_put(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
     }
-    heti_p_out_char(&out, ']');
+    heti_t_char(&out, ']');
     heti_p_out_chain(&out, profile);
-    heti_p_out_text(&out, ",\n \"devices\": [");
+    heti_t_put(&out, ",\n \"devices\": [");
     field = heti_p_device_fields(&fields);
     for (i = 0; i < profile->devices; i++) {
-        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        heti_p_out_json(&out, profile->device[i].name);
+        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_t_json(&out, profile->device[i].name, strlen(profile->device[i].name));
         heti_p_out_fields(&out, &profile->device[i], field, fields);
         heti_p_out_curves(&out, profile, profile->device[i].alone, "alone");
         heti_p_out_curves(&out, profile, profile->device[i].together, "together");
-        heti_p_out_char(&out, '}');
+        heti_t_char(&out, '}');
     }
-    heti_p_out_text(&out, "],\n \"links\": [");
+    heti_t_put(&out, "],\n \"links\": [");
     field = heti_p_link_fields(&fields);
     for (i = 0; i < profile->links; i++) {
-        heti_p_out_text(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        heti_p_out_json(&out, profile->link[i].name);
+        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_t_json(&out, profile->link[i].name, strlen(profile->link[i].name));
         heti_p_out_fields(&out, &profile->link[i], field, fields);
-        heti_p_out_char(&out, '}');
+        heti_t_char(&out, '}');
     }
-    heti_p_out_text(&out, "]}\n");
-    return heti_p_out_end(&out);
+    heti_t_put(&out, "]}\n");
+    return heti_t_end(&out);
 }
 
 /* Three passes over the text: to count, to find the names of kinds, to fill in what names them. */
@@ -3963,10 +3662,10 @@ static const char *heti_p_shown(char shown[49], const char *text) {
 static het_result heti_p_bad(const heti_p_profile_reader *r, const char *key, const char *rule) {
     char shown[49];
     if (r->json.rule != NULL)
-        return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d, at \"%s\": %s",
-                           HETI_P_CAST(int64_t, r->json.rule_at), heti_p_shown(shown, key), r->json.rule);
-    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\": %s",
-                       HETI_P_CAST(int64_t, r->json.at), heti_p_shown(shown, key), rule);
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d, at \"%s\": %s",
+                           HETI_T_CAST(int64_t, r->json.rule_at), heti_p_shown(shown, key), r->json.rule);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\": %s",
+                       HETI_T_CAST(int64_t, r->json.at), heti_p_shown(shown, key), rule);
 }
 
 /* Goes on to the next key of an object, which must not have come before; 0 at the end or where
@@ -3985,23 +3684,22 @@ static het_result heti_p_read_name(heti_p_profile_reader *r, const char *key, ch
     size_t length = 0;
     if (!het_json_string(&r->json, to, capacity, &length)) return heti_p_bad(r, key, "");
     if (length >= capacity || length == 0 || strlen(to) != length)
-        return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" has %d bytes; a name has 1 "
-                                                     "to %d and no 0", HETI_P_CAST(int64_t, r->json.at), key,
-                                                     HETI_P_CAST(int64_t, length), HETI_P_CAST(int64_t, capacity) - 1);
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" has %d bytes; a name has 1 "
+                                                     "to %d and no 0", HETI_T_CAST(int64_t, r->json.at), key,
+                                                     HETI_T_CAST(int64_t, length), HETI_T_CAST(int64_t, capacity) - 1);
     return HET_OK;
 }
 
 static het_result heti_p_read_real(heti_p_profile_reader *r, const char *key, double *value) {
-    heti_p_out text;
+    char room[41];
+    heti_t_text text = heti_t_text_in(room, sizeof room);
     char shown[49];
     const size_t at = r->json.at;
     if (!het_json_real(&r->json, value)) return heti_p_bad(r, key, "");
     if (*value >= 0 && *value <= 1e30) return HET_OK;
-    heti_p_out_start(&text, NULL);
-    heti_p_out_real(&text, *value);
-    text.text[text.length < 40 ? text.length : 40] = 0;
-    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %s, not from 0 to 1e30",
-                       HETI_P_CAST(int64_t, at), heti_p_shown(shown, key), text.text);
+    heti_t_real(&text, *value);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %s, not from 0 to 1e30",
+                       HETI_T_CAST(int64_t, at), heti_p_shown(shown, key), room);
 }
 
 /* A number field; 1: there is such a field. */
@@ -4014,8 +3712,8 @@ static het_result heti_p_read_field(heti_p_profile_reader *r, const char *key, v
     if (!*found) return HET_OK;
     if ((*seen >> i & 1u) != 0) return heti_p_bad(r, key, "this key comes twice");
     *seen |= UINT32_C(1) << i;
-    HETI_P_TRY(heti_p_read_real(r, key, &value));
-    if (base != NULL) memcpy(HETI_P_CAST(char *, base) + field[i].at, &value, sizeof value);
+    HETI_T_TRY(heti_p_read_real(r, key, &value));
+    if (base != NULL) memcpy(HETI_T_CAST(char *, base) + field[i].at, &value, sizeof value);
     return HET_OK;
 }
 
@@ -4025,8 +3723,8 @@ static het_result heti_p_find_kind(heti_p_profile_reader *r, const char *name, i
     if (!r->last) return HET_OK;
     while (*kind < r->to->kinds && strcmp(r->to->kind[*kind].name, name) != 0) ++*kind;
     if (*kind < r->to->kinds) return HET_OK;
-    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
-                       HETI_P_CAST(int64_t, r->json.at), heti_p_shown(shown, name), r->to->kinds);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
+                       HETI_T_CAST(int64_t, r->json.at), heti_p_shown(shown, name), r->to->kinds);
 }
 
 static het_result heti_p_read_bytes(heti_p_profile_reader *r) {
@@ -4036,7 +3734,7 @@ static het_result heti_p_read_bytes(heti_p_profile_reader *r) {
     const heti_p_field *field = heti_p_byte_fields(&fields);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (heti_p_next_key(r, key, &none, NULL, 0, &which)) {
-        HETI_P_TRY(heti_p_read_field(r, key, &r->count, field, fields, &seen, &found));
+        HETI_T_TRY(heti_p_read_field(r, key, &r->count, field, fields, &seen, &found));
         if (!found) return heti_p_bad(r, key, "no such key in \"bytes\"");
     }
     return r->json.rule == NULL ? HET_OK : heti_p_bad(r, key[0] != 0 ? key : "bytes", "");
@@ -4051,12 +3749,12 @@ static het_result heti_p_read_named(heti_p_profile_reader *r, const char *what, 
     int which, found, truth;
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (heti_p_next_key(r, key, &seen, heti_p_keys, loss != NULL ? 2 : 1, &which)) {
-        if (which == 0) HETI_P_TRY(heti_p_read_name(r, key, name, capacity));
+        if (which == 0) HETI_T_TRY(heti_p_read_name(r, key, name, capacity));
         else if (loss != NULL && which == 1) {
             het_json_boolean(&r->json, &truth);
             *loss = truth;
         } else {
-            HETI_P_TRY(heti_p_read_field(r, key, base, field, fields, &numbers, &found));
+            HETI_T_TRY(heti_p_read_field(r, key, base, field, fields, &numbers, &found));
             if (!found) return heti_p_bad(r, key, "no such key");
         }
     }
@@ -4073,7 +3771,7 @@ static het_result heti_p_read_kinds(heti_p_profile_reader *r) {
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.kinds++) {
         het_unit_kind *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
         memset(kind, 0, sizeof *kind);
-        HETI_P_TRY(heti_p_read_named(r, "kinds", kind, kind->name, sizeof kind->name, field, fields, &kind->loss));
+        HETI_T_TRY(heti_p_read_named(r, "kinds", kind, kind->name, sizeof kind->name, field, fields, &kind->loss));
         for (k = 0; r->to != NULL && k < r->count.kinds; k++)
             if (strcmp(r->to->kind[k].name, kind->name) == 0)
                 return heti_p_bad(r, kind->name, "a kind of this name comes twice");
@@ -4087,10 +3785,10 @@ static het_result heti_p_read_units(heti_p_profile_reader *r) {
     int64_t kind;
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.units++) {
-        HETI_P_TRY(heti_p_read_name(r, "units", name, sizeof name));
-        HETI_P_TRY(heti_p_find_kind(r, name, &kind));
+        HETI_T_TRY(heti_p_read_name(r, "units", name, sizeof name));
+        HETI_T_TRY(heti_p_find_kind(r, name, &kind));
         if (r->count.units >= HETI_P_MOST_UNITS) return heti_p_bad(r, "units", "more than 1048576");
-        if (r->to != NULL) r->to->unit[r->count.units] = HETI_P_CAST(int32_t, kind);
+        if (r->to != NULL) r->to->unit[r->count.units] = HETI_T_CAST(int32_t, kind);
     }
     return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "units", "");
 }
@@ -4100,17 +3798,17 @@ static het_result heti_p_read_integer(heti_p_profile_reader *r, const char *key,
     const size_t at = r->json.at;
     if (!het_json_integer(&r->json, value)) return heti_p_bad(r, key, "");
     if (*value >= least && *value <= most) return HET_OK;
-    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %d, not from %d to %d",
-                       HETI_P_CAST(int64_t, at), key, *value, least, most);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %d, not from %d to %d",
+                       HETI_T_CAST(int64_t, at), key, *value, least, most);
 }
 
 /* "units" of a block: which, ascending. */
 static het_result heti_p_read_uses(heti_p_profile_reader *r, het_block_profile *block) {
-    const int64_t units = r->last ? r->to->units : HETI_P_CAST(int64_t, HETI_P_MOST_UNITS);
+    const int64_t units = r->last ? r->to->units : HETI_T_CAST(int64_t, HETI_P_MOST_UNITS);
     int64_t unit, before = -1;
     het_json_enter(&r->json, HET_JSON_ARRAY);
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
-        HETI_P_TRY(heti_p_read_integer(r, "units", 0, units - 1, &unit));
+        HETI_T_TRY(heti_p_read_integer(r, "units", 0, units - 1, &unit));
         if (unit <= before) return heti_p_bad(r, "units", "the units of a block must rise");
         if (r->to != NULL) r->to->use[r->count.uses] = unit;
         before = unit;
@@ -4132,8 +3830,8 @@ static het_result heti_p_read_blocks(heti_p_profile_reader *r) {
         block.first_use = r->count.uses;
         het_json_enter(&r->json, HET_JSON_OBJECT);
         while (heti_p_next_key(r, key, &seen, heti_p_keys, 3, &which)) {
-            if (which == 0) HETI_P_TRY(heti_p_read_integer(r, key, 1, INT64_C(1) << 56, &block.elements));
-            else if (which == 1) HETI_P_TRY(heti_p_read_uses(r, &block));
+            if (which == 0) HETI_T_TRY(heti_p_read_integer(r, key, 1, INT64_C(1) << 56, &block.elements));
+            else if (which == 1) HETI_T_TRY(heti_p_read_uses(r, &block));
             else if (which == 2) {
                 het_json_boolean(&r->json, &truth);
                 block.frozen = truth;
@@ -4152,7 +3850,7 @@ static het_result heti_p_read_curve(heti_p_profile_reader *r, const char *key, h
     het_json_enter(&r->json, HET_JSON_ARRAY);
     while (het_json_next(&r->json, NULL, 0, NULL)) {
         if (n == 3) return heti_p_bad(r, key, "more than [base, token, pair]");
-        HETI_P_TRY(heti_p_read_real(r, key, &value[n++]));
+        HETI_T_TRY(heti_p_read_real(r, key, &value[n++]));
     }
     if (r->json.rule != NULL) return heti_p_bad(r, key, "");
     if (n != 3) return heti_p_bad(r, key, "fewer than [base, token, pair]");
@@ -4176,12 +3874,12 @@ static het_result heti_p_read_times(heti_p_profile_reader *r, const char *what, 
         het_curve curve;
         uint32_t seen = 0;
         memset(&time, 0, sizeof time);
-        HETI_P_TRY(heti_p_find_kind(r, name, &kind));
+        HETI_T_TRY(heti_p_find_kind(r, name, &kind));
         het_json_enter(&r->json, HET_JSON_OBJECT);
         while (heti_p_next_key(r, key, &seen, heti_p_keys, 5, &which)) {
             if (which == 5) return heti_p_bad(r, key, "not forward, backward, input, weight or recompute");
-            HETI_P_TRY(heti_p_read_curve(r, key, &curve));
-            memcpy(HETI_P_CAST(char *, HETI_P_CAST(void *, &time)) + field[which].at, &curve, sizeof curve);
+            HETI_T_TRY(heti_p_read_curve(r, key, &curve));
+            memcpy(HETI_T_CAST(char *, HETI_T_CAST(void *, &time)) + field[which].at, &curve, sizeof curve);
         }
         if (r->json.rule != NULL) return heti_p_bad(r, key[0] != 0 ? key : name, "");
         if (to != NULL) to[kind] = time;
@@ -4202,10 +3900,10 @@ static het_result heti_p_read_device(heti_p_profile_reader *r) {
     if (r->to == NULL) memset(&spare, 0, sizeof spare);
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (heti_p_next_key(r, key, &seen, heti_p_keys, 3, &which)) {
-        if (which == 0) HETI_P_TRY(heti_p_read_name(r, key, device->name, sizeof device->name));
-        else if (which < 3) HETI_P_TRY(heti_p_read_times(r, key, which == 1 ? device->alone : device->together));
+        if (which == 0) HETI_T_TRY(heti_p_read_name(r, key, device->name, sizeof device->name));
+        else if (which < 3) HETI_T_TRY(heti_p_read_times(r, key, which == 1 ? device->alone : device->together));
         else {
-            HETI_P_TRY(heti_p_read_field(r, key, device, field, fields, &numbers, &found));
+            HETI_T_TRY(heti_p_read_field(r, key, device, field, fields, &numbers, &found));
             if (!found) return heti_p_bad(r, key, "no such key of a device");
         }
     }
@@ -4216,13 +3914,13 @@ static het_result heti_p_read_device(heti_p_profile_reader *r) {
         if (strcmp(r->to->device[i].name, device->name) == 0)
             return heti_p_bad(r, device->name, "a device of this name comes twice");
     if ((seen & 4u) == 0)
-        memcpy(device->together, device->alone, HETI_P_CAST(size_t, r->to->kinds) * sizeof *device->alone);
+        memcpy(device->together, device->alone, HETI_T_CAST(size_t, r->to->kinds) * sizeof *device->alone);
     return HET_OK;
 }
 
 static het_result heti_p_read_devices(heti_p_profile_reader *r) {
     het_json_enter(&r->json, HET_JSON_ARRAY);
-    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.devices++) HETI_P_TRY(heti_p_read_device(r));
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.devices++) HETI_T_TRY(heti_p_read_device(r));
     return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "devices", "");
 }
 
@@ -4234,7 +3932,7 @@ static het_result heti_p_read_links(heti_p_profile_reader *r) {
     for (; het_json_next(&r->json, NULL, 0, NULL); r->count.links++) {
         het_link_profile *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
         memset(link, 0, sizeof *link);
-        HETI_P_TRY(heti_p_read_named(r, "links", link, link->name, sizeof link->name, field, fields, NULL));
+        HETI_T_TRY(heti_p_read_named(r, "links", link, link->name, sizeof link->name, field, fields, NULL));
     }
     return r->json.rule == NULL ? HET_OK : heti_p_bad(r, "links", "");
 }
@@ -4243,11 +3941,11 @@ static het_result heti_p_read_links(heti_p_profile_reader *r) {
 static het_result heti_p_read_word(heti_p_profile_reader *r, const char *key, const char *first, const char *second,
                                    int *which) {
     char word[48], shown[49];
-    HETI_P_TRY(heti_p_read_name(r, key, word, sizeof word));
+    HETI_T_TRY(heti_p_read_name(r, key, word, sizeof word));
     *which = strcmp(word, first) == 0 ? 1 : strcmp(word, second) == 0 ? 2 : 0;
     if (*which > 0) return HET_OK;
-    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is \"%s\", not \"%s\" or \"%s\"",
-        HETI_P_CAST(int64_t, r->json.at), key, heti_p_shown(shown, word), first, second);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is \"%s\", not \"%s\" or \"%s\"",
+        HETI_T_CAST(int64_t, r->json.at), key, heti_p_shown(shown, word), first, second);
 }
 
 static het_result heti_p_read_pass(heti_p_profile_reader *r, const char *text, size_t length) {
@@ -4263,27 +3961,27 @@ static het_result heti_p_read_pass(heti_p_profile_reader *r, const char *text, s
     het_json_enter(&r->json, HET_JSON_OBJECT);
     while (heti_p_next_key(r, key, &seen, heti_p_keys, 11, &which)) {
         switch (which) {
-        case 0: HETI_P_TRY(heti_p_read_integer(r, key, 1, 1, &version)); break;
-        case 1: HETI_P_TRY(heti_p_read_kinds(r)); break;
-        case 2: HETI_P_TRY(heti_p_read_units(r)); break;
+        case 0: HETI_T_TRY(heti_p_read_integer(r, key, 1, 1, &version)); break;
+        case 1: HETI_T_TRY(heti_p_read_kinds(r)); break;
+        case 2: HETI_T_TRY(heti_p_read_units(r)); break;
         case 3:
             if (!het_json_string(&r->json, r->count.model, sizeof r->count.model, &size)) break;
             if (size >= sizeof r->count.model || strlen(r->count.model) != size)
                 return heti_p_bad(r, key, "longer than 127 bytes, or with a 0");
             break;
         case 4:
-            HETI_P_TRY(heti_p_read_word(r, key, "f32", "bf16", &word));
+            HETI_T_TRY(heti_p_read_word(r, key, "f32", "bf16", &word));
             r->count.dtype = word == 1 ? HET_F32 : HET_BF16;
             break;
         case 5:
-            HETI_P_TRY(heti_p_read_word(r, key, "exact", "fast", &word));
+            HETI_T_TRY(heti_p_read_word(r, key, "exact", "fast", &word));
             r->count.reduce = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
             break;
-        case 6: HETI_P_TRY(heti_p_read_bytes(r)); break;
-        case 7: HETI_P_TRY(heti_p_read_blocks(r)); break;
-        case 8: HETI_P_TRY(heti_p_read_devices(r)); break;
-        case 9: HETI_P_TRY(heti_p_read_links(r)); break;
-        case 10: HETI_P_TRY(heti_p_read_integer(r, key, 1, INT64_C(1) << 31, &r->count.granule)); break;
+        case 6: HETI_T_TRY(heti_p_read_bytes(r)); break;
+        case 7: HETI_T_TRY(heti_p_read_blocks(r)); break;
+        case 8: HETI_T_TRY(heti_p_read_devices(r)); break;
+        case 9: HETI_T_TRY(heti_p_read_links(r)); break;
+        case 10: HETI_T_TRY(heti_p_read_integer(r, key, 1, INT64_C(1) << 31, &r->count.granule)); break;
         default: return heti_p_bad(r, key, "no such key of a profile");
         }
     }
@@ -4303,11 +4001,11 @@ static het_result heti_p_read_all(heti_p_profile_reader *r, const char *text, si
         r->count.reduce = HET_REDUCE_EXACT;
         r->to = *profile;
         r->last = pass == 2;
-        HETI_P_TRY(heti_p_read_pass(r, text, length));
+        HETI_T_TRY(heti_p_read_pass(r, text, length));
         if (pass > 0) continue;
         if (r->count.units < 1 || r->count.kinds < 1)
             return heti_p_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
-        HETI_P_TRY(heti_p_profile_new(&r->count, allocator, "het_profile_read", profile, r->error));
+        HETI_T_TRY(heti_p_profile_new(&r->count, allocator, "het_profile_read", profile, r->error));
     }
     return HET_OK;
 }
@@ -4318,11 +4016,11 @@ HETRAIN_API het_result het_profile_read(const char *text, size_t length, const h
     het_allocator own;
     het_result result;
     if (profile == NULL || text == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" :
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" :
                            "text");
     *profile = NULL;
-    if (!heti_p_allocator(allocator, &own))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_read: an allocator needs both alloc and free");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: an allocator needs both alloc and free");
     memset(&r, 0, sizeof r);
     r.error = error;
     result = heti_p_read_all(&r, text, length, &own, profile);
@@ -4351,50 +4049,50 @@ static het_result heti_p_merge_check(const het_profile *a, const het_profile *b,
     int fields;
     int64_t i;
     if (strcmp(a->model, b->model) != 0)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"",
                            a->model, b->model);
     if (a->dtype != b->dtype)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has dtype %s, the other %s",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has dtype %s, the other %s",
                            heti_p_dtype_name(a->dtype), heti_p_dtype_name(b->dtype));
     if (a->reduce != b->reduce)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has reduce %s, the other %s",
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has reduce %s, the other %s",
                            heti_p_reduce_name(a->reduce), heti_p_reduce_name(b->reduce));
     if (a->granule != b->granule && a->granule > 0 && b->granule > 0)
-        return heti_p_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_profile_merge: one was measured with granules of %d tokens, the other of %d",
                            a->granule, b->granule);
     if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the "
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the "
                                                    "other %d, %d and %d", a->units, a->kinds, a->blocks, b->units,
                                                    b->kinds, b->blocks);
     field = heti_p_byte_fields(&fields);
     if (!heti_p_same_bytes(a, b, field, fields, &name))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
     field = heti_p_kind_fields(&fields);
     for (i = 0; i < a->kinds; i++) /* scratch is the device's own business */
         if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
             !heti_p_same_bytes(&a->kind[i], &b->kind[i], field, fields - 2, &name))
-            return heti_p_fail(error, HET_ERR_INVALID,
+            return heti_t_fail(error, HET_ERR_INVALID,
                                "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name,
                                name);
     for (i = 0; i < a->units; i++)
         if (a->unit[i] != b->unit[i])
-            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
     for (i = 0; i < a->blocks; i++)
         if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses ||
             a->block[i].frozen != b->block[i].frozen)
-            return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and "
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and "
                                                        "%d in the other", i, a->block[i].elements,
                                                        b->block[i].elements);
     for (i = 0; i < a->uses; i++)
         if (a->use[i] != b->use[i])
-            return heti_p_fail(error, HET_ERR_INVALID,
+            return heti_t_fail(error, HET_ERR_INVALID,
                                "het_profile_merge: use %d of a block is of another unit in each", i);
     return HET_OK;
 }
 
 static void heti_p_copy_device(const het_profile *to, het_device_profile *device, const het_device_profile *from) {
-    const size_t bytes = HETI_P_CAST(size_t, to->kinds) * sizeof *device->alone;
+    const size_t bytes = HETI_T_CAST(size_t, to->kinds) * sizeof *device->alone;
     het_unit_time *alone = device->alone, *together = device->together;
     *device = *from;
     device->alone = alone;
@@ -4408,18 +4106,18 @@ HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_pro
     het_profile count;
     het_allocator own;
     int64_t i, k;
-    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: profile is NULL");
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: profile is NULL");
     *profile = NULL;
     if (first == NULL || second == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
-    if (!heti_p_allocator(allocator, &own))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_merge: an allocator needs both alloc and free");
-    HETI_P_TRY(heti_p_merge_check(first, second, error));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_p_merge_check(first, second, error));
     count = *first;
     if (count.granule == 0) count.granule = second->granule;
     count.devices += second->devices;
     count.links += second->links;
-    HETI_P_TRY(heti_p_profile_new(&count, &own, "het_profile_merge", profile, error));
+    HETI_T_TRY(heti_p_profile_new(&count, &own, "het_profile_merge", profile, error));
     heti_p_profile_same(*profile, first);
     (*profile)->devices = first->devices;
     (*profile)->links = first->links;
@@ -4505,7 +4203,7 @@ static double heti_p_now(const heti_p_measure *m) { return m->desc->now(m->desc-
 /* ---- probes ---- */
 
 static const heti_p_probe *heti_p_probe_of(const het_unit *unit) {
-    return HETI_P_CAST(const heti_p_probe *, unit->settings);
+    return HETI_T_CAST(const heti_p_probe *, unit->settings);
 }
 
 static heti_p_watch *heti_p_watch_of(const heti_p_probe *probe, const het_unit_call *call) {
@@ -4521,8 +4219,8 @@ static heti_p_watch *heti_p_watch_of(const heti_p_probe *probe, const het_unit_c
 static het_result heti_p_settle(const het_unit_call *call, heti_p_watch *watch) {
     const het_queue_iface *queues = call->device->iface->queues;
     if (watch == NULL || call->queue == NULL) return HET_OK;
-    if (watch->event == NULL) HETI_P_TRY(queues->event_create(call->device->self, &watch->event));
-    HETI_P_TRY(queues->event_record(call->device->self, call->queue, watch->event));
+    if (watch->event == NULL) HETI_T_TRY(queues->event_create(call->device->self, &watch->event));
+    HETI_T_TRY(queues->event_record(call->device->self, call->queue, watch->event));
     return queues->event_sync(call->device->self, watch->event, 600.0);
 }
 
@@ -4533,7 +4231,7 @@ static void heti_p_saw(const heti_p_probe *probe, heti_p_watch *watch, const het
     for (s = 0; s < m->shapes; s++)
         if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences *
             m->sample[s].length) {
-            heti_p_cell_time *cell = &watch->now[(probe->kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) *
+            heti_p_cell_time *cell = &watch->now[(probe->kind * HETI_P_CALLS + HETI_T_CAST(int64_t, what)) *
                                                  HETI_P_SHAPES + s];
             cell->sum += seconds;
             cell->count++;
@@ -4554,13 +4252,13 @@ static het_result heti_p_probe_run(const het_unit_call *call, int which) {
     double start = 0, seconds;
     own.unit = &probe->unit;
     if (watch != NULL) {
-        HETI_P_TRY(heti_p_settle(call, watch));
+        HETI_T_TRY(heti_p_settle(call, watch));
         start = heti_p_now(probe->measure);
     }
-    HETI_P_TRY(which == 0 ? table->forward(&own) : which == 1 ? table->backward_input(&own) :
+    HETI_T_TRY(which == 0 ? table->forward(&own) : which == 1 ? table->backward_input(&own) :
                table->backward_weight(&own));
     if (watch == NULL) return HET_OK;
-    HETI_P_TRY(heti_p_settle(call, watch));
+    HETI_T_TRY(heti_p_settle(call, watch));
     seconds = heti_p_now(probe->measure) - start;
     if (which == 0) heti_p_saw(probe, watch, call, watch->backward ? HETI_P_AGAIN : HETI_P_FORWARD, seconds);
     else if (probe->measure->split) heti_p_saw(probe, watch, call, which == 1 ? HETI_P_INPUT : HETI_P_WEIGHT, seconds);
@@ -4586,13 +4284,13 @@ static const het_unit_iface *heti_p_probe_table(void) {
 /* In the first step, which touches all memory, nothing is timed: each rank tells by which device
    its units will know it. */
 static het_result heti_p_learn(void *user, const het_hook_info *info) {
-    heti_p_measure *m = HETI_P_CAST(heti_p_measure *, user);
+    heti_p_measure *m = HETI_T_CAST(heti_p_measure *, user);
     if (m->learning && info->rank < m->ranks) m->watch[info->rank].device = info->device;
     return HET_OK;
 }
 
 static int heti_p_frozen(void *user, const char *parameter) {
-    const heti_p_measure *m = HETI_P_CAST(const heti_p_measure *, user);
+    const heti_p_measure *m = HETI_T_CAST(const heti_p_measure *, user);
     return m->desc->desc->frozen != NULL ? m->desc->desc->frozen(m->desc->desc->user, parameter) : 0;
 }
 
@@ -4655,7 +4353,7 @@ static void heti_p_add_shape(heti_p_measure *m, int64_t tokens, int64_t length, 
     s->tokens = tokens;
     s->length = length;
     s->granule = granule < tokens ? granule : tokens;
-    s->pairs = HETI_P_CAST(double, tokens) * (HETI_P_CAST(double, length) + 1) / 2;
+    s->pairs = HETI_T_CAST(double, tokens) * (HETI_T_CAST(double, length) + 1) / 2;
     m->shapes++;
 }
 
@@ -4665,7 +4363,7 @@ static het_result heti_p_choose_shapes(heti_p_measure *m) {
     const int64_t most = m->context.max_tokens, context = m->context.model.context;
     int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
     if (length > context || length > most)
-        return heti_p_fail(m->error, HET_ERR_INVALID,
+        return heti_t_fail(m->error, HET_ERR_INVALID,
                            "het_profile_measure: sequences of %d tokens; the model's context is %d, max_tokens %d",
                            length, context, most);
     sequences = most / length;
@@ -4740,7 +4438,7 @@ static double heti_p_median(double *value, int64_t count) {
 
 /* Straight line through (x, y): slope and what is left at 0, neither negative. */
 static void heti_p_line(const double *x, const double *y, int64_t count, double *base, double *slope) {
-    double n = HETI_P_CAST(double, count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+    double n = HETI_T_CAST(double, count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
     int64_t i;
     for (i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
     d = n * sxx - sx * sx;
@@ -4782,8 +4480,8 @@ static void heti_p_read_step(heti_p_measure *m, const het_ctx *ctx, int64_t roun
         het_memory memory;
         het_get_timeline(ctx, r, &timeline);
         het_get_memory(ctx, r, &memory);
-        held = HETI_P_CAST(double, memory.gradients) / m->profile->gradient_bytes;
-        owned = HETI_P_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
+        held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
+        owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
         for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) calls += watch->now[i].sum;
         for (i = 0; i < timeline.records; i++) {
             const double seconds = timeline.record[i].end - timeline.record[i].start;
@@ -4807,7 +4505,7 @@ static void heti_p_read_cells(heti_p_measure *m, int64_t round) {
         for (i = 0; i < m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES; i++) {
             heti_p_cell_time *cell = &m->watch[r].now[i];
             if (cell->count > 0)
-                m->watch[r].round[i * HETI_P_ROUNDS + round] = cell->sum / HETI_P_CAST(double, cell->count);
+                m->watch[r].round[i * HETI_P_ROUNDS + round] = cell->sum / HETI_T_CAST(double, cell->count);
             m->watch[r].all[round] += cell->sum;
         }
     }
@@ -4824,7 +4522,7 @@ static double heti_p_typical(const double *value, const double *order, int64_t r
         for (n = 0; n < rounds; n++) faster += order[n] < order[i] || (n < i && !(order[i] < order[n]));
         if (faster < (rounds + 1) / 2) sum += value[i];
     }
-    return sum / HETI_P_CAST(double, (rounds + 1) / 2);
+    return sum / HETI_T_CAST(double, (rounds + 1) / 2);
 }
 
 /* Whether there are enough rounds: of every rank, half of them and HETI_P_LEAST_ROUNDS lie within 2
@@ -4849,15 +4547,15 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
     double start = heti_p_now(m), now;
     m->learning = 1;
     if (het_step(ctx, m->batch, batches, &info) != HET_OK)
-        return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+        return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
     m->learning = 0;
     for (round = 0; round < HETI_P_ROUNDS; round++) {
         for (r = 0; r < m->ranks; r++) {
-            memset(m->watch[r].now, 0, HETI_P_CAST(size_t, cells) * sizeof *m->watch[r].now);
+            memset(m->watch[r].now, 0, HETI_T_CAST(size_t, cells) * sizeof *m->watch[r].now);
             m->watch[r].backward = 0;
         }
         if (het_step(ctx, m->batch, batches, &info) != HET_OK)
-            return heti_p_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+            return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
         if (info.repeated) { round--; continue; }
         heti_p_read_cells(m, round);
         heti_p_read_step(m, ctx, round);
@@ -4865,7 +4563,7 @@ static het_result heti_p_measure_rounds(heti_p_measure *m, het_ctx *ctx, double 
         if (now > until + 2 * (until - start) || (round + 1 >= HETI_P_LEAST_ROUNDS && now > until)) break;
         if (heti_p_settled(m, round + 1)) break;
     }
-    m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_P_CAST(int64_t, HETI_P_ROUNDS);
+    m->rounds = round < HETI_P_ROUNDS ? round + 1 : HETI_T_CAST(int64_t, HETI_P_ROUNDS);
     return HET_OK;
 }
 
@@ -4875,7 +4573,7 @@ static void heti_p_forget_rounds(heti_p_measure *m) {
     for (r = 0; r < m->ranks; r++) {
         m->watch[r].device = NULL;
         m->watch[r].event = NULL;
-        memset(m->watch[r].round, 0, HETI_P_CAST(size_t, cells * HETI_P_ROUNDS) * sizeof(double));
+        memset(m->watch[r].round, 0, HETI_T_CAST(size_t, cells * HETI_P_ROUNDS) * sizeof(double));
     }
 }
 
@@ -4924,7 +4622,7 @@ static int heti_p_fit_terms(const heti_p_measure *m, const double *seconds, int 
     for (s = 0; s < m->shapes; s++) {
         if (!(seconds[s] > 0)) continue;
         x[0] = 1 / seconds[s];
-        x[1] = HETI_P_CAST(double, m->sample[s].tokens) / seconds[s];
+        x[1] = HETI_T_CAST(double, m->sample[s].tokens) / seconds[s];
         x[2] = m->sample[s].pairs / seconds[s];
         n++;
         for (i = 0; i < count; i++) {
@@ -4949,12 +4647,12 @@ static int heti_p_fit_terms(const heti_p_measure *m, const double *seconds, int 
     *residual = 0;
     for (s = 0; s < m->shapes; s++)
         if (seconds[s] > 0) {
-            const double error = (coefficient[0] + coefficient[1] * HETI_P_CAST(double, m->sample[s].tokens) +
+            const double error = (coefficient[0] + coefficient[1] * HETI_T_CAST(double, m->sample[s].tokens) +
                                   coefficient[2] * m->sample[s].pairs)
                 / seconds[s] - 1;
             *residual += error * error;
         }
-    *residual = (*residual + 1e-14) / HETI_P_CAST(double, n > count ? n - count : 1);
+    *residual = (*residual + 1e-14) / HETI_T_CAST(double, n > count ? n - count : 1);
     for (i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
     return 1;
 }
@@ -4967,9 +4665,9 @@ static het_curve heti_p_fit(const heti_p_measure *m, const double *seconds) {
     for (terms = 1; terms < 8; terms++) {
         if (!heti_p_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
         best = residual;
-        curve.base = heti_p_short(coefficient[0]);
-        curve.token = heti_p_short(coefficient[1]);
-        curve.pair = heti_p_short(coefficient[2]);
+        curve.base = heti_t_short(coefficient[0]);
+        curve.token = heti_t_short(coefficient[1]);
+        curve.pair = heti_t_short(coefficient[2]);
     }
     return curve;
 }
@@ -4990,12 +4688,12 @@ static het_curve heti_p_fit_call(heti_p_measure *m, int64_t group, int64_t kind,
     int64_t s, r;
     for (s = 0; s < m->shapes; s++) {
         const het_curve *own = heti_p_call_curve(&alone[kind], what);
-        const double by_itself = own->base + own->token * HETI_P_CAST(double, m->sample[s].tokens) + own->pair *
+        const double by_itself = own->base + own->token * HETI_T_CAST(double, m->sample[s].tokens) + own->pair *
                      m->sample[s].pairs;
         double sum = 0, ranks = 0;
         for (r = 0; r < m->ranks; r++) {
             const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
-            const double *round = m->watch[r].round + ((kind * HETI_P_CALLS + HETI_P_CAST(int64_t, what)) *
+            const double *round = m->watch[r].round + ((kind * HETI_P_CALLS + HETI_T_CAST(int64_t, what)) *
                                                        HETI_P_SHAPES + s) * HETI_P_ROUNDS;
             if (m->ranks > 1 && m->group[r] != group) continue;
             sum += v * heti_p_typical(round, m->ranks > 1 ? m->watch[r].all : round, m->rounds) + (1 - v) * by_itself;
@@ -5036,10 +4734,10 @@ static void heti_p_take_rest(heti_p_measure *m, int64_t group, het_device_profil
         ranks++;
     }
     if (!(ranks > 0)) return;
-    device->step_element = heti_p_short(step / ranks);
-    device->begin_element = heti_p_short(begin / ranks);
-    device->verdict_element = heti_p_short(verdict / ranks);
-    if (action > 0) device->action = heti_p_short(action / ranks);
+    device->step_element = heti_t_short(step / ranks);
+    device->begin_element = heti_t_short(begin / ranks);
+    device->verdict_element = heti_t_short(verdict / ranks);
+    if (action > 0) device->action = heti_t_short(action / ranks);
 }
 
 /* ---- messages and reductions: two ranks whose units do nothing ---- */
@@ -5047,7 +4745,7 @@ static void heti_p_take_rest(heti_p_measure *m, int64_t group, het_device_profil
 typedef struct heti_p_idle { int64_t width, elements; int last; } heti_p_idle;
 
 static het_result heti_p_idle_describe(const het_unit *unit, het_unit_info *info) {
-    const heti_p_idle *idle = HETI_P_CAST(const heti_p_idle *, unit->settings);
+    const heti_p_idle *idle = HETI_T_CAST(const heti_p_idle *, unit->settings);
     het_parameter_desc *p = &info->parameter[0];
     info->parameters = 1;
     memcpy(p->name, idle->last ? "idle.1" : "idle.0", 7);
@@ -5107,7 +4805,7 @@ static het_result heti_p_idlers_start(heti_p_idlers *s, const char *plan, int64_
     memset(&plan_desc, 0, sizeof plan_desc);
     plan_desc.units = plan_desc.ranks = 2;
     plan_desc.allocator = m->allocator;
-    HETI_P_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
+    HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
     desc.units = s->unit;
     desc.unit_count = 2;
     desc.devices = m->device;
@@ -5138,7 +4836,7 @@ static het_result heti_p_idlers_step(heti_p_idlers *s, int64_t rows, int64_t cou
         batch[i].sequence_start = s->bounds;
     }
     if (het_step(s->ctx, batch, count, NULL) == HET_OK) return HET_OK;
-    return heti_p_fail(s->m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(s->ctx));
+    return heti_t_fail(s->m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(s->ctx));
 }
 
 /* The first record of a kind on a rank; of REDUCE and GATHER the one with the most bytes. */
@@ -5160,12 +4858,12 @@ static het_record heti_p_idlers_record(const heti_p_idlers *s, int64_t rank, int
 static het_result heti_p_measure_messages(heti_p_idlers *s, double *latency, double *bandwidth, double *message_byte) {
     double bytes[HETI_P_IDLE_SIZES], way[HETI_P_IDLE_SIZES], pack[HETI_P_IDLE_SIZES], ignored, slope;
     int64_t size, step, rows = 4;
-    HETI_P_TRY(heti_p_idlers_start(s, "pp", 16));
+    HETI_T_TRY(heti_p_idlers_start(s, "pp", 16));
     for (size = 0; size < HETI_P_IDLE_SIZES; size++, rows *= 6) {
         double there[HETI_P_IDLE_STEPS], packing[HETI_P_IDLE_STEPS];
         for (step = -2; step < HETI_P_IDLE_STEPS; step++) {
             het_record f0, f1, send, b0, b1, back;
-            HETI_P_TRY(heti_p_idlers_step(s, rows, 1));
+            HETI_T_TRY(heti_p_idlers_step(s, rows, 1));
             if (step < 0) continue;
             f0 = heti_p_idlers_record(s, 0, HET_ACTION_F);
             f1 = heti_p_idlers_record(s, 1, HET_ACTION_F);
@@ -5177,15 +4875,15 @@ static het_result heti_p_measure_messages(heti_p_idlers *s, double *latency, dou
             packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) +
                                     (b1.end - b1.start));
         }
-        bytes[size] = HETI_P_CAST(double, rows * HETI_P_IDLE_WIDTH * 4);
+        bytes[size] = HETI_T_CAST(double, rows * HETI_P_IDLE_WIDTH * 4);
         way[size] = heti_p_median(there, HETI_P_IDLE_STEPS);
         pack[size] = heti_p_median(packing, HETI_P_IDLE_STEPS);
     }
     heti_p_line(bytes, way, HETI_P_IDLE_SIZES, latency, &slope);
-    *bandwidth = slope > 0 ? heti_p_short(1 / slope) : 0;
-    *latency = heti_p_short(*latency);
+    *bandwidth = slope > 0 ? heti_t_short(1 / slope) : 0;
+    *latency = heti_t_short(*latency);
     heti_p_line(bytes, pack, HETI_P_IDLE_SIZES, &ignored, message_byte);
-    *message_byte = heti_p_short(*message_byte);
+    *message_byte = heti_t_short(*message_byte);
     heti_p_idlers_end(s);
     return HET_OK;
 }
@@ -5198,9 +4896,9 @@ static het_result heti_p_measure_rings(heti_p_idlers *s, double *ring_byte, doub
     int64_t step, r;
     for (size = 0; size < 2; size++) {
         double took[2][HETI_P_IDLE_STEPS];
-        HETI_P_TRY(heti_p_idlers_start(s, "dp", size == 0 ? 4096 : 1 << 21));
+        HETI_T_TRY(heti_p_idlers_start(s, "dp", size == 0 ? 4096 : 1 << 21));
         for (step = -1; step < HETI_P_IDLE_STEPS; step++) {
-            HETI_P_TRY(heti_p_idlers_step(s, 1, 2));
+            HETI_T_TRY(heti_p_idlers_step(s, 1, 2));
             if (step < 0) continue;
             for (kind = 0; kind < 2; kind++) {
                 took[kind][step] = 1e300;
@@ -5208,7 +4906,7 @@ static het_result heti_p_measure_rings(heti_p_idlers *s, double *ring_byte, doub
                     const het_record record = heti_p_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE :
                                                                    HET_ACTION_GATHER);
                     if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
-                    bytes[kind][size] = HETI_P_CAST(double, record.bytes);
+                    bytes[kind][size] = HETI_T_CAST(double, record.bytes);
                 }
             }
             if (size == 0) judged[step] = heti_p_verdict_time(s->ctx, 2);
@@ -5216,13 +4914,13 @@ static het_result heti_p_measure_rings(heti_p_idlers *s, double *ring_byte, doub
         for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_p_median(took[kind], HETI_P_IDLE_STEPS);
         heti_p_idlers_end(s);
     }
-    *verdict = heti_p_short(heti_p_median(judged, HETI_P_IDLE_STEPS));
+    *verdict = heti_t_short(heti_p_median(judged, HETI_P_IDLE_STEPS));
     *ring_byte = 0;
     for (kind = 0; kind < 2; kind++)
         if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
             *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (kind == 0 ?
                 2.0 / 3 : 1.0 / 3);
-    *ring_byte = heti_p_short(*ring_byte);
+    *ring_byte = heti_t_short(*ring_byte);
     return HET_OK;
 }
 
@@ -5234,14 +4932,14 @@ static het_result heti_p_measure_links(heti_p_measure *m) {
     het_result result;
     void *block;
     int64_t i;
-    HETI_P_TRY(heti_p_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
-    s = HETI_P_CAST(heti_p_idlers *, block);
+    HETI_T_TRY(heti_t_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
+    s = HETI_T_CAST(heti_p_idlers *, block);
     s->m = m;
     result = heti_p_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
     if (result == HET_OK) result = heti_p_measure_rings(s, &ring_byte, &verdict);
     heti_p_idlers_end(s);
     m->allocator.free(m->allocator.user, block, sizeof *s);
-    HETI_P_TRY(result);
+    HETI_T_TRY(result);
     memcpy(link->name, "threads", 8);
     for (i = 0; i < profile->devices; i++) {
         profile->device[i].message_byte = message_byte;
@@ -5253,22 +4951,22 @@ static het_result heti_p_measure_links(heti_p_measure *m) {
 
 /* ---- the call ---- */
 
-static void heti_p_measure_cut(heti_p_measure *m, heti_p_arena *arena) {
+static void heti_p_measure_cut(heti_p_measure *m, heti_t_arena *arena) {
     const int64_t devices = m->context.device_count, cells = m->profile->kinds * HETI_P_CALLS * HETI_P_SHAPES,
                   room = m->context.max_tokens + 1;
     int64_t r;
-    m->original = HETI_P_CAST(het_unit *, heti_p_take(arena, m->profile->units, sizeof *m->original));
-    m->probe = HETI_P_CAST(het_unit *, heti_p_take(arena, m->profile->units, sizeof *m->probe));
-    m->record = HETI_P_CAST(heti_p_probe *, heti_p_take(arena, m->profile->units, sizeof *m->record));
-    m->watch = HETI_P_CAST(heti_p_watch *, heti_p_take(arena, devices, sizeof *m->watch));
-    m->group = HETI_P_CAST(int64_t *, heti_p_take(arena, devices, sizeof *m->group));
-    m->batch = HETI_P_CAST(het_batch *, heti_p_take(arena, devices * HETI_P_SHAPES, sizeof *m->batch));
-    m->token = HETI_P_CAST(int32_t *, heti_p_take(arena, room, sizeof *m->token));
-    m->bounds = HETI_P_CAST(int64_t *, heti_p_take(arena, 2 * HETI_P_SHAPES * room, sizeof *m->bounds));
-    m->device = HETI_P_CAST(het_device_desc *, heti_p_take(arena, devices > 2 ? devices : 2, sizeof *m->device));
+    m->original = HETI_T_TAKE(arena, het_unit, m->profile->units);
+    m->probe = HETI_T_TAKE(arena, het_unit, m->profile->units);
+    m->record = HETI_T_TAKE(arena, heti_p_probe, m->profile->units);
+    m->watch = HETI_T_TAKE(arena, heti_p_watch, devices);
+    m->group = HETI_T_TAKE(arena, int64_t, devices);
+    m->batch = HETI_T_TAKE(arena, het_batch, devices * HETI_P_SHAPES);
+    m->token = HETI_T_TAKE(arena, int32_t, room);
+    m->bounds = HETI_T_TAKE(arena, int64_t, 2 * HETI_P_SHAPES * room);
+    m->device = HETI_T_TAKE(arena, het_device_desc, devices > 2 ? devices : 2);
     for (r = 0; r < devices; r++) {
-        heti_p_cell_time *now = HETI_P_CAST(heti_p_cell_time *, heti_p_take(arena, cells, sizeof *now));
-        double *round = HETI_P_CAST(double *, heti_p_take(arena, cells * HETI_P_ROUNDS, sizeof *round));
+        heti_p_cell_time *now = HETI_T_TAKE(arena, heti_p_cell_time, cells);
+        double *round = HETI_T_TAKE(arena, double, cells * HETI_P_ROUNDS);
         if (arena->base == NULL) continue;
         m->watch[r].now = now;
         m->watch[r].round = round;
@@ -5299,14 +4997,10 @@ static void heti_p_device_name(const heti_p_measure *m, int64_t i, het_device_pr
     const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
     const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
     int64_t number;
-    heti_p_out out;
-    heti_p_out_start(&out, NULL);
+    heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
     if (iface->host_memory) number = desc != NULL && desc->threads > 0 ? desc->threads : 1;
     else number = desc->ordinal; /* of several such devices each has a name */
-    heti_p_out_format(&out, "%s:%d", iface->name, number);
-    if (out.length > sizeof device->name - 1) out.length = sizeof device->name - 1;
-    memcpy(device->name, out.text, out.length);
-    device->name[out.length] = 0;
+    heti_t_format(&name, "%s:%d", iface->name, number);
 }
 
 /* The description that contexts are made from, and everything of it that is not measured. */
@@ -5341,7 +5035,7 @@ static het_result heti_p_measure_devices(heti_p_measure *m) {
     const int64_t devices = m->context.device_count;
     const int together = devices > 1 && m->desc->together != HET_NO;
     const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3,
-                 parts = HETI_P_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
+                 parts = HETI_T_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
     double end = heti_p_now(m);
     int64_t k, g;
     int split;
@@ -5353,14 +5047,14 @@ static het_result heti_p_measure_devices(heti_p_measure *m) {
         m->ranks = all ? devices : 1;
         for (split = 0; split < 2; split++) {
             const double now = heti_p_now(m);
-            end = (end > now ? end : now) + seconds * HETI_P_CAST(double, m->profile->devices) / parts;
-            HETI_P_TRY(heti_p_measure_context(m, first, split, end));
+            end = (end > now ? end : now) + seconds * HETI_T_CAST(double, m->profile->devices) / parts;
+            HETI_T_TRY(heti_p_measure_context(m, first, split, end));
             for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
                 het_device_profile *device = &m->profile->device[g];
                 heti_p_take_times(m, g, device->alone, all ? device->together : device->alone);
                 if (!all)
                     memcpy(device->together, device->alone,
-                           HETI_P_CAST(size_t, m->profile->kinds) * sizeof *device->alone);
+                           HETI_T_CAST(size_t, m->profile->kinds) * sizeof *device->alone);
                 if (split == 0) heti_p_take_rest(m, g, device);
             }
         }
@@ -5370,37 +5064,37 @@ static het_result heti_p_measure_devices(heti_p_measure *m) {
 
 static het_result heti_p_measure_all(heti_p_measure *m, const het_profile *described) {
     het_profile count = *described;
-    heti_p_arena arena;
+    heti_t_arena arena;
     int64_t i, n, s;
     count.devices = heti_p_device_kinds(&m->context, NULL, NULL);
     count.links = m->context.device_count > 1 ? 1 : 0;
-    HETI_P_TRY(heti_p_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
+    HETI_T_TRY(heti_p_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
     heti_p_profile_same(m->profile, described);
     arena.base = NULL;
     arena.used = 0;
     heti_p_measure_cut(m, &arena);
     m->size = arena.used;
-    HETI_P_TRY(heti_p_block(&m->allocator, m->size, "het_profile_measure", &m->block, m->error));
-    arena.base = HETI_P_CAST(char *, m->block);
+    HETI_T_TRY(heti_t_block(&m->allocator, m->size, "het_profile_measure", &m->block, m->error));
+    arena.base = HETI_T_CAST(char *, m->block);
     arena.used = 0;
     heti_p_measure_cut(m, &arena);
     (void)heti_p_device_kinds(&m->context, m->group, NULL);
     for (i = m->context.device_count; i-- > 0;) heti_p_device_name(m, i, &m->profile->device[m->group[i]]);
     if (m->desc->desc->units == NULL)
-        HETI_P_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
-    else memcpy(m->original, m->desc->desc->units, HETI_P_CAST(size_t, m->profile->units) * sizeof *m->original);
+        HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
+    else memcpy(m->original, m->desc->desc->units, HETI_T_CAST(size_t, m->profile->units) * sizeof *m->original);
     for (i = 0; i < m->profile->units; i++)
         if (m->original[i].model == NULL) m->original[i].model = &m->context.model;
     heti_p_choose_units(m);
     heti_p_measure_desc(m);
-    HETI_P_TRY(heti_p_choose_shapes(m));
+    HETI_T_TRY(heti_p_choose_shapes(m));
     m->profile->granule = m->sample[0].granule;
     for (i = 0; i <= m->context.max_tokens; i++)
         m->token[i] =
-        HETI_P_CAST(int32_t, HETI_P_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_P_CAST(
+        HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_T_CAST(
             uint64_t, m->context.model.vocab));
     for (s = 0; s < m->shapes; s++) heti_p_fill_batch(m, s);
-    HETI_P_TRY(heti_p_measure_devices(m));
+    HETI_T_TRY(heti_p_measure_devices(m));
     return m->profile->links > 0 ? heti_p_measure_links(m) : HET_OK;
 }
 
@@ -5408,22 +5102,22 @@ HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_pro
     heti_p_measure m;
     het_profile *described = NULL;
     het_result result;
-    if (profile == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
     *profile = NULL;
     if (desc == NULL || desc->desc == NULL || desc->now == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL", desc == NULL ? "desc" :
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL", desc == NULL ? "desc" :
                            desc->desc == NULL ? "desc->desc"
             : "desc->now, the clock,");
     if (desc->start_canary != 0 || desc->end_canary != 0)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
     if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: %g seconds for a device", desc->seconds);
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %g seconds for a device", desc->seconds);
     memset(&m, 0, sizeof m);
     m.desc = desc;
     m.error = error;
-    if (!heti_p_allocator(&desc->allocator, &m.allocator))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_profile_measure: an allocator needs both alloc and free");
-    HETI_P_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
+    if (!heti_t_allocator(&desc->allocator, &m.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: an allocator needs both alloc and free");
+    HETI_T_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
     m.context = *desc->desc;
     result = het_model_complete(&m.context.model, error);
     het_desc_defaults(&m.context);
@@ -5465,7 +5159,7 @@ typedef struct heti_p_member {
 static het_result heti_p_cluster_bad(const heti_p_cluster_reader *r, size_t at, const char *key, const char *value,
                                      const char *rule) {
     char shown_key[49], shown[49];
-    return heti_p_fail(r->error, HET_ERR_FORMAT, "het_cluster_read: byte %d, \"%s\"%s%s: %s", HETI_P_CAST(int64_t, at),
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_cluster_read: byte %d, \"%s\"%s%s: %s", HETI_T_CAST(int64_t, at),
                        heti_p_shown(shown_key, key), value[0] != 0 ? ": " : "", heti_p_shown(shown, value), rule);
 }
 
@@ -5475,11 +5169,10 @@ static het_result heti_p_cluster_json(const heti_p_cluster_reader *r, const char
 
 static het_result heti_p_cluster_number_bad(const heti_p_cluster_reader *r, size_t at, const char *key, double value,
                                             const char *rule) {
-    heti_p_out out;
-    heti_p_out_start(&out, NULL);
-    heti_p_out_real(&out, value);
-    heti_p_out_char(&out, 0);
-    return heti_p_cluster_bad(r, at, key, out.text, rule);
+    char room[48];
+    heti_t_text text = heti_t_text_in(room, sizeof room);
+    heti_t_real(&text, value);
+    return heti_p_cluster_bad(r, at, key, room, rule);
 }
 
 static het_result heti_p_cluster_name(heti_p_cluster_reader *r, const char *key, char name[48]) {
@@ -5537,7 +5230,7 @@ static het_result heti_p_cluster_link(heti_p_cluster_reader *r, heti_p_member *m
             return heti_p_cluster_bad(r, r->json.at, key, "", "no such key in \"link\": latency, bandwidth");
         if ((seen & which) != 0) return heti_p_cluster_bad(r, r->json.at, key, "", "this key comes twice");
         seen |= which;
-        HETI_P_TRY(heti_p_cluster_quantity(r, key, which == 1, which == 1 ? &m->latency : &m->bandwidth));
+        HETI_T_TRY(heti_p_cluster_quantity(r, key, which == 1, which == 1 ? &m->latency : &m->bandwidth));
     }
     return r->json.rule == NULL ? HET_OK : heti_p_cluster_json(r, key);
 }
@@ -5550,7 +5243,7 @@ static het_result heti_p_cluster_value(heti_p_cluster_reader *r, int which, cons
     case 2:
         if (!het_json_integer(&r->json, &m->count)) return heti_p_cluster_json(r, key);
         if (m->count >= 1 && m->count <= HETI_P_MOST_RANKS) return HET_OK;
-        return heti_p_cluster_number_bad(r, at, key, HETI_P_CAST(double, m->count), "must be from 1 to 1048576");
+        return heti_p_cluster_number_bad(r, at, key, HETI_T_CAST(double, m->count), "must be from 1 to 1048576");
     case 3:
         if (!het_json_real(&r->json, &m->speed)) return heti_p_cluster_json(r, key);
         if (m->speed > 0 && m->speed <= 1e6) return HET_OK;
@@ -5598,7 +5291,7 @@ static het_result heti_p_cluster_member(heti_p_cluster_reader *r, int root, heti
                 "no such key: device, name, count, speed, memory; or name, count, process, link, bus, uplink, members");
         if ((m->seen >> i & 1u) != 0) return heti_p_cluster_bad(r, r->json.at, key, "", "this key comes twice");
         m->seen |= UINT32_C(1) << i;
-        HETI_P_TRY(heti_p_cluster_value(r, i, key, m));
+        HETI_T_TRY(heti_p_cluster_value(r, i, key, m));
     }
     if (r->json.rule != NULL) return heti_p_cluster_json(r, key);
     if ((m->seen & 1u) == 0 && !m->has_members)
@@ -5611,7 +5304,7 @@ static het_result heti_p_cluster_member(heti_p_cluster_reader *r, int root, heti
     if (root && !m->has_members)
         return heti_p_cluster_bad(r, start, "members", "", "the whole file is a group: it needs \"members\"");
     if (root && m->count != 1)
-        return heti_p_cluster_number_bad(r, start, "count", HETI_P_CAST(double, m->count),
+        return heti_p_cluster_number_bad(r, start, "count", HETI_T_CAST(double, m->count),
                                          "there is one outermost group");
     return HET_OK;
 }
@@ -5619,13 +5312,12 @@ static het_result heti_p_cluster_member(heti_p_cluster_reader *r, int root, heti
 /* The name, with its number where there are several: "node#7". */
 static het_result heti_p_cluster_number(const heti_p_cluster_reader *r, size_t at, const char *name, int64_t count,
                                         int64_t index, char to[48]) {
-    heti_p_out out;
-    heti_p_out_start(&out, NULL);
-    heti_p_out_text(&out, name);
-    if (count > 1) heti_p_out_format(&out, "#%d", index);
-    heti_p_out_char(&out, 0);
-    if (out.length > 48) return heti_p_cluster_bad(r, at, "name", out.text, "has more than 47 bytes");
-    memcpy(to, out.text, out.length);
+    char whole[80];
+    heti_t_text text = heti_t_text_in(whole, sizeof whole);
+    heti_t_put(&text, name);
+    if (count > 1) heti_t_format(&text, "#%d", index);
+    if (text.length > 47) return heti_p_cluster_bad(r, at, "name", whole, "has more than 47 bytes");
+    memcpy(to, whole, text.length + 1);
     return HET_OK;
 }
 
@@ -5637,7 +5329,7 @@ static het_result heti_p_cluster_next_rank(heti_p_cluster_reader *r, int64_t *ra
     if (r->order.rule != NULL) return heti_p_cluster_bad(r, r->order.rule_at, "ranks", "", r->order.rule);
     if (!more) return heti_p_cluster_bad(r, at, "ranks", "", "fewer than there are devices");
     if (*rank >= 0 && *rank < r->to->ranks && r->to->device[*rank].profile[0] == 0) return HET_OK;
-    return heti_p_cluster_number_bad(r, at, "ranks", HETI_P_CAST(double, *rank), "ranks count from 0, each comes once");
+    return heti_p_cluster_number_bad(r, at, "ranks", HETI_T_CAST(double, *rank), "ranks count from 0, each comes once");
 }
 
 static het_result heti_p_cluster_devices(heti_p_cluster_reader *r, size_t at, const heti_p_member *m, int64_t group) {
@@ -5647,9 +5339,9 @@ static het_result heti_p_cluster_devices(heti_p_cluster_reader *r, size_t at, co
     for (i = 0; i < m->count && r->to != NULL; i++) {
         int64_t rank = r->ranks + i;
         het_cluster_device *device;
-        if (r->ordered) HETI_P_TRY(heti_p_cluster_next_rank(r, &rank));
+        if (r->ordered) HETI_T_TRY(heti_p_cluster_next_rank(r, &rank));
         device = &r->to->device[rank];
-        HETI_P_TRY(heti_p_cluster_number(r, at, (m->seen & 2u) != 0 ? m->name : m->device, m->count, i, device->name));
+        HETI_T_TRY(heti_p_cluster_number(r, at, (m->seen & 2u) != 0 ? m->name : m->device, m->count, i, device->name));
         memcpy(device->profile, m->device, sizeof device->profile);
         device->speed = m->speed;
         device->memory = m->memory;
@@ -5666,7 +5358,7 @@ static het_result heti_p_cluster_read(heti_p_cluster_reader *r, int64_t parent, 
     heti_p_member m;
     het_json behind;
     int64_t i;
-    HETI_P_TRY(heti_p_cluster_member(r, parent < 0, &m));
+    HETI_T_TRY(heti_p_cluster_member(r, parent < 0, &m));
     if (!m.has_members) return heti_p_cluster_devices(r, at, &m, parent);
     if (parent < 0 && (m.seen >> 9 & 1u) != 0) {
         r->order = m.order;
@@ -5681,7 +5373,7 @@ static het_result heti_p_cluster_read(heti_p_cluster_reader *r, int64_t parent, 
             return heti_p_cluster_bad(r, at, "count", "", "more than 1048576 groups in the cluster");
         if (r->to != NULL) {
             het_group *group = &r->to->group[g];
-            HETI_P_TRY(heti_p_cluster_number(r, at, m.name, m.count, i, group->name));
+            HETI_T_TRY(heti_p_cluster_number(r, at, m.name, m.count, i, group->name));
             group->parent = parent;
             group->latency = m.latency;
             group->bandwidth = m.bandwidth;
@@ -5691,7 +5383,7 @@ static het_result heti_p_cluster_read(heti_p_cluster_reader *r, int64_t parent, 
         }
         r->json = m.members;
         het_json_enter(&r->json, HET_JSON_ARRAY);
-        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_P_TRY(heti_p_cluster_read(r, g, process || m.process));
+        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_p_cluster_read(r, g, process || m.process));
         if (r->json.rule != NULL) return heti_p_cluster_json(r, "members");
         if (r->ranks == ranks)
             return heti_p_cluster_bad(r, m.members.at, "members", "", "a group has at least one device");
@@ -5701,10 +5393,10 @@ static het_result heti_p_cluster_read(heti_p_cluster_reader *r, int64_t parent, 
     return HET_OK;
 }
 
-static void heti_p_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t groups, heti_p_arena *arena) {
-    het_cluster *c = HETI_P_CAST(het_cluster *, heti_p_take(arena, 1, sizeof *c));
-    het_cluster_device *device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, ranks, sizeof *device));
-    het_group *group = HETI_P_CAST(het_group *, heti_p_take(arena, groups, sizeof *group));
+static void heti_p_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t groups, heti_t_arena *arena) {
+    het_cluster *c = HETI_T_TAKE(arena, het_cluster, 1);
+    het_cluster_device *device = HETI_T_TAKE(arena, het_cluster_device, ranks);
+    het_group *group = HETI_T_TAKE(arena, het_group, groups);
     *cluster = c;
     if (c == NULL) return;
     c->ranks = ranks;
@@ -5715,15 +5407,15 @@ static void heti_p_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t gro
 
 static het_result heti_p_cluster_new(int64_t ranks, int64_t groups, const het_allocator *allocator, const char *call,
                                      het_cluster **cluster, het_error *error) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     void *block;
     size_t size;
     arena.base = NULL;
     arena.used = 0;
     heti_p_cluster_cut(cluster, ranks, groups, &arena);
     size = arena.used;
-    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
-    arena.base = HETI_P_CAST(char *, block);
+    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
+    arena.base = HETI_T_CAST(char *, block);
     arena.used = 0;
     heti_p_cluster_cut(cluster, ranks, groups, &arena);
     (*cluster)->allocator = *allocator;
@@ -5734,7 +5426,7 @@ static het_result heti_p_cluster_new(int64_t ranks, int64_t groups, const het_al
 static het_result heti_p_cluster_pass(heti_p_cluster_reader *r, const char *text, size_t length) {
     r->json = het_json_start(text, length);
     r->ranks = r->groups = 0;
-    HETI_P_TRY(heti_p_cluster_read(r, -1, 0));
+    HETI_T_TRY(heti_p_cluster_read(r, -1, 0));
     if (r->to != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
         return heti_p_cluster_bad(r, r->order.at, "ranks", "", "more than there are devices");
     return het_json_end(&r->json) ? HET_OK : heti_p_cluster_json(r, "members");
@@ -5746,15 +5438,15 @@ HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const h
     het_allocator own;
     het_result result;
     if (cluster == NULL || text == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" :
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" :
                            "text");
     *cluster = NULL;
-    if (!heti_p_allocator(allocator, &own))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_read: an allocator needs both alloc and free");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: an allocator needs both alloc and free");
     memset(&r, 0, sizeof r);
     r.error = error;
-    HETI_P_TRY(heti_p_cluster_pass(&r, text, length));
-    HETI_P_TRY(heti_p_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.to, error));
+    HETI_T_TRY(heti_p_cluster_pass(&r, text, length));
+    HETI_T_TRY(heti_p_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.to, error));
     result = heti_p_cluster_pass(&r, text, length);
     if (result != HET_OK) het_cluster_free(r.to);
     else *cluster = r.to;
@@ -5773,19 +5465,19 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
                                                het_error *error) {
     het_allocator own;
     int64_t i;
-    if (cluster == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
+    if (cluster == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
     *cluster = NULL;
     if (ranks < 1 || ranks > HETI_P_MOST_RANKS || !heti_p_is_time(latency) || !heti_p_is_time(bandwidth))
-        return heti_p_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency,
                            bandwidth);
-    if (!heti_p_allocator(allocator, &own))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: an allocator needs both alloc and free");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: an allocator needs both alloc and free");
     for (i = 0; i < ranks && device != NULL; i++)
         if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_p_is_time(device[i].memory))
-            return heti_p_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
+            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
                                                        "1e6) and memory %g", i, device[i].speed, device[i].memory);
-    HETI_P_TRY(heti_p_cluster_new(ranks, 1, &own, "het_cluster_flat", cluster, error));
+    HETI_T_TRY(heti_p_cluster_new(ranks, 1, &own, "het_cluster_flat", cluster, error));
     (*cluster)->group[0].parent = -1;
     (*cluster)->group[0].latency = latency;
     (*cluster)->group[0].bandwidth = bandwidth;
@@ -5794,10 +5486,8 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         het_cluster_device *to = &(*cluster)->device[i];
         if (device != NULL) *to = device[i];
         else {
-            heti_p_out out;
-            heti_p_out_start(&out, NULL);
-            heti_p_out_format(&out, ranks > 1 ? "device#%d" : "device", i);
-            memcpy(to->name, out.text, out.length);
+            heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
+            heti_t_format(&name, ranks > 1 ? "device#%d" : "device", i);
             memcpy(to->profile, "device", sizeof "device");
             to->speed = 1;
         }
@@ -5811,7 +5501,8 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
 /* What is being written, and what comes next. */
 typedef struct heti_p_cluster_writer {
     const het_cluster *cluster;
-    heti_p_out out;
+    heti_t_text out;
+    char room[4096];
     int64_t rank, group;
     int bad;                          /* devices or groups are not in the order in which a file would give them */
 } heti_p_cluster_writer;
@@ -5884,34 +5575,34 @@ static int heti_p_same_members(const het_cluster *c, int64_t g, int64_t rank, in
 }
 
 /* ,"key":value, where it is not 0. */
-static void heti_p_out_key(heti_p_out *out, const char *key, double value) {
+static void heti_p_out_key(heti_t_text *out, const char *key, double value) {
     if (!(value > 0)) return;
-    heti_p_out_format(out, ",\"%s\":", key);
-    heti_p_out_real(out, value);
+    heti_t_format(out, ",\"%s\":", key);
+    heti_t_real(out, value);
 }
 
-static void heti_p_out_member(heti_p_out *out, const char *name, size_t length, int64_t count) {
+static void heti_p_out_member(heti_t_text *out, const char *name, size_t length, int64_t count) {
     char base[48];
     memcpy(base, name, length);
     base[length] = 0;
     if (length > 0) {
-        heti_p_out_text(out, ",\"name\":");
-        heti_p_out_json(out, base);
+        heti_t_put(out, ",\"name\":");
+        heti_t_json(out, base, strlen(base));
     }
-    if (count > 1) heti_p_out_format(out, ",\"count\":%d", count);
+    if (count > 1) heti_t_format(out, ",\"count\":%d", count);
 }
 
 /* n devices, of which this is the first. */
-static void heti_p_write_device(heti_p_out *out, const het_cluster_device *device, int64_t n) {
+static void heti_p_write_device(heti_t_text *out, const het_cluster_device *device, int64_t n) {
     size_t length = strlen(device->name);
     if (n > 1) (void)heti_p_name_number(device->name, &length);
-    heti_p_out_text(out, "{\"device\":");
-    heti_p_out_json(out, device->profile);
+    heti_t_put(out, "{\"device\":");
+    heti_t_json(out, device->profile, strlen(device->profile));
     if (strlen(device->profile) == length && memcmp(device->name, device->profile, length) == 0) length = 0;
     heti_p_out_member(out, device->name, length, n);
     if (device->speed < 1 || device->speed > 1) heti_p_out_key(out, "speed", device->speed);
     heti_p_out_key(out, "memory", device->memory);
-    heti_p_out_char(out, '}');
+    heti_t_char(out, '}');
 }
 
 static void heti_p_write_devices(heti_p_cluster_writer *w) {
@@ -5925,23 +5616,23 @@ static void heti_p_write_devices(heti_p_cluster_writer *w) {
 }
 
 /* All of n groups, of which this is the first, up to their members. */
-static void heti_p_write_link(heti_p_out *out, const het_group *group, int64_t n) {
+static void heti_p_write_link(heti_t_text *out, const het_group *group, int64_t n) {
     size_t length = strlen(group->name);
     if (n > 1) (void)heti_p_name_number(group->name, &length);
-    heti_p_out_text(out, "{\"link\":{\"latency\":");
-    heti_p_out_real(out, group->latency);
+    heti_t_put(out, "{\"link\":{\"latency\":");
+    heti_t_real(out, group->latency);
     heti_p_out_key(out, "bandwidth", group->bandwidth);
-    heti_p_out_char(out, '}');
+    heti_t_char(out, '}');
     heti_p_out_member(out, group->name, length, n);
-    if (group->process) heti_p_out_text(out, ",\"process\":true");
+    if (group->process) heti_t_put(out, ",\"process\":true");
     heti_p_out_key(out, "bus", group->bus);
     heti_p_out_key(out, "uplink", group->uplink);
-    heti_p_out_text(out, ",\"members\":[");
+    heti_t_put(out, ",\"members\":[");
 }
 
-static void heti_p_write_next(heti_p_out *out, int more, int depth) {
-    heti_p_out_text(out, more ? ",\n" : "\n");
-    for (; depth >= 0; depth--) heti_p_out_text(out, "  ");
+static void heti_p_write_next(heti_t_text *out, int more, int depth) {
+    heti_t_put(out, more ? ",\n" : "\n");
+    for (; depth >= 0; depth--) heti_t_put(out, "  ");
 }
 
 static void heti_p_write_group(heti_p_cluster_writer *w, int depth) {
@@ -5963,7 +5654,7 @@ static void heti_p_write_group(heti_p_cluster_writer *w, int depth) {
         else if (depth < HETI_P_MOST_DEPTH) heti_p_write_group(w, depth + 1);
         else w->bad = 1;
     }
-    heti_p_out_text(&w->out, "]}");
+    heti_t_put(&w->out, "]}");
     if (w->rank == first || w->rank != first + ranks || w->group != g + size) w->bad = 1;
     w->rank = first + n * ranks;
     w->group = g + n * size;
@@ -5978,7 +5669,7 @@ static int64_t heti_p_write_any(heti_p_cluster_writer *w, int64_t g, int depth, 
     if (!ranks) heti_p_write_link(&w->out, &c->group[g], 1);
     for (i = 0; i < c->ranks; i++) {
         if (c->device[i].group != g) continue;
-        if (ranks) heti_p_out_format(&w->out, w->rank > 0 ? ",%d" : "%d", i);
+        if (ranks) heti_t_format(&w->out, w->rank > 0 ? ",%d" : "%d", i);
         else {
             heti_p_write_next(&w->out, more++, depth);
             heti_p_write_device(&w->out, &c->device[i], 1);
@@ -5992,8 +5683,8 @@ static int64_t heti_p_write_any(heti_p_cluster_writer *w, int64_t g, int depth, 
         devices += heti_p_write_any(w, i, depth + 1, ranks);
     }
     if (devices == 0) w->bad = 1;
-    if (!ranks) heti_p_out_char(&w->out, ']');
-    if (!ranks && depth > 0) heti_p_out_char(&w->out, '}');
+    if (!ranks) heti_t_char(&w->out, ']');
+    if (!ranks && depth > 0) heti_t_char(&w->out, '}');
     return devices;
 }
 
@@ -6008,7 +5699,7 @@ static int heti_p_cluster_is(const het_cluster *cluster, int any) {
     heti_p_cluster_writer w;
     memset(&w, 0, sizeof w);
     w.cluster = cluster;
-    heti_p_out_start(&w.out, &heti_p_nothing);
+    w.out = heti_t_text_to(&heti_p_nothing, w.room, sizeof w.room);
     if (any) (void)heti_p_write_any(&w, 0, 0, 1);
     else heti_p_write_group(&w, 0);
     return !w.bad && w.rank == cluster->ranks && (any || w.group == cluster->groups);
@@ -6023,18 +5714,18 @@ HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_w
         if (cluster->group[i].parent >= i || (cluster->group[i].parent < 0) != (i == 0)) return HET_ERR_INVALID;
     memset(&w, 0, sizeof w);
     w.cluster = cluster;
-    heti_p_out_start(&w.out, to);
+    w.out = heti_t_text_to(to, w.room, sizeof w.room);
     if (heti_p_cluster_is(cluster, 0)) heti_p_write_group(&w, 0);
     else {
         if (!heti_p_cluster_is(cluster, 1)) return HET_ERR_INVALID;
         (void)heti_p_write_any(&w, 0, 0, 0);
         w.rank = 0;
-        heti_p_out_text(&w.out, ",\n  \"ranks\":[");
+        heti_t_put(&w.out, ",\n  \"ranks\":[");
         (void)heti_p_write_any(&w, 0, 0, 1);
-        heti_p_out_text(&w.out, "]}");
+        heti_t_put(&w.out, "]}");
     }
-    heti_p_out_char(&w.out, '\n');
-    return heti_p_out_end(&w.out);
+    heti_t_char(&w.out, '\n');
+    return heti_t_end(&w.out);
 }
 
 /* =================================================================================================
@@ -6075,7 +5766,7 @@ static const heti_p_maker *heti_p_order_at(int64_t i) {
         { "zb-v", HETI_P_PLACE_V, 1, 0, 0, 1 },            { "v-half", HETI_P_PLACE_V, 1, 0, 0, 0 },
         { "v-min", HETI_P_PLACE_V, 1, 0, 0, 0 },           { "dualpipev", HETI_P_PLACE_V, 1, 0, 0, 0 }
     };
-    return i < HETI_P_CAST(int64_t, sizeof heti_p_orders / sizeof *heti_p_orders) ? &heti_p_orders[i] : NULL;
+    return i < HETI_T_CAST(int64_t, sizeof heti_p_orders / sizeof *heti_p_orders) ? &heti_p_orders[i] : NULL;
 }
 
 static int heti_p_same_text(const char *a, const char *b) {
@@ -6180,13 +5871,13 @@ static uint64_t heti_p_random(heti_p_seek *s) {
 }
 
 static int64_t heti_p_below(heti_p_seek *s, int64_t n) {
-    return n < 2 ? 0 : HETI_P_CAST(int64_t, heti_p_random(s) % HETI_P_CAST(uint64_t, n));
+    return n < 2 ? 0 : HETI_T_CAST(int64_t, heti_p_random(s) % HETI_T_CAST(uint64_t, n));
 }
 
 static int64_t heti_p_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static double heti_p_larger(double a, double b) { return a > b ? a : b; }
 static double heti_p_smaller(double a, double b) { return a < b ? a : b; }
-static double heti_p_real(int64_t value) { return HETI_P_CAST(double, value); }
+static double heti_p_real(int64_t value) { return HETI_T_CAST(double, value); }
 
 static int64_t heti_p_places(const heti_p_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
 static int64_t heti_p_chunks(const heti_p_seek *s, const heti_p_choice *c) {
@@ -6262,7 +5953,7 @@ static double heti_p_message(const heti_p_seek *s, int64_t from, int64_t to, int
 
 static void heti_p_choice_copy(const heti_p_seek *s, heti_p_choice *to, const heti_p_choice *from) {
     const int64_t places = from->first[from->pipelines];
-    const size_t n = HETI_P_CAST(size_t, places), p = HETI_P_CAST(size_t, from->pipelines);
+    const size_t n = HETI_T_CAST(size_t, places), p = HETI_T_CAST(size_t, from->pipelines);
     to->pipelines = from->pipelines;
     to->granules = from->granules;
     to->order = from->order;
@@ -6272,7 +5963,7 @@ static void heti_p_choice_copy(const heti_p_seek *s, heti_p_choice *to, const he
     memcpy(to->first, from->first, (p + 1) * sizeof *to->first);
     memcpy(to->count, from->count, p * sizeof *to->count);
     memcpy(to->device, from->device, n * sizeof *to->device);
-    memcpy(to->end, from->end, HETI_P_CAST(size_t, heti_p_chunks(s, from) * places) * sizeof *to->end);
+    memcpy(to->end, from->end, HETI_T_CAST(size_t, heti_p_chunks(s, from) * places) * sizeof *to->end);
     memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
 }
 
@@ -6345,8 +6036,8 @@ static int heti_p_state_shares(heti_p_seek *s, const heti_p_choice *c) {
         const het_cluster_device *device = &s->d.cluster->device[r];
         const het_memory *m = &s->memory[r];
         const double element = s->times[s->kind_of[r]]->step_element;
-        const double rest = HETI_P_CAST(double, m->device) + HETI_P_CAST(double, m->communication) -
-                     HETI_P_CAST(double, m->optimizer);
+        const double rest = HETI_T_CAST(double, m->device) + HETI_T_CAST(double, m->communication) -
+                     HETI_T_CAST(double, m->optimizer);
         const double share = c->state == HETI_P_STATE_SPEED ? element > 0 ? device->speed / element : 0 :
                      device->memory - rest;
         if (c->state == HETI_P_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
@@ -6362,7 +6053,7 @@ static void heti_p_memory_missing(heti_p_seek *s) {
     s->missing = 0;
     for (r = 0; r < s->ranks; r++) {
         const double limit = s->d.cluster->device[r].memory;
-        const double over = HETI_P_CAST(double, s->memory[r].device) + HETI_P_CAST(double, s->memory[r].communication) -
+        const double over = HETI_T_CAST(double, s->memory[r].device) + HETI_T_CAST(double, s->memory[r].communication) -
                      limit;
         if (limit <= 0 || !s->used[r] || over <= s->missing) continue;
         s->missing = over;
@@ -6386,7 +6077,7 @@ static het_result heti_p_choice_lists(heti_p_seek *s, const heti_p_choice *c, he
     }
     het_schedule_free(compute);
     if (result != HET_ERR_OOM) return HET_OK;
-    return heti_p_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
 }
 
 /* Sizes of all micro-batches, pipeline by pipeline: only the last of the step may be smaller. */
@@ -6402,7 +6093,7 @@ static void heti_p_choice_sizes(heti_p_seek *s, const heti_p_choice *c) {
 
 /* Costs of the plan that s->plan holds, with the sizes of heti_p_choice_sizes. */
 static het_result heti_p_choice_costs(heti_p_seek *s, het_plan_costs **costs) {
-    HETI_P_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
+    HETI_T_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
     (*costs)->costs.tokens = s->tokens;
     (*costs)->costs.pairs = s->pairs;
     return HET_OK;
@@ -6413,12 +6104,12 @@ static het_result heti_p_choice_memory(heti_p_seek *s, const heti_p_choice *c, c
     het_shape shape;
     int round;
     heti_p_choice_shape(s, c, &shape);
-    memset(s->needs, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->needs);
-    if (lists != NULL) HETI_P_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
-    memset(s->used, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->used);
-    for (round = 0; round < HETI_P_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
+    memset(s->needs, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->needs);
+    if (lists != NULL) HETI_T_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
+    memset(s->used, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->used);
+    for (round = 0; round < HETI_T_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
     s->impossible = 0;
-    HETI_P_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
+    HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
     if (c->state == HETI_P_STATE_EVEN || lists == NULL) return HET_OK;
     s->impossible = !heti_p_state_shares(s, c);
     if (s->impossible) return HET_OK;
@@ -6452,7 +6143,7 @@ static het_result heti_p_judge_lists(heti_p_seek *s, heti_p_choice *c, const het
     s->evaluations++;
     if (lists == NULL) return HET_OK;
     heti_p_choice_plan(s, c);
-    HETI_P_TRY(heti_p_choice_memory(s, c, lists));
+    HETI_T_TRY(heti_p_choice_memory(s, c, lists));
     if (s->impossible) return HET_OK;
     heti_p_memory_missing(s);
     if (s->missing > 0) {
@@ -6461,7 +6152,7 @@ static het_result heti_p_judge_lists(heti_p_seek *s, heti_p_choice *c, const het
         return HET_OK;
     }
     heti_p_choice_sizes(s, c);
-    HETI_P_TRY(heti_p_choice_costs(s, &costs));
+    HETI_T_TRY(heti_p_choice_costs(s, &costs));
     result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made,
                                 s->error);
     het_plan_costs_free(costs);
@@ -6476,7 +6167,7 @@ static het_result heti_p_judge(heti_p_seek *s, heti_p_choice *c, het_simulation 
     het_schedule *schedule = NULL;
     het_result result;
     heti_p_choice_plan(s, c);
-    HETI_P_TRY(heti_p_choice_lists(s, c, &schedule));
+    HETI_T_TRY(heti_p_choice_lists(s, c, &schedule));
     result = heti_p_judge_lists(s, c, schedule, simulation);
     if (lists != NULL && result == HET_OK) *lists = schedule;
     else het_schedule_free(schedule);
@@ -6771,12 +6462,12 @@ static int heti_p_as_before(heti_p_seek *s, heti_p_choice *c, int64_t p, int64_t
     const heti_p_choice *from = &s->now;
     if (q < 0 || heti_p_places(from, q) != places ||
         memcmp(&from->device[from->first[q]], &c->device[c->first[p]],
-               HETI_P_CAST(size_t, places) * sizeof *c->device) != 0)
+               HETI_T_CAST(size_t, places) * sizeof *c->device) != 0)
         return 0;
     memcpy(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]],
-           HETI_P_CAST(size_t, chunks * places) * sizeof *c->end);
+           HETI_T_CAST(size_t, chunks * places) * sizeof *c->end);
     memcpy(&c->recompute[c->first[p]], &from->recompute[from->first[q]],
-           HETI_P_CAST(size_t, places) * sizeof *c->recompute);
+           HETI_T_CAST(size_t, places) * sizeof *c->recompute);
     s->fits[p] = 1;
     return 1;
 }
@@ -6839,7 +6530,7 @@ static int64_t heti_p_alone(heti_p_seek *s, const heti_p_choice *c, int64_t p) {
 
 static void heti_p_alone_costs(heti_p_seek *s, const heti_p_choice *c, int64_t p) {
     int64_t i;
-    memset(s->alone_stage, 0, HETI_P_CAST(size_t, s->alone.stages) * sizeof *s->alone_stage);
+    memset(s->alone_stage, 0, HETI_T_CAST(size_t, s->alone.stages) * sizeof *s->alone_stage);
     for (i = 0; i < s->alone.stages; i++) {
         const het_stage *stage = &s->alone.stage[i];
         const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin,
@@ -6862,18 +6553,18 @@ static het_result heti_p_alone_fits(heti_p_seek *s, const heti_p_choice *c, int6
     het_shape shape;
     int64_t i;
     heti_p_choice_shape(s, c, &shape);
-    HETI_P_TRY(het_profile_needs(&s->alone, lists, &s->allocator, s->needs, s->error));
+    HETI_T_TRY(het_profile_needs(&s->alone, lists, &s->allocator, s->needs, s->error));
     for (i = 0; i < s->alone.ranks; i++) {
         s->alone.state_share[i] = 1;
-        s->needs[i].slots = HETI_P_CAST(int64_t, heti_p_real(s->needs[i].slots) * more + 0.5);
-        s->needs[i].carries = HETI_P_CAST(int64_t, heti_p_real(s->needs[i].carries) * more + 0.5);
+        s->needs[i].slots = HETI_T_CAST(int64_t, heti_p_real(s->needs[i].slots) * more + 0.5);
+        s->needs[i].carries = HETI_T_CAST(int64_t, heti_p_real(s->needs[i].carries) * more + 0.5);
     }
-    HETI_P_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
+    HETI_T_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
     for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
         const int64_t device = c->device[c->first[p] + i];
-        const double limit = s->d.cluster->device[device].memory, state = HETI_P_CAST(double, s->memory[i].optimizer);
-        const double bytes = HETI_P_CAST(double, s->memory[i].device) +
-                     HETI_P_CAST(double, s->memory[i].communication) - state +
+        const double limit = s->d.cluster->device[device].memory, state = HETI_T_CAST(double, s->memory[i].optimizer);
+        const double bytes = HETI_T_CAST(double, s->memory[i].device) +
+                     HETI_T_CAST(double, s->memory[i].communication) - state +
                              (c->state == HETI_P_STATE_EVEN ? state / heti_p_real(c->pipelines) : 0);
         if (limit > 0 && bytes > limit) *fits = 0;
     }
@@ -6901,7 +6592,7 @@ static double heti_p_alone_run(heti_p_seek *s, const heti_p_choice *c, int64_t p
     costs.rank_group = s->alone_group;
     if (result == HET_OK) result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
     if (result == HET_OK) seconds = simulation->makespan;
-    if (result == HET_ERR_OOM) s->result = heti_p_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    if (result == HET_ERR_OOM) s->result = heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
     het_simulation_free(simulation);
     het_schedule_free(lists);
     return seconds;
@@ -6919,7 +6610,7 @@ static double heti_p_pipeline_seconds(heti_p_seek *s, const heti_p_choice *c, in
     if (count == 0) count = 1; /* it must fit all the same */
     s->alone_key[n++] = count < most ? count : most;
     s->alone_key[n++] = keeps_all ? count : 0;
-    key = het_xxh64(s->alone_key, HETI_P_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
+    key = het_xxh64(s->alone_key, HETI_T_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
     memo = &s->memo[key / 2 % HETI_P_MEMOS];
     if (memo->key != key) {
         memo->key = key;
@@ -6978,7 +6669,7 @@ static void heti_p_share(heti_p_seek *s, heti_p_choice *c) {
     for (p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
         const int runs = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_P_MISFIT;
         const double part = runs ? heti_p_real(micro_batches) / s->pipeline_time[p] / sum : 0;
-        c->count[p] = heti_p_min(left, part > 4 ? HETI_P_CAST(int64_t, part * 0.75) : 0);
+        c->count[p] = heti_p_min(left, part > 4 ? HETI_T_CAST(int64_t, part * 0.75) : 0);
         left -= c->count[p];
     }
     while (left-- > 0) {
@@ -7059,9 +6750,9 @@ static int heti_p_refit(heti_p_seek *s, heti_p_choice *c) {
     for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines;
     for (p = 0; p < c->pipelines; p++) {
         if (p > 0 && heti_p_alike(s, c, p - 1, p)) {
-            const size_t n = HETI_P_CAST(size_t, heti_p_places(c, p));
+            const size_t n = HETI_T_CAST(size_t, heti_p_places(c, p));
             memcpy(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]],
-                   HETI_P_CAST(size_t, chunks) * n * sizeof *c->end);
+                   HETI_T_CAST(size_t, chunks) * n * sizeof *c->end);
             memcpy(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n * sizeof *c->recompute);
             s->fits[p] = s->fits[p - 1];
         } else if (!heti_p_as_before(s, c, p, s->scratch[c->device[c->first[p]]])) s->fits[p] = heti_p_cut(s, c, p);
@@ -7090,10 +6781,10 @@ static void heti_p_canonical(heti_p_seek *s, heti_p_choice *c) {
         if (from < 0) continue;
         n = heti_p_places(c, from);
         to->count[p] = c->count[from];
-        memcpy(&to->device[at], &c->device[c->first[from]], HETI_P_CAST(size_t, n) * sizeof *to->device);
-        memcpy(&to->recompute[at], &c->recompute[c->first[from]], HETI_P_CAST(size_t, n) * sizeof *to->recompute);
+        memcpy(&to->device[at], &c->device[c->first[from]], HETI_T_CAST(size_t, n) * sizeof *to->device);
+        memcpy(&to->recompute[at], &c->recompute[c->first[from]], HETI_T_CAST(size_t, n) * sizeof *to->recompute);
         memcpy(&to->end[chunks * at], &c->end[chunks * c->first[from]],
-               HETI_P_CAST(size_t, chunks * n) * sizeof *to->end);
+               HETI_T_CAST(size_t, chunks * n) * sizeof *to->end);
         at += n;
         to->first[++p] = at;
     }
@@ -7138,7 +6829,7 @@ static int heti_p_give(heti_p_seek *s, double part) {
     s->until = s->d.evaluations;
     s->until_seconds = s->started + s->d.seconds;
     if (heti_p_is_over(s)) return 0;
-    s->until -= HETI_P_CAST(int64_t, (1 - part) * heti_p_real(s->d.evaluations - heti_p_spent(s)));
+    s->until -= HETI_T_CAST(int64_t, (1 - part) * heti_p_real(s->d.evaluations - heti_p_spent(s)));
     if (heti_p_has_clock(s)) s->until_seconds -= (1 - part) * (s->until_seconds - s->d.clock(s->d.user));
     return 1;
 }
@@ -7154,7 +6845,7 @@ static int heti_p_try(heti_p_seek *s, heti_p_choice *c) {
 }
 
 static uint64_t heti_p_choice_key(const heti_p_seek *s, const heti_p_choice *c) {
-    const size_t n = HETI_P_CAST(size_t, c->first[c->pipelines]), p = HETI_P_CAST(size_t, c->pipelines);
+    const size_t n = HETI_T_CAST(size_t, c->first[c->pipelines]), p = HETI_T_CAST(size_t, c->pipelines);
     int64_t head[5];
     uint64_t key;
     head[0] = c->pipelines;
@@ -7166,7 +6857,7 @@ static uint64_t heti_p_choice_key(const heti_p_seek *s, const heti_p_choice *c) 
     key = het_xxh64(c->first, (p + 1) * sizeof *c->first, key);
     key = het_xxh64(c->count, p * sizeof *c->count, key);
     key = het_xxh64(c->device, n * sizeof *c->device, key);
-    key = het_xxh64(c->end, HETI_P_CAST(size_t, heti_p_chunks(s, c)) * n * sizeof *c->end, key);
+    key = het_xxh64(c->end, HETI_T_CAST(size_t, heti_p_chunks(s, c)) * n * sizeof *c->end, key);
     return het_xxh64(c->recompute, n * sizeof *c->recompute, key) | 1u;
 }
 
@@ -7193,13 +6884,13 @@ static int heti_p_try_once(heti_p_seek *s, heti_p_choice *c) {
 static void heti_p_arrange(heti_p_seek *s, heti_p_choice *c, int64_t devices, int64_t length, int way) {
     const int64_t pipelines = (devices + length - 1) / length;
     int64_t *list = s->scratch, p, i, at = 0;
-    memset(s->taken, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->taken);
+    memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
     for (i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
     for (i = 0; i < s->ranks; i++) {
         const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
         if (s->taken[device]) list[at++] = device;
     }
-    memset(s->taken, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->taken);
+    memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
     at = 0;
     c->pipelines = pipelines;
     c->first[0] = 0;
@@ -7217,7 +6908,7 @@ static void heti_p_arrange(heti_p_seek *s, heti_p_choice *c, int64_t devices, in
 /* A snake over a short last row may name a device twice: 1 if all are different. */
 static int heti_p_all_different(heti_p_seek *s, const heti_p_choice *c) {
     int64_t i;
-    memset(s->used, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->used);
+    memset(s->used, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->used);
     for (i = 0; i < c->first[c->pipelines]; i++)
         if (s->used[c->device[i]]++) return 0;
     return 1;
@@ -7261,7 +6952,7 @@ static int heti_p_begin(heti_p_seek *s, const heti_p_choice *arranged) {
     double guess;
     int round;
     c->seconds = HETI_P_NONE;
-    memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    memset(s->reserve, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->reserve);
     for (round = 0; round < 4; round++) {
         if (!heti_p_size(s, c, arranged) || !heti_p_is_plan(s, c)) break;
         guess = heti_p_estimate(s, c);
@@ -7271,7 +6962,7 @@ static int heti_p_begin(heti_p_seek *s, const heti_p_choice *arranged) {
         if (c->seconds < HETI_P_MISFIT || c->seconds >= HETI_P_NONE) break;
         s->reserve[s->missing_rank] += s->missing;
     }
-    memset(s->reserve, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    memset(s->reserve, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->reserve);
     if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_p_choice_copy(s, &s->best, c);
     return !heti_p_is_over(s);
 }
@@ -7298,8 +6989,8 @@ static int heti_p_beginnings_of(heti_p_seek *s, int64_t order, int64_t devices) 
             c->state = HETI_P_STATE_EVEN;
             c->seconds = HETI_P_NONE;
             heti_p_arrange(s, c, devices, length, way);
-            memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
-            memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
+            memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+            memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
             if (heti_p_all_different(s, c) && !heti_p_begin(s, c)) return 0;
         }
     return 1;
@@ -7421,7 +7112,7 @@ static int heti_p_move_pipelines(heti_p_seek *s, heti_p_choice *c) {
     int64_t q, i;
     if (heti_p_below(s, 4) == 0) { /* of each device another length */
         const int64_t length = 1 + heti_p_below(s, heti_p_min(s->units, s->ranks));
-        heti_p_arrange(s, c, heti_p_below(s, 2) == 0 ? s->ranks : total, length, HETI_P_CAST(int, heti_p_below(s, 4)));
+        heti_p_arrange(s, c, heti_p_below(s, 2) == 0 ? s->ranks : total, length, HETI_T_CAST(int, heti_p_below(s, 4)));
         return heti_p_all_different(s, c) && heti_p_refit(s, c);
     }
     if (n > 1 && heti_p_below(s, 2) == 0) {
@@ -7435,12 +7126,12 @@ static int heti_p_move_pipelines(heti_p_seek *s, heti_p_choice *c) {
     if (q == p) return 0;
     if (heti_p_below(s, 2) == 0) { /* q behind p */
         const int64_t m = heti_p_places(c, q), from = c->first[q];
-        memcpy(s->scratch, &c->device[from], HETI_P_CAST(size_t, m) * sizeof *s->scratch);
+        memcpy(s->scratch, &c->device[from], HETI_T_CAST(size_t, m) * sizeof *s->scratch);
         for (i = 0; i < m; i++) heti_p_take_out(c, from);
         for (i = 0; i < m; i++) heti_p_put_in(c, q < p ? p - 1 : p, c->first[(q < p ? p - 1 : p) + 1], s->scratch[i]);
     } else { /* one device of p and one of q in turn */
         const int64_t m = heti_p_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
-        memcpy(s->scratch, &c->device[from], HETI_P_CAST(size_t, m) * sizeof *s->scratch);
+        memcpy(s->scratch, &c->device[from], HETI_T_CAST(size_t, m) * sizeof *s->scratch);
         for (i = 0; i < m; i++) heti_p_take_out(c, from);
         for (i = 0; i < m; i++)
             heti_p_put_in(c, r, heti_p_min(c->first[r] + 2 * i + 1, c->first[r + 1]), s->scratch[i]);
@@ -7477,7 +7168,7 @@ static int heti_p_move_order(heti_p_seek *s, heti_p_choice *c) {
     if (!(s->order[before]->limited && heti_p_below(s, 2) == 0)) c->order = heti_p_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_p_below(s, longest + 1) : 0;
     if (chunks != heti_p_chunks(s, c)) {
-        memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+        memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
         return heti_p_refit(s, c);
     }
     return c->order != before || s->order[c->order]->limited;
@@ -7500,7 +7191,7 @@ static int heti_p_move_recompute(heti_p_seek *s, heti_p_choice *c) {
 static int heti_p_move_state(heti_p_seek *s, heti_p_choice *c) {
     const int32_t before = c->state;
     if (s->d.uneven_state != HET_YES) return 0;
-    c->state = HETI_P_CAST(int32_t, heti_p_below(s, HETI_P_STATES));
+    c->state = HETI_T_CAST(int32_t, heti_p_below(s, HETI_P_STATES));
     return c->state != before;
 }
 
@@ -7589,10 +7280,10 @@ static int heti_p_drawn(heti_p_seek *s) {
         j = heti_p_min(devices, j + length);
     c->order = heti_p_below(s, s->orders);
     c->limit = s->order[c->order]->limited ? heti_p_below(s, length + 1) : 0;
-    c->state = s->d.uneven_state == HET_YES ? HETI_P_CAST(int32_t, heti_p_below(s, HETI_P_STATES)) : HETI_P_STATE_EVEN;
+    c->state = s->d.uneven_state == HET_YES ? HETI_T_CAST(int32_t, heti_p_below(s, HETI_P_STATES)) : HETI_P_STATE_EVEN;
     c->granules = heti_p_least_granules(s) + heti_p_below(s, s->d.most_granules - heti_p_least_granules(s) + 1);
-    memset(c->end, 0, HETI_P_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
-    memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
+    memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+    memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
     if (!heti_p_refit(s, c) || !heti_p_is_plan(s, c) || !heti_p_try_once(s, c)) return 0;
     heti_p_choice_copy(s, &s->now, c);
     return 1;
@@ -7610,14 +7301,14 @@ static double heti_p_least_found(const heti_p_seek *s) {
 static void heti_p_each_recompute(heti_p_seek *s, double after) {
     heti_p_choice *c = &s->now;
     const int64_t places = c->first[c->pipelines], states = s->d.uneven_state == HET_YES ? HETI_P_STATES : 1;
-    const uint64_t masks = s->d.recompute == HET_YES ? HETI_P_CAST(uint64_t, 1) << places : 1;
+    const uint64_t masks = s->d.recompute == HET_YES ? HETI_T_CAST(uint64_t, 1) << places : 1;
     het_schedule *lists = NULL;
     uint64_t mask;
     int64_t i;
     for (mask = 0; mask < masks && !heti_p_is_over(s); mask++) {
-        for (i = 0; i < places; i++) c->recompute[i] = HETI_P_CAST(int32_t, mask >> i & 1u);
+        for (i = 0; i < places; i++) c->recompute[i] = HETI_T_CAST(int32_t, mask >> i & 1u);
         if (!heti_p_is_plan(s, c)) continue;
-        for (i = 0; i < places && c->recompute[i] == HETI_P_CAST(int32_t, mask >> i & 1u); i++) {}
+        for (i = 0; i < places && c->recompute[i] == HETI_T_CAST(int32_t, mask >> i & 1u); i++) {}
         if (i < places) continue; /* the same as without it */
         if (heti_p_too_large(s, c) || heti_p_hopeless(heti_p_bound_of(s, c, 1, after), heti_p_least_found(s))) {
             s->skipped++;
@@ -7628,7 +7319,7 @@ static void heti_p_each_recompute(heti_p_seek *s, double after) {
             s->result = heti_p_choice_lists(s, c, &lists);
             if (s->result != HET_OK || lists == NULL) break;
         }
-        for (c->state = 0; c->state < HETI_P_CAST(int32_t, states) && s->result == HET_OK; c->state++) {
+        for (c->state = 0; c->state < HETI_T_CAST(int32_t, states) && s->result == HET_OK; c->state++) {
             s->result = heti_p_judge_lists(s, c, lists, NULL);
             if (s->result == HET_OK) heti_p_keep(s, c);
         }
@@ -7764,7 +7455,7 @@ static double heti_p_space_settings(const heti_p_seek *s, int32_t place) {
     int64_t o;
     for (o = 0; o < s->orders; o++)
         if (s->order[o]->place == place) total += s->order[o]->limited ? 1 + heti_p_real(s->ranks) : 1;
-    return s->d.uneven_state == HET_YES ? HETI_P_CAST(double, HETI_P_STATES) * total : total;
+    return s->d.uneven_state == HET_YES ? HETI_T_CAST(double, HETI_P_STATES) * total : total;
 }
 
 /* About how many plans there are. ways[n][p]: of n devices in p pipelines, or idle, each pipeline
@@ -7803,8 +7494,8 @@ static void heti_p_all(heti_p_seek *s) {
     for (place = HETI_P_PLACE_ANY; place <= HETI_P_PLACE_V; place++) {
         for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
         if (order == s->orders) continue;
-        memset(s->taken, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *s->taken);
-        memset(c->recompute, 0, HETI_P_CAST(size_t, s->ranks) * sizeof *c->recompute);
+        memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
+        memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
         c->order = order;
         c->limit = c->pipelines = c->first[0] = 0;
         c->state = HETI_P_STATE_EVEN;
@@ -7897,13 +7588,13 @@ static het_result heti_p_seek_orders(heti_p_seek *s) {
         return HET_OK;
     }
     if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_P_MOST_SCHEDULES)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
-            HETI_P_CAST(int64_t, HETI_P_MOST_SCHEDULES));
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
+            HETI_T_CAST(int64_t, HETI_P_MOST_SCHEDULES));
     for (i = 0; i < s->d.schedule_count; i++) {
         const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
         for (j = 0; heti_p_order_at(j) != NULL && !heti_p_same_text(name, heti_p_order_at(j)->name); j++) {}
         if (heti_p_order_at(j) == NULL)
-            return heti_p_fail(s->error, HET_ERR_INVALID,
+            return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_plan_search: no plan is looked for with schedule '%s', not one of 1f1b, "
                                "gpipe, zb-h1, "
                 "zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
@@ -7916,17 +7607,17 @@ static het_result heti_p_seek_desc(heti_p_seek *s, const het_search_desc *desc) 
     het_search_desc *d = &s->d;
     *d = *desc;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: the description was not cleared");
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: the description was not cleared");
     if (d->profile == NULL || d->cluster == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" :
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" :
                            "cluster");
     if (d->granule_sequences == 0) d->granule_sequences = 1;
     if (d->granules < 1 || d->granule_tokens < 1 || d->granule_sequences < 1 || d->granules > 1000000 ||
         d->granule_tokens > 1000000000)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules of %d tokens and %d sequences",
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules of %d tokens and %d sequences",
                            d->granules, d->granule_tokens, d->granule_sequences);
     if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
-        return heti_p_fail(s->error, HET_ERR_INVALID,
+        return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_plan_search: granule_pairs or seconds is negative or not finite");
     if (!(d->granule_pairs > 0)) {
         const double length = heti_p_real(d->granule_tokens) / heti_p_real(d->granule_sequences);
@@ -7935,7 +7626,7 @@ static het_result heti_p_seek_desc(heti_p_seek *s, const het_search_desc *desc) 
     if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
     if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
     if (heti_p_least_granules(s) > d->most_granules)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules are more than %d "
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules are more than %d "
                                                       "micro-batches of %d", d->granules, d->most_micro_batches,
                                                       d->most_granules);
     if (d->recompute != HET_NO) d->recompute = HET_YES;
@@ -7947,7 +7638,7 @@ static het_result heti_p_seek_desc(heti_p_seek *s, const het_search_desc *desc) 
     s->units = d->profile->units;
     s->ranks = d->cluster->ranks;
     if (s->units < 1 || s->ranks < 1)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: a profile of %d units, a cluster of %d devices",
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: a profile of %d units, a cluster of %d devices",
                            s->units, s->ranks);
     s->found_room = d->most_found;
     s->random = d->seed;
@@ -7965,13 +7656,13 @@ static het_result heti_p_seek_times(heti_p_seek *s, int64_t r, const het_device_
     int64_t i, k;
     for (i = 0; i < p->devices && !heti_p_same_text(p->device[i].name, device->profile); i++) {}
     if (i == p->devices)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
                            r, device->name, device->profile);
     if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): its speed is %g, its memory %g",
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): its speed is %g, its memory %g",
                            r, device->name, device->speed, device->memory);
     if (device->group < 0 || device->group >= s->d.cluster->groups)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): group %d of %d", r,
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): group %d of %d", r,
                            device->name, device->group, s->d.cluster->groups);
     *times = &p->device[i];
     for (k = 0; k < p->kinds; k++) {
@@ -7979,7 +7670,7 @@ static het_result heti_p_seek_times(heti_p_seek *s, int64_t r, const het_device_
         if (heti_p_curve_valid(&t->forward) && heti_p_curve_valid(&t->backward) && heti_p_curve_valid(&t->input) &&
             heti_p_curve_valid(&t->weight) && heti_p_curve_valid(&t->recompute))
             continue;
-        return heti_p_fail(s->error, HET_ERR_INVALID,
+        return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
                                p->kind[k].name, device->profile);
     }
@@ -7991,7 +7682,7 @@ static het_result heti_p_seek_kinds(heti_p_seek *s) {
     int64_t r, k;
     for (r = 0; r < s->ranks; r++) {
         const het_device_profile *times = NULL;
-        HETI_P_TRY(heti_p_seek_times(s, r, &times));
+        HETI_T_TRY(heti_p_seek_times(s, r, &times));
         for (k = 0; k < s->kinds; k++) {
             const het_cluster_device *other = &c->device[s->kind_device[k]];
             if (s->times[k] == times && !(other->speed > c->device[r].speed) && !(other->speed < c->device[r].speed) &&
@@ -8009,7 +7700,7 @@ static het_result heti_p_seek_kinds(heti_p_seek *s) {
     for (k = 0; k < c->groups; k++) {
         const int64_t parent = c->group[k].parent;
         if (parent >= k || parent < -1 || (parent == -1 && k > 0))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_plan_search: group %d (%s) has parent %d", k,
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: group %d (%s) has parent %d", k,
                                c->group[k].name, parent);
         s->depth[k] = parent < 0 ? 0 : s->depth[parent] + 1;
     }
@@ -8036,7 +7727,7 @@ static het_result heti_p_seek_known(heti_p_seek *s) {
     s->orders = kept;
     for (o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
     if (kept > 0) return HET_OK;
-    return heti_p_fail(s->error, HET_ERR_INVALID,
+    return heti_t_fail(s->error, HET_ERR_INVALID,
                        "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
                            lacks[0] != NULL
         ? lacks[0] : lacks[1], lacks[0] != NULL ? "in one piece" :
@@ -8137,17 +7828,17 @@ static void heti_p_seek_sort(heti_p_seek *s) {
     }
 }
 
-static void heti_p_choice_cut(heti_p_seek *s, heti_p_arena *a, heti_p_choice *c) {
-    c->first = HETI_P_CAST(int64_t *, heti_p_take(a, s->ranks + 2, sizeof *c->first));
-    c->count = HETI_P_CAST(int64_t *, heti_p_take(a, s->ranks + 2, sizeof *c->count));
-    c->device = HETI_P_CAST(int64_t *, heti_p_take(a, s->ranks + 1, sizeof *c->device));
-    c->end = HETI_P_CAST(int64_t *, heti_p_take(a, 2 * s->ranks + 2, sizeof *c->end));
-    c->recompute = HETI_P_CAST(int32_t *, heti_p_take(a, s->ranks + 1, sizeof *c->recompute));
+static void heti_p_choice_cut(heti_p_seek *s, heti_t_arena *a, heti_p_choice *c) {
+    c->first = HETI_T_TAKE(a, int64_t, s->ranks + 2);
+    c->count = HETI_T_TAKE(a, int64_t, s->ranks + 2);
+    c->device = HETI_T_TAKE(a, int64_t, s->ranks + 1);
+    c->end = HETI_T_TAKE(a, int64_t, 2 * s->ranks + 2);
+    c->recompute = HETI_T_TAKE(a, int32_t, s->ranks + 1);
 }
 
-#define HETI_P_ROOM(type, count) HETI_P_CAST(type *, heti_p_take(a, count, sizeof(type)))
+#define HETI_P_ROOM(type, count) HETI_T_TAKE(a, type, count)
 
-static void heti_p_seek_cut(heti_p_seek *s, heti_p_arena *a) {
+static void heti_p_seek_cut(heti_p_seek *s, heti_t_arena *a) {
     const int64_t n = s->ranks, m = s->units + 1;
     int64_t i;
     s->kind_of = HETI_P_ROOM(int64_t, n);
@@ -8209,14 +7900,14 @@ static void heti_p_seek_cut(heti_p_seek *s, heti_p_arena *a) {
 
 /* The curves need the number of kinds, which the first block has to hold. */
 static het_result heti_p_seek_start(heti_p_seek *s, void **block, size_t *size) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     arena.base = NULL;
     arena.used = 0;
     heti_p_seek_cut(s, &arena);
     *size = arena.used;
-    HETI_P_TRY(heti_p_block(&s->allocator, *size, "het_plan_search", block, s->error));
+    HETI_T_TRY(heti_t_block(&s->allocator, *size, "het_plan_search", block, s->error));
     memset(*block, 0, *size);
-    arena.base = HETI_P_CAST(char *, *block);
+    arena.base = HETI_T_CAST(char *, *block);
     arena.used = 0;
     heti_p_seek_cut(s, &arena);
     s->plan.units = s->units;
@@ -8232,7 +7923,7 @@ static het_result heti_p_seek_start(heti_p_seek *s, void **block, size_t *size) 
 
 /* ---- what is found ---- */
 
-static void heti_p_plan_cut(const het_plan *from, het_plan **plan, heti_p_arena *a) {
+static void heti_p_plan_cut(const het_plan *from, het_plan **plan, heti_t_arena *a) {
     het_plan *to = HETI_P_ROOM(het_plan, 1);
     het_plan count;
     het_plan *p = a->base != NULL ? to : &count;
@@ -8247,7 +7938,7 @@ static void heti_p_plan_cut(const het_plan *from, het_plan **plan, heti_p_arena 
 
 static het_result heti_p_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call,
                                    het_plan **plan, het_error *error) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     void *block;
     size_t size;
     arena.base = NULL;
@@ -8255,16 +7946,16 @@ static het_result heti_p_plan_copy(const het_plan *from, const het_allocator *al
     heti_p_plan_cut(from, plan, &arena);
     size = arena.used;
     *plan = NULL;
-    HETI_P_TRY(heti_p_block(allocator, size, call, &block, error));
-    arena.base = HETI_P_CAST(char *, block);
+    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
+    arena.base = HETI_T_CAST(char *, block);
     arena.used = 0;
     heti_p_plan_cut(from, plan, &arena);
-    memcpy((*plan)->stage, from->stage, HETI_P_CAST(size_t, from->stages) * sizeof *from->stage);
-    memcpy((*plan)->first_stage, from->first_stage, HETI_P_CAST(size_t, from->pipelines + 1) *
+    memcpy((*plan)->stage, from->stage, HETI_T_CAST(size_t, from->stages) * sizeof *from->stage);
+    memcpy((*plan)->first_stage, from->first_stage, HETI_T_CAST(size_t, from->pipelines + 1) *
            sizeof *from->first_stage);
-    memcpy((*plan)->share, from->share, HETI_P_CAST(size_t, from->pipelines) * sizeof *from->share);
-    memcpy((*plan)->state_share, from->state_share, HETI_P_CAST(size_t, from->ranks) * sizeof *from->state_share);
-    memcpy((*plan)->slice_share, from->slice_share, HETI_P_CAST(size_t, from->slices) * sizeof *from->slice_share);
+    memcpy((*plan)->share, from->share, HETI_T_CAST(size_t, from->pipelines) * sizeof *from->share);
+    memcpy((*plan)->state_share, from->state_share, HETI_T_CAST(size_t, from->ranks) * sizeof *from->state_share);
+    memcpy((*plan)->slice_share, from->slice_share, HETI_T_CAST(size_t, from->slices) * sizeof *from->slice_share);
     (*plan)->allocator = *allocator;
     (*plan)->size = size;
     return HET_OK;
@@ -8288,7 +7979,7 @@ static het_result heti_p_explain(heti_p_seek *s, const heti_p_choice *c, const h
     int64_t r;
     het_result result;
     heti_p_choice_sizes(s, c);
-    HETI_P_TRY(heti_p_choice_costs(s, &costs));
+    HETI_T_TRY(heti_p_choice_costs(s, &costs));
     /* for how busy the ranks are */
     result = het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error);
     het_simulation_free(simulation);
@@ -8324,29 +8015,24 @@ static void heti_p_why(const het_found *best, het_found *found, int is_best) {
                                                "waiting for the pipeline to fill, drain and keep in step",
         "waiting for links", "reductions, optimizer and gathers" };
     double part[4];
-    heti_p_out out;
+    heti_t_text out = heti_t_text_in(found->why, sizeof found->why);
     int i, round, shown = 0;
-    size_t length;
     part[0] = found->work - (is_best ? 0 : best->work);
     part[1] = found->fill - (is_best ? 0 : best->fill);
     part[2] = found->transfers - (is_best ? 0 : best->transfers);
     part[3] = found->update - (is_best ? 0 : best->update);
-    heti_p_out_start(&out, NULL);
     for (round = 0; round < 4 && best->seconds > 0; round++) {
         int most = 0;
         for (i = 1; i < 4; i++)
             if ((part[i] < 0 ? -part[i] : part[i]) > (part[most] < 0 ? -part[most] : part[most])) most = i;
         if ((part[most] < 0 ? -part[most] : part[most]) <= 0.0005 * best->seconds) break;
-        heti_p_out_text(&out, shown++ > 0 ? ", " : "");
-        heti_p_out_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
-        heti_p_out_text(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
-        heti_p_out_text(&out, heti_p_parts[most]);
+        heti_t_put(&out, shown++ > 0 ? ", " : "");
+        heti_t_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
+        heti_t_put(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
+        heti_t_put(&out, heti_p_parts[most]);
         part[most] = 0;
     }
-    if (shown == 0) heti_p_out_text(&out, "the same time");
-    length = out.length < sizeof found->why ? out.length : sizeof found->why - 1;
-    memcpy(found->why, out.text, length);
-    found->why[length] = 0;
+    if (shown == 0) heti_t_put(&out, "the same time");
 }
 
 static het_result heti_p_fill_found(heti_p_seek *s, heti_p_choice *c, het_found *found, het_simulation **simulation) {
@@ -8360,8 +8046,8 @@ static het_result heti_p_fill_found(heti_p_seek *s, heti_p_choice *c, het_found 
         found->granules = c->granules;
         found->seconds = c->seconds;
         for (r = 0; r < s->ranks; r++)
-            found->memory[r] = s->used[r] ? HETI_P_CAST(double, s->memory[r].device) +
-            HETI_P_CAST(double, s->memory[r].communication) : 0;
+            found->memory[r] = s->used[r] ? HETI_T_CAST(double, s->memory[r].device) +
+            HETI_T_CAST(double, s->memory[r].communication) : 0;
         result = heti_p_explain(s, c, lists, found);
     }
     if (result == HET_OK) result = heti_p_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
@@ -8371,14 +8057,14 @@ static het_result heti_p_fill_found(heti_p_seek *s, heti_p_choice *c, het_found 
     return result;
 }
 
-static void heti_p_search_cut(const heti_p_seek *s, het_search **search, heti_p_arena *a) {
+static void heti_p_search_cut(const heti_p_seek *s, het_search **search, heti_t_arena *a) {
     het_search *to = HETI_P_ROOM(het_search, 1);
     het_found *found = HETI_P_ROOM(het_found, s->found_count);
     int64_t i;
     if (a->base != NULL) {
         memset(to, 0, sizeof *to);
         to->found = found;
-        memset(found, 0, HETI_P_CAST(size_t, s->found_count) * sizeof *found);
+        memset(found, 0, HETI_T_CAST(size_t, s->found_count) * sizeof *found);
     }
     for (i = 0; i < s->found_count; i++) {
         double *memory = HETI_P_ROOM(double, s->ranks);
@@ -8388,7 +8074,7 @@ static void heti_p_search_cut(const heti_p_seek *s, het_search **search, heti_p_
 }
 
 static het_result heti_p_seek_result(heti_p_seek *s, het_search **search) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     het_search *to;
     void *block;
     size_t size;
@@ -8399,8 +8085,8 @@ static het_result heti_p_seek_result(heti_p_seek *s, het_search **search) {
     arena.used = 0;
     heti_p_search_cut(s, &to, &arena);
     size = arena.used;
-    HETI_P_TRY(heti_p_block(&s->allocator, size, "het_plan_search", &block, s->error));
-    arena.base = HETI_P_CAST(char *, block);
+    HETI_T_TRY(heti_t_block(&s->allocator, size, "het_plan_search", &block, s->error));
+    arena.base = HETI_T_CAST(char *, block);
     arena.used = 0;
     heti_p_search_cut(s, &to, &arena);
     to->allocator = s->allocator;
@@ -8456,21 +8142,21 @@ static het_result heti_p_nothing(heti_p_seek *s) {
         if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory)
             u = i;
     if (s->d.cluster->device[u].memory > 0 && heti_p_least_bytes(s, most) > s->d.cluster->device[u].memory)
-        return heti_p_fail(s->error, HET_ERR_LIMIT,
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_plan_search: unit %d (%s) needs at least %b, %b more than the %b of device %d (%s), "
             "the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, heti_p_least_bytes(s, most),
             heti_p_least_bytes(s, most) - s->d.cluster->device[u].memory, s->d.cluster->device[u].memory, u,
             s->d.cluster->device[u].name);
     if (s->least_missing >= HETI_P_NONE)
-        return heti_p_fail(s->error, HET_ERR_LIMIT,
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units,
                            s->ranks);
     if (end - begin == 1)
-        return heti_p_fail(s->error, HET_ERR_LIMIT,
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
                            "het_plan_search: nothing fits: at best unit %d (%s) alone needs %b more than the %b of "
             "device %d (%s)", begin, s->d.profile->kind[s->d.profile->unit[begin]].name, s->least_missing,
             device->memory, r, device->name);
-    return heti_p_fail(s->error, HET_ERR_LIMIT,
+    return heti_t_fail(s->error, HET_ERR_LIMIT,
                        "het_plan_search: nothing fits: at best units %d to %d need %b more than the %b of device %d "
         "(%s)", begin, end - 1, s->least_missing, device->memory, r, device->name);
 }
@@ -8538,24 +8224,24 @@ HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search *
     void *block = NULL, *curves = NULL;
     size_t size = 0, curves_size = 0;
     het_result result;
-    if (search == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_search: search is NULL");
+    if (search == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: search is NULL");
     *search = NULL;
-    if (desc == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_search: desc is NULL");
+    if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: desc is NULL");
     memset(&s, 0, sizeof s);
     s.error = error;
-    if (!heti_p_allocator(&desc->allocator, &s.allocator))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_plan_search: an allocator needs both alloc and free");
-    HETI_P_TRY(heti_p_seek_desc(&s, desc));
+    if (!heti_t_allocator(&desc->allocator, &s.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_p_seek_desc(&s, desc));
     if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
     result = heti_p_seek_start(&s, &block, &size);
     if (result == HET_OK) result = heti_p_seek_kinds(&s);
     if (result == HET_OK) result = heti_p_seek_known(&s);
     if (result == HET_OK) {
-        curves_size = HETI_P_CAST(size_t, s.kinds * HETI_P_SUMS * (s.units + 1)) * sizeof *s.sum;
-        result = heti_p_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
+        curves_size = HETI_T_CAST(size_t, s.kinds * HETI_P_SUMS * (s.units + 1)) * sizeof *s.sum;
+        result = heti_t_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
     }
     if (result == HET_OK) {
-        s.sum = HETI_P_CAST(het_curve *, curves);
+        s.sum = HETI_T_CAST(het_curve *, curves);
         heti_p_seek_sums(&s);
         heti_p_seek_bytes(&s);
         heti_p_seek_sort(&s);
@@ -8601,20 +8287,20 @@ static void heti_p_predict_end(heti_p_predict *p) {
     p->block = NULL;
 }
 
-static void heti_p_predict_cut(heti_p_predict *p, const het_plan *plan, heti_p_arena *arena) {
-    p->count = HETI_P_CAST(int64_t *, heti_p_take(arena, plan->pipelines, sizeof *p->count));
-    p->first = HETI_P_CAST(int64_t *, heti_p_take(arena, plan->pipelines + 1, sizeof *p->first));
-    p->block_start = HETI_P_CAST(int64_t *, heti_p_take(arena, p->desc->profile->blocks + 1, sizeof *p->block_start));
-    p->tokens = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->tokens));
-    p->pairs = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->pairs));
-    p->sequences = HETI_P_CAST(double *, heti_p_take(arena, p->micro_batches, sizeof *p->sequences));
+static void heti_p_predict_cut(heti_p_predict *p, const het_plan *plan, heti_t_arena *arena) {
+    p->count = HETI_T_TAKE(arena, int64_t, plan->pipelines);
+    p->first = HETI_T_TAKE(arena, int64_t, plan->pipelines + 1);
+    p->block_start = HETI_T_TAKE(arena, int64_t, p->desc->profile->blocks + 1);
+    p->tokens = HETI_T_TAKE(arena, double, p->micro_batches);
+    p->pairs = HETI_T_TAKE(arena, double, p->micro_batches);
+    p->sequences = HETI_T_TAKE(arena, double, p->micro_batches);
 }
 
 /* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of
    it. */
 static double heti_p_granule_pairs(const het_search_desc *d) {
-    const double tokens = HETI_P_CAST(double, d->granule_tokens);
-    const double sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    const double tokens = HETI_T_CAST(double, d->granule_tokens);
+    const double sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
     return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
 }
 
@@ -8622,13 +8308,13 @@ static double heti_p_granule_pairs(const het_search_desc *d) {
 static void heti_p_predict_sizes(heti_p_predict *p, const het_plan *plan) {
     const het_search_desc *d = p->desc;
     const double pairs = heti_p_granule_pairs(d),
-                 sequences = HETI_P_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+                 sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
     int64_t i, left = d->granules;
     het_plan_divide(plan, p->micro_batches, p->count);
     for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
     for (i = 0; i < p->micro_batches; i++) {
-        const double granules = HETI_P_CAST(double, left < p->granules ? left : p->granules);
-        p->tokens[i] = granules * HETI_P_CAST(double, d->granule_tokens);
+        const double granules = HETI_T_CAST(double, left < p->granules ? left : p->granules);
+        p->tokens[i] = granules * HETI_T_CAST(double, d->granule_tokens);
         p->pairs[i] = granules * pairs;
         p->sequences[i] = granules * sequences;
         left -= p->granules;
@@ -8640,15 +8326,15 @@ static void heti_p_predict_sizes(heti_p_predict *p, const het_plan *plan) {
 static het_result heti_p_predict_check(const heti_p_predict *p, const het_plan *plan, const char *call) {
     const het_search_desc *d = p->desc;
     if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
-        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: het_search_desc was not cleared", call);
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: het_search_desc was not cleared", call);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 ||
         p->granules > d->granules)
-        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: %d granules a micro-batch of a step of %d, %d tokens each",
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: %d granules a micro-batch of a step of %d, %d tokens each",
                            call, p->granules, d->granules, d->granule_tokens);
     if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
-        return heti_p_fail(p->error, HET_ERR_INVALID, "%s: the plan is for %d units on %d ranks; here are %d "
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: the plan is for %d units on %d ranks; here are %d "
                                                       "units and %d ranks", call, plan->units, plan->ranks,
                                                       d->profile->units, d->cluster->ranks);
     return HET_OK;
@@ -8658,25 +8344,25 @@ static het_result heti_p_predict_check(const heti_p_predict *p, const het_plan *
 static het_result heti_p_predict_start(heti_p_predict *p, const het_search_desc *desc, const het_plan *plan,
                                        const het_cluster *cluster, int64_t granules, const char *call,
                                                           het_error *error) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     memset(p, 0, sizeof *p);
     p->desc = desc;
     p->error = error;
     p->granules = granules;
-    HETI_P_TRY(heti_p_predict_check(p, plan, call));
-    if (!heti_p_allocator(&desc->allocator, &p->allocator))
-        return heti_p_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+    HETI_T_TRY(heti_p_predict_check(p, plan, call));
+    if (!heti_t_allocator(&desc->allocator, &p->allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
     p->micro_batches = (desc->granules + granules - 1) / granules;
     arena.base = NULL;
     arena.used = 0;
     heti_p_predict_cut(p, plan, &arena);
     p->size = arena.used;
-    HETI_P_TRY(heti_p_block(&p->allocator, p->size, call, &p->block, error));
-    arena.base = HETI_P_CAST(char *, p->block);
+    HETI_T_TRY(heti_t_block(&p->allocator, p->size, call, &p->block, error));
+    arena.base = HETI_T_CAST(char *, p->block);
     arena.used = 0;
     heti_p_predict_cut(p, plan, &arena);
     heti_p_predict_sizes(p, plan);
-    HETI_P_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
+    HETI_T_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
     p->costs->costs.tokens = p->tokens;
     p->costs->costs.pairs = p->pairs;
     p->costs->costs.sequences = p->sequences;
@@ -8687,7 +8373,7 @@ static het_result heti_p_predict_lists(heti_p_predict *p, const het_plan *plan) 
     het_schedule *compute = NULL;
     het_blocks blocks;
     het_result result;
-    HETI_P_TRY(het_schedule_make(plan, p->count, &p->allocator, &compute, p->error));
+    HETI_T_TRY(het_schedule_make(plan, p->count, &p->allocator, &compute, p->error));
     blocks.count = p->desc->profile->blocks;
     blocks.start = p->block_start;
     blocks.unit = p->desc->profile->use;
@@ -8700,7 +8386,7 @@ HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_p
                                         het_choice timeline, het_simulation **simulation, het_error *error) {
     heti_p_predict p;
     het_result result;
-    if (simulation == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_plan_predict: simulation is NULL");
+    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_predict: simulation is NULL");
     *simulation = NULL;
     result = heti_p_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
                                   error);
@@ -8761,15 +8447,15 @@ HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
     allocator.free(allocator.user, adapt, adapt->size);
 }
 
-static void heti_p_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_p_arena *arena) {
-    het_adapt *a = HETI_P_CAST(het_adapt *, heti_p_take(arena, 1, sizeof **to)), unused;
+static void heti_p_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_t_arena *arena) {
+    het_adapt *a = HETI_T_CAST(het_adapt *, heti_t_take(arena, 1, sizeof **to)), unused;
     if (arena->base == NULL) a = &unused;
-    a->believed.device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, cluster->ranks, sizeof *cluster->device));
-    a->nominal.device = HETI_P_CAST(het_cluster_device *, heti_p_take(arena, cluster->ranks, sizeof *cluster->device));
-    a->believed.group = HETI_P_CAST(het_group *, heti_p_take(arena, cluster->groups, sizeof *cluster->group));
-    a->nominal.group = HETI_P_CAST(het_group *, heti_p_take(arena, cluster->groups, sizeof *cluster->group));
-    a->rank = HETI_P_CAST(heti_p_watched *, heti_p_take(arena, cluster->ranks, sizeof *a->rank));
-    a->link = HETI_P_CAST(heti_p_watched *, heti_p_take(arena, cluster->groups, sizeof *a->link));
+    a->believed.device = HETI_T_TAKE(arena, het_cluster_device, cluster->ranks);
+    a->nominal.device = HETI_T_TAKE(arena, het_cluster_device, cluster->ranks);
+    a->believed.group = HETI_T_TAKE(arena, het_group, cluster->groups);
+    a->nominal.group = HETI_T_TAKE(arena, het_group, cluster->groups);
+    a->rank = HETI_T_TAKE(arena, heti_p_watched, cluster->ranks);
+    a->link = HETI_T_TAKE(arena, heti_p_watched, cluster->groups);
     if (arena->base != NULL) *to = a;
 }
 
@@ -8781,45 +8467,45 @@ static void heti_p_adapt_cluster(het_cluster *to, const het_cluster *from) {
     to->group = group;
     memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
     to->size = 0;
-    memcpy(device, from->device, HETI_P_CAST(size_t, from->ranks) * sizeof *device);
-    if (from->groups > 0) memcpy(group, from->group, HETI_P_CAST(size_t, from->groups) * sizeof *group);
+    memcpy(device, from->device, HETI_T_CAST(size_t, from->ranks) * sizeof *device);
+    if (from->groups > 0) memcpy(group, from->group, HETI_T_CAST(size_t, from->groups) * sizeof *group);
 }
 
 static het_result heti_p_adapt_check(const het_adapt_desc *d, het_error *error) {
     if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
     if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
-        return heti_p_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
                            d->change, d->gain);
     if (d->window < 0 || d->window > HETI_P_WINDOW || d->steps < 0)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d",
-                           d->window, d->steps, HETI_P_CAST(int64_t, HETI_P_WINDOW));
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d",
+                           d->window, d->steps, HETI_T_CAST(int64_t, HETI_P_WINDOW));
     return HET_OK;
 }
 
 HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
     het_allocator allocator;
-    heti_p_arena arena;
+    heti_t_arena arena;
     const het_cluster *cluster;
     het_adapt *a = NULL;
     void *block;
     size_t size;
     int64_t r;
-    if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
+    if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
     *adapt = NULL;
-    HETI_P_TRY(heti_p_adapt_check(desc, error));
-    if (!heti_p_allocator(&desc->allocator, &allocator))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_create: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_p_adapt_check(desc, error));
+    if (!heti_t_allocator(&desc->allocator, &allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: an allocator needs both alloc and free");
     cluster = desc->search->cluster;
     arena.base = NULL;
     arena.used = 0;
     heti_p_adapt_cut(&a, cluster, &arena);
     size = arena.used;
-    HETI_P_TRY(heti_p_block(&allocator, size, "het_adapt_create", &block, error));
-    arena.base = HETI_P_CAST(char *, block);
+    HETI_T_TRY(heti_t_block(&allocator, size, "het_adapt_create", &block, error));
+    arena.base = HETI_T_CAST(char *, block);
     arena.used = 0;
     heti_p_adapt_cut(&a, cluster, &arena);
     a->allocator = allocator;
@@ -8842,20 +8528,19 @@ HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) {
     return adapt != NULL ? &adapt->believed : NULL;
 }
 
-static void heti_p_way_cut(het_adapt *a, const het_plan *plan, heti_p_arena *arena) {
-    a->way = HETI_P_CAST(heti_p_way *, heti_p_take(arena, 2 * plan->stages, sizeof *a->way));
-    a->arrival = HETI_P_CAST(double *, heti_p_take(arena, 2 * plan->stages * a->most * plan->slices,
-                                                   sizeof *a->arrival));
+static void heti_p_way_cut(het_adapt *a, const het_plan *plan, heti_t_arena *arena) {
+    a->way = HETI_T_TAKE(arena, heti_p_way, 2 * plan->stages);
+    a->arrival = HETI_T_TAKE(arena, double, 2 * plan->stages * a->most * plan->slices);
 }
 
 HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
     heti_p_predict predict;
-    heti_p_arena arena;
+    heti_t_arena arena;
     het_plan *copy = NULL;
     het_simulation *simulation = NULL;
     het_result result;
     int64_t p;
-    if (adapt == NULL) return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
+    if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
     result = heti_p_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
     if (result == HET_OK) result = heti_p_predict_lists(&predict, plan);
     if (result == HET_OK)
@@ -8876,12 +8561,12 @@ HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, i
     arena.used = 0;
     heti_p_way_cut(adapt, plan, &arena);
     adapt->way_size = arena.used;
-    result = heti_p_block(&adapt->allocator, adapt->way_size, "het_adapt_start", &adapt->way_block, error);
+    result = heti_t_block(&adapt->allocator, adapt->way_size, "het_adapt_start", &adapt->way_block, error);
     if (result != HET_OK) {
         heti_p_adapt_stop(adapt);
         return result;
     }
-    arena.base = HETI_P_CAST(char *, adapt->way_block);
+    arena.base = HETI_T_CAST(char *, adapt->way_block);
     arena.used = 0;
     heti_p_way_cut(adapt, plan, &arena);
     return HET_OK;
@@ -8966,7 +8651,7 @@ static void heti_p_observe_receives(het_adapt *a, const het_timeline *t) {
    receive posted. */
 static void heti_p_observe_sends(het_adapt *a, const het_timeline *t) {
     int64_t i;
-    memset(a->way, 0, HETI_P_CAST(size_t, 2 * a->plan->stages) * sizeof *a->way);
+    memset(a->way, 0, HETI_T_CAST(size_t, 2 * a->plan->stages) * sizeof *a->way);
     for (i = 0; i < t->records; i++) {
         const het_record *r = &t->record[i];
         const int backward = r->action.kind == HET_ACTION_SEND_B;
@@ -8980,12 +8665,12 @@ static void heti_p_observe_sends(het_adapt *a, const het_timeline *t) {
         group = heti_p_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
         if (*arrival < 0 || group < 0) continue;
         seconds = *arrival - r->start;
-        delay = seconds - heti_p_link_seconds(&a->nominal.group[group], HETI_P_CAST(double, r->bytes));
+        delay = seconds - heti_p_link_seconds(&a->nominal.group[group], HETI_T_CAST(double, r->bytes));
         way = &a->way[backward * a->plan->stages + s];
         if (way->seen && way->delay <= delay) continue;
         way->seen = 1;
         way->delay = delay;
-        way->bytes = HETI_P_CAST(double, r->bytes);
+        way->bytes = HETI_T_CAST(double, r->bytes);
     }
 }
 
@@ -9013,15 +8698,16 @@ static void heti_p_observe_links(het_adapt *a) {
 }
 
 HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error) {
+    char action[80];
     int64_t i, next;
     if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
-        return heti_p_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
     for (i = 0; i < timeline->records; i++)
         if (!heti_p_record_fits(adapt, &timeline->record[i]))
-            return heti_p_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %a of rank %d, is not of "
-                                                       "the plan in use", i, &timeline->record[i].action,
-                                                       HETI_P_CAST(int64_t, timeline->record[i].rank));
+            return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %s of rank %d, is not of the "
+                               "plan in use", i, heti_p_action_text(action, &timeline->record[i].action),
+                               HETI_T_CAST(int64_t, timeline->record[i].rank));
     adapt->step_seconds = heti_p_timeline_end(timeline);
     for (i = 0; i < timeline->records; i = next) {
         const int32_t rank = timeline->record[i].rank;
@@ -9106,7 +8792,7 @@ static int heti_p_adapt_due(het_adapt *a) {
 }
 
 /* What is seen becomes what is believed; changes are named, the first three of them. */
-static void heti_p_adapt_believe(het_adapt *a, heti_p_out *out) {
+static void heti_p_adapt_believe(het_adapt *a, heti_t_text *out) {
     int64_t i, named = 0;
     for (i = 0; i < a->believed.ranks; i++) {
         heti_p_watched *w = &a->rank[i];
@@ -9114,7 +8800,7 @@ static void heti_p_adapt_believe(het_adapt *a, heti_p_out *out) {
         if (w->steps == 0) continue;
         now = heti_p_rank_speed(a, i);
         if (w->lasting > 0 && named++ < 3)
-            heti_p_out_format(out, "%srank %d: speed %g is now %g", named > 1 ? ", " : "", i,
+            heti_t_format(out, "%srank %d: speed %g is now %g", named > 1 ? ", " : "", i,
                               a->believed.device[i].speed, now);
         a->believed.device[i].speed = now;
         w->lasting = 0;
@@ -9124,20 +8810,20 @@ static void heti_p_adapt_believe(het_adapt *a, heti_p_out *out) {
         if (w->lasting > 0) {
             const het_group now = heti_p_link_now(a, i);
             if (named++ < 3)
-                heti_p_out_format(out, "%slink \"%s\": %g ms is now %g ms", named > 1 ? ", " : "", now.name,
+                heti_t_format(out, "%slink \"%s\": %g ms is now %g ms", named > 1 ? ", " : "", now.name,
                     1e3 * heti_p_link_seconds(&a->believed.group[i], w->bytes), 1e3 * heti_p_link_seconds(&now,
                         w->bytes));
             a->believed.group[i] = now;
         }
         w->lasting = 0;
     }
-    if (named > 3) heti_p_out_format(out, " and %d more", named - 3);
+    if (named > 3) heti_t_format(out, " and %d more", named - 3);
 }
 
 /* Simulated seconds of the plan in use with other numbers of micro-batches. */
 static het_result heti_p_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error) {
     het_simulation *simulation = NULL;
-    HETI_P_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
+    HETI_T_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
     *seconds = simulation->makespan;
     het_simulation_free(simulation);
     return HET_OK;
@@ -9149,8 +8835,8 @@ static het_result heti_p_adapt_shares(const het_adapt *a, double *share, double 
     het_plan plan = *a->plan;
     int64_t p, q, best_p, best_q;
     plan.share = share;
-    for (p = 0; p < plan.pipelines; p++) share[p] = HETI_P_CAST(double, a->predict.count[p]);
-    HETI_P_TRY(heti_p_adapt_seconds(a, &plan, seconds, error));
+    for (p = 0; p < plan.pipelines; p++) share[p] = HETI_T_CAST(double, a->predict.count[p]);
+    HETI_T_TRY(heti_p_adapt_seconds(a, &plan, seconds, error));
     do {
         double best = *seconds, tried;
         best_p = best_q = -1;
@@ -9159,7 +8845,7 @@ static het_result heti_p_adapt_shares(const het_adapt *a, double *share, double 
                 if (p == q || share[p] < 1) continue;
                 share[p] -= 1;
                 share[q] += 1;
-                HETI_P_TRY(heti_p_adapt_seconds(a, &plan, &tried, error));
+                HETI_T_TRY(heti_p_adapt_seconds(a, &plan, &tried, error));
                 share[p] += 1;
                 share[q] -= 1;
                 if (!(tried < best)) continue;
@@ -9183,10 +8869,10 @@ static het_result heti_p_adapt_choose(const het_adapt *a, het_advice *advice, do
     het_plan plan = *a->plan;
     het_result result = HET_OK;
     double by_shares = 0;
-    HETI_P_TRY(heti_p_adapt_seconds(a, a->plan, &advice->before, error));
+    HETI_T_TRY(heti_p_adapt_seconds(a, a->plan, &advice->before, error));
     advice->after = advice->before;
-    HETI_P_TRY(heti_p_adapt_shares(a, share, &by_shares, error));
-    HETI_P_TRY(het_plan_search(&a->search, &search, error));
+    HETI_T_TRY(heti_p_adapt_shares(a, share, &by_shares, error));
+    HETI_T_TRY(het_plan_search(&a->search, &search, error));
     if (search->found_count > 0) found = &search->found[0];
     plan.share = share;
     if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
@@ -9205,20 +8891,20 @@ static het_result heti_p_adapt_choose(const het_adapt *a, het_advice *advice, do
 }
 
 /* "3 pipelines, 4 stages, 1f1b, shares 5 2 1, 2 granules a micro-batch" */
-static void heti_p_adapt_tell(const het_adapt *a, const het_advice *advice, heti_p_out *out) {
+static void heti_p_adapt_tell(const het_adapt *a, const het_advice *advice, heti_t_text *out) {
     const het_plan *plan = advice->plan;
     int64_t p;
     if (plan == NULL) {
-        heti_p_out_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
+        heti_t_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
         return;
     }
-    heti_p_out_format(out, "; a step of %g ms becomes %g ms: ", 1e3 * advice->before, 1e3 * advice->after);
-    if (advice->only_shares) heti_p_out_text(out, "the same stages");
-    else heti_p_out_format(out, "%d pipelines, %d stages, %s", plan->pipelines, plan->stages, plan->schedule);
-    if (plan->pipelines > 1) heti_p_out_text(out, ", shares");
+    heti_t_format(out, "; a step of %g ms becomes %g ms: ", 1e3 * advice->before, 1e3 * advice->after);
+    if (advice->only_shares) heti_t_put(out, "the same stages");
+    else heti_t_format(out, "%d pipelines, %d stages, %s", plan->pipelines, plan->stages, plan->schedule);
+    if (plan->pipelines > 1) heti_t_put(out, ", shares");
     for (p = 0; p < plan->pipelines && p < 16 && plan->pipelines > 1; p++)
-        heti_p_out_format(out, " %g", plan->share[p]);
-    if (!advice->only_shares) heti_p_out_format(out, ", %d granules a micro-batch", advice->granules);
+        heti_t_format(out, " %g", plan->share[p]);
+    if (!advice->only_shares) heti_t_format(out, ", %d granules a micro-batch", advice->granules);
 }
 
 HETRAIN_API void het_advice_free(het_advice *advice) {
@@ -9230,25 +8916,25 @@ HETRAIN_API void het_advice_free(het_advice *advice) {
 }
 
 HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error) {
-    heti_p_out out;
+    heti_t_text out;
     het_advice *made;
     het_result result;
     void *block, *shares = NULL;
-    size_t length, size;
+    size_t size;
     if (adapt == NULL || advice == NULL || adapt->plan == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID,
+        return heti_t_fail(error, HET_ERR_INVALID,
                            "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
     *advice = NULL;
     if (!heti_p_adapt_due(adapt)) return HET_OK;
-    HETI_P_TRY(heti_p_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
-    made = HETI_P_CAST(het_advice *, block);
+    HETI_T_TRY(heti_t_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
+    made = HETI_T_CAST(het_advice *, block);
     made->allocator = adapt->allocator;
-    size = HETI_P_CAST(size_t, adapt->plan->pipelines) * sizeof(double);
-    result = heti_p_block(&adapt->allocator, size, "het_adapt_advise", &shares, error);
-    heti_p_out_start(&out, NULL);
+    size = HETI_T_CAST(size_t, adapt->plan->pipelines) * sizeof(double);
+    result = heti_t_block(&adapt->allocator, size, "het_adapt_advise", &shares, error);
+    out = heti_t_text_in(made->text, sizeof made->text);
     if (result == HET_OK) {
         heti_p_adapt_believe(adapt, &out);
-        result = heti_p_adapt_choose(adapt, made, HETI_P_CAST(double *, shares), error);
+        result = heti_p_adapt_choose(adapt, made, HETI_T_CAST(double *, shares), error);
         adapt->allocator.free(adapt->allocator.user, shares, size);
     }
     if (result != HET_OK) {
@@ -9256,9 +8942,6 @@ HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, h
         return result;
     }
     heti_p_adapt_tell(adapt, made, &out);
-    length = out.length < sizeof made->text ? out.length : sizeof made->text - 1;
-    memcpy(made->text, out.text, length);
-    made->text[length] = 0;
     *advice = made;
     return HET_OK;
 }
@@ -9340,17 +9023,17 @@ static het_result heti_p_pack_granules(const heti_p_pack *s) {
     for (i = 0; i < d->granules; i++) {
         const int64_t sequences = d->sequences != NULL ? d->sequences[i] : 1;
         if (d->tokens[i] < 0 || d->tokens[i] > INT64_C(1) << 40)
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
         if (sequences < 0 || sequences > INT64_C(1) << 40)
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d sequences", i, sequences);
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d sequences", i, sequences);
         if (d->pairs != NULL && !heti_p_is_time(d->pairs[i]))
-            return heti_p_fail(s->error, HET_ERR_INVALID,
+            return heti_t_fail(s->error, HET_ERR_INVALID,
                                "het_pack: the pairs of granule %d are negative or not finite", i);
         if (d->max_tokens > 0 && d->tokens[i] > d->max_tokens)
-            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d tokens, max_tokens is %d", i,
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d tokens, max_tokens is %d", i,
                                d->tokens[i], d->max_tokens);
         if (d->max_sequences > 0 && sequences > d->max_sequences)
-            return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d sequences, max_sequences is %d", i,
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d sequences, max_sequences is %d", i,
                                sequences, d->max_sequences);
     }
     return HET_OK;
@@ -9360,23 +9043,23 @@ static het_result heti_p_pack_check(heti_p_pack *s) {
     const het_pack_desc *d = &s->d;
     int64_t r;
     if (d->start_canary != 0 || d->end_canary != 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: the description was not cleared");
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: the description was not cleared");
     if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: plan, costs, costs->stage or tokens is NULL");
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: plan, costs, costs->stage or tokens is NULL");
     if (d->plan->pipelines < 1 || d->plan->ranks < 1 || d->plan->share == NULL || d->plan->stage == NULL ||
         d->plan->first_stage == NULL)
-        return heti_p_fail(s->error, HET_ERR_INVALID,
+        return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_pack: a plan with %d pipelines on %d ranks, or without its arrays", d->plan->pipelines,
                            d->plan->ranks);
     if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 ||
         d->max_micro_batches < 0 || d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
-        return heti_p_fail(s->error, HET_ERR_INVALID,
+        return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, plain %d, "
             "evaluations %d", d->granules, d->max_tokens, d->max_sequences, d->max_micro_batches, d->plain,
             d->evaluations);
     for (r = 0; d->memory != NULL && r < d->plan->ranks; r++)
         if (!heti_p_is_time(d->memory[r]))
-            return heti_p_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
     return heti_p_pack_granules(s);
 }
 
@@ -9389,11 +9072,11 @@ static het_result heti_p_pack_lists(heti_p_pack *s) {
     int64_t p, sum = 0;
     if (from == NULL) {
         void *counts;
-        const size_t size = HETI_P_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
+        const size_t size = HETI_T_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
         if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
-        HETI_P_TRY(heti_p_block(&s->allocator, size, "het_pack", &counts, s->error));
-        het_plan_divide(d->plan, d->max_micro_batches, HETI_P_CAST(int64_t *, counts));
-        result = het_schedule_make(d->plan, HETI_P_CAST(int64_t *, counts), &s->allocator, &compute, s->error);
+        HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &counts, s->error));
+        het_plan_divide(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
+        result = het_schedule_make(d->plan, HETI_T_CAST(int64_t *, counts), &s->allocator, &compute, s->error);
         s->allocator.free(s->allocator.user, counts, size);
         from = compute;
     }
@@ -9409,16 +9092,16 @@ static het_result heti_p_pack_lists(heti_p_pack *s) {
     for (p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
     if (d->max_micro_batches == 0) d->max_micro_batches = sum;
     if (sum != d->max_micro_batches)
-        return heti_p_fail(s->error, HET_ERR_INVALID,
+        return heti_t_fail(s->error, HET_ERR_INVALID,
                            "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
                            d->max_micro_batches);
     return HET_OK;
 }
 
-static void heti_p_pack_cut_block(heti_p_pack *s, heti_p_arena *arena) {
+static void heti_p_pack_cut_block(heti_p_pack *s, heti_t_arena *arena) {
     const int64_t n = s->granules, m = s->most;
     int64_t i;
-#define HETI_P_PACK_ROOM(type, count) HETI_P_CAST(type *, heti_p_take(arena, count, sizeof(type)))
+#define HETI_P_PACK_ROOM(type, count) HETI_T_TAKE(arena, type, count)
     s->sorted = HETI_P_PACK_ROOM(int64_t, n);
     s->spare = HETI_P_PACK_ROOM(int64_t, n);
     s->before = HETI_P_PACK_ROOM(heti_p_amount, n + 1);
@@ -9461,7 +9144,7 @@ static int64_t heti_p_pack_counts(const heti_p_pack *s, heti_p_count *count) {
 }
 
 static het_result heti_p_pack_room(heti_p_pack *s) {
-    heti_p_arena arena;
+    heti_t_arena arena;
     s->plan = s->d.plan;
     s->granules = s->d.granules;
     s->most = heti_p_min(s->d.granules, s->d.max_micro_batches);
@@ -9470,8 +9153,8 @@ static het_result heti_p_pack_room(heti_p_pack *s) {
     arena.used = 0;
     heti_p_pack_cut_block(s, &arena);
     s->size = arena.used;
-    HETI_P_TRY(heti_p_block(&s->allocator, s->size, "het_pack", &s->block, s->error));
-    arena.base = HETI_P_CAST(char *, s->block);
+    HETI_T_TRY(heti_t_block(&s->allocator, s->size, "het_pack", &s->block, s->error));
+    arena.base = HETI_T_CAST(char *, s->block);
     arena.used = 0;
     heti_p_pack_cut_block(s, &arena);
     (void)heti_p_pack_counts(s, s->count);
@@ -9719,9 +9402,9 @@ static int heti_p_pack_tightest(const heti_p_pack *s, int64_t m, double cap, int
 static int heti_p_pack_spread(heti_p_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
     int64_t i, j, empty = m;
     if (s->granules > (INT64_C(1) << 22) / m) return 0;
-    memset(s->amount, 0, HETI_P_CAST(size_t, m) * sizeof *s->amount);
-    memset(s->cost, 0, HETI_P_CAST(size_t, m) * sizeof *s->cost);
-    memset(s->cluster, 0, HETI_P_CAST(size_t, m) * sizeof *s->cluster);
+    memset(s->amount, 0, HETI_T_CAST(size_t, m) * sizeof *s->amount);
+    memset(s->cost, 0, HETI_T_CAST(size_t, m) * sizeof *s->cost);
+    memset(s->cluster, 0, HETI_T_CAST(size_t, m) * sizeof *s->cluster);
     *largest = 0;
     for (i = 0; i < s->granules; i++) {
         const heti_p_amount own = heti_p_pack_run(s, i, i + 1);
@@ -9785,7 +9468,7 @@ static void heti_p_pack_group(heti_p_pack *s, double cap, heti_p_grouping *best)
         s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
         if (s->d.neighbours != HET_YES && heti_p_pack_spread(s, next->count, cap, s->spare, &spread) &&
             (!found || spread < largest)) {
-            memcpy(s->spare_grouping.group, s->spare, HETI_P_CAST(size_t, s->granules) * sizeof *s->spare);
+            memcpy(s->spare_grouping.group, s->spare, HETI_T_CAST(size_t, s->granules) * sizeof *s->spare);
             s->spare_grouping.estimate = next->work + s->spread * spread;
             found = 1;
         }
@@ -9832,7 +9515,7 @@ static void heti_p_pack_plain(heti_p_pack *s) {
 
 static void heti_p_pack_amounts(heti_p_pack *s, const heti_p_grouping *g) {
     int64_t i, j;
-    memset(s->amount, 0, HETI_P_CAST(size_t, g->count) * sizeof *s->amount);
+    memset(s->amount, 0, HETI_T_CAST(size_t, g->count) * sizeof *s->amount);
     for (i = 0; i < s->granules; i++) {
         const heti_p_amount own = heti_p_pack_run(s, i, i + 1);
         heti_p_add(&s->amount[g->group[i]], &own);
@@ -9887,7 +9570,7 @@ static het_result heti_p_pack_score(heti_p_pack *s, int64_t m, heti_p_score *sco
         s->pairs[i] = a->pairs;
         s->sequences[i] = a->sequences > 1 ? a->sequences : 1;
     }
-    HETI_P_TRY(heti_p_pack_simulate(s, &s->lists, &simulation));
+    HETI_T_TRY(heti_p_pack_simulate(s, &s->lists, &simulation));
     memset(score, 0, sizeof *score);
     score->seconds = simulation->makespan;
     for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++) {
@@ -9903,11 +9586,11 @@ static het_result heti_p_pack_score(heti_p_pack *s, int64_t m, heti_p_score *sco
 
 /* The same, kept where it is the best so far. */
 static het_result heti_p_pack_judge(heti_p_pack *s, heti_p_grouping *g, heti_p_score *score) {
-    HETI_P_TRY(heti_p_pack_score(s, g->count, score));
+    HETI_T_TRY(heti_p_pack_score(s, g->count, score));
     if (s->best_grouping != NULL && !heti_p_better(score, &s->best)) return HET_OK;
     s->best = *score;
     s->best_grouping = g;
-    memcpy(s->best_order, s->order, HETI_P_CAST(size_t, g->count) * sizeof *s->order);
+    memcpy(s->best_order, s->order, HETI_T_CAST(size_t, g->count) * sizeof *s->order);
     return HET_OK;
 }
 
@@ -9935,7 +9618,7 @@ static void heti_p_pack_deal(heti_p_pack *s, int64_t m) {
     int64_t i, p;
     heti_p_pack_divide(s, m, s->pipeline_count);
     for (p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
-    memset(s->pipeline_amount, 0, HETI_P_CAST(size_t, s->plan->pipelines) * sizeof *s->pipeline_amount);
+    memset(s->pipeline_amount, 0, HETI_T_CAST(size_t, s->plan->pipelines) * sizeof *s->pipeline_amount);
     for (i = 0; i < m; i++) {
         const int64_t j = s->by_cost[i];
         int64_t first = 0, to = -1, at = 0;
@@ -10014,13 +9697,13 @@ static het_result heti_p_pack_first(heti_p_pack *s, heti_p_grouping *g, heti_p_s
     heti_p_pack_by_cost(s, g->count);
     heti_p_pack_deal(s, g->count);
     if (heti_p_pack_spent(s)) return HET_OK;
-    memcpy(s->order, s->dealt, HETI_P_CAST(size_t, g->count) * sizeof *s->order);
-    HETI_P_TRY(heti_p_pack_judge(s, g, score));
+    memcpy(s->order, s->dealt, HETI_T_CAST(size_t, g->count) * sizeof *s->order);
+    HETI_T_TRY(heti_p_pack_judge(s, g, score));
     if (!(score->excess > 0) || heti_p_pack_spent(s)) return HET_OK;
     for (p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
         for (i = 0; i < s->pipeline_count[p]; i++)
             s->order[begin + i] = s->dealt[begin + (i % 2 == 0 ? i / 2 : s->pipeline_count[p] - 1 - i / 2)];
-    HETI_P_TRY(heti_p_pack_judge(s, g, &mixed));
+    HETI_T_TRY(heti_p_pack_judge(s, g, &mixed));
     if (heti_p_better(&mixed, score)) *score = mixed;
     return HET_OK;
 }
@@ -10045,7 +9728,7 @@ static het_result heti_p_pack_permute(heti_p_pack *s, heti_p_grouping *g) {
                 for (i = begin; i < end; i++)
                     if (s->cluster[s->dealt[i]] == place[c]) s->order[n++] = s->dealt[i];
         }
-        HETI_P_TRY(heti_p_pack_judge(s, g, &score));
+        HETI_T_TRY(heti_p_pack_judge(s, g, &score));
     } while (heti_p_next(place, clusters));
     return HET_OK;
 }
@@ -10056,7 +9739,7 @@ static het_result heti_p_pack_every_order(heti_p_pack *s) {
     int64_t i;
     for (i = 0; i < g->count; i++) s->order[i] = i;
     do {
-        HETI_P_TRY(heti_p_pack_judge(s, g, &score));
+        HETI_T_TRY(heti_p_pack_judge(s, g, &score));
     } while (heti_p_next(s->order, g->count));
     return HET_OK;
 }
@@ -10073,15 +9756,15 @@ static het_result heti_p_pack_exchange(heti_p_pack *s) {
             i = i + 2 < m ? i + 1 : 0;
             j = i + 1;
         }
-        memcpy(s->order, s->best_order, HETI_P_CAST(size_t, m) * sizeof *s->order);
+        memcpy(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order);
         a = &s->amount[s->order[i]];
         b = &s->amount[s->order[j]];
         if (memcmp(a, b, sizeof *a) == 0) continue;
         if (heti_p_pack_spent(s)) return HET_OK;
         s->order[i] = s->best_order[j];
         s->order[j] = s->best_order[i];
-        HETI_P_TRY(heti_p_pack_judge(s, g, &score));
-        if (memcmp(s->order, s->best_order, HETI_P_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
+        HETI_T_TRY(heti_p_pack_judge(s, g, &score));
+        if (memcmp(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
     }
     return HET_OK;
 }
@@ -10101,7 +9784,7 @@ static het_result heti_p_pack_judge_plain(heti_p_pack *s) {
         heti_p_score score;
         heti_p_pack_amounts(s, &s->plain[k]);
         for (i = 0; i < s->plain[k].count; i++) s->order[i] = i;
-        HETI_P_TRY(heti_p_pack_judge(s, &s->plain[k], &score));
+        HETI_T_TRY(heti_p_pack_judge(s, &s->plain[k], &score));
         if (score.excess > 0 || (s->plain_count > 0 && score.seconds >= s->plain_seconds)) continue;
         s->plain_seconds = score.seconds;
         s->plain_count = s->plain[k].count;
@@ -10115,7 +9798,7 @@ static het_result heti_p_pack_judge_groupings(heti_p_pack *s) {
     int64_t k, round;
     for (k = 0; k < 2 * HETI_P_KEPT; k++) {
         score[k].excess = -1; /* not looked at */
-        if (s->grouping[k].count > 0) HETI_P_TRY(heti_p_pack_first(s, &s->grouping[k], &score[k]));
+        if (s->grouping[k].count > 0) HETI_T_TRY(heti_p_pack_first(s, &s->grouping[k], &score[k]));
     }
     for (round = 0; round < 2; round++) {
         int64_t least = -1;
@@ -10123,7 +9806,7 @@ static het_result heti_p_pack_judge_groupings(heti_p_pack *s) {
             if (score[k].excess >= 0 && (least < 0 || heti_p_better(&score[k], &score[least]))) least = k;
         if (least < 0) return HET_OK;
         score[least].excess = -1;
-        HETI_P_TRY(heti_p_pack_permute(s, &s->grouping[least]));
+        HETI_T_TRY(heti_p_pack_permute(s, &s->grouping[least]));
     }
     return HET_OK;
 }
@@ -10138,7 +9821,7 @@ static het_result heti_p_pack_probe(heti_p_pack *s) {
         s->tokens[i] = s->sequences[i] = 1;
         s->pairs[i] = 0;
     }
-    HETI_P_TRY(heti_p_pack_simulate(s, s->schedule, &simulation));
+    HETI_T_TRY(heti_p_pack_simulate(s, s->schedule, &simulation));
     for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
         if (s->d.memory[r] > 0)
             s->bytes_a_token = heti_p_larger(s->bytes_a_token, simulation->rank[r].peak_bytes / s->d.memory[r]);
@@ -10149,11 +9832,11 @@ static het_result heti_p_pack_probe(heti_p_pack *s) {
 static het_result heti_p_pack_nothing(const heti_p_pack *s) {
     const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)",
                 *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
-    return heti_p_fail(s->error, HET_ERR_LIMIT,
+    return heti_t_fail(s->error, HET_ERR_LIMIT,
                        "het_pack: no grouping of %d granules with %d tokens and %d sequences into at most %d "
                        "micro-batches "
-        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_P_CAST(int64_t, s->all.tokens),
-        HETI_P_CAST(int64_t, s->all.sequences),
+        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_T_CAST(int64_t, s->all.tokens),
+        HETI_T_CAST(int64_t, s->all.sequences),
         s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
 }
 
@@ -10164,7 +9847,7 @@ static double heti_p_pack_most_tokens(const heti_p_pack *s) {
 
 static het_result heti_p_pack_search(heti_p_pack *s) {
     int64_t k;
-    HETI_P_TRY(heti_p_pack_probe(s));
+    HETI_T_TRY(heti_p_pack_probe(s));
     heti_p_pack_curves(s);
     heti_p_pack_sort(s);
     heti_p_pack_bounds(s);
@@ -10176,34 +9859,34 @@ static het_result heti_p_pack_search(heti_p_pack *s) {
         const heti_p_grouping *g = k == 0 ? s->grouping : k == 1 ? s->grouping + HETI_P_KEPT : s->plain;
         if (g->count > 0 && (s->estimate < 0 || g->estimate < s->estimate)) s->estimate = g->estimate;
     }
-    HETI_P_TRY(heti_p_pack_judge_plain(s));
-    HETI_P_TRY(heti_p_pack_judge_groupings(s));
+    HETI_T_TRY(heti_p_pack_judge_plain(s));
+    HETI_T_TRY(heti_p_pack_judge_groupings(s));
     if (s->best_grouping == NULL) return heti_p_pack_nothing(s);
-    HETI_P_TRY(heti_p_pack_refine(s));
+    HETI_T_TRY(heti_p_pack_refine(s));
     if (s->best.excess > 0)
-        return heti_p_fail(s->error, HET_ERR_LIMIT, "het_pack: rank %d keeps %d bytes in the best grouping found, "
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: rank %d keeps %d bytes in the best grouping found, "
                                                     "its limit is %d", s->best.rank,
-                                                    HETI_P_CAST(int64_t, s->best.bytes),
-                                                    HETI_P_CAST(int64_t, s->d.memory[s->best.rank]));
+                                                    HETI_T_CAST(int64_t, s->best.bytes),
+                                                    HETI_T_CAST(int64_t, s->d.memory[s->best.rank]));
     return HET_OK;
 }
 
-static void heti_p_packing_cut(const heti_p_pack *s, het_packing **to, heti_p_arena *arena) {
+static void heti_p_packing_cut(const heti_p_pack *s, het_packing **to, heti_t_arena *arena) {
     const int64_t m = s->best_grouping->count;
-    het_packing unused, *k = HETI_P_CAST(het_packing *, heti_p_take(arena, 1, sizeof *k));
+    het_packing unused, *k = HETI_T_TAKE(arena, het_packing, 1);
     if (arena->base == NULL) k = &unused;
-    k->order = HETI_P_CAST(int64_t *, heti_p_take(arena, s->granules, sizeof *k->order));
-    k->start = HETI_P_CAST(int64_t *, heti_p_take(arena, m + 1, sizeof *k->start));
-    k->counts = HETI_P_CAST(int64_t *, heti_p_take(arena, s->plan->pipelines, sizeof *k->counts));
-    k->tokens = HETI_P_CAST(double *, heti_p_take(arena, m, sizeof *k->tokens));
-    k->pairs = HETI_P_CAST(double *, heti_p_take(arena, m, sizeof *k->pairs));
-    k->sequences = HETI_P_CAST(double *, heti_p_take(arena, m, sizeof *k->sequences));
+    k->order = HETI_T_TAKE(arena, int64_t, s->granules);
+    k->start = HETI_T_TAKE(arena, int64_t, m + 1);
+    k->counts = HETI_T_TAKE(arena, int64_t, s->plan->pipelines);
+    k->tokens = HETI_T_TAKE(arena, double, m);
+    k->pairs = HETI_T_TAKE(arena, double, m);
+    k->sequences = HETI_T_TAKE(arena, double, m);
     if (arena->base != NULL) *to = k;
 }
 
 static het_result heti_p_packing_make(heti_p_pack *s, het_packing **packing) {
     const heti_p_grouping *g = s->best_grouping;
-    heti_p_arena arena;
+    heti_t_arena arena;
     het_packing *k = NULL;
     void *block;
     size_t size;
@@ -10212,8 +9895,8 @@ static het_result heti_p_packing_make(heti_p_pack *s, het_packing **packing) {
     arena.used = 0;
     heti_p_packing_cut(s, NULL, &arena);
     size = arena.used;
-    HETI_P_TRY(heti_p_block(&s->allocator, size, "het_pack", &block, s->error));
-    arena.base = HETI_P_CAST(char *, block);
+    HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &block, s->error));
+    arena.base = HETI_T_CAST(char *, block);
     arena.used = 0;
     heti_p_packing_cut(s, &k, &arena);
     k->granules = s->granules;
@@ -10256,13 +9939,13 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
     heti_p_pack s;
     het_result result;
     if (desc == NULL || packing == NULL)
-        return heti_p_fail(error, HET_ERR_INVALID, "het_pack: the description or packing is NULL");
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack: the description or packing is NULL");
     *packing = NULL;
     memset(&s, 0, sizeof s);
     s.d = *desc;
     s.error = error;
-    if (!heti_p_allocator(&desc->allocator, &s.allocator))
-        return heti_p_fail(error, HET_ERR_INVALID, "het_pack: an allocator needs both alloc and free");
+    if (!heti_t_allocator(&desc->allocator, &s.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack: an allocator needs both alloc and free");
     result = heti_p_pack_check(&s);
     if (result == HET_OK) result = heti_p_pack_lists(&s);
     if (result == HET_OK) result = heti_p_pack_room(&s);
@@ -10283,7 +9966,8 @@ HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing
 enum { HETI_P_LANES = 24 };
 
 typedef struct heti_p_trace {
-    heti_p_out out;
+    heti_t_text out;
+    char room[4096];
     const het_timeline *timeline;
     const het_plan *plan;
     int64_t stages, micro_batches, slices; /* one more than the largest of each, for the numbers of arrows */
@@ -10293,26 +9977,26 @@ typedef struct heti_p_trace {
 } heti_p_trace;
 
 static void heti_p_trace_event(heti_p_trace *t, const char *phase, int64_t rank, int64_t thread) {
-    heti_p_out_text(&t->out, t->events++ == 0 ? "\n" : ",\n");
-    heti_p_out_format(&t->out, "{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", phase, rank, thread);
+    heti_t_put(&t->out, t->events++ == 0 ? "\n" : ",\n");
+    heti_t_format(&t->out, "{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", phase, rank, thread);
 }
 
 static void heti_p_trace_name(heti_p_trace *t, int64_t rank, int64_t thread, const char *what, const char *name) {
     heti_p_trace_event(t, "M", rank, thread);
-    heti_p_out_format(&t->out, ",\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", what, name);
+    heti_t_format(&t->out, ",\"name\":\"%s\",\"args\":{\"name\":\"%s\"}}", what, name);
 }
 
 static void heti_p_trace_rank(heti_p_trace *t, int64_t rank) {
     int i;
     heti_p_trace_event(t, "M", rank, 0);
-    heti_p_out_format(&t->out, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d", rank);
+    heti_t_format(&t->out, ",\"name\":\"process_name\",\"args\":{\"name\":\"rank %d", rank);
     if (t->plan != NULL) {
-        heti_p_out_text(&t->out, ": ");
+        heti_t_put(&t->out, ": ");
         (void)heti_p_out_units(&t->out, t->plan, rank, 16, "-");
     }
-    heti_p_out_text(&t->out, "\"}}");
+    heti_t_put(&t->out, "\"}}");
     heti_p_trace_event(t, "M", rank, 0);
-    heti_p_out_format(&t->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
+    heti_t_format(&t->out, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", rank);
     heti_p_trace_name(t, rank, 0, "thread_name", "compute");
     for (i = 0; i < HETI_P_LANES; i++) t->transfer[i] = t->collective[i] = -1;
 }
@@ -10339,24 +10023,24 @@ static int64_t heti_p_trace_lane(heti_p_trace *t, const het_record *r, double en
 static int64_t heti_p_trace_arrow(const heti_p_trace *t, const het_action *a) {
     int forward = a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     int later = a->kind == HET_ACTION_RECV_F || a->kind == HET_ACTION_SEND_B;
-    uint64_t n = HETI_P_CAST(uint64_t, a->pipeline);
-    n = n * HETI_P_CAST(uint64_t, t->stages) + HETI_P_CAST(uint64_t, a->stage - (later ? 1 : 0) + 1);
-    n = n * HETI_P_CAST(uint64_t, t->micro_batches) + HETI_P_CAST(uint64_t, a->micro_batch);
-    n = n * HETI_P_CAST(uint64_t, t->slices) + HETI_P_CAST(uint64_t, a->slice);
-    return HETI_P_CAST(int64_t, (2 * n + (forward ? 1 : 0)) & ((HETI_P_CAST(uint64_t, 1) << 53) - 1));
+    uint64_t n = HETI_T_CAST(uint64_t, a->pipeline);
+    n = n * HETI_T_CAST(uint64_t, t->stages) + HETI_T_CAST(uint64_t, a->stage - (later ? 1 : 0) + 1);
+    n = n * HETI_T_CAST(uint64_t, t->micro_batches) + HETI_T_CAST(uint64_t, a->micro_batch);
+    n = n * HETI_T_CAST(uint64_t, t->slices) + HETI_T_CAST(uint64_t, a->slice);
+    return HETI_T_CAST(int64_t, (2 * n + (forward ? 1 : 0)) & ((HETI_T_CAST(uint64_t, 1) << 53) - 1));
 }
 
 static void heti_p_trace_args(heti_p_trace *t, const het_record *r) {
     const het_action *a = &r->action;
-    heti_p_out_text(&t->out, ",\"args\":{");
-    if (a->kind == HET_ACTION_VERDICT) heti_p_out_text(&t->out, "\"bytes\":");
+    heti_t_put(&t->out, ",\"args\":{");
+    if (a->kind == HET_ACTION_VERDICT) heti_t_put(&t->out, "\"bytes\":");
     else if (a->kind >= HET_ACTION_REDUCE)
-        heti_p_out_format(&t->out, "\"block\":%d,\"bytes\":", HETI_P_CAST(int64_t, a->stage));
+        heti_t_format(&t->out, "\"block\":%d,\"bytes\":", HETI_T_CAST(int64_t, a->stage));
     else
-        heti_p_out_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":",
-                          HETI_P_CAST(int64_t, a->pipeline), HETI_P_CAST(int64_t, a->stage),
-                              HETI_P_CAST(int64_t, a->micro_batch), HETI_P_CAST(int64_t, a->slice));
-    heti_p_out_format(&t->out, "%d}}", r->bytes);
+        heti_t_format(&t->out, "\"pipeline\":%d,\"stage\":%d,\"micro_batch\":%d,\"slice\":%d,\"bytes\":",
+                          HETI_T_CAST(int64_t, a->pipeline), HETI_T_CAST(int64_t, a->stage),
+                              HETI_T_CAST(int64_t, a->micro_batch), HETI_T_CAST(int64_t, a->slice));
+    heti_t_format(&t->out, "%d}}", r->bytes);
 }
 
 static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
@@ -10368,14 +10052,14 @@ static void heti_p_trace_record(heti_p_trace *t, const het_record *r) {
     if (moves && length < 0.001) length = 0.001;
     if (moves || heti_p_is_collective(a->kind)) thread = heti_p_trace_lane(t, r, (start + length) / 1e6);
     heti_p_trace_event(t, "X", r->rank, thread);
-    heti_p_out_format(&t->out, ",\"ts\":%g,\"dur\":%g,\"name\":\"", start, length);
+    heti_t_format(&t->out, ",\"ts\":%g,\"dur\":%g,\"name\":\"", start, length);
     heti_p_out_action(&t->out, a);
-    heti_p_out_format(&t->out, "\",\"cat\":\"%s\",\"cname\":\"%s\"", kind->category, kind->color);
+    heti_t_format(&t->out, "\",\"cat\":\"%s\",\"cname\":\"%s\"", kind->category, kind->color);
     heti_p_trace_args(t, r);
     if (!moves) return;
     heti_p_trace_event(t, heti_p_is_send(a->kind) ? "s" : "f", r->rank, thread);
-    if (heti_p_is_receive(a->kind)) heti_p_out_text(&t->out, ",\"bp\":\"e\"");
-    heti_p_out_format(&t->out, ",\"ts\":%g,\"id\":%d,\"name\":\"transfer\",\"cat\":\"transfer\"}",
+    if (heti_p_is_receive(a->kind)) heti_t_put(&t->out, ",\"bp\":\"e\"");
+    heti_t_format(&t->out, ",\"ts\":%g,\"id\":%d,\"name\":\"transfer\",\"cat\":\"transfer\"}",
         heti_p_is_send(a->kind) ? start : start + length - 0.001, heti_p_trace_arrow(t, a));
 }
 
@@ -10383,18 +10067,18 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
     heti_p_trace t;
     int64_t i, rank = 0;
     if (to == NULL || to->write == NULL || !heti_p_timeline_valid(timeline)) return HET_ERR_INVALID;
-    heti_p_out_start(&t.out, to);
+    t.out = heti_t_text_to(to, t.room, sizeof t.room);
     t.timeline = timeline;
     t.plan = plan;
     t.stages = t.micro_batches = t.slices = 1;
     t.events = 0;
     for (i = 0; i < timeline->records; i++) {
         const het_action *a = &timeline->record[i].action;
-        if (a->stage + 2 > t.stages) t.stages = HETI_P_CAST(int64_t, a->stage) + 2;
-        if (a->micro_batch >= t.micro_batches) t.micro_batches = HETI_P_CAST(int64_t, a->micro_batch) + 1;
-        if (a->slice >= t.slices) t.slices = HETI_P_CAST(int64_t, a->slice) + 1;
+        if (a->stage + 2 > t.stages) t.stages = HETI_T_CAST(int64_t, a->stage) + 2;
+        if (a->micro_batch >= t.micro_batches) t.micro_batches = HETI_T_CAST(int64_t, a->micro_batch) + 1;
+        if (a->slice >= t.slices) t.slices = HETI_T_CAST(int64_t, a->slice) + 1;
     }
-    heti_p_out_format(&t.out,
+    heti_t_format(&t.out,
                       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"producer\":\"hetrain\",\"dropped\":%d},"
                       "\"traceEvents\":[", timeline->dropped);
     for (i = 0; i <= timeline->records; i++) {
@@ -10402,8 +10086,8 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
         while (rank <= until) heti_p_trace_rank(&t, rank++);
         if (i < timeline->records) heti_p_trace_record(&t, &timeline->record[i]);
     }
-    heti_p_out_text(&t.out, "\n]}\n");
-    return heti_p_out_end(&t.out);
+    heti_t_put(&t.out, "\n]}\n");
+    return heti_t_end(&t.out);
 }
 
 /* =================================================================================================
@@ -10411,6 +10095,25 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
           2008), which people with any kind of colour vision
    tell apart, toned a little; a rank's stages differ in shade.
    ============================================================================================== */
+
+/* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for a byte that is
+   not part of valid UTF-8 and for what XML 1.0 does not allow. At most `most` characters. */
+static void heti_p_out_xml(heti_t_text *out, const char *s, double most) {
+    size_t left = strlen(s), size, i;
+    for (; left > 0; s += size, left -= size, most--) {
+        const unsigned char *from = HETI_T_CAST(const unsigned char *, HETI_T_CAST(const void *, s));
+        const uint32_t c = heti_t_point(from, left, 0, &size);
+        if (c == 0xFFFEu || c == 0xFFFFu) size = 1;
+        if (most < 2 && left > size) { heti_t_put(out, "&#8230;"); return; }
+        if (c == HETI_T_INVALID || c == 0xFFFEu || c == 0xFFFFu || c < 32 || c == 127) heti_t_char(out, '?');
+        else if (c == '&') heti_t_put(out, "&amp;");
+        else if (c == '<') heti_t_put(out, "&lt;");
+        else if (c == '>') heti_t_put(out, "&gt;");
+        else if (c == '"') heti_t_put(out, "&quot;");
+        else
+            for (i = 0; i < size; i++) heti_t_char(out, s[i]);
+    }
+}
 
 enum { HETI_P_SHADES = 4, HETI_P_STAGES = 64, HETI_P_BOXES = 40000 };
 
@@ -10424,7 +10127,8 @@ typedef struct heti_p_heap {
 } heti_p_heap;
 
 typedef struct heti_p_svg {
-    heti_p_out out;
+    heti_t_text out;
+    char room[4096];
     const het_timeline *timeline;
     const het_plan *plan;
     const char *title;
@@ -10444,7 +10148,7 @@ typedef struct heti_p_svg {
 
 static double heti_p_svg_x(const heti_p_svg *s, double seconds) { return s->left + seconds * s->scale; }
 static double heti_p_svg_y(const heti_p_svg *s, int64_t rank) {
-    return s->top + HETI_P_CAST(double, rank) * (s->row + s->gap);
+    return s->top + HETI_T_CAST(double, rank) * (s->row + s->gap);
 }
 
 /* 0xRRGGBB mixed with the ground: shade 0 is the colour itself. */
@@ -10468,16 +10172,16 @@ static int heti_p_svg_is_bright(uint32_t color) {
     return 299 * (color >> 16 & 255u) + 587 * (color >> 8 & 255u) + 114 * (color & 255u) > 137000;
 }
 
-static void heti_p_out_color(heti_p_out *out, uint32_t color) {
+static void heti_p_out_color(heti_t_text *out, uint32_t color) {
     int shift;
-    heti_p_out_char(out, '#');
-    for (shift = 20; shift >= 0; shift -= 4) heti_p_out_char(out, "0123456789abcdef"[color >> shift & 15u]);
+    heti_t_char(out, '#');
+    for (shift = 20; shift >= 0; shift -= 4) heti_t_char(out, "0123456789abcdef"[color >> shift & 15u]);
 }
 
 /* Classes: k<kind><shade> for boxes; letters in them have class d (dark) or b (bright). */
 static void heti_p_svg_style(heti_p_svg *s) {
     int kind, shade;
-    heti_p_out_format(&s->out,
+    heti_t_format(&s->out,
                       "<style>text{font-family:Inter,'Helvetica "
                       "Neue',Helvetica,Arial,sans-serif;font-size:12px;fill:%s}"
         ".h{font-size:17px;font-weight:600}.q{fill:%s}.e{text-anchor:end}.m{text-anchor:middle}"
@@ -10491,26 +10195,26 @@ static void heti_p_svg_style(heti_p_svg *s) {
     for (kind = 0; kind < HETI_P_KINDS; kind++)
         for (shade = 0; shade < HETI_P_SHADES && s->used[kind]; shade++) {
             if (shade > 0 && (kind > HET_ACTION_W || shade >= s->shades)) continue;
-            heti_p_out_format(&s->out, ".k%d{fill:", HETI_P_CAST(int64_t, 10 * kind + shade));
+            heti_t_format(&s->out, ".k%d{fill:", HETI_T_CAST(int64_t, 10 * kind + shade));
             heti_p_out_color(&s->out, heti_p_svg_color(s, kind, shade));
-            heti_p_out_char(&s->out, '}');
+            heti_t_char(&s->out, '}');
         }
-    heti_p_out_text(&s->out, "</style>\n");
+    heti_t_put(&s->out, "</style>\n");
 }
 
 static void heti_p_svg_rect(heti_p_svg *s, int class_number, double x, double y, double width, double height,
                             int rounded) {
     s->boxes++;
     if (s->counting) return;
-    heti_p_out_format(&s->out, "<rect class=\"k%d\" x=\"", HETI_P_CAST(int64_t, class_number));
-    heti_p_out_fixed(&s->out, x, 2);
-    heti_p_out_text(&s->out, "\" y=\"");
-    heti_p_out_fixed(&s->out, y, 2);
-    heti_p_out_text(&s->out, "\" width=\"");
-    heti_p_out_fixed(&s->out, width > 0.05 ? width : 0.05, 2);
-    heti_p_out_text(&s->out, "\" height=\"");
-    heti_p_out_fixed(&s->out, height, 2);
-    heti_p_out_text(&s->out, rounded && width >= 8 && height >= 10 ? "\" rx=\"2\"/>" : "\"/>");
+    heti_t_format(&s->out, "<rect class=\"k%d\" x=\"", HETI_T_CAST(int64_t, class_number));
+    heti_t_fixed(&s->out, x, 2);
+    heti_t_put(&s->out, "\" y=\"");
+    heti_t_fixed(&s->out, y, 2);
+    heti_t_put(&s->out, "\" width=\"");
+    heti_t_fixed(&s->out, width > 0.05 ? width : 0.05, 2);
+    heti_t_put(&s->out, "\" height=\"");
+    heti_t_fixed(&s->out, height, 2);
+    heti_t_put(&s->out, rounded && width >= 8 && height >= 10 ? "\" rx=\"2\"/>" : "\"/>");
 }
 
 /* ---- boxes of one rank ---- */
@@ -10621,15 +10325,15 @@ static void heti_p_svg_number(heti_p_svg *s, const het_record *r, double y) {
     if (slice && width < 0.8 * font * 0.58 * room + 1.2) { slice = 0; room = length; }
     if (width < font * 0.58 * room + 2) font *= 0.8;
     if (width < font * 0.58 * room + 1.2 || font < 6) return;
-    heti_p_out_format(&s->out, "<text class=\"%s%s\" "
+    heti_t_format(&s->out, "<text class=\"%s%s\" "
                                "x=\"", heti_p_svg_is_bright(heti_p_svg_color(s, a->kind, heti_p_svg_shade(s, a))) ?
                                    "d" : "b", font < s->font ? " s" : "");
-    heti_p_out_fixed(&s->out, x + width / 2 - 0.4, 1);
-    heti_p_out_text(&s->out, "\" y=\"");
-    heti_p_out_fixed(&s->out, y + s->row / 2 + font * 0.36, 1);
-    heti_p_out_format(&s->out, "\">%d", HETI_P_CAST(int64_t, a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch));
-    if (slice) heti_p_out_format(&s->out, ".%d", HETI_P_CAST(int64_t, a->slice));
-    heti_p_out_text(&s->out, "</text>");
+    heti_t_fixed(&s->out, x + width / 2 - 0.4, 1);
+    heti_t_put(&s->out, "\" y=\"");
+    heti_t_fixed(&s->out, y + s->row / 2 + font * 0.36, 1);
+    heti_t_format(&s->out, "\">%d", HETI_T_CAST(int64_t, a->kind == HET_ACTION_STEP ? a->stage : a->micro_batch));
+    if (slice) heti_t_format(&s->out, ".%d", HETI_T_CAST(int64_t, a->slice));
+    heti_t_put(&s->out, "</text>");
 }
 
 /* At the right: how much of the step a rank waited. */
@@ -10637,34 +10341,34 @@ static void heti_p_svg_idle(heti_p_svg *s, double y, double busy) {
     double share = s->end > 0 ? 1 - busy / s->end : 0, x = s->left + s->plot + 12, middle = y + s->row / 2,
            thick = s->row < 8 ? s->row : 8;
     if (share < 0) share = 0;
-    heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"44\" height=\"%g\"/>", x,
+    heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"44\" height=\"%g\"/>", x,
                       middle - thick / 2, thick);
-    heti_p_out_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x,
+    heti_t_format(&s->out, "<rect class=\"i\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"/>", x,
                       middle - thick / 2, 44 * share, thick, s->dark ? "#7d8794" : "#8b95a1");
     if (s->labels) {
-        heti_p_out_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">", s->width - 12, middle + 4);
-        heti_p_out_fixed(&s->out, 100 * share, 1);
-        heti_p_out_text(&s->out, " %</text>");
+        heti_t_format(&s->out, "<text class=\"q e\" x=\"%g\" y=\"%g\">", s->width - 12, middle + 4);
+        heti_t_fixed(&s->out, 100 * share, 1);
+        heti_t_put(&s->out, " %</text>");
     }
-    heti_p_out_text(&s->out, "\n");
+    heti_t_put(&s->out, "\n");
 }
 
 static void heti_p_svg_label(heti_p_svg *s, int64_t rank, double y) {
     int64_t every = 1;
     double pitch = s->row + s->gap;
     /* 1, 2, 10, 20, 100, ... */
-    while (HETI_P_CAST(double, every) * pitch < 12) every *= every == 1 || every % 5 == 0 ? 2 : 5;
+    while (HETI_T_CAST(double, every) * pitch < 12) every *= every == 1 || every % 5 == 0 ? 2 : 5;
     if (rank % every != 0) return;
     if (s->plan == NULL || s->row < 24) {
-        heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10,
+        heti_t_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank %d</text>", s->left - 10,
                           y + s->row / 2 + 4, rank);
         return;
     }
-    heti_p_out_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank "
+    heti_t_format(&s->out, "<text class=\"e\" x=\"%g\" y=\"%g\">rank "
                                "%d</text><text class=\"q e\" x=\"%g\" y=\"%g\" style=\"font-size:10px\">", s->left - 10,
                                    y + s->row / 2 - 1, rank, s->left - 10, y + s->row / 2 + 12);
     (void)heti_p_out_units(&s->out, s->plan, rank, 2, "&#8211;");
-    heti_p_out_text(&s->out, "</text>");
+    heti_t_put(&s->out, "</text>");
 }
 
 /* What a rank computes; what is reduced and gathered as a strip below. */
@@ -10685,16 +10389,16 @@ static void heti_p_svg_row(heti_p_svg *s, int64_t rank, const het_record *record
     int64_t i;
     heti_p_svg_label(s, rank, y);
     heti_p_svg_boxes(s, rank, record, count);
-    if (s->row >= 10) heti_p_out_text(&s->out, "<g class=\"n\">");
+    if (s->row >= 10) heti_t_put(&s->out, "<g class=\"n\">");
     for (i = 0; i < count; i++) {
         const het_record *r = &record[i];
         if (r->action.kind == HET_ACTION_VERDICT)
-            heti_p_out_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
+            heti_t_format(&s->out, "<path class=\"v\" d=\"M%g %gv%g\"/>", heti_p_svg_x(s, r->end), y, s->row);
         if (!heti_p_is_compute(r->action.kind)) continue;
         busy += r->end - r->start;
         if (s->row >= 10) heti_p_svg_number(s, r, y);
     }
-    if (s->row >= 10) heti_p_out_text(&s->out, "</g>");
+    if (s->row >= 10) heti_t_put(&s->out, "</g>");
     heti_p_svg_idle(s, y, busy);
 }
 
@@ -10739,7 +10443,7 @@ static void heti_p_svg_transfers(heti_p_svg *s) {
     int64_t sends = 0, i, j;
     for (i = 0; i < s->timeline->records; i++) sends += heti_p_is_send(s->timeline->record[i].action.kind);
     if (sends == 0 || sends > s->transfers) return;
-    heti_p_out_text(&s->out, "<path class=\"t\" d=\"");
+    heti_t_put(&s->out, "<path class=\"t\" d=\"");
     for (i = 0; i < s->timeline->records; i++) {
         const het_record *send = &s->timeline->record[i];
         if (!heti_p_is_send(send->action.kind)) continue;
@@ -10749,12 +10453,12 @@ static void heti_p_svg_transfers(heti_p_svg *s) {
             if (receive->rank == send->rank || !heti_p_same_transfer(&send->action, &receive->action)) continue;
             from = heti_p_svg_y(s, send->rank) + (receive->rank > send->rank ? s->row : 0);
             until = heti_p_svg_y(s, receive->rank) + (receive->rank > send->rank ? 0 : s->row);
-            heti_p_out_format(&s->out, "M%g %gL%g %g", heti_p_svg_x(s, send->start), from,
+            heti_t_format(&s->out, "M%g %gL%g %g", heti_p_svg_x(s, send->start), from,
                               heti_p_svg_x(s, receive->end), until);
             break;
         }
     }
-    heti_p_out_text(&s->out, "\"/>\n");
+    heti_t_put(&s->out, "\"/>\n");
 }
 
 /* ---- around the rows ---- */
@@ -10769,20 +10473,20 @@ static void heti_p_svg_axis(heti_p_svg *s) {
     while (step * 10 <= span / 10) step *= 10;
     for (i = 0; i < 3 && span / step > s->plot / 85; i++) step *= heti_p_factor[i];
     for (tick = step; tick < 0.999999 && decimals < 9; tick *= 10) decimals++;
-    for (i = 0; HETI_P_CAST(double, i) * step <= span * 1.000001; i++) {
+    for (i = 0; HETI_T_CAST(double, i) * step <= span * 1.000001; i++) {
         double x = heti_p_svg_x(s, i * step / 1e3);
-        heti_p_out_format(&s->out, "<path class=\"g\" d=\"M%g %gv%g\"/><text class=\"q m\" x=\"%g\" y=\"%g\">", x,
+        heti_t_format(&s->out, "<path class=\"g\" d=\"M%g %gv%g\"/><text class=\"q m\" x=\"%g\" y=\"%g\">", x,
                           s->top - 4, bottom - s->top + 9, x, bottom + 19);
-        heti_p_out_fixed(&s->out, i * step, decimals);
-        heti_p_out_text(&s->out, i == 0 ? " ms</text>" : "</text>");
+        heti_t_fixed(&s->out, i * step, decimals);
+        heti_t_put(&s->out, i == 0 ? " ms</text>" : "</text>");
     }
-    heti_p_out_text(&s->out, "\n");
+    heti_t_put(&s->out, "\n");
 }
 
 /* Room for `boxes` boxes and a text of so many letters, in the next row where this one is full.
    What follows begins at *next. */
 static void heti_p_svg_item(const heti_p_svg *s, int64_t boxes, size_t letters, double *x, double *y, double *next) {
-    const double wide = 12 * HETI_P_CAST(double, boxes) + 4 + 7 * HETI_P_CAST(double, letters);
+    const double wide = 12 * HETI_T_CAST(double, boxes) + 4 + 7 * HETI_T_CAST(double, letters);
     *x = *next;
     if (*x + wide > s->width - 12 && *x > s->text) {
         *x = s->text;
@@ -10809,27 +10513,27 @@ static double heti_p_svg_legend(heti_p_svg *s, double y, int draw) {
         for (shade = 0; shade < shades && draw; shade++, x += 12)
             heti_p_svg_rect(s, 10 * kind + shade, x, y - 9, 11, 11, 1);
         if (draw)
-            heti_p_out_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, heti_p_kind_of(kind)->legend);
+            heti_t_format(&s->out, "<text x=\"%g\" y=\"%g\">%s</text>", x + 4, y + 1, heti_p_kind_of(kind)->legend);
     }
     heti_p_svg_item(s, 1, 4, &x, &y, &next);
     if (draw)
-        heti_p_out_format(&s->out, "<rect class=\"l\" x=\"%g\" "
+        heti_t_format(&s->out, "<rect class=\"l\" x=\"%g\" "
                                    "y=\"%g\" width=\"11\" height=\"11\"/><text x=\"%g\" y=\"%g\">idle</text>", x, y - 9,
                                    x + 16, y + 1);
     for (i = 0; i < 3; i++) {
         if (!notes[i]) continue;
         heti_p_svg_item(s, 0, strlen(heti_p_notes[i]) + (i == 2 ? 20 : 0), &x, &y, &next);
         if (!draw) continue;
-        heti_p_out_format(&s->out, "<text class=\"q\" x=\"%g\" y=\"%g\">", x, y + 1);
-        if (i == 2) heti_p_out_format(&s->out, "%d ", s->timeline->dropped);
-        heti_p_out_format(&s->out, "%s</text>", heti_p_notes[i]);
+        heti_t_format(&s->out, "<text class=\"q\" x=\"%g\" y=\"%g\">", x, y + 1);
+        if (i == 2) heti_t_format(&s->out, "%d ", s->timeline->dropped);
+        heti_t_format(&s->out, "%s</text>", heti_p_notes[i]);
     }
-    if (draw) heti_p_out_text(&s->out, "\n");
+    if (draw) heti_t_put(&s->out, "\n");
     return y;
 }
 
 static void heti_p_svg_caption(heti_p_svg *s) {
-    double busy = 0, whole = s->end * HETI_P_CAST(double, s->timeline->ranks);
+    double busy = 0, whole = s->end * HETI_T_CAST(double, s->timeline->ranks);
     int64_t i, micro_batches = 0;
     int decimals = 1;
     double unit = s->end * 1e3;
@@ -10839,17 +10543,17 @@ static void heti_p_svg_caption(heti_p_svg *s) {
         if (r->action.kind == HET_ACTION_F && r->action.stage == 0 && r->action.slice == 0) micro_batches++;
     }
     while (unit > 0 && unit < 100 && decimals < 6) { unit *= 10; decimals++; }
-    heti_p_out_format(&s->out, "<text class=\"h\" x=\"%g\" y=\"29\">", s->text);
+    heti_t_format(&s->out, "<text class=\"h\" x=\"%g\" y=\"29\">", s->text);
     heti_p_out_xml(&s->out, s->title, (s->width - s->text - 12) / 12);
-    heti_p_out_format(&s->out, "</text><text class=\"q\" x=\"%g\" y=\"49\"%s>%d %s &#183; %d %s &#183; ", s->text,
+    heti_t_format(&s->out, "</text><text class=\"q\" x=\"%g\" y=\"49\"%s>%d %s &#183; %d %s &#183; ", s->text,
         s->width < 480 ? " style=\"font-size:10px\"" : "", s->timeline->ranks, s->timeline->ranks == 1 ? "rank" :
         "ranks", micro_batches,
         micro_batches == 1 ? "micro-batch" : "micro-batches");
-    heti_p_out_fixed(&s->out, s->end * 1e3, decimals);
-    heti_p_out_text(&s->out, " ms &#183; bubble ");
-    heti_p_out_fixed(&s->out, whole > 0 ? 100 * (1 - busy / whole) : 0, 1);
-    heti_p_out_text(&s->out, " %");
-    heti_p_out_format(&s->out, "</text><text class=\"q e\" x=\"%g\" y=\"%g\">idle</text>\n", s->width - 12, s->top - 9);
+    heti_t_fixed(&s->out, s->end * 1e3, decimals);
+    heti_t_put(&s->out, " ms &#183; bubble ");
+    heti_t_fixed(&s->out, whole > 0 ? 100 * (1 - busy / whole) : 0, 1);
+    heti_t_put(&s->out, " %");
+    heti_t_format(&s->out, "</text><text class=\"q e\" x=\"%g\" y=\"%g\">idle</text>\n", s->width - 12, s->top - 9);
 }
 
 /* Wide enough for boxes of 10 pixels, if that can be had. */
@@ -10868,7 +10572,7 @@ static double heti_p_svg_width(const heti_p_svg *s) {
 /* Sizes of everything, from the description and the number of ranks. */
 static void heti_p_svg_layout(heti_p_svg *s, const het_svg_desc *desc) {
     int64_t ranks = s->timeline->ranks > 0 ? s->timeline->ranks : 1;
-    double n = HETI_P_CAST(double, ranks);
+    double n = HETI_T_CAST(double, ranks);
     s->row = desc->row_height > 0 ? desc->row_height : ranks <= 4 ? 40 : ranks <= 8 ? 32 : ranks <= 16 ? 26 :
         ranks <= 32 ? 20 : ranks <= 64 ? 13
         : 900 / n > 2 ? 900 / n : 2;
@@ -10901,7 +10605,7 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     if (!(desc->width == 0 || (desc->width >= 400 && desc->width <= 20000)) ||
         !(desc->row_height == 0 || (desc->row_height >= 2 && desc->row_height <= 200))) return HET_ERR_INVALID;
     memset(&s, 0, sizeof s);
-    heti_p_out_start(&s.out, to);
+    s.out = heti_t_text_to(to, s.room, sizeof s.room);
     s.timeline = timeline;
     s.plan = plan;
     s.title = desc->title != NULL ? desc->title : "Timeline of one step";
@@ -10922,22 +10626,22 @@ HETRAIN_API het_result het_timeline_svg(const het_timeline *timeline, const het_
     more = heti_p_svg_legend(&s, 71, 0) - 71;
     s.top += more;
     s.height += more;
-    heti_p_out_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" "
+    heti_t_format(&s.out, "<svg xmlns=\"http://www.w3.org/2000/svg\" "
                               "width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\">\n", s.width, s.height, s.width,
                                   s.height);
     heti_p_svg_style(&s);
-    heti_p_out_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height,
+    heti_t_format(&s.out, "<rect width=\"%g\" height=\"%g\" fill=\"%s\"/>\n", s.width, s.height,
                       s.dark ? "#14181f" : "#ffffff");
     heti_p_svg_caption(&s);
     (void)heti_p_svg_legend(&s, 71, 1);
     for (rank = 0; rank < timeline->ranks; rank++)
-        heti_p_out_format(&s.out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>", s.left,
+        heti_t_format(&s.out, "<rect class=\"l\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"/>", s.left,
                           heti_p_svg_y(&s, rank), s.plot, s.row);
     heti_p_svg_axis(&s);
     heti_p_svg_rows(&s);
     heti_p_svg_transfers(&s);
-    heti_p_out_text(&s.out, "</svg>\n");
-    return heti_p_out_end(&s.out);
+    heti_t_put(&s.out, "</svg>\n");
+    return heti_t_end(&s.out);
 }
 
 #ifdef __cplusplus
