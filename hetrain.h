@@ -12636,20 +12636,23 @@ typedef struct heti_message {
     het_event *event;         /* `rows` hold what is sent, or may be received into again */
 } heti_message;
 
-/* What a rank sends and receives in one turn of a job: elements [begin, end) of the block; peers
-   are seats, -1: nobody. */
-typedef struct heti_turn { int64_t to, send_begin, send_end, from, receive_begin, receive_end; int add; } heti_turn;
+/* What a rank does at once in a reduction or gather of a block: an op of its seat's group or posts to
+   and from two other ranks, -1: nobody, of elements [begin, end) each. */
+typedef struct heti_move {
+    heti_end *end;            /* the group's; NULL: posts */
+    int32_t whole;            /* its op is one on all of the block; 0: a message for each part */
+    int32_t add;              /* what is received is added */
+    int64_t to, send_begin, send_end, from, receive_begin, receive_end;
+} heti_move;
 
 #define HETI_RING_CHUNK 32768 /* elements of a reduction that travel together */
-#define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a turn */
+#define HETI_RING_WINDOW 4    /* such chunks under way at once each way, so that a link's latency is met once a move */
 #define HETI_RING_BYTES (HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double)))
 /* elements of a sharded gradient that travel together: every peer has a buffer of its own */
 #define HETI_SHARD_CHUNK 16384
 #define HETI_ENVELOPE 64       /* bytes before a message's rows */
 
-/* Reductions and gathers of blocks, one after the other, each inside the block's seats, then a ring
-   over their leaders, then inside again. */
-typedef enum heti_phase { HETI_PHASE_IN = 0, HETI_PHASE_RING = 1, HETI_PHASE_OUT = 2 } heti_phase;
+/* Reductions and gathers of blocks, one after the other, each a list of moves. */
 typedef struct heti_ring_job { int64_t block; int32_t gather; int64_t record; /* -1: not come to */ } heti_ring_job;
 typedef struct heti_ring {
     heti_ring_job *job;       /* [2 blocks] reductions, then gathers, as heti_order_rings has them */
@@ -12657,14 +12660,11 @@ typedef struct heti_ring {
     int64_t *reached;         /* [2 blocks] nanoseconds into the step when the rank last came to a
                                  block's REDUCE, to its GATHER; 0: never */
     int64_t *ready;           /* [2 blocks] when the last rank did, as VERDICT has told all */
-    heti_phase phase;         /* of the job at `done` */
-    heti_end *end;            /* of its seat; NULL: the rank sits alone */
+    int32_t running, more;    /* the job at `done` has begun; it has a present move */
+    heti_move move;
+    int64_t number, chunk;    /* of the move; the chunk of it that is taken next */
+    int64_t posted;           /* chunks of it */
     int64_t *start;           /* [ranks + 1] ranges of an op */
-    int32_t more;             /* turns are left */
-    int64_t number, chunk;    /* of the turn of the job at `done`: the chunk that is taken next */
-    int64_t posted;           /* chunks of the turn */
-    heti_turn turn;
-    int32_t running;
     heti_post send[HETI_RING_WINDOW], receive[HETI_RING_WINDOW]; /* of chunk c at c mod HETI_RING_WINDOW */
     char *incoming;           /* HETI_RING_WINDOW chunks on the host */
     char *outgoing;           /* as many, for devices whose memory the host does not see */
@@ -12925,10 +12925,6 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
 
 static int heti_is_local(const het_ctx *ctx, int64_t rank) {
     return rank >= ctx->first_rank && rank < ctx->first_rank + ctx->local_count;
-}
-
-static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
-    return owners->holder[owners->seat[seat]];
 }
 
 /* =================================================================================================
@@ -13405,12 +13401,10 @@ static uint32_t heti_events(heti_rank *r) { (void)r; return 0; }
 /* Whom the rank's reductions wait for; -1: nobody. */
 static int64_t heti_reduction_peer(const heti_rank *r) {
     const heti_part *part = r->part;
-    const heti_turn *t = &part->ring.turn;
+    const heti_move *m = &part->ring.move;
     int64_t i;
-    if (part->ring.running && part->ring.phase == HETI_PHASE_RING)
-        return heti_seat_rank(&r->ctx->share.owners[part->ring.job[part->ring.done].block],
-                              t->from >= 0 ? t->from : t->to);
-    if (part->ring.running) return r->ctx->share.group[part->ring.end->group].member[part->ring.end->member == 0];
+    if (part->ring.running && m->end) return r->ctx->share.group[m->end->group].member[m->end->member == 0];
+    if (part->ring.running) return m->from >= 0 ? m->from : m->to;
     for (i = 0; i < part->shard.peers; i++)
         if (part->shard.peer[i].sending || part->shard.peer[i].in.count > 0) return part->shard.peer[i].rank;
     return -1;
@@ -14520,6 +14514,10 @@ static void heti_cut_block(het_ctx *ctx, int64_t b, double *owed) {
         owners->cut[i + 1] = end;
         owed[owners->holder[i]] = wanted - HETI_CAST(double, end - owners->cut[i]);
     }
+}
+
+static int64_t heti_seat_rank(const heti_owners *owners, int64_t seat) {
+    return owners->holder[owners->seat[seat]];
 }
 
 /* Which seats of a block are members of its ring: see >>ring. */
@@ -16178,14 +16176,17 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
    1) / K of the block. The all-gather runs the same ring with finished parts. Parts may be of any
    size, none included, and travel in chunks. In exact mode the sum has no order (DETERMINISM); in
    fast mode the plan fixes it.
-   Its members are seats: holders that reach each other without the host (>>group) share one, all
-   others have one of their own. A job has three phases. In: the holders of a seat reduce to its
-   first one, who leads; or at once to the owners, where the block has no other seat. Ring: leaders
-   bring the seats' parts together. Out: the leader gives each holder of its seat what it owns. A
-   gather does the same backwards. Where seats are spread over processes the ring has one member a
-   process, its first seat, and two more sets of turns: before the ring the others of the process
-   add their block to the leader's, behind it they get their parts back. In one process every seat
-   is a member.
+   That is the middle of five parts of a job's list of moves (heti_move_of). First come and last go
+   seats: holders that reach each other without the host (>>group) share one, all others have one
+   of their own. The holders of a seat reduce to its first one, who leads, or at once to the owners
+   where the block has no other seat; at the end the leader gives each holder of its seat what it
+   owns. Between leaders of seats, where these are spread over processes, the same happens inside
+   each process by messages: the ring has one member a process, its first seat, to whom the others
+   of the process add their block, one after the other, and who gives them their parts back. In one
+   process every seat is a member. A gather does all of it backwards.
+   What it costs, for a block of E elements: each holder but the members sends E and gets its part,
+   and the members of the ring send E less their part. A list is made move by move, when it is
+   needed: as a table it would be of the square of the holders, on every rank.
    Jobs of a rank run one after the other, in one order that all ranks share, beside computation:
    heti_advance_ring is called between units and while waiting.
    ============================================================================================== */
@@ -16193,51 +16194,68 @@ static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
 /* The first element that a seat's holders own; of `seats`: the end. */
 static int64_t heti_seat_cut(const heti_owners *owners, int64_t seat) { return owners->cut[owners->seat[seat]]; }
 
-/* One of the turns of seat i in which its process adds to, or gets from, the leader: seat `first`
-   of the process. */
-static void heti_inside_turn(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
-                             int gather, heti_turn *t) {
+/* One of the moves of seat i in which its process adds to, or gets from, the leader: seat `first` of
+   the process. */
+static void heti_inside_move(const heti_owners *owners, int64_t i, int64_t first, int64_t other, int inwards,
+                             int gather, heti_move *m) {
     const int whole = inwards != gather;
     const int64_t begin = whole ? 0 : heti_seat_cut(owners, other),
                   end = whole ? owners->cut[owners->holders] : heti_seat_cut(owners, other + 1);
     if (i == (inwards ? other : first)) {
-        t->to = inwards ? first : other;
-        t->send_begin = begin;
-        t->send_end = end;
+        m->to = heti_seat_rank(owners, inwards ? first : other);
+        m->send_begin = begin;
+        m->send_end = end;
     } else if (i == (inwards ? first : other)) {
-        t->from = inwards ? other : first;
-        t->receive_begin = begin;
-        t->receive_end = end;
-        t->add = inwards && !gather;
+        m->from = heti_seat_rank(owners, inwards ? other : first);
+        m->receive_begin = begin;
+        m->receive_end = end;
+        m->add = inwards && !gather;
     }
 }
 
-/* Fills *t with turn number `turn` of seat i; 0: there are no more. */
-static int heti_ring_turn(const heti_owners *owners, int64_t i, int gather, int64_t turn, heti_turn *t) {
+/* Move number `turn` around the ring of its member i. */
+static void heti_ring_move(const heti_owners *owners, int64_t i, int64_t turn, int gather, heti_move *m) {
     const int64_t members = owners->members;
-    int64_t m = 0, first, inside, part;
-    memset(t, 0, sizeof *t);
-    t->to = t->from = -1;
-    while (owners->member[m + 1] <= i) m++;
-    first = owners->member[m];
-    inside = owners->member[m + 1] - first - 1;
-    if (turn >= 2 * inside + members - 1) return 0;
-    if (turn < inside) {
-        heti_inside_turn(owners, i, first, first + 1 + turn, 1, gather, t);
-    } else if (turn >= inside + members - 1) {
-        heti_inside_turn(owners, i, first, first + 2 + turn - inside - members, 0, gather, t);
-    } else if (i == first) {
-        t->to = owners->member[(m + 1) % members];
-        t->from = owners->member[(m + members - 1) % members];
-        part = (m + 2 * members - (turn - inside) - (gather ? 0 : 1)) % members;
-        t->send_begin = heti_seat_cut(owners, owners->member[part]);
-        t->send_end = heti_seat_cut(owners, owners->member[part + 1]);
-        part = (part + members - 1) % members;
-        t->receive_begin = heti_seat_cut(owners, owners->member[part]);
-        t->receive_end = heti_seat_cut(owners, owners->member[part + 1]);
-        t->add = !gather;
-    }
-    return 1;
+    int64_t part = (i + 2 * members - turn - (gather ? 0 : 1)) % members;
+    m->to = heti_seat_rank(owners, owners->member[(i + 1) % members]);
+    m->from = heti_seat_rank(owners, owners->member[(i + members - 1) % members]);
+    m->send_begin = heti_seat_cut(owners, owners->member[part]);
+    m->send_end = heti_seat_cut(owners, owners->member[part + 1]);
+    part = (part + members - 1) % members;
+    m->receive_begin = heti_seat_cut(owners, owners->member[part]);
+    m->receive_end = heti_seat_cut(owners, owners->member[part + 1]);
+    m->add = !gather;
+}
+
+/* The seat of a rank, which may lead it or not. */
+static int64_t heti_seat_of(const heti_owners *owners, int64_t rank) {
+    const int64_t holder = heti_holder_of(owners, rank);
+    int64_t s = 0;
+    while (owners->seat[s + 1] <= holder) s++;
+    return s;
+}
+
+/* Fills *m with move `number` of a rank in a job, which may be empty; 0: there are no more. */
+static int heti_move_of(const heti_rank *r, const heti_ring_job *job, int64_t number, heti_move *m) {
+    const heti_owners *owners = &r->ctx->share.owners[job->block];
+    const int64_t seat = heti_seat_of(owners, r->rank);
+    int64_t i = 0, first, inside, turns;
+    memset(m, 0, sizeof *m);
+    m->to = m->from = -1;
+    while (owners->member[i + 1] <= seat) i++;
+    first = owners->member[i];
+    inside = owners->member[i + 1] - first - 1;
+    turns = owners->members - 1;
+    if (number == 0 || number == 2 * inside + turns + 1) {
+        m->end = owners->group[seat] >= 0 ? heti_end_of(r, owners->group[seat]) : NULL;
+        m->whole = (number == 0) != (job->gather != 0);
+    } else if (heti_seat_rank(owners, seat) != r->rank) { /* the leader's turn */
+    } else if (number <= inside) {
+        heti_inside_move(owners, seat, first, first + number, 1, job->gather, m);
+    } else if (number > inside + turns) {
+        heti_inside_move(owners, seat, first, first + number - inside - turns, 0, job->gather, m);
+    } else if (seat == first) heti_ring_move(owners, i, number - inside - 1, job->gather, m);
+    return number <= 2 * inside + turns + 1;
 }
 
 static size_t heti_ring_element(const heti_rank *r, const heti_ring_job *job) {
@@ -16313,36 +16331,34 @@ static int64_t heti_ring_chunk(int64_t begin, int64_t end, int64_t chunk, int64_
     return heti_max(0, heti_min(HETI_RING_CHUNK, end - *first));
 }
 
-/* Chunks of the present turn. */
-static int64_t heti_ring_chunks(const heti_turn *t) {
-    const int64_t most = heti_max(t->send_end - t->send_begin, t->receive_end - t->receive_begin);
+static int64_t heti_move_chunks(const heti_move *m) {
+    const int64_t most = heti_max(m->send_end - m->send_begin, m->receive_end - m->receive_begin);
     return (most + HETI_RING_CHUNK - 1) / HETI_RING_CHUNK;
 }
 
-/* Posts the next chunk of the present turn in both directions, those that there are. */
+/* Posts the next chunk of the present move in both directions, those that there are. */
 static het_result heti_ring_post(heti_rank *r) {
     heti_ring *ring = &r->part->ring;
     const int64_t slot = ring->posted % HETI_RING_WINDOW,
                   at = slot * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const heti_turn *t = &ring->turn;
+    const heti_move *m = &ring->move;
     const size_t element = heti_ring_element(r, job);
-    int64_t first, count = heti_ring_chunk(t->send_begin, t->send_end, ring->posted, &first);
+    int64_t first, count = heti_ring_chunk(m->send_begin, m->send_end, ring->posted, &first);
     void *address = heti_ring_address(r, job, first);
     if (count > 0) {
         if (!r->device.iface->host_memory) {
             HETI_TRY(heti_copy_out(r, ring->outgoing + at, address, count, element));
             address = ring->outgoing + at;
         }
-        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, heti_seat_rank(owners, t->to), HETI_CHANNEL_RING, address,
+        HETI_TRY(heti_start_post(r, &ring->send[slot], 0, m->to, HETI_CHANNEL_RING, address,
                                  HETI_CAST(size_t, count) * element));
     }
-    count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->posted, &first);
-    address = !t->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
+    count = heti_ring_chunk(m->receive_begin, m->receive_end, ring->posted, &first);
+    address = !m->add && r->device.iface->host_memory ? heti_ring_address(r, job, first) : ring->incoming + at;
     ring->posted++;
     if (count > 0)
-        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, heti_seat_rank(owners, t->from), HETI_CHANNEL_RING,
+        HETI_TRY(heti_start_post(r, &ring->receive[slot], 1, m->from, HETI_CHANNEL_RING,
                                  address, HETI_CAST(size_t, count) * element));
     return HET_OK;
 }
@@ -16351,13 +16367,13 @@ static het_result heti_ring_post(heti_rank *r) {
 static het_result heti_ring_take(heti_rank *r) {
     heti_ring *ring = &r->part->ring;
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_turn *t = &ring->turn;
+    const heti_move *m = &ring->move;
     const size_t element = heti_ring_element(r, job);
     const int64_t at = ring->chunk % HETI_RING_WINDOW * HETI_RING_CHUNK * HETI_CAST(int64_t, sizeof(double));
     int64_t first;
-    const int64_t count = heti_ring_chunk(t->receive_begin, t->receive_end, ring->chunk++, &first);
+    const int64_t count = heti_ring_chunk(m->receive_begin, m->receive_end, ring->chunk++, &first);
     if (count == 0) return HET_OK;
-    if (t->add) /* what was sent from this chunk's place has gone */
+    if (m->add) /* what was sent from this chunk's place has gone */
         return heti_add_terms(r, heti_ring_address(r, job, first), ring->incoming + at, ring->outgoing + at, count,
                               element);
     if (r->device.iface->host_memory) return HET_OK;
@@ -16365,42 +16381,24 @@ static het_result heti_ring_take(heti_rank *r) {
     return heti_sync(r);
 }
 
-/* The seat of a rank, which may lead it or not. */
-static int64_t heti_seat_of(const heti_owners *owners, int64_t rank) {
-    const int64_t holder = heti_holder_of(owners, rank);
-    int64_t s = 0;
-    while (owners->seat[s + 1] <= holder) s++;
-    return s;
-}
-
-/* Moves to turn `number` of the present job, or to the next one in which there is something to do;
-   0: there are no more for this rank. */
-static int heti_ring_seek(heti_rank *r, int64_t number) {
+/* Takes what has come of the present move and posts what is next, until it is over or would have to
+   wait. */
+static het_result heti_advance_move(heti_rank *r, int *over) {
     heti_ring *ring = &r->part->ring;
-    const heti_ring_job *job = &ring->job[ring->done];
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const int64_t seat = heti_seat_of(owners, r->rank);
-    ring->chunk = ring->posted = 0;
-    if (heti_seat_rank(owners, seat) != r->rank) return 0; /* does not lead */
-    for (ring->number = number; heti_ring_turn(owners, seat, job->gather, ring->number, &ring->turn); ring->number++)
-        if (ring->turn.send_begin < ring->turn.send_end || ring->turn.receive_begin < ring->turn.receive_end) return 1;
-    return 0;
-}
-
-/* Takes what has come and posts what is next, until the turns are over or it would have to wait. */
-static het_result heti_advance_turns(heti_rank *r) {
-    heti_ring *ring = &r->part->ring;
-    while (ring->more) {
-        const int64_t slot = ring->chunk % HETI_RING_WINDOW,
-                      end = heti_min(heti_ring_chunks(&ring->turn), ring->chunk + HETI_RING_WINDOW);
+    const heti_move *m = &ring->move;
+    const int64_t chunks = heti_move_chunks(m);
+    *over = 0;
+    if (m->end && m->end->finished < m->end->given) return HET_OK;
+    while (ring->chunk < chunks) {
+        const int64_t slot = ring->chunk % HETI_RING_WINDOW, end = heti_min(chunks, ring->chunk + HETI_RING_WINDOW);
         int sent, received;
         while (ring->posted < end) HETI_TRY(heti_ring_post(r));
         HETI_TRY(heti_test_post(r, &ring->send[slot], &sent));
         HETI_TRY(heti_test_post(r, &ring->receive[slot], &received));
         if (!sent || !received) return HET_OK;
         HETI_TRY(heti_ring_take(r));
-        if (ring->chunk == heti_ring_chunks(&ring->turn)) ring->more = heti_ring_seek(r, ring->number + 1);
     }
+    *over = 1;
     return HET_OK;
 }
 
@@ -16414,11 +16412,12 @@ static void heti_count_sent(heti_rank *r, int64_t peer, int64_t bytes) {
     part->record[part->ring.job[part->ring.done].record].bytes += bytes;
 }
 
-/* Phase `in` of a gather, `out` of a reduction: what each holder of a seat owns goes to, or comes
-   from, the leader. */
-static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first) {
+/* At the start of a gather, at the end of a reduction: what each holder of a seat owns goes to, or
+   comes from, the leader. */
+static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_job *job) {
     const heti_owners *owners = &r->ctx->share.owners[job->block];
     const heti_group *group = &r->ctx->share.group[end->group];
+    const int64_t first = heti_holder_of(owners, group->member[0]);
     const size_t element = heti_ring_element(r, job);
     int64_t m;
     HETI_TRY(heti_order_end(r, end, NULL));
@@ -16434,11 +16433,12 @@ static het_result heti_give_parts(heti_rank *r, heti_end *end, const heti_ring_j
     return HET_OK;
 }
 
-/* Phase `in` of a reduction, `out` of a gather: all of the block to the leader or from it, or each
-   part to its owner or from it. */
-static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_job *job, int64_t first) {
+/* At the start of a reduction, at the end of a gather: all of the block to the leader or from it,
+   or each part to its owner or from it. */
+static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_job *job) {
     const heti_owners *owners = &r->ctx->share.owners[job->block];
     const heti_group *group = &r->ctx->share.group[end->group];
+    const int64_t first = heti_holder_of(owners, group->member[0]);
     const size_t element = heti_ring_element(r, job);
     int64_t *start = r->part->ring.start, m;
     for (m = 0; m <= group->members; m++)
@@ -16452,41 +16452,33 @@ static het_result heti_give_block(heti_rank *r, heti_end *end, const heti_ring_j
                             HET_GROUP_F64 : HET_GROUP_F32);
 }
 
-/* Begins the present phase of the present job. */
-static het_result heti_enter_phase(heti_rank *r) {
+/* Begins move `number` of the present job. */
+static het_result heti_begin_move(heti_rank *r, int64_t number) {
     heti_ring *ring = &r->part->ring;
     const heti_ring_job *job = &ring->job[ring->done];
-    const heti_owners *owners = &r->ctx->share.owners[job->block];
-    const int64_t seat = heti_seat_of(owners, r->rank);
-    ring->more = 0;
-    ring->end = owners->group[seat] >= 0 ? heti_end_of(r, owners->group[seat]) : NULL;
-    if (ring->phase == HETI_PHASE_RING) {
-        ring->more = heti_ring_seek(r, 0);
-        return HET_OK;
-    }
-    if (!ring->end) return HET_OK;
-    if ((ring->phase == HETI_PHASE_OUT) == (job->gather != 0))
-        return heti_give_block(r, ring->end, job, owners->seat[seat]);
-    return owners->seats > 1 ? heti_give_parts(r, ring->end, job, owners->seat[seat]) : HET_OK;
+    ring->chunk = ring->posted = 0;
+    ring->number = number;
+    ring->more = heti_move_of(r, job, number, &ring->move);
+    if (!ring->move.end) return HET_OK;
+    if (ring->move.whole) return heti_give_block(r, ring->move.end, job);
+    return r->ctx->share.owners[job->block].seats > 1 ? heti_give_parts(r, ring->move.end, job) : HET_OK;
 }
 
 /* Goes on with the jobs, as far as it goes without waiting. */
 static het_result heti_advance_ring(heti_rank *r) {
     heti_ring *ring = &r->part->ring;
+    int over;
     while (ring->done < ring->planned && ring->job[ring->done].record >= 0) {
         het_record *record = &r->part->record[ring->job[ring->done].record];
         if (!ring->running) {
             record->start = heti_now() - r->began;
             ring->running = 1;
-            ring->phase = HETI_PHASE_IN;
-            HETI_TRY(heti_enter_phase(r));
+            HETI_TRY(heti_begin_move(r, 0));
         }
-        HETI_TRY(heti_advance_turns(r));
-        if (ring->more || (ring->end && ring->end->finished < ring->end->given)) return HET_OK;
-        if (ring->phase != HETI_PHASE_OUT) {
-            ring->phase = ring->phase == HETI_PHASE_IN ? HETI_PHASE_RING : HETI_PHASE_OUT;
-            HETI_TRY(heti_enter_phase(r));
-            continue;
+        while (ring->more) {
+            HETI_TRY(heti_advance_move(r, &over));
+            if (!over) return HET_OK;
+            HETI_TRY(heti_begin_move(r, ring->number + 1));
         }
         record->end = heti_now() - r->began;
         ring->running = 0;
@@ -16526,18 +16518,16 @@ static void heti_order_rings(heti_rank *r) {
 /* The rank has come to a block's REDUCE or GATHER. */
 static void heti_ring_start(heti_rank *r, int64_t b, int gather, int64_t record) {
     heti_part *part = r->part;
-    const heti_owners *owners = &r->ctx->share.owners[b];
     heti_ring_job *job = part->ring.job;
-    heti_turn t;
-    int64_t turn, seat;
+    heti_move m;
+    int64_t i;
     if (!heti_has_ring(r->ctx, b, gather)) return;
     while (job->block != b || job->gather != gather) job++;
     job->record = record;
     part->ring.jobs++;
     part->ring.reached[b + gather * r->ctx->block_count] = HETI_CAST(int64_t, (heti_now() - r->began) * 1e9) + 1;
-    seat = heti_seat_of(owners, r->rank);
-    for (turn = 0; heti_seat_rank(owners, seat) == r->rank && heti_ring_turn(owners, seat, gather, turn, &t); turn++)
-        part->record[record].bytes += (t.send_end - t.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
+    for (i = 0; heti_move_of(r, job, i, &m); i++)
+        part->record[record].bytes += (m.send_end - m.send_begin) * HETI_CAST(int64_t, heti_ring_element(r, job));
 }
 
 /* ---- joining: the same integers on all ranks that work ----
@@ -17240,41 +17230,22 @@ static size_t heti_stream_bytes(const het_ctx *ctx, int64_t unit, int64_t rows) 
     return HETI_ENVELOPE + HETI_CAST(size_t, rows) * HETI_CAST(size_t, width) * sizeof(float);
 }
 
-/* Rows of the streams into unit `unit`, between a message and the device. */
-static het_result heti_pack(heti_rank *r, char *data, float *const *stream, int64_t unit, int64_t rows) {
-    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
-    char *at = data + HETI_ENVELOPE;
-    int64_t s;
-    for (s = 0; s < info->out_streams; s++) {
-        HETI_TRY(heti_copy_out_later(r, at, stream[s], rows * info->out_width[s], sizeof(float)));
-        at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
-    }
-    return heti_sync(r);
-}
-
-static het_result heti_unpack(heti_rank *r, const char *data, float *const *stream, int64_t unit, int64_t rows) {
-    const het_unit_info *info = &r->ctx->unit[unit - 1].info;
-    const char *at = data + HETI_ENVELOPE;
-    int64_t s;
-    for (s = 0; s < info->out_streams; s++) {
-        HETI_TRY(heti_copy_in(r, stream[s], at, rows * info->out_width[s], sizeof(float)));
-        at += HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
-    }
-    return heti_sync(r);
-}
-
-/* The same between the device memory of a message on a lane and the streams. */
+/* Rows of the streams into unit `unit`, between the device and a message: its data on the host or,
+   on a lane, its rows in device memory. */
 static het_result heti_copy_rows(heti_rank *r, heti_message *message, int packs, float *const *stream, int64_t unit,
                                  int64_t rows) {
+    const het_op_kind kind = message->end ? HET_OP_COPY : packs ? HET_OP_COPY_OUT : HET_OP_COPY_IN;
+    const char *what = message->end ? "copy of a message" : packs ? "copy from the device" : "copy to the device";
     const het_unit_info *info = &r->ctx->unit[unit - 1].info;
-    char *at = message->rows;
+    char *at = message->end ? message->rows : message->data + HETI_ENVELOPE;
     int64_t s;
     for (s = 0; s < info->out_streams; s++) {
         const size_t bytes = HETI_CAST(size_t, rows * info->out_width[s]) * sizeof(float);
-        void *const stream_rows = stream[s];
-        HETI_TRY(heti_copy(r, HET_OP_COPY, packs ? at : stream_rows, packs ? stream_rows : at, bytes, "copy of a message"));
+        void *const there = stream[s];
+        HETI_TRY(heti_copy(r, kind, packs ? at : there, packs ? there : at, bytes, what));
         at += bytes;
     }
+    if (!message->end) return heti_sync(r);
     HETI_DEVICE(r, r->device.iface->queues->event_record(r->device.self, r->queue, message->event), "event");
     return HET_OK;
 }
@@ -17323,8 +17294,7 @@ static het_result heti_hand_over(heti_rank *r, const het_action *a, const heti_s
     envelope.action = key;
     envelope.size = HETI_CAST(int64_t, heti_stream_bytes(r->ctx, unit, rows));
     memcpy(message->data, &envelope, sizeof envelope);
-    return message->end ? heti_copy_rows(r, message, 1, stream, unit, rows) : heti_pack(r, message->data, stream, unit,
-        rows);
+    return heti_copy_rows(r, message, 1, stream, unit, rows);
 }
 
 static het_result heti_send(heti_rank *r, const het_action *a, const heti_stage *stage, het_record *record) {
@@ -17414,8 +17384,7 @@ static het_result heti_take_in(heti_rank *r, const het_action *a, const heti_sta
         message->record->start = start;
         message->record->end = r->present->start;
     }
-    return message->end ? heti_copy_rows(r, message, 0, stream, unit, rows) : heti_unpack(r, message->data, stream,
-        unit, rows);
+    return heti_copy_rows(r, message, 0, stream, unit, rows);
 }
 
 /* ---- inference: the stages of the first pipeline that has any, over rows [past, past + count) of
@@ -18724,7 +18693,7 @@ static void heti_keep_borrowed(het_ctx *ctx, heti_share *aside) {
 
 /* From here on there is no way back but through `staged`: the old share's device memory goes before
    the new one's comes. */
-static het_result heti_move(het_ctx *ctx, heti_share *aside, float *staged) {
+static het_result heti_change_over(het_ctx *ctx, heti_share *aside, float *staged) {
     het_error why;
     het_result result;
     heti_close_memories(ctx);
@@ -18789,7 +18758,7 @@ static het_result heti_replan(het_ctx *ctx, const het_replan_desc *d, int *toget
     if (result == HET_OK) result = heti_stage_extents(ctx, staged, &floats);
     if (result == HET_OK) {
         ctx->inferred = 0;
-        result = heti_move(ctx, &aside, staged);
+        result = heti_change_over(ctx, &aside, staged);
     }
     if (ctx->failed) *together = 0;
     heti_close_share(ctx, &aside);
