@@ -7,10 +7,12 @@
 #define _POSIX_C_SOURCE 200809L /* fsync, isatty, clock_gettime, sigaction under -std=c99 */
 #endif
 
-#if defined(HETRAIN_IMPLEMENTATION) && !defined(HETRAIN_FILES_IMPLEMENTATION)
+#ifdef HETRAIN_IMPLEMENTATION
+#define HETRAIN_TOKENIZER_IMPLEMENTATION
 #define HETRAIN_FILES_IMPLEMENTATION
 #endif
 #include "hetrain.h"
+#include "hetrain_tokenizer.h"
 #include "hetrain_files.h"
 
 #include <ctype.h>

@@ -4,7 +4,6 @@
    Factors of --adapter are added to the weights. */
 #define PROGRAM "convert"
 #define HETRAIN_IMPLEMENTATION
-#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "folder.h"
 #include "kept.h"

@@ -3,7 +3,6 @@
      build/evaluate --init gpt2 --choices hellaswag_val.bin          llm.c's evaluation files: share of questions answered right */
 #define PROGRAM "evaluate"
 #define HETRAIN_IMPLEMENTATION
-#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "loaded.h"
 

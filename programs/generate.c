@@ -2,7 +2,6 @@
      build/generate --init build/run --prompt "static int" --tokens 400 */
 #define PROGRAM "generate"
 #define HETRAIN_IMPLEMENTATION
-#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "loaded.h"
 

@@ -1,11 +1,11 @@
 /* text.h: tokenizers of the programs: where they are, text to ids, ids to text as it is printed, and the ids that end a text.
-   Include it after common.h; the program defines HETRAIN_FILES_IMPLEMENTATION. */
+   Include it after common.h. */
 #ifndef PROGRAMS_TEXT_H
 #define PROGRAMS_TEXT_H
 
 #include "common.h"
 #include "files.h"
-#include "hetrain_files.h"
+#include "hetrain_tokenizer.h"
 
 /* 1: a file's bytes are text. A *.bin file without one of llm.c's headers (which begin with a date) holds nanoGPT's uint16 tokens;
    het_data_open finds out the rest. */

@@ -4,11 +4,10 @@
    build/tokenize --tokenizer tokenizer.json --text book.txt --out book.bin            a token file, for build/train --data
    build/tokenize --tokenizer tokenizer.json --decode book.bin                         and back again */
 #define HETRAIN_IMPLEMENTATION
-#define HETRAIN_FILES_IMPLEMENTATION
 #define PROGRAM "tokenize"
 #include "common.h"
 #include "files.h"
-#include "hetrain_files.h"
+#include "hetrain_tokenizer.h"
 
 typedef struct settings {
     const char *tokenizer, *text, *decode, *out;

@@ -5,7 +5,6 @@
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
-#define HETRAIN_FILES_IMPLEMENTATION
 #include "common.h"
 #include "hetrain_plan.h"
 #ifdef HETRAIN_MPI /* make mpi: a process of several; mpirun -n N build/train_mpi */

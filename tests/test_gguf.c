@@ -2,6 +2,7 @@
    context's own. tests/oracle/gguf_files.py compares with what the gguf package reads. */
 #include "support.h"
 
+#include "hetrain_tokenizer.h"
 #include "hetrain_files.h"
 
 #define MOST 256

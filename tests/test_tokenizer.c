@@ -1,4 +1,4 @@
-/* Tokenizers of hetrain_files.h against ids from Hugging Face's tokenizers (tests/oracle/tokenizer_vectors.py), against the plainest way to do byte
+/* Tokenizers of hetrain_tokenizer.h against ids from Hugging Face's tokenizers (tests/oracle/tokenizer_vectors.py), against the plainest way to do byte
    pair encoding, and against files that are bad in one place. tests/oracle/tokenizer_soak.py compares a million texts more. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* opendir */
@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 
-#include "hetrain_files.h"
+#include "hetrain_tokenizer.h"
 
 #define HETRAIN_FUZZ_REPLAY
 #include "fuzz/fuzz_tokenizer.c"

@@ -29,15 +29,9 @@
    wires with messages, reductions with reductions.
 
    OPTIONS   (macros, defined before the include)
-       macro                          default                     needed where, effect
-       HETRAIN_PLAN_IMPLEMENTATION    not defined                 implementation: one file has it
-                                                                  and gets the code
-       HETRAIN_STATIC                 not defined                 everywhere: all functions static,
-                                                                  a private copy (hetrain.h defines
-                                                                  what it means)
-       HETRAIN_NO_DEFAULT_ALLOCATOR   not defined                 implementation: no malloc; calls
-                                                                  that allocate must get an
-                                                                  allocator
+       HETRAIN_PLAN_IMPLEMENTATION       one file of the program has it, and gets the code
+       HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
+       HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: calls that allocate must get an allocator
 
    MEMORY, ERRORS, THREADS
    het_simulate takes two blocks from the allocator it is given (NULL: malloc) and gives one back
@@ -94,6 +88,7 @@
 #ifndef HETRAIN_H
 #include "hetrain.h"
 #endif
+#include "hetrain_text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -5487,8 +5482,9 @@ HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device 
         if (device != NULL) *to = device[i];
         else {
             heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
+            heti_t_text profile = heti_t_text_in(to->profile, sizeof to->profile);
             heti_t_format(&name, ranks > 1 ? "device#%d" : "device", i);
-            memcpy(to->profile, "device", sizeof "device");
+            heti_t_put(&profile, "device");
             to->speed = 1;
         }
         to->group = 0;
@@ -10096,8 +10092,8 @@ HETRAIN_API het_result het_timeline_trace(const het_timeline *timeline, const he
    tell apart, toned a little; a rank's stages differ in shade.
    ============================================================================================== */
 
-/* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for a byte that is
-   not part of valid UTF-8 and for what XML 1.0 does not allow. At most `most` characters. */
+/* Text of the user's inside XML: the five characters XML keeps for itself, and '?' for what XML 1.0
+   does not allow and for a byte that is not part of valid UTF-8. At most `most` characters. */
 static void heti_p_out_xml(heti_t_text *out, const char *s, double most) {
     size_t left = strlen(s), size, i;
     for (; left > 0; s += size, left -= size, most--) {

@@ -1,6 +1,6 @@
-/* hetrain_text.h 0.1.0: numbers, messages and lists as text. A companion of hetrain.h that uses only
-   its public API, and on which the other companions stand: hetrain_plan.h, hetrain_search.h,
-   hetrain_tokenizer.h and hetrain_files.h include it. Needs hetrain.h beside it.
+/* hetrain_text.h 0.1.0: numbers, messages and lists as text. A companion of hetrain.h that uses
+   only its public API, and on which the other companions stand: hetrain_plan.h, hetrain_tokenizer.h
+   and hetrain_files.h include it. Needs hetrain.h beside it.
 
    USE
        #include "hetrain_text.h"
@@ -65,7 +65,7 @@
 
 /* =================================================================================================
    >>shared_text  Text in memory, or on its way to a writer. In memory what does not fit is counted,
-   not stored, and what is there always ends in 0. Before a writer text is collected, so that write()
+   not stored, and what is there always ends in 0. For a writer text is collected, so that write()
    is called once in a few kilobytes; its first failure is kept and everything after it dropped, so
    that only heti_t_end has to be checked.
    ============================================================================================== */
@@ -484,6 +484,7 @@ static inline het_result heti_t_list_add(heti_t_list *list, const void *from, si
 }
 
 #endif /* HETI_T_WANTED */
+#undef HETI_T_WANTED
 
 /* ---- changes ------------------------------------------------------------------------------------
    0.1.0  The first version: out of hetrain.h, hetrain_plan.h and hetrain_files.h.

@@ -5,10 +5,10 @@
    corpus. */
 #if !defined(HETRAIN_FUZZ_REPLAY) && !defined(HETRAIN_FUZZ_LINKED)
 #define HETRAIN_IMPLEMENTATION
-#define HETRAIN_FILES_IMPLEMENTATION
+#define HETRAIN_TOKENIZER_IMPLEMENTATION
 #endif
 #include "hetrain.h"
-#include "hetrain_files.h"
+#include "hetrain_tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Small tokenizers of every kind that hetrain_files.h reads, made with Hugging Face's tokenizers, and random texts that look for their corners."""
+"""Small tokenizers of every kind that hetrain_tokenizer.h reads, made with Hugging Face's tokenizers, and random texts that look for their corners."""
 import json
 import random
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers

@@ -1,4 +1,4 @@
-"""Random texts through Hugging Face's tokenizers and through hetrain_files.h: ids and decoded text must be equal.
+"""Random texts through Hugging Face's tokenizers and through hetrain_tokenizer.h: ids and decoded text must be equal.
 
     python3 tests/oracle/tokenizer_soak.py TEXT [COUNT [SEED]]       TEXT: tinyshakespeare.txt or any other
 
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 import tokenizer_cases as cases
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-SOURCE = '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_FILES_IMPLEMENTATION\n#include "hetrain.h"\n#include "hetrain_files.h"\n'
+SOURCE = '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_TOKENIZER_IMPLEMENTATION\n#include "hetrain.h"\n#include "hetrain_tokenizer.h"\n'
 
 
 class Error(ctypes.Structure):

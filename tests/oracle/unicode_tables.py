@@ -1,4 +1,4 @@
-"""Writes the tables of hetrain_files.h's section >>unicode between its two marker lines.   python3 tests/oracle/unicode_tables.py
+"""Writes the tables of hetrain_tokenizer.h's section >>unicode between its two marker lines.   python3 tests/oracle/unicode_tables.py
 
 Needs unicodedata2 16.0.0 (general categories, combining classes and decompositions of Unicode 16.0, the version of the regular expressions in
 Hugging Face's tokenizers 0.20 and later) and tokenizers, whose NFC is an older Unicode's: marks and compositions that it does not know are left
@@ -106,22 +106,22 @@ def tables():
     normals = transitions(normal, 10)
     flat = [x for entry in mapping for x in entry]
     left_out = sum(1 for c in marks if marks[c] == 0)
-    yield "/* Unicode %s. (first code point << 3 | heti_f_class) of every run of one class. */" % ucd.unidata_version
-    yield "static const uint32_t heti_f_classes[%d] = {" % len(classes)
+    yield "/* Unicode %s. (first code point << 3 | heti_k_class) of every run of one class. */" % ucd.unidata_version
+    yield "static const uint32_t heti_k_classes[%d] = {" % len(classes)
     yield from lines(classes, hexadecimal)
     yield "};"
     yield "/* (first code point << 10 | HETI_F_JOINS | HETI_F_CHANGES | canonical combining class) of every"
     yield "   run; %d marks newer than Unicode 9 are left out. */" % left_out
-    yield "static const uint32_t heti_f_normals[%d] = {" % len(normals)
+    yield "static const uint32_t heti_k_normals[%d] = {" % len(normals)
     yield from lines(normals, hexadecimal)
     yield "};"
     yield "/* Canonical decompositions without Hangul's: code point, first, second or 0; ascending. %d" % skipped
     yield "   newer than Unicode 9 are left out. */"
-    yield "static const uint32_t heti_f_decompositions[%d][3] = {" % len(mapping)
+    yield "static const uint32_t heti_k_decompositions[%d][3] = {" % len(mapping)
     yield from lines(mapping, triple)
     yield "};"
-    yield "/* Places in heti_f_decompositions of what composes again, ascending by (first, second). */"
-    yield "static const uint16_t heti_f_compositions[%d] = {" % len(composites)
+    yield "/* Places in heti_k_decompositions of what composes again, ascending by (first, second). */"
+    yield "static const uint16_t heti_k_compositions[%d] = {" % len(composites)
     yield from lines([place for a, b, place in composites], decimal)
     yield "};"
 
@@ -134,12 +134,12 @@ triple.tight = True
 
 
 def main():
-    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "util", "hetrain_files.h")
+    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "util", "hetrain_tokenizer.h")
     begin, end = "/* ---- tables made by tests/oracle/unicode_tables.py ---- */\n", "/* ---- end of the tables ---- */\n"
     with open(header) as file:
         text = file.read()
     if text.count(begin) != 1 or text.count(end) != 1:
-        sys.exit("unicode_tables.py: hetrain_files.h lacks the two marker lines")
+        sys.exit("unicode_tables.py: hetrain_tokenizer.h lacks the two marker lines")
     head, rest = text.split(begin)
     tail = rest.split(end)[1]
     with open(header, "w") as file:

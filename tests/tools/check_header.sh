@@ -1,17 +1,19 @@
 #!/bin/bash
 # The headers as test subjects: warnings, symbols, include orders, every option, and the manual against the code. Prints TAP.
-# usage: tests/tools/check_header.sh [HEADER PREFIX]   PREFIX: what its private names start with. Without arguments: all headers, listed here
+# usage: tests/tools/check_header.sh [HEADER PREFIX [BEFORE]]   PREFIX: what its private names start with; BEFORE: a companion that it takes more
+# from where that is included before it. Without arguments: all headers, listed here
 headers='
 hetrain.h heti_
 util/hetrain_plan.h heti_p_
-util/hetrain_files.h heti_f_
+util/hetrain_tokenizer.h heti_k_
+util/hetrain_files.h heti_f_ hetrain_tokenizer.h
 '
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/tools/tap.sh"
 CC=${CC:-gcc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ $# = 2 ] && headers="$1 $2"
+[ $# -ge 2 ] && headers="$1 $2 ${3:-}"
 
 warnings="-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wfloat-conversion -Wdouble-promotion -Wshadow -Wundef -Wcast-qual -Wvla -Wformat=2"
 c_warnings="$warnings -Wstrict-prototypes -Wmissing-prototypes -Wc++-compat"
@@ -45,9 +47,11 @@ all_off=$(options_of "$root/hetrain.h" | sed -n 's/^HETRAIN_NO_/-D&/p' | tr '\n'
 # rest, the API what stands before "end of the API".
 prepare() {
     local suffix
-    printf '#define %s\n#include "%s"\n' "$implementation" "$name" > whole.c
-    printf '#define HETRAIN_IMPLEMENTATION\n#define %s\n#include "hetrain.h"\n#include "%s"\n' "$implementation" "$name" > both.c
-    printf '#include "%s"\nint used(void);\nint used(void) { return HETRAIN_VERSION_MAJOR; }\n' "$name" > declare.c
+    [ -z "$before" ] || before="#include \"$before\"\n"
+    printf '#define %s\n'"$before"'#include "%s"\n' "$implementation" "$name" > whole.c
+    printf '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_TOKENIZER_IMPLEMENTATION\n#define %s\n#include "hetrain.h"\n'"$before"'#include "%s"\n' \
+        "$implementation" "$name" > both.c
+    printf "$before"'#include "%s"\nint used(void);\nint used(void) { return HETRAIN_VERSION_MAJOR; }\n' "$name" > declare.c
     for suffix in whole both declare; do cp $suffix.c $suffix.cpp; done
     awk '{ print } /\*\// { exit }' "$header" > manual
     awk 'done { print } /\*\// { done = 1 }' "$header" > code
@@ -191,7 +195,7 @@ check_symbols() {
     nothing "every macro left behind starts with ${public//|/, } or $macros" < <(gcc -std=c11 -dD -E $include whole.c 2> /dev/null | awk -v header="$header" '
         /^# [0-9]+ "/ { file = $3; gsub(/"/, "", file) }
         file == header && /^#define / { split($2, parts, "("); defined[parts[1]] = 1 }
-        file == header && /^#undef / { delete defined[$2] }
+        /^#undef / { delete defined[$2] }
         END { for (name in defined) print name }' | grep -Ev "^($public|$macros)")
     imports HETRAIN_NO_STDIO 'f(open|close|read|write|seek|seeko|tell|tello|flush|printf|puts|putc|gets|error|eof)|v?s?n?printf|v?fprintf|rename|remove|tmpfile|stderr|stdout|stdin|fileno|fsync|perror' 'no function of stdio'
     imports HETRAIN_NO_THREADS 'pthread_.*|sched_yield|sem_.*|thrd_.*|mtx_.*|nanosleep|usleep' 'no function of threads'
@@ -219,7 +223,9 @@ check_manual() {
     nothing 'every tag the manual mentions exists' < <(grep -Eo '>>[a-z_]+' manual | sort -u | comm -23 - banners)
     # what HETRAIN_STATIC means, hetrain.h says
     if is_main; then cp options table; else grep -vx HETRAIN_STATIC options > table; fi
-    grep -E '^ *# *(if|ifdef|ifndef|elif)' code | grep -Eo 'HETRAIN_[A-Z_]+' | sort -u | grep -Evx "HETRAIN_H|$guard|${implementation}_DONE" > tested
+    grep -E '^ *# *(if|ifdef|ifndef|elif)' code | grep -Eo 'HETRAIN_[A-Z_]+' | sort -u | grep -Evx "HETRAIN_([A-Z]+_)?H|${implementation}_DONE" > tested
+    # what all companions share, hetrain_text.h tests
+    is_main || grep -E '^ *# *if' "$root/util/hetrain_text.h" | grep -Eo 'HETRAIN_NO_[A-Z_]+' | sort -u | comm -12 - table | sort -u - tested -o tested
     nothing 'every option of the table is tested in the code' < <(comm -23 table tested | sed 's/$/ is in the table and not in the code/')
     nothing 'every option tested in the code is in the table' < <(comm -13 table tested | sed 's/$/ is tested in the code and not in the table/')
 
@@ -279,7 +285,7 @@ check_program() {
     result $? 'and is examples/minimal.c' log
 }
 
-while read -r header private; do
+while read -r header private before; do
     [ -n "$header" ] || continue
     header=$root/$header
     name=${header##*/}
