@@ -12805,9 +12805,6 @@ typedef enum heti_job {
     HETI_JOB_NONE, HETI_JOB_STEP, HETI_JOB_GRADIENTS, HETI_JOB_EVALUATE, HETI_JOB_INFER, HETI_JOB_VERIFY, HETI_JOB_END
 } heti_job;
 
-/* What is known of a step before it starts. */
-typedef struct heti_totals { double weight; int64_t tokens, granules; } heti_totals;
-
 /* Ranks and whom they hear from, each behind that one; -1: nobody. First those that work, then the
    first ranks of processes without work. */
 typedef struct heti_tree_place { int64_t rank, from; } heti_tree_place;
@@ -12836,6 +12833,31 @@ typedef struct heti_share {
     heti_border *cut;                       /* [max_micro_batches][slices + 1] of the present job */
     int64_t *granule_start;              /* [max_tokens + 1] scratch */
 } heti_share;
+
+/* The present job of the ranks: written before they start, read by them. */
+typedef struct heti_task {
+    heti_job job;
+    const het_batch *batches;
+    double weight;                       /* of all targets */
+    int64_t tokens, granules;
+    int64_t past, count;                 /* HETI_JOB_INFER: tokens kept, new ones */
+    const int32_t *token;
+    /* what the ranks leave behind: written by tree.speaker */
+    int64_t different;                   /* HETI_JOB_VERIFY: the first parameter whose copies are not equal, -1: none */
+    het_sum loss;
+    het_step_scalars scalars;
+} heti_task;
+
+/* What a step is judged by (>>verdict). */
+typedef struct heti_measures {
+    uint32_t *maximum;                   /* [parameters] bits of the largest |term| */
+    int32_t *maximum_rank;               /* [parameters] the lowest rank that met it */
+    int32_t *exponent, *saved_exponent;  /* [parameters] of this attempt, before the first one */
+    double *grid;                        /* [parameters] */
+    het_recent recent;
+    double spike_loss, spike_norm;       /* where a step's mean loss and gradient norm begin to be a
+                                            spike; spike_norm 0: they are not judged */
+} heti_measures;
 
 struct het_ctx {
     het_error error;
@@ -12873,22 +12895,8 @@ struct het_ctx {
     int64_t step;
     int32_t has_gradient;                /* the last job made one: memory that others compute in may hold it */
     int64_t inferred;                    /* tokens whose keys and values het_infer has left */
-    uint32_t *host_maximum;              /* [parameters] */
-    int32_t *maximum_rank;               /* [parameters] the lowest rank that met it */
-    het_recent recent;
-    double spike_loss, spike_norm;       /* where a step's mean loss and gradient norm begin to be a
-                                            spike; spike_norm 0: they are not judged */
-    int32_t *host_exponent, *saved_exponent;
-    double *host_grid;
-    /* the present job; written before ranks start, read by them */
-    heti_job job;
-    const het_batch *batches;
-    heti_totals totals;
-    int64_t infer_past, infer_count;
-    const int32_t *infer_token;
-    int64_t different;                   /* HETI_JOB_VERIFY: the first parameter whose copies are not equal, -1: none */
-    het_sum joined_loss;                 /* what the ranks leave behind: written by tree.speaker */
-    het_step_scalars joined_scalars;
+    heti_measures verdict;
+    heti_task task;
 #ifdef HETI_THREADS
     pthread_mutex_t lock;
     pthread_cond_t finished;             /* the caller waits for ranks */
@@ -12899,7 +12907,9 @@ struct het_ctx {
 };
 
 /* Whether the present job has gradients. */
-static int heti_trains(const het_ctx *ctx) { return ctx->job == HETI_JOB_STEP || ctx->job == HETI_JOB_GRADIENTS; }
+static int heti_trains(const het_ctx *ctx) {
+    return ctx->task.job == HETI_JOB_STEP || ctx->task.job == HETI_JOB_GRADIENTS;
+}
 
 static void *heti_counted_alloc(void *user, size_t size, size_t align) {
     heti_counter *counter = HETI_CAST(heti_counter *, user);
@@ -13584,7 +13594,7 @@ static void *heti_rank_thread(void *arg) {
         while (ctx->job_number == seen) (void)pthread_cond_wait(&r->wake, &ctx->lock);
         seen = ctx->job_number;
         HETI_UNLOCK(ctx);
-        if (ctx->job == HETI_JOB_END) break;
+        if (ctx->task.job == HETI_JOB_END) break;
         heti_run_rank(r);
         HETI_LOCK(ctx);
         ctx->running--;
@@ -13598,7 +13608,7 @@ static void *heti_rank_thread(void *arg) {
 static void heti_start_job(het_ctx *ctx, heti_job job) {
     int64_t i;
     HETI_LOCK(ctx);
-    ctx->job = job;
+    ctx->task.job = job;
     ctx->job_number++;
     for (i = 0; i < ctx->local_count; i++) ctx->running += ctx->rank[i].threaded != 0;
     heti_wake_all(ctx);
@@ -13633,7 +13643,7 @@ static void heti_end_threads(het_ctx *ctx) {
     (void)pthread_mutex_destroy(&ctx->lock);
 }
 #else
-static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->job = job; }
+static void heti_start_job(het_ctx *ctx, heti_job job) { ctx->task.job = job; }
 static het_result heti_begin_threads(het_ctx *ctx) { (void)ctx; return HET_OK; }
 static void heti_end_threads(het_ctx *ctx) { (void)ctx; }
 #endif
@@ -14395,11 +14405,11 @@ static void heti_layout_tables(het_ctx *ctx, heti_arena *arena, int64_t uses, ui
     ctx->parameter = HETI_TAKE(arena, heti_parameter, uses);
     ctx->block = HETI_TAKE(arena, heti_parameter_block, uses);
     ctx->use = HETI_TAKE(arena, int64_t, uses);
-    ctx->host_maximum = HETI_TAKE(arena, uint32_t, uses);
-    ctx->maximum_rank = HETI_TAKE(arena, int32_t, uses);
-    ctx->host_exponent = HETI_TAKE(arena, int32_t, uses);
-    ctx->saved_exponent = HETI_TAKE(arena, int32_t, uses);
-    ctx->host_grid = HETI_TAKE(arena, double, uses);
+    ctx->verdict.maximum = HETI_TAKE(arena, uint32_t, uses);
+    ctx->verdict.maximum_rank = HETI_TAKE(arena, int32_t, uses);
+    ctx->verdict.exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->verdict.saved_exponent = HETI_TAKE(arena, int32_t, uses);
+    ctx->verdict.grid = HETI_TAKE(arena, double, uses);
     ctx->traffic = HETI_TAKE(arena, het_traffic, ctx->local_count * ctx->ranks);
     ctx->link = HETI_TAKE(arena, het_link, ctx->desc.link_count);
     ctx->link_free = HETI_TAKE(arena, double, 2 * ctx->desc.link_count);
@@ -16048,11 +16058,11 @@ static het_result heti_check_torn(het_ctx *ctx, const char *function) {
 
 /* Checks the micro-batches of a call and adds up weights and tokens, before any is run. */
 static het_result heti_total(het_ctx *ctx, const char *function, const het_batch *batches, int64_t count) {
-    heti_totals *totals = &ctx->totals;
+    heti_task *task = &ctx->task;
     het_sum sum;
     int64_t m, i;
     memset(&sum, 0, sizeof sum);
-    memset(totals, 0, sizeof *totals);
+    memset(task, 0, sizeof *task);
     ctx->inferred = 0;
     HETI_TRY(heti_check_torn(ctx, function));
     if (!batches || count < 1)
@@ -16063,12 +16073,12 @@ static het_result heti_total(het_ctx *ctx, const char *function, const het_batch
         HETI_TRY(heti_check_batch(ctx, m, b));
         for (i = 0; i < b->tokens; i++)
             if (b->target[i] >= 0) heti_sum_add(&sum, b->weight ? HETI_CAST(double, b->weight[i]) : 1.0);
-        totals->tokens += b->tokens;
+        task->tokens += b->tokens;
     }
-    totals->weight = heti_sum_value(&sum);
-    if (totals->weight > 0.0) return HET_OK;
+    task->weight = heti_sum_value(&sum);
+    if (task->weight > 0.0) return HET_OK;
     return heti_fail(&ctx->error, HET_ERR_DATA, "%s: no target with a weight above 0 among %d tokens", function,
-                     totals->tokens);
+                     task->tokens);
 }
 
 /* The first granule of slice k: at or behind tokens (share_0 + ... + share_(k-1)) / (sum of all
@@ -16093,7 +16103,7 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
     const het_plan *plan = ctx->share.plan;
     heti_border *cut = ctx->share.cut + m * (plan->slices + 1);
     int64_t *start = ctx->share.granule_start, granules, i;
-    HETI_TRY(heti_batch_granules(ctx, &ctx->batches[m], start, &granules));
+    HETI_TRY(heti_batch_granules(ctx, &ctx->task.batches[m], start, &granules));
     for (i = 0; i < granules; i++)
         if (start[i + 1] - start[i] > ctx->share.max_granule_tokens)
             return heti_fail(&ctx->error, HET_ERR_LIMIT,
@@ -16103,7 +16113,7 @@ static het_result heti_cut_batch(het_ctx *ctx, int64_t m) {
         cut[i].granule = heti_slice_begin(plan, start, granules, i);
         cut[i].row = start[cut[i].granule];
     }
-    ctx->totals.granules += granules;
+    ctx->task.granules += granules;
     return HET_OK;
 }
 
@@ -16125,7 +16135,7 @@ static het_result heti_deal(het_ctx *ctx, const het_batch *batches, int64_t coun
         share->first_batch[p] = first;
         first += share->batch_count[p];
     }
-    ctx->batches = batches;
+    ctx->task.batches = batches;
     for (m = 0; m < count; m++) HETI_TRY(heti_cut_batch(ctx, m));
     return HET_OK;
 }
@@ -16153,7 +16163,7 @@ static het_view heti_slice(const het_ctx *ctx, const het_view *whole, const het_
 /* Rows of that slice. */
 static int64_t heti_action_rows(const het_ctx *ctx, const het_action *a) {
     const heti_border *cut = heti_cut_of(ctx, a);
-    return ctx->job == HETI_JOB_INFER ? ctx->infer_count : cut[1].row - cut[0].row;
+    return ctx->task.job == HETI_JOB_INFER ? ctx->task.count : cut[1].row - cut[0].row;
 }
 
 /* Whether the present job runs an action: those of micro-batches that are not there are left out,
@@ -16161,9 +16171,9 @@ static int64_t heti_action_rows(const het_ctx *ctx, const het_action *a) {
 static int heti_takes_part(const het_ctx *ctx, const het_action *a) {
     const int forward = a->kind == HET_ACTION_F || a->kind == HET_ACTION_SEND_F || a->kind == HET_ACTION_RECV_F;
     if (a->kind <= HET_ACTION_RECV_B && a->micro_batch >= ctx->share.batch_count[a->pipeline]) return 0;
-    if (ctx->job == HETI_JOB_STEP) return 1;
-    if (ctx->job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
-    return forward && (ctx->job == HETI_JOB_EVALUATE || (ctx->job == HETI_JOB_INFER && a->slice == 0));
+    if (ctx->task.job == HETI_JOB_STEP) return 1;
+    if (ctx->task.job == HETI_JOB_GRADIENTS) return a->kind != HET_ACTION_STEP && a->kind != HET_ACTION_GATHER;
+    return forward && (ctx->task.job == HETI_JOB_EVALUATE || (ctx->task.job == HETI_JOB_INFER && a->slice == 0));
 }
 
 /* =================================================================================================
@@ -16870,7 +16880,7 @@ static het_result heti_open_slot(heti_rank *r, int64_t stage, const het_action *
                                                    "micro-batch %d, slice %d", r->rank, r->ctx->step + 1,
                                                    HETI_CAST(int64_t, a->micro_batch), HETI_CAST(int64_t, a->slice));
     if (a->slice == 0) {
-        HETI_TRY(heti_load_batch(r, carry, &r->ctx->batches[heti_batch_of(r->ctx, a)]));
+        HETI_TRY(heti_load_batch(r, carry, &r->ctx->task.batches[heti_batch_of(r->ctx, a)]));
         carry->stage = stage;
         carry->micro_batch = a->micro_batch;
         carry->slices = r->ctx->share.plan->slices;
@@ -17109,7 +17119,7 @@ static het_result heti_do_work(heti_rank *r, const heti_work *work, heti_work_ca
     het_result result;
     uint64_t key[2];
     if (work->stage) HETI_TRY(heti_breathe(r));
-    if (r->part->graphs == 0 || r->ctx->job == HETI_JOB_INFER) return call(r, work);
+    if (r->part->graphs == 0 || r->ctx->task.job == HETI_JOB_INFER) return call(r, work);
     heti_work_key(r, work, key);
     g = heti_find_graph(r, key);
     if (!g) return call(r, work);
@@ -17140,7 +17150,7 @@ static het_result heti_forward(heti_rank *r, const heti_work *work) {
         HETI_DEVICE(r, c.unit->iface->forward(&c), c.unit->iface->name);
         HETI_TRY(heti_hook(r, HET_FORWARD, &c, work->action));
         if (c.training || !c.info->is_loss) continue;
-        if (r->ctx->job == HETI_JOB_INFER) {
+        if (r->ctx->task.job == HETI_JOB_INFER) {
             c.logits = r->part->logits;
             c.logits_from = c.rows - 1;
         }
@@ -17396,20 +17406,20 @@ static het_result heti_open_inference(heti_rank *r, int64_t stage, heti_slot **s
     heti_carry *carry = &r->part->carry[stage];
     het_batch b;
     memset(&b, 0, sizeof b);
-    b.tokens = ctx->infer_past + ctx->infer_count;
+    b.tokens = ctx->task.past + ctx->task.count;
     b.sequences = 1;
-    b.token = b.target = ctx->infer_token;
+    b.token = b.target = ctx->task.token;
     HETI_TRY(heti_await_loaded(r));
     carry->stage = stage;
     carry->sequence_start[0] = 0;
     carry->sequence_start[1] = carry->granule_start[1] = b.tokens;
-    carry->granule_start[0] = ctx->infer_past;
+    carry->granule_start[0] = ctx->task.past;
     carry->view.granules = 1;
-    HETI_TRY(heti_load_rows(r, carry, &b, ctx->infer_past));
+    HETI_TRY(heti_load_rows(r, carry, &b, ctx->task.past));
     *slot = &r->part->slot[stage];
     (*slot)->carry = carry;
     *view = carry->view;
-    view->row_begin = ctx->infer_past;
+    view->row_begin = ctx->task.past;
     view->row_end = b.tokens;
     view->granule_begin = 0;
     view->granule_end = 1;
@@ -17435,7 +17445,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     heti_work work;
     het_view view;
     het_unit_call c;
-    if (ctx->job == HETI_JOB_INFER) {
+    if (ctx->task.job == HETI_JOB_INFER) {
         HETI_TRY(heti_open_inference(r, number, &slot, &view));
     } else {
         HETI_TRY(heti_open_slot(r, number, a, &slot));
@@ -17447,7 +17457,7 @@ static het_result heti_run_forward(heti_rank *r, const het_action *a, const heti
     HETI_TRY(heti_do_work(r, &work, heti_forward));
     heti_call_prepare(r, stage, stage->unit_end - 1, slot, &view, &c);
     HETI_TRY(heti_hand_over(r, a, stage, 1, c.out, c.rows));
-    if (ctx->job == HETI_JOB_EVALUATE) heti_close_slot(slot);
+    if (ctx->task.job == HETI_JOB_EVALUATE) heti_close_slot(slot);
     return HET_OK;
 }
 
@@ -17545,7 +17555,7 @@ static het_result heti_join_scalars(heti_rank *r) {
     for (p = 0; p < parameters; p++) {
         maximum[p] = HETI_CAST(uint32_t, part->joined[2 * limbs + p] / HETI_MOST_RANKS);
         if (r->local != r->ctx->share.tree.speaker) continue;
-        r->ctx->maximum_rank[p] =
+        r->ctx->verdict.maximum_rank[p] =
             HETI_CAST(int32_t, HETI_MOST_RANKS - 1 - part->joined[2 * limbs + p] % HETI_MOST_RANKS);
     }
     HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
@@ -17685,14 +17695,14 @@ static het_result heti_set_scalars(heti_rank *r) {
     memset(s, 0, sizeof *s);
     s->seed = ctx->desc.seed;
     s->step = HETI_CAST(uint64_t, ctx->step);
-    s->inverse_weight = HETI_CAST(float, 1.0 / ctx->totals.weight);
+    s->inverse_weight = HETI_CAST(float, 1.0 / ctx->task.weight);
     s->learning_rate = HETI_CAST(float, het_learning_rate(o, ctx->step));
     s->bias_correction1 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta1), ctx->step + 1));
     s->bias_correction2 = HETI_CAST(float, 1.0 - heti_powi(HETI_CAST(double, o->beta2), ctx->step + 1));
     s->clip_scale = 1.0f;
     s->maximum_norm = o->clip > 0.0f ? HETI_CAST(double, o->clip) : 0.0;
-    s->spike_loss = ctx->spike_loss * ctx->totals.weight;
-    s->spike_norm = ctx->job == HETI_JOB_STEP ? ctx->spike_norm : 0.0;
+    s->spike_loss = ctx->verdict.spike_loss * ctx->task.weight;
+    s->spike_norm = ctx->task.job == HETI_JOB_STEP ? ctx->verdict.spike_norm : 0.0;
     return heti_copy_in(r, r->part->scalars, s, 1, sizeof *s);
 }
 
@@ -17703,8 +17713,8 @@ static het_result heti_begin_sums(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     const int may_be_empty = heti_fills_sums(r);
     int64_t p;
-    HETI_TRY(heti_copy_in(r, part->exponent, ctx->host_exponent, ctx->parameter_count, sizeof *part->exponent));
-    HETI_TRY(heti_copy_in(r, part->grid, ctx->host_grid, ctx->parameter_count, sizeof *part->grid));
+    HETI_TRY(heti_copy_in(r, part->exponent, ctx->verdict.exponent, ctx->parameter_count, sizeof *part->exponent));
+    HETI_TRY(heti_copy_in(r, part->grid, ctx->verdict.grid, ctx->parameter_count, sizeof *part->grid));
     for (p = 0; p < ctx->parameter_count; p++) part->empty[p] = may_be_empty && part->sum_at[p] != HETI_NOWHERE;
     if (!may_be_empty)
         HETI_TRY(heti_clear(r, part->gradients, HETI_CAST(size_t, part->sum_floats) * sizeof *part->gradients));
@@ -17743,7 +17753,7 @@ static het_result heti_compare_replicas(heti_rank *r) {
     }
     HETI_TRY(heti_join(r, 0, 2 * parameters));
     for (p = 0; p < parameters && joined[p] == -1 - joined[parameters + p]; p++) {}
-    if (r->local == r->ctx->share.tree.speaker) r->ctx->different = p < parameters ? p : -1;
+    if (r->local == r->ctx->share.tree.speaker) r->ctx->task.different = p < parameters ? p : -1;
     if (p == parameters) return HET_OK;
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
     memset(joined, 0, HETI_CAST(size_t, r->ctx->ranks) * sizeof *joined);
@@ -17768,19 +17778,19 @@ static het_result heti_run_job(heti_rank *r) {
     if (trains) heti_order_rings(r);
     heti_begin_shard(r);
     HETI_TRY(heti_execute(r));
-    if (ctx->job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
-    if (ctx->job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
+    if (ctx->task.job == HETI_JOB_VERIFY) HETI_TRY(heti_compare_replicas(r));
+    if (ctx->task.job == HETI_JOB_EVALUATE && ctx->ranks > 1) {
         const int64_t limbs = HETI_SUM_INTEGERS;
         HETI_TRY(heti_copy_out(r, part->joined, part->loss, limbs, sizeof(int64_t)));
         HETI_TRY(heti_join(r, limbs, limbs));
         HETI_TRY(heti_copy_in(r, part->loss, part->joined, limbs, sizeof(int64_t)));
     }
     HETI_TRY(heti_await_post(r, &r->watch_post, "a receive", -1));
-    if (r->local == ctx->share.tree.speaker && ctx->job != HETI_JOB_VERIFY) {
-        HETI_TRY(heti_copy_out_later(r, &ctx->joined_loss, part->loss, 1, sizeof ctx->joined_loss));
-        HETI_TRY(heti_copy_out_later(r, &ctx->joined_scalars, part->scalars, 1, sizeof ctx->joined_scalars));
+    if (r->local == ctx->share.tree.speaker && ctx->task.job != HETI_JOB_VERIFY) {
+        HETI_TRY(heti_copy_out_later(r, &ctx->task.loss, part->loss, 1, sizeof ctx->task.loss));
+        HETI_TRY(heti_copy_out_later(r, &ctx->task.scalars, part->scalars, 1, sizeof ctx->task.scalars));
         if (trains)
-            HETI_TRY(heti_copy_out_later(r, ctx->host_maximum, part->maximum, ctx->parameter_count,
+            HETI_TRY(heti_copy_out_later(r, ctx->verdict.maximum, part->maximum, ctx->parameter_count,
                                          sizeof *part->maximum));
     }
     return heti_sync(r);
@@ -17830,7 +17840,7 @@ static het_result heti_run(het_ctx *ctx, heti_job job) {
     for (i = 0; i < ctx->local_count; i++) {
         memset(&ctx->rank[i].error, 0, sizeof ctx->rank[i].error);
         memset(&ctx->rank[i].inside, 0, sizeof ctx->rank[i].inside);
-        if (job != HETI_JOB_INFER || ctx->infer_past == 0) heti_free_slots(&ctx->rank[i]);
+        if (job != HETI_JOB_INFER || ctx->task.past == 0) heti_free_slots(&ctx->rank[i]);
     }
     heti_start_job(ctx, job);
 #ifdef HETI_THREADS
@@ -17875,8 +17885,8 @@ static void heti_set_grid(het_ctx *ctx) {
     int64_t p;
     for (p = 0; p < ctx->parameter_count; p++) {
         const heti_parameter *parameter = &ctx->parameter[p];
-        ctx->host_exponent[p] = parameter->exponent;
-        ctx->host_grid[p] = heti_grid_of(parameter->exponent, ctx->totals.granules * parameter->uses);
+        ctx->verdict.exponent[p] = parameter->exponent;
+        ctx->verdict.grid[p] = heti_grid_of(parameter->exponent, ctx->task.granules * parameter->uses);
     }
 }
 
@@ -17887,8 +17897,8 @@ static void heti_set_exponents(het_ctx *ctx, int repeat) {
     for (p = 0; p < ctx->parameter_count; p++) {
         heti_parameter *parameter = &ctx->parameter[p];
         int32_t x;
-        if (parameter->frozen || ctx->host_maximum[p] == 0) continue;
-        x = heti_exponent_of(ctx->host_maximum[p]);
+        if (parameter->frozen || ctx->verdict.maximum[p] == 0) continue;
+        x = heti_exponent_of(ctx->verdict.maximum[p]);
         if (!repeat || parameter->exponent == HETRAIN_NO_EXPONENT || x > parameter->exponent + 6)
             parameter->exponent = x;
     }
@@ -17897,7 +17907,7 @@ static void heti_set_exponents(het_ctx *ctx, int repeat) {
 /* As before the first attempt: a step that did not happen leaves no history. */
 static void heti_restore_exponents(het_ctx *ctx) {
     int64_t p;
-    for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->saved_exponent[p];
+    for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = ctx->verdict.saved_exponent[p];
 }
 
 /* The middle of `count` values, of an even number the mean of the two in the middle. Sorts them. */
@@ -17922,9 +17932,10 @@ static double heti_spike_limit(const double *recent, double factor) {
 }
 
 static void heti_set_spike(het_ctx *ctx) {
-    const int judged = ctx->desc.spike > 0.0 && ctx->recent.count == HETRAIN_RECENT;
-    ctx->spike_loss = judged ? heti_spike_limit(ctx->recent.loss, ctx->desc.spike) : 0.0;
-    ctx->spike_norm = judged ? heti_spike_limit(ctx->recent.norm, ctx->desc.spike) : 0.0;
+    heti_measures *v = &ctx->verdict;
+    const int judged = ctx->desc.spike > 0.0 && v->recent.count == HETRAIN_RECENT;
+    v->spike_loss = judged ? heti_spike_limit(v->recent.loss, ctx->desc.spike) : 0.0;
+    v->spike_norm = judged ? heti_spike_limit(v->recent.norm, ctx->desc.spike) : 0.0;
 }
 
 static void heti_remember(het_recent *recent, double loss, double norm) {
@@ -17943,8 +17954,8 @@ static int64_t heti_find_culprit(const het_ctx *ctx) {
     int64_t p, found = -1;
     double most = -HETI_DINFINITY;
     for (p = 0; p < ctx->parameter_count; p++) {
-        const uint32_t maximum = ctx->host_maximum[p];
-        const int32_t before = ctx->saved_exponent[p];
+        const uint32_t maximum = ctx->verdict.maximum[p];
+        const int32_t before = ctx->verdict.saved_exponent[p];
         double grown;
         if (maximum >= 0x7f800000u) return p;
         if (maximum == 0 || before == HETRAIN_NO_EXPONENT) continue;
@@ -17960,21 +17971,22 @@ static int64_t heti_find_culprit(const het_ctx *ctx) {
 /* What is wrong with a step that was not accepted, with the parameter, unit and rank that show
    it. */
 static het_result heti_name_bad_step(het_ctx *ctx, const het_step_info *info) {
-    const int spike = ctx->joined_scalars.verdict == HET_VERDICT_SPIKE, by_loss = spike && info->loss > ctx->spike_loss;
+    const heti_measures *v = &ctx->verdict;
+    const int spike = ctx->task.scalars.verdict == HET_VERDICT_SPIKE, by_loss = spike && info->loss > v->spike_loss;
     const int64_t p = heti_find_culprit(ctx);
-    const int infinite = p >= 0 && ctx->host_maximum[p] >= 0x7f800000u;
+    const int infinite = p >= 0 && v->maximum[p] >= 0x7f800000u;
     char what[112] = "loss or gradient norm is not finite", where[128] = "";
     if (spike)
         (void)heti_format(what, sizeof what, "%s %g is above %g, the median of %d steps + %g deviations",
                           by_loss ? "loss" : "gradient norm", by_loss ? info->loss : info->gradient_norm,
-                          by_loss ? ctx->spike_loss : ctx->spike_norm, HETI_CAST(int64_t, HETRAIN_RECENT),
+                          by_loss ? v->spike_loss : v->spike_norm, HETI_CAST(int64_t, HETRAIN_RECENT),
                           ctx->desc.spike);
     if (infinite) (void)heti_format(what, sizeof what, "the gradient of %s is not finite", ctx->parameter[p].name);
     if (p >= 0) {
         const int64_t unit = ctx->use[ctx->block[ctx->parameter[p].block].first_use];
         (void)heti_format(where, sizeof where, "%s%s; unit %d (%s), rank %d",
                           infinite ? "" : "; most of all grew the gradient of ", infinite ? "" : ctx->parameter[p].name,
-                              unit, ctx->unit[unit].unit.iface->name, HETI_CAST(int64_t, ctx->maximum_rank[p]));
+                              unit, ctx->unit[unit].unit.iface->name, HETI_CAST(int64_t, v->maximum_rank[p]));
     }
     return heti_fail(&ctx->error, spike ? HET_ERR_SPIKE : HET_ERR_NOT_FINITE, spike ? "step %d: %s%s" :
                      "step %d: %s%s (loss %g)", ctx->step + 1, what, where, info->loss);
@@ -18003,10 +18015,10 @@ static het_result heti_attempts(het_ctx *ctx, heti_job job, het_step_info *info)
     for (attempt = 0; attempt < 2; attempt++) {
         heti_set_grid(ctx);
         HETI_TRY(heti_run(ctx, job));
-        info->loss = heti_sum_value(&ctx->joined_loss) / ctx->totals.weight;
-        info->gradient_norm = ctx->joined_scalars.gradient_norm;
+        info->loss = heti_sum_value(&ctx->task.loss) / ctx->task.weight;
+        info->gradient_norm = ctx->task.scalars.gradient_norm;
         info->repeated = attempt;
-        if (ctx->joined_scalars.verdict != HET_VERDICT_REPEAT) return HET_OK;
+        if (ctx->task.scalars.verdict != HET_VERDICT_REPEAT) return HET_OK;
         heti_set_exponents(ctx, 1);
     }
     ctx->failed = 1;
@@ -18025,21 +18037,21 @@ static het_result heti_step(het_ctx *ctx, const char *function, const het_batch 
         return heti_fail(&ctx->error, HET_ERR_LIMIT, "%s: %d micro-batches, max_micro_batches is %d", function, count,
                          ctx->desc.max_micro_batches);
     memset(&info, 0, sizeof info);
-    for (p = 0; p < ctx->parameter_count; p++) ctx->saved_exponent[p] = ctx->parameter[p].exponent;
+    for (p = 0; p < ctx->parameter_count; p++) ctx->verdict.saved_exponent[p] = ctx->parameter[p].exponent;
     heti_set_spike(ctx);
     HETI_TRY(heti_deal(ctx, batches, count));
     HETI_TRY(heti_attempts(ctx, update ? HETI_JOB_STEP : HETI_JOB_GRADIENTS, &info));
     info.step = ctx->step;
     info.learning_rate = het_learning_rate(&ctx->desc.optimizer, ctx->step);
-    info.weight = ctx->totals.weight;
-    info.tokens = ctx->totals.tokens;
-    if (ctx->joined_scalars.verdict == HET_VERDICT_ACCEPT && update) {
+    info.weight = ctx->task.weight;
+    info.tokens = ctx->task.tokens;
+    if (ctx->task.scalars.verdict == HET_VERDICT_ACCEPT && update) {
         heti_set_exponents(ctx, 0);
-        heti_remember(&ctx->recent, info.loss, info.gradient_norm);
+        heti_remember(&ctx->verdict.recent, info.loss, info.gradient_norm);
     } else {
         heti_restore_exponents(ctx);
     }
-    if (ctx->joined_scalars.verdict != HET_VERDICT_ACCEPT) HETI_TRY(heti_bad_step(ctx, update, &info));
+    if (ctx->task.scalars.verdict != HET_VERDICT_ACCEPT) HETI_TRY(heti_bad_step(ctx, update, &info));
     if (update) ctx->step++;
     if (out) *out = info;
     return HET_OK;
@@ -18060,13 +18072,13 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
         n = heti_min(count - first, ctx->desc.max_micro_batches);
         HETI_TRY(heti_deal(ctx, batches + first, n));
         HETI_TRY(heti_run(ctx, HETI_JOB_EVALUATE));
-        for (i = 0; i < limbs; i++) loss.limb[i] += ctx->joined_loss.limb[i];
+        for (i = 0; i < limbs; i++) loss.limb[i] += ctx->task.loss.limb[i];
     }
     memset(info, 0, sizeof *info);
     info->step = ctx->step;
-    info->loss = heti_sum_value(&loss) / ctx->totals.weight;
-    info->weight = ctx->totals.weight;
-    info->tokens = ctx->totals.tokens;
+    info->loss = heti_sum_value(&loss) / ctx->task.weight;
+    info->weight = ctx->task.weight;
+    info->tokens = ctx->task.tokens;
     return HET_OK;
 }
 
@@ -18088,11 +18100,11 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         ctx->share.batch_count[p] = p == pipeline;
         ctx->share.first_batch[p] = 0;
     }
-    ctx->totals.weight = 1.0;
-    for (first = 0; first < count; first += ctx->infer_count) {
-        ctx->infer_past = past + first;
-        ctx->infer_count = heti_min(most, count - first);
-        ctx->infer_token = token + first;
+    ctx->task.weight = 1.0;
+    for (first = 0; first < count; first += ctx->task.count) {
+        ctx->task.past = past + first;
+        ctx->task.count = heti_min(most, count - first);
+        ctx->task.token = token + first;
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
     head = heti_head_of(ctx, pipeline, &rank);
@@ -18436,8 +18448,8 @@ static het_result heti_restore_end(het_ctx *ctx, int32_t parts, int64_t step, co
                                  ctx->parameter[p].name, HETI_CAST(int64_t, exponents[p]));
         for (p = 0; p < ctx->parameter_count; p++) ctx->parameter[p].exponent = exponents[p];
         ctx->step = step;
-        memset(&ctx->recent, 0, sizeof ctx->recent);
-        if (recent) ctx->recent = *recent;
+        memset(&ctx->verdict.recent, 0, sizeof ctx->verdict.recent);
+        if (recent) ctx->verdict.recent = *recent;
     }
     ctx->torn &= ~parts;
     return HET_OK;
@@ -18451,7 +18463,7 @@ HETRAIN_API het_result het_restore_end(het_ctx *ctx, int32_t parts, int64_t step
 }
 
 HETRAIN_API void het_get_recent(const het_ctx *ctx, het_recent *recent) {
-    if (ctx && recent) *recent = ctx->recent;
+    if (ctx && recent) *recent = ctx->verdict.recent;
 }
 
 HETRAIN_API het_result het_fail(het_ctx *ctx, het_result code, const char *text) {
@@ -18523,10 +18535,10 @@ static het_result heti_name_replicas(het_ctx *ctx, int64_t parameter) {
 static het_result heti_verify(het_ctx *ctx) {
     HETI_TRY(heti_check_torn(ctx, "het_verify"));
     if (ctx->ranks == 1) return HET_OK;
-    ctx->totals.weight = 1.0;
+    ctx->task.weight = 1.0;
     ctx->inferred = 0;
     HETI_TRY(heti_run(ctx, HETI_JOB_VERIFY));
-    return ctx->different < 0 ? HET_OK : heti_name_replicas(ctx, ctx->different);
+    return ctx->task.different < 0 ? HET_OK : heti_name_replicas(ctx, ctx->task.different);
 }
 
 HETRAIN_API het_result het_verify(het_ctx *ctx) {
