@@ -7699,11 +7699,13 @@ static void heti_text_float(heti_text *t, float x) {
 /* =================================================================================================
    >>model  Descriptions of models: defaults, checks, names, presets.
 
-   One table, heti_field, knows every setting of het_model_desc: its name, kind and range. Defaults,
-   checks, "key=value" text and JSON go through it; a preset is a line of "key=value" text.
+   One table knows every setting of het_model_desc: its name, kind and range. Defaults, checks,
+   "key=value" text and JSON go through it; a preset is a line of "key=value" text. Another one, of
+   the same rows, knows the numbers of het_desc: defaults, ranges, what processes must agree on.
    ============================================================================================== */
 
-typedef enum heti_kind { HETI_INTEGER, HETI_FLOAT, HETI_CHOICE, HETI_NORM, HETI_ACTIVATION, HETI_POSITION } heti_kind;
+typedef enum heti_kind { HETI_INTEGER, HETI_UNSIGNED, HETI_FLOAT, HETI_DOUBLE, HETI_ENUM, HETI_CHOICE, HETI_NORM,
+                        HETI_ACTIVATION, HETI_POSITION } heti_kind;
 
 typedef struct heti_field {
     const char *name;
@@ -7711,29 +7713,33 @@ typedef struct heti_field {
     size_t offset;
     double least, most;    /* of numbers */
     int zero;              /* 0 is a value, not "the default" */
+    double fallback;       /* what 0 stands for in het_desc; 0: itself */
+    int agreed;            /* of het_desc: the same in all processes */
 } heti_field;
 
 #define HETI_MODEL_LARGEST 2147483647.0
-#define HETI_SIZE(field) { #field, HETI_INTEGER, offsetof(het_model_desc, field), 1.0, HETI_MODEL_LARGEST, 0 }
-#define HETI_REAL(field, least, most, zero) { #field, HETI_FLOAT, offsetof(het_model_desc, field), least, most, zero }
-#define HETI_WORD(field, kind) { #field, kind, offsetof(het_model_desc, field), 0.0, 0.0, 0 }
+#define HETI_SIZE(field) { #field, HETI_INTEGER, offsetof(het_model_desc, field), 1.0, HETI_MODEL_LARGEST, 0, 0.0, 0 }
+#define HETI_REAL(field, least, most, zero) \
+    { #field, HETI_FLOAT, offsetof(het_model_desc, field), least, most, zero, 0.0, 0 }
+#define HETI_WORD(field, kind) { #field, kind, offsetof(het_model_desc, field), 0.0, 0.0, 0, 0.0, 0 }
 static const heti_field heti_fields[] = {
-    { "layers", HETI_INTEGER, offsetof(het_model_desc, layers), 1.0, 65536.0, 0 },
+    { "layers", HETI_INTEGER, offsetof(het_model_desc, layers), 1.0, 65536.0, 0, 0.0, 0 },
     HETI_SIZE(width), HETI_SIZE(heads), HETI_SIZE(kv_heads), HETI_SIZE(head_size), HETI_SIZE(mlp_width),
     HETI_SIZE(vocab), HETI_SIZE(context),
     HETI_WORD(norm, HETI_NORM), HETI_WORD(activation, HETI_ACTIVATION), HETI_WORD(position, HETI_POSITION),
     HETI_WORD(tied, HETI_CHOICE), HETI_WORD(qkv_bias, HETI_CHOICE), HETI_WORD(linear_bias, HETI_CHOICE),
     HETI_WORD(qk_norm, HETI_CHOICE),
     HETI_WORD(parallel, HETI_CHOICE), HETI_WORD(causal, HETI_CHOICE),
-    { "window", HETI_INTEGER, offsetof(het_model_desc, window), 0.0, HETI_MODEL_LARGEST, 1 },
-    HETI_REAL(norm_epsilon, 1e-30, 1.0, 0), HETI_REAL(rotary_theta, 1.0, 1e30, 0), HETI_REAL(rotary_fraction, 1e-6, 1.0,
-        0),
+    { "window", HETI_INTEGER, offsetof(het_model_desc, window), 0.0, HETI_MODEL_LARGEST, 1, 0.0, 0 },
+    HETI_REAL(norm_epsilon, 1e-30, 1.0, 0), HETI_REAL(rotary_theta, 1.0, 1e30, 0),
+    HETI_REAL(rotary_fraction, 1e-6, 1.0, 0),
     HETI_REAL(rotary_factor, 1.0, 1e9, 1), HETI_REAL(rotary_low, 1e-6, 1e9, 0), HETI_REAL(rotary_high, 1e-6, 1e9, 0),
     HETI_SIZE(rotary_original),
     HETI_REAL(init_std, 1e-30, 1e6, 0), HETI_REAL(dropout, 0.0, 0.999, 1),
-    { "lora_rank", HETI_INTEGER, offsetof(het_model_desc, lora_rank), 0.0, 65536.0, 1 },
+    { "lora_rank", HETI_INTEGER, offsetof(het_model_desc, lora_rank), 0.0, 65536.0, 1, 0.0, 0 },
     HETI_REAL(lora_alpha, 1e-6, 1e9, 1),
-    { "lora_targets", HETI_INTEGER, offsetof(het_model_desc, lora_targets), 0.0, HETI_CAST(double, HET_LORA_ALL), 1 }
+    { "lora_targets", HETI_INTEGER, offsetof(het_model_desc, lora_targets), 0.0, HETI_CAST(double, HET_LORA_ALL), 1,
+      0.0, 0 }
 };
 #undef HETI_SIZE
 #undef HETI_REAL
@@ -7755,11 +7761,11 @@ static const heti_word heti_words[] = {
 
 /* The bytes of a setting. Enumerations go through int32_t, because a hostile value need not be one
    of theirs. */
-static int64_t heti_field_integer(const het_model_desc *m, const heti_field *f) {
-    const char *at = HETI_CAST(const char *, HETI_CAST(const void *, m)) + f->offset;
+static int64_t heti_field_integer(const void *desc, const heti_field *f) {
+    const char *at = HETI_CAST(const char *, desc) + f->offset;
     int64_t wide = 0;
     int32_t word = 0;
-    if (f->kind == HETI_INTEGER) {
+    if (f->kind == HETI_INTEGER || f->kind == HETI_UNSIGNED) {
         memcpy(&wide, at, sizeof wide);
         return wide;
     }
@@ -7767,17 +7773,27 @@ static int64_t heti_field_integer(const het_model_desc *m, const heti_field *f) 
     return word;
 }
 
-static float heti_field_float(const het_model_desc *m, const heti_field *f) {
-    float value;
-    memcpy(&value, HETI_CAST(const char *, HETI_CAST(const void *, m)) + f->offset, sizeof value);
-    return value;
+static int heti_field_is_real(const heti_field *f) { return f->kind == HETI_FLOAT || f->kind == HETI_DOUBLE; }
+
+static double heti_field_real(const void *desc, const heti_field *f) {
+    const char *at = HETI_CAST(const char *, desc) + f->offset;
+    double wide;
+    float narrow;
+    if (f->kind == HETI_DOUBLE) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    return HETI_CAST(double, narrow);
 }
 
-static void heti_field_set(het_model_desc *m, const heti_field *f, int64_t integer, float real) {
-    char *at = HETI_CAST(char *, HETI_CAST(void *, m)) + f->offset;
+static void heti_field_set(void *desc, const heti_field *f, int64_t integer, double real) {
+    char *at = HETI_CAST(char *, desc) + f->offset;
     const int32_t word = HETI_CAST(int32_t, integer);
-    if (f->kind == HETI_INTEGER) memcpy(at, &integer, sizeof integer);
-    else if (f->kind == HETI_FLOAT) memcpy(at, &real, sizeof real);
+    const float narrow = HETI_CAST(float, real);
+    if (f->kind == HETI_INTEGER || f->kind == HETI_UNSIGNED) memcpy(at, &integer, sizeof integer);
+    else if (f->kind == HETI_FLOAT) memcpy(at, &narrow, sizeof narrow);
+    else if (f->kind == HETI_DOUBLE) memcpy(at, &real, sizeof real);
     else memcpy(at, &word, sizeof(het_choice) < sizeof word ? sizeof(het_choice) : sizeof word);
 }
 
@@ -7788,21 +7804,23 @@ static int heti_field_find(const char *name) {
 }
 
 /* One setting within its range? `raw`: 0 still stands for the default. */
-static het_result heti_field_check(const het_model_desc *m, const heti_field *f, int raw, const char *where,
+static het_result heti_field_check(const void *desc, const heti_field *f, int raw, const char *where,
                                    het_error *error) {
-    const int64_t integer = f->kind == HETI_FLOAT ? 0 : heti_field_integer(m, f);
-    const double real = f->kind == HETI_FLOAT ? HETI_CAST(double, heti_field_float(m, f)) : 0.0;
-    const double value = f->kind == HETI_FLOAT ? real : HETI_CAST(double, integer);
+    const int is_real = heti_field_is_real(f);
+    const int64_t integer = is_real ? 0 : heti_field_integer(desc, f);
+    const double real = is_real ? heti_field_real(desc, f) : 0.0;
+    const double value = is_real ? real : HETI_CAST(double, integer);
     int i;
-    if ((raw || f->zero) && value >= 0.0 && value <= 0.0) return HET_OK;
-    if (f->kind == HETI_INTEGER) {
+    if (((raw || f->zero) && value >= 0.0 && value <= 0.0) || f->kind == HETI_UNSIGNED) return HET_OK;
+    if (f->kind == HETI_INTEGER || f->kind == HETI_ENUM) {
         if (value >= f->least && value <= f->most) return HET_OK;
         return heti_fail(error, HET_ERR_INVALID, "%s: %s is %d, must be %d .. %d", where, f->name, integer,
                          HETI_CAST(int64_t, f->least), HETI_CAST(int64_t, f->most));
     }
-    if (f->kind == HETI_FLOAT) { /* the float nearest to a bound is inside */
-        if (value >= HETI_CAST(double, HETI_CAST(float, f->least)) &&
-            value <= HETI_CAST(double, HETI_CAST(float, f->most)))
+    if (is_real) { /* the float nearest to a bound is inside */
+        const int narrow = f->kind == HETI_FLOAT;
+        if (value >= (narrow ? HETI_CAST(double, HETI_CAST(float, f->least)) : f->least) &&
+            value <= (narrow ? HETI_CAST(double, HETI_CAST(float, f->most)) : f->most))
             return HET_OK;
         return heti_fail(error, HET_ERR_INVALID, "%s: %s is %g, must be %g .. %g", where, f->name, real, f->least,
                          f->most);
@@ -7851,7 +7869,7 @@ static het_result heti_field_parse(het_model_desc *m, const heti_field *f, const
         return heti_fail(error, HET_ERR_INVALID, "%s: %s is '%s', not %s%s", where, f->name,
                          heti_print(&print, text, length), f->kind == HETI_INTEGER || f->kind == HETI_FLOAT ? "" :
                              "one of ", list);
-    heti_field_set(m, f, integer, good ? HETI_CAST(float, real) : 0.0f);
+    heti_field_set(m, f, integer, good ? real : 0.0);
     return heti_field_check(m, f, 0, where, error);
 }
 
@@ -7998,7 +8016,8 @@ static het_result heti_model_agree(const het_model_desc *m, int head_size_given,
 }
 
 static het_result heti_model_complete(het_model_desc *model, const char *where, het_error *error) {
-    static const heti_field heti_family = { "family", HETI_INTEGER, offsetof(het_model_desc, family), 0.0, 0.0, 0 };
+    static const heti_field heti_family = { "family", HETI_INTEGER, offsetof(het_model_desc, family), 0.0, 0.0, 0,
+                                             0.0, 0 };
     het_model_desc m;
     int32_t kind = 0;
     int i;
@@ -8219,7 +8238,7 @@ HETRAIN_API het_result het_model_parse(const char *name, het_model_desc *model, 
 static void heti_text_field(heti_text *t, const het_model_desc *m, const heti_field *f) {
     const int64_t value = f->kind == HETI_FLOAT ? 0 : heti_field_integer(m, f);
     int i;
-    if (f->kind == HETI_FLOAT) heti_text_float(t, heti_field_float(m, f));
+    if (f->kind == HETI_FLOAT) heti_text_float(t, HETI_CAST(float, heti_field_real(m, f)));
     else if (f->kind == HETI_INTEGER) heti_text_integer(t, value);
     else {
         for (i = 0; i < HETI_WORDS && (heti_words[i].kind != f->kind || heti_words[i].value != value); i++) {}
@@ -8244,6 +8263,79 @@ HETRAIN_API het_result het_model_format(const het_model_desc *model, char *text,
     }
     *length = t.length;
     return t.length < capacity ? HET_OK : HET_ERR_LIMIT;
+}
+
+/* ---- het_desc ---- */
+
+#define HETI_MOST 2147483648.0   /* keeps every product of sizes in 63 bits */
+#define HETI_FLOAT_MOST 3.4028234e38
+#define HETI_DESC(kind, field, fallback, least, most, agreed) \
+    { #field, kind, offsetof(het_desc, field), least, most, 0, fallback, agreed }
+#define HETI_DESC_CHOICE(field, agreed) HETI_DESC(HETI_CHOICE, field, HET_NO, 0, 0, agreed)
+static const heti_field heti_desc_fields[] = {
+    HETI_DESC(HETI_INTEGER, max_tokens, 0, 1, HETI_MOST, 1),      /* 0: 4 contexts */
+    HETI_DESC(HETI_INTEGER, max_sequences, 0, 1, HETI_MOST, 1),   /* 0: max_tokens */
+    HETI_DESC(HETI_INTEGER, max_micro_batches, 8, 1, 1048576, 1),
+    HETI_DESC(HETI_INTEGER, max_slices, 1, 1, 4096, 0),
+    HETI_DESC(HETI_INTEGER, granule, 0, 0, HETI_MOST, 1),
+    HETI_DESC(HETI_UNSIGNED, seed, 0, 0, 0, 1),
+    HETI_DESC(HETI_ENUM, dtype, HET_F32, HET_F32, HET_BF16, 1),
+    HETI_DESC(HETI_ENUM, weights, HET_F32, HET_F32, HET_BF16, 0),
+    HETI_DESC(HETI_ENUM, reduce, HET_REDUCE_EXACT, HET_REDUCE_EXACT, HET_REDUCE_FAST, 1),
+    HETI_DESC(HETI_ENUM, backward, HET_BACKWARD_FUSED, HET_BACKWARD_FUSED, HET_BACKWARD_DEFERRED, 0),
+    HETI_DESC_CHOICE(recompute, 0), HETI_DESC_CHOICE(shard_gradients, 0), HETI_DESC_CHOICE(inference, 0),
+    HETI_DESC_CHOICE(skip_bad_steps, 1), HETI_DESC_CHOICE(nonfinite, 0),
+    HETI_DESC(HETI_DOUBLE, spike, 0, 0, 1e30, 1),
+    HETI_DESC(HETI_DOUBLE, deadline, 30, 1e-9, 1e30, 0),
+    HETI_DESC(HETI_DOUBLE, stall_deadline, 600, 1e-9, 1e30, 0),
+    HETI_DESC(HETI_FLOAT, optimizer.learning_rate, 6e-4, 0, HETI_FLOAT_MOST, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.minimum_rate, 0, 0, HETI_FLOAT_MOST, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.beta1, 0.9, 0, 0.99999994, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.beta2, 0.95, 0, 0.99999994, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.epsilon, 1e-8, 0, HETI_FLOAT_MOST, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.weight_decay, 0.1, -HETI_FLOAT_MOST, HETI_FLOAT_MOST, 1),
+    HETI_DESC(HETI_FLOAT, optimizer.clip, 1, -HETI_FLOAT_MOST, HETI_FLOAT_MOST, 1),
+    HETI_DESC(HETI_INTEGER, optimizer.warmup_steps, 0, 0, 1e18, 1),
+    HETI_DESC(HETI_INTEGER, optimizer.total_steps, 1000, 1, 1e18, 1),
+    HETI_DESC(HETI_ENUM, optimizer.schedule, HET_LR_COSINE, HET_LR_COSINE, HET_LR_WSD, 1)
+};
+#undef HETI_DESC
+#undef HETI_DESC_CHOICE
+#define HETI_DESC_FIELDS HETI_CAST(int, sizeof heti_desc_fields / sizeof heti_desc_fields[0])
+
+/* What is 0 gets its default. NaN stays, to be refused. */
+static void heti_desc_fallbacks(het_desc *d) {
+    int i;
+    for (i = 0; i < HETI_DESC_FIELDS; i++) {
+        const heti_field *f = &heti_desc_fields[i];
+        const double value = heti_field_is_real(f) ? heti_field_real(d, f)
+                                                   : HETI_CAST(double, heti_field_integer(d, f));
+        if (value >= 0.0 && value <= 0.0) heti_field_set(d, f, HETI_CAST(int64_t, f->fallback), f->fallback);
+    }
+}
+
+static het_result heti_desc_check_fields(const het_desc *d, het_error *error) {
+    int i;
+    for (i = 0; i < HETI_DESC_FIELDS; i++) HETI_TRY(heti_field_check(d, &heti_desc_fields[i], 0, "het_desc", error));
+    return HET_OK;
+}
+
+/* ",name=value" of all that processes must agree on, behind what is in text. */
+static void heti_desc_agreed(const het_desc *d, char *text, size_t size) {
+    int i;
+    for (i = 0; i < HETI_DESC_FIELDS; i++) {
+        const heti_field *f = &heti_desc_fields[i];
+        const int64_t value = heti_field_is_real(f) ? 0 : heti_field_integer(d, f);
+        char *end = text + strlen(text);
+        const size_t left = size - strlen(text);
+        if (!f->agreed) continue;
+        if (heti_field_is_real(f)) (void)heti_format(end, left, ",%s=%G", f->name, heti_field_real(d, f));
+        else if (f->kind == HETI_CHOICE)
+            (void)heti_format(end, left, ",%s=%s", f->name, value == HET_YES ? "yes" : "no");
+        else if (f->kind == HETI_UNSIGNED)
+            (void)heti_format(end, left, ",%s=%u", f->name, HETI_CAST(uint64_t, value));
+        else (void)heti_format(end, left, ",%s=%d", f->name, value);
+    }
 }
 
 /* =================================================================================================
@@ -12941,28 +13033,14 @@ static int heti_is_local(const het_ctx *ctx, int64_t rank) {
    >>optim  Learning rate, AdamW.
    ============================================================================================== */
 
-static void heti_default_i64(int64_t *value, int64_t fallback) { if (*value == 0) *value = fallback; }
-/* NaN stays, to be refused */
-static void heti_default_f32(float *value, float fallback) { if (*value <= 0.0f && *value >= 0.0f) *value = fallback; }
-
-static void heti_optimizer_defaults(het_optimizer_desc *o) {
-    if (!o->iface) o->iface = het_adamw();
-    heti_default_f32(&o->learning_rate, 6e-4f);
-    heti_default_i64(&o->total_steps, 1000);
-    if (o->schedule == HET_LR_DEFAULT) o->schedule = HET_LR_COSINE;
-    heti_default_f32(&o->beta1, 0.9f);
-    heti_default_f32(&o->beta2, 0.95f);
-    heti_default_f32(&o->epsilon, 1e-8f);
-    heti_default_f32(&o->weight_decay, 0.1f);
-    heti_default_f32(&o->clip, 1.0f);
-}
-
 HETRAIN_API double het_learning_rate(const het_optimizer_desc *desc, int64_t step) {
+    het_desc d;
     het_optimizer_desc o;
     double rate, lowest, x;
-    memset(&o, 0, sizeof o);
-    if (desc) o = *desc;
-    heti_optimizer_defaults(&o);
+    memset(&d, 0, sizeof d);
+    if (desc) d.optimizer = *desc;
+    heti_desc_fallbacks(&d);
+    o = d.optimizer;
     rate = HETI_CAST(double, o.learning_rate);
     lowest = HETI_CAST(double, o.minimum_rate);
     if (step < 0) step = 0;
@@ -13932,54 +14010,24 @@ static het_result heti_give_ranges(heti_rank *r, heti_end *end, int gather, void
 
 /* ---- the description: defaults, checks ---- */
 
-static void heti_default_f64(double *value, double fallback) { if (*value <= 0.0 && *value >= 0.0) *value = fallback; }
-
 HETRAIN_API void het_desc_defaults(het_desc *desc) {
     if (!desc) return;
     if (het_model_complete(&desc->model, NULL) != HET_OK) {
         /* fields stay as they are; het_create names the bad one */
     }
     if (desc->device_count == 0) desc->device_count = 1;
-    heti_default_i64(&desc->max_tokens, desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ?
-                     4 * desc->model.context : INT64_MAX);
-    heti_default_i64(&desc->max_sequences, desc->max_tokens);
-    heti_default_i64(&desc->max_micro_batches, 8);
-    heti_default_i64(&desc->max_slices, 1);
-    heti_default_f64(&desc->deadline, 30.0);
-    heti_default_f64(&desc->stall_deadline, 600.0);
-    if (desc->backward == HET_BACKWARD_DEFAULT) desc->backward = HET_BACKWARD_FUSED;
-    if (desc->recompute == HET_DEFAULT) desc->recompute = HET_NO;
-    if (desc->shard_gradients == HET_DEFAULT) desc->shard_gradients = HET_NO;
-    if (desc->dtype == HET_DTYPE_DEFAULT) desc->dtype = HET_F32;
-    if (desc->weights == HET_DTYPE_DEFAULT) desc->weights = HET_F32;
-    if (desc->reduce == HET_REDUCE_DEFAULT) desc->reduce = HET_REDUCE_EXACT;
-    if (desc->inference == HET_DEFAULT) desc->inference = HET_NO;
-    if (desc->skip_bad_steps == HET_DEFAULT) desc->skip_bad_steps = HET_NO;
-    if (desc->nonfinite == HET_DEFAULT) desc->nonfinite = HET_NO;
-    heti_optimizer_defaults(&desc->optimizer);
+    if (desc->max_tokens == 0)
+        desc->max_tokens = desc->model.context >= 0 && desc->model.context <= INT64_MAX / 4 ? 4 * desc->model.context
+                                                                                            : INT64_MAX;
+    if (desc->max_sequences == 0) desc->max_sequences = desc->max_tokens;
+    heti_desc_fallbacks(desc);
+    if (!desc->optimizer.iface) desc->optimizer.iface = het_adamw();
     if (!desc->allocator.alloc && !desc->allocator.free) heti_default_allocator(&desc->allocator);
 }
 
 static het_result heti_check_range(het_error *e, const char *field, int64_t value, int64_t lowest, int64_t highest) {
     if (value >= lowest && value <= highest) return HET_OK;
     return heti_fail(e, HET_ERR_INVALID, "het_desc.%s is %d; it must be from %d to %d", field, value, lowest, highest);
-}
-
-static het_result heti_check_optimizer(het_error *e, const het_optimizer_desc *o) {
-    const char *name[7] = { "learning_rate", "minimum_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip" };
-    const float value[7] = { o->learning_rate, o->minimum_rate, o->beta1, o->beta2, o->epsilon, o->weight_decay,
-                            o->clip };
-    int i;
-    for (i = 0; i < 7; i++) {
-        const int below_one = i == 2 || i == 3, may_be_negative = i >= 5;
-        if (!heti_is_finite(HETI_CAST(double, value[i])) || (!may_be_negative && value[i] < 0.0f) ||
-            (below_one && value[i] >= 1.0f))
-            return heti_fail(e, HET_ERR_INVALID, "het_desc.optimizer.%s is %g", name[i], HETI_CAST(double, value[i]));
-    }
-    HETI_TRY(heti_check_range(e, "optimizer.warmup_steps", o->warmup_steps, 0, INT64_MAX));
-    HETI_TRY(heti_check_range(e, "optimizer.total_steps", o->total_steps, 1, INT64_MAX));
-    HETI_TRY(heti_check_range(e, "optimizer.schedule", HETI_CAST(int64_t, o->schedule), HET_LR_COSINE, HET_LR_WSD));
-    return heti_check_range(e, "optimizer.iface->slots", o->iface->slots, 0, 4);
 }
 
 static het_result heti_check_links(het_error *e, const het_desc *d) {
@@ -13998,36 +14046,19 @@ static het_result heti_check_links(het_error *e, const het_desc *d) {
     return HET_OK;
 }
 
-/* Checks a completed description. The largest sizes keep every product in 63 bits. */
+/* Checks a completed description. */
 static het_result heti_check_desc(het_error *e, const het_desc *d) {
-    const int64_t most = INT64_C(1) << 31;
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_fail(e, HET_ERR_INVALID, "het_desc was not zeroed: canaries are %x and %x",
                          HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
     if (!d->allocator.alloc || !d->allocator.free)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.allocator needs both alloc and free%s",
                          d->allocator.alloc || d->allocator.free ? "" : " (there is no default one in this build)");
-    HETI_TRY(heti_check_range(e, "max_tokens", d->max_tokens, 1, most));
-    HETI_TRY(heti_check_range(e, "max_sequences", d->max_sequences, 1, most));
-    HETI_TRY(heti_check_range(e, "max_micro_batches", d->max_micro_batches, 1, 1 << 20));
-    HETI_TRY(heti_check_range(e, "max_slices", d->max_slices, 1, 4096));
-    HETI_TRY(heti_check_range(e, "granule", d->granule, 0, most));
-    HETI_TRY(heti_check_range(e, "backward", HETI_CAST(int64_t, d->backward), HET_BACKWARD_FUSED,
-                              HET_BACKWARD_DEFERRED));
-    HETI_TRY(heti_check_range(e, "dtype", HETI_CAST(int64_t, d->dtype), HET_F32, HET_BF16));
-    HETI_TRY(heti_check_range(e, "weights", HETI_CAST(int64_t, d->weights), HET_F32, HET_BF16));
-    HETI_TRY(heti_check_range(e, "reduce", HETI_CAST(int64_t, d->reduce), HET_REDUCE_EXACT, HET_REDUCE_FAST));
-    HETI_TRY(heti_check_range(e, "recompute", HETI_CAST(int64_t, d->recompute), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "shard_gradients", HETI_CAST(int64_t, d->shard_gradients), HET_YES, HET_NO));
+    HETI_TRY(heti_desc_check_fields(d, e));
     if (d->shard_gradients == HET_YES && d->reduce != HET_REDUCE_EXACT)
         return heti_fail(e, HET_ERR_UNSUPPORTED,
                          "het_desc.shard_gradients needs reduce = exact: fast sums depend on the order in "
                          "which they come");
-    HETI_TRY(heti_check_range(e, "inference", HETI_CAST(int64_t, d->inference), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "skip_bad_steps", HETI_CAST(int64_t, d->skip_bad_steps), HET_YES, HET_NO));
-    HETI_TRY(heti_check_range(e, "nonfinite", HETI_CAST(int64_t, d->nonfinite), HET_YES, HET_NO));
-    if (!(d->spike >= 0.0 && d->spike <= 1e30))
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.spike is %g, must be 0 .. 1e30", d->spike);
     HETI_TRY(heti_check_range(e, "device_count", d->device_count, 1, 2048));
     if (d->device_count > 1 && !d->devices)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.device_count is %d and devices is NULL", d->device_count);
@@ -14037,9 +14068,6 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
                          "het_desc.device_count is %d; this build has no threads and drives one device",
                          d->device_count);
 #endif
-    if (!(d->deadline > 0.0) || !(d->stall_deadline > 0.0))
-        return heti_fail(e, HET_ERR_INVALID, "het_desc.deadline is %g and stall_deadline %g seconds", d->deadline,
-                         d->stall_deadline);
     if ((d->max_slices > 1 || (d->plan && d->plan->slices > 1)) && d->model.causal == HET_NO)
         return heti_fail(e, HET_ERR_INVALID, "het_desc.max_slices is %d, but a bidirectional model cannot be sliced",
                          d->plan ? d->plan->slices : d->max_slices);
@@ -14056,8 +14084,8 @@ static het_result heti_check_desc(het_error *e, const het_desc *d) {
     if (d->groups.iface && (d->groups.iface->id_bytes < 1 || d->groups.iface->id_bytes > HETRAIN_GROUP_ID))
         return heti_fail(e, HET_ERR_INVALID, "het_desc.groups: an identity of %u bytes; they have 1 to %d",
                          HETI_CAST(uint64_t, d->groups.iface->id_bytes), HETI_CAST(int64_t, HETRAIN_GROUP_ID));
-    HETI_TRY(heti_check_links(e, d));
-    return heti_check_optimizer(e, &d->optimizer);
+    HETI_TRY(heti_check_range(e, "optimizer.iface->slots", d->optimizer.iface->slots, 0, 4));
+    return heti_check_links(e, d);
 }
 
 /* The longest granule of the rule: 512 tokens, or `granule` whole sequences of at most 512 each. */
@@ -15725,7 +15753,6 @@ static void heti_hash_agreed(const het_ctx *ctx, uint64_t *parameters, uint64_t 
 static het_result heti_agree(het_ctx *ctx) {
     enum { SIZE = 2048 };
     const het_desc *d = &ctx->desc;
-    const het_optimizer_desc *o = &d->optimizer;
     char own[SIZE] = "", other[SIZE], text[80];
     uint64_t parameters, plan;
     het_result result = HET_OK;
@@ -15734,19 +15761,11 @@ static het_result heti_agree(het_ctx *ctx) {
     heti_hash_agreed(ctx, &parameters, &plan);
     /* units of one's own: the parameters tell */
     if (het_model_format(&d->model, own, SIZE / 2, &length) != HET_OK) length = 0;
-    (void)heti_format(own + length, SIZE - length,
-                      ",max_tokens=%d,max_sequences=%d,max_micro_batches=%d,granule=%d,dtype=%d,reduce=%d,seed=%u,"
-                      "spike=%G,skip_bad_steps=%s,learning_rate=%G,minimum_rate=%G,beta1=%G,beta2=%G,epsilon=%G,"
-                      "weight_decay=%G,clip=%G,warmup_steps=%d,total_steps=%d,"
-                      "lr_schedule=%d,hetrain=%d,parameters=%x,plan_and_schedule=%x",
-                      d->max_tokens, d->max_sequences, d->max_micro_batches, d->granule, HETI_CAST(int64_t, d->dtype),
-                      HETI_CAST(int64_t, d->reduce),
-                      d->seed, d->spike, d->skip_bad_steps == HET_YES ? "yes" : "no",
-                      HETI_CAST(double, o->learning_rate),
-                      HETI_CAST(double, o->minimum_rate), HETI_CAST(double, o->beta1), HETI_CAST(double, o->beta2),
-                      HETI_CAST(double, o->epsilon),
-                      HETI_CAST(double, o->weight_decay), HETI_CAST(double, o->clip), o->warmup_steps, o->total_steps,
-                      HETI_CAST(int64_t, o->schedule), HETI_CAST(int64_t, het_version()), parameters, plan);
+    own[length] = 0;
+    heti_desc_agreed(d, own, SIZE);
+    length = strlen(own);
+    (void)heti_format(own + length, SIZE - length, ",hetrain=%d,parameters=%x,plan_and_schedule=%x",
+                      HETI_CAST(int64_t, het_version()), parameters, plan);
     for (i = 0; i < ctx->processes; i++) { /* all of them, so that each finds what differs by itself */
         memcpy(other, own, SIZE);
         HETI_TRY(heti_spread(ctx, i, other, SIZE));
@@ -18671,14 +18690,11 @@ static het_result heti_vote(het_ctx *ctx, het_result result) {
 }
 
 static het_result heti_check_replan(het_ctx *ctx, const het_replan_desc *d) {
-    const int64_t most = INT64_C(1) << 31;
     HETI_TRY(heti_check_torn(ctx, "het_replan"));
     if (d->start_canary != 0 || d->end_canary != 0)
         return heti_fail(&ctx->error, HET_ERR_INVALID, "het_replan_desc was not zeroed: canaries are %x and %x",
                          HETI_CAST(uint64_t, d->start_canary), HETI_CAST(uint64_t, d->end_canary));
-    HETI_TRY(heti_check_range(&ctx->error, "max_tokens", ctx->desc.max_tokens, 1, most));
-    HETI_TRY(heti_check_range(&ctx->error, "max_sequences", ctx->desc.max_sequences, 1, most));
-    HETI_TRY(heti_check_range(&ctx->error, "max_micro_batches", ctx->desc.max_micro_batches, 1, 1 << 20));
+    HETI_TRY(heti_desc_check_fields(&ctx->desc, &ctx->error));
     if (d->plan && d->plan->slices > 1 && ctx->desc.model.causal == HET_NO)
         return heti_fail(&ctx->error, HET_ERR_INVALID,
                          "het_replan: the plan has %d slices, but a bidirectional model cannot be sliced",
