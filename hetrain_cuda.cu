@@ -2872,10 +2872,11 @@ static het_result hetc_create_with(const het_device_config *config, int32_t opti
 
 static const char *hetc_last_error(void *self) { return hetc_self(self)->text; }
 
-/* Weights are floats, and sums are added to. */
+/* Weights are floats, sums are added to, and the first weights come from the host. */
 static int32_t hetc_supports(void *self, const het_op *op) {
     const het_linear_part *part = &op->u.linear.part[0];
     (void)self;
+    if (op->kind == HET_OP_NORMAL) return 0;
     if (op->kind == HET_OP_LINEAR_FORWARD) return part->w_bf16 == nullptr;
     return op->kind != HET_OP_LINEAR_BACKWARD_WEIGHT || part->dw == nullptr || part->dw->beta == 1;
 }

@@ -337,17 +337,16 @@ static void units_are_done_once(void **state)
 {
     het_allocator allocator;
     heti_pool *pool = NULL;
-    het_parallel parallel[4];
+    het_parallel parallel[3];
     int64_t p, runners, units, least, i, most;
     (void)state;
     heti_default_allocator(&allocator);
     assert_int_equal(heti_pool_create(&allocator, 4, &pool), HET_OK);
-    memset(parallel, 0, sizeof parallel);
-    parallel[1] = support_serial();
-    parallel[2] = support_backwards();
-    parallel[3].run = heti_pool_run;
-    parallel[3].user = pool;
-    for (p = 0; p < 4; p++)
+    parallel[0] = support_serial();
+    parallel[1] = support_backwards();
+    parallel[2].run = heti_pool_run;
+    parallel[2].user = pool;
+    for (p = 0; p < 3; p++)
         for (runners = 1; runners <= 5; runners++)
             for (units = 0; units <= 64; units += 1 + units / 8)
                 for (least = 1; least <= 9; least += 4) {

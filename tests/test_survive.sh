@@ -215,7 +215,7 @@ refuses '--epsilon 1e-06|1e-08|--force-resume' --resume drop --steps 6 --epsilon
 refuses '--min-lr 0.0001|5e-06|--force-resume' --resume drop --steps 6 --min-lr 1e-4
 
 # ---- fingerprints: every byte of the data, and the weights below factors ----
-head -c 700000 hetrain.h > wide
+cat hetrain.h hetrain.h | head -c 700000 > wide
 cat wide wide wide wide wide wide wide > large
 "$program" "${run[@]}" --data large --steps 2 --out seen > /dev/null 2>&1
 for byte in 0 65536 2500001 4899999; do

@@ -46,7 +46,6 @@ typedef struct bench {
     het_model_desc model;
     const het_device_iface *cpu;
     void *self;
-    heti_pool *pool;
     het_view view;          /* B sequences of T tokens */
     int64_t *bounds;        /* sequence starts, then granule starts */
     double *seconds;        /* [repetitions] */
@@ -923,7 +922,7 @@ static int run(bench *b, int argc, char **argv) {
     het_device_config config;
     settings *s = &b->set;
     int status;
-    heti_default_allocator(&allocator); /* memory and threads as a context has them */
+    heti_default_allocator(&allocator); /* memory as a context has it */
     s->model = "gpt2:124m", s->sequences = 4, s->length = 256, s->threads = processors(), s->repetitions = 7;
     s->dtype = HET_F32, s->isa = 1, s->what = ALL, s->reduce = HET_REDUCE_EXACT;
     status = options_parse("build/het_bench [options]\n\nMeasures the CPU device; prints JSON lines.", options, OPTIONS, s, b->given, argc, argv);
@@ -937,8 +936,7 @@ static int run(bench *b, int argc, char **argv) {
     b->threads = (int)s->threads;
     if ((status = model_from_spec("--model", s->model, &b->model)) != 0 || (status = prepare(b)) != 0) return status;
     memset(&config, 0, sizeof config);
-    if (heti_pool_create(&allocator, b->threads, &b->pool) != HET_OK) return fail(FAILED, "no %d threads", b->threads);
-    parallel.run = heti_pool_run, parallel.user = b->pool;
+    memset(&parallel, 0, sizeof parallel); /* the device's own threads */
     config.allocator = &allocator, config.parallel = &parallel, config.threads = b->threads, config.isa = (het_isa)(s->isa - 1);
     b->cpu = het_cpu_device();
     if (b->cpu->create(&config, &b->self) != HET_OK) return fail(BAD_INPUT, "--isa: this machine or build does not have it");
@@ -960,7 +958,6 @@ static int program(int argc, char **argv) {
     memset(&b, 0, sizeof b);
     status = run(&b, argc, argv);
     if (b.self != NULL) b.cpu->destroy(b.self);
-    heti_pool_destroy(b.pool);
     free(b.bounds);
     free(b.seconds);
     return status;
