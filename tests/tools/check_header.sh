@@ -55,6 +55,7 @@ prepare() {
     for suffix in whole both declare; do cp $suffix.c $suffix.cpp; done
     awk '{ print } /\*\// { exit }' "$header" > manual
     awk 'done { print } /\*\// { done = 1 }' "$header" > code
+    if is_main; then cat code "$root/hetrain_cpu.h" > all; else cp code all; fi
     sed '/end of the API/q' code > api
     options_of "$header" > options
 }
@@ -141,12 +142,27 @@ check_copies() {
     quiet 'two of them in one program' sh -c "gcc -std=c11 $quick $c_warnings $include first.o second.c main.c -o copies -lm -lpthread && ./copies"
     nothing 'HETRAIN_STATIC exports nothing' < <(nm -g --defined-only first.o | awk '{ print $3 }' | grep -v '^first$')
     is_main || nothing 'no private name is one of hetrain.h' < <(grep -Eo "\b$private[a-z_0-9]+|\b$macros[A-Z_0-9]+" "$root/hetrain.h" | sort -u)
-    if has_option HETRAIN_SELF; then
-        mkdir renamed
-        cp "$header" renamed/trainer.h
-        printf '#define HETRAIN_SELF "trainer.h"\n#define HETRAIN_IMPLEMENTATION\n#include "trainer.h"\nint main(void) { return het_version() > 0 ? 0 : 1; }\n' > renamed.c
-        quiet 'a renamed copy (HETRAIN_SELF)' sh -c "gcc -std=c99 $c_warnings -Irenamed renamed.c -o renamed.out -lm -lpthread && ./renamed.out"
-    fi
+    is_main && check_folders
+}
+
+# What is copied into a folder: the header and hetrain_cpu.h, or one of them, or both under other names. The program fails where its CPU device is the
+# reference device.
+check_folders() {
+    local program='#define HETRAIN_IMPLEMENTATION\n#include "%s"\nint main(void) { return het_cpu_device() == het_reference_device(); }\n'
+    mkdir alone pair renamed
+    cp "$header" alone
+    cp "$header" "$root/hetrain_cpu.h" pair
+    cp "$header" renamed/trainer.h
+    cp "$root/hetrain_cpu.h" renamed/loops.h
+    printf "$program" hetrain.h > folder.c
+    printf '#define HETRAIN_CPU "loops.h"\n'"$program" trainer.h > renamed.c
+    cp folder.c folder.cpp
+    quiet 'a folder of two files has the CPU device' sh -c "gcc -std=c99 $c_warnings -Ipair folder.c -o folder -lm -lpthread && ./folder"
+    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -Ipair folder.cpp -o folder -lm -lpthread && ./folder"
+    quiet 'HETRAIN_NO_CPU leaves it out' sh -c "gcc -std=c99 $c_warnings -DHETRAIN_NO_CPU -Ipair folder.c -o folder -lm -lpthread && ! ./folder"
+    quiet 'the header alone has the reference device' sh -c "gcc -std=c99 $c_warnings -Ialone folder.c -o folder -lm -lpthread && ! ./folder"
+    quiet 'and in C++17' sh -c "g++ -std=c++17 $warnings -Wold-style-cast -Ialone folder.cpp -o folder -lm -lpthread && ! ./folder"
+    quiet 'renamed copies (HETRAIN_CPU)' sh -c "gcc -std=c99 $c_warnings -Irenamed renamed.c -o folder -lm -lpthread && ./folder"
 }
 
 # ---- arithmetic that is refused ----
@@ -223,7 +239,7 @@ check_manual() {
     nothing 'every tag the manual mentions exists' < <(grep -Eo '>>[a-z_]+' manual | sort -u | comm -23 - banners)
     # what HETRAIN_STATIC means, hetrain.h says
     if is_main; then cp options table; else grep -vx HETRAIN_STATIC options > table; fi
-    grep -E '^ *# *(if|ifdef|ifndef|elif)' code | grep -Eo 'HETRAIN_[A-Z_]+' | sort -u | grep -Evx "HETRAIN_([A-Z]+_)?H|${implementation}_DONE" > tested
+    grep -E '^ *# *(if|ifdef|ifndef|elif)' all | grep -Eo 'HETRAIN_[A-Z_]+' | sort -u | grep -Evx "HETRAIN_([A-Z]+_)?H|${implementation}_DONE" > tested
     # what all companions share, hetrain_text.h tests
     is_main || grep -E '^ *# *if' "$root/util/hetrain_text.h" | grep -Eo 'HETRAIN_NO_[A-Z_]+' | sort -u | comm -12 - table | sort -u - tested -o tested
     nothing 'every option of the table is tested in the code' < <(comm -23 table tested | sed 's/$/ is in the table and not in the code/')
@@ -242,7 +258,7 @@ check_manual() {
     awk '{ print $1 }' functions | sort > declared
     nothing 'what is declared and what is exported agree' < <(nm -g --defined-only plain.o | awk '{ print $3 }' | sort | comm -3 declared -)
     nothing 'every public function is in the list of the manual' < <(sed -n '/^ *FUNCTIONS/,/^ *CONTENTS/p' manual | grep -Eo '\bhet_[a-z_0-9]+' | sort | comm -3 declared -)
-    is_main && files+=("$root"/hetrain_*.c* "$root"/util/*.c)
+    is_main && files+=("$root"/hetrain_cpu.h "$root"/hetrain_*.c* "$root"/util/*.c)
     nothing 'no line is longer than 120 columns' < <(awk '{ if (length($0) > 120) print FILENAME ": " FNR ": " length($0) " columns" }' "${files[@]}")
     nothing 'no comment between lines of code is wider than 100 columns' < <(awk '
         /^ *\/\*/ { inside = 1 }

@@ -19,6 +19,7 @@ gcc -std=c99 -O1|gcc|-std=c99 -O1|HETRAIN_TEST_ISA=plain|
 gcc -std=gnu17 -O2, avx2, 3 threads, and the reference device|gcc|-std=gnu17 -O2|HETRAIN_TEST_ISA=avx2 HETRAIN_TEST_THREADS=3;HETRAIN_TEST_ISA=reference|
 gcc -O3 -march=native -ffp-contract=fast: native, plain, the reference device|gcc|-std=gnu17 -O3 -march=native -ffp-contract=fast|HETRAIN_TEST_ISA=;HETRAIN_TEST_ISA=plain;HETRAIN_TEST_ISA=reference|
 gcc -O3 -ffp-contract=off, avx512|gcc|-std=c99 -O3 -ffp-contract=off|HETRAIN_TEST_ISA=avx512|
+gcc -O2, hetrain.h alone|gcc|-std=gnu17 -O2 -march=native -DHETRAIN_NO_CPU||
 gcc -O2, no instruction sets, no threads|gcc|-std=c99 -O2 -DHETRAIN_NO_SIMD -DHETRAIN_NO_THREADS||
 g++ -std=c++11 -O1|g++|-x c++ -std=c++11 -O1||
 clang -std=c99 -O0|clang|-std=c99 -O0|HETRAIN_TEST_ISA=plain|
