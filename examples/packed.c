@@ -4,7 +4,8 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
-#include "hetrain_plan.h"
+#define HETRAIN_SEARCH_IMPLEMENTATION
+#include "hetrain_search.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #define PROGRAMS_FOUND_H
 
 #include "common.h"
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 /* "0-4, 9r" of a rank's stages, r where they are recomputed. Returns the rank's pipeline, and its first stage within it; -1: it is idle. */
 static inline int64_t found_units(const het_plan *plan, int64_t rank, int64_t *stage_number, char *to, size_t capacity) {

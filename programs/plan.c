@@ -4,8 +4,9 @@
 #define PROGRAM "plan"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_SEARCH_IMPLEMENTATION
 #include "common.h"
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 #include "layout.h"
 #include "profile.h"
 #include "feed.h"

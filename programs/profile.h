@@ -4,7 +4,7 @@
 
 #include "common.h"
 #include "files.h"
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 static inline double profile_now(void *user) { (void)user; return seconds_now(); }
 

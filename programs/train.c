@@ -5,8 +5,9 @@
 #define PROGRAM "train"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_SEARCH_IMPLEMENTATION
 #include "common.h"
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 #ifdef HETRAIN_MPI /* make mpi: a process of several; mpirun -n N build/train_mpi */
 #define HETRAIN_MPI_DECLARATIONS
 #include "hetrain_mpi.c"

@@ -2,7 +2,7 @@
    is the best for devices as they are. Times are invented, never measured. */
 #include "support.h"
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 enum { UNITS = 6, RANKS = 4, GROUPS = 3 };
 

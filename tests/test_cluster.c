@@ -1,7 +1,7 @@
 /* Cluster files: what they hold against what was written down by hand, every broken file against the byte, key and rule that its error names. */
 #include "support.h"
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 static const char three_sites[] =
     "{ \"name\": \"three sites\", \"link\": { \"latency\": \"20ms\", \"bandwidth\": \"1G\" }, \"members\": [\n"

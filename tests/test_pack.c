@@ -2,7 +2,7 @@
    limits, errors and promises on large ones; and the bits of training, which must not show how granules were grouped. */
 #include "support.h"
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 /* ---- jobs: a plan, costs and granules ---- */
 

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 /* ---- bytes ---- */
 

@@ -3,7 +3,7 @@
    links. HETRAIN_TEST_ROUNDS: instances against complete brute force (60; 500 is the whole set). */
 #include "support.h"
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 #include <time.h>
 

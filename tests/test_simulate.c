@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 /* ---- plans and lists made by hand ---- */
 

@@ -378,6 +378,48 @@ static inline double heti_t_short(double value) {
     return heti_t_decimal(mantissa, exponent);
 }
 
+/* ---- actions ---- */
+
+#define HETI_T_KINDS 12
+
+static inline const char *heti_t_kind(int32_t kind) {
+    static const char *const heti_t_kinds[HETI_T_KINDS] = { "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B",
+                                                            "REDUCE", "VERDICT", "STEP", "GATHER" };
+    return heti_t_kinds[kind];
+}
+
+static inline int heti_t_is_send(int32_t kind) { return kind == HET_ACTION_SEND_F || kind == HET_ACTION_SEND_B; }
+static inline int heti_t_is_receive(int32_t kind) { return kind == HET_ACTION_RECV_F || kind == HET_ACTION_RECV_B; }
+static inline int heti_t_is_time(double t) { return t >= 0 && t <= 1e300; }
+
+/* "2F3.1@1/0" without the suffixes that are 0; "REDUCE5" and the like name a block, VERDICT
+   nothing. */
+static inline void heti_t_action(heti_t_text *t, const het_action *a) {
+    int block = a->kind >= HET_ACTION_REDUCE;
+    if (!block) heti_t_integer(t, a->stage);
+    heti_t_put(t, heti_t_kind(a->kind));
+    if (a->kind == HET_ACTION_VERDICT) return;
+    heti_t_integer(t, block ? a->stage : a->micro_batch);
+    if (!block && a->slice != 0) heti_t_format(t, ".%d", HETI_T_CAST(int64_t, a->slice));
+    if (!block && a->pipeline != 0) heti_t_format(t, "@%d", HETI_T_CAST(int64_t, a->pipeline));
+    if (!block && a->version != 0) heti_t_format(t, "/%d", HETI_T_CAST(int64_t, a->version));
+}
+
+/* The same for messages. */
+static inline const char *heti_t_action_text(char to[80], const het_action *a) {
+    heti_t_text t = heti_t_text_in(to, 80);
+    heti_t_action(&t, a);
+    return to;
+}
+
+static inline double heti_t_timeline_end(const het_timeline *timeline) {
+    double end = 0;
+    int64_t i;
+    for (i = 0; i < timeline->records; i++)
+        if (timeline->record[i].end > end) end = timeline->record[i].end;
+    return end;
+}
+
 /* =================================================================================================
    >>shared_memory  The allocator, one block that several arrays are cut from, and lists that grow
    while a call runs.

@@ -8,8 +8,9 @@
 #define PROGRAM "het_bench"
 #define HETRAIN_IMPLEMENTATION
 #define HETRAIN_PLAN_IMPLEMENTATION
+#define HETRAIN_SEARCH_IMPLEMENTATION
 #include "../../programs/common.h"
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 typedef struct settings {
     const char *model, *svg;

@@ -3,7 +3,7 @@
    `make fuzz` runs it, tests/test_fuzz.c replays the corpus. */
 #include "fuzz.h"
 
-#include "hetrain_plan.h"
+#include "hetrain_search.h"
 
 #define FUZZ_UNITS 6
 #define FUZZ_RANKS 3

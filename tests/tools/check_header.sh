@@ -5,6 +5,7 @@
 headers='
 hetrain.h heti_
 util/hetrain_plan.h heti_p_
+util/hetrain_search.h heti_s_
 util/hetrain_tokenizer.h heti_k_
 util/hetrain_files.h heti_f_ hetrain_tokenizer.h
 '
@@ -49,7 +50,7 @@ prepare() {
     local suffix
     [ -z "$before" ] || before="#include \"$before\"\n"
     printf '#define %s\n'"$before"'#include "%s"\n' "$implementation" "$name" > whole.c
-    printf '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_TOKENIZER_IMPLEMENTATION\n#define %s\n#include "hetrain.h"\n'"$before"'#include "%s"\n' \
+    printf '#define HETRAIN_IMPLEMENTATION\n#define HETRAIN_TOKENIZER_IMPLEMENTATION\n#define HETRAIN_PLAN_IMPLEMENTATION\n#define %s\n#include "hetrain.h"\n'"$before"'#include "%s"\n' \
         "$implementation" "$name" > both.c
     printf "$before"'#include "%s"\nint used(void);\nint used(void) { return HETRAIN_VERSION_MAJOR; }\n' "$name" > declare.c
     for suffix in whole both declare; do cp $suffix.c $suffix.cpp; done

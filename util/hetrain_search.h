@@ -1,0 +1,8102 @@
+/* hetrain_search.h 0.1.0: what it costs and which plan is best. A companion of hetrain.h that uses
+   only its public API. Needs hetrain.h, hetrain_text.h and hetrain_plan.h beside it.
+
+   USE
+       #define HETRAIN_IMPLEMENTATION           in one source file of the program, before the
+                                                includes; the other files include them without.
+       #define HETRAIN_PLAN_IMPLEMENTATION
+       #define HETRAIN_SEARCH_IMPLEMENTATION
+       #include "hetrain.h"
+       #include "hetrain_search.h"
+   The implementations may stand in one file or in several. Needs libc; no libm, no threads, no
+   stdio.
+
+   WHAT IT DOES
+   het_profile_measure says what each unit of a model costs on each device, a cluster file which
+   devices there are and how they are linked. het_plan_search looks for the plan whose step is
+   shortest on them, and says what the others lose by. het_adapt compares with what is measured while
+   a run goes on. het_pack groups documents of unequal length into micro-batches that cost alike.
+
+       het_profile_measure(&measure, &profile, &error)           what things cost
+       het_cluster_read(text, length, NULL, &cluster, &error)    what there is to compute on
+       het_plan_search(&desc, &search, &error)                   plans, the best first
+       het_profile_costs(profile, plan, cluster, HET_YES, NULL, &costs, &error)  for het_simulate
+   programs/plan.c is the same as a program.
+
+   OPTIONS   (macros, defined before the include)
+       HETRAIN_SEARCH_IMPLEMENTATION     one file of the program has it, and gets the code
+       HETRAIN_STATIC                    as in hetrain.h: all functions static, a private copy
+       HETRAIN_NO_DEFAULT_ALLOCATOR      no malloc: calls that allocate must get an allocator
+
+   MEMORY, ERRORS, THREADS
+   A result is one block from the allocator that the call is given (NULL: malloc); what is needed
+   besides is given back before the call returns. Every call that can fail returns a het_result;
+   *error names the value and the limit. Outputs are written only on success; a writer may have got a
+   part of a file when it fails. No state is kept between calls but in a het_adapt: any thread may
+   make any call at any time. Nothing is printed and nothing exits.
+
+   DETERMINISM
+   A function's output depends on its arguments alone; that of het_plan_search with a clock also on
+   when its time is over.
+
+   FUNCTIONS
+       >>profile_api     het_profile_describe het_profile_free het_profile_needs het_profile_stage
+                         het_profile_memory het_profile_measure het_profile_read het_profile_write
+                         het_profile_merge
+       >>cluster_api     het_cluster_read het_cluster_write het_cluster_flat het_cluster_free
+                         het_profile_costs het_plan_costs_free het_simulate_costs
+       >>search_api      het_plan_search het_search_free
+       >>adapt_api       het_plan_predict het_adapt_create het_adapt_destroy het_adapt_start
+                         het_adapt_observe het_adapt_advise het_advice_free het_adapt_cluster
+       >>pack_api        het_pack het_packing_free
+
+   CONTENTS   (tags to search for)
+   public API:
+       >>profile_api     het_profile: times and bytes of units, blocks, devices and links
+       >>cluster_api     het_cluster: devices, groups and links, as a file; what a plan costs there
+       >>search_api      het_plan_search: which plan is best
+       >>adapt_api       het_adapt: measured against predicted, other plans while training
+       >>pack_api        het_pack: micro-batches of granules of unequal size
+   implementation:
+       >>profile         describing models, bytes of a plan, files of profiles
+       >>measure         times of units, updates, messages and reductions
+       >>cluster         cluster files
+       >>search          the planner
+       >>adapt           measured against predicted times, advice
+       >>pack            which granules stand together, which micro-batch comes when
+*/
+
+#ifndef HETRAIN_SEARCH_H
+#define HETRAIN_SEARCH_H
+
+#include "hetrain_plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- >>profile_api: what things cost ------------------------------------------------------------
+   A profile says what each unit of a model costs on each kind of device, and what links do, in
+   seconds and bytes. It is described and measured here, read from a file, merged, or written by
+   hand: the planner and the simulator know nothing else about devices. */
+
+/* What is the same on all devices: a kind of unit. Bytes are those of one token; how long they are
+   kept is het_keep's question (hetrain.h). */
+typedef struct het_unit_kind {
+    char name[48];                    /* of the unit's table; where units of one table differ, "name#2" */
+    double input, output;             /* streams taken from the unit before, given to the next */
+    double call;                      /* scratch tensors of one call */
+    double keep_input, keep_weight;   /* kept from F until I, from F until W; B ends both. Only for
+                                         the call where the unit is recomputed, but keep_weight is
+                                         kept where I and W come apart */
+    double keep_gradient;             /* kept from I until W; only for the call where B does both */
+    double carry;                     /* kept for the whole micro-batch while one of its slices is in flight */
+    double carry_gradient;            /* the same, where there are slices or I and W come apart;
+                                         else only for the call */
+    double workspace, workspace_base; /* scratch inside the device's ops: of one token, and what
+                                         does not depend on tokens */
+    int32_t loss;                     /* 1: the unit that makes the loss. It is never recomputed */
+} het_unit_kind;
+
+/* Parameters used by the same units (>>schedule_api, het_blocks). */
+typedef struct het_block_profile {
+    int64_t elements;
+    int64_t uses;
+    int64_t first_use;                /* into het_profile.use: units, ascending */
+    int32_t frozen;
+} het_block_profile;
+
+/* `recompute`: what B or I take longer where the unit is recomputed. */
+typedef struct het_unit_time { het_curve forward, backward, input, weight, recompute; } het_unit_time;
+
+typedef struct het_device_profile {
+    char name[48];                    /* "cpu:1", "h100", ... */
+    het_unit_time *alone, *together;  /* [kinds] with nothing beside it, and with all ranks of its
+                                         machine at work; equal where not measured apart */
+    double step_element;              /* of the optimizer: an owned element */
+    double begin_element;             /* before the first action of a step, for a held element of gradients: clearing */
+    double verdict_base, verdict_element; /* of VERDICT beside waiting: itself, an owned element: squaring */
+    double message_byte, ring_byte;   /* the rank's own work for a byte that a message or a
+                                         reduction brings or takes: copies, sums */
+    double action;                    /* of any action, beside what it does */
+} het_device_profile;
+
+typedef struct het_link_profile {
+    char name[48];                    /* "threads", "mpi", ... */
+    double latency, bandwidth;        /* seconds, bytes a second; 0: unlimited */
+} het_link_profile;
+
+typedef struct het_profile {
+    char model[128];                  /* as it was given: "gpt2:124m", ... */
+    het_dtype dtype;
+    het_reduce reduce;
+    int64_t granule;                  /* tokens of the longest granule that it was measured with; 0: not known */
+    int64_t kinds, units, blocks, uses, devices, links;
+    het_unit_kind *kind;              /* [kinds] */
+    int32_t *unit;                    /* [units] the kind of each unit of the chain */
+    het_block_profile *block;         /* [blocks] in the order of the schedule's blocks */
+    int64_t *use;                     /* [uses] */
+    het_device_profile *device;       /* [devices] */
+    het_link_profile *link;           /* [links] */
+    double weight_bytes, gradient_bytes, state_bytes; /* of an element: 4, 8 (exact) or 4, 8 (AdamW) */
+    /* of an element on its way to its owner and back: 8 (exact) or 4, 4 */
+    double reduce_bytes, gather_bytes;
+    /* what a rank takes beside, whatever lies on it: tables, maxima, scalars */
+    double rank_weights, rank_gradients, rank_workspace;
+    double token_bytes, sequence_bytes; /* a micro-batch's own arrays, beside `carry`: of a token, of a sequence */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_profile;
+
+/* The profile of what `desc` describes (model or units, dtype, reduce, granule, frozen, optimizer,
+   the first device), without any times: no devices, no links. model: a name for it, NULL: "".
+   Nothing is computed but the device is asked for the workspace of its ops. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_describe(const het_desc *desc, const char *model,
+                                                               const het_allocator *allocator, het_profile **profile,
+                                                                   het_error *error);
+HETRAIN_API void het_profile_free(het_profile *profile);               /* NULL is fine. Threads: any. */
+
+/* What a rank's list of actions needs at most at any time. */
+typedef struct het_needs {
+    int64_t slots;                    /* activations of slices, from F until B or W */
+    int64_t carries;                  /* micro-batches */
+    int64_t messages;                 /* received, or handed over, and not yet used */
+    int32_t split;                    /* I and W come apart in none of its stages: 0, in some: 1, in all: 2 */
+} het_needs;
+/* needs: [plan->ranks]. Messages are only known of complete lists. allocator: of a table that is
+   freed again. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule,
+                                                            const het_allocator *allocator, het_needs *needs,
+                                                                het_error *error);
+
+/* The largest micro-batch there will be. */
+typedef struct het_shape {
+    int64_t tokens, sequences;        /* het_desc.max_tokens, max_sequences */
+    int64_t granule;                  /* tokens of the longest granule; 0: 512, or all where there are fewer */
+} het_shape;
+
+/* Bytes of one stage for `rows` tokens: a slot (streams and kept tensors of a slice), and what a
+   rank needs once, for the largest of its stages. */
+typedef struct het_stage_memory {
+    double slot;                      /* for `rows` */
+    double carry;                     /* for `tokens`; 0 where they are not cut into slices */
+    double scratch;                   /* once a rank: the most that a unit's turn takes, tensors for
+                                         `rows` and workspace for `tokens` */
+    double stream;                    /* the widest boundary; a rank keeps three such */
+    double message;                   /* the wider of its two ends */
+} het_stage_memory;
+/* A sum over the stage's units, for planners. split, sliced: 1 where I and W come apart, where
+   micro-batches are cut. Threads: any. */
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
+                                               int recompute, int split, int sliced, double rows, double tokens);
+/* memory: [plan->ranks], what het_memory_estimate says, without tables on the host: weights,
+   gradients, optimizer, activations, communication, device and saving. Arrays begin at multiples of
+   64 bytes, which is not counted, and state is cut at multiples of 1,024 elements: where tokens are
+   a multiple of 16 it is exact but for that at the tokens the profile was described for; of others
+   the workspace is taken from a line through two points (found up to 5 % of the whole too low). It
+   is an upper bound where I and W come apart in some of a rank's stages, and for gradients where
+   het_desc.max_micro_batches is 1: they may take less, and lie where activations were
+   (het_gradient.final). Allocates a table from profile->allocator and frees it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_memory(const het_profile *profile, const het_plan *plan,
+                                                             const het_needs *needs, const het_shape *shape,
+                                                                 het_memory *memory, het_error *error);
+
+/* ---- measuring ---- */
+
+typedef struct het_measure_desc {
+    uint32_t start_canary;
+    const het_desc *desc;             /* Required: model or units, dtype, reduce, granule,
+                                         optimizer, max_tokens, and the devices, a rank each. Plan,
+                                         links, transport, hook and memory limits are left aside */
+    const char *model;                /* a name for it: "" */
+    int64_t length;                   /* tokens of the longest sequences: the model's context */
+    double seconds;                   /* about so long a kind of device: 3; it may take three times
+                                         as long, for three steps of every sort */
+    double (*now)(void *user);        /* Required: a clock in seconds. Called by the ranks' threads at once */
+    void *user;
+    het_choice together;              /* all ranks at once as well, where there are several: yes */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_measure_desc;
+/* Describes desc->desc and measures its devices, by steps of real contexts over a short form of the
+   chain. Devices with the same table, threads and instruction set are one kind, "cpu:2"; speeds
+   only matter to how ranks disturb each other: times are those of full speed. With several devices
+   the link "threads" between the first two is measured too. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile,
+                                                              het_error *error);
+
+/* ---- files ----
+   JSON, written so that reading gives the same numbers. The implementation's section >>profile
+   describes what may stand in it; unknown or repeated keys, names that are not there, and numbers
+   that are negative or not finite are errors that name byte, key and value. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_read(const char *text, size_t length,
+                                                           const het_allocator *allocator, het_profile **profile,
+                                                               het_error *error);
+/* Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_write(const het_profile *profile, const het_writer *to);
+/* The first with the devices and links of the second, which replace those of the same name. Both
+   must be of one model, dtype, reduce and granule, with the same units; what differs is named.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_merge(const het_profile *first, const het_profile *second,
+                                                            const het_allocator *allocator, het_profile **profile,
+                                                                het_error *error);
+
+/* ---- >>cluster_api: what there is to compute on -------------------------------------------------
+   Devices in groups within groups: machine, rack, site. Two devices talk over the link of the
+   smallest group that has both. As a file:
+
+       { "name": "three sites", "link": { "latency": "20ms", "bandwidth": "1G" }, "members": [
+         { "name": "site", "count": 3, "uplink": "10G", "link": { "latency": "50us", "bandwidth":
+         "12G" }, "members": [
+           { "name": "node", "count": 40, "process": true, "link": { "latency": "5us", "bandwidth":
+           "200G" }, "members": [
+             { "device": "h100", "count": 8, "memory": "80G" } ] } ] } ] }
+
+   A device has device (a profile's name) and may have name, count 1, speed 1, memory 0; a group has
+   members and may have name, count 1, process
+   false, link (latency 0, bandwidth 0), bus 0, uplink 0. Times are in seconds, sizes in bytes,
+   either as numbers or as text with s, ms, us, ns
+   or K, M, G, T (powers of 1,000), Ki, Mi, Gi, Ti (of 1,024) behind them. Of several with one entry
+   "#0", "#1", ... is added to the names. Devices are ranks in the order in which they come;
+   "ranks": [0, 2, 1, ...] of the outermost group says which ranks they are instead. */
+
+typedef struct het_cluster_device {
+    char name[48];
+    char profile[48];                 /* of a het_device_profile */
+    double speed;                     /* times as fast as the profile says: 1 */
+    double memory;                    /* bytes; 0: no limit */
+    int64_t group;                    /* the innermost that it is in */
+} het_cluster_device;
+
+typedef struct het_cluster {
+    char name[48];
+    int64_t ranks, groups;
+    het_cluster_device *device;       /* [ranks] */
+    het_group *group;                 /* [groups] */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_cluster;
+
+/* From text. HET_ERR_FORMAT: *error names byte, key, value and rule. Unknown keys are errors. At
+   most 1,048,576 devices. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_read(const char *text, size_t length,
+                                                           const het_allocator *allocator, het_cluster **cluster,
+                                                               het_error *error);
+/* The same as text; equal members that follow each other become one with a count. Where devices or
+   groups are not in the order in which a file gives them, without counts and with "ranks".
+   HET_ERR_INVALID: a group is empty or in none before it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_write(const het_cluster *cluster, const het_writer *to);
+/* One group with one link, the ranks of one process. device: [ranks], copied; NULL: "device#0" and
+   so on, speed 1. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device,
+                                                           double latency, double bandwidth,
+                                                                  const het_allocator *allocator, het_cluster **cluster,
+                                                                      het_error *error);
+HETRAIN_API void het_cluster_free(het_cluster *cluster);               /* NULL is fine. Threads: any. */
+
+/* ---- costs of a plan ---- */
+
+typedef struct het_plan_costs {
+    het_costs costs;                  /* for het_simulate with complete lists; its tokens, pairs and
+                                         sequences are the caller's to set */
+    het_stage_cost *stage;            /* [plan->stages] those of `costs` */
+    het_stage_cost *alone, *together; /* [plan->stages] with nothing beside, with all ranks always at work */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_plan_costs;
+/* What the stages, blocks and ranks of a plan cost. cluster: rank r is its device r, with that
+   device's profile and speed, and its groups are the links; it must outlive the costs. NULL: all
+   ranks are the profile's first device, and every link its first link. together: units at the times
+   measured with all ranks at work: yes. A stage is the sum of its units, of one action, and of
+   copying its messages, which move as het_step moves them. What B keeps is counted until W.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_profile_costs(const het_profile *profile, const het_plan *plan,
+                                                            const het_cluster *cluster, het_choice together,
+                                                                const het_allocator *allocator, het_plan_costs **costs,
+                                                                    het_error *error);
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs);           /* NULL is fine. Threads: any. */
+/* het_simulate on these costs; and where the times alone and together differ once more, with each
+   stage between the two, as far from alone as the ranks were at work in the first simulation, 1 -
+   bubble. costs->stage is left so. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule,
+                                                             het_plan_costs *costs, het_choice timeline,
+                                                                 const het_allocator *allocator,
+                                                                     het_simulation **simulation, het_error *error);
+
+/* ---- >>search_api: which plan is best -----------------------------------------------------------
+   Looks for the plan whose simulated step is shortest and that fits into every device's memory.
+   Rank r is device r of the cluster. A plan of the space that is searched has
+   * pipelines: some of the devices in groups, each in some order, numbered by their lowest device;
+     the others stay idle. A device has one stage; under interleaved, zb-v, v-half, v-min and
+     dualpipev two, placed as the schedule wants it, and some pipeline has two devices at least. The
+     chain may be cut between any two units
+   * granules of a micro-batch: 1 to most_granules; the last micro-batch of the step has what is
+     left
+   * counts: how many micro-batches each pipeline takes, 0 allowed for all but one
+   * a schedule of the list; for "greedy" a memory_limit: none, or a whole number up to the length
+     of the longest pipeline
+   * recompute: yes or no for each device's stages but those of the last unit alone
+   * state shares, of all devices at work: 1 each; the speed of the device's optimizer, where all
+     need time for it; or the bytes that its memory limit leaves beside everything else, where all
+     have a limit
+   The search begins with pipelines made along the groups of the cluster and chains cut by bisection
+   of the slowest stage's time, and improves them by moves (a unit, a device, two devices, a
+   micro-batch, granules, schedule, recompute, state) that may lose a little at first. A move is
+   judged by an estimate, and simulated where that promises more than ever in this climb; where
+   there are at most 16 devices and 1,024 F a step, three of four climbs simulate every move that no
+   bound rules out instead, and some begin with a plan that is drawn.
+   A space is small where it has at most `small` plans: all that is listed above is counted, what is
+   the same as another plan and what does not fit included; beyond 8 devices none is. It is searched
+   completely, by branch and bound with bounds that are proven, so that the best plan is the best
+   there is, if that ends in time: after a few climbs it gets a tenth of the budget that is left,
+   then climbs six tenths of the rest, then, if it has not been to the end, it again all that
+   remains, since better plans that were found rule out more. */
+
+typedef struct het_search_desc {
+    uint32_t start_canary;
+    const het_profile *profile;       /* Required. Has a device of the name of every device's profile in the cluster */
+    const het_cluster *cluster;       /* Required */
+    int64_t granules;                 /* of a step. Required */
+    int64_t granule_tokens;           /* the most of a granule. Required */
+    int64_t granule_sequences;        /* the most of a granule: 1 */
+    double granule_pairs;             /* of queries and keys, of a granule: granule_tokens
+                                         (granule_tokens + 1) / 2 over its sequences */
+    int64_t most_granules;            /* of a micro-batch: granules */
+    int64_t most_micro_batches;       /* of a step: granules */
+    const char *const *schedules;     /* [schedule_count] names of het_schedule_make's but
+                                         bidirectional, terapipe, sliced-1f1b. NULL: gpipe, 1f1b,
+                                         zb-h1, greedy, interleaved, zb-v */
+    int64_t schedule_count;
+    het_choice recompute;             /* stages may recompute: yes */
+    het_choice uneven_state;          /* devices may have unequal shares of the state: yes */
+    het_choice together;              /* units at the times measured with all ranks at work: yes */
+    double seconds;                   /* of the search, by `clock`: no limit */
+    double (*clock)(void *user);      /* seconds of any clock; NULL: only evaluations are counted */
+    void *user;
+    int64_t evaluations;              /* plans simulated at most, ten moves that are only estimated
+                                         count as one: 20000 */
+    int64_t small;                    /* a space of at most so many plans is searched completely:
+                                         1000000000; negative: never */
+    int64_t most_found;               /* plans returned at most: 5 */
+    uint64_t seed;
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_search_desc;
+
+typedef struct het_found {
+    het_plan *plan;                   /* with its schedule, memory_limit, shares = counts, state shares */
+    int64_t micro_batches, granules;  /* of the step; of a micro-batch but the last */
+    double seconds;                   /* of the step, simulated */
+    double work, fill, transfers, update; /* these add up to it: the busiest device's F, B, I, W;
+                                             what lists would take on top if links cost nothing;
+                                             links; and from the last backward to the end:
+                                             reductions, steps, gathers */
+    double *memory;                   /* [ranks] bytes at most, as memory limits count: the device's
+                                         and message buffers */
+    char why[256];                    /* of the best: what limits it; of others: what they lose by */
+} het_found;
+
+typedef struct het_search {
+    int64_t found_count;
+    het_found *found;                 /* [found_count], best first; each of another form: number of
+                                         pipelines, stages, schedule */
+    double bound;                     /* no plan on this cluster takes less, whichever of its times,
+                                         alone or together, is the shorter */
+    double distance;                  /* best / bound - 1 */
+    char bound_by[96];                /* which bound: work over summed speeds, fastest chain */
+    int64_t evaluations, skipped;     /* plans simulated; left out because a bound or memory said so */
+    int32_t exhaustive;               /* 1: the whole space was searched */
+    int32_t stopped;                  /* 1: by evaluations or seconds */
+    het_simulation *simulation;       /* of the best, with its timeline */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes;
+                                         plans and simulation are their own */
+    size_t size;
+} het_search;
+
+/* One and the same result for the same description, but where `seconds` ends it. HET_ERR_LIMIT:
+   nothing fits; the error names the unit, or the rank, and the bytes that are missing.
+   Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_search(const het_search_desc *desc, het_search **search,
+                                                          het_error *error);
+HETRAIN_API void het_search_free(het_search *search);                  /* NULL is fine. Threads: any. */
+
+/* ---- >>adapt_api: when devices and links are not what they were ---------------------------------
+   While training, the times of a step's actions are held against what the profile says of the plan
+   in use. Where a device, or a link that a pipeline crosses, became slower or faster for a few
+   steps, the planner is asked again with what is known now: first for other shares of the pipelines
+   alone, which is taken where it is as good; else for another plan. het_replan (hetrain.h) goes
+   over to it. */
+
+/* Simulates the step of a plan: desc says for what, of its fields for searching none is looked at.
+   granules: of a micro-batch. timeline: HET_YES keeps records. desc->allocator makes the result,
+   het_simulation_free frees it. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan,
+                                                           int64_t granules, het_choice timeline,
+                                                                   het_simulation **simulation, het_error *error);
+
+typedef struct het_adapt_desc {
+    uint32_t start_canary;
+    const het_search_desc *search;    /* Required: how plans are looked for. Its profile and the
+                                         names of its schedules must outlive the adaptation; its
+                                         cluster is where beliefs start from, and is copied */
+    double change;                    /* so much slower or faster than believed is a change: 0.2 */
+    double gain;                      /* another plan must make the step so much shorter: 0.05 */
+    int64_t window;                   /* a device's speed is the median over so many steps, more
+                                         than half of which must be there: 5, at most 64 */
+    int64_t steps;                    /* a change must be seen in so many steps, one behind the other: 2 */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_adapt_desc;
+
+typedef struct het_advice {
+    het_plan *plan;                   /* NULL: something changed, but no plan is so much better */
+    int64_t granules, micro_batches;  /* of a micro-batch but the last; of a step */
+    int32_t only_shares;              /* the stages are those of the plan in use */
+    double before, after;             /* simulated seconds of a step, with devices as they are now:
+                                         of the plan in use, and of this one */
+    char text[256];                   /* one line: what changed, by how much, what is gained */
+    het_allocator allocator;          /* of this struct; the plan is a block of its own */
+} het_advice;
+
+typedef struct het_adapt het_adapt;
+/* Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt,
+                                                           het_error *error);
+HETRAIN_API void het_adapt_destroy(het_adapt *adapt);                  /* NULL is fine. Threads: any. */
+/* The plan in use from the next step on, copied; granules: of a micro-batch but the last.
+   Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules,
+                                                          het_error *error);
+/* The records of a step with that plan, of all ranks or of some: to be joined where there are
+   several processes, so that transfers between them are seen from both ends. Clocks of processes
+   may differ: what a link adds is the mean of both ways. Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline,
+                                                            het_error *error);
+/* To be called after each step observed. *advice: NULL while nothing changed. The same observations
+   give the same advice, but where search->seconds ends the search: of several processes one should
+   ask and tell the others (het_spread). Threads: any, one call at a time. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error);
+HETRAIN_API void het_advice_free(het_advice *advice);                  /* NULL is fine. Threads: any. */
+/* Devices and links as they are believed to be. A device that is idle is believed to be what it
+   was. Threads: any. */
+HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt);
+
+/* ---- >>pack_api: which micro-batches a step's data make -----------------------------------------
+   Documents of unequal length make micro-batches of unequal cost, and the ranks of a pipeline wait
+   for the largest. het_pack groups the granules of a step into micro-batches that cost alike, deals
+   these to the pipelines, and orders them. A granule is here what stays together: one of the data's
+   (het_granules), or all those of a sequence of several. None is split, so that no bit of what is
+   trained shows the grouping (hetrain.h, DETERMINISM), where het_batch.sample_id and granule_start
+   go with the sequences.
+
+   t_s(M) = base + token * tokens + pair * pairs of micro-batch M is what F and B (or F, I and W) of
+   stage s take. A grouping into m micro-batches, of which pipeline k gets c_k (het_plan_divide), on
+   P_k ranks, is estimated to take
+
+       max over ranks of the sum over the rank's stages s of c_k / m * (sum over all M of t_s(M))
+       + max over M, k, s of w_k t_s(M),
+
+   w_k = P_k - 1, and 1 more where several pipelines have micro-batches, since then the last ones do
+   not end together. For one pipeline with a stage a rank that is the sum on the slowest stage and p
+   - 1 times the largest (DynaPipe, arXiv 2311.10418).
+   * Granules are sorted by max w t, the largest first, then by tokens, then by number. For each m
+     the row is cut into m runs whose largest is as small as it can be: dynamic programming, in
+     which the longest run that keeps a bound is best, and the bound is found by bisection. Since
+     nothing is padded, granules also go one by one, the largest first, to the micro-batch that
+     costs least with it, where that is better and granules times m are at most 2^22. m is every
+     number up to 256, then each about 1/64 larger than the one before.
+   * The six best, and granules in their own order in equal numbers, are run by het_simulate, and
+     the one with the shortest step is kept. Micro-batches go, the largest first, to the pipeline
+     that ends first with it; in two of the groupings clusters of alike micro-batches are permuted;
+     of the best, all orders are tried where there are at most as many as evaluations left, else any
+     two micro-batches are exchanged as long as that helps. Of equals the first found stays. */
+
+typedef struct het_pack_desc {
+    uint32_t start_canary;
+    const het_plan *plan;             /* Required */
+    const het_costs *costs;           /* of the plan (het_profile_costs). Required. Its tokens,
+                                         pairs and sequences are not looked at */
+    const het_schedule *schedule;     /* the lists of a step with max_micro_batches; NULL: het_schedule_make */
+    const het_blocks *blocks;         /* of the model; NULL: one block a unit */
+    int64_t granules;                 /* of the step. Required */
+    const int64_t *tokens;            /* [granules]. Required */
+    const double *pairs;              /* [granules] of queries and keys; NULL: tokens (tokens + 1) / 2 */
+    const int64_t *sequences;         /* [granules]; NULL: 1 each */
+    int64_t max_tokens;               /* of a micro-batch: no limit */
+    int64_t max_sequences;            /* of a micro-batch: no limit */
+    int64_t max_micro_batches;        /* of the step, as het_create was told: those of the schedule;
+                                         without one, granules */
+    const double *memory;             /* [ranks] het_rank_time.peak_bytes at most; 0: no limit. NULL: none */
+    het_choice neighbours;            /* only runs of the sorted row, beside granules in their own order: no */
+    int64_t plain;                    /* micro-batches of the step to compare with; more than there
+                                         can be: none. 0: the best of four numbers */
+    int64_t evaluations;              /* simulations at most: 4194304 / actions of the lists, at
+                                         least 32, at most 1000 */
+    het_allocator allocator;
+    uint32_t end_canary;
+} het_pack_desc;
+
+typedef struct het_packing {
+    int64_t granules, micro_batches, pipelines;
+    int64_t *order;                   /* [granules] their numbers, micro-batch by micro-batch, ascending within each */
+    int64_t *start;                   /* [micro_batches + 1] into `order`: as het_step wants them,
+                                         pipeline by pipeline */
+    int64_t *counts;                  /* [pipelines] how many of them each gets */
+    double *tokens, *pairs, *sequences; /* [micro_batches] for het_costs */
+    double seconds;                   /* of the step, simulated */
+    double plain_seconds;             /* of the same granules in their own order and equal numbers;
+                                         0: that breaks a limit */
+    int64_t plain_micro_batches;
+    double estimate;                  /* the least of the groupings looked at */
+    int64_t evaluations;              /* simulations made */
+    int32_t stopped;                  /* 1: by `evaluations`; 0: no exchange of two micro-batches
+                                         makes the step shorter */
+    het_allocator allocator;          /* of this struct and its arrays: one block of `size` bytes */
+    size_t size;
+} het_packing;
+
+/* `seconds` is never above `plain_seconds`, where that keeps the limits. One and the same result
+   for the same description. HET_ERR_LIMIT: a granule is larger than a micro-batch may be, or no
+   grouping that was looked at keeps the limits: the error says which, its size and the limit. For
+   the next step it may be called by another thread while this one is computed. Threads: any. */
+HETRAIN_API HETRAIN_MUST_CHECK het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error);
+HETRAIN_API void het_packing_free(het_packing *packing);               /* NULL is fine. Threads: any. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HETRAIN_SEARCH_H ---- end of the API: to use hetrain_search.h you need nothing below ---- */
+#if defined(HETRAIN_SEARCH_IMPLEMENTATION) && !defined(HETRAIN_SEARCH_IMPLEMENTATION_DONE)
+
+#define HETI_T_WANTED
+#include "hetrain_text.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* =================================================================================================
+   >>profile  What a description says about units, blocks and bytes; bytes of a plan; files.
+
+   Units are asked through their own tables, as het_create does. Units of one table with the same
+   shapes are one kind, whatever their parameters are called. Bytes are kept by class (het_keep), so
+   that a stage's memory is a sum over its units, whatever is recomputed, split or sliced:
+       slot = rows (input of the first + sum of output + keep_input [unless recomputed] +
+       keep_weight [unless recomputed and B whole]
+              + keep_gradient [where I and W come apart] + carry [unless sliced] + carry_gradient
+              [where I and W come apart, unless sliced])
+       carry = tokens (sum of carry + carry_gradient) [sliced]
+   ============================================================================================== */
+
+enum { HETI_S_MOST_UNITS = 1 << 20, HETI_S_MOST_KINDS = 256 };
+
+typedef struct heti_s_parameter { char name[64]; int64_t count, uses; int32_t frozen; } heti_s_parameter;
+
+/* What describing needs beside the profile: all of it is given back. */
+typedef struct heti_s_described {
+    het_desc desc;                    /* completed */
+    het_allocator allocator;
+    het_error *error;
+    het_device device;
+    het_parallel parallel;
+    het_unit *unit;                   /* [units] */
+    het_unit_info *info;              /* [2]: a unit and the one before it */
+    het_unit_info *kind;              /* [kinds] as described first */
+    const het_unit_iface **table;     /* [kinds] */
+    int64_t *owner;                   /* [uses] parameter of each (unit, parameter); NULL: they are still counted */
+    int64_t *first;                   /* [units + 1] into owner */
+    heti_s_parameter *parameter;      /* [uses] */
+    het_profile count;                /* the arrays are scratch */
+    int64_t uses, parameters, granule;
+    void *block[2];                   /* what the arrays are in */
+    size_t size[2];
+} heti_s_described;
+
+static void heti_s_serial(void *user, int64_t count, het_task task, void *arg) {
+    int64_t i;
+    (void)user;
+    for (i = 0; i < count; i++) task(arg, i);
+}
+
+/* ---- describing ---- */
+
+/* Asks a unit to describe itself behind the unit that gives `before` (NULL: the first). */
+static het_result heti_s_describe_unit(heti_s_described *d, int64_t u, const het_unit_info *before, int64_t tokens,
+                                       het_unit_info *info) {
+    const het_unit_iface *table = d->unit[u].iface;
+    het_result result;
+    int64_t s;
+    memset(info, 0, sizeof *info);
+    info->max_tokens = tokens;
+    info->max_granule_tokens = d->granule < tokens ? d->granule : tokens;
+    info->max_sequences = d->desc.max_sequences < tokens ? d->desc.max_sequences : tokens;
+    info->compute = d->desc.dtype;
+    info->device = &d->device;
+    for (s = 0; before != NULL && s < before->out_streams; s++) info->in_width[s] = before->out_width[s];
+    if (before != NULL) info->in_streams = before->out_streams;
+    if (table == NULL || table->version != HETRAIN_UNIT_VERSION)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: its table has version "
+                                                      "%d, this is %d", u,
+                                                      table != NULL ? HETI_T_CAST(int64_t, table->version) :
+                                                      HETI_T_CAST(int64_t, -1),
+                                                      HETI_T_CAST(int64_t, HETRAIN_UNIT_VERSION));
+    result = table->describe(&d->unit[u], info);
+    if (result != HET_OK)
+        return heti_t_fail(d->error, result, "het_profile_describe: unit %d (%s): describe failed behind a unit that "
+                                             "gives %d streams", u, table->name, info->in_streams);
+    if (info->parameters < 0 || info->parameters > HETRAIN_MAX_UNIT_PARAMETERS || info->tensors < 0 ||
+        info->tensors > HETRAIN_MAX_UNIT_TENSORS || info->out_streams < 0 || info->out_streams > HETRAIN_MAX_STREAMS)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d (%s): %d parameters, %d "
+                                                      "tensors, %d streams", u, table->name, info->parameters,
+                                                      info->tensors, info->out_streams);
+    for (s = 0; s < info->parameters; s++) { /* squaring its gradients needs scratch as well */
+        het_op op;
+        size_t bytes;
+        memset(&op, 0, sizeof op);
+        op.kind = HET_OP_SUM_SQUARES;
+        op.u.sum_squares.count = info->parameter[s].rows * info->parameter[s].columns;
+        bytes = d->device.iface->workspace(d->device.self, &op);
+        if (bytes > info->workspace) info->workspace = bytes;
+    }
+    return HET_OK;
+}
+
+static int heti_s_same_streams(int64_t count, const int64_t *width, int64_t other_count, const int64_t *other) {
+    int64_t s;
+    for (s = 0; s < count && count == other_count && width[s] == other[s]; s++) {}
+    return count == other_count && s == count;
+}
+
+/* Whether two descriptions differ in nothing that costs. */
+static int heti_s_same_kind(const het_unit_info *a, const het_unit_info *b) {
+    int64_t i;
+    if (!heti_s_same_streams(a->in_streams, a->in_width, b->in_streams, b->in_width)) return 0;
+    if (!heti_s_same_streams(a->out_streams, a->out_width, b->out_streams, b->out_width)) return 0;
+    if (a->parameters != b->parameters || a->tensors != b->tensors || a->workspace != b->workspace ||
+        a->is_loss != b->is_loss)
+        return 0;
+    for (i = 0; i < a->parameters; i++)
+        if (a->parameter[i].rows != b->parameter[i].rows || a->parameter[i].columns != b->parameter[i].columns)
+            return 0;
+    for (i = 0; i < a->tensors; i++)
+        if (a->tensor[i].width != b->tensor[i].width || a->tensor[i].keep != b->tensor[i].keep) return 0;
+    return !(a->flops_forward < b->flops_forward || a->flops_forward > b->flops_forward);
+}
+
+static het_result heti_s_describe_parameter(heti_s_described *d, int64_t u, const het_parameter_desc *p) {
+    const int64_t limit = INT64_C(1) << 56;
+    int64_t i;
+    if (p->rows < 1 || p->columns < 1 || p->rows > limit / p->columns)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has shape %d x %d",
+                           u, p->name, p->rows, p->columns);
+    for (i = 0; i < d->parameters && strcmp(d->parameter[i].name, p->name) != 0; i++) {}
+    if (i == d->parameters) {
+        memcpy(d->parameter[i].name, p->name, sizeof d->parameter[i].name);
+        d->parameter[i].name[sizeof d->parameter[i].name - 1] = 0;
+        d->parameter[i].count = p->rows * p->columns;
+        d->parameter[i].frozen = d->desc.inference == HET_YES || (d->desc.model.lora_rank > 0 && !p->adapter) ||
+                                 (d->desc.frozen != NULL && d->desc.frozen(d->desc.user, d->parameter[i].name) != 0);
+        d->parameters++;
+    }
+    if (d->parameter[i].count != p->rows * p->columns)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: unit %d: parameter %s has %d elements "
+                                                      "here and %d in an earlier unit", u, p->name,
+                                                      p->rows * p->columns, d->parameter[i].count);
+    d->parameter[i].uses++;
+    d->owner[d->uses++] = i;
+    return HET_OK;
+}
+
+/* Passes over the chain: with owner NULL only counts uses of parameters; else finds parameters and
+   kinds. */
+static het_result heti_s_describe_chain(heti_s_described *d) {
+    int64_t u, k, p;
+    d->uses = d->count.kinds = 0;
+    for (u = 0; u < d->count.units; u++) {
+        het_unit_info *info = &d->info[u % 2];
+        HETI_T_TRY(heti_s_describe_unit(d, u, u > 0 ? &d->info[(u + 1) % 2] : NULL, d->desc.max_tokens, info));
+        if ((u == d->count.units - 1) != (info->is_loss != 0))
+            return heti_t_fail(d->error, HET_ERR_INVALID,
+                "het_profile_describe: unit %d (%s): the last unit of the chain, and no other, makes the loss", u,
+                d->unit[u].iface->name);
+        if (d->owner == NULL) { d->uses += info->parameters; continue; }
+        d->first[u] = d->uses;
+        for (p = 0; p < info->parameters; p++) HETI_T_TRY(heti_s_describe_parameter(d, u, &info->parameter[p]));
+        for (k = 0; k < d->count.kinds && !(d->table[k] == d->unit[u].iface &&
+                                            heti_s_same_kind(&d->kind[k], info)); k++) {}
+        if (k == HETI_S_MOST_KINDS)
+            return heti_t_fail(d->error, HET_ERR_LIMIT,
+                               "het_profile_describe: unit %d (%s) is of another kind than %d before it: the most", u,
+                               d->unit[u].iface->name, k);
+        if (k == d->count.kinds) {
+            d->table[k] = d->unit[u].iface;
+            d->kind[k] = *info;
+            d->count.kinds++;
+        }
+        d->count.unit[u] = HETI_T_CAST(int32_t, k);
+    }
+    if (d->owner != NULL) d->first[u] = d->uses;
+    return HET_OK;
+}
+
+static double heti_s_widths(int64_t count, const int64_t *width) {
+    double sum = 0;
+    int64_t s;
+    for (s = 0; s < count; s++) sum += HETI_T_CAST(double, width[s]) * 4;
+    return sum;
+}
+
+static void heti_s_fill_kind(het_unit_kind *kind, const het_unit_info *info) {
+    int64_t t;
+    kind->input = heti_s_widths(info->in_streams, info->in_width);
+    kind->output = heti_s_widths(info->out_streams, info->out_width);
+    kind->loss = info->is_loss != 0;
+    for (t = 0; t < info->tensors; t++) {
+        const double bytes = HETI_T_CAST(double, info->tensor[t].width) * 4;
+        switch (info->tensor[t].keep) {
+        case HET_KEEP_CALL: kind->call += bytes; break;
+        case HET_KEEP_INPUT: kind->keep_input += bytes; break;
+        case HET_KEEP_GRADIENT: kind->keep_gradient += bytes; break;
+        case HET_KEEP_CARRY: kind->carry += bytes; break;
+        case HET_KEEP_CARRY_GRADIENT: kind->carry_gradient += bytes; break;
+        default: kind->keep_weight += bytes; break;
+        }
+    }
+}
+
+/* name, or "name#2" where an earlier kind has it. */
+static void heti_s_kind_name(const heti_s_described *d, int64_t k, het_unit_kind *kind) {
+    heti_t_text name = heti_t_text_in(kind->name, 41);
+    int64_t i, number = 1;
+    for (i = 0; i < k; i++) number += strcmp(d->table[i]->name, d->table[k]->name) == 0;
+    heti_t_put(&name, d->table[k]->name);
+    name = heti_t_text_behind(kind->name, sizeof kind->name);
+    if (number > 1) heti_t_format(&name, "#%d", number);
+}
+
+/* Kinds with their workspace as a straight line through two numbers of tokens. */
+static het_result heti_s_fill_kinds(heti_s_described *d, het_profile *profile) {
+    const int64_t most = d->desc.max_tokens, half = (most + 1) / 2;
+    int64_t u;
+    for (u = 0; u < profile->units; u++) {
+        const int64_t k = profile->unit[u];
+        het_unit_kind *kind = &profile->kind[k];
+        het_unit_info before;
+        double low, high;
+        if (kind->name[0] != 0) continue;
+        heti_s_fill_kind(kind, &d->kind[k]);
+        heti_s_kind_name(d, k, kind);
+        memset(&before, 0, sizeof before);
+        before.out_streams = d->kind[k].in_streams;
+        memcpy(before.out_width, d->kind[k].in_width, sizeof before.out_width);
+        HETI_T_TRY(heti_s_describe_unit(d, u, u > 0 ? &before : NULL, half, &d->info[0]));
+        low = HETI_T_CAST(double, d->info[0].workspace);
+        high = HETI_T_CAST(double, d->kind[k].workspace);
+        kind->workspace = most > half && high > low ? (high - low) / HETI_T_CAST(double, most - half) : 0;
+        kind->workspace_base = high - kind->workspace * HETI_T_CAST(double, most);
+        if (kind->workspace_base < 0) kind->workspace_base = 0;
+    }
+    return HET_OK;
+}
+
+static int heti_s_uses(const heti_s_described *d, int64_t unit, int64_t parameter) {
+    int64_t i;
+    for (i = d->first[unit]; i < d->first[unit + 1] && d->owner[i] != parameter; i++) {}
+    return i < d->first[unit + 1];
+}
+
+/* Parameters with the same users, all trained or all frozen, are a block, in the order of their
+   first parameters: the schedule's order. */
+static void heti_s_fill_blocks(heti_s_described *d) {
+    het_profile *profile = &d->count;
+    int64_t p, b, u, i;
+    profile->blocks = profile->uses = 0;
+    for (p = 0; p < d->parameters; p++) {
+        heti_s_parameter *parameter = &d->parameter[p];
+        for (b = profile->blocks - 1; b >= 0; b--) {
+            const het_block_profile *block = &profile->block[b];
+            if (block->uses != parameter->uses || block->frozen != parameter->frozen) continue;
+            for (i = 0; i < block->uses && heti_s_uses(d, profile->use[block->first_use + i], p); i++) {}
+            if (i == block->uses) break;
+        }
+        if (b < 0) {
+            het_block_profile *block = &profile->block[b = profile->blocks++];
+            block->frozen = parameter->frozen;
+            block->first_use = profile->uses;
+            for (u = 0; u < profile->units && profile->uses - block->first_use < parameter->uses; u++)
+                if (heti_s_uses(d, u, p)) profile->use[profile->uses++] = u;
+            block->uses = profile->uses - block->first_use;
+        }
+        profile->block[b].elements += (parameter->count + 15) / 16 * 16;
+    }
+}
+
+/* Elements of the tables of cosines and sines together: T x columns of a head that rotate, int(E
+   fraction). */
+static int64_t heti_s_rotary_table(const het_model_desc *m) {
+    const double columns = HETI_T_CAST(double, m->head_size) * (HETI_T_CAST(double, m->rotary_fraction) + 1e-7);
+    return m->position == HET_ROTARY ? m->context * (HETI_T_CAST(int64_t, columns) / 2 * 2) : 0;
+}
+
+/* A rank's tables are described in hetrain.h's manual: rotary tables, maximum (4), exponent (4) and
+   grid (8) of each parameter, logits of one token, scalars and two sums; a micro-batch has five
+   arrays of 4 bytes and one of 8 a token, two of 8 a sequence. */
+static void heti_s_fill_totals(heti_s_described *d, const char *model) {
+    const int exact = d->desc.reduce == HET_REDUCE_EXACT;
+    het_profile *profile = &d->count;
+    size_t length = strlen(model);
+    if (length >= sizeof profile->model) length = sizeof profile->model - 1;
+    memcpy(profile->model, model, length);
+    profile->dtype = d->desc.dtype;
+    profile->reduce = d->desc.reduce;
+    profile->weight_bytes = profile->gather_bytes = 4;
+    profile->gradient_bytes = profile->reduce_bytes = exact ? 8 : 4;
+    profile->state_bytes = 4 * HETI_T_CAST(double, d->desc.optimizer.iface->slots);
+    profile->rank_weights = 4 * HETI_T_CAST(double, heti_s_rotary_table(&d->desc.model));
+    profile->rank_gradients = 16 * HETI_T_CAST(double, d->parameters);
+    profile->rank_workspace = 4 * HETI_T_CAST(double, d->desc.model.vocab) +
+        HETI_T_CAST(double, sizeof(het_step_scalars) + 2 * sizeof(het_sum));
+    profile->token_bytes = 28;
+    profile->sequence_bytes = 16;
+}
+
+static void heti_s_profile_cut(het_profile **at, const het_profile *count, heti_t_arena *arena) {
+    het_profile *profile = HETI_T_TAKE(arena, het_profile, 1), unused;
+    int64_t i;
+    if (profile == NULL) profile = &unused;
+    *profile = *count;
+    profile->kind = HETI_T_TAKE(arena, het_unit_kind, count->kinds);
+    profile->unit = HETI_T_TAKE(arena, int32_t, count->units);
+    profile->block = HETI_T_TAKE(arena, het_block_profile, count->blocks);
+    profile->use = HETI_T_TAKE(arena, int64_t, count->uses);
+    profile->device = HETI_T_TAKE(arena, het_device_profile, count->devices);
+    profile->link = HETI_T_TAKE(arena, het_link_profile, count->links);
+    for (i = 0; i < count->devices; i++) {
+        het_unit_time *alone = HETI_T_TAKE(arena, het_unit_time, count->kinds);
+        het_unit_time *together = HETI_T_TAKE(arena, het_unit_time, count->kinds);
+        if (arena->base == NULL) continue;
+        profile->device[i].alone = alone;
+        profile->device[i].together = together;
+    }
+    *at = arena->base != NULL ? profile : NULL;
+}
+
+/* A cleared profile with the numbers of things, and the fields that are no arrays, of `count`. */
+static het_result heti_s_profile_new(const het_profile *count, const het_allocator *allocator, const char *call,
+                                     het_profile **profile, het_error *error) {
+    heti_t_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_profile_cut(profile, count, &arena);
+    size = arena.used;
+    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
+    arena.base = HETI_T_CAST(char *, block);
+    arena.used = 0;
+    heti_s_profile_cut(profile, count, &arena);
+    (*profile)->allocator = *allocator;
+    (*profile)->size = size;
+    return HET_OK;
+}
+
+/* Everything but devices and links. */
+static void heti_s_profile_same(het_profile *to, const het_profile *from) {
+    memcpy(to->kind, from->kind, HETI_T_CAST(size_t, from->kinds) * sizeof *to->kind);
+    memcpy(to->unit, from->unit, HETI_T_CAST(size_t, from->units) * sizeof *to->unit);
+    memcpy(to->block, from->block, HETI_T_CAST(size_t, from->blocks) * sizeof *to->block);
+    memcpy(to->use, from->use, HETI_T_CAST(size_t, from->uses) * sizeof *to->use);
+}
+
+HETRAIN_API void het_profile_free(het_profile *profile) {
+    het_allocator allocator;
+    if (profile == NULL) return;
+    allocator = profile->allocator;
+    allocator.free(allocator.user, profile, profile->size);
+}
+
+static void heti_s_described_cut(heti_s_described *d, heti_t_arena *arena) {
+    d->unit = HETI_T_TAKE(arena, het_unit, d->count.units);
+    d->info = HETI_T_TAKE(arena, het_unit_info, 2);
+    d->kind = HETI_T_TAKE(arena, het_unit_info, HETI_S_MOST_KINDS);
+    d->table = HETI_T_TAKE(arena, const het_unit_iface *, HETI_S_MOST_KINDS);
+    d->first = HETI_T_TAKE(arena, int64_t, d->count.units + 1);
+    d->count.unit = HETI_T_TAKE(arena, int32_t, d->count.units);
+}
+
+/* Every use of a parameter may be a parameter and a block of its own. */
+static void heti_s_uses_cut(heti_s_described *d, heti_t_arena *arena) {
+    d->owner = HETI_T_TAKE(arena, int64_t, d->uses + 1);
+    d->parameter = HETI_T_TAKE(arena, heti_s_parameter, d->uses);
+    d->count.block = HETI_T_TAKE(arena, het_block_profile, d->uses);
+    d->count.use = HETI_T_TAKE(arena, int64_t, d->uses);
+}
+
+static het_result heti_s_described_block(heti_s_described *d, int which, void (*cut)(heti_s_described *d,
+    heti_t_arena *arena)) {
+    heti_t_arena arena;
+    arena.base = NULL;
+    arena.used = 0;
+    cut(d, &arena);
+    d->size[which] = arena.used;
+    HETI_T_TRY(heti_t_block(&d->allocator, arena.used, "het_profile_describe", &d->block[which], d->error));
+    arena.base = HETI_T_CAST(char *, d->block[which]);
+    arena.used = 0;
+    cut(d, &arena);
+    return HET_OK;
+}
+
+/* Completed description, number of units and the first device. */
+static het_result heti_s_describe_start(heti_s_described *d, const het_desc *desc, const het_allocator *allocator) {
+    const het_device_iface *iface = het_cpu_device();
+    het_device_config config;
+    het_result result;
+    int64_t whole;
+    d->desc = *desc;
+    if (d->desc.start_canary != 0 || d->desc.end_canary != 0)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: het_desc was not cleared");
+    if (!heti_t_allocator(allocator, &d->allocator))
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: an allocator needs both alloc and free");
+    HETI_T_TRY(het_model_complete(&d->desc.model, d->error));
+    het_desc_defaults(&d->desc);
+    d->count.units = d->desc.units != NULL ? d->desc.unit_count : 2 * d->desc.model.layers + 2;
+    if (d->count.units < 2 || d->count.units > HETI_S_MOST_UNITS || d->desc.max_tokens < 1 ||
+        d->desc.max_tokens > INT64_C(1) << 31)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: %d units, max_tokens %d", d->count.units,
+                           d->desc.max_tokens);
+    whole = d->desc.model.context < 512 ? d->desc.model.context : 512;
+    d->granule = d->desc.granule > INT64_MAX / 512 || d->desc.granule * whole > d->desc.max_tokens ?
+        d->desc.max_tokens : d->desc.granule * whole;
+    if (d->granule < 512) d->granule = 512;
+    memset(&config, 0, sizeof config);
+    config.threads = 1;
+    if (desc->devices != NULL && desc->device_count > 0) {
+        if (desc->devices[0].iface != NULL) iface = desc->devices[0].iface;
+        if (desc->devices[0].threads > 0) config.threads = desc->devices[0].threads;
+        config.isa = desc->devices[0].isa;
+        config.ordinal = desc->devices[0].ordinal;
+    }
+    d->parallel.run = heti_s_serial;
+    config.allocator = &d->allocator;
+    config.parallel = &d->parallel;
+    if (iface->version != HETRAIN_DEVICE_VERSION)
+        return heti_t_fail(d->error, HET_ERR_INVALID, "het_profile_describe: device table has version %d, this is %d",
+            HETI_T_CAST(int64_t, iface->version), HETI_T_CAST(int64_t, HETRAIN_DEVICE_VERSION));
+    result = iface->create(&config, &d->device.self);
+    if (result != HET_OK)
+        return heti_t_fail(d->error, result, "het_profile_describe: device %s could not be created", iface->name);
+    d->device.iface = iface;
+    return HET_OK;
+}
+
+static het_result heti_s_describe_all(heti_s_described *d, const char *model, het_profile **profile) {
+    int64_t u;
+    HETI_T_TRY(heti_s_described_block(d, 0, heti_s_described_cut));
+    if (d->desc.units == NULL) HETI_T_TRY(het_model_units(&d->desc.model, d->unit, d->count.units, &u, d->error));
+    for (u = 0; u < d->count.units; u++) {
+        if (d->desc.units != NULL) d->unit[u] = d->desc.units[u];
+        if (d->unit[u].model == NULL) d->unit[u].model = &d->desc.model;
+    }
+    HETI_T_TRY(heti_s_describe_chain(d));
+    HETI_T_TRY(heti_s_described_block(d, 1, heti_s_uses_cut));
+    HETI_T_TRY(heti_s_describe_chain(d));
+    heti_s_fill_blocks(d);
+    heti_s_fill_totals(d, model);
+    HETI_T_TRY(heti_s_profile_new(&d->count, &d->allocator, "het_profile_describe", profile, d->error));
+    memcpy((*profile)->unit, d->count.unit, HETI_T_CAST(size_t, d->count.units) * sizeof *d->count.unit);
+    memcpy((*profile)->block, d->count.block, HETI_T_CAST(size_t, d->count.blocks) * sizeof *d->count.block);
+    memcpy((*profile)->use, d->count.use, HETI_T_CAST(size_t, d->count.uses) * sizeof *d->count.use);
+    return heti_s_fill_kinds(d, *profile);
+}
+
+HETRAIN_API het_result het_profile_describe(const het_desc *desc, const char *model, const het_allocator *allocator,
+                                            het_profile **profile, het_error *error) {
+    heti_s_described d;
+    het_result result;
+    int i;
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: profile is NULL");
+    *profile = NULL;
+    if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_describe: desc is NULL");
+    memset(&d, 0, sizeof d);
+    d.error = error;
+    result = heti_s_describe_start(&d, desc, allocator);
+    if (result == HET_OK) result = heti_s_describe_all(&d, model != NULL ? model : "", profile);
+    for (i = 0; i < 2; i++)
+        if (d.block[i] != NULL) d.allocator.free(d.allocator.user, d.block[i], d.size[i]);
+    if (d.device.iface != NULL) d.device.iface->destroy(d.device.self);
+    if (result != HET_OK) {
+        het_profile_free(*profile);
+        *profile = NULL;
+    }
+    return result;
+}
+
+/* ---- bytes of a plan ---- */
+
+/* left: slices in flight or still to come of each (stage, micro-batch), those of a stage from
+   base[stage] on; apart: stages with an I. */
+typedef struct heti_s_followed { int64_t *left, *base, *apart; } heti_s_followed;
+
+/* One rank's list, all its stages at once. */
+static het_result heti_s_follow(const het_plan *plan, const het_schedule *schedule, int64_t r, const heti_s_followed *f,
+                                het_needs *needs, het_error *error) {
+    int64_t i, slots = 0, carries = 0, messages = 0, stages = 0, apart = 0;
+    for (i = schedule->start[r]; i < schedule->start[r + 1]; i++) {
+        const het_action *a = &schedule->action[i];
+        const int forward = a->kind == HET_ACTION_F, backward = a->kind == HET_ACTION_B || a->kind == HET_ACTION_I;
+        int64_t stage, first, last;
+        if (heti_t_is_receive(a->kind) && ++messages > needs->messages) needs->messages = messages;
+        if (a->kind > HET_ACTION_W) continue;
+        if (a->kind < 0 || a->pipeline < 0 || a->pipeline >= plan->pipelines || a->micro_batch < 0 || a->stage < 0 ||
+            a->stage >= plan->first_stage[a->pipeline + 1] - plan->first_stage[a->pipeline] ||
+            a->micro_batch >= schedule->micro_batches[a->pipeline])
+            return heti_t_fail(error, HET_ERR_INVALID,
+                               "het_profile_needs: rank %d, action %d: no such pipeline, stage or micro-batch", r,
+                               i - schedule->start[r]);
+        first = plan->first_stage[a->pipeline];
+        last = plan->first_stage[a->pipeline + 1] - 1;
+        stage = first + a->stage;
+        if (a->kind == HET_ACTION_I) f->apart[stage] = 1;
+        if (forward) {
+            if (++slots > needs->slots) needs->slots = slots;
+            if (a->slice == 0) {
+                if (++carries > needs->carries) needs->carries = carries;
+                f->left[f->base[stage] + a->micro_batch] = plan->slices;
+            }
+        }
+        if (schedule->complete && ((forward && stage > first) || (backward && stage < last))) messages--;
+        if (((forward && stage < last && plan->stage[stage + 1].rank == r) ||
+             (backward && stage > first && plan->stage[stage - 1].rank == r)) && schedule->complete &&
+                 ++messages > needs->messages)
+            needs->messages = messages;
+        if (a->kind != HET_ACTION_B && a->kind != HET_ACTION_W) continue;
+        slots--;
+        if (--f->left[f->base[stage] + a->micro_batch] == 0) carries--;
+    }
+    for (i = 0; i < plan->stages; i++) {
+        if (plan->stage[i].rank != r) continue;
+        stages++;
+        apart += f->apart[i];
+    }
+    needs->split = apart == 0 ? 0 : apart < stages ? 1 : 2;
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_needs(const het_plan *plan, const het_schedule *schedule,
+                                         const het_allocator *allocator, het_needs *needs, het_error *error) {
+    het_allocator own;
+    heti_s_followed f;
+    het_result result = HET_OK;
+    int64_t p, g, r, cells = 0;
+    void *block;
+    size_t size;
+    if (plan == NULL || schedule == NULL || needs == NULL || schedule->ranks != plan->ranks ||
+        schedule->pipelines != plan->pipelines)
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_profile_needs: a pointer is NULL, or the schedule is not of this plan");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_needs: an allocator needs both alloc and free");
+    for (p = 0; p < plan->pipelines; p++)
+        cells += (plan->first_stage[p + 1] - plan->first_stage[p]) * schedule->micro_batches[p];
+    size = HETI_T_CAST(size_t, cells + 2 * plan->stages) * sizeof(int64_t);
+    HETI_T_TRY(heti_t_block(&own, size, "het_profile_needs", &block, error));
+    f.base = HETI_T_CAST(int64_t *, block);
+    f.apart = f.base + plan->stages;
+    f.left = f.apart + plan->stages;
+    memset(f.apart, 0, HETI_T_CAST(size_t, plan->stages) * sizeof *f.apart);
+    for (p = 0, cells = 0; p < plan->pipelines; p++)
+        for (g = plan->first_stage[p]; g < plan->first_stage[p + 1]; g++, cells += schedule->micro_batches[p])
+            f.base[g] = cells;
+    memset(needs, 0, HETI_T_CAST(size_t, plan->ranks) * sizeof *needs);
+    for (r = 0; r < plan->ranks && result == HET_OK; r++)
+        result = heti_s_follow(plan, schedule, r, &f, &needs[r], error);
+    own.free(own.user, block, size);
+    return result;
+}
+
+HETRAIN_API het_stage_memory het_profile_stage(const het_profile *profile, int64_t unit_begin, int64_t unit_end,
+                                               int recompute, int split, int sliced, double rows, double tokens) {
+    het_stage_memory m;
+    double slot = 0, carry = 0;
+    int64_t u;
+    memset(&m, 0, sizeof m);
+    for (u = unit_begin; u < unit_end; u++) {
+        const het_unit_kind *k = &profile->kind[profile->unit[u]];
+        const int again = recompute && !k->loss;
+        double call = k->call, workspace = k->workspace * tokens + k->workspace_base;
+        slot += k->output;
+        if (u == unit_begin) slot += k->input;
+        if (again) call += k->keep_input;
+        else slot += k->keep_input;
+        if (again && !split) call += k->keep_weight;
+        else slot += k->keep_weight;
+        if (split) slot += k->keep_gradient;
+        else call += k->keep_gradient;
+        if (sliced) carry += k->carry + k->carry_gradient;
+        else slot += k->carry;
+        if (!sliced && split) slot += k->carry_gradient;
+        if (!sliced && !split) call += k->carry_gradient;
+        if (call * rows + workspace > m.scratch) m.scratch = call * rows + workspace;
+        if (k->input * rows > m.stream) m.stream = k->input * rows;
+        if (k->output * rows > m.stream) m.stream = k->output * rows;
+        if (u == unit_begin) m.message = k->input * rows;
+        if (u + 1 == unit_end && k->output * rows > m.message) m.message = k->output * rows;
+    }
+    m.slot = slot * rows;
+    m.carry = carry * tokens;
+    return m;
+}
+
+/* The ranks' sums on their way. Uses of blocks are chained by unit, stages by rank. */
+typedef struct heti_s_held {
+    const het_profile *profile;
+    const het_plan *plan;
+    het_stage_memory *most;           /* [ranks] of its stages */
+    double *elements, *trained, *state; /* [ranks] */
+    double *share;                    /* [blocks] sum of state shares of the holders */
+    int64_t *holders;                 /* [blocks] */
+    int64_t *head, *next, *block;     /* [units] the first use of a block by the unit; [uses] the
+                                         next one; [uses] whose it is */
+    int64_t *last, *before;           /* [ranks] its last stage; [stages] the rank's stage before, -1: none */
+    int64_t *stages;                  /* [ranks] how many */
+} heti_s_held;
+
+static void heti_s_held_cut(heti_s_held *h, heti_t_arena *arena) {
+    const int64_t ranks = h->plan->ranks, uses = h->profile->uses, blocks = h->profile->blocks;
+    h->most = HETI_T_TAKE(arena, het_stage_memory, ranks);
+    h->elements = HETI_T_TAKE(arena, double, ranks);
+    h->trained = HETI_T_TAKE(arena, double, ranks);
+    h->state = HETI_T_TAKE(arena, double, ranks);
+    h->share = HETI_T_TAKE(arena, double, blocks);
+    h->holders = HETI_T_TAKE(arena, int64_t, blocks);
+    h->head = HETI_T_TAKE(arena, int64_t, h->profile->units);
+    h->next = HETI_T_TAKE(arena, int64_t, uses);
+    h->block = HETI_T_TAKE(arena, int64_t, uses);
+    h->last = HETI_T_TAKE(arena, int64_t, ranks);
+    h->before = HETI_T_TAKE(arena, int64_t, h->plan->stages);
+    h->stages = HETI_T_TAKE(arena, int64_t, ranks);
+}
+
+static void heti_s_held_chains(heti_s_held *h) {
+    int64_t i, b, g;
+    for (i = 0; i < h->profile->units; i++) h->head[i] = -1;
+    for (b = h->profile->blocks; b-- > 0;)
+        for (i = h->profile->block[b].first_use; i < h->profile->block[b].first_use + h->profile->block[b].uses; i++) {
+            h->block[i] = b;
+            h->next[i] = h->head[h->profile->use[i]];
+            h->head[h->profile->use[i]] = i;
+        }
+    for (i = 0; i < h->plan->ranks; i++) h->last[i] = -1;
+    for (g = 0; g < h->plan->stages; g++) {
+        const int64_t rank = h->plan->stage[g].rank;
+        h->before[g] = h->last[rank];
+        h->last[rank] = g;
+        h->stages[rank]++;
+    }
+}
+
+/* The chains in a block of their own. */
+static het_result heti_s_held_start(heti_s_held *h, const het_profile *profile, const het_plan *plan,
+                                    const het_allocator *allocator, void **block, size_t *size, het_error *error) {
+    heti_t_arena arena;
+    memset(h, 0, sizeof *h);
+    h->profile = profile;
+    h->plan = plan;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_held_cut(h, &arena);
+    *size = arena.used;
+    HETI_T_TRY(heti_t_block(allocator, *size, "bytes of a plan", block, error));
+    arena.base = HETI_T_CAST(char *, *block);
+    arena.used = 0;
+    heti_s_held_cut(h, &arena);
+    heti_s_held_chains(h);
+    return HET_OK;
+}
+
+/* Whether use number i, of a unit of stage g, is the first by which the rank comes to hold the
+   block. */
+static int heti_s_first_hold(const heti_s_held *h, int64_t g, int64_t i) {
+    const het_block_profile *block = &h->profile->block[h->block[i]];
+    int64_t k, s;
+    for (k = block->first_use; k < block->first_use + block->uses; k++)
+        for (s = g; s >= 0; s = h->before[s]) {
+            const het_stage *stage = &h->plan->stage[s];
+            if (h->profile->use[k] >= stage->unit_begin && h->profile->use[k] < stage->unit_end && (s != g || k < i))
+                return 0;
+        }
+    return 1;
+}
+
+static void heti_s_most(double *most, double value) { if (value > *most) *most = value; }
+
+/* What a rank's stages need at most. Where I and W come apart in some of them, each counts as one
+   of both kinds. */
+static void heti_s_stage_most(const heti_s_held *h, const het_stage *stage, int split, double rows, double tokens,
+                              het_stage_memory *most) {
+    const het_stage_memory m = het_profile_stage(h->profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
+                                                 split > 0, h->plan->slices > 1, rows, tokens);
+    heti_s_most(&most->slot, m.slot);
+    heti_s_most(&most->carry, m.carry);
+    heti_s_most(&most->scratch, m.scratch);
+    heti_s_most(&most->stream, m.stream);
+    heti_s_most(&most->message, m.message);
+    if (split == 1) heti_s_stage_most(h, stage, 0, rows, tokens, most);
+}
+
+/* Adds up what stages need; state 1: the second time round, when the holders are known. needs NULL:
+   nothing is split. */
+static void heti_s_held_stages(heti_s_held *h, const het_needs *needs, double rows, double tokens, int state) {
+    const het_plan *plan = h->plan;
+    int64_t g, u, i;
+    for (g = 0; g < plan->stages; g++) {
+        const het_stage *stage = &plan->stage[g];
+        const int64_t r = stage->rank;
+        if (!state) heti_s_stage_most(h, stage, needs != NULL ? needs[r].split : 0, rows, tokens, &h->most[r]);
+        for (u = stage->unit_begin; u < stage->unit_end; u++)
+            for (i = h->head[u]; i >= 0; i = h->next[i]) {
+                const int64_t b = h->block[i];
+                const double elements = HETI_T_CAST(double, h->profile->block[b].elements);
+                if (!heti_s_first_hold(h, g, i)) continue;
+                if (!state) {
+                    h->elements[r] += elements;
+                    h->share[b] += plan->state_share[r];
+                    h->holders[b]++;
+                    if (!h->profile->block[b].frozen) h->trained[r] += elements;
+                } else if (!h->profile->block[b].frozen)
+                    h->state[r] += h->share[b] > 0 ? elements * plan->state_share[r] / h->share[b] :
+                    elements / HETI_T_CAST(double, h->holders[b]);
+            }
+    }
+}
+
+static size_t heti_s_bytes(double bytes) { return bytes < 9e18 ? HETI_T_CAST(size_t, bytes + 0.5) : SIZE_MAX; }
+
+/* Rows of the largest slice: cuts move to the next granule. */
+static double heti_s_slice_rows(const het_plan *plan, const het_shape *shape) {
+    const int64_t granule = shape->granule > 0 ? shape->granule : shape->tokens < 512 ? shape->tokens : 512;
+    double total = 0, largest = 0, rows = HETI_T_CAST(double, shape->tokens);
+    int64_t k;
+    if (plan->slices == 1) return rows;
+    for (k = 0; k < plan->slices; k++) {
+        total += plan->slice_share[k];
+        if (plan->slice_share[k] > largest) largest = plan->slice_share[k];
+    }
+    largest = HETI_T_CAST(double, HETI_T_CAST(int64_t, rows * (largest / total)) + 2 + granule);
+    return largest < rows ? largest : rows;
+}
+
+/* Weights and state as files have them: of a model with frozen weights its factors alone. */
+static size_t heti_s_saved(const het_profile *p) {
+    double all = 0, trained = 0;
+    int64_t b;
+    for (b = 0; b < p->blocks; b++) {
+        all += HETI_T_CAST(double, p->block[b].elements);
+        if (!p->block[b].frozen) trained += HETI_T_CAST(double, p->block[b].elements);
+    }
+    return heti_s_bytes((trained < all ? trained : all) * 4 + trained * p->state_bytes);
+}
+
+/* bytes before a message's rows; of a reduction's messages */
+enum { HETI_S_ENVELOPE = 64, HETI_S_RING_CHUNK = 131072 * 8 };
+
+static void heti_s_held_memory(const heti_s_held *h, const het_needs *needs, const het_shape *shape,
+                               het_memory *memory) {
+    const het_profile *p = h->profile;
+    int64_t r;
+    for (r = 0; r < h->plan->ranks; r++) {
+        const het_stage_memory *m = &h->most[r];
+        const double slots = HETI_T_CAST(double, needs[r].slots > h->stages[r] ? needs[r].slots : h->stages[r]);
+        const double carries = HETI_T_CAST(double, needs[r].carries > h->stages[r] ? needs[r].carries : h->stages[r]);
+        const double own = p->token_bytes * HETI_T_CAST(double, shape->tokens) + p->sequence_bytes *
+                     HETI_T_CAST(double, shape->sequences);
+        const int others = h->plan->ranks > 1;
+        const double messages = HETI_T_CAST(double, needs[r].messages + 2 * others) *
+                     (m->message + HETI_T_CAST(double, HETI_S_ENVELOPE));
+        het_memory *to = &memory[r];
+        memset(to, 0, sizeof *to);
+        to->weights = heti_s_bytes(h->elements[r] * p->weight_bytes + p->rank_weights);
+        to->gradients = heti_s_bytes(h->trained[r] * p->gradient_bytes + p->rank_gradients);
+        to->optimizer = heti_s_bytes(h->state[r] * p->state_bytes);
+        to->activations = heti_s_bytes(slots * m->slot + carries * (m->carry + own + 128) + 3 * m->stream);
+        to->workspace = heti_s_bytes(m->scratch + p->rank_workspace);
+        to->communication = heti_s_bytes(messages + (others ? HETI_T_CAST(double, HETI_S_RING_CHUNK) : 0));
+        to->host = to->communication;
+        to->device = to->weights + to->gradients + to->optimizer + to->activations + to->workspace;
+        to->parameters = HETI_T_CAST(int64_t, h->elements[r]);
+    }
+    memory[0].saving = heti_s_saved(p);
+}
+
+HETRAIN_API het_result het_profile_memory(const het_profile *profile, const het_plan *plan, const het_needs *needs,
+                                          const het_shape *shape, het_memory *memory, het_error *error) {
+    heti_s_held h;
+    double rows;
+    void *block;
+    size_t size;
+    if (profile == NULL || plan == NULL || needs == NULL || shape == NULL || memory == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a pointer is NULL");
+    if (plan->units != profile->units)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: a plan for %d units, a profile of %d",
+                           plan->units, profile->units);
+    if (shape->tokens < 1 || shape->sequences < 0 || shape->granule < 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_memory: %d tokens, %d sequences, granules of %d",
+                           shape->tokens, shape->sequences, shape->granule);
+    rows = heti_s_slice_rows(plan, shape);
+    HETI_T_TRY(heti_s_held_start(&h, profile, plan, &profile->allocator, &block, &size, error));
+    heti_s_held_stages(&h, needs, rows, HETI_T_CAST(double, shape->tokens), 0);
+    heti_s_held_stages(&h, needs, rows, HETI_T_CAST(double, shape->tokens), 1);
+    heti_s_held_memory(&h, needs, shape, memory);
+    profile->allocator.free(profile->allocator.user, block, size);
+    return HET_OK;
+}
+
+/* ---- costs of a plan ---- */
+
+typedef struct heti_s_costing {
+    const het_profile *profile;
+    const het_plan *plan;
+    const het_cluster *cluster;
+    het_plan_costs *to;
+    het_stage_cost *stage, *alone, *together; /* [stages] */
+    het_rank_cost *rank;              /* [ranks] */
+    het_block_cost *block;            /* [blocks] */
+    int64_t *rank_group;              /* [ranks] */
+    int beside;                       /* times measured with all ranks at work are used */
+} heti_s_costing;
+
+static void heti_s_costs_cut(heti_s_costing *c, heti_t_arena *arena) {
+    c->to = HETI_T_TAKE(arena, het_plan_costs, 1);
+    c->stage = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
+    c->alone = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
+    c->together = HETI_T_TAKE(arena, het_stage_cost, c->plan->stages);
+    c->rank = HETI_T_TAKE(arena, het_rank_cost, c->plan->ranks);
+    c->block = HETI_T_TAKE(arena, het_block_cost, c->profile->blocks);
+    c->rank_group = HETI_T_TAKE(arena, int64_t, c->plan->ranks);
+}
+
+/* Which device of the profile a rank is, and how much slower; -1: the profile has none of that
+   name. */
+static int64_t heti_s_rank_device(const heti_s_costing *c, int64_t rank, double *slowness) {
+    const het_cluster_device *device = c->cluster != NULL ? &c->cluster->device[rank] : NULL;
+    int64_t i = 0;
+    *slowness = device != NULL && device->speed > 0 ? 1 / device->speed : 1;
+    if (device == NULL) return c->profile->devices > 0 ? 0 : -1;
+    while (i < c->profile->devices && strcmp(c->profile->device[i].name, device->profile) != 0) i++;
+    return i < c->profile->devices ? i : -1;
+}
+
+static void heti_s_add_curve(het_curve *to, const het_curve *from, double factor) {
+    to->base += from->base * factor;
+    to->token += from->token * factor;
+    to->pair += from->pair * factor;
+}
+
+/* A stage's units, of these times, on a device that is `slowness` times slower than its profile. */
+static void heti_s_stage_cost(const heti_s_costing *c, int64_t g, const het_device_profile *device,
+                              const het_unit_time *times, double slowness, het_stage_cost *to) {
+    const het_profile *profile = c->profile;
+    const het_stage *stage = &c->plan->stage[g];
+    const het_unit_kind *last = &profile->kind[profile->unit[stage->unit_end - 1]];
+    const double in = profile->kind[profile->unit[stage->unit_begin]].input,
+                 copies = (in + last->output) * device->message_byte * slowness;
+    const het_stage_memory kept = het_profile_stage(profile, stage->unit_begin, stage->unit_end, stage->recompute != 0,
+                                                    0, 0, 1, 1);
+    int64_t u;
+    to->forward.base = to->backward.base = to->input.base = to->weight.base = device->action * slowness;
+    to->forward.token = to->backward.token = to->input.token = copies;
+    for (u = stage->unit_begin; u < stage->unit_end; u++) {
+        const het_unit_time *time = &times[profile->unit[u]];
+        const het_unit_kind *kind = &profile->kind[profile->unit[u]];
+        heti_s_add_curve(&to->forward, &time->forward, slowness);
+        heti_s_add_curve(&to->backward, &time->backward, slowness);
+        heti_s_add_curve(&to->input, &time->input, slowness);
+        heti_s_add_curve(&to->weight, &time->weight, slowness);
+        to->keep_gradient += kind->keep_gradient;
+        if (!stage->recompute || kind->loss) continue;
+        heti_s_add_curve(&to->backward, &time->recompute, slowness);
+        heti_s_add_curve(&to->input, &time->recompute, slowness);
+    }
+    to->bytes = last->output;
+    to->keep_weight = kept.slot + kept.carry;
+}
+
+static void heti_s_rank_cost(const heti_s_costing *c, int64_t r, const heti_s_held *held,
+                             const het_device_profile *device, double slowness) {
+    het_rank_cost *to = &c->rank[r];
+    to->begin = (device->action + device->begin_element * held->trained[r]) * slowness;
+    to->ring_byte = device->ring_byte * slowness;
+    to->verdict = device->verdict_base + device->verdict_element * held->state[r] * slowness;
+    to->step_base = device->action * slowness;
+    to->step = device->step_element * slowness;
+}
+
+static het_result heti_s_fill_costs(heti_s_costing *c, const heti_s_held *held, het_error *error) {
+    het_costs *costs = &c->to->costs;
+    const het_plan *plan = c->plan;
+    double slowness;
+    int64_t r, g, b, device;
+    for (r = 0; r < plan->ranks; r++) {
+        device = heti_s_rank_device(c, r, &slowness);
+        if (device < 0)
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: rank %d needs the "
+                                                       "profile of a device \"%s\"; there are %d, none is it", r,
+                                                       c->cluster != NULL ? c->cluster->device[r].profile : "",
+                                                       c->profile->devices);
+        heti_s_rank_cost(c, r, held, &c->profile->device[device], slowness);
+        if (c->cluster != NULL) c->rank_group[r] = c->cluster->device[r].group;
+    }
+    for (g = 0; g < plan->stages; g++) {
+        device = heti_s_rank_device(c, plan->stage[g].rank, &slowness);
+        heti_s_stage_cost(c, g, &c->profile->device[device], c->profile->device[device].alone, slowness, &c->alone[g]);
+        heti_s_stage_cost(c, g, &c->profile->device[device], c->beside ? c->profile->device[device].together :
+                          c->profile->device[device].alone, slowness, &c->together[g]);
+        c->stage[g] = c->together[g];
+    }
+    for (b = 0; b < c->profile->blocks; b++) {
+        const double elements = c->profile->block[b].frozen ? 0 : HETI_T_CAST(double, c->profile->block[b].elements);
+        c->block[b].reduce_bytes = elements * c->profile->reduce_bytes;
+        c->block[b].gather_bytes = elements * c->profile->gather_bytes;
+        c->block[b].step = elements;
+    }
+    costs->transfer = HET_TRANSFER_POSTED;
+    costs->stage = c->to->stage = c->stage;
+    c->to->alone = c->alone;
+    c->to->together = c->together;
+    costs->rank = c->rank;
+    costs->block = c->block;
+    costs->blocks = c->profile->blocks;
+    if (c->cluster != NULL) {
+        costs->group = c->cluster->group;
+        costs->groups = c->cluster->groups;
+        costs->rank_group = c->rank_group;
+    } else if (c->profile->links > 0) {
+        costs->every_link.latency = c->profile->link[0].latency;
+        costs->every_link.bandwidth = c->profile->link[0].bandwidth;
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_costs(const het_profile *profile, const het_plan *plan, const het_cluster *cluster,
+                                         het_choice together, const het_allocator *allocator, het_plan_costs **costs,
+                                                    het_error *error) {
+    heti_s_costing c;
+    heti_s_held held;
+    heti_t_arena arena;
+    het_allocator own;
+    het_result result;
+    void *block, *scratch;
+    size_t size;
+    if (costs == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: costs is NULL");
+    *costs = NULL;
+    if (profile == NULL || plan == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: %s is NULL", profile == NULL ? "profile" :
+                           "plan");
+    if (plan->units != profile->units)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d units, a profile of %d",
+                           plan->units, profile->units);
+    if (cluster != NULL && cluster->ranks != plan->ranks)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: a plan for %d ranks, a cluster of %d",
+                           plan->ranks, cluster->ranks);
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_costs: an allocator needs both alloc and free");
+    memset(&c, 0, sizeof c);
+    c.profile = profile;
+    c.plan = plan;
+    c.cluster = cluster;
+    c.beside = together != HET_NO;
+    HETI_T_TRY(heti_s_held_start(&held, profile, plan, &own, &scratch, &size, error));
+    heti_s_held_stages(&held, NULL, 1, 1, 0);
+    heti_s_held_stages(&held, NULL, 1, 1, 1);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_costs_cut(&c, &arena);
+    result = heti_t_block(&own, arena.used, "het_profile_costs", &block, error);
+    if (result == HET_OK) {
+        const size_t used = arena.used;
+        arena.base = HETI_T_CAST(char *, block);
+        arena.used = 0;
+        heti_s_costs_cut(&c, &arena);
+        c.to->allocator = own;
+        c.to->size = used;
+        result = heti_s_fill_costs(&c, &held, error);
+        if (result == HET_OK) *costs = c.to;
+        else own.free(own.user, block, used);
+    }
+    own.free(own.user, scratch, size);
+    return result;
+}
+
+HETRAIN_API void het_plan_costs_free(het_plan_costs *costs) {
+    het_allocator allocator;
+    if (costs == NULL) return;
+    allocator = costs->allocator;
+    allocator.free(allocator.user, costs, costs->size);
+}
+
+static het_curve heti_s_between(const het_curve *from, const het_curve *to, double part) {
+    het_curve curve;
+    memset(&curve, 0, sizeof curve);
+    heti_s_add_curve(&curve, from, 1 - part);
+    heti_s_add_curve(&curve, to, part);
+    return curve;
+}
+
+/* Stages whose device shares its machine with ranks that are at work `beside` of the time. Returns
+   whether that differs from all of the time. */
+static int heti_s_costs_beside(const het_plan *plan, het_plan_costs *costs, double beside) {
+    int64_t g;
+    int differs = 0;
+    for (g = 0; g < plan->stages; g++) {
+        const het_stage_cost *alone = &costs->alone[g], *together = &costs->together[g];
+        if (memcmp(alone, together, sizeof *alone) == 0) continue;
+        costs->stage[g].forward = heti_s_between(&alone->forward, &together->forward, beside);
+        costs->stage[g].backward = heti_s_between(&alone->backward, &together->backward, beside);
+        costs->stage[g].input = heti_s_between(&alone->input, &together->input, beside);
+        costs->stage[g].weight = heti_s_between(&alone->weight, &together->weight, beside);
+        differs = 1;
+    }
+    return differs && beside < 1;
+}
+
+HETRAIN_API het_result het_simulate_costs(const het_plan *plan, const het_schedule *schedule, het_plan_costs *costs,
+                                          het_choice timeline, const het_allocator *allocator,
+                                                     het_simulation **simulation, het_error *error) {
+    double beside;
+    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: simulation is NULL");
+    *simulation = NULL;
+    if (plan == NULL || costs == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_simulate_costs: %s is NULL", plan == NULL ? "plan" : "costs");
+    (void)heti_s_costs_beside(plan, costs, 1);
+    HETI_T_TRY(het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error));
+    beside = 1 - (*simulation)->bubble;
+    if (!heti_s_costs_beside(plan, costs, beside)) return HET_OK;
+    het_simulation_free(*simulation);
+    *simulation = NULL;
+    return het_simulate(plan, schedule, &costs->costs, timeline, allocator, simulation, error);
+}
+
+/* ---- files ----
+   {"hetrain_profile": 1, "model": "...", "dtype": "f32", "reduce": "exact", "granule": 512,
+    "bytes": {"weight": 4, "gradient": 8, ...}, the fields of het_profile by these names
+    "kinds": [{"name": "embed", "output": 1024, ...}, ...], the fields of het_unit_kind
+    "units": ["embed", "attention", ...],
+    "blocks": [{"elements": 65536, "units": [0, 25], "frozen": false}, ...],
+    "devices": [{"name": "cpu:1", "alone": {"embed": {"forward": [base, token, pair], ...}, ...},
+    "together": {...}, "step_element": ..., ...}], "links": [{"name": "threads", "latency": 2e-5,
+    "bandwidth": 1e10}]}
+   Fields that are 0 may be left out, but "kinds", "units" and names must be there. A device without
+   "together" has the times of "alone". */
+
+/* Names of fields that are numbers, and where they are. */
+typedef struct heti_s_field { const char *name; size_t at; } heti_s_field;
+
+static const heti_s_field *heti_s_byte_fields(int *count) {
+    static const heti_s_field heti_s_fields[] = {
+        { "weight", offsetof(het_profile, weight_bytes) }, { "gradient", offsetof(het_profile, gradient_bytes) },
+        { "state", offsetof(het_profile, state_bytes) }, { "reduce", offsetof(het_profile, reduce_bytes) },
+        { "gather", offsetof(het_profile, gather_bytes) }, { "rank_weights", offsetof(het_profile, rank_weights) },
+        { "rank_gradients", offsetof(het_profile, rank_gradients) },
+        { "rank_workspace", offsetof(het_profile, rank_workspace) },
+        { "token", offsetof(het_profile, token_bytes) }, { "sequence", offsetof(het_profile, sequence_bytes) } };
+    *count = HETI_T_CAST(int, sizeof heti_s_fields / sizeof *heti_s_fields);
+    return heti_s_fields;
+}
+
+static const heti_s_field *heti_s_kind_fields(int *count) {
+    static const heti_s_field heti_s_fields[] = {
+        { "input", offsetof(het_unit_kind, input) }, { "output", offsetof(het_unit_kind, output) },
+            { "call", offsetof(het_unit_kind, call) },
+        { "keep_input", offsetof(het_unit_kind, keep_input) }, { "keep_weight", offsetof(het_unit_kind, keep_weight) },
+        { "keep_gradient", offsetof(het_unit_kind, keep_gradient) }, { "carry", offsetof(het_unit_kind, carry) },
+        { "carry_gradient", offsetof(het_unit_kind, carry_gradient) },
+        { "workspace", offsetof(het_unit_kind, workspace) },
+        { "workspace_base", offsetof(het_unit_kind, workspace_base) } };
+    *count = HETI_T_CAST(int, sizeof heti_s_fields / sizeof *heti_s_fields);
+    return heti_s_fields;
+}
+
+static const heti_s_field *heti_s_device_fields(int *count) {
+    static const heti_s_field heti_s_fields[] = {
+        { "step_element", offsetof(het_device_profile, step_element) },
+            { "begin_element", offsetof(het_device_profile, begin_element) },
+        { "verdict_base", offsetof(het_device_profile, verdict_base) },
+        { "verdict_element", offsetof(het_device_profile, verdict_element) },
+        { "message_byte", offsetof(het_device_profile, message_byte) },
+        { "ring_byte", offsetof(het_device_profile, ring_byte) },
+        { "action", offsetof(het_device_profile, action) } };
+    *count = HETI_T_CAST(int, sizeof heti_s_fields / sizeof *heti_s_fields);
+    return heti_s_fields;
+}
+
+static const heti_s_field *heti_s_link_fields(int *count) {
+    static const heti_s_field heti_s_fields[] = {
+        { "latency", offsetof(het_link_profile, latency) }, { "bandwidth", offsetof(het_link_profile, bandwidth) } };
+    *count = 2;
+    return heti_s_fields;
+}
+
+static const heti_s_field *heti_s_time_fields(int *count) {
+    static const heti_s_field heti_s_fields[] = {
+        { "forward", offsetof(het_unit_time, forward) }, { "backward", offsetof(het_unit_time, backward) },
+        { "input", offsetof(het_unit_time, input) }, { "weight", offsetof(het_unit_time, weight) },
+        { "recompute", offsetof(het_unit_time, recompute) } };
+    *count = 5;
+    return heti_s_fields;
+}
+
+static double heti_s_field_get(const void *base, const heti_s_field *field) {
+    double value;
+    memcpy(&value, HETI_T_CAST(const char *, base) + field->at, sizeof value);
+    return value;
+}
+
+/* Numbers as fields of the object that is open; those that are 0 are left out. */
+static void heti_s_out_fields(heti_t_text *out, const void *base, const heti_s_field *field, int count) {
+    int i;
+    for (i = 0; i < count; i++) {
+        const double value = heti_s_field_get(base, &field[i]);
+        if (!(value < 0) && !(value > 0)) continue;
+        heti_t_format(out, ", \"%s\": ", field[i].name);
+        heti_t_real(out, value);
+    }
+}
+
+static void heti_s_out_curves(heti_t_text *out, const het_profile *profile, const het_unit_time *time,
+                              const char *name) {
+    int64_t k;
+    int f, fields;
+    const heti_s_field *field = heti_s_time_fields(&fields);
+    heti_t_format(out, ",\n   \"%s\": {", name);
+    for (k = 0; k < profile->kinds; k++) {
+        int written = 0;
+        heti_t_put(out, k > 0 ? ",\n    " : "\n    ");
+        heti_t_json(out, profile->kind[k].name, strlen(profile->kind[k].name));
+        heti_t_put(out, ": {");
+        for (f = 0; f < fields; f++) {
+            het_curve curve;
+            memcpy(&curve, HETI_T_CAST(const char *, HETI_T_CAST(const void *, &time[k])) + field[f].at, sizeof curve);
+            if (!(curve.base > 0) && !(curve.token > 0) && !(curve.pair > 0)) continue;
+            heti_t_format(out, "%s\"%s\": [", written++ > 0 ? ", " : "", field[f].name);
+            heti_t_real(out, curve.base);
+            heti_t_put(out, ", ");
+            heti_t_real(out, curve.token);
+            heti_t_put(out, ", ");
+            heti_t_real(out, curve.pair);
+            heti_t_char(out, ']');
+        }
+        heti_t_char(out, '}');
+    }
+    heti_t_char(out, '}');
+}
+
+static void heti_s_out_chain(heti_t_text *out, const het_profile *profile) {
+    int64_t i, k;
+    heti_t_put(out, ",\n \"units\": [");
+    for (i = 0; i < profile->units; i++) {
+        heti_t_put(out, i == 0 ? "" : i % 12 == 0 ? ",\n  " : ", ");
+        heti_t_json(out, profile->kind[profile->unit[i]].name, strlen(profile->kind[profile->unit[i]].name));
+    }
+    heti_t_put(out, "],\n \"blocks\": [");
+    for (i = 0; i < profile->blocks; i++) {
+        const het_block_profile *block = &profile->block[i];
+        heti_t_format(out, "%s{\"elements\": %d, \"units\": [", i > 0 ? ",\n  " : "\n  ", block->elements);
+        for (k = 0; k < block->uses; k++)
+            heti_t_format(out, "%s%d", k > 0 ? ", " : "", profile->use[block->first_use + k]);
+        heti_t_put(out, block->frozen ? "], \"frozen\": true}" : "]}");
+    }
+    heti_t_char(out, ']');
+}
+
+static const char *heti_s_dtype_name(het_dtype dtype) { return dtype == HET_BF16 ? "bf16" : "f32"; }
+static const char *heti_s_reduce_name(het_reduce reduce) { return reduce == HET_REDUCE_FAST ? "fast" : "exact"; }
+
+HETRAIN_API het_result het_profile_write(const het_profile *profile, const het_writer *to) {
+    char room[4096];
+    heti_t_text out;
+    const heti_s_field *field;
+    int64_t i;
+    int fields;
+    if (profile == NULL || to == NULL || to->write == NULL) return HET_ERR_INVALID;
+    out = heti_t_text_to(to, room, sizeof room);
+    heti_t_put(&out, "{\"hetrain_profile\": 1, \"model\": ");
+    heti_t_json(&out, profile->model, strlen(profile->model));
+    heti_t_format(&out, ", \"dtype\": \"%s\", \"reduce\": \"%s\"", heti_s_dtype_name(profile->dtype),
+                      heti_s_reduce_name(profile->reduce));
+    if (profile->granule > 0) heti_t_format(&out, ", \"granule\": %d", profile->granule);
+    heti_t_put(&out, ",\n \"bytes\": {\"weight\": ");
+    heti_t_real(&out, profile->weight_bytes);
+    field = heti_s_byte_fields(&fields);
+    heti_s_out_fields(&out, profile, field + 1, fields - 1);
+    heti_t_put(&out, "},\n \"kinds\": [");
+    field = heti_s_kind_fields(&fields);
+    for (i = 0; i < profile->kinds; i++) {
+        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_t_json(&out, profile->kind[i].name, strlen(profile->kind[i].name));
+        heti_s_out_fields(&out, &profile->kind[i], field, fields);
+        heti_t_put(&out, profile->kind[i].loss ? ", \"loss\": true}" : "}");
+    }
+    heti_t_char(&out, ']');
+    heti_s_out_chain(&out, profile);
+    heti_t_put(&out, ",\n \"devices\": [");
+    field = heti_s_device_fields(&fields);
+    for (i = 0; i < profile->devices; i++) {
+        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_t_json(&out, profile->device[i].name, strlen(profile->device[i].name));
+        heti_s_out_fields(&out, &profile->device[i], field, fields);
+        heti_s_out_curves(&out, profile, profile->device[i].alone, "alone");
+        heti_s_out_curves(&out, profile, profile->device[i].together, "together");
+        heti_t_char(&out, '}');
+    }
+    heti_t_put(&out, "],\n \"links\": [");
+    field = heti_s_link_fields(&fields);
+    for (i = 0; i < profile->links; i++) {
+        heti_t_put(&out, i > 0 ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        heti_t_json(&out, profile->link[i].name, strlen(profile->link[i].name));
+        heti_s_out_fields(&out, &profile->link[i], field, fields);
+        heti_t_char(&out, '}');
+    }
+    heti_t_put(&out, "]}\n");
+    return heti_t_end(&out);
+}
+
+/* Three passes over the text: to count, to find the names of kinds, to fill in what names them. */
+typedef struct heti_s_profile_reader {
+    het_json json;
+    het_error *error;
+    het_profile count;                /* of this pass, and the fields that are no arrays */
+    het_profile *to;                  /* NULL: only counts */
+    int last;                         /* names can be looked up */
+} heti_s_profile_reader;
+
+/* Text from a file inside a message. */
+static const char *heti_s_shown(char shown[49], const char *text) {
+    size_t i;
+    for (i = 0; i < 48 && text[i] != 0; i++) shown[i] = text[i] >= 32 && text[i] < 127 ? text[i] : '?';
+    shown[i] = 0;
+    return shown;
+}
+
+static het_result heti_s_bad(const heti_s_profile_reader *r, const char *key, const char *rule) {
+    char shown[49];
+    if (r->json.rule != NULL)
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d, at \"%s\": %s",
+                           HETI_T_CAST(int64_t, r->json.rule_at), heti_s_shown(shown, key), r->json.rule);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\": %s",
+                       HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, key), rule);
+}
+
+/* Goes on to the next key of an object, which must not have come before; 0 at the end or where
+   something is wrong. */
+static int heti_s_next_key(heti_s_profile_reader *r, char key[64], uint32_t *seen, const char *const *names, int count,
+                           int *which) {
+    size_t length = 0;
+    if (!het_json_next(&r->json, key, 64, &length)) return 0;
+    for (*which = 0; *which < count && (length >= 64 || strcmp(key, names[*which]) != 0); ++*which) {}
+    if (*which < count && (*seen >> *which & 1u) != 0) return het_json_fail(&r->json, "this key comes twice");
+    if (*which < count) *seen |= UINT32_C(1) << *which;
+    return 1;
+}
+
+static het_result heti_s_read_name(heti_s_profile_reader *r, const char *key, char *to, size_t capacity) {
+    size_t length = 0;
+    if (!het_json_string(&r->json, to, capacity, &length)) return heti_s_bad(r, key, "");
+    if (length >= capacity || length == 0 || strlen(to) != length)
+        return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" has %d bytes; a name has 1 "
+                                                     "to %d and no 0", HETI_T_CAST(int64_t, r->json.at), key,
+                                                     HETI_T_CAST(int64_t, length), HETI_T_CAST(int64_t, capacity) - 1);
+    return HET_OK;
+}
+
+static het_result heti_s_read_real(heti_s_profile_reader *r, const char *key, double *value) {
+    char room[41];
+    heti_t_text text = heti_t_text_in(room, sizeof room);
+    char shown[49];
+    const size_t at = r->json.at;
+    if (!het_json_real(&r->json, value)) return heti_s_bad(r, key, "");
+    if (*value >= 0 && *value <= 1e30) return HET_OK;
+    heti_t_real(&text, *value);
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %s, not from 0 to 1e30",
+                       HETI_T_CAST(int64_t, at), heti_s_shown(shown, key), room);
+}
+
+/* A number field; 1: there is such a field. */
+static het_result heti_s_read_field(heti_s_profile_reader *r, const char *key, void *base, const heti_s_field *field,
+                                    int fields, uint32_t *seen, int *found) {
+    double value;
+    int i;
+    for (i = 0; i < fields && strcmp(key, field[i].name) != 0; i++) {}
+    *found = i < fields;
+    if (!*found) return HET_OK;
+    if ((*seen >> i & 1u) != 0) return heti_s_bad(r, key, "this key comes twice");
+    *seen |= UINT32_C(1) << i;
+    HETI_T_TRY(heti_s_read_real(r, key, &value));
+    if (base != NULL) memcpy(HETI_T_CAST(char *, base) + field[i].at, &value, sizeof value);
+    return HET_OK;
+}
+
+static het_result heti_s_find_kind(heti_s_profile_reader *r, const char *name, int64_t *kind) {
+    char shown[49];
+    *kind = 0;
+    if (!r->last) return HET_OK;
+    while (*kind < r->to->kinds && strcmp(r->to->kind[*kind].name, name) != 0) ++*kind;
+    if (*kind < r->to->kinds) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is none of the %d kinds",
+                       HETI_T_CAST(int64_t, r->json.at), heti_s_shown(shown, name), r->to->kinds);
+}
+
+static het_result heti_s_read_bytes(heti_s_profile_reader *r) {
+    char key[64] = "";
+    uint32_t none = 0, seen = 0;
+    int which, found, fields;
+    const heti_s_field *field = heti_s_byte_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_s_next_key(r, key, &none, NULL, 0, &which)) {
+        HETI_T_TRY(heti_s_read_field(r, key, &r->count, field, fields, &seen, &found));
+        if (!found) return heti_s_bad(r, key, "no such key in \"bytes\"");
+    }
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, key[0] != 0 ? key : "bytes", "");
+}
+
+/* "kinds" and "links": objects with a name and numbers. */
+static het_result heti_s_read_named(heti_s_profile_reader *r, const char *what, void *base, char *name, size_t capacity,
+                                    const heti_s_field *field, int fields, int32_t *loss) {
+    static const char *const heti_s_keys[] = { "name", "loss" };
+    char key[64] = "";
+    uint32_t seen = 0, numbers = 0;
+    int which, found, truth;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_s_next_key(r, key, &seen, heti_s_keys, loss != NULL ? 2 : 1, &which)) {
+        if (which == 0) HETI_T_TRY(heti_s_read_name(r, key, name, capacity));
+        else if (loss != NULL && which == 1) {
+            het_json_boolean(&r->json, &truth);
+            *loss = truth;
+        } else {
+            HETI_T_TRY(heti_s_read_field(r, key, base, field, fields, &numbers, &found));
+            if (!found) return heti_s_bad(r, key, "no such key");
+        }
+    }
+    if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : what, "");
+    return (seen & 1u) != 0 ? HET_OK : heti_s_bad(r, what, "without a name");
+}
+
+static het_result heti_s_read_kinds(heti_s_profile_reader *r) {
+    het_unit_kind spare;
+    int64_t k;
+    int fields;
+    const heti_s_field *field = heti_s_kind_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.kinds++) {
+        het_unit_kind *kind = r->to != NULL ? &r->to->kind[r->count.kinds] : &spare;
+        memset(kind, 0, sizeof *kind);
+        HETI_T_TRY(heti_s_read_named(r, "kinds", kind, kind->name, sizeof kind->name, field, fields, &kind->loss));
+        for (k = 0; r->to != NULL && k < r->count.kinds; k++)
+            if (strcmp(r->to->kind[k].name, kind->name) == 0)
+                return heti_s_bad(r, kind->name, "a kind of this name comes twice");
+        if (r->count.kinds >= HETI_S_MOST_KINDS) return heti_s_bad(r, "kinds", "more than 256");
+    }
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "kinds", "");
+}
+
+static het_result heti_s_read_units(heti_s_profile_reader *r) {
+    char name[48];
+    int64_t kind;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.units++) {
+        HETI_T_TRY(heti_s_read_name(r, "units", name, sizeof name));
+        HETI_T_TRY(heti_s_find_kind(r, name, &kind));
+        if (r->count.units >= HETI_S_MOST_UNITS) return heti_s_bad(r, "units", "more than 1048576");
+        if (r->to != NULL) r->to->unit[r->count.units] = HETI_T_CAST(int32_t, kind);
+    }
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "units", "");
+}
+
+static het_result heti_s_read_integer(heti_s_profile_reader *r, const char *key, int64_t least, int64_t most,
+                                      int64_t *value) {
+    const size_t at = r->json.at;
+    if (!het_json_integer(&r->json, value)) return heti_s_bad(r, key, "");
+    if (*value >= least && *value <= most) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is %d, not from %d to %d",
+                       HETI_T_CAST(int64_t, at), key, *value, least, most);
+}
+
+/* "units" of a block: which, ascending. */
+static het_result heti_s_read_uses(heti_s_profile_reader *r, het_block_profile *block) {
+    const int64_t units = r->last ? r->to->units : HETI_T_CAST(int64_t, HETI_S_MOST_UNITS);
+    int64_t unit, before = -1;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.uses++) {
+        HETI_T_TRY(heti_s_read_integer(r, "units", 0, units - 1, &unit));
+        if (unit <= before) return heti_s_bad(r, "units", "the units of a block must rise");
+        if (r->to != NULL) r->to->use[r->count.uses] = unit;
+        before = unit;
+        block->uses++;
+    }
+    if (r->json.rule != NULL) return heti_s_bad(r, "units", "");
+    return block->uses > 0 ? HET_OK : heti_s_bad(r, "units", "a block without units");
+}
+
+static het_result heti_s_read_blocks(heti_s_profile_reader *r) {
+    static const char *const heti_s_keys[] = { "elements", "units", "frozen" };
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.blocks++) {
+        het_block_profile block;
+        char key[64] = "";
+        uint32_t seen = 0;
+        int which, truth;
+        memset(&block, 0, sizeof block);
+        block.first_use = r->count.uses;
+        het_json_enter(&r->json, HET_JSON_OBJECT);
+        while (heti_s_next_key(r, key, &seen, heti_s_keys, 3, &which)) {
+            if (which == 0) HETI_T_TRY(heti_s_read_integer(r, key, 1, INT64_C(1) << 56, &block.elements));
+            else if (which == 1) HETI_T_TRY(heti_s_read_uses(r, &block));
+            else if (which == 2) {
+                het_json_boolean(&r->json, &truth);
+                block.frozen = truth;
+            } else return heti_s_bad(r, key, "no such key in a block");
+        }
+        if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : "blocks", "");
+        if ((seen & 3u) != 3u) return heti_s_bad(r, "blocks", "a block needs elements and units");
+        if (r->to != NULL) r->to->block[r->count.blocks] = block;
+    }
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "blocks", "");
+}
+
+static het_result heti_s_read_curve(heti_s_profile_reader *r, const char *key, het_curve *curve) {
+    double value[3] = { 0, 0, 0 };
+    int n = 0;
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    while (het_json_next(&r->json, NULL, 0, NULL)) {
+        if (n == 3) return heti_s_bad(r, key, "more than [base, token, pair]");
+        HETI_T_TRY(heti_s_read_real(r, key, &value[n++]));
+    }
+    if (r->json.rule != NULL) return heti_s_bad(r, key, "");
+    if (n != 3) return heti_s_bad(r, key, "fewer than [base, token, pair]");
+    curve->base = value[0];
+    curve->token = value[1];
+    curve->pair = value[2];
+    return HET_OK;
+}
+
+/* {"kind": {"forward": [..], ...}, ...}; every kind must be there. */
+static het_result heti_s_read_times(heti_s_profile_reader *r, const char *what, het_unit_time *to) {
+    static const char *const heti_s_keys[] = { "forward", "backward", "input", "weight", "recompute" };
+    char name[64] = "", key[64] = "";
+    uint32_t none = 0;
+    int64_t kind, kinds = 0;
+    int which, fields;
+    const heti_s_field *field = heti_s_time_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    for (; heti_s_next_key(r, name, &none, NULL, 0, &which); kinds++) {
+        het_unit_time time;
+        het_curve curve;
+        uint32_t seen = 0;
+        memset(&time, 0, sizeof time);
+        HETI_T_TRY(heti_s_find_kind(r, name, &kind));
+        het_json_enter(&r->json, HET_JSON_OBJECT);
+        while (heti_s_next_key(r, key, &seen, heti_s_keys, 5, &which)) {
+            if (which == 5) return heti_s_bad(r, key, "not forward, backward, input, weight or recompute");
+            HETI_T_TRY(heti_s_read_curve(r, key, &curve));
+            memcpy(HETI_T_CAST(char *, HETI_T_CAST(void *, &time)) + field[which].at, &curve, sizeof curve);
+        }
+        if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : name, "");
+        if (to != NULL) to[kind] = time;
+    }
+    if (r->json.rule != NULL) return heti_s_bad(r, name[0] != 0 ? name : what, "");
+    return !r->last || kinds == r->to->kinds ? HET_OK : heti_s_bad(r, what,
+                                                                   "times of every kind are needed, each once");
+}
+
+static het_result heti_s_read_device(heti_s_profile_reader *r) {
+    static const char *const heti_s_keys[] = { "name", "alone", "together" };
+    het_device_profile spare, *device = r->to != NULL ? &r->to->device[r->count.devices] : &spare;
+    char key[64] = "";
+    uint32_t seen = 0, numbers = 0;
+    int64_t i;
+    int which, found, fields;
+    const heti_s_field *field = heti_s_device_fields(&fields);
+    if (r->to == NULL) memset(&spare, 0, sizeof spare);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_s_next_key(r, key, &seen, heti_s_keys, 3, &which)) {
+        if (which == 0) HETI_T_TRY(heti_s_read_name(r, key, device->name, sizeof device->name));
+        else if (which < 3) HETI_T_TRY(heti_s_read_times(r, key, which == 1 ? device->alone : device->together));
+        else {
+            HETI_T_TRY(heti_s_read_field(r, key, device, field, fields, &numbers, &found));
+            if (!found) return heti_s_bad(r, key, "no such key of a device");
+        }
+    }
+    if (r->json.rule != NULL) return heti_s_bad(r, key[0] != 0 ? key : "devices", "");
+    if ((seen & 3u) != 3u) return heti_s_bad(r, "devices", "a device needs a name and \"alone\"");
+    if (r->to == NULL) return HET_OK;
+    for (i = 0; i < r->count.devices; i++)
+        if (strcmp(r->to->device[i].name, device->name) == 0)
+            return heti_s_bad(r, device->name, "a device of this name comes twice");
+    if ((seen & 4u) == 0)
+        memcpy(device->together, device->alone, HETI_T_CAST(size_t, r->to->kinds) * sizeof *device->alone);
+    return HET_OK;
+}
+
+static het_result heti_s_read_devices(heti_s_profile_reader *r) {
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.devices++) HETI_T_TRY(heti_s_read_device(r));
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "devices", "");
+}
+
+static het_result heti_s_read_links(heti_s_profile_reader *r) {
+    het_link_profile spare;
+    int fields;
+    const heti_s_field *field = heti_s_link_fields(&fields);
+    het_json_enter(&r->json, HET_JSON_ARRAY);
+    for (; het_json_next(&r->json, NULL, 0, NULL); r->count.links++) {
+        het_link_profile *link = r->to != NULL ? &r->to->link[r->count.links] : &spare;
+        memset(link, 0, sizeof *link);
+        HETI_T_TRY(heti_s_read_named(r, "links", link, link->name, sizeof link->name, field, fields, NULL));
+    }
+    return r->json.rule == NULL ? HET_OK : heti_s_bad(r, "links", "");
+}
+
+/* One of two words. */
+static het_result heti_s_read_word(heti_s_profile_reader *r, const char *key, const char *first, const char *second,
+                                   int *which) {
+    char word[48], shown[49];
+    HETI_T_TRY(heti_s_read_name(r, key, word, sizeof word));
+    *which = strcmp(word, first) == 0 ? 1 : strcmp(word, second) == 0 ? 2 : 0;
+    if (*which > 0) return HET_OK;
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_profile_read: byte %d: \"%s\" is \"%s\", not \"%s\" or \"%s\"",
+        HETI_T_CAST(int64_t, r->json.at), key, heti_s_shown(shown, word), first, second);
+}
+
+static het_result heti_s_read_pass(heti_s_profile_reader *r, const char *text, size_t length) {
+    static const char *const heti_s_keys[] = { "hetrain_profile", "kinds", "units", "model", "dtype", "reduce", "bytes",
+                                              "blocks", "devices",
+        "links", "granule" };
+    char key[64] = "";
+    uint32_t seen = 0;
+    int64_t version;
+    size_t size;
+    int which, word;
+    r->json = het_json_start(text, length);
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (heti_s_next_key(r, key, &seen, heti_s_keys, 11, &which)) {
+        switch (which) {
+        case 0: HETI_T_TRY(heti_s_read_integer(r, key, 1, 1, &version)); break;
+        case 1: HETI_T_TRY(heti_s_read_kinds(r)); break;
+        case 2: HETI_T_TRY(heti_s_read_units(r)); break;
+        case 3:
+            if (!het_json_string(&r->json, r->count.model, sizeof r->count.model, &size)) break;
+            if (size >= sizeof r->count.model || strlen(r->count.model) != size)
+                return heti_s_bad(r, key, "longer than 127 bytes, or with a 0");
+            break;
+        case 4:
+            HETI_T_TRY(heti_s_read_word(r, key, "f32", "bf16", &word));
+            r->count.dtype = word == 1 ? HET_F32 : HET_BF16;
+            break;
+        case 5:
+            HETI_T_TRY(heti_s_read_word(r, key, "exact", "fast", &word));
+            r->count.reduce = word == 1 ? HET_REDUCE_EXACT : HET_REDUCE_FAST;
+            break;
+        case 6: HETI_T_TRY(heti_s_read_bytes(r)); break;
+        case 7: HETI_T_TRY(heti_s_read_blocks(r)); break;
+        case 8: HETI_T_TRY(heti_s_read_devices(r)); break;
+        case 9: HETI_T_TRY(heti_s_read_links(r)); break;
+        case 10: HETI_T_TRY(heti_s_read_integer(r, key, 1, INT64_C(1) << 31, &r->count.granule)); break;
+        default: return heti_s_bad(r, key, "no such key of a profile");
+        }
+    }
+    het_json_end(&r->json);
+    if (r->json.rule != NULL) return heti_s_bad(r, key, "");
+    if ((seen & 7u) != 7u)
+        return heti_s_bad(r, heti_s_keys[(seen & 1u) == 0 ? 0 : (seen & 2u) == 0 ? 1 : 2], "is missing");
+    return HET_OK;
+}
+
+static het_result heti_s_read_all(heti_s_profile_reader *r, const char *text, size_t length,
+                                  const het_allocator *allocator, het_profile **profile) {
+    int pass;
+    for (pass = 0; pass < 3; pass++) {
+        memset(&r->count, 0, sizeof r->count);
+        r->count.dtype = HET_F32;
+        r->count.reduce = HET_REDUCE_EXACT;
+        r->to = *profile;
+        r->last = pass == 2;
+        HETI_T_TRY(heti_s_read_pass(r, text, length));
+        if (pass > 0) continue;
+        if (r->count.units < 1 || r->count.kinds < 1)
+            return heti_s_bad(r, r->count.kinds < 1 ? "kinds" : "units", "there are none");
+        HETI_T_TRY(heti_s_profile_new(&r->count, allocator, "het_profile_read", profile, r->error));
+    }
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_profile_read(const char *text, size_t length, const het_allocator *allocator,
+                                        het_profile **profile, het_error *error) {
+    heti_s_profile_reader r;
+    het_allocator own;
+    het_result result;
+    if (profile == NULL || text == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: %s is NULL", profile == NULL ? "profile" :
+                           "text");
+    *profile = NULL;
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_read: an allocator needs both alloc and free");
+    memset(&r, 0, sizeof r);
+    r.error = error;
+    result = heti_s_read_all(&r, text, length, &own, profile);
+    if (result == HET_OK) return HET_OK;
+    het_profile_free(*profile);
+    *profile = NULL;
+    return result;
+}
+
+/* ---- merging ---- */
+
+static int heti_s_same_bytes(const void *a, const void *b, const heti_s_field *field, int fields, const char **name) {
+    int i;
+    for (i = 0; i < fields; i++) {
+        const double x = heti_s_field_get(a, &field[i]), y = heti_s_field_get(b, &field[i]);
+        *name = field[i].name;
+        if (x < y || x > y) return 0;
+    }
+    return 1;
+}
+
+/* Both must be of one model and the same options: times of another mean nothing here. */
+static het_result heti_s_merge_check(const het_profile *a, const het_profile *b, het_error *error) {
+    const char *name = "";
+    const heti_s_field *field;
+    int fields;
+    int64_t i;
+    if (strcmp(a->model, b->model) != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one is of model \"%s\", the other of \"%s\"",
+                           a->model, b->model);
+    if (a->dtype != b->dtype)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has dtype %s, the other %s",
+                           heti_s_dtype_name(a->dtype), heti_s_dtype_name(b->dtype));
+    if (a->reduce != b->reduce)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has reduce %s, the other %s",
+                           heti_s_reduce_name(a->reduce), heti_s_reduce_name(b->reduce));
+    if (a->granule != b->granule && a->granule > 0 && b->granule > 0)
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_profile_merge: one was measured with granules of %d tokens, the other of %d",
+                           a->granule, b->granule);
+    if (a->units != b->units || a->kinds != b->kinds || a->blocks != b->blocks || a->uses != b->uses)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: one has %d units of %d kinds and %d blocks, the "
+                                                   "other %d, %d and %d", a->units, a->kinds, a->blocks, b->units,
+                                                   b->kinds, b->blocks);
+    field = heti_s_byte_fields(&fields);
+    if (!heti_s_same_bytes(a, b, field, fields, &name))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: bytes \"%s\" are not the same in both", name);
+    field = heti_s_kind_fields(&fields);
+    for (i = 0; i < a->kinds; i++) /* scratch is the device's own business */
+        if (strcmp(a->kind[i].name, b->kind[i].name) != 0 || a->kind[i].loss != b->kind[i].loss ||
+            !heti_s_same_bytes(&a->kind[i], &b->kind[i], field, fields - 2, &name))
+            return heti_t_fail(error, HET_ERR_INVALID,
+                               "het_profile_merge: kind \"%s\" is not the same in both (\"%s\")", a->kind[i].name,
+                               name);
+    for (i = 0; i < a->units; i++)
+        if (a->unit[i] != b->unit[i])
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: unit %d is of another kind in each", i);
+    for (i = 0; i < a->blocks; i++)
+        if (a->block[i].elements != b->block[i].elements || a->block[i].uses != b->block[i].uses ||
+            a->block[i].frozen != b->block[i].frozen)
+            return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: block %d has %d elements in one and "
+                                                       "%d in the other", i, a->block[i].elements,
+                                                       b->block[i].elements);
+    for (i = 0; i < a->uses; i++)
+        if (a->use[i] != b->use[i])
+            return heti_t_fail(error, HET_ERR_INVALID,
+                               "het_profile_merge: use %d of a block is of another unit in each", i);
+    return HET_OK;
+}
+
+static void heti_s_copy_device(const het_profile *to, het_device_profile *device, const het_device_profile *from) {
+    const size_t bytes = HETI_T_CAST(size_t, to->kinds) * sizeof *device->alone;
+    het_unit_time *alone = device->alone, *together = device->together;
+    *device = *from;
+    device->alone = alone;
+    device->together = together;
+    memcpy(alone, from->alone, bytes);
+    memcpy(together, from->together, bytes);
+}
+
+HETRAIN_API het_result het_profile_merge(const het_profile *first, const het_profile *second,
+                                         const het_allocator *allocator, het_profile **profile, het_error *error) {
+    het_profile count;
+    het_allocator own;
+    int64_t i, k;
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: profile is NULL");
+    *profile = NULL;
+    if (first == NULL || second == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: a profile is NULL");
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_merge: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_s_merge_check(first, second, error));
+    count = *first;
+    if (count.granule == 0) count.granule = second->granule;
+    count.devices += second->devices;
+    count.links += second->links;
+    HETI_T_TRY(heti_s_profile_new(&count, &own, "het_profile_merge", profile, error));
+    heti_s_profile_same(*profile, first);
+    (*profile)->devices = first->devices;
+    (*profile)->links = first->links;
+    for (i = 0; i < first->devices; i++) heti_s_copy_device(*profile, &(*profile)->device[i], &first->device[i]);
+    for (i = 0; i < first->links; i++) (*profile)->link[i] = first->link[i];
+    for (i = 0; i < second->devices; i++) {
+        for (k = 0; k < (*profile)->devices && strcmp((*profile)->device[k].name, second->device[i].name) != 0; k++) {}
+        heti_s_copy_device(*profile, &(*profile)->device[k], &second->device[i]);
+        if (k == (*profile)->devices) (*profile)->devices++;
+    }
+    for (i = 0; i < second->links; i++) {
+        for (k = 0; k < (*profile)->links && strcmp((*profile)->link[k].name, second->link[i].name) != 0; k++) {}
+        (*profile)->link[k] = second->link[i];
+        if (k == (*profile)->links) (*profile)->links++;
+    }
+    return HET_OK;
+}
+
+/* =================================================================================================
+   >>measure  Times of units, updates, messages and reductions, by training for a moment.
+
+   Units are timed where they work: a context is made whose units are probes, tables that call the
+   real ones and look at the clock. So memory, threads, sums and order of calls are those of a real
+   step. Every rank holds a short form of the chain (all kinds of units; of a repeated run of units
+   only as many repetitions as fit into HETI_S_MEASURED elements) as a pipeline of its own, so that
+   all are at work at once and none waits for another before the end of the step. A step has one
+   micro-batch of each shape a rank; a shape's cost is the mean over the faster half of steps, and
+       cost = base + token tokens + pair pairs
+   is fitted to the shapes, by least squares of relative errors with non-negative terms. Whole steps
+   run twice: with backwards in one piece, and in two with recomputation. The rest comes from
+   timelines: of the same steps, and of two ranks with units that do nothing.
+   ============================================================================================== */
+
+enum { HETI_S_SHAPES = 5, HETI_S_ROUNDS = 24, HETI_S_LEAST_ROUNDS = 3, HETI_S_MEASURED = 1 << 23 };
+
+/* One shape of micro-batch: all of them lie in the same arrays. */
+typedef struct heti_s_sample { int64_t tokens, length, granule; double pairs; } heti_s_sample;
+
+typedef enum heti_s_call { HETI_S_FORWARD, HETI_S_BACKWARD, HETI_S_INPUT, HETI_S_WEIGHT, HETI_S_AGAIN,
+                          HETI_S_CALLS } heti_s_call;
+
+typedef struct heti_s_cell_time { double sum; int64_t count; } heti_s_cell_time;
+
+/* What one rank's probes see. */
+typedef struct heti_s_watch {
+    const het_device *device;
+    int backward;                     /* a forward from here on is a recomputation */
+    double input;                     /* of the backward input whose backward weight is to come */
+    het_event *event;
+    heti_s_cell_time *now;            /* [kinds][HETI_S_CALLS][shapes] of the present step */
+    double *round;                    /* [kinds][HETI_S_CALLS][shapes][rounds] */
+    double step[HETI_S_ROUNDS], verdict[HETI_S_ROUNDS], begin[HETI_S_ROUNDS]; /* of an element owned, owned, held */
+    double action[HETI_S_ROUNDS];
+    double all[HETI_S_ROUNDS];        /* seconds of all calls of a round */
+} heti_s_watch;
+
+typedef struct heti_s_measure {
+    const het_measure_desc *desc;
+    het_error *error;
+    het_allocator allocator;
+    het_desc context;                 /* completed, without plan, links and hooks */
+    het_profile *profile;
+    het_unit *original, *probe;       /* [units] of the whole chain; [probes] */
+    struct heti_s_probe *record;      /* [probes] */
+    int64_t probes, ranks, shapes, rounds;
+    int learning, split;              /* devices are being told apart; I and W come apart */
+    heti_s_sample sample[HETI_S_SHAPES];
+    heti_s_watch *watch;              /* [devices] */
+    int64_t *group;                   /* [devices] which device of the profile */
+    het_batch *batch;                 /* [devices shapes] */
+    int32_t *token;                   /* [tokens + 1] */
+    int64_t *bounds;                  /* [shapes][2 (tokens + 1)] */
+    het_device_desc *device;          /* [devices] */
+    double until;                     /* of the clock */
+    void *block;
+    size_t size;
+} heti_s_measure;
+
+typedef struct heti_s_probe { het_unit unit; heti_s_measure *measure; int64_t kind; } heti_s_probe;
+
+static double heti_s_now(const heti_s_measure *m) { return m->desc->now(m->desc->user); }
+
+/* ---- probes ---- */
+
+static const heti_s_probe *heti_s_probe_of(const het_unit *unit) {
+    return HETI_T_CAST(const heti_s_probe *, unit->settings);
+}
+
+static heti_s_watch *heti_s_watch_of(const heti_s_probe *probe, const het_unit_call *call) {
+    heti_s_measure *m = probe->measure;
+    int64_t r;
+    if (m->learning || !call->training) return NULL;
+    for (r = 0; r < m->ranks; r++)
+        if (m->watch[r].device == call->device) return &m->watch[r];
+    return NULL;
+}
+
+/* Waits until the device has done what it was given; most have when a call returns. */
+static het_result heti_s_settle(const het_unit_call *call, heti_s_watch *watch) {
+    const het_queue_iface *queues = call->device->iface->queues;
+    if (watch == NULL || call->queue == NULL) return HET_OK;
+    if (watch->event == NULL) HETI_T_TRY(queues->event_create(call->device->self, &watch->event));
+    HETI_T_TRY(queues->event_record(call->device->self, call->queue, watch->event));
+    return queues->event_sync(call->device->self, watch->event, 600.0);
+}
+
+static void heti_s_saw(const heti_s_probe *probe, heti_s_watch *watch, const het_unit_call *call, heti_s_call what,
+                       double seconds) {
+    const heti_s_measure *m = probe->measure;
+    int64_t s;
+    for (s = 0; s < m->shapes; s++)
+        if (m->sample[s].tokens == call->view->tokens && m->sample[s].tokens == call->view->sequences *
+            m->sample[s].length) {
+            heti_s_cell_time *cell = &watch->now[(probe->kind * HETI_S_CALLS + HETI_T_CAST(int64_t, what)) *
+                                                 HETI_S_SHAPES + s];
+            cell->sum += seconds;
+            cell->count++;
+            return;
+        }
+}
+
+static het_result heti_s_probe_describe(const het_unit *unit, het_unit_info *info) {
+    const het_unit *original = &heti_s_probe_of(unit)->unit;
+    return original->iface->describe(original, info);
+}
+
+static het_result heti_s_probe_run(const het_unit_call *call, int which) {
+    const heti_s_probe *probe = heti_s_probe_of(call->unit);
+    heti_s_watch *watch = heti_s_watch_of(probe, call);
+    const het_unit_iface *table = probe->unit.iface;
+    het_unit_call own = *call;
+    double start = 0, seconds;
+    own.unit = &probe->unit;
+    if (watch != NULL) {
+        HETI_T_TRY(heti_s_settle(call, watch));
+        start = heti_s_now(probe->measure);
+    }
+    HETI_T_TRY(which == 0 ? table->forward(&own) : which == 1 ? table->backward_input(&own) :
+               table->backward_weight(&own));
+    if (watch == NULL) return HET_OK;
+    HETI_T_TRY(heti_s_settle(call, watch));
+    seconds = heti_s_now(probe->measure) - start;
+    if (which == 0) heti_s_saw(probe, watch, call, watch->backward ? HETI_S_AGAIN : HETI_S_FORWARD, seconds);
+    else if (probe->measure->split) heti_s_saw(probe, watch, call, which == 1 ? HETI_S_INPUT : HETI_S_WEIGHT, seconds);
+    /* its backward weight is never called */
+    else if (which == 1 && call->info->is_loss) heti_s_saw(probe, watch, call, HETI_S_BACKWARD, seconds);
+    else if (which == 1) watch->input = seconds;
+    else heti_s_saw(probe, watch, call, HETI_S_BACKWARD, watch->input + seconds);
+    if (which == 1) watch->backward = call->index > 0;
+    return HET_OK;
+}
+
+static het_result heti_s_probe_forward(const het_unit_call *call) { return heti_s_probe_run(call, 0); }
+static het_result heti_s_probe_input(const het_unit_call *call) { return heti_s_probe_run(call, 1); }
+static het_result heti_s_probe_weight(const het_unit_call *call) { return heti_s_probe_run(call, 2); }
+
+static const het_unit_iface *heti_s_probe_table(void) {
+    static const het_unit_iface heti_s_table = { HETRAIN_UNIT_VERSION, "probe", heti_s_probe_describe,
+                                                heti_s_probe_forward, heti_s_probe_input,
+        heti_s_probe_weight };
+    return &heti_s_table;
+}
+
+/* In the first step, which touches all memory, nothing is timed: each rank tells by which device
+   its units will know it. */
+static het_result heti_s_learn(void *user, const het_hook_info *info) {
+    heti_s_measure *m = HETI_T_CAST(heti_s_measure *, user);
+    if (m->learning && info->rank < m->ranks) m->watch[info->rank].device = info->device;
+    return HET_OK;
+}
+
+static int heti_s_frozen(void *user, const char *parameter) {
+    const heti_s_measure *m = HETI_T_CAST(const heti_s_measure *, user);
+    return m->desc->desc->frozen != NULL ? m->desc->desc->frozen(m->desc->desc->user, parameter) : 0;
+}
+
+/* ---- what is run ---- */
+
+/* The longest run of units whose kinds repeat with a period of at most 8: [*first, *first + *period
+   *times). */
+static void heti_s_repetition(const het_profile *profile, int64_t *first, int64_t *period, int64_t *times) {
+    int64_t p, a, run;
+    *first = *period = 0;
+    *times = 1;
+    for (p = 1; p <= 8 && p < profile->units; p++)
+        for (a = 0; a + p < profile->units; a += run + 1) {
+            for (run = 0; a + run + p < profile->units && profile->unit[a + run] == profile->unit[a + run + p]; run++) {
+            }
+            if (run < p || run / p + 1 <= *times * *period / p) continue;
+            *first = a;
+            *period = p;
+            *times = run / p + 1;
+        }
+}
+
+/* Elements of the parameters of a unit alone. */
+static int64_t heti_s_unit_elements(const het_profile *profile, int64_t unit) {
+    int64_t b, sum = 0;
+    for (b = 0; b < profile->blocks; b++)
+        if (profile->use[profile->block[b].first_use] == unit) sum += profile->block[b].elements;
+    return sum;
+}
+
+/* Which units are measured: a repeated run is shortened until the rest has HETI_S_MEASURED
+   elements, but not below two repetitions. */
+static void heti_s_choose_units(heti_s_measure *m) {
+    const het_profile *profile = m->profile;
+    int64_t first, period, times, keep, u, elements = 0, one = 0;
+    heti_s_repetition(profile, &first, &period, &times);
+    for (u = 0; u < profile->units; u++) elements += heti_s_unit_elements(profile, u);
+    for (u = first; u < first + period; u++) one += heti_s_unit_elements(profile, u);
+    for (keep = times; keep > 2 && elements > HETI_S_MEASURED; keep--) elements -= one;
+    m->probes = 0;
+    for (u = 0; u < profile->units; u++) {
+        if (u >= first + keep * period && u < first + times * period) continue;
+        m->record[m->probes].unit = m->original[u];
+        m->record[m->probes].measure = m;
+        m->record[m->probes].kind = profile->unit[u];
+        m->probe[m->probes].iface = heti_s_probe_table();
+        m->probe[m->probes].model = m->original[u].model;
+        m->probe[m->probes].layer = m->original[u].layer;
+        m->probe[m->probes].settings = &m->record[m->probes];
+        m->probes++;
+    }
+}
+
+static void heti_s_add_shape(heti_s_measure *m, int64_t tokens, int64_t length, int64_t granule) {
+    heti_s_sample *s = &m->sample[m->shapes];
+    int64_t i;
+    if (length < 1 || tokens % length != 0 || m->shapes == HETI_S_SHAPES) return;
+    for (i = 0; i < m->shapes; i++)
+        if (m->sample[i].tokens == tokens && m->sample[i].length == length) return;
+    s->tokens = tokens;
+    s->length = length;
+    s->granule = granule < tokens ? granule : tokens;
+    s->pairs = HETI_T_CAST(double, tokens) * (HETI_T_CAST(double, length) + 1) / 2;
+    m->shapes++;
+}
+
+/* Micro-batches of all, half and one of the granules of the largest, with the longest sequences and
+   those of a quarter. */
+static het_result heti_s_choose_shapes(heti_s_measure *m) {
+    const int64_t most = m->context.max_tokens, context = m->context.model.context;
+    int64_t length = m->desc->length > 0 ? m->desc->length : context, sequences, tokens, granule, granules, i, start[3];
+    if (length > context || length > most)
+        return heti_t_fail(m->error, HET_ERR_INVALID,
+                           "het_profile_measure: sequences of %d tokens; the model's context is %d, max_tokens %d",
+                           length, context, most);
+    sequences = most / length;
+    if (sequences > m->context.max_sequences) sequences = m->context.max_sequences;
+    tokens = sequences * length;
+    granule = length > 512 ? 512 : length;
+    for (i = sequences; i > 0 && length <= 512; i--)
+        if (m->context.granule > 0 ? i == m->context.granule : sequences % i == 0 && i * length <= 512) {
+            granule = i * length;
+            break;
+        }
+    if (granule > tokens) granule = tokens;
+    granules = (tokens + granule - 1) / granule;
+    start[0] = tokens;
+    start[1] = granules > 1 ? (granules + 1) / 2 * granule : tokens / 2 / length * length;
+    start[2] = granules > 2 ? granule : tokens / 4 / length * length;
+    for (i = 0; i < 3; i++) {
+        const int64_t part = start[i] > 0 && start[i] <= tokens ? start[i] : 0,
+                      shortest = length % 4 == 0 && length >= 16 ? length / 4 : length;
+        if (part == 0) { /* one sequence: shorter ones */
+            heti_s_add_shape(m, length / (2 << (i - 1)), length / (2 << (i - 1)), granule);
+            continue;
+        }
+        heti_s_add_shape(m, part, length, granule);
+        if (i != 1 && part <= m->context.max_sequences * shortest) heti_s_add_shape(m, part, shortest, granule);
+    }
+    return HET_OK;
+}
+
+/* Bounds of sequences and granules of shape s; granules are pieces of long sequences, or whole
+   short ones. */
+static void heti_s_fill_batch(heti_s_measure *m, int64_t s) {
+    const heti_s_sample *sample = &m->sample[s];
+    const int64_t room = m->context.max_tokens + 1;
+    int64_t *sequence = m->bounds + 2 * s * room, *granule = sequence + room, i, r, at = 0, count = 0;
+    for (i = 0; i <= sample->tokens / sample->length; i++) sequence[i] = i * sample->length;
+    if (sample->length > sample->granule) /* cut anew in every sequence */
+        while (at < sample->tokens) {
+            const int64_t left = sample->length - at % sample->length;
+            granule[count++] = at;
+            at += left < sample->granule ? left : sample->granule;
+        }
+    else
+        for (; at < sample->tokens; at += sample->granule / sample->length * sample->length) granule[count++] = at;
+    granule[count] = sample->tokens;
+    for (r = 0; r < m->desc->desc->device_count || r == 0; r++) {
+        het_batch *batch = &m->batch[r * m->shapes + s];
+        batch->tokens = sample->tokens;
+        batch->sequences = sample->tokens / sample->length;
+        batch->token = m->token;
+        batch->target = m->token + 1;
+        batch->sequence_start = sequence;
+        batch->granules = count;
+        batch->granule_start = granule;
+    }
+}
+
+/* ---- reading a step ---- */
+
+static int heti_s_less(double a, double b) { return a < b; }
+
+/* The middle of count values, which are sorted in place. */
+static double heti_s_median(double *value, int64_t count) {
+    int64_t i, j;
+    for (i = 1; i < count; i++) {
+        const double moved = value[i];
+        for (j = i; j > 0 && heti_s_less(moved, value[j - 1]); j--) value[j] = value[j - 1];
+        value[j] = moved;
+    }
+    return count == 0 ? 0 : count % 2 == 1 ? value[count / 2] : 0.5 * (value[count / 2 - 1] + value[count / 2]);
+}
+
+/* Straight line through (x, y): slope and what is left at 0, neither negative. */
+static void heti_s_line(const double *x, const double *y, int64_t count, double *base, double *slope) {
+    double n = HETI_T_CAST(double, count), sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+    int64_t i;
+    for (i = 0; i < count; i++) sx += x[i], sy += y[i], sxx += x[i] * x[i], sxy += x[i] * y[i];
+    d = n * sxx - sx * sx;
+    *slope = d > 0 ? (n * sxy - sx * sy) / d : sxx > 0 ? sxy / sxx : 0;
+    if (*slope < 0) *slope = 0;
+    *base = count > 0 && d > 0 ? (sy - *slope * sx) / n : 0;
+    if (*base >= 0) return;
+    *base = 0;
+    *slope = sxx > 0 ? sxy / sxx : 0;
+}
+
+/* What VERDICT takes of itself: that of the rank that comes last waits for nobody. */
+static double heti_s_verdict_time(const het_ctx *ctx, int64_t ranks) {
+    double least = 1e300;
+    int64_t r, i;
+    for (r = 0; r < ranks; r++) {
+        double reduced = 0;
+        het_timeline timeline;
+        het_get_timeline(ctx, r, &timeline);
+        for (i = 0; i < timeline.records; i++) {
+            const het_record *record = &timeline.record[i];
+            const double from = record->start > reduced ? record->start : reduced;
+            if (record->action.kind == HET_ACTION_REDUCE && record->end > reduced) reduced = record->end;
+            if (record->action.kind == HET_ACTION_VERDICT && record->end - from < least)
+                least = record->end > from ? record->end - from : 0;
+        }
+    }
+    return least < 1e300 ? least : 0;
+}
+
+/* What the timelines of a step say about updates and overheads. */
+static void heti_s_read_step(heti_s_measure *m, const het_ctx *ctx, int64_t round) {
+    const double verdict = heti_s_verdict_time(ctx, m->ranks);
+    int64_t r, i;
+    for (r = 0; r < m->ranks; r++) {
+        heti_s_watch *watch = &m->watch[r];
+        double step = 0, held, owned, actions = 0, calls = 0;
+        het_timeline timeline;
+        het_memory memory;
+        het_get_timeline(ctx, r, &timeline);
+        het_get_memory(ctx, r, &memory);
+        held = HETI_T_CAST(double, memory.gradients) / m->profile->gradient_bytes;
+        owned = HETI_T_CAST(double, memory.optimizer) / (m->profile->state_bytes > 0 ? m->profile->state_bytes : 1);
+        for (i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) calls += watch->now[i].sum;
+        for (i = 0; i < timeline.records; i++) {
+            const double seconds = timeline.record[i].end - timeline.record[i].start;
+            if (timeline.record[i].action.kind == HET_ACTION_STEP) step += seconds;
+            if (timeline.record[i].action.kind > HET_ACTION_W) continue;
+            calls -= seconds;
+            actions++;
+        }
+        watch->action[round] = actions > 0 && calls < 0 ? -calls / actions : 0;
+        watch->begin[round] = timeline.records > 0 && held > 0 ? timeline.record[0].start / held : 0;
+        watch->step[round] = owned > 0 ? step / owned : 0;
+        watch->verdict[round] = owned > 0 ? verdict / owned : 0;
+    }
+}
+
+/* Means over a step's calls become one value a round. */
+static void heti_s_read_cells(heti_s_measure *m, int64_t round) {
+    int64_t r, i;
+    for (r = 0; r < m->ranks; r++) {
+        m->watch[r].all[round] = 0;
+        for (i = 0; i < m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES; i++) {
+            heti_s_cell_time *cell = &m->watch[r].now[i];
+            if (cell->count > 0)
+                m->watch[r].round[i * HETI_S_ROUNDS + round] = cell->sum / HETI_T_CAST(double, cell->count);
+            m->watch[r].all[round] += cell->sum;
+        }
+    }
+}
+
+/* Mean of value[] over the faster half of a rank's rounds by order[]: what disturbs only slows
+   down. With `value` for `order` each value stands for itself; with the sums of all calls what
+   ranks beside each other take from one another stays in. */
+static double heti_s_typical(const double *value, const double *order, int64_t rounds) {
+    double sum = 0;
+    int64_t i, n;
+    for (i = 0; i < rounds; i++) {
+        int64_t faster = 0;
+        for (n = 0; n < rounds; n++) faster += order[n] < order[i] || (n < i && !(order[i] < order[n]));
+        if (faster < (rounds + 1) / 2) sum += value[i];
+    }
+    return sum / HETI_T_CAST(double, (rounds + 1) / 2);
+}
+
+/* Whether there are enough rounds: of every rank, half of them and HETI_S_LEAST_ROUNDS lie within 2
+   % of the mean of those that count. */
+static int heti_s_settled(const heti_s_measure *m, int64_t rounds) {
+    int64_t r, n, near;
+    for (r = 0; r < m->ranks; r++) {
+        const heti_s_watch *watch = &m->watch[r];
+        const double mean = heti_s_typical(watch->all, watch->all, rounds);
+        for (n = near = 0; n < rounds; n++) near += watch->all[n] >= 0.98 * mean && watch->all[n] <= 1.02 * mean;
+        if (2 * near < rounds || near < HETI_S_LEAST_ROUNDS) return 0;
+    }
+    return 1;
+}
+
+/* Rounds of one context: ranks first .. first + count of the description's devices, or one of them
+   at its full speed. */
+static het_result heti_s_measure_rounds(heti_s_measure *m, het_ctx *ctx, double until) {
+    const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES, batches = m->ranks * m->shapes;
+    het_step_info info;
+    int64_t r, round;
+    double start = heti_s_now(m), now;
+    m->learning = 1;
+    if (het_step(ctx, m->batch, batches, &info) != HET_OK)
+        return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+    m->learning = 0;
+    for (round = 0; round < HETI_S_ROUNDS; round++) {
+        for (r = 0; r < m->ranks; r++) {
+            memset(m->watch[r].now, 0, HETI_T_CAST(size_t, cells) * sizeof *m->watch[r].now);
+            m->watch[r].backward = 0;
+        }
+        if (het_step(ctx, m->batch, batches, &info) != HET_OK)
+            return heti_t_fail(m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(ctx));
+        if (info.repeated) { round--; continue; }
+        heti_s_read_cells(m, round);
+        heti_s_read_step(m, ctx, round);
+        now = heti_s_now(m);
+        if (now > until + 2 * (until - start) || (round + 1 >= HETI_S_LEAST_ROUNDS && now > until)) break;
+        if (heti_s_settled(m, round + 1)) break;
+    }
+    m->rounds = round < HETI_S_ROUNDS ? round + 1 : HETI_T_CAST(int64_t, HETI_S_ROUNDS);
+    return HET_OK;
+}
+
+static void heti_s_forget_rounds(heti_s_measure *m) {
+    const int64_t cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        m->watch[r].device = NULL;
+        m->watch[r].event = NULL;
+        memset(m->watch[r].round, 0, HETI_T_CAST(size_t, cells * HETI_S_ROUNDS) * sizeof(double));
+    }
+}
+
+/* A context over the short chain: m->ranks devices from number `first` on. */
+static het_result heti_s_measure_context(heti_s_measure *m, int64_t first, int split, double until) {
+    het_desc desc = m->context;
+    het_ctx *ctx = NULL;
+    het_result result;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        if (m->desc->desc->devices != NULL) m->device[r] = m->desc->desc->devices[first + r];
+        else memset(&m->device[r], 0, sizeof m->device[r]);
+        m->device[r].memory_limit = 0;
+        if (m->ranks == 1) m->device[r].speed = 0;
+    }
+    heti_s_forget_rounds(m);
+    m->split = split;
+    desc.devices = m->device;
+    desc.device_count = m->ranks;
+    desc.max_micro_batches = m->ranks * m->shapes + 1; /* with one there would be sums made at once */
+    desc.backward = split ? HET_BACKWARD_SPLIT : HET_BACKWARD_FUSED;
+    desc.recompute = split ? HET_YES : HET_NO;
+    result = het_create(&desc, &ctx, m->error);
+    if (result == HET_OK) result = heti_s_measure_rounds(m, ctx, until);
+    for (r = 0; r < m->ranks; r++) /* events are of devices that are about to go */
+        if (m->watch[r].event != NULL)
+            m->watch[r].device->iface->queues->event_destroy(m->watch[r].device->self, m->watch[r].event);
+    het_destroy(ctx);
+    return result;
+}
+
+/* ---- from samples to curves ---- */
+
+/* Solves the normal equations of relative errors for the terms in `terms` (bits: base, token,
+   pair); 0: not solvable or a term is negative. */
+static int heti_s_fit_terms(const heti_s_measure *m, const double *seconds, int terms, double *coefficient,
+                            double *residual) {
+    double a[3][4], x[3];
+    int64_t s, n = 0;
+    int i, j, k, used[3], count = 0;
+    memset(a, 0, sizeof a);
+    for (i = 0; i < 3; i++) {
+        coefficient[i] = 0;
+        if ((terms >> i & 1) != 0) used[count++] = i;
+    }
+    for (s = 0; s < m->shapes; s++) {
+        if (!(seconds[s] > 0)) continue;
+        x[0] = 1 / seconds[s];
+        x[1] = HETI_T_CAST(double, m->sample[s].tokens) / seconds[s];
+        x[2] = m->sample[s].pairs / seconds[s];
+        n++;
+        for (i = 0; i < count; i++) {
+            for (j = 0; j < count; j++) a[i][j] += x[used[i]] * x[used[j]];
+            a[i][3] += x[used[i]];
+        }
+    }
+    if (n < count) return 0;
+    for (i = 0; i < count; i++) { /* Gauss and Jordan; the matrix is positive definite where it can be solved at all */
+        const double pivot = a[i][i];
+        if (!(pivot > 1e-300)) return 0;
+        for (j = 0; j < 4; j++) a[i][j] /= pivot;
+        for (k = 0; k < count; k++) {
+            const double factor = a[k][i];
+            for (j = 0; j < 4 && k != i; j++) a[k][j] -= factor * a[i][j];
+        }
+    }
+    for (i = 0; i < count; i++) {
+        if (!(a[i][3] >= 0)) return 0;
+        coefficient[used[i]] = a[i][3];
+    }
+    *residual = 0;
+    for (s = 0; s < m->shapes; s++)
+        if (seconds[s] > 0) {
+            const double error = (coefficient[0] + coefficient[1] * HETI_T_CAST(double, m->sample[s].tokens) +
+                                  coefficient[2] * m->sample[s].pairs)
+                / seconds[s] - 1;
+            *residual += error * error;
+        }
+    *residual = (*residual + 1e-14) / HETI_T_CAST(double, n > count ? n - count : 1);
+    for (i = 1; i < count; i++) *residual *= 1.5; /* a term must earn its place */
+    return 1;
+}
+
+static het_curve heti_s_fit(const heti_s_measure *m, const double *seconds) {
+    double best = 1e300, coefficient[3], residual;
+    het_curve curve;
+    int terms;
+    memset(&curve, 0, sizeof curve);
+    for (terms = 1; terms < 8; terms++) {
+        if (!heti_s_fit_terms(m, seconds, terms, coefficient, &residual) || residual >= best) continue;
+        best = residual;
+        curve.base = heti_t_short(coefficient[0]);
+        curve.token = heti_t_short(coefficient[1]);
+        curve.pair = heti_t_short(coefficient[2]);
+    }
+    return curve;
+}
+
+static const het_curve *heti_s_call_curve(const het_unit_time *time, heti_s_call what) {
+    return what == HETI_S_FORWARD ? &time->forward : what == HETI_S_BACKWARD ? &time->backward : what == HETI_S_INPUT ?
+        &time->input
+        : what == HETI_S_WEIGHT ? &time->weight : &time->recompute;
+}
+
+/* Curve of one call of a kind on the ranks of a group: of each shape the mean over ranks and
+   rounds. A rank of speed v that is slowed down by sleeping takes what its calls take, t, and
+   sleeps (1 / v - 1) times their time on the processor, that of `alone`: what is kept is the time
+   of full speed that divided by v gives this sum. */
+static het_curve heti_s_fit_call(heti_s_measure *m, int64_t group, int64_t kind, heti_s_call what,
+                                 const het_unit_time *alone) {
+    double seconds[HETI_S_SHAPES];
+    int64_t s, r;
+    for (s = 0; s < m->shapes; s++) {
+        const het_curve *own = heti_s_call_curve(&alone[kind], what);
+        const double by_itself = own->base + own->token * HETI_T_CAST(double, m->sample[s].tokens) + own->pair *
+                     m->sample[s].pairs;
+        double sum = 0, ranks = 0;
+        for (r = 0; r < m->ranks; r++) {
+            const double v = m->device[r].speed > 0 ? m->device[r].speed : 1;
+            const double *round = m->watch[r].round + ((kind * HETI_S_CALLS + HETI_T_CAST(int64_t, what)) *
+                                                       HETI_S_SHAPES + s) * HETI_S_ROUNDS;
+            if (m->ranks > 1 && m->group[r] != group) continue;
+            sum += v * heti_s_typical(round, m->ranks > 1 ? m->watch[r].all : round, m->rounds) + (1 - v) * by_itself;
+            ranks++;
+        }
+        seconds[s] = ranks > 0 ? sum / ranks : 0;
+    }
+    return heti_s_fit(m, seconds);
+}
+
+static void heti_s_take_times(heti_s_measure *m, int64_t group, const het_unit_time *alone, het_unit_time *time) {
+    int64_t k;
+    for (k = 0; k < m->profile->kinds; k++) {
+        if (m->split) {
+            time[k].input = heti_s_fit_call(m, group, k, HETI_S_INPUT, alone);
+            time[k].weight = heti_s_fit_call(m, group, k, HETI_S_WEIGHT, alone);
+            time[k].recompute = heti_s_fit_call(m, group, k, HETI_S_AGAIN, alone);
+        } else {
+            time[k].forward = heti_s_fit_call(m, group, k, HETI_S_FORWARD, alone);
+            time[k].backward = heti_s_fit_call(m, group, k, HETI_S_BACKWARD, alone);
+        }
+    }
+}
+
+/* Times of updates and overheads of a group, from ranks that are not slowed down where there are
+   some. */
+static void heti_s_take_rest(heti_s_measure *m, int64_t group, het_device_profile *device) {
+    double step = 0, verdict = 0, begin = 0, action = 0, ranks = 0;
+    int64_t r;
+    for (r = 0; r < m->ranks; r++) {
+        heti_s_watch *watch = &m->watch[r];
+        double speed = m->device[r].speed > 0 ? m->device[r].speed : 1;
+        if (m->ranks > 1 && m->group[r] != group) continue;
+        step += heti_s_typical(watch->step, watch->step, m->rounds) * speed;
+        begin += heti_s_typical(watch->begin, watch->begin, m->rounds);
+        verdict += heti_s_typical(watch->verdict, watch->verdict, m->rounds);
+        action += speed < 1 ? 0 : heti_s_typical(watch->action, watch->action, m->rounds);
+        ranks++;
+    }
+    if (!(ranks > 0)) return;
+    device->step_element = heti_t_short(step / ranks);
+    device->begin_element = heti_t_short(begin / ranks);
+    device->verdict_element = heti_t_short(verdict / ranks);
+    if (action > 0) device->action = heti_t_short(action / ranks);
+}
+
+/* ---- messages and reductions: two ranks whose units do nothing ---- */
+
+typedef struct heti_s_idle { int64_t width, elements; int last; } heti_s_idle;
+
+static het_result heti_s_idle_describe(const het_unit *unit, het_unit_info *info) {
+    const heti_s_idle *idle = HETI_T_CAST(const heti_s_idle *, unit->settings);
+    het_parameter_desc *p = &info->parameter[0];
+    info->parameters = 1;
+    memcpy(p->name, idle->last ? "idle.1" : "idle.0", 7);
+    p->rows = idle->elements;
+    p->columns = 1;
+    info->is_loss = idle->last;
+    info->out_streams = !idle->last;
+    info->out_width[0] = idle->width;
+    info->input_keep = HET_KEEP_CALL;
+    return HET_OK;
+}
+
+static het_result heti_s_idle_run(const het_unit_call *call) {
+    (void)call;
+    return HET_OK;
+}
+
+static const het_unit_iface *heti_s_idle_table(void) {
+    static const het_unit_iface heti_s_table = { HETRAIN_UNIT_VERSION, "idle", heti_s_idle_describe, heti_s_idle_run,
+                                                heti_s_idle_run,
+        heti_s_idle_run };
+    return &heti_s_table;
+}
+
+enum { HETI_S_IDLE_ROWS = 1024, HETI_S_IDLE_WIDTH = 256, HETI_S_IDLE_SIZES = 4, HETI_S_IDLE_STEPS = 15 };
+
+/* What two ranks do: `plan` of two units, `elements` of the first. Of every step one row of numbers
+   goes to `read`. */
+typedef struct heti_s_idlers {
+    heti_s_measure *m;
+    het_ctx *ctx;
+    het_plan *plan;
+    heti_s_idle idle[2];
+    het_unit unit[2];
+    int64_t bounds[HETI_S_IDLE_ROWS + 1];
+    int32_t token[HETI_S_IDLE_ROWS];
+} heti_s_idlers;
+
+static het_result heti_s_idlers_start(heti_s_idlers *s, const char *plan, int64_t elements) {
+    heti_s_measure *m = s->m;
+    het_plan_desc plan_desc;
+    het_desc desc = m->context;
+    int64_t i;
+    for (i = 0; i < 2; i++) {
+        m->device[i] = m->desc->desc->devices[i];
+        m->device[i].speed = 0;
+        m->device[i].memory_limit = 0;
+        s->idle[i].width = HETI_S_IDLE_WIDTH;
+        s->idle[i].elements = i == 0 ? elements : 16;
+        s->idle[i].last = i == 1;
+        memset(&s->unit[i], 0, sizeof s->unit[i]);
+        s->unit[i].iface = heti_s_idle_table();
+        s->unit[i].settings = &s->idle[i];
+    }
+    for (i = 0; i <= HETI_S_IDLE_ROWS; i++) s->bounds[i] = i;
+    memset(s->token, 0, sizeof s->token);
+    memset(&plan_desc, 0, sizeof plan_desc);
+    plan_desc.units = plan_desc.ranks = 2;
+    plan_desc.allocator = m->allocator;
+    HETI_T_TRY(het_plan_read(&plan_desc, plan, 2, &s->plan, m->error));
+    desc.units = s->unit;
+    desc.unit_count = 2;
+    desc.devices = m->device;
+    desc.device_count = 2;
+    desc.plan = s->plan;
+    desc.hook = NULL;
+    desc.frozen = NULL;
+    desc.reduce = HET_REDUCE_FAST;
+    desc.max_tokens = desc.max_sequences = HETI_S_IDLE_ROWS;
+    desc.max_micro_batches = 2;
+    return het_create(&desc, &s->ctx, m->error);
+}
+
+static void heti_s_idlers_end(heti_s_idlers *s) {
+    het_destroy(s->ctx);
+    het_plan_free(s->plan);
+    s->ctx = NULL;
+    s->plan = NULL;
+}
+
+static het_result heti_s_idlers_step(heti_s_idlers *s, int64_t rows, int64_t count) {
+    het_batch batch[2];
+    int64_t i;
+    memset(batch, 0, sizeof batch);
+    for (i = 0; i < 2; i++) {
+        batch[i].tokens = batch[i].sequences = rows;
+        batch[i].token = batch[i].target = s->token;
+        batch[i].sequence_start = s->bounds;
+    }
+    if (het_step(s->ctx, batch, count, NULL) == HET_OK) return HET_OK;
+    return heti_t_fail(s->m->error, HET_ERR_STATE, "het_profile_measure: %s", het_last_error(s->ctx));
+}
+
+/* The first record of a kind on a rank; of REDUCE and GATHER the one with the most bytes. */
+static het_record heti_s_idlers_record(const heti_s_idlers *s, int64_t rank, int32_t kind) {
+    het_record found;
+    het_timeline timeline;
+    int64_t i;
+    memset(&found, 0, sizeof found);
+    found.bytes = -1;
+    het_get_timeline(s->ctx, rank, &timeline);
+    for (i = 0; i < timeline.records; i++)
+        if (timeline.record[i].action.kind == kind && timeline.record[i].bytes > found.bytes)
+            found = timeline.record[i];
+    return found;
+}
+
+/* Ping and pong: from the send on one rank to the gradient that comes back, less what the other
+   rank does in between; half of it is one way. Each rank's clock is only compared with itself. */
+static het_result heti_s_measure_messages(heti_s_idlers *s, double *latency, double *bandwidth, double *message_byte) {
+    double bytes[HETI_S_IDLE_SIZES], way[HETI_S_IDLE_SIZES], pack[HETI_S_IDLE_SIZES], ignored, slope;
+    int64_t size, step, rows = 4;
+    HETI_T_TRY(heti_s_idlers_start(s, "pp", 16));
+    for (size = 0; size < HETI_S_IDLE_SIZES; size++, rows *= 6) {
+        double there[HETI_S_IDLE_STEPS], packing[HETI_S_IDLE_STEPS];
+        for (step = -2; step < HETI_S_IDLE_STEPS; step++) {
+            het_record f0, f1, send, b0, b1, back;
+            HETI_T_TRY(heti_s_idlers_step(s, rows, 1));
+            if (step < 0) continue;
+            f0 = heti_s_idlers_record(s, 0, HET_ACTION_F);
+            f1 = heti_s_idlers_record(s, 1, HET_ACTION_F);
+            b0 = heti_s_idlers_record(s, 0, HET_ACTION_B);
+            b1 = heti_s_idlers_record(s, 1, HET_ACTION_B);
+            send = heti_s_idlers_record(s, 0, HET_ACTION_SEND_F);
+            back = heti_s_idlers_record(s, 1, HET_ACTION_SEND_B);
+            there[step] = 0.5 * ((b0.start - send.start) - (back.start - f1.start));
+            packing[step] = 0.25 * ((f0.end - f0.start) + (f1.end - f1.start) + (b0.end - b0.start) +
+                                    (b1.end - b1.start));
+        }
+        bytes[size] = HETI_T_CAST(double, rows * HETI_S_IDLE_WIDTH * 4);
+        way[size] = heti_s_median(there, HETI_S_IDLE_STEPS);
+        pack[size] = heti_s_median(packing, HETI_S_IDLE_STEPS);
+    }
+    heti_s_line(bytes, way, HETI_S_IDLE_SIZES, latency, &slope);
+    *bandwidth = slope > 0 ? heti_t_short(1 / slope) : 0;
+    *latency = heti_t_short(*latency);
+    heti_s_line(bytes, pack, HETI_S_IDLE_SIZES, &ignored, message_byte);
+    *message_byte = heti_t_short(*message_byte);
+    heti_s_idlers_end(s);
+    return HET_OK;
+}
+
+/* A reduction and a gathering between two ranks, of few elements and of many: seconds of a byte
+   that a rank sends, all work on it included. Two of three bytes of a step are of reductions. */
+static het_result heti_s_measure_rings(heti_s_idlers *s, double *ring_byte, double *verdict) {
+    double seconds[2][2], bytes[2][2], judged[HETI_S_IDLE_STEPS];
+    int size, kind;
+    int64_t step, r;
+    for (size = 0; size < 2; size++) {
+        double took[2][HETI_S_IDLE_STEPS];
+        HETI_T_TRY(heti_s_idlers_start(s, "dp", size == 0 ? 4096 : 1 << 21));
+        for (step = -1; step < HETI_S_IDLE_STEPS; step++) {
+            HETI_T_TRY(heti_s_idlers_step(s, 1, 2));
+            if (step < 0) continue;
+            for (kind = 0; kind < 2; kind++) {
+                took[kind][step] = 1e300;
+                for (r = 0; r < 2; r++) {
+                    const het_record record = heti_s_idlers_record(s, r, kind == 0 ? HET_ACTION_REDUCE :
+                                                                   HET_ACTION_GATHER);
+                    if (record.end - record.start < took[kind][step]) took[kind][step] = record.end - record.start;
+                    bytes[kind][size] = HETI_T_CAST(double, record.bytes);
+                }
+            }
+            if (size == 0) judged[step] = heti_s_verdict_time(s->ctx, 2);
+        }
+        for (kind = 0; kind < 2; kind++) seconds[kind][size] = heti_s_median(took[kind], HETI_S_IDLE_STEPS);
+        heti_s_idlers_end(s);
+    }
+    *verdict = heti_t_short(heti_s_median(judged, HETI_S_IDLE_STEPS));
+    *ring_byte = 0;
+    for (kind = 0; kind < 2; kind++)
+        if (seconds[kind][1] > seconds[kind][0] && bytes[kind][1] > bytes[kind][0])
+            *ring_byte += (seconds[kind][1] - seconds[kind][0]) / (bytes[kind][1] - bytes[kind][0]) * (kind == 0 ?
+                2.0 / 3 : 1.0 / 3);
+    *ring_byte = heti_t_short(*ring_byte);
+    return HET_OK;
+}
+
+static het_result heti_s_measure_links(heti_s_measure *m) {
+    het_profile *profile = m->profile;
+    heti_s_idlers *s;
+    het_link_profile *link = &profile->link[0];
+    double message_byte = 0, ring_byte = 0, verdict = 0;
+    het_result result;
+    void *block;
+    int64_t i;
+    HETI_T_TRY(heti_t_block(&m->allocator, sizeof *s, "het_profile_measure", &block, m->error));
+    s = HETI_T_CAST(heti_s_idlers *, block);
+    s->m = m;
+    result = heti_s_measure_messages(s, &link->latency, &link->bandwidth, &message_byte);
+    if (result == HET_OK) result = heti_s_measure_rings(s, &ring_byte, &verdict);
+    heti_s_idlers_end(s);
+    m->allocator.free(m->allocator.user, block, sizeof *s);
+    HETI_T_TRY(result);
+    memcpy(link->name, "threads", 8);
+    for (i = 0; i < profile->devices; i++) {
+        profile->device[i].message_byte = message_byte;
+        profile->device[i].ring_byte = ring_byte;
+        profile->device[i].verdict_base = verdict;
+    }
+    return HET_OK;
+}
+
+/* ---- the call ---- */
+
+static void heti_s_measure_cut(heti_s_measure *m, heti_t_arena *arena) {
+    const int64_t devices = m->context.device_count, cells = m->profile->kinds * HETI_S_CALLS * HETI_S_SHAPES,
+                  room = m->context.max_tokens + 1;
+    int64_t r;
+    m->original = HETI_T_TAKE(arena, het_unit, m->profile->units);
+    m->probe = HETI_T_TAKE(arena, het_unit, m->profile->units);
+    m->record = HETI_T_TAKE(arena, heti_s_probe, m->profile->units);
+    m->watch = HETI_T_TAKE(arena, heti_s_watch, devices);
+    m->group = HETI_T_TAKE(arena, int64_t, devices);
+    m->batch = HETI_T_TAKE(arena, het_batch, devices * HETI_S_SHAPES);
+    m->token = HETI_T_TAKE(arena, int32_t, room);
+    m->bounds = HETI_T_TAKE(arena, int64_t, 2 * HETI_S_SHAPES * room);
+    m->device = HETI_T_TAKE(arena, het_device_desc, devices > 2 ? devices : 2);
+    for (r = 0; r < devices; r++) {
+        heti_s_cell_time *now = HETI_T_TAKE(arena, heti_s_cell_time, cells);
+        double *round = HETI_T_TAKE(arena, double, cells * HETI_S_ROUNDS);
+        if (arena->base == NULL) continue;
+        m->watch[r].now = now;
+        m->watch[r].round = round;
+    }
+}
+
+/* Devices of one table, number of threads and instruction set are one kind: group[i] is the number
+   of i's. Returns how many there are. */
+static int64_t heti_s_device_kinds(const het_desc *desc, int64_t *group, int64_t *first) {
+    int64_t i, k, kinds = 0;
+    for (i = 0; i < desc->device_count; i++) {
+        for (k = 0; k < i && desc->devices != NULL; k++)
+            if (desc->devices[k].iface == desc->devices[i].iface &&
+                desc->devices[k].threads == desc->devices[i].threads && desc->devices[k].isa == desc->devices[i].isa)
+                break;
+        if (k < i && desc->devices != NULL) {
+            if (group != NULL) group[i] = group[k];
+            continue;
+        }
+        if (group != NULL) group[i] = kinds;
+        if (first != NULL) first[kinds] = i;
+        kinds++;
+    }
+    return kinds;
+}
+
+static void heti_s_device_name(const heti_s_measure *m, int64_t i, het_device_profile *device) {
+    const het_device_desc *desc = m->desc->desc->devices != NULL ? &m->desc->desc->devices[i] : NULL;
+    const het_device_iface *iface = desc != NULL && desc->iface != NULL ? desc->iface : het_cpu_device();
+    int64_t number;
+    heti_t_text name = heti_t_text_in(device->name, sizeof device->name);
+    if (iface->host_memory) number = desc != NULL && desc->threads > 0 ? desc->threads : 1;
+    else number = desc->ordinal; /* of several such devices each has a name */
+    heti_t_format(&name, "%s:%d", iface->name, number);
+}
+
+/* The description that contexts are made from, and everything of it that is not measured. */
+static void heti_s_measure_desc(heti_s_measure *m) {
+    het_desc *d = &m->context;
+    d->units = m->probe;
+    d->unit_count = m->probes;
+    d->plan = NULL;
+    d->schedule = NULL;
+    d->links = NULL;
+    d->link_count = 0;
+    d->recompute_unit = NULL;
+    d->silent = NULL;
+    d->inference = HET_NO;
+    d->shard_gradients = HET_NO; /* what it adds is not the units' own time */
+    d->max_slices = 1;
+    memset(&d->transport, 0, sizeof d->transport);
+    d->optimizer.learning_rate = 1e-30f; /* weights stay, so that no step is measured again for its exponents */
+    d->optimizer.minimum_rate = 0;
+    d->optimizer.warmup_steps = 0;
+    d->optimizer.schedule = HET_LR_CONSTANT;
+    d->hook = heti_s_learn;
+    d->frozen = heti_s_frozen;
+    d->user = m;
+    d->allocator = m->allocator;
+    memset(&d->logger, 0, sizeof d->logger);
+}
+
+/* Every kind of device alone, then all ranks at once; both in one piece and split. The time left is
+   divided among what is left. */
+static het_result heti_s_measure_devices(heti_s_measure *m) {
+    const int64_t devices = m->context.device_count;
+    const int together = devices > 1 && m->desc->together != HET_NO;
+    const double seconds = m->desc->seconds > 0 ? m->desc->seconds : 3,
+                 parts = HETI_T_CAST(double, 2 * (m->profile->devices + (together ? 1 : 0)));
+    double end = heti_s_now(m);
+    int64_t k, g;
+    int split;
+    for (k = 0; k <= m->profile->devices; k++) {
+        const int all = k == m->profile->devices;
+        int64_t first = 0;
+        if (all && !together) break;
+        while (!all && m->group[first] != k) first++;
+        m->ranks = all ? devices : 1;
+        for (split = 0; split < 2; split++) {
+            const double now = heti_s_now(m);
+            end = (end > now ? end : now) + seconds * HETI_T_CAST(double, m->profile->devices) / parts;
+            HETI_T_TRY(heti_s_measure_context(m, first, split, end));
+            for (g = all ? 0 : k; g <= (all ? m->profile->devices - 1 : k); g++) {
+                het_device_profile *device = &m->profile->device[g];
+                heti_s_take_times(m, g, device->alone, all ? device->together : device->alone);
+                if (!all)
+                    memcpy(device->together, device->alone,
+                           HETI_T_CAST(size_t, m->profile->kinds) * sizeof *device->alone);
+                if (split == 0) heti_s_take_rest(m, g, device);
+            }
+        }
+    }
+    return HET_OK;
+}
+
+static het_result heti_s_measure_all(heti_s_measure *m, const het_profile *described) {
+    het_profile count = *described;
+    heti_t_arena arena;
+    int64_t i, n, s;
+    count.devices = heti_s_device_kinds(&m->context, NULL, NULL);
+    count.links = m->context.device_count > 1 ? 1 : 0;
+    HETI_T_TRY(heti_s_profile_new(&count, &m->allocator, "het_profile_measure", &m->profile, m->error));
+    heti_s_profile_same(m->profile, described);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_measure_cut(m, &arena);
+    m->size = arena.used;
+    HETI_T_TRY(heti_t_block(&m->allocator, m->size, "het_profile_measure", &m->block, m->error));
+    arena.base = HETI_T_CAST(char *, m->block);
+    arena.used = 0;
+    heti_s_measure_cut(m, &arena);
+    (void)heti_s_device_kinds(&m->context, m->group, NULL);
+    for (i = m->context.device_count; i-- > 0;) heti_s_device_name(m, i, &m->profile->device[m->group[i]]);
+    if (m->desc->desc->units == NULL)
+        HETI_T_TRY(het_model_units(&m->context.model, m->original, m->profile->units, &n, m->error));
+    else memcpy(m->original, m->desc->desc->units, HETI_T_CAST(size_t, m->profile->units) * sizeof *m->original);
+    for (i = 0; i < m->profile->units; i++)
+        if (m->original[i].model == NULL) m->original[i].model = &m->context.model;
+    heti_s_choose_units(m);
+    heti_s_measure_desc(m);
+    HETI_T_TRY(heti_s_choose_shapes(m));
+    m->profile->granule = m->sample[0].granule;
+    for (i = 0; i <= m->context.max_tokens; i++)
+        m->token[i] =
+        HETI_T_CAST(int32_t, HETI_T_CAST(uint64_t, i) * UINT64_C(2654435761) % HETI_T_CAST(
+            uint64_t, m->context.model.vocab));
+    for (s = 0; s < m->shapes; s++) heti_s_fill_batch(m, s);
+    HETI_T_TRY(heti_s_measure_devices(m));
+    return m->profile->links > 0 ? heti_s_measure_links(m) : HET_OK;
+}
+
+HETRAIN_API het_result het_profile_measure(const het_measure_desc *desc, het_profile **profile, het_error *error) {
+    heti_s_measure m;
+    het_profile *described = NULL;
+    het_result result;
+    if (profile == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: profile is NULL");
+    *profile = NULL;
+    if (desc == NULL || desc->desc == NULL || desc->now == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %s is NULL", desc == NULL ? "desc" :
+                           desc->desc == NULL ? "desc->desc"
+            : "desc->now, the clock,");
+    if (desc->start_canary != 0 || desc->end_canary != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: het_measure_desc was not cleared");
+    if (!(desc->seconds >= 0 && desc->seconds <= 1e6))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: %g seconds for a device", desc->seconds);
+    memset(&m, 0, sizeof m);
+    m.desc = desc;
+    m.error = error;
+    if (!heti_t_allocator(&desc->allocator, &m.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_profile_measure: an allocator needs both alloc and free");
+    HETI_T_TRY(het_profile_describe(desc->desc, desc->model, &m.allocator, &described, error));
+    m.context = *desc->desc;
+    result = het_model_complete(&m.context.model, error);
+    het_desc_defaults(&m.context);
+    if (result == HET_OK) result = heti_s_measure_all(&m, described);
+    het_profile_free(described);
+    if (m.block != NULL) m.allocator.free(m.allocator.user, m.block, m.size);
+    if (result != HET_OK) het_profile_free(m.profile);
+    else *profile = m.profile;
+    return result;
+}
+
+/* =================================================================================================
+   >>cluster  Cluster files: groups within groups, each with a count. A group's members are read
+              once for each of its copies, from the place where
+   they stand in the text; the text is gone through twice, to count and to fill in.
+   ============================================================================================== */
+
+enum { HETI_S_MOST_RANKS = 1 << 20 };
+
+typedef struct heti_s_cluster_reader {
+    het_json json, order;             /* order: behind the ranks already given to devices */
+    het_error *error;
+    het_cluster *to;                  /* NULL: counts */
+    int64_t ranks, groups;
+    int ordered;
+} heti_s_cluster_reader;
+
+/* One member as it stands in the text. */
+typedef struct heti_s_member {
+    char name[48], device[48];
+    int64_t count;
+    double speed, memory, latency, bandwidth, bus, uplink;
+    int process, has_members;
+    uint32_t seen;
+    het_json members, order;          /* at the arrays */
+} heti_s_member;
+
+/* "het_cluster_read: byte 71, "speed": -2: must be above 0" */
+static het_result heti_s_cluster_bad(const heti_s_cluster_reader *r, size_t at, const char *key, const char *value,
+                                     const char *rule) {
+    char shown_key[49], shown[49];
+    return heti_t_fail(r->error, HET_ERR_FORMAT, "het_cluster_read: byte %d, \"%s\"%s%s: %s", HETI_T_CAST(int64_t, at),
+                       heti_s_shown(shown_key, key), value[0] != 0 ? ": " : "", heti_s_shown(shown, value), rule);
+}
+
+static het_result heti_s_cluster_json(const heti_s_cluster_reader *r, const char *key) {
+    return heti_s_cluster_bad(r, r->json.rule_at, key, "", r->json.rule);
+}
+
+static het_result heti_s_cluster_number_bad(const heti_s_cluster_reader *r, size_t at, const char *key, double value,
+                                            const char *rule) {
+    char room[48];
+    heti_t_text text = heti_t_text_in(room, sizeof room);
+    heti_t_real(&text, value);
+    return heti_s_cluster_bad(r, at, key, room, rule);
+}
+
+static het_result heti_s_cluster_name(heti_s_cluster_reader *r, const char *key, char name[48]) {
+    const size_t at = r->json.at;
+    size_t length = 0;
+    if (!het_json_string(&r->json, name, 48, &length)) return heti_s_cluster_json(r, key);
+    if (length > 0 && length < 48 && strlen(name) == length) return HET_OK;
+    return heti_s_cluster_bad(r, at, key, name, "a name has 1 to 47 bytes and no 0");
+}
+
+/* "12.5ms" or "10G": a number and what stands behind it. */
+static int heti_s_with_unit(const char *text, int seconds, double *value) {
+    static const char *const heti_s_units[2][9] = { { "", "K", "M", "G", "T", "Ki", "Mi", "Gi", "Ti" },
+                                                   { "", "s", "ms", "us", "ns" } };
+    static const double heti_s_factors[2][9] = { { 1, 1e3, 1e6, 1e9, 1e12, 1024, 1048576, 1073741824.0,
+                                                  1099511627776.0 }, { 1, 1, 1e3, 1e6, 1e9 } };
+    const int units = seconds ? 5 : 9;
+    size_t digits = 0;
+    het_json json;
+    int i;
+    while ((text[digits] >= '0' && text[digits] <= '9') || text[digits] == '.') digits++;
+    json = het_json_start(text, digits);
+    if (!het_json_real(&json, value) || !het_json_end(&json)) return 0;
+    for (i = 0; i < units && strcmp(text + digits, heti_s_units[seconds][i]) != 0; i++) {}
+    if (i == units) return 0;
+    *value = seconds ? *value / heti_s_factors[1][i] : *value * heti_s_factors[0][i];
+    return 1;
+}
+
+/* A number, or text with a unit, from 0 to 1e18. */
+static het_result heti_s_cluster_quantity(heti_s_cluster_reader *r, const char *key, int seconds, double *value) {
+    static const char *const heti_s_rules[2] =
+        { "must be from 0 to 1e18 bytes, as a number or with K, M, G or T behind it",
+        "must be from 0 to 1e18 seconds, as a number or with s, ms, us or ns behind it" };
+    const size_t at = r->json.at;
+    size_t length = 0;
+    char text[48] = "";
+    if (het_json_peek(&r->json) == HET_JSON_STRING) {
+        if (!het_json_string(&r->json, text, sizeof text, &length)) return heti_s_cluster_json(r, key);
+        if (length >= sizeof text || strlen(text) != length || !heti_s_with_unit(text, seconds, value))
+            return heti_s_cluster_bad(r, at, key, text, heti_s_rules[seconds]);
+    } else if (!het_json_real(&r->json, value)) return heti_s_cluster_json(r, key);
+    return *value >= 0 && *value <= 1e18 ? HET_OK : heti_s_cluster_number_bad(r, at, key, *value,
+        heti_s_rules[seconds]);
+}
+
+static het_result heti_s_cluster_link(heti_s_cluster_reader *r, heti_s_member *m) {
+    char key[64] = "link";
+    size_t length;
+    unsigned seen = 0;
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        const unsigned which = strcmp(key, "latency") == 0 ? 1u : strcmp(key, "bandwidth") == 0 ? 2u : 0u;
+        if (which == 0)
+            return heti_s_cluster_bad(r, r->json.at, key, "", "no such key in \"link\": latency, bandwidth");
+        if ((seen & which) != 0) return heti_s_cluster_bad(r, r->json.at, key, "", "this key comes twice");
+        seen |= which;
+        HETI_T_TRY(heti_s_cluster_quantity(r, key, which == 1, which == 1 ? &m->latency : &m->bandwidth));
+    }
+    return r->json.rule == NULL ? HET_OK : heti_s_cluster_json(r, key);
+}
+
+static het_result heti_s_cluster_value(heti_s_cluster_reader *r, int which, const char *key, heti_s_member *m) {
+    const size_t at = r->json.at;
+    switch (which) {
+    case 0: return heti_s_cluster_name(r, key, m->device);
+    case 1: return heti_s_cluster_name(r, key, m->name);
+    case 2:
+        if (!het_json_integer(&r->json, &m->count)) return heti_s_cluster_json(r, key);
+        if (m->count >= 1 && m->count <= HETI_S_MOST_RANKS) return HET_OK;
+        return heti_s_cluster_number_bad(r, at, key, HETI_T_CAST(double, m->count), "must be from 1 to 1048576");
+    case 3:
+        if (!het_json_real(&r->json, &m->speed)) return heti_s_cluster_json(r, key);
+        if (m->speed > 0 && m->speed <= 1e6) return HET_OK;
+        return heti_s_cluster_number_bad(r, at, key, m->speed, "must be above 0 and at most 1e6");
+    case 4: return heti_s_cluster_quantity(r, key, 0, &m->memory);
+    case 5: return het_json_boolean(&r->json, &m->process) ? HET_OK : heti_s_cluster_json(r, key);
+    case 6: return heti_s_cluster_link(r, m);
+    case 7: return heti_s_cluster_quantity(r, key, 0, &m->bus);
+    case 8: return heti_s_cluster_quantity(r, key, 0, &m->uplink);
+    case 9:
+        m->order = r->json;
+        if (het_json_peek(&r->json) != HET_JSON_ARRAY)
+            return heti_s_cluster_bad(r, at, key, "", "must be an array of ranks");
+        return het_json_skip(&r->json) ? HET_OK : heti_s_cluster_json(r, key);
+    default:
+        m->members = r->json;
+        m->has_members = 1;
+        if (het_json_peek(&r->json) != HET_JSON_ARRAY)
+            return heti_s_cluster_bad(r, at, key, "", "must be an array of devices and groups");
+        return het_json_skip(&r->json) ? HET_OK : heti_s_cluster_json(r, key);
+    }
+}
+
+/* All keys of one member, its members left for later. */
+static het_result heti_s_cluster_member(heti_s_cluster_reader *r, int root, heti_s_member *m) {
+    enum { HETI_S_KEYS = 11 };
+    static const char *const heti_s_keys[HETI_S_KEYS] = { "device", "name", "count", "speed", "memory", "process",
+                                                         "link", "bus", "uplink",
+        "ranks", "members" };
+    /* bits of the keys that each may have */
+    const uint32_t devices = UINT32_C(0x01F), groups = UINT32_C(0x5E6) | (root ? UINT32_C(0x200) : 0);
+    char key[64] = "members";
+    size_t length, start = r->json.at;
+    int i;
+    memset(m, 0, sizeof *m);
+    m->count = 1;
+    m->speed = 1;
+    if (het_json_peek(&r->json) != HET_JSON_OBJECT)
+        return heti_s_cluster_bad(r, start, "members", "", "a device or a group is an object");
+    het_json_enter(&r->json, HET_JSON_OBJECT);
+    while (het_json_next(&r->json, key, sizeof key, &length)) {
+        for (i = 0; i < HETI_S_KEYS && (length >= sizeof key || strcmp(key, heti_s_keys[i]) != 0); i++) {}
+        if (i == HETI_S_KEYS)
+            return heti_s_cluster_bad(r, r->json.at, key, "",
+                "no such key: device, name, count, speed, memory; or name, count, process, link, bus, uplink, members");
+        if ((m->seen >> i & 1u) != 0) return heti_s_cluster_bad(r, r->json.at, key, "", "this key comes twice");
+        m->seen |= UINT32_C(1) << i;
+        HETI_T_TRY(heti_s_cluster_value(r, i, key, m));
+    }
+    if (r->json.rule != NULL) return heti_s_cluster_json(r, key);
+    if ((m->seen & 1u) == 0 && !m->has_members)
+        return heti_s_cluster_bad(r, start, "members", "", "is missing, and so is \"device\": which is it?");
+    for (i = 0; i < HETI_S_KEYS; i++)
+        if ((m->seen >> i & 1u) != 0 && ((m->has_members ? groups : devices) >> i & 1u) == 0)
+            return heti_s_cluster_bad(r, start, heti_s_keys[i], "",
+                !m->has_members ? "no such key in a device" : i == 9 ? "belongs into the outermost group" :
+                "no such key in what has \"members\"");
+    if (root && !m->has_members)
+        return heti_s_cluster_bad(r, start, "members", "", "the whole file is a group: it needs \"members\"");
+    if (root && m->count != 1)
+        return heti_s_cluster_number_bad(r, start, "count", HETI_T_CAST(double, m->count),
+                                         "there is one outermost group");
+    return HET_OK;
+}
+
+/* The name, with its number where there are several: "node#7". */
+static het_result heti_s_cluster_number(const heti_s_cluster_reader *r, size_t at, const char *name, int64_t count,
+                                        int64_t index, char to[48]) {
+    char whole[80];
+    heti_t_text text = heti_t_text_in(whole, sizeof whole);
+    heti_t_put(&text, name);
+    if (count > 1) heti_t_format(&text, "#%d", index);
+    if (text.length > 47) return heti_s_cluster_bad(r, at, "name", whole, "has more than 47 bytes");
+    memcpy(to, whole, text.length + 1);
+    return HET_OK;
+}
+
+/* The next of the ranks that devices are: one that no device before is. */
+static het_result heti_s_cluster_next_rank(heti_s_cluster_reader *r, int64_t *rank) {
+    const int more = het_json_next(&r->order, NULL, 0, NULL);
+    const size_t at = r->order.at;
+    if (more) (void)het_json_integer(&r->order, rank);
+    if (r->order.rule != NULL) return heti_s_cluster_bad(r, r->order.rule_at, "ranks", "", r->order.rule);
+    if (!more) return heti_s_cluster_bad(r, at, "ranks", "", "fewer than there are devices");
+    if (*rank >= 0 && *rank < r->to->ranks && r->to->device[*rank].profile[0] == 0) return HET_OK;
+    return heti_s_cluster_number_bad(r, at, "ranks", HETI_T_CAST(double, *rank), "ranks count from 0, each comes once");
+}
+
+static het_result heti_s_cluster_devices(heti_s_cluster_reader *r, size_t at, const heti_s_member *m, int64_t group) {
+    int64_t i;
+    if (m->count > HETI_S_MOST_RANKS - r->ranks)
+        return heti_s_cluster_bad(r, at, "count", "", "more than 1048576 devices in the cluster");
+    for (i = 0; i < m->count && r->to != NULL; i++) {
+        int64_t rank = r->ranks + i;
+        het_cluster_device *device;
+        if (r->ordered) HETI_T_TRY(heti_s_cluster_next_rank(r, &rank));
+        device = &r->to->device[rank];
+        HETI_T_TRY(heti_s_cluster_number(r, at, (m->seen & 2u) != 0 ? m->name : m->device, m->count, i, device->name));
+        memcpy(device->profile, m->device, sizeof device->profile);
+        device->speed = m->speed;
+        device->memory = m->memory;
+        device->group = group;
+    }
+    r->ranks += m->count;
+    return HET_OK;
+}
+
+/* The cursor stands at a member of group `parent` (-1: at the whole); `process` is 1 where that is
+   inside one. */
+static het_result heti_s_cluster_read(heti_s_cluster_reader *r, int64_t parent, int process) {
+    const size_t at = r->json.at;
+    heti_s_member m;
+    het_json behind;
+    int64_t i;
+    HETI_T_TRY(heti_s_cluster_member(r, parent < 0, &m));
+    if (!m.has_members) return heti_s_cluster_devices(r, at, &m, parent);
+    if (parent < 0 && (m.seen >> 9 & 1u) != 0) {
+        r->order = m.order;
+        r->ordered = 1;
+        het_json_enter(&r->order, HET_JSON_ARRAY);
+    }
+    if (m.process && process) return heti_s_cluster_bad(r, at, "process", "", "is inside another process");
+    behind = r->json;
+    for (i = 0; i < m.count; i++) {
+        const int64_t g = r->groups++, ranks = r->ranks;
+        if (g >= HETI_S_MOST_RANKS)
+            return heti_s_cluster_bad(r, at, "count", "", "more than 1048576 groups in the cluster");
+        if (r->to != NULL) {
+            het_group *group = &r->to->group[g];
+            HETI_T_TRY(heti_s_cluster_number(r, at, m.name, m.count, i, group->name));
+            group->parent = parent;
+            group->latency = m.latency;
+            group->bandwidth = m.bandwidth;
+            group->bus = m.bus;
+            group->uplink = m.uplink;
+            group->process = m.process;
+        }
+        r->json = m.members;
+        het_json_enter(&r->json, HET_JSON_ARRAY);
+        while (het_json_next(&r->json, NULL, 0, NULL)) HETI_T_TRY(heti_s_cluster_read(r, g, process || m.process));
+        if (r->json.rule != NULL) return heti_s_cluster_json(r, "members");
+        if (r->ranks == ranks)
+            return heti_s_cluster_bad(r, m.members.at, "members", "", "a group has at least one device");
+    }
+    r->json = behind;
+    if (parent < 0) memcpy(r->to != NULL ? r->to->name : m.name, m.name, sizeof m.name);
+    return HET_OK;
+}
+
+static void heti_s_cluster_cut(het_cluster **cluster, int64_t ranks, int64_t groups, heti_t_arena *arena) {
+    het_cluster *c = HETI_T_TAKE(arena, het_cluster, 1);
+    het_cluster_device *device = HETI_T_TAKE(arena, het_cluster_device, ranks);
+    het_group *group = HETI_T_TAKE(arena, het_group, groups);
+    *cluster = c;
+    if (c == NULL) return;
+    c->ranks = ranks;
+    c->groups = groups;
+    c->device = device;
+    c->group = group;
+}
+
+static het_result heti_s_cluster_new(int64_t ranks, int64_t groups, const het_allocator *allocator, const char *call,
+                                     het_cluster **cluster, het_error *error) {
+    heti_t_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_cluster_cut(cluster, ranks, groups, &arena);
+    size = arena.used;
+    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
+    arena.base = HETI_T_CAST(char *, block);
+    arena.used = 0;
+    heti_s_cluster_cut(cluster, ranks, groups, &arena);
+    (*cluster)->allocator = *allocator;
+    (*cluster)->size = size;
+    return HET_OK;
+}
+
+static het_result heti_s_cluster_pass(heti_s_cluster_reader *r, const char *text, size_t length) {
+    r->json = het_json_start(text, length);
+    r->ranks = r->groups = 0;
+    HETI_T_TRY(heti_s_cluster_read(r, -1, 0));
+    if (r->to != NULL && r->ordered && het_json_next(&r->order, NULL, 0, NULL))
+        return heti_s_cluster_bad(r, r->order.at, "ranks", "", "more than there are devices");
+    return het_json_end(&r->json) ? HET_OK : heti_s_cluster_json(r, "members");
+}
+
+HETRAIN_API het_result het_cluster_read(const char *text, size_t length, const het_allocator *allocator,
+                                        het_cluster **cluster, het_error *error) {
+    heti_s_cluster_reader r;
+    het_allocator own;
+    het_result result;
+    if (cluster == NULL || text == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: %s is NULL", cluster == NULL ? "cluster" :
+                           "text");
+    *cluster = NULL;
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_read: an allocator needs both alloc and free");
+    memset(&r, 0, sizeof r);
+    r.error = error;
+    HETI_T_TRY(heti_s_cluster_pass(&r, text, length));
+    HETI_T_TRY(heti_s_cluster_new(r.ranks, r.groups, &own, "het_cluster_read", &r.to, error));
+    result = heti_s_cluster_pass(&r, text, length);
+    if (result != HET_OK) het_cluster_free(r.to);
+    else *cluster = r.to;
+    return result;
+}
+
+HETRAIN_API void het_cluster_free(het_cluster *cluster) {
+    het_allocator allocator;
+    if (cluster == NULL) return;
+    allocator = cluster->allocator;
+    allocator.free(allocator.user, cluster, cluster->size);
+}
+
+HETRAIN_API het_result het_cluster_flat(int64_t ranks, const het_cluster_device *device, double latency,
+                                        double bandwidth, const het_allocator *allocator, het_cluster **cluster,
+                                               het_error *error) {
+    het_allocator own;
+    int64_t i;
+    if (cluster == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: cluster is NULL");
+    *cluster = NULL;
+    if (ranks < 1 || ranks > HETI_S_MOST_RANKS || !heti_t_is_time(latency) || !heti_t_is_time(bandwidth))
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_cluster_flat: %d devices (1 to 1048576), latency %g, bandwidth %g", ranks, latency,
+                           bandwidth);
+    if (!heti_t_allocator(allocator, &own))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: an allocator needs both alloc and free");
+    for (i = 0; i < ranks && device != NULL; i++)
+        if (!(device[i].speed > 0 && device[i].speed <= 1e6) || !heti_t_is_time(device[i].memory))
+            return heti_t_fail(error, HET_ERR_INVALID, "het_cluster_flat: device %d has speed %g (above 0, at most "
+                                                       "1e6) and memory %g", i, device[i].speed, device[i].memory);
+    HETI_T_TRY(heti_s_cluster_new(ranks, 1, &own, "het_cluster_flat", cluster, error));
+    (*cluster)->group[0].parent = -1;
+    (*cluster)->group[0].latency = latency;
+    (*cluster)->group[0].bandwidth = bandwidth;
+    (*cluster)->group[0].process = 1;
+    for (i = 0; i < ranks; i++) {
+        het_cluster_device *to = &(*cluster)->device[i];
+        if (device != NULL) *to = device[i];
+        else {
+            heti_t_text name = heti_t_text_in(to->name, sizeof to->name);
+            heti_t_text profile = heti_t_text_in(to->profile, sizeof to->profile);
+            heti_t_format(&name, ranks > 1 ? "device#%d" : "device", i);
+            heti_t_put(&profile, "device");
+            to->speed = 1;
+        }
+        to->group = 0;
+    }
+    return HET_OK;
+}
+
+/* ---- writing: equal members that follow each other become one with a count ---- */
+
+/* What is being written, and what comes next. */
+typedef struct heti_s_cluster_writer {
+    const het_cluster *cluster;
+    heti_t_text out;
+    char room[4096];
+    int64_t rank, group;
+    int bad;                          /* devices or groups are not in the order in which a file would give them */
+} heti_s_cluster_writer;
+
+/* Behind the groups that are inside group g. */
+static int64_t heti_s_groups_end(const het_cluster *c, int64_t g) {
+    int64_t end = g + 1;
+    while (end < c->groups && c->group[end].parent >= g) end++;
+    return end;
+}
+
+/* Behind the devices from `rank` on that are in groups [g, end). */
+static int64_t heti_s_devices_end(const het_cluster *c, int64_t rank, int64_t g, int64_t end) {
+    while (rank < c->ranks && c->device[rank].group >= g && c->device[rank].group < end) rank++;
+    return rank;
+}
+
+/* "node#7" is "node" and 7; anything else has no number. */
+static int64_t heti_s_name_number(const char *name, size_t *base) {
+    size_t length = strlen(name), at = length;
+    int64_t number = 0;
+    *base = length;
+    while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') at--;
+    if (at == length || at == 0 || name[at - 1] != '#' || length - at > 7 || (name[at] == '0' && length - at > 1))
+        return -1;
+    for (*base = at - 1; at < length; at++) number = 10 * number + (name[at] - '0');
+    return number;
+}
+
+/* The first is base#0 and the other base#number. */
+static int heti_s_names_count(const char *first, const char *other, int64_t number) {
+    size_t base, other_base;
+    return heti_s_name_number(first, &base) == 0 && heti_s_name_number(other, &other_base) == number &&
+        base == other_base &&
+        memcmp(first, other, base) == 0;
+}
+
+static int heti_s_same_device(const het_cluster_device *a, const het_cluster_device *b) {
+    return strcmp(a->profile, b->profile) == 0 && !(a->speed < b->speed) && !(b->speed < a->speed) &&
+        !(a->memory < b->memory) &&
+        !(b->memory < a->memory);
+}
+
+static int heti_s_same_group(const het_group *a, const het_group *b) {
+    const double x[4] = { a->latency, a->bandwidth, a->bus, a->uplink },
+                 y[4] = { b->latency, b->bandwidth, b->bus, b->uplink };
+    int i;
+    for (i = 0; i < 4; i++)
+        if (x[i] < y[i] || y[i] < x[i]) return 0;
+    return (a->process != 0) == (b->process != 0);
+}
+
+/* Groups [g, ...) and [h, ...) with the devices from rank on are alike but for the number in the
+   name of the outermost. */
+static int heti_s_same_members(const het_cluster *c, int64_t g, int64_t rank, int64_t h, int64_t other) {
+    const int64_t end = heti_s_groups_end(c, g), count = end - g, ranks = heti_s_devices_end(c, rank, g, end) - rank;
+    int64_t i;
+    if (heti_s_groups_end(c, h) - h != count || heti_s_devices_end(c, other, h, h + count) - other != ranks) return 0;
+    for (i = 0; i < count; i++)
+        if (!heti_s_same_group(&c->group[g + i], &c->group[h + i]) ||
+            (i > 0 && (c->group[g + i].parent - g != c->group[h + i].parent - h ||
+                       strcmp(c->group[g + i].name, c->group[h + i].name) != 0)))
+            return 0;
+    for (i = 0; i < ranks; i++)
+        if (!heti_s_same_device(&c->device[rank + i], &c->device[other + i]) ||
+            c->device[rank + i].group - g != c->device[other + i].group - h || strcmp(c->device[rank + i].name,
+                c->device[other + i].name) != 0)
+            return 0;
+    return 1;
+}
+
+/* ,"key":value, where it is not 0. */
+static void heti_s_out_key(heti_t_text *out, const char *key, double value) {
+    if (!(value > 0)) return;
+    heti_t_format(out, ",\"%s\":", key);
+    heti_t_real(out, value);
+}
+
+static void heti_s_out_member(heti_t_text *out, const char *name, size_t length, int64_t count) {
+    char base[48];
+    memcpy(base, name, length);
+    base[length] = 0;
+    if (length > 0) {
+        heti_t_put(out, ",\"name\":");
+        heti_t_json(out, base, strlen(base));
+    }
+    if (count > 1) heti_t_format(out, ",\"count\":%d", count);
+}
+
+/* n devices, of which this is the first. */
+static void heti_s_write_device(heti_t_text *out, const het_cluster_device *device, int64_t n) {
+    size_t length = strlen(device->name);
+    if (n > 1) (void)heti_s_name_number(device->name, &length);
+    heti_t_put(out, "{\"device\":");
+    heti_t_json(out, device->profile, strlen(device->profile));
+    if (strlen(device->profile) == length && memcmp(device->name, device->profile, length) == 0) length = 0;
+    heti_s_out_member(out, device->name, length, n);
+    if (device->speed < 1 || device->speed > 1) heti_s_out_key(out, "speed", device->speed);
+    heti_s_out_key(out, "memory", device->memory);
+    heti_t_char(out, '}');
+}
+
+static void heti_s_write_devices(heti_s_cluster_writer *w) {
+    const het_cluster *c = w->cluster;
+    const het_cluster_device *device = &c->device[w->rank];
+    int64_t n = 1;
+    while (w->rank + n < c->ranks && device[n].group == device->group && heti_s_same_device(device, &device[n]) &&
+           heti_s_names_count(device->name, device[n].name, n)) n++;
+    heti_s_write_device(&w->out, device, n);
+    w->rank += n;
+}
+
+/* All of n groups, of which this is the first, up to their members. */
+static void heti_s_write_link(heti_t_text *out, const het_group *group, int64_t n) {
+    size_t length = strlen(group->name);
+    if (n > 1) (void)heti_s_name_number(group->name, &length);
+    heti_t_put(out, "{\"link\":{\"latency\":");
+    heti_t_real(out, group->latency);
+    heti_s_out_key(out, "bandwidth", group->bandwidth);
+    heti_t_char(out, '}');
+    heti_s_out_member(out, group->name, length, n);
+    if (group->process) heti_t_put(out, ",\"process\":true");
+    heti_s_out_key(out, "bus", group->bus);
+    heti_s_out_key(out, "uplink", group->uplink);
+    heti_t_put(out, ",\"members\":[");
+}
+
+static void heti_s_write_next(heti_t_text *out, int more, int depth) {
+    heti_t_put(out, more ? ",\n" : "\n");
+    for (; depth >= 0; depth--) heti_t_put(out, "  ");
+}
+
+static void heti_s_write_group(heti_s_cluster_writer *w, int depth) {
+    const het_cluster *c = w->cluster;
+    const int64_t g = w->group, first = w->rank, size = heti_s_groups_end(c, g) - g,
+                  ranks = heti_s_devices_end(c, first, g, g + size) - first;
+    const het_group *group = &c->group[g];
+    int64_t n = 1;
+    int more = 0;
+    while (g + n * size < c->groups && c->group[g + n * size].parent == group->parent &&
+           heti_s_names_count(group->name, c->group[g + n * size].name, n) &&
+           heti_s_same_members(c, g, first, g + n * size, first + n * ranks)) n++;
+    heti_s_write_link(&w->out, group, n);
+    for (w->group++; !w->bad; more = 1) {
+        const int is_device = w->rank < c->ranks && c->device[w->rank].group == g;
+        if (!is_device && !(w->group < c->groups && c->group[w->group].parent == g)) break;
+        heti_s_write_next(&w->out, more, depth);
+        if (is_device) heti_s_write_devices(w);
+        else if (depth < HETRAIN_GROUP_DEPTH) heti_s_write_group(w, depth + 1);
+        else w->bad = 1;
+    }
+    heti_t_put(&w->out, "]}");
+    if (w->rank == first || w->rank != first + ranks || w->group != g + size) w->bad = 1;
+    w->rank = first + n * ranks;
+    w->group = g + n * size;
+}
+
+/* A group of any order: its devices, then its groups; or only their ranks. Returns how many devices
+   there were. */
+static int64_t heti_s_write_any(heti_s_cluster_writer *w, int64_t g, int depth, int ranks) {
+    const het_cluster *c = w->cluster;
+    int64_t i, devices = 0;
+    int more = 0;
+    if (!ranks) heti_s_write_link(&w->out, &c->group[g], 1);
+    for (i = 0; i < c->ranks; i++) {
+        if (c->device[i].group != g) continue;
+        if (ranks) heti_t_format(&w->out, w->rank > 0 ? ",%d" : "%d", i);
+        else {
+            heti_s_write_next(&w->out, more++, depth);
+            heti_s_write_device(&w->out, &c->device[i], 1);
+        }
+        devices++;
+        w->rank++;
+    }
+    for (i = g + 1; i < c->groups && depth < HETRAIN_GROUP_DEPTH; i++) {
+        if (c->group[i].parent != g) continue;
+        if (!ranks) heti_s_write_next(&w->out, more++, depth);
+        devices += heti_s_write_any(w, i, depth + 1, ranks);
+    }
+    if (devices == 0) w->bad = 1;
+    if (!ranks) heti_t_char(&w->out, ']');
+    if (!ranks && depth > 0) heti_t_char(&w->out, '}');
+    return devices;
+}
+
+static int heti_s_write_nothing(void *user, const void *from, size_t size) {
+    (void)user, (void)from, (void)size;
+    return 0;
+}
+
+/* Whether the devices and groups are in a file's order, or all of them somewhere. */
+static int heti_s_cluster_is(const het_cluster *cluster, int any) {
+    static const het_writer heti_s_nothing = { heti_s_write_nothing, NULL, NULL };
+    heti_s_cluster_writer w;
+    memset(&w, 0, sizeof w);
+    w.cluster = cluster;
+    w.out = heti_t_text_to(&heti_s_nothing, w.room, sizeof w.room);
+    if (any) (void)heti_s_write_any(&w, 0, 0, 1);
+    else heti_s_write_group(&w, 0);
+    return !w.bad && w.rank == cluster->ranks && (any || w.group == cluster->groups);
+}
+
+HETRAIN_API het_result het_cluster_write(const het_cluster *cluster, const het_writer *to) {
+    heti_s_cluster_writer w;
+    int64_t i;
+    if (cluster == NULL || to == NULL || to->write == NULL || cluster->ranks < 1 || cluster->groups < 1)
+        return HET_ERR_INVALID;
+    for (i = 0; i < cluster->groups; i++)
+        if (cluster->group[i].parent >= i || (cluster->group[i].parent < 0) != (i == 0)) return HET_ERR_INVALID;
+    memset(&w, 0, sizeof w);
+    w.cluster = cluster;
+    w.out = heti_t_text_to(to, w.room, sizeof w.room);
+    if (heti_s_cluster_is(cluster, 0)) heti_s_write_group(&w, 0);
+    else {
+        if (!heti_s_cluster_is(cluster, 1)) return HET_ERR_INVALID;
+        (void)heti_s_write_any(&w, 0, 0, 0);
+        w.rank = 0;
+        heti_t_put(&w.out, ",\n  \"ranks\":[");
+        (void)heti_s_write_any(&w, 0, 0, 1);
+        heti_t_put(&w.out, "]}");
+    }
+    heti_t_char(&w.out, '\n');
+    return heti_t_end(&w.out);
+}
+
+/* =================================================================================================
+   >>search  The planner. A choice is a plan of the searched space in short form. Bounds are cheap
+             and never above what the simulator says, so what
+   they rule out needs no lists. Small spaces are gone through completely; large ones begin with
+   choices made along the cluster's groups and are improved by moves.
+   ============================================================================================== */
+
+enum { HETI_S_PLACE_ANY = 0, HETI_S_PLACE_ROUND = 1, HETI_S_PLACE_V = 2 };
+enum { HETI_S_STATE_EVEN = 0, HETI_S_STATE_SPEED = 1, HETI_S_STATE_MEMORY = 2, HETI_S_STATES = 3 };
+enum {
+    HETI_S_TIME_FORWARD = 0, HETI_S_TIME_BACKWARD = 1, HETI_S_TIME_INPUT = 2, HETI_S_TIME_WEIGHT = 3,
+        HETI_S_TIME_RECOMPUTE = 4,
+    HETI_S_TIME_CURVES = 5,
+    HETI_S_BOTH = 2 * HETI_S_TIME_CURVES, /* F and B; one more: F, I and W */
+    HETI_S_SUMS = 2 * HETI_S_TIME_CURVES + 2,
+    /* added to one of them: what it takes at least, however many ranks are at work beside */
+    HETI_S_LEAST = HETI_S_TIME_CURVES
+};
+
+#define HETI_S_MOST_SCHEDULES 16
+#define HETI_S_NONE 1e300   /* seconds of what does not exist */
+/* seconds of a choice that does not fit into memory: this times 1 + the bytes that are missing */
+#define HETI_S_MISFIT 1e200
+
+/* A name of het_schedule_make as the planner sees it. */
+typedef struct heti_s_maker {
+    const char *name;
+    int32_t place, split, limited, all, usual; /* all: keeps every micro-batch at once */
+} heti_s_maker;
+
+static const heti_s_maker *heti_s_order_at(int64_t i) {
+    static const heti_s_maker heti_s_orders[] = {
+        { "1f1b", HETI_S_PLACE_ANY, 0, 0, 0, 1 },          { "gpipe", HETI_S_PLACE_ANY, 0, 0, 1, 1 },
+        { "zb-h1", HETI_S_PLACE_ANY, 1, 0, 0, 1 },         { "zb-h2", HETI_S_PLACE_ANY, 1, 0, 0, 0 },
+        { "greedy", HETI_S_PLACE_ANY, 1, 1, 0, 1 },        { "interleaved", HETI_S_PLACE_ROUND, 0, 0, 0, 1 },
+        { "zb-v", HETI_S_PLACE_V, 1, 0, 0, 1 },            { "v-half", HETI_S_PLACE_V, 1, 0, 0, 0 },
+        { "v-min", HETI_S_PLACE_V, 1, 0, 0, 0 },           { "dualpipev", HETI_S_PLACE_V, 1, 0, 0, 0 }
+    };
+    return i < HETI_T_CAST(int64_t, sizeof heti_s_orders / sizeof *heti_s_orders) ? &heti_s_orders[i] : NULL;
+}
+
+static int heti_s_same_text(const char *a, const char *b) {
+    while (*a != 0 && *a == *b) { a++; b++; }
+    return *a == *b;
+}
+
+/* A plan in short form. Pipeline p has the devices device[first[p]] .. device[first[p + 1] - 1];
+   its stage s ends before unit end[chunks first[p] + s]. */
+typedef struct heti_s_choice {
+    int64_t pipelines, granules, order, limit; /* order: of heti_s_seek.order; limit: 0 none */
+    int32_t state;                    /* HETI_S_STATE_ */
+    double seconds;                   /* simulated */
+    int64_t *first, *device, *end, *count;
+    int32_t *recompute;               /* [places] as device */
+} heti_s_choice;
+
+/* What a pipeline takes by itself, without reductions: `at` for `count` micro-batches and `each`
+   for every further one. */
+typedef struct heti_s_memo {
+    uint64_t key;
+    int64_t count;
+    double at, each;
+} heti_s_memo;
+
+#define HETI_S_MEMOS 16384
+
+/* A choice that was judged. */
+typedef struct heti_s_known { uint64_t key; double seconds; } heti_s_known;
+
+#define HETI_S_KNOWN 32768
+
+typedef struct heti_s_seek {
+    het_search_desc d;                /* with its defaults */
+    het_error *error;
+    het_allocator allocator;
+    int64_t ranks, units, kinds, orders, found_room;
+    const heti_s_maker *order[HETI_S_MOST_SCHEDULES];
+    int has[2];                       /* some schedule does B in one piece; splits it */
+    /* devices: a kind is a profile, a speed and a memory */
+    int64_t *kind_of;                 /* [ranks] */
+    int64_t *kind_count;              /* [kinds] */
+    int64_t *kind_device;             /* [kinds] its first device */
+    const het_device_profile **times; /* [kinds] */
+    het_curve *sum;                   /* [kinds][HETI_S_SUMS][units + 1] of units 0 .. u - 1 */
+    double *rate;                     /* [kinds] granules a second of the whole chain */
+    /* units */
+    double *held, *kept;              /* [units + 1] before unit u: parameters; [2][units + 1] bytes
+                                         kept a token, without and with recompute */
+    double *least_held, *owned;       /* [units + 1] bytes likewise: of blocks by their first unit; of
+                                         the state of those that no other unit has */
+    double trained;                   /* parameters that are not frozen */
+    int64_t *block_start;             /* [blocks + 1] into the profile's uses */
+    double widest;                    /* scratch, streams and messages a token: the most of a unit */
+    int64_t *depth;                   /* [groups] */
+    /* what is worked on */
+    het_plan plan;
+    het_needs *needs;                 /* [ranks] */
+    het_memory *memory;               /* [ranks] */
+    double *work, *weight_work, *fill, *tail; /* [ranks] for the bound */
+    double *pipeline_time, *pipeline_fill;    /* [ranks] a micro-batch; before the first is through */
+    int64_t *scratch;                 /* [2 ranks] */
+    double *reserve;                  /* [ranks] bytes that an estimate was short of */
+    double *tokens, *pairs;           /* [granules] of micro-batches */
+    int64_t *by_place, *by_speed;     /* [ranks] devices in two orders */
+    int32_t *used, *taken, *fits;     /* [ranks] */
+    int64_t last_counted;             /* the pipeline that has the last micro-batch */
+    heti_s_memo *memo;                /* [HETI_S_MEMOS] pipelines that were simulated alone */
+    het_plan alone;                   /* one pipeline, its devices as ranks 0, 1, ... */
+    het_stage_cost *alone_stage;      /* [2 ranks] */
+    int64_t *alone_group, *alone_key; /* [ranks], [5 ranks + 8] */
+    double *ring;                     /* [ranks] seconds of reductions, updates and gathers */
+    int32_t ignore_memory, climbing;
+    int32_t plain;                    /* plans are simulated whole, so no pipeline is alone */
+    double least_guess;               /* the shortest estimate of beginnings that fit */
+    int32_t impossible;               /* the choice that was judged last is no plan */
+    double missing;                   /* bytes, of the choice that was judged last; 0: it fits */
+    int64_t missing_rank;
+    double least_missing;             /* of all choices judged */
+    int64_t least_missing_rank, least_missing_begin, least_missing_end;
+    heti_s_choice now, next, best, sorted; /* present, tried, of this climb, in order */
+    heti_s_choice *found;             /* [found_room] best first */
+    int64_t found_count;
+    heti_s_known *known;              /* [HETI_S_KNOWN] what moves came to */
+    int64_t evaluations, skipped, moves;
+    int64_t until;                    /* what is under way ends at so many evaluations, ten moves counting as one, */
+    double until_seconds;             /* or at this time of the clock */
+    int32_t exhaustive;
+    het_result result;                /* what ends the search other than HET_OK: no memory */
+    uint64_t random;
+    double started;
+} heti_s_seek;
+
+/* ---- small tools ---- */
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t heti_s_random(heti_s_seek *s) {
+    uint64_t z = s->random += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static int64_t heti_s_below(heti_s_seek *s, int64_t n) {
+    return n < 2 ? 0 : HETI_T_CAST(int64_t, heti_s_random(s) % HETI_T_CAST(uint64_t, n));
+}
+
+static int64_t heti_s_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static double heti_s_larger(double a, double b) { return a > b ? a : b; }
+static double heti_s_smaller(double a, double b) { return a < b ? a : b; }
+static double heti_s_real(int64_t value) { return HETI_T_CAST(double, value); }
+
+static int64_t heti_s_places(const heti_s_choice *c, int64_t p) { return c->first[p + 1] - c->first[p]; }
+static int64_t heti_s_chunks(const heti_s_seek *s, const heti_s_choice *c) {
+    return s->order[c->order]->place == HETI_S_PLACE_ANY ? 1 : 2;
+}
+
+/* Which of `places` devices has stage `stage`. */
+static int64_t heti_s_place_of(const heti_s_maker *order, int64_t places, int64_t stage) {
+    return stage < places ? stage : order->place == HETI_S_PLACE_V ? 2 * places - 1 - stage : stage - places;
+}
+
+static int64_t heti_s_micro_batches(const heti_s_seek *s, int64_t granules) {
+    return (s->d.granules + granules - 1) / granules;
+}
+/* Granules of the last micro-batch of the step. */
+static int64_t heti_s_rest(const heti_s_seek *s, int64_t granules) {
+    return s->d.granules - (heti_s_micro_batches(s, granules) - 1) * granules;
+}
+
+/* Seconds of units [begin, end) on a kind of device for a micro-batch. */
+static double heti_s_seconds(const heti_s_seek *s, int64_t kind, int what, int64_t begin, int64_t end,
+                             int64_t granules) {
+    const het_curve *sum = &s->sum[(kind * HETI_S_SUMS + what) * (s->units + 1)], *a = &sum[begin], *b = &sum[end];
+    const double n = heti_s_real(granules);
+    return b->base - a->base + n * ((b->token - a->token) * heti_s_real(s->d.granule_tokens) + (b->pair - a->pair) *
+                                    s->d.granule_pairs);
+}
+
+/* The same as a stage: with one action and the copying of its messages. */
+static double heti_s_stage_seconds(const heti_s_seek *s, int64_t kind, int what, int64_t begin, int64_t end,
+                                   int64_t granules) {
+    const het_profile *p = s->d.profile;
+    const het_device_profile *t = s->times[kind];
+    const double messages = p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output;
+    const double copies = what % HETI_S_TIME_CURVES == HETI_S_TIME_WEIGHT ? 0 : messages * t->message_byte;
+    return heti_s_seconds(s, kind, what, begin, end, granules) +
+           (t->action + copies * heti_s_real(granules * s->d.granule_tokens)) /
+           s->d.cluster->device[s->kind_device[kind]].speed;
+}
+
+/* F and the backward that the schedule has, of a stage; 0 where it is empty. */
+static double heti_s_both(const heti_s_seek *s, int64_t kind, int split, int recompute, int64_t begin, int64_t end,
+                          int64_t granules) {
+    const het_profile *p = s->d.profile;
+    const het_device_profile *device = s->times[kind];
+    double t;
+    if (begin == end) return 0;
+    t = (split ? 3 : 2) * device->action + 2 * (p->kind[p->unit[begin]].input + p->kind[p->unit[end - 1]].output) *
+        device->message_byte *
+        heti_s_real(granules * s->d.granule_tokens);
+    t = t / s->d.cluster->device[s->kind_device[kind]].speed + heti_s_seconds(s, kind, HETI_S_BOTH + (split ? 1 : 0),
+        begin, end, granules);
+    return recompute ? t + heti_s_seconds(s, kind, HETI_S_TIME_RECOMPUTE, begin, end, granules) : t;
+}
+
+/* The link of the smallest group that has both devices. */
+static const het_group *heti_s_link_of(const heti_s_seek *s, int64_t a, int64_t b) {
+    const het_cluster *c = s->d.cluster;
+    int64_t i = c->device[a].group, j = c->device[b].group;
+    while (i != j) {
+        if (s->depth[i] >= s->depth[j]) i = c->group[i].parent;
+        else j = c->group[j].parent;
+    }
+    return &c->group[i];
+}
+
+static double heti_s_message(const heti_s_seek *s, int64_t from, int64_t to, int64_t unit, int64_t granules) {
+    const het_group *g = from == to ? NULL : heti_s_link_of(s, from, to);
+    const double bytes = s->d.profile->kind[s->d.profile->unit[unit]].output *
+                 heti_s_real(granules * s->d.granule_tokens);
+    return g == NULL ? 0 : g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
+}
+
+static void heti_s_choice_copy(const heti_s_seek *s, heti_s_choice *to, const heti_s_choice *from) {
+    const int64_t places = from->first[from->pipelines];
+    const size_t n = HETI_T_CAST(size_t, places), p = HETI_T_CAST(size_t, from->pipelines);
+    to->pipelines = from->pipelines;
+    to->granules = from->granules;
+    to->order = from->order;
+    to->limit = from->limit;
+    to->state = from->state;
+    to->seconds = from->seconds;
+    memcpy(to->first, from->first, (p + 1) * sizeof *to->first);
+    memcpy(to->count, from->count, p * sizeof *to->count);
+    memcpy(to->device, from->device, n * sizeof *to->device);
+    memcpy(to->end, from->end, HETI_T_CAST(size_t, heti_s_chunks(s, from) * places) * sizeof *to->end);
+    memcpy(to->recompute, from->recompute, n * sizeof *to->recompute);
+}
+
+/* Stages that are not empty and make up the chain; counts that make up the step; two stages a
+   device only where there are pipelines. A stage of the last unit alone has nothing to
+   recompute. */
+static int heti_s_is_plan(const heti_s_seek *s, heti_s_choice *c) {
+    const int64_t chunks = heti_s_chunks(s, c);
+    int64_t p, i, left = heti_s_micro_batches(s, c->granules);
+    if (chunks == 2 && c->first[c->pipelines] == c->pipelines) return 0;
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
+        if (c->count[p] < 0 || places < 1 || end[chunks * places - 1] != s->units) return 0;
+        left -= c->count[p];
+        for (i = 0; i < chunks * places; i++)
+            if (end[i] <= (i == 0 ? 0 : end[i - 1])) return 0;
+        i = heti_s_place_of(s->order[c->order], places, chunks * places - 1);
+        if (chunks == 1 && places > 1 && end[places - 2] == s->units - 1) c->recompute[c->first[p] + i] = 0;
+    }
+    return c->pipelines > 0 && left == 0;
+}
+
+static const het_unit_time *heti_s_unit_times(const heti_s_seek *s, const het_device_profile *times) {
+    return s->d.together == HET_NO ? times->alone : times->together;
+}
+
+/* ---- a choice as a plan, its memory, its time ---- */
+
+static void heti_s_choice_plan(heti_s_seek *s, const heti_s_choice *c) {
+    const heti_s_maker *order = s->order[c->order];
+    const int64_t chunks = heti_s_chunks(s, c);
+    het_plan *plan = &s->plan;
+    int64_t p, g = 0, i;
+    plan->pipelines = c->pipelines;
+    plan->stages = chunks * c->first[c->pipelines];
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t places = heti_s_places(c, p);
+        plan->first_stage[p] = g;
+        plan->share[p] = heti_s_real(c->count[p]);
+        for (i = 0; i < chunks * places; i++, g++) {
+            const int64_t at = c->first[p] + heti_s_place_of(order, places, i);
+            plan->stage[g].pipeline = p;
+            plan->stage[g].rank = c->device[at];
+            plan->stage[g].unit_begin = i == 0 ? 0 : c->end[g - 1];
+            plan->stage[g].unit_end = c->end[g];
+            plan->stage[g].recompute = c->recompute[at];
+        }
+    }
+    plan->first_stage[c->pipelines] = g;
+    for (i = 0; i < s->ranks; i++) plan->state_share[i] = 1;
+    memset(plan->schedule, 0, sizeof plan->schedule);
+    memcpy(plan->schedule, order->name, strlen(order->name));
+    plan->memory_limit = heti_s_real(c->limit);
+    plan->step.granules = s->d.granules, plan->step.micro_batch = c->granules;
+    plan->step.sequences = s->d.granule_sequences, plan->step.length = s->d.granule_tokens / s->d.granule_sequences;
+}
+
+static void heti_s_choice_shape(const heti_s_seek *s, const heti_s_choice *c, het_shape *shape) {
+    shape->tokens = c->granules * s->d.granule_tokens;
+    shape->sequences = c->granules * s->d.granule_sequences;
+    shape->granule = s->d.granule_tokens;
+}
+
+/* State by speed of the optimizer, or by what is left beside everything else. 0: not possible. */
+static int heti_s_state_shares(heti_s_seek *s, const heti_s_choice *c) {
+    int64_t i;
+    double sum = 0;
+    for (i = 0; i < c->first[c->pipelines] && c->state != HETI_S_STATE_EVEN; i++) {
+        const int64_t r = c->device[i];
+        const het_cluster_device *device = &s->d.cluster->device[r];
+        const het_memory *m = &s->memory[r];
+        const double element = s->times[s->kind_of[r]]->step_element;
+        const double rest = HETI_T_CAST(double, m->device) + HETI_T_CAST(double, m->communication) -
+                     HETI_T_CAST(double, m->optimizer);
+        const double share = c->state == HETI_S_STATE_SPEED ? element > 0 ? device->speed / element : 0 :
+                     device->memory - rest;
+        if (c->state == HETI_S_STATE_SPEED ? !(element > 0) : !(device->memory > 0)) return 0;
+        s->plan.state_share[r] = share > 0 ? share : 0;
+        sum += s->plan.state_share[r];
+    }
+    return c->state == HETI_S_STATE_EVEN || sum > 0;
+}
+
+/* Sets missing: bytes over the limit of the rank that needs the most too many. */
+static void heti_s_memory_missing(heti_s_seek *s) {
+    int64_t r;
+    s->missing = 0;
+    for (r = 0; r < s->ranks; r++) {
+        const double limit = s->d.cluster->device[r].memory;
+        const double over = HETI_T_CAST(double, s->memory[r].device) + HETI_T_CAST(double, s->memory[r].communication) -
+                     limit;
+        if (limit <= 0 || !s->used[r] || over <= s->missing) continue;
+        s->missing = over;
+        s->missing_rank = r;
+    }
+}
+
+/* The lists, complete. NULL in *schedule: such a plan cannot have this schedule. */
+static het_result heti_s_choice_lists(heti_s_seek *s, const heti_s_choice *c, het_schedule **schedule) {
+    het_schedule *compute = NULL;
+    const het_profile *profile = s->d.profile;
+    het_blocks blocks;
+    het_error error;
+    het_result result = het_schedule_make(&s->plan, c->count, &s->allocator, &compute, &error);
+    *schedule = NULL;
+    if (result == HET_OK) {
+        blocks.count = profile->blocks;
+        blocks.start = s->block_start;
+        blocks.unit = profile->use;
+        result = het_schedule_complete(&s->plan, &blocks, compute, &s->allocator, schedule, &error);
+    }
+    het_schedule_free(compute);
+    if (result != HET_ERR_OOM) return HET_OK;
+    return heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+}
+
+/* Sizes of all micro-batches, pipeline by pipeline: only the last of the step may be smaller. */
+static void heti_s_choice_sizes(heti_s_seek *s, const heti_s_choice *c) {
+    const int64_t micro_batches = heti_s_micro_batches(s, c->granules);
+    int64_t i;
+    for (i = 0; i < micro_batches; i++) {
+        const double granules = heti_s_real(i + 1 < micro_batches ? c->granules : heti_s_rest(s, c->granules));
+        s->tokens[i] = granules * heti_s_real(s->d.granule_tokens);
+        s->pairs[i] = granules * s->d.granule_pairs;
+    }
+}
+
+/* Costs of the plan that s->plan holds, with the sizes of heti_s_choice_sizes. */
+static het_result heti_s_choice_costs(heti_s_seek *s, het_plan_costs **costs) {
+    HETI_T_TRY(het_profile_costs(s->d.profile, &s->plan, s->d.cluster, s->d.together, &s->allocator, costs, s->error));
+    (*costs)->costs.tokens = s->tokens;
+    (*costs)->costs.pairs = s->pairs;
+    return HET_OK;
+}
+
+/* Bytes of every rank. lists NULL: only what a plan needs at least, one slot for each stage. */
+static het_result heti_s_choice_memory(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists) {
+    het_shape shape;
+    int round;
+    heti_s_choice_shape(s, c, &shape);
+    memset(s->needs, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->needs);
+    if (lists != NULL) HETI_T_TRY(het_profile_needs(&s->plan, lists, &s->allocator, s->needs, s->error));
+    memset(s->used, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->used);
+    for (round = 0; round < HETI_T_CAST(int, c->first[c->pipelines]); round++) s->used[c->device[round]] = 1;
+    s->impossible = 0;
+    HETI_T_TRY(het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error));
+    if (c->state == HETI_S_STATE_EVEN || lists == NULL) return HET_OK;
+    s->impossible = !heti_s_state_shares(s, c);
+    if (s->impossible) return HET_OK;
+    return het_profile_memory(s->d.profile, &s->plan, s->needs, &shape, s->memory, s->error);
+}
+
+static void heti_s_note_missing(heti_s_seek *s, const heti_s_choice *c) {
+    int64_t g, begin = s->units, end = 0;
+    if (s->missing >= s->least_missing) return;
+    for (g = 0; g < s->plan.stages; g++)
+        if (s->plan.stage[g].rank == s->missing_rank) {
+            begin = heti_s_min(begin, s->plan.stage[g].unit_begin);
+            if (s->plan.stage[g].unit_end > end) end = s->plan.stage[g].unit_end;
+        }
+    (void)c;
+    s->least_missing = s->missing;
+    s->least_missing_rank = s->missing_rank;
+    s->least_missing_begin = begin;
+    s->least_missing_end = end;
+}
+
+/* Simulates the choice with these lists, NULL: there are none: c->seconds, or HETI_S_MISFIT and
+   more, or HETI_S_NONE. simulation: NULL, or gets it with its timeline, where the choice is a
+   plan. */
+static het_result heti_s_judge_lists(heti_s_seek *s, heti_s_choice *c, const het_schedule *lists,
+                                     het_simulation **simulation) {
+    het_simulation *made = NULL;
+    het_plan_costs *costs = NULL;
+    het_result result;
+    c->seconds = HETI_S_NONE;
+    s->evaluations++;
+    if (lists == NULL) return HET_OK;
+    heti_s_choice_plan(s, c);
+    HETI_T_TRY(heti_s_choice_memory(s, c, lists));
+    if (s->impossible) return HET_OK;
+    heti_s_memory_missing(s);
+    if (s->missing > 0) {
+        heti_s_note_missing(s, c);
+        c->seconds = HETI_S_MISFIT * (1 + s->missing);
+        return HET_OK;
+    }
+    heti_s_choice_sizes(s, c);
+    HETI_T_TRY(heti_s_choice_costs(s, &costs));
+    result = het_simulate_costs(&s->plan, lists, costs, simulation != NULL ? HET_YES : HET_NO, &s->allocator, &made,
+                                s->error);
+    het_plan_costs_free(costs);
+    if (result == HET_OK) c->seconds = made->makespan;
+    if (simulation != NULL && result == HET_OK) *simulation = made;
+    else het_simulation_free(made);
+    return result;
+}
+
+/* The same with lists made for it. *lists: NULL, or gets them. */
+static het_result heti_s_judge(heti_s_seek *s, heti_s_choice *c, het_simulation **simulation, het_schedule **lists) {
+    het_schedule *schedule = NULL;
+    het_result result;
+    heti_s_choice_plan(s, c);
+    HETI_T_TRY(heti_s_choice_lists(s, c, &schedule));
+    result = heti_s_judge_lists(s, c, schedule, simulation);
+    if (lists != NULL && result == HET_OK) *lists = schedule;
+    else het_schedule_free(schedule);
+    return result;
+}
+
+/* ---- bounds ---- */
+
+/* The optimizer's work divided by the speeds of the devices of a choice: no way to share the state
+   out takes less. 0 where a device needs no time. */
+static double heti_s_bound_step(const heti_s_seek *s, const heti_s_choice *c) {
+    double speed = 0;
+    int64_t i;
+    for (i = 0; i < c->first[c->pipelines]; i++) {
+        const double element = s->times[s->kind_of[c->device[i]]]->step_element;
+        if (!(element > 0)) return 0;
+        speed += s->d.cluster->device[c->device[i]].speed / element;
+    }
+    return s->trained / speed;
+}
+
+/* Ranks that hold a block, ascending, as s->scratch. */
+static int64_t heti_s_holders(heti_s_seek *s, const heti_s_choice *c, const het_block_profile *block) {
+    const int64_t chunks = heti_s_chunks(s, c), *use = s->d.profile->use + block->first_use;
+    int64_t p, i, g, r, count = 0;
+    for (r = 0; r < s->ranks; r++) s->used[r] = 0;
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t *end = &c->end[chunks * c->first[p]];
+        for (i = g = 0; i < block->uses; i++) {
+            while (end[g] <= use[i]) g++;
+            s->used[c->device[c->first[p] + heti_s_place_of(s->order[c->order], heti_s_places(c, p), g)]] = 1;
+        }
+    }
+    for (r = 0; r < s->ranks; r++)
+        if (s->used[r]) s->scratch[count++] = r;
+    return count;
+}
+
+/* Rings of the blocks of each rank at least: s->ring gets those of reductions, the most of a rank's
+   gathers comes back. The largest part is no less than an even one. 0 where processes are members,
+   which exchange in two levels. */
+static double heti_s_bound_rings(heti_s_seek *s, const heti_s_choice *c) {
+    const het_profile *p = s->d.profile;
+    double most = 0, *gathers = s->pipeline_time;
+    int64_t b, i, n;
+    for (i = 0; i < s->ranks; i++) s->ring[i] = gathers[i] = 0;
+    for (i = 0; i < s->d.cluster->groups; i++)
+        if (s->d.cluster->group[i].process) return 0;
+    for (b = 0; b < p->blocks; b++) {
+        double reduce = 0, gather = 0, elements = heti_s_real(p->block[b].elements);
+        if (p->block[b].frozen || (n = heti_s_holders(s, c, &p->block[b])) < 2) continue;
+        for (i = 0; i < n; i++) {
+            const het_group *g = heti_s_link_of(s, s->scratch[i], s->scratch[(i + 1) % n]);
+            const double each = g->bandwidth > 0 ? elements / (heti_s_real(n) * g->bandwidth) : 0;
+            reduce = heti_s_larger(reduce, heti_s_real(n - 1) * (g->latency + each * p->reduce_bytes));
+            gather = heti_s_larger(gather, heti_s_real(n - 1) * (g->latency + each * p->gather_bytes));
+        }
+        for (i = 0; i < n; i++) {
+            s->ring[s->scratch[i]] += reduce;
+            gathers[s->scratch[i]] += gather;
+        }
+    }
+    for (i = 0; i < s->ranks; i++) most = heti_s_larger(most, gathers[i]);
+    return most;
+}
+
+/* One pipeline: what its ranks compute before the verdict, and the times before a rank's first
+   action and behind its last one. A message leaves behind what made it, and a rank's last action
+   that is not a W is a backward, after which the stages before have theirs. */
+static double heti_s_bound_pipeline(heti_s_seek *s, const heti_s_choice *c, int64_t p, int recompute_known,
+                                    int64_t order_index) {
+    const heti_s_maker *order = s->order[order_index >= 0 ? order_index : c->order];
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
+                  first = c->first[p];
+    const int64_t last_pipeline = s->last_counted, rest = heti_s_rest(s, c->granules);
+    const int64_t small = p == last_pipeline ? rest : c->granules, full = c->count[p] - (p == last_pipeline);
+    double reach = 0, back = 0, bound = 0;
+    int64_t i;
+    for (i = 0; i < places; i++) s->work[i] = s->weight_work[i] = 0, s->fill[i] = s->tail[i] = HETI_S_NONE;
+    for (i = 0; i < stages; i++) {
+        const int64_t place = heti_s_place_of(order, places, i), device = c->device[first + place],
+                      kind = s->kind_of[device];
+        const int64_t begin = i == 0 ? 0 : c->end[chunks * first + i - 1], end = c->end[chunks * first + i];
+        const int again = recompute_known && c->recompute[first + place];
+        const double n = heti_s_real(full);
+        double f[2], b[2], in[2], w[2], r[2];
+        int k;
+        for (k = 0; k < 2; k++) { /* a full micro-batch, the smallest */
+            const int64_t g = k == 0 ? c->granules : small;
+            f[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_FORWARD, begin, end, g);
+            b[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_BACKWARD, begin, end, g);
+            in[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_INPUT, begin, end, g);
+            w[k] = heti_s_stage_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_WEIGHT, begin, end, g);
+            r[k] = again ? heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_RECOMPUTE, begin, end, g) : 0;
+            if (order_index >= 0 ? !order->split : 0) in[k] = b[k], w[k] = 0;                          /* B alone */
+            else if (order_index < 0) {                                                               /* any schedule */
+                const double apart = in[k] + w[k];
+                if (!s->has[1]) in[k] = b[k];
+                b[k] = !s->has[1] ? b[k] : !s->has[0] ? apart : heti_s_smaller(b[k], apart);
+                in[k] = heti_s_smaller(in[k], b[k]);
+                w[k] = b[k] - in[k];
+            }
+        }
+        s->work[place] += n * (f[0] + in[0] + w[0] + r[0]);
+        s->weight_work[place] += n * w[0];
+        if (p == last_pipeline) {
+            s->work[place] += f[1] + in[1] + w[1] + r[1];
+            s->weight_work[place] += w[1];
+        }
+        s->fill[place] = heti_s_smaller(s->fill[place], reach);
+        s->tail[place] = heti_s_smaller(s->tail[place], back);
+        if (i + 1 < stages) {
+            const int64_t next = c->device[first + heti_s_place_of(order, places, i + 1)];
+            reach += f[1] + heti_s_message(s, device, next, end - 1, small);
+            back += in[1] + r[1] + heti_s_message(s, next, device, end - 1, small);
+        }
+    }
+    for (i = 0; i < places; i++) {
+        /* those of a device's one stage wait for its last action */
+        const double reductions = chunks == 1 ? s->ring[c->device[first + i]] : 0;
+        bound = heti_s_larger(bound, s->fill[i] + s->work[i] + reductions);
+        bound = heti_s_larger(bound, s->fill[i] + s->work[i] - s->weight_work[i] + s->tail[i]);
+    }
+    return bound;
+}
+
+/* Behind the verdict, gathers and steps; s->ring gets the reductions before it. */
+static double heti_s_bound_after(heti_s_seek *s, const heti_s_choice *c) {
+    return heti_s_larger(heti_s_bound_rings(s, c), heti_s_bound_step(s, c));
+}
+
+/* No simulation of the choice takes less. known 0: of no schedule with its placement, with or
+   without recomputation. after, s->ring: of its devices and cuts. */
+static double heti_s_bound_of(heti_s_seek *s, const heti_s_choice *c, int known, double after) {
+    double bound = 0;
+    int64_t p;
+    for (p = 0; p < c->pipelines; p++)
+        if (c->count[p] > 0) s->last_counted = p;
+    for (p = 0; p < c->pipelines; p++)
+        if (c->count[p] > 0) bound = heti_s_larger(bound, heti_s_bound_pipeline(s, c, p, known, known ? c->order : -1));
+    return bound + after;
+}
+
+static double heti_s_bound(heti_s_seek *s, const heti_s_choice *c, int known) {
+    return heti_s_bound_of(s, c, known, heti_s_bound_after(s, c));
+}
+
+/* Rounding: sums of the same terms in another order. */
+static int heti_s_hopeless(double bound, double best) { return bound > best * (1 + 1e-9); }
+
+/* Bytes that a stage needs at least for micro-batches of `tokens`: parameters and gradients of the
+   blocks that begin in it, the optimizer's state where no other rank has them, and one slot. */
+static double heti_s_least_stage(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
+                                 int recompute, double tokens) {
+    const double *kept = &s->kept[recompute ? s->units + 1 : 0];
+    const double state = c->pipelines == 1 ? s->owned[end] - s->owned[begin] : 0;
+    return s->least_held[end] - s->least_held[begin] + state + (kept[end] - kept[begin]) * tokens;
+}
+
+/* What the plan needs at least is too much for some device. */
+static int heti_s_too_large(const heti_s_seek *s, const heti_s_choice *c) {
+    const double tokens = heti_s_real(c->granules * s->d.granule_tokens);
+    const int64_t chunks = heti_s_chunks(s, c);
+    int64_t p, i;
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
+        for (i = 0; i < places; i++) {
+            const int64_t at = c->first[p] + i;
+            const int64_t other = s->order[c->order]->place == HETI_S_PLACE_V ? 2 * places - 1 - i : places + i;
+            const double limit = s->d.cluster->device[c->device[at]].memory;
+            double bytes = heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], c->recompute[at], tokens);
+            if (limit <= 0) continue;
+            if (chunks == 2) bytes += heti_s_least_stage(s, c, end[other - 1], end[other], c->recompute[at], tokens);
+            if (heti_s_hopeless(bytes, limit)) return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- cuts by the bottleneck ---- */
+
+/* About how many micro-batches stage `stage` of `stages` keeps. */
+static double heti_s_in_flight(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t stage, int64_t stages) {
+    const heti_s_maker *order = s->order[c->order];
+    const double all = heti_s_real(c->count[p] > 0 ? c->count[p] : 1);
+    double n = heti_s_real(order->split ? stages : stages - stage);
+    if (order->all) n = all;
+    if (order->limited) n = c->limit > 0 ? heti_s_real(c->limit) : all;
+    if (order->place != HETI_S_PLACE_ANY) n = heti_s_real(stages / 2);
+    return heti_s_smaller(n, all);
+}
+
+/* About the bytes of a stage. The state is divided among as many as there are pipelines. */
+static double heti_s_stage_bytes(const heti_s_seek *s, const heti_s_choice *c, int64_t begin, int64_t end,
+                                 int recompute, double in_flight) {
+    const het_profile *p = s->d.profile;
+    const double *kept = &s->kept[recompute ? s->units + 1 : 0],
+                  tokens = heti_s_real(c->granules * s->d.granule_tokens);
+    const double elements = s->held[end] - s->held[begin];
+    return elements * (p->weight_bytes + p->gradient_bytes + p->state_bytes / heti_s_real(c->pipelines)) +
+           tokens * (in_flight * (kept[end] - kept[begin]) + s->widest) + p->rank_weights + p->rank_gradients +
+           p->rank_workspace;
+}
+
+/* The most units from `begin` that a device takes in `seconds` and its memory. */
+static int64_t heti_s_take_units(const heti_s_seek *s, const heti_s_choice *c, int64_t device, int64_t begin,
+                                 int64_t most, int recompute, double in_flight, double seconds) {
+    const int64_t kind = s->kind_of[device];
+    const double limit = s->ignore_memory ? 0 : s->d.cluster->device[device].memory / heti_s_real(heti_s_chunks(s, c));
+    const int split = s->order[c->order]->split;
+    int64_t low = begin, high = most;
+    while (low < high) {
+        const int64_t middle = high - (high - low) / 2;
+        if (heti_s_both(s, kind, split, recompute, begin, middle, c->granules) <= seconds &&
+            (limit <= 0 || heti_s_stage_bytes(s, c, begin, middle, recompute, in_flight) + s->reserve[device] <= limit))
+            low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
+/* Gives each device in turn what it can take in `seconds`. Ends of stages go to end[]; 0 long ones
+   are devices that got nothing. 1: all is given. */
+static int heti_s_give_units(const heti_s_seek *s, const heti_s_choice *c, int64_t p, double seconds, int64_t *end,
+                             int32_t *recompute) {
+    const heti_s_maker *order = s->order[c->order];
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places;
+    int64_t i, at = 0;
+    for (i = 0; i < places; i++) recompute[i] = 0;
+    for (i = 0; i < stages; i++) {
+        const int64_t place = heti_s_place_of(order, places, i), device = c->device[c->first[p] + place];
+        const double in_flight = heti_s_in_flight(s, c, p, i, stages);
+        int64_t most = s->units - (stages - 1 - i), next;
+        if (most <= at) most = heti_s_min(at + 1, s->units);
+        next = i >= places && recompute[place] ? at : heti_s_take_units(s, c, device, at, most, 0, in_flight, seconds);
+        if (s->d.recompute == HET_YES && next < most && (i < places || recompute[place])) {
+            const int64_t again = heti_s_take_units(s, c, device, at, most, 1, in_flight, seconds);
+            if (again > next) {
+                next = again;
+                recompute[place] = 1;
+            }
+        }
+        if (chunks == 2 && next == at) return 0;
+        at = end[i] = next;
+    }
+    return at == s->units;
+}
+
+/* Cuts the chain for pipeline p so that the slowest stage is as fast as can be; stages of no length
+   are devices that got nothing. 0: these devices cannot hold it. */
+static int heti_s_cut(const heti_s_seek *s, heti_s_choice *c, int64_t p) {
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), first = c->first[p];
+    int64_t *end = &c->end[chunks * first], i;
+    int32_t *recompute = &c->recompute[first];
+    double low = 0, high = 0;
+    int round;
+    if (chunks * places > s->units && chunks == 2) return 0;
+    if (!heti_s_give_units(s, c, p, HETI_S_NONE, end, recompute)) return 0;
+    for (i = 0; i < places; i++) {
+        const double whole = heti_s_both(s, s->kind_of[c->device[first + i]], s->order[c->order]->split, 1, 0, s->units,
+                                         c->granules);
+        high = heti_s_larger(high, whole);
+        low += 1 / (whole + 1e-300);
+    }
+    low = heti_s_smaller(0.3 / low, high); /* below what all of them take together, without recomputation */
+    for (round = 0; round < 40 && high > low * 1.0005; round++) {
+        const double middle = round < 4 && high > 4 * low ? 2 * low : 0.5 * (low + high);
+        if (heti_s_give_units(s, c, p, middle, end, recompute)) high = middle;
+        else low = middle;
+    }
+    if (!heti_s_give_units(s, c, p, high, end, recompute))
+        (void)heti_s_give_units(s, c, p, HETI_S_NONE, end, recompute);
+    return 1;
+}
+
+/* The same devices in the same order, as far as cutting goes. */
+static int heti_s_alike(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t q) {
+    const int64_t n = heti_s_places(c, p);
+    int64_t i;
+    if (heti_s_places(c, q) != n) return 0;
+    for (i = 0; i < n; i++) {
+        const int64_t a = c->device[c->first[p] + i], b = c->device[c->first[q] + i];
+        if (s->kind_of[a] != s->kind_of[b] || s->reserve[a] > s->reserve[b] || s->reserve[a] < s->reserve[b]) return 0;
+    }
+    return 1;
+}
+
+/* Takes over the cuts of a pipeline of s->now with the same devices. 0: q, negative or not, is
+   another. */
+static int heti_s_as_before(heti_s_seek *s, heti_s_choice *c, int64_t p, int64_t q) {
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p);
+    const heti_s_choice *from = &s->now;
+    if (q < 0 || heti_s_places(from, q) != places ||
+        memcmp(&from->device[from->first[q]], &c->device[c->first[p]],
+               HETI_T_CAST(size_t, places) * sizeof *c->device) != 0)
+        return 0;
+    memcpy(&c->end[chunks * c->first[p]], &from->end[chunks * from->first[q]],
+           HETI_T_CAST(size_t, chunks * places) * sizeof *c->end);
+    memcpy(&c->recompute[c->first[p]], &from->recompute[from->first[q]],
+           HETI_T_CAST(size_t, places) * sizeof *c->recompute);
+    s->fits[p] = 1;
+    return 1;
+}
+
+/* Leaves out pipelines that do not fit and, where a device has one stage, devices without units. */
+static void heti_s_close_ranks(const heti_s_seek *s, heti_s_choice *c) {
+    const int64_t chunks = heti_s_chunks(s, c);
+    int64_t p, i, k, at = 0, pipelines = 0, begin = 0;
+    for (p = 0; p < c->pipelines; p++) {
+        const int64_t from = begin, until = c->first[p + 1];
+        int64_t before = 0;
+        begin = until;
+        if (!s->fits[p]) continue;
+        for (i = from; i < until; i++) {
+            if (chunks == 1 && c->end[i] == before) continue;
+            if (chunks == 1) before = c->end[at] = c->end[i];
+            c->device[at] = c->device[i];
+            c->recompute[at++] = c->recompute[i];
+        }
+        for (k = 0; k < 2 * (until - from) && chunks == 2; k++)
+            c->end[2 * (at - (until - from)) + k] = c->end[2 * from + k];
+        c->first[++pipelines] = at;
+    }
+    c->pipelines = pipelines;
+}
+
+/* The plan of one pipeline alone, its costs, and a key of both. */
+static int64_t heti_s_alone(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    const heti_s_maker *order = s->order[c->order];
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), stages = chunks * places,
+                  first = c->first[p];
+    int64_t i, n = 0;
+    s->alone.ranks = places;
+    s->alone.stages = s->alone.first_stage[1] = stages;
+    s->alone_key[n++] = c->order;
+    s->alone_key[n++] = c->limit;
+    s->alone_key[n++] = c->granules;
+    s->alone_key[n++] = places;
+    s->alone_key[n++] = c->state == HETI_S_STATE_EVEN ? c->pipelines : 0;
+    for (i = 0; i < stages; i++) {
+        const int64_t place = heti_s_place_of(order, places, i), device = c->device[first + place],
+                      kind = s->kind_of[device];
+        het_stage *stage = &s->alone.stage[i];
+        stage->pipeline = 0;
+        stage->rank = place;
+        stage->unit_begin = i == 0 ? 0 : c->end[chunks * first + i - 1];
+        stage->unit_end = c->end[chunks * first + i];
+        stage->recompute = c->recompute[first + place];
+        s->alone_key[n++] = stage->unit_end * 2 + stage->recompute;
+        if (i >= places) continue;
+        s->alone_group[place] = s->d.cluster->device[device].group;
+        s->alone_key[n++] = kind;
+        s->alone_key[n++] = s->alone_group[place];
+    }
+    memset(s->alone.schedule, 0, sizeof s->alone.schedule);
+    memcpy(s->alone.schedule, order->name, strlen(order->name));
+    s->alone.memory_limit = heti_s_real(c->limit);
+    return n;
+}
+
+static void heti_s_alone_costs(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    int64_t i;
+    memset(s->alone_stage, 0, HETI_T_CAST(size_t, s->alone.stages) * sizeof *s->alone_stage);
+    for (i = 0; i < s->alone.stages; i++) {
+        const het_stage *stage = &s->alone.stage[i];
+        const int64_t kind = s->kind_of[c->device[c->first[p] + stage->rank]], begin = stage->unit_begin,
+                      end = stage->unit_end, g = c->granules;
+        const double again = stage->recompute ? heti_s_seconds(s, kind, HETI_S_TIME_RECOMPUTE, begin, end, g) : 0;
+        het_stage_cost *cost = &s->alone_stage[i];
+        cost->forward.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_FORWARD, begin, end, g);
+        cost->backward.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_BACKWARD, begin, end, g) + again;
+        cost->input.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_INPUT, begin, end, g) + again;
+        cost->weight.token = heti_s_stage_seconds(s, kind, HETI_S_TIME_WEIGHT, begin, end, g);
+        cost->bytes = s->d.profile->kind[s->d.profile->unit[end - 1]].output * heti_s_real(g * s->d.granule_tokens);
+    }
+}
+
+/* 1: every device can hold its stages, where the state is divided evenly among as many as there are
+   pipelines (or lies where there is room). `more`: how many times as many micro-batches are kept as
+   in these lists, where a schedule keeps all. */
+static het_result heti_s_alone_fits(heti_s_seek *s, const heti_s_choice *c, int64_t p, const het_schedule *lists,
+                                    double more, int *fits) {
+    het_shape shape;
+    int64_t i;
+    heti_s_choice_shape(s, c, &shape);
+    HETI_T_TRY(het_profile_needs(&s->alone, lists, &s->allocator, s->needs, s->error));
+    for (i = 0; i < s->alone.ranks; i++) {
+        s->alone.state_share[i] = 1;
+        s->needs[i].slots = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].slots) * more + 0.5);
+        s->needs[i].carries = HETI_T_CAST(int64_t, heti_s_real(s->needs[i].carries) * more + 0.5);
+    }
+    HETI_T_TRY(het_profile_memory(s->d.profile, &s->alone, s->needs, &shape, s->memory, s->error));
+    for (i = 0, *fits = 1; i < s->alone.ranks; i++) {
+        const int64_t device = c->device[c->first[p] + i];
+        const double limit = s->d.cluster->device[device].memory, state = HETI_T_CAST(double, s->memory[i].optimizer);
+        const double bytes = HETI_T_CAST(double, s->memory[i].device) +
+                     HETI_T_CAST(double, s->memory[i].communication) - state +
+                             (c->state == HETI_S_STATE_EVEN ? state / heti_s_real(c->pipelines) : 0);
+        if (limit > 0 && bytes > limit) *fits = 0;
+    }
+    return HET_OK;
+}
+
+/* Simulates it. HETI_S_NONE: the schedule does not take it. HETI_S_MISFIT: it does not fit. */
+static double heti_s_alone_run(heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t micro_batches, double more) {
+    het_schedule *lists = NULL;
+    het_simulation *simulation = NULL;
+    het_costs costs;
+    het_error error;
+    double seconds = HETI_S_NONE;
+    int fits = 1;
+    het_result result = het_schedule_make(&s->alone, &micro_batches, &s->allocator, &lists, &error);
+    if (result == HET_OK && more > 0) result = heti_s_alone_fits(s, c, p, lists, more, &fits);
+    if (result == HET_OK && !fits) {
+        het_schedule_free(lists);
+        return HETI_S_MISFIT;
+    }
+    memset(&costs, 0, sizeof costs);
+    costs.stage = s->alone_stage;
+    costs.group = s->d.cluster->group;
+    costs.groups = s->d.cluster->groups;
+    costs.rank_group = s->alone_group;
+    if (result == HET_OK) result = het_simulate(&s->alone, lists, &costs, HET_NO, &s->allocator, &simulation, &error);
+    if (result == HET_OK) seconds = simulation->makespan;
+    if (result == HET_ERR_OOM) s->result = heti_t_fail(s->error, HET_ERR_OOM, "het_plan_search: %s", error.text);
+    het_simulation_free(simulation);
+    het_schedule_free(lists);
+    return seconds;
+}
+
+/* Seconds of a pipeline for `count` micro-batches, or at least HETI_S_MISFIT. From three rounds of
+   its devices on, as many as the second round more for each. */
+static double heti_s_pipeline_seconds(heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t count) {
+    const heti_s_maker *order = s->order[c->order];
+    const int keeps_all = order->all || (order->limited && c->limit == 0);
+    int64_t n = heti_s_alone(s, c, p);
+    const int64_t rounds = heti_s_places(c, p), most = 3 * rounds;
+    heti_s_memo *memo;
+    uint64_t key;
+    if (count == 0) count = 1; /* it must fit all the same */
+    s->alone_key[n++] = count < most ? count : most;
+    s->alone_key[n++] = keeps_all ? count : 0;
+    key = het_xxh64(s->alone_key, HETI_T_CAST(size_t, n) * sizeof *s->alone_key, 0) | 1u;
+    memo = &s->memo[key / 2 % HETI_S_MEMOS];
+    if (memo->key != key) {
+        memo->key = key;
+        memo->count = count < most ? count : most;
+        heti_s_alone_costs(s, c, p);
+        memo->at = heti_s_alone_run(s, c, p, memo->count, keeps_all ? heti_s_real(count) / heti_s_real(memo->count) :
+                                    1);
+        memo->each = 0;
+        if (count >= most && memo->at < HETI_S_MISFIT)
+            memo->each = (memo->at - heti_s_alone_run(s, c, p, most - rounds, 0)) / heti_s_real(rounds);
+    }
+    return memo->at + heti_s_real(count - memo->count) * memo->each;
+}
+
+/* Seconds of a pipeline's further micro-batches, and what the first takes longer. */
+static void heti_s_simulated_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    const int64_t many = 3 * heti_s_places(c, p);
+    const double at = heti_s_pipeline_seconds(s, c, p, many);
+    s->pipeline_time[p] = heti_s_pipeline_seconds(s, c, p, many + 1) - at; /* where all are kept, of that many */
+    s->pipeline_fill[p] = at - heti_s_real(many) * s->pipeline_time[p];
+}
+
+/* The same without simulating: the busiest device's work, and that of the others. */
+static void heti_s_plain_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    const heti_s_maker *order = s->order[c->order];
+    const int64_t chunks = heti_s_chunks(s, c), places = heti_s_places(c, p), *end = &c->end[chunks * c->first[p]];
+    double sum = 0, most = 0;
+    int64_t i;
+    for (i = 0; i < places; i++) s->work[i] = 0;
+    for (i = 0; i < chunks * places; i++) {
+        const int64_t place = heti_s_place_of(order, places, i), at = c->first[p] + place;
+        const double both = heti_s_both(s, s->kind_of[c->device[at]], order->split, c->recompute[at],
+                                        i == 0 ? 0 : end[i - 1], end[i], c->granules);
+        s->work[place] += both;
+        most = heti_s_larger(most, s->work[place]);
+        sum += both;
+    }
+    s->pipeline_time[p] = most;
+    s->pipeline_fill[p] = sum - most;
+}
+
+static void heti_s_pace(heti_s_seek *s, const heti_s_choice *c, int64_t p) {
+    if (s->plain) heti_s_plain_pace(s, c, p);
+    else heti_s_simulated_pace(s, c, p);
+}
+
+/* One micro-batch after the other to the pipeline that would be done with it first. */
+static void heti_s_share(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t micro_batches = heti_s_micro_batches(s, c->granules);
+    double sum = 0;
+    int64_t p, left = micro_batches;
+    for (p = 0; p < c->pipelines; p++) {
+        heti_s_pace(s, c, p);
+        sum += s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_S_MISFIT ? 1 / s->pipeline_time[p] : 0;
+    }
+    for (p = 0; p < c->pipelines; p++) { /* nearly all by speed, the rest one by one */
+        const int runs = sum > 0 && s->pipeline_time[p] > 0 && s->pipeline_fill[p] < HETI_S_MISFIT;
+        const double part = runs ? heti_s_real(micro_batches) / s->pipeline_time[p] / sum : 0;
+        c->count[p] = heti_s_min(left, part > 4 ? HETI_T_CAST(int64_t, part * 0.75) : 0);
+        left -= c->count[p];
+    }
+    while (left-- > 0) {
+        int64_t least = 0;
+        double best = 2 * HETI_S_NONE;
+        for (p = 0; p < c->pipelines; p++) {
+            const double done = s->pipeline_fill[p] + heti_s_real(c->count[p] + 1) * s->pipeline_time[p];
+            if (done < best) { best = done; least = p; }
+        }
+        c->count[least]++;
+    }
+}
+
+/* About the seconds of reductions, updates and gathers of the busiest device: as rings that do not
+   disturb each other. */
+static double heti_s_update(heti_s_seek *s, const heti_s_choice *c) {
+    const int64_t chunks = heti_s_chunks(s, c);
+    const het_profile *profile = s->d.profile;
+    double most = 0;
+    int64_t u, p, i, r;
+    for (r = 0; r < s->ranks; r++) s->ring[r] = 0;
+    for (p = 0; p < c->pipelines; p++) s->scratch[p] = chunks * c->first[p];
+    for (u = 0; u < s->units; u++) {
+        const double elements = s->held[u + 1] - s->held[u], holders = heti_s_real(c->pipelines);
+        double latency = 0, slowness = 0, seconds;
+        int64_t before = -1;
+        for (p = 0; p < c->pipelines; p++) {
+            const int64_t places = heti_s_places(c, p);
+            while (c->end[s->scratch[p]] <= u) s->scratch[p]++;
+            i = c->device[c->first[p] + heti_s_place_of(s->order[c->order], places,
+                                                        s->scratch[p] - chunks * c->first[p])];
+            if (before >= 0) {
+                const het_group *g = heti_s_link_of(s, before, i);
+                latency = heti_s_larger(latency, g->latency);
+                slowness = heti_s_larger(slowness, g->bandwidth > 0 ? 1 / g->bandwidth : 0);
+            }
+            before = i;
+        }
+        seconds = (holders - 1) * (2 * latency + slowness * elements * (profile->reduce_bytes + profile->gather_bytes) /
+                                   holders);
+        for (p = 0; p < c->pipelines; p++) {
+            const int64_t places = heti_s_places(c, p);
+            i = c->device[c->first[p] + heti_s_place_of(s->order[c->order], places,
+                                                        s->scratch[p] - chunks * c->first[p])];
+            s->ring[i] += seconds + elements / holders * s->times[s->kind_of[i]]->step_element /
+                s->d.cluster->device[i].speed;
+        }
+    }
+    for (i = 0; i < c->first[c->pipelines]; i++) most = heti_s_larger(most, s->ring[c->device[i]]);
+    return most;
+}
+
+/* About the seconds of the step: the slowest of the pipelines, simulated one by one, and, a fifth
+   of it, what they would take if micro-batches could be divided: so that a faster pipeline counts
+   before it is worth a whole micro-batch. */
+static double heti_s_estimate(heti_s_seek *s, const heti_s_choice *c) {
+    double slowest = 0, rates = 0, work = heti_s_real(heti_s_micro_batches(s, c->granules));
+    int64_t p;
+    for (p = 0; p < c->pipelines; p++) {
+        slowest = heti_s_larger(slowest, heti_s_pipeline_seconds(s, c, p, c->count[p]));
+        heti_s_pace(s, c, p);
+        if (!(s->pipeline_time[p] > 0) || s->pipeline_fill[p] >= HETI_S_MISFIT) continue;
+        rates += 1 / s->pipeline_time[p];
+        work += s->pipeline_fill[p] / s->pipeline_time[p];
+    }
+    return 0.8 * slowest + (rates > 0 ? 0.2 * work / rates : 0) + heti_s_update(s, c);
+}
+
+/* Cuts and shares anew, for devices in pipelines that are given. Pipelines that cannot hold the
+   chain leave. 0: none is left. */
+static int heti_s_refit(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t micro_batches = heti_s_micro_batches(s, c->granules), chunks = heti_s_chunks(s, c);
+    const int as_before = s->climbing && s->now.order == c->order && s->now.granules == c->granules;
+    int64_t p, r;
+    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (p = 0; p < s->now.pipelines && as_before; p++) s->scratch[s->now.device[s->now.first[p]]] = p;
+    /* for what is in flight */
+    for (p = 0; p < c->pipelines; p++) c->count[p] = (micro_batches + c->pipelines - 1) / c->pipelines;
+    for (p = 0; p < c->pipelines; p++) {
+        if (p > 0 && heti_s_alike(s, c, p - 1, p)) {
+            const size_t n = HETI_T_CAST(size_t, heti_s_places(c, p));
+            memcpy(&c->end[chunks * c->first[p]], &c->end[chunks * c->first[p - 1]],
+                   HETI_T_CAST(size_t, chunks) * n * sizeof *c->end);
+            memcpy(&c->recompute[c->first[p]], &c->recompute[c->first[p - 1]], n * sizeof *c->recompute);
+            s->fits[p] = s->fits[p - 1];
+        } else if (!heti_s_as_before(s, c, p, s->scratch[c->device[c->first[p]]])) s->fits[p] = heti_s_cut(s, c, p);
+    }
+    heti_s_close_ranks(s, c);
+    if (c->pipelines == 0) return 0;
+    heti_s_share(s, c);
+    return 1;
+}
+
+/* By lowest device, as the space is declared. */
+static void heti_s_canonical(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t chunks = heti_s_chunks(s, c);
+    heti_s_choice *to = &s->sorted;
+    int64_t p, i, r, at = 0;
+    for (r = 0; r < s->ranks; r++) s->scratch[r] = -1;
+    for (p = 0; p < c->pipelines; p++) {
+        int64_t lowest = s->ranks;
+        for (i = c->first[p]; i < c->first[p + 1]; i++) lowest = heti_s_min(lowest, c->device[i]);
+        s->scratch[lowest] = p;
+    }
+    heti_s_choice_copy(s, to, c);
+    for (r = 0, p = 0; r < s->ranks; r++) {
+        const int64_t from = s->scratch[r];
+        int64_t n;
+        if (from < 0) continue;
+        n = heti_s_places(c, from);
+        to->count[p] = c->count[from];
+        memcpy(&to->device[at], &c->device[c->first[from]], HETI_T_CAST(size_t, n) * sizeof *to->device);
+        memcpy(&to->recompute[at], &c->recompute[c->first[from]], HETI_T_CAST(size_t, n) * sizeof *to->recompute);
+        memcpy(&to->end[chunks * at], &c->end[chunks * c->first[from]],
+               HETI_T_CAST(size_t, chunks * n) * sizeof *to->end);
+        at += n;
+        to->first[++p] = at;
+    }
+    heti_s_choice_copy(s, c, to);
+}
+
+/* ---- the best of each form ---- */
+
+static int heti_s_same_form(const heti_s_seek *s, const heti_s_choice *a, const heti_s_choice *b) {
+    (void)s;
+    return a->pipelines == b->pipelines && a->first[a->pipelines] == b->first[b->pipelines] && a->order == b->order;
+}
+
+/* Keeps a copy of a choice that was judged, where it is among the best. */
+static void heti_s_keep(heti_s_seek *s, const heti_s_choice *c) {
+    heti_s_choice last;
+    int64_t i, at;
+    if (c->seconds >= HETI_S_MISFIT) return;
+    for (i = 0; i < s->found_count && !heti_s_same_form(s, &s->found[i], c); i++) {}
+    if (i < s->found_count && s->found[i].seconds <= c->seconds) return;
+    if (i == s->found_count) {
+        if (s->found_count < s->found_room) s->found_count++;
+        else if (s->found[--i].seconds <= c->seconds) return;
+    }
+    last = s->found[i];
+    for (at = i; at > 0 && s->found[at - 1].seconds > c->seconds; at--) s->found[at] = s->found[at - 1];
+    s->found[at] = last;
+    heti_s_choice_copy(s, &s->found[at], c);
+}
+
+static int64_t heti_s_spent(const heti_s_seek *s) { return s->evaluations + s->moves / 10; }
+static int heti_s_has_clock(const heti_s_seek *s) { return s->d.clock != NULL && s->d.seconds > 0; }
+
+/* What is under way has used what it was given. */
+static int heti_s_is_over(heti_s_seek *s) {
+    return s->result != HET_OK || heti_s_spent(s) >= s->until ||
+        (heti_s_has_clock(s) && s->d.clock(s->d.user) >= s->until_seconds);
+}
+
+/* Gives what follows `part` of the evaluations and of the time that are left. 0: there are none. */
+static int heti_s_give(heti_s_seek *s, double part) {
+    s->until = s->d.evaluations;
+    s->until_seconds = s->started + s->d.seconds;
+    if (heti_s_is_over(s)) return 0;
+    s->until -= HETI_T_CAST(int64_t, (1 - part) * heti_s_real(s->d.evaluations - heti_s_spent(s)));
+    if (heti_s_has_clock(s)) s->until_seconds -= (1 - part) * (s->until_seconds - s->d.clock(s->d.user));
+    return 1;
+}
+
+/* Judges and keeps. 0: the search is over. */
+static int heti_s_try(heti_s_seek *s, heti_s_choice *c) {
+    if (heti_s_is_over(s)) return 0;
+    heti_s_canonical(s, c);
+    s->result = heti_s_judge(s, c, NULL, NULL);
+    if (s->result != HET_OK) return 0;
+    heti_s_keep(s, c);
+    return 1;
+}
+
+static uint64_t heti_s_choice_key(const heti_s_seek *s, const heti_s_choice *c) {
+    const size_t n = HETI_T_CAST(size_t, c->first[c->pipelines]), p = HETI_T_CAST(size_t, c->pipelines);
+    int64_t head[5];
+    uint64_t key;
+    head[0] = c->pipelines;
+    head[1] = c->granules;
+    head[2] = c->order;
+    head[3] = c->limit;
+    head[4] = c->state;
+    key = het_xxh64(head, sizeof head, 0);
+    key = het_xxh64(c->first, (p + 1) * sizeof *c->first, key);
+    key = het_xxh64(c->count, p * sizeof *c->count, key);
+    key = het_xxh64(c->device, n * sizeof *c->device, key);
+    key = het_xxh64(c->end, HETI_T_CAST(size_t, heti_s_chunks(s, c)) * n * sizeof *c->end, key);
+    return het_xxh64(c->recompute, n * sizeof *c->recompute, key) | 1u;
+}
+
+/* heti_s_try, but what is known is not simulated again. */
+static int heti_s_try_once(heti_s_seek *s, heti_s_choice *c) {
+    heti_s_known *known;
+    uint64_t key;
+    heti_s_canonical(s, c);
+    key = heti_s_choice_key(s, c);
+    known = &s->known[key / 2 % HETI_S_KNOWN];
+    if (known->key == key) c->seconds = known->seconds;
+    else if (!heti_s_try(s, c)) return 0;
+    known->key = key;
+    known->seconds = c->seconds;
+    return 1;
+}
+
+/* ---- beginnings ---- */
+
+/* The fastest `devices` devices in pipelines of `length`, in the way `way`: 0 one behind the other
+   in the order of the cluster, so that pipelines stay inside groups; 1 every so many-th, so that
+   they go across groups; 2 and 3 the same in the order of speed: alike devices together, unlike
+   ones together. */
+static void heti_s_arrange(heti_s_seek *s, heti_s_choice *c, int64_t devices, int64_t length, int way) {
+    const int64_t pipelines = (devices + length - 1) / length;
+    int64_t *list = s->scratch, p, i, at = 0;
+    memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
+    for (i = 0; i < devices; i++) s->taken[s->by_speed[i]] = 1;
+    for (i = 0; i < s->ranks; i++) {
+        const int64_t device = way < 2 ? s->by_place[i] : s->by_speed[i];
+        if (s->taken[device]) list[at++] = device;
+    }
+    memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
+    at = 0;
+    c->pipelines = pipelines;
+    c->first[0] = 0;
+    for (p = 0; p < pipelines; p++) {
+        const int64_t n = devices / pipelines + (p < devices % pipelines);
+        for (i = 0; i < n; i++) {
+            int64_t from = (way & 1) == 0 ? at : i * pipelines + (way == 3 && (i & 1) ? pipelines - 1 - p : p);
+            if (from >= devices) from = devices - 1 - (from - devices); /* the last row of a snake may be short */
+            c->device[at++] = list[from];
+        }
+        c->first[p + 1] = at;
+    }
+}
+
+/* A snake over a short last row may name a device twice: 1 if all are different. */
+static int heti_s_all_different(heti_s_seek *s, const heti_s_choice *c) {
+    int64_t i;
+    memset(s->used, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->used);
+    for (i = 0; i < c->first[c->pipelines]; i++)
+        if (s->used[c->device[i]]++) return 0;
+    return 1;
+}
+
+/* The next number of granules to look at: 1, 2, 3, 4, 6, 8, 12, ... */
+static int64_t heti_s_next_size(int64_t g) {
+    int64_t power = 1;
+    while (power * 2 <= g) power *= 2;
+    return g < 2 ? g + 1 : g == power ? g + power / 2 : 2 * power;
+}
+
+static int64_t heti_s_least_granules(const heti_s_seek *s) {
+    return (s->d.granules + s->d.most_micro_batches - 1) / s->d.most_micro_batches;
+}
+
+/* Finds granules for devices that are arranged, by estimate. 0: nothing fits. */
+static int heti_s_size(heti_s_seek *s, heti_s_choice *c, const heti_s_choice *arranged) {
+    double best = HETI_S_NONE;
+    int64_t g, best_size = 0;
+    for (g = heti_s_least_granules(s); g <= s->d.most_granules; g = heti_s_next_size(g)) {
+        double t;
+        heti_s_choice_copy(s, c, arranged);
+        c->granules = g;
+        if (!heti_s_refit(s, c)) continue;
+        t = heti_s_estimate(s, c);
+        if (t >= best) continue;
+        best = t;
+        best_size = g;
+    }
+    if (best_size == 0) return 0;
+    heti_s_choice_copy(s, c, arranged);
+    c->granules = best_size;
+    return heti_s_refit(s, c);
+}
+
+/* Where memory is short after all, what was missing is set aside and the cut made anew. 0: the
+   search is over. */
+static int heti_s_begin(heti_s_seek *s, const heti_s_choice *arranged) {
+    heti_s_choice *c = &s->next;
+    double guess;
+    int round;
+    c->seconds = HETI_S_NONE;
+    memset(s->reserve, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    for (round = 0; round < 4; round++) {
+        if (!heti_s_size(s, c, arranged) || !heti_s_is_plan(s, c)) break;
+        guess = heti_s_estimate(s, c);
+        if (s->found_count > 0 && guess > 1.2 * s->least_guess) break;
+        if (!heti_s_try(s, c)) return 0;
+        if (c->seconds < HETI_S_MISFIT) s->least_guess = heti_s_smaller(s->least_guess, guess);
+        if (c->seconds < HETI_S_MISFIT || c->seconds >= HETI_S_NONE) break;
+        s->reserve[s->missing_rank] += s->missing;
+    }
+    memset(s->reserve, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->reserve);
+    if (c->pipelines > 0 && c->seconds < s->best.seconds) heti_s_choice_copy(s, &s->best, c);
+    return !heti_s_is_over(s);
+}
+
+/* How many devices stay when the slowest go: the next smaller number behind which the speed falls
+   by a third at least. 0: none. */
+static int64_t heti_s_fewer(const heti_s_seek *s, int64_t devices) {
+    while (--devices > 0)
+        if (s->rate[s->kind_of[s->by_speed[devices]]] < 0.67 * s->rate[s->kind_of[s->by_speed[devices - 1]]])
+            return devices;
+    return 0;
+}
+
+/* All lengths and ways for the fastest `devices` devices and a schedule. 0: the search is over. */
+static int heti_s_beginnings_of(heti_s_seek *s, int64_t order, int64_t devices) {
+    heti_s_choice *c = &s->now;
+    int64_t length;
+    int way;
+    for (length = 1; length <= heti_s_min(devices, s->units); length = heti_s_next_size(length))
+        for (way = 0; way < 4; way++) {
+            if ((length == 1 || length >= devices) && (way & 1)) continue;
+            c->order = order;
+            c->limit = 0;
+            c->state = HETI_S_STATE_EVEN;
+            c->seconds = HETI_S_NONE;
+            heti_s_arrange(s, c, devices, length, way);
+            memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+            memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
+            if (heti_s_all_different(s, c) && !heti_s_begin(s, c)) return 0;
+        }
+    return 1;
+}
+
+static void heti_s_beginnings(heti_s_seek *s) {
+    int64_t order, devices;
+    int place, fewer;
+    for (fewer = 0, devices = s->ranks; fewer < 4 && devices > 0; fewer++, devices = heti_s_fewer(s, devices))
+        for (place = HETI_S_PLACE_ANY; place <= HETI_S_PLACE_V; place++) {
+            for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+            if (order < s->orders && !heti_s_beginnings_of(s, order, devices)) return;
+        }
+}
+
+/* ---- moves ---- */
+
+static int heti_s_twins(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t q) {
+    const int64_t chunks = heti_s_chunks(s, c), n = heti_s_places(c, p);
+    int64_t i;
+    if (heti_s_places(c, q) != n) return 0;
+    for (i = 0; i < n; i++)
+        if (s->kind_of[c->device[c->first[p] + i]] != s->kind_of[c->device[c->first[q] + i]]) return 0;
+    for (i = 0; i < chunks * n; i++)
+        if (c->end[chunks * c->first[p] + i] != c->end[chunks * c->first[q] + i]) return 0;
+    return 1;
+}
+
+/* Moves the end of a stage in a pipeline and, where asked, in all like it. */
+static int heti_s_move_cut(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t chunks = heti_s_chunks(s, c), p = heti_s_below(s, c->pipelines),
+                  stages = chunks * heti_s_places(c, p);
+    const int64_t far = heti_s_below(s, 4) == 0 ? 2 : 1, by = heti_s_below(s, 2) == 0 ? -far : far,
+                  all = heti_s_below(s, 3) > 0;
+    int64_t i, q, j, until;
+    if (stages < 2) return 0;
+    i = heti_s_below(s, stages - 1);
+    /* several ends together */
+    until = heti_s_below(s, 3) == 0 ? heti_s_min(stages - 1, i + 1 + heti_s_below(s, stages - 1 - i)) : i + 1;
+    for (q = c->pipelines; q-- > 0;) {
+        int64_t *end = &c->end[chunks * c->first[q]];
+        if (q != p && !(all && heti_s_twins(s, c, p, q))) continue;
+        if (q == p) continue;
+        for (j = i; j < until; j++) end[j] += by;
+    }
+    {
+        int64_t *end = &c->end[chunks * c->first[p]];
+        for (j = i; j < until; j++) end[j] += by;
+        if (end[i] <= (i == 0 ? 0 : end[i - 1]) || end[until - 1] >= end[until]) return 0;
+    }
+    if (heti_s_below(s, 4) > 0) heti_s_share(s, c);
+    return 1;
+}
+
+static int64_t heti_s_pipeline_of(const heti_s_choice *c, int64_t place) {
+    int64_t p = 0;
+    while (c->first[p + 1] <= place) p++;
+    return p;
+}
+
+/* Devices change places; those of other pipelines get other cuts. */
+static int heti_s_move_swap(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t total = c->first[c->pipelines], i = heti_s_below(s, total), j = heti_s_below(s, total),
+                  device = c->device[i];
+    if (i == j || (s->kind_of[c->device[i]] == s->kind_of[c->device[j]] && s->d.cluster->device[c->device[i]].group ==
+        s->d.cluster->device[c->device[j]].group))
+        return 0;
+    c->device[i] = c->device[j];
+    c->device[j] = device;
+    if (heti_s_below(s, 4) == 0) return 1; /* as they are cut */
+    return heti_s_refit(s, c);
+}
+
+/* Takes the device at a place out of its pipeline. */
+static void heti_s_take_out(heti_s_choice *c, int64_t place) {
+    const int64_t p = heti_s_pipeline_of(c, place), total = c->first[c->pipelines];
+    int64_t i, q;
+    for (i = place; i + 1 < total; i++) c->device[i] = c->device[i + 1];
+    for (q = p + 1; q <= c->pipelines; q++) c->first[q]--;
+    if (c->first[p] < c->first[p + 1]) return;
+    for (q = p + 1; q < c->pipelines; q++) c->first[q] = c->first[q + 1];
+    c->pipelines--;
+}
+
+static void heti_s_put_in(heti_s_choice *c, int64_t p, int64_t place, int64_t device) {
+    int64_t i, q;
+    for (i = c->first[c->pipelines]; i > place; i--) c->device[i] = c->device[i - 1];
+    c->device[place] = device;
+    for (q = p + 1; q <= c->pipelines; q++) c->first[q]++;
+}
+
+/* A device at work, or an idle one, goes to another pipeline, to one of its own, or out. */
+static int heti_s_move_device(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t total = c->first[c->pipelines], what = heti_s_below(s, s->ranks), kind = heti_s_below(s, 8);
+    int64_t i, place = 0, p;
+    for (i = 0; i < total && c->device[i] != what; i++) {}
+    if (i < total) {
+        if (total == 1) return 0;
+        heti_s_take_out(c, i);
+    }
+    if (i < total && kind == 0) return heti_s_refit(s, c);
+    if (kind <= 2) {
+        c->first[c->pipelines + 1] = c->first[c->pipelines];
+        p = c->pipelines++;
+        c->first[p + 1] = c->first[p];
+        place = c->first[p];
+    } else {
+        p = heti_s_below(s, c->pipelines);
+        place = c->first[p] + heti_s_below(s, heti_s_places(c, p) + 1);
+    }
+    heti_s_put_in(c, p, place, what);
+    return heti_s_refit(s, c);
+}
+
+/* One pipeline becomes two, or two become one; or all of them. */
+static int heti_s_move_pipelines(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t p = heti_s_below(s, c->pipelines), n = heti_s_places(c, p);
+    const int64_t total = c->first[c->pipelines];
+    int64_t q, i;
+    if (heti_s_below(s, 4) == 0) { /* of each device another length */
+        const int64_t length = 1 + heti_s_below(s, heti_s_min(s->units, s->ranks));
+        heti_s_arrange(s, c, heti_s_below(s, 2) == 0 ? s->ranks : total, length, HETI_T_CAST(int, heti_s_below(s, 4)));
+        return heti_s_all_different(s, c) && heti_s_refit(s, c);
+    }
+    if (n > 1 && heti_s_below(s, 2) == 0) {
+        const int64_t at = c->first[p] + 1 + heti_s_below(s, n - 1);
+        for (q = c->pipelines; q > p; q--) c->first[q + 1] = c->first[q];
+        c->first[p + 1] = at;
+        c->pipelines++;
+        return heti_s_refit(s, c);
+    }
+    q = heti_s_below(s, c->pipelines);
+    if (q == p) return 0;
+    if (heti_s_below(s, 2) == 0) { /* q behind p */
+        const int64_t m = heti_s_places(c, q), from = c->first[q];
+        memcpy(s->scratch, &c->device[from], HETI_T_CAST(size_t, m) * sizeof *s->scratch);
+        for (i = 0; i < m; i++) heti_s_take_out(c, from);
+        for (i = 0; i < m; i++) heti_s_put_in(c, q < p ? p - 1 : p, c->first[(q < p ? p - 1 : p) + 1], s->scratch[i]);
+    } else { /* one device of p and one of q in turn */
+        const int64_t m = heti_s_places(c, q), from = c->first[q], r = q < p ? p - 1 : p;
+        memcpy(s->scratch, &c->device[from], HETI_T_CAST(size_t, m) * sizeof *s->scratch);
+        for (i = 0; i < m; i++) heti_s_take_out(c, from);
+        for (i = 0; i < m; i++)
+            heti_s_put_in(c, r, heti_s_min(c->first[r] + 2 * i + 1, c->first[r + 1]), s->scratch[i]);
+    }
+    return heti_s_refit(s, c);
+}
+
+static int heti_s_move_share(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t p = heti_s_below(s, c->pipelines), q = heti_s_below(s, c->pipelines);
+    if (p == q || c->count[p] == 0) return 0;
+    c->count[p]--;
+    c->count[q]++;
+    return 1;
+}
+
+static int heti_s_move_granules(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t before = c->granules, how = heti_s_below(s, 5);
+    int64_t g = how == 0 ? before - 1 : how == 1 ? before + 1 : how == 2 ? before / 2 : how == 3 ? before * 2
+        : 1 + heti_s_below(s, s->d.most_granules);
+    if (g > s->d.most_granules) g = s->d.most_granules;
+    if (g < heti_s_least_granules(s)) g = heti_s_least_granules(s);
+    if (g == before) return 0;
+    c->granules = g;
+    if (heti_s_below(s, 2) == 0) return heti_s_refit(s, c);
+    heti_s_share(s, c);
+    return 1;
+}
+
+static int heti_s_move_order(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t chunks = heti_s_chunks(s, c), before = c->order;
+    int64_t p, longest = 0;
+    for (p = 0; p < c->pipelines; p++)
+        if (heti_s_places(c, p) > longest) longest = heti_s_places(c, p);
+    if (!(s->order[before]->limited && heti_s_below(s, 2) == 0)) c->order = heti_s_below(s, s->orders);
+    c->limit = s->order[c->order]->limited ? heti_s_below(s, longest + 1) : 0;
+    if (chunks != heti_s_chunks(s, c)) {
+        memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+        return heti_s_refit(s, c);
+    }
+    return c->order != before || s->order[c->order]->limited;
+}
+
+static int heti_s_move_recompute(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t total = c->first[c->pipelines], at = heti_s_below(s, total), p = heti_s_pipeline_of(c, at),
+                  how = heti_s_below(s, 3);
+    const int32_t to = !c->recompute[at];
+    int64_t i, q;
+    if (s->d.recompute != HET_YES) return 0;
+    if (how == 0) c->recompute[at] = to;
+    for (i = 0; i < total && how == 1; i++) c->recompute[i] = to;
+    for (q = 0; q < c->pipelines && how == 2; q++)
+        if (heti_s_twins(s, c, p, q)) c->recompute[c->first[q] + at - c->first[p]] = to;
+    heti_s_share(s, c);
+    return 1;
+}
+
+static int heti_s_move_state(heti_s_seek *s, heti_s_choice *c) {
+    const int32_t before = c->state;
+    if (s->d.uneven_state != HET_YES) return 0;
+    c->state = HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES));
+    return c->state != before;
+}
+
+static int heti_s_move(heti_s_seek *s, heti_s_choice *c) {
+    const int64_t what = heti_s_below(s, 20);
+    if (what < 6) return heti_s_move_cut(s, c);
+    if (what < 8) return heti_s_move_swap(s, c);
+    if (what < 11) return heti_s_move_device(s, c);
+    if (what < 13) return heti_s_move_pipelines(s, c);
+    if (what < 15) return heti_s_move_share(s, c);
+    if (what < 16) return heti_s_move_granules(s, c);
+    if (what < 18) return heti_s_move_order(s, c);
+    if (what < 19) return heti_s_move_recompute(s, c);
+    return heti_s_move_state(s, c);
+}
+
+/* Whether the moved choice is to be gone on with. It is simulated where the estimate promises more
+   than ever in this climb, or where none fits yet. */
+static int heti_s_accept(heti_s_seek *s, double slack, double *estimate, double *least) {
+    const int none = s->now.seconds >= HETI_S_MISFIT;
+    const double guess = none ? 0 : heti_s_estimate(s, &s->next);
+    if (!none && (guess >= HETI_S_MISFIT || guess > *estimate * slack)) {
+        s->skipped++;
+        return 0;
+    }
+    s->next.seconds = s->now.seconds;
+    if (none || guess < *least) {
+        if (!heti_s_try(s, &s->next) || s->next.seconds > s->now.seconds * slack) return 0;
+        *least = guess;
+    }
+    *estimate = guess;
+    return 1;
+}
+
+/* One to three moves from s->now to s->next. 0: they lead to no plan. */
+static int heti_s_moved(heti_s_seek *s) {
+    const int64_t n = 1 + (heti_s_below(s, 3) == 0) + (heti_s_below(s, 6) == 0);
+    int64_t i;
+    s->moves++;
+    heti_s_choice_copy(s, &s->next, &s->now);
+    for (i = 0; i < n; i++)
+        if (s->next.pipelines == 0 || !heti_s_move(s, &s->next)) return 0;
+    return heti_s_is_plan(s, &s->next);
+}
+
+/* Whether the moved choice is to be gone on with: every one that no bound rules out is
+   simulated. */
+static int heti_s_accept_simulated(heti_s_seek *s, double slack) {
+    if (s->now.seconds < HETI_S_MISFIT && (heti_s_too_large(s, &s->next) ||
+                                           heti_s_bound(s, &s->next, 1) > s->now.seconds * slack)) {
+        s->skipped++;
+        return 0;
+    }
+    return heti_s_try_once(s, &s->next) && s->next.seconds < HETI_S_NONE && s->next.seconds <= s->now.seconds * slack;
+}
+
+/* Climbs from s->now: accepts what is not more than a part worse, which shrinks from `worse` to
+   nothing. Ends after `most` moves. */
+static void heti_s_climb(heti_s_seek *s, int64_t most, double worse, int simulate) {
+    double estimate = simulate ? 0 : heti_s_estimate(s, &s->now), least = estimate * (1 - 1e-9);
+    int64_t moves;
+    s->plain = simulate;
+    for (moves = 0; moves < most && !heti_s_is_over(s); moves++) {
+        const double left = 1 - heti_s_real(moves) / heti_s_real(most), slack = 1 + worse * left * left;
+        if (!heti_s_moved(s)) continue;
+        if (simulate ? heti_s_accept_simulated(s, slack) : heti_s_accept(s, slack, &estimate, &least))
+            heti_s_choice_copy(s, &s->now, &s->next);
+    }
+    s->plain = 0;
+}
+
+/* Some devices in some order, in pipelines of some length, with settings that are drawn, as s->now.
+   0: that is no plan. */
+static int heti_s_drawn(heti_s_seek *s) {
+    heti_s_choice *c = &s->next;
+    const int64_t devices = heti_s_below(s, 2) == 0 ? s->ranks : 1 + heti_s_below(s, s->ranks),
+                  length = 1 + heti_s_below(s, devices);
+    int64_t i, j;
+    for (i = 0; i < s->ranks; i++) c->device[i] = i;
+    for (i = 0; i < devices; i++) {
+        const int64_t from = i + heti_s_below(s, s->ranks - i), device = c->device[from];
+        c->device[from] = c->device[i];
+        c->device[i] = device;
+    }
+    for (j = c->pipelines = c->first[0] = 0; j < devices; c->first[++c->pipelines] = j)
+        j = heti_s_min(devices, j + length);
+    c->order = heti_s_below(s, s->orders);
+    c->limit = s->order[c->order]->limited ? heti_s_below(s, length + 1) : 0;
+    c->state = s->d.uneven_state == HET_YES ? HETI_T_CAST(int32_t, heti_s_below(s, HETI_S_STATES)) : HETI_S_STATE_EVEN;
+    c->granules = heti_s_least_granules(s) + heti_s_below(s, s->d.most_granules - heti_s_least_granules(s) + 1);
+    memset(c->end, 0, HETI_T_CAST(size_t, 2 * s->ranks) * sizeof *c->end);
+    memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
+    if (!heti_s_refit(s, c) || !heti_s_is_plan(s, c) || !heti_s_try_once(s, c)) return 0;
+    heti_s_choice_copy(s, &s->now, c);
+    return 1;
+}
+
+/* ---- all of a small space ---- */
+
+static void heti_s_each_device(heti_s_seek *s, int64_t next);
+
+static double heti_s_least_found(const heti_s_seek *s) {
+    return s->found_count > 0 ? s->found[0].seconds : HETI_S_NONE;
+}
+
+/* Recomputation and state shares, with a schedule and its limit, which alone make the lists. */
+static void heti_s_each_recompute(heti_s_seek *s, double after) {
+    heti_s_choice *c = &s->now;
+    const int64_t places = c->first[c->pipelines], states = s->d.uneven_state == HET_YES ? HETI_S_STATES : 1;
+    const uint64_t masks = s->d.recompute == HET_YES ? HETI_T_CAST(uint64_t, 1) << places : 1;
+    het_schedule *lists = NULL;
+    uint64_t mask;
+    int64_t i;
+    for (mask = 0; mask < masks && !heti_s_is_over(s); mask++) {
+        for (i = 0; i < places; i++) c->recompute[i] = HETI_T_CAST(int32_t, mask >> i & 1u);
+        if (!heti_s_is_plan(s, c)) continue;
+        for (i = 0; i < places && c->recompute[i] == HETI_T_CAST(int32_t, mask >> i & 1u); i++) {}
+        if (i < places) continue; /* the same as without it */
+        if (heti_s_too_large(s, c) || heti_s_hopeless(heti_s_bound_of(s, c, 1, after), heti_s_least_found(s))) {
+            s->skipped++;
+            continue;
+        }
+        if (lists == NULL) {
+            heti_s_choice_plan(s, c);
+            s->result = heti_s_choice_lists(s, c, &lists);
+            if (s->result != HET_OK || lists == NULL) break;
+        }
+        for (c->state = 0; c->state < HETI_T_CAST(int32_t, states) && s->result == HET_OK; c->state++) {
+            s->result = heti_s_judge_lists(s, c, lists, NULL);
+            if (s->result == HET_OK) heti_s_keep(s, c);
+        }
+        c->state = HETI_S_STATE_EVEN;
+    }
+    het_schedule_free(lists);
+}
+
+/* The schedules, recomputations and state shares of devices, cuts and counts that are set. */
+static void heti_s_each_setting(heti_s_seek *s, double after) {
+    heti_s_choice *c = &s->now;
+    const int64_t before = c->order;
+    int64_t o, p, longest = 0;
+    for (p = 0; p < c->pipelines; p++)
+        if (heti_s_places(c, p) > longest) longest = heti_s_places(c, p);
+    for (o = 0; o < s->orders; o++) {
+        if (s->order[o]->place != s->order[before]->place) continue;
+        c->order = o;
+        for (c->limit = 0; c->limit <= (s->order[o]->limited ? longest : 0); c->limit++)
+            heti_s_each_recompute(s, after);
+        c->limit = 0;
+    }
+    c->order = before;
+}
+
+/* Micro-batches of pipelines p and on. after: seconds behind the verdict at least. */
+static void heti_s_each_count(heti_s_seek *s, int64_t p, int64_t left, double after) {
+    heti_s_choice *c = &s->now;
+    int64_t n;
+    if (p + 1 == c->pipelines) {
+        c->count[p] = left;
+        if (heti_s_hopeless(heti_s_bound_of(s, c, 0, after), heti_s_least_found(s))) s->skipped++;
+        else heti_s_each_setting(s, after);
+        return;
+    }
+    for (n = 0; n <= left && !heti_s_is_over(s); n++) {
+        c->count[p] = n;
+        s->last_counted = p; /* with the smallest micro-batch it takes no longer */
+        if (n > 0 && heti_s_hopeless(heti_s_bound_pipeline(s, c, p, 0, -1) + after, heti_s_least_found(s))) {
+            s->skipped++;
+            return; /* nor with more of them */
+        }
+        heti_s_each_count(s, p + 1, left - n, after);
+    }
+}
+
+/* The device of stage i of pipeline p has memory for what its stages up to that one need at least
+   in micro-batches of so many granules. */
+static int heti_s_has_room(const heti_s_seek *s, const heti_s_choice *c, int64_t p, int64_t i, int64_t granules) {
+    const heti_s_maker *order = s->order[c->order];
+    const int64_t places = heti_s_places(c, p), place = heti_s_place_of(order, places, i);
+    const int64_t *end = &c->end[heti_s_chunks(s, c) * c->first[p]];
+    const double limit = s->d.cluster->device[c->device[c->first[p] + place]].memory;
+    const double tokens = heti_s_real(granules * s->d.granule_tokens);
+    const int again = s->d.recompute == HET_YES;
+    double bytes = heti_s_least_stage(s, c, i == 0 ? 0 : end[i - 1], end[i], again, tokens);
+    if (i >= places) bytes += heti_s_least_stage(s, c, place == 0 ? 0 : end[place - 1], end[place], again, tokens);
+    return limit <= 0 || !heti_s_hopeless(bytes, limit);
+}
+
+/* Ends of stage i of pipeline p and of all behind it. */
+static void heti_s_each_end(heti_s_seek *s, int64_t p, int64_t i) {
+    heti_s_choice *c = &s->now;
+    const int64_t chunks = heti_s_chunks(s, c), stages = chunks * heti_s_places(c, p), first = chunks * c->first[p];
+    const int64_t begin = i == 0 ? 0 : c->end[first + i - 1];
+    int64_t end, g, q;
+    double after;
+    if (i + 1 < stages) {
+        for (end = begin + 1; end <= s->units - (stages - 1 - i) && !heti_s_is_over(s); end++) {
+            c->end[first + i] = end;
+            if (!heti_s_has_room(s, c, p, i, heti_s_least_granules(s))) break; /* nor for more */
+            heti_s_each_end(s, p, i + 1);
+        }
+        return;
+    }
+    c->end[first + i] = s->units;
+    if (begin >= s->units || !heti_s_has_room(s, c, p, i, heti_s_least_granules(s))) return;
+    if (p + 1 < c->pipelines) { heti_s_each_end(s, p + 1, 0); return; }
+    after = heti_s_bound_after(s, c);
+    for (g = heti_s_least_granules(s); g <= s->d.most_granules && !heti_s_is_over(s); g++) {
+        for (q = 0; q < c->pipelines; q++)
+            for (i = 0; i < chunks * heti_s_places(c, q); i++)
+                if (!heti_s_has_room(s, c, q, i, g)) return; /* nor for more */
+        c->granules = g;
+        heti_s_each_count(s, 0, heti_s_micro_batches(s, g), after);
+    }
+}
+
+/* Adds devices to the pipeline whose lowest device is `lowest`. */
+static void heti_s_each_member(heti_s_seek *s, int64_t lowest, int64_t chunks) {
+    heti_s_choice *c = &s->now;
+    int64_t *end = &c->first[c->pipelines + 1], r;
+    if (chunks * (*end - c->first[c->pipelines] + 1) > s->units) return;
+    for (r = lowest; r < s->ranks && !heti_s_is_over(s); r++) {
+        if (s->taken[r]) continue;
+        s->taken[r] = 1;
+        c->device[(*end)++] = r;
+        if (s->taken[lowest]) {
+            c->pipelines++;
+            heti_s_each_device(s, lowest + 1);
+            c->pipelines--;
+        }
+        heti_s_each_member(s, lowest, chunks);
+        --*end;
+        s->taken[r] = 0;
+    }
+}
+
+/* Devices below `next` are in a pipeline or idle. */
+static void heti_s_each_device(heti_s_seek *s, int64_t next) {
+    heti_s_choice *c = &s->now;
+    while (next < s->ranks && s->taken[next]) next++;
+    if (next == s->ranks) {
+        if (c->pipelines > 0) heti_s_each_end(s, 0, 0);
+        return;
+    }
+    c->first[c->pipelines + 1] = c->first[c->pipelines];
+    heti_s_each_member(s, next, heti_s_chunks(s, c));
+    heti_s_each_device(s, next + 1);
+}
+
+/* n over k */
+static double heti_s_choose(int64_t n, int64_t k) {
+    double ways = 1;
+    int64_t i;
+    for (i = 1; i <= k; i++) ways = ways * heti_s_real(n - k + i) / heti_s_real(i);
+    return n < k ? 0 : ways;
+}
+
+/* Schedules with a placement, each limit counting, times state shares. */
+static double heti_s_space_settings(const heti_s_seek *s, int32_t place) {
+    double total = 0;
+    int64_t o;
+    for (o = 0; o < s->orders; o++)
+        if (s->order[o]->place == place) total += s->order[o]->limited ? 1 + heti_s_real(s->ranks) : 1;
+    return s->d.uneven_state == HET_YES ? HETI_T_CAST(double, HETI_S_STATES) * total : total;
+}
+
+/* About how many plans there are. ways[n][p]: of n devices in p pipelines, or idle, each pipeline
+   begun by the lowest device left: their orders, cuts and recomputations; times the ways to share
+   micro-batches among p. */
+static double heti_s_space(const heti_s_seek *s) {
+    double total = 0, ways[9][9];
+    const double recompute = s->d.recompute == HET_YES ? 2 : 1;
+    int64_t g, n, k, p;
+    int32_t place;
+    if (s->ranks > 8) return HETI_S_NONE;
+    for (place = HETI_S_PLACE_ANY; place <= HETI_S_PLACE_V; place++) {
+        const int64_t chunks = place == HETI_S_PLACE_ANY ? 1 : 2;
+        const double settings = heti_s_space_settings(s, place);
+        memset(ways, 0, sizeof ways);
+        ways[0][0] = 1;
+        for (n = 1; n <= s->ranks; n++)
+            for (p = 0; p <= n; p++) {
+                double each = recompute; /* k devices in k! orders */
+                ways[n][p] = ways[n - 1][p];
+                for (k = 1; p > 0 && k <= n && chunks * k <= s->units; k++, each *= recompute * heti_s_real(k))
+                    ways[n][p] += each * heti_s_choose(n - 1, k - 1) * heti_s_choose(s->units - 1, chunks * k - 1) *
+                    ways[n - k][p - 1];
+            }
+        for (g = heti_s_least_granules(s); g <= s->d.most_granules; g++)
+            for (p = 1; p <= s->ranks; p++)
+                total += settings * ways[s->ranks][p] * heti_s_choose(heti_s_micro_batches(s, g) + p - 1, p - 1);
+    }
+    return total;
+}
+
+static void heti_s_all(heti_s_seek *s) {
+    heti_s_choice *c = &s->now;
+    int32_t place;
+    int64_t order;
+    for (place = HETI_S_PLACE_ANY; place <= HETI_S_PLACE_V; place++) {
+        for (order = 0; order < s->orders && s->order[order]->place != place; order++) {}
+        if (order == s->orders) continue;
+        memset(s->taken, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *s->taken);
+        memset(c->recompute, 0, HETI_T_CAST(size_t, s->ranks) * sizeof *c->recompute);
+        c->order = order;
+        c->limit = c->pipelines = c->first[0] = 0;
+        c->state = HETI_S_STATE_EVEN;
+        heti_s_each_device(s, 0);
+    }
+    if (!heti_s_is_over(s)) s->exhaustive = 1;
+}
+
+/* ---- the lower bound ---- */
+
+/* F and the shorter of the backwards that there are. */
+static double heti_s_least_both(const heti_s_seek *s, int64_t kind, int64_t u, int64_t granules) {
+    const double input = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_INPUT, u, u + 1, granules);
+    const double apart = input + heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_WEIGHT, u, u + 1, granules);
+    const double whole = heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_BACKWARD, u, u + 1, granules);
+    const double back = !s->has[1] ? whole : !s->has[0] ? apart : heti_s_smaller(whole, apart);
+    return heti_s_seconds(s, kind, HETI_S_LEAST + HETI_S_TIME_FORWARD, u, u + 1, granules) + back;
+}
+
+/* Every granule passes through every unit on some device. For weights z of the kinds that add up to
+   1 over all devices, a step takes at least granules sum over units of min over kinds of z
+   seconds(unit, kind): the dual of sharing the work of each unit out freely. Weights begin at speed
+   and go to the kinds that would be given too much. */
+static double heti_s_bound_work(heti_s_seek *s) {
+    const int64_t most = s->d.most_granules;
+    double best = 0, *z = s->work, *load = s->fill;
+    int64_t k, u;
+    int round;
+    for (k = 0; k < s->kinds; k++) z[k] = s->rate[k];
+    for (round = 0; round < 200; round++) {
+        double sum = 0, value = 0, mean = 0;
+        for (k = 0; k < s->kinds; k++) sum += heti_s_real(s->kind_count[k]) * z[k];
+        for (k = 0; k < s->kinds; k++) z[k] /= sum, load[k] = 0;
+        for (u = 0; u < s->units; u++) {
+            double least = HETI_S_NONE;
+            int64_t chosen = 0;
+            for (k = 0; k < s->kinds; k++) {
+                const double one = heti_s_least_both(s, k, u, most) / heti_s_real(most);
+                if (z[k] * one >= least) continue;
+                least = z[k] * one;
+                chosen = k;
+            }
+            value += least;
+            load[chosen] += least / (z[chosen] * heti_s_real(s->kind_count[chosen]));
+        }
+        best = heti_s_larger(best, value * heti_s_real(s->d.granules));
+        for (k = 0; k < s->kinds; k++) mean = heti_s_larger(mean, load[k]);
+        for (k = 0; k < s->kinds && mean > 0; k++) z[k] *= 1 + 0.5 / heti_s_real(round + 2) * (load[k] / mean - 0.5);
+    }
+    return best;
+}
+
+/* The smallest full micro-batch passes forward and back through every unit. */
+static double heti_s_bound_chain(const heti_s_seek *s) {
+    const int64_t g = heti_s_least_granules(s);
+    double sum = 0;
+    int64_t u, k;
+    for (u = 0; u < s->units; u++) {
+        double least = HETI_S_NONE;
+        for (k = 0; k < s->kinds; k++) {
+            const double f = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_TIME_FORWARD, u, u + 1, g);
+            const double b = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_TIME_BACKWARD, u, u + 1, g);
+            const double input = heti_s_seconds(s, k, HETI_S_LEAST + HETI_S_TIME_INPUT, u, u + 1, g);
+            least = heti_s_smaller(least, f + (!s->has[1] ? b : !s->has[0] ? input : heti_s_smaller(b, input)));
+        }
+        sum += least;
+    }
+    return sum;
+}
+
+/* The optimizer's work divided by all speeds. */
+static double heti_s_bound_all_steps(const heti_s_seek *s) {
+    double speed = 0;
+    int64_t r;
+    for (r = 0; r < s->ranks; r++) {
+        const double element = s->times[s->kind_of[r]]->step_element;
+        if (!(element > 0)) return 0;
+        speed += s->d.cluster->device[r].speed / element;
+    }
+    return s->trained / speed;
+}
+
+/* ---- what was asked for ---- */
+
+static het_result heti_s_seek_orders(heti_s_seek *s) {
+    int64_t i, j;
+    if (s->d.schedules == NULL) {
+        for (i = 0; heti_s_order_at(i) != NULL; i++)
+            if (heti_s_order_at(i)->usual) s->order[s->orders++] = heti_s_order_at(i);
+        return HET_OK;
+    }
+    if (s->d.schedule_count < 1 || s->d.schedule_count > HETI_S_MOST_SCHEDULES)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d schedules, not 1 to %d", s->d.schedule_count,
+            HETI_T_CAST(int64_t, HETI_S_MOST_SCHEDULES));
+    for (i = 0; i < s->d.schedule_count; i++) {
+        const char *name = s->d.schedules[i] != NULL ? s->d.schedules[i] : "";
+        for (j = 0; heti_s_order_at(j) != NULL && !heti_s_same_text(name, heti_s_order_at(j)->name); j++) {}
+        if (heti_s_order_at(j) == NULL)
+            return heti_t_fail(s->error, HET_ERR_INVALID,
+                               "het_plan_search: no plan is looked for with schedule '%s', not one of 1f1b, "
+                               "gpipe, zb-h1, "
+                "zb-h2, greedy, interleaved, zb-v, v-half, v-min, dualpipev", name);
+        s->order[s->orders++] = heti_s_order_at(j);
+    }
+    return HET_OK;
+}
+
+static het_result heti_s_seek_desc(heti_s_seek *s, const het_search_desc *desc) {
+    het_search_desc *d = &s->d;
+    *d = *desc;
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: the description was not cleared");
+    if (d->profile == NULL || d->cluster == NULL)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %s is NULL", d->profile == NULL ? "profile" :
+                           "cluster");
+    if (d->granule_sequences == 0) d->granule_sequences = 1;
+    if (d->granules < 1 || d->granule_tokens < 1 || d->granule_sequences < 1 || d->granules > 1000000 ||
+        d->granule_tokens > 1000000000)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules of %d tokens and %d sequences",
+                           d->granules, d->granule_tokens, d->granule_sequences);
+    if (!(d->granule_pairs >= 0 && d->granule_pairs <= 1e18) || !(d->seconds >= 0))
+        return heti_t_fail(s->error, HET_ERR_INVALID,
+                           "het_plan_search: granule_pairs or seconds is negative or not finite");
+    if (!(d->granule_pairs > 0)) {
+        const double length = heti_s_real(d->granule_tokens) / heti_s_real(d->granule_sequences);
+        d->granule_pairs = 0.5 * length * (length + 1) * heti_s_real(d->granule_sequences);
+    }
+    if (d->most_granules < 1 || d->most_granules > d->granules) d->most_granules = d->granules;
+    if (d->most_micro_batches < 1 || d->most_micro_batches > d->granules) d->most_micro_batches = d->granules;
+    if (heti_s_least_granules(s) > d->most_granules)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: %d granules are more than %d "
+                                                      "micro-batches of %d", d->granules, d->most_micro_batches,
+                                                      d->most_granules);
+    if (d->recompute != HET_NO) d->recompute = HET_YES;
+    if (d->uneven_state != HET_NO) d->uneven_state = HET_YES;
+    if (d->evaluations < 1) d->evaluations = 20000;
+    if (d->small == 0) d->small = 1000000000;
+    if (d->most_found < 1) d->most_found = 5;
+    if (d->most_found > 64) d->most_found = 64;
+    s->units = d->profile->units;
+    s->ranks = d->cluster->ranks;
+    if (s->units < 1 || s->ranks < 1)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: a profile of %d units, a cluster of %d devices",
+                           s->units, s->ranks);
+    s->found_room = d->most_found;
+    s->random = d->seed;
+    return heti_s_seek_orders(s);
+}
+
+static int heti_s_curve_valid(const het_curve *c) {
+    return c->base >= 0 && c->base <= 1e100 && c->token >= 0 && c->token <= 1e100 && c->pair >= 0 && c->pair <= 1e100;
+}
+
+/* Profiles of devices, and that everything in them is a time. */
+static het_result heti_s_seek_times(heti_s_seek *s, int64_t r, const het_device_profile **times) {
+    const het_profile *p = s->d.profile;
+    const het_cluster_device *device = &s->d.cluster->device[r];
+    int64_t i, k;
+    for (i = 0; i < p->devices && !heti_s_same_text(p->device[i].name, device->profile); i++) {}
+    if (i == p->devices)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): the profile has no device '%s'",
+                           r, device->name, device->profile);
+    if (!(device->speed > 0 && device->speed <= 1e30) || !(device->memory >= 0 && device->memory <= 1e300))
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): its speed is %g, its memory %g",
+                           r, device->name, device->speed, device->memory);
+    if (device->group < 0 || device->group >= s->d.cluster->groups)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: device %d (%s): group %d of %d", r,
+                           device->name, device->group, s->d.cluster->groups);
+    *times = &p->device[i];
+    for (k = 0; k < p->kinds; k++) {
+        const het_unit_time *t = &heti_s_unit_times(s, *times)[k];
+        if (heti_s_curve_valid(&t->forward) && heti_s_curve_valid(&t->backward) && heti_s_curve_valid(&t->input) &&
+            heti_s_curve_valid(&t->weight) && heti_s_curve_valid(&t->recompute))
+            continue;
+        return heti_t_fail(s->error, HET_ERR_INVALID,
+                           "het_plan_search: a time of unit kind '%s' on '%s' is negative or not finite",
+                               p->kind[k].name, device->profile);
+    }
+    return HET_OK;
+}
+
+static het_result heti_s_seek_kinds(heti_s_seek *s) {
+    const het_cluster *c = s->d.cluster;
+    int64_t r, k;
+    for (r = 0; r < s->ranks; r++) {
+        const het_device_profile *times = NULL;
+        HETI_T_TRY(heti_s_seek_times(s, r, &times));
+        for (k = 0; k < s->kinds; k++) {
+            const het_cluster_device *other = &c->device[s->kind_device[k]];
+            if (s->times[k] == times && !(other->speed > c->device[r].speed) && !(other->speed < c->device[r].speed) &&
+                !(other->memory > c->device[r].memory) && !(other->memory < c->device[r].memory))
+                break;
+        }
+        if (k == s->kinds) {
+            s->kinds++;
+            s->times[k] = times;
+            s->kind_device[k] = r;
+        }
+        s->kind_of[r] = k;
+        s->kind_count[k]++;
+    }
+    for (k = 0; k < c->groups; k++) {
+        const int64_t parent = c->group[k].parent;
+        if (parent >= k || parent < -1 || (parent == -1 && k > 0))
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_plan_search: group %d (%s) has parent %d", k,
+                               c->group[k].name, parent);
+        s->depth[k] = parent < 0 ? 0 : s->depth[parent] + 1;
+    }
+    return HET_OK;
+}
+
+static int heti_s_is_zero(const het_curve *c) { return !(c->base > 0) && !(c->token > 0) && !(c->pair > 0); }
+
+/* A profile in which some unit has a backward but no times of its two parts knows nothing about
+   schedules that split it, and the reverse: those are left out. */
+static het_result heti_s_seek_known(heti_s_seek *s) {
+    int64_t k, u, o, kept = 0;
+    const char *lacks[2] = { NULL, NULL }; /* a unit without B; without I and W */
+    for (k = 0; k < s->kinds; k++)
+        for (u = 0; u < s->d.profile->kinds; u++) {
+            const het_unit_time *t = &heti_s_unit_times(s, s->times[k])[u];
+            const int whole = !heti_s_is_zero(&t->backward),
+                      parts = !heti_s_is_zero(&t->input) || !heti_s_is_zero(&t->weight);
+            if (parts && !whole) lacks[0] = s->d.profile->kind[u].name;
+            if (whole && !parts) lacks[1] = s->d.profile->kind[u].name;
+        }
+    for (o = 0; o < s->orders; o++)
+        if (lacks[s->order[o]->split ? 1 : 0] == NULL) s->order[kept++] = s->order[o];
+    s->orders = kept;
+    for (o = 0; o < s->orders; o++) s->has[s->order[o]->split ? 1 : 0] = 1;
+    if (kept > 0) return HET_OK;
+    return heti_t_fail(s->error, HET_ERR_INVALID,
+                       "het_plan_search: the profile has no times of the backward of unit kind '%s' %s",
+                           lacks[0] != NULL
+        ? lacks[0] : lacks[1], lacks[0] != NULL ? "in one piece" :
+        "for inputs and weights apart, which these schedules need");
+}
+
+static const het_curve *heti_s_curve_of(const het_unit_time *t, int what) {
+    return what == HETI_S_TIME_FORWARD ? &t->forward : what == HETI_S_TIME_BACKWARD ? &t->backward :
+        what == HETI_S_TIME_INPUT ? &t->input
+        : what == HETI_S_TIME_WEIGHT ? &t->weight : &t->recompute;
+}
+
+/* Sums over units, by kind of device. A plan's times lie between those alone and together, as its
+   ranks are at work (het_simulate_costs). */
+static void heti_s_seek_sums(heti_s_seek *s) {
+    const het_profile *p = s->d.profile;
+    int64_t k, u;
+    int what;
+    for (k = 0; k < s->kinds; k++) {
+        const double speed = s->d.cluster->device[s->kind_device[k]].speed;
+        for (what = 0; what < 2 * HETI_S_TIME_CURVES; what++) {
+            het_curve *sum = &s->sum[(k * HETI_S_SUMS + what) * (s->units + 1)];
+            for (u = 0; u < s->units; u++) {
+                const int curve = what % HETI_S_TIME_CURVES, least = what >= HETI_S_LEAST;
+                const het_curve *one = heti_s_curve_of(&heti_s_unit_times(s, s->times[k])[p->unit[u]], curve);
+                const het_curve *alone = least ? heti_s_curve_of(&s->times[k]->alone[p->unit[u]], curve) : one;
+                const double part = curve == HETI_S_TIME_RECOMPUTE && p->kind[p->unit[u]].loss ? 0 : 1 / speed;
+                sum[u + 1].base = sum[u].base + part * heti_s_smaller(one->base, alone->base);
+                sum[u + 1].token = sum[u].token + part * heti_s_smaller(one->token, alone->token);
+                sum[u + 1].pair = sum[u].pair + part * heti_s_smaller(one->pair, alone->pair);
+            }
+        }
+        for (what = 0; what < 2; what++) {
+            const het_curve *all = &s->sum[k * HETI_S_SUMS * (s->units + 1)];
+            het_curve *sum = &s->sum[(k * HETI_S_SUMS + HETI_S_BOTH + what) * (s->units + 1)];
+            for (u = 0; u <= s->units; u++) {
+                heti_s_add_curve(&sum[u], &all[HETI_S_TIME_FORWARD * (s->units + 1) + u], 1);
+                heti_s_add_curve(&sum[u], &all[(what == 0 ? HETI_S_TIME_BACKWARD : HETI_S_TIME_INPUT) * (s->units + 1) +
+                                               u], 1);
+                if (what == 1) heti_s_add_curve(&sum[u], &all[HETI_S_TIME_WEIGHT * (s->units + 1) + u], 1);
+            }
+        }
+        s->rate[k] = 1 / (heti_s_both(s, k, 0, 0, 0, s->units, s->d.most_granules) / heti_s_real(s->d.most_granules) +
+                          1e-30);
+    }
+}
+
+/* Bytes and elements of units. */
+static void heti_s_seek_bytes(heti_s_seek *s) {
+    const het_profile *p = s->d.profile;
+    int64_t u, b, i;
+    for (b = 0; b < p->blocks; b++) {
+        const het_block_profile *block = &p->block[b];
+        s->block_start[b] = block->first_use;
+        s->block_start[b + 1] = block->first_use + block->uses;
+        const int64_t first = p->use[block->first_use] + 1;
+        const double elements = heti_s_real(block->elements), trained = block->frozen ? 0 : elements;
+        s->trained += trained;
+        s->least_held[first] += elements * p->weight_bytes + trained * p->gradient_bytes;
+        if (block->uses == 1) s->owned[first] += trained * p->state_bytes;
+        for (i = 0; i < block->uses; i++) s->held[p->use[block->first_use + i] + 1] += elements;
+    }
+    for (u = 0; u < s->units; u++) {
+        const het_unit_kind *k = &p->kind[p->unit[u]];
+        const double always = k->output + k->carry, more = k->keep_input + k->keep_weight;
+        const double scratch = k->call + 3 * (k->input + k->output) + k->workspace;
+        s->held[u + 1] += s->held[u];
+        s->least_held[u + 1] += s->least_held[u];
+        s->owned[u + 1] += s->owned[u];
+        s->kept[u + 1] = s->kept[u] + always + more;
+        s->kept[s->units + 1 + u + 1] = s->kept[s->units + 1 + u] + always + (k->loss ? more : 0);
+        s->widest = heti_s_larger(s->widest, scratch + more);
+    }
+}
+
+/* 1: device a comes before b in the order of the cluster's groups. */
+static int heti_s_before(const heti_s_seek *s, int64_t a, int64_t b) {
+    const het_cluster *c = s->d.cluster;
+    int64_t i = c->device[a].group, j = c->device[b].group, from_i = -1, from_j = -1;
+    while (i != j) {
+        if (s->depth[i] >= s->depth[j]) { from_i = i; i = c->group[i].parent; }
+        else { from_j = j; j = c->group[j].parent; }
+    }
+    return from_i != from_j ? from_i < from_j : a < b;
+}
+
+static void heti_s_seek_sort(heti_s_seek *s) {
+    int64_t r, i;
+    for (r = 0; r < s->ranks; r++) {
+        for (i = r; i > 0 && heti_s_before(s, r, s->by_place[i - 1]); i--) s->by_place[i] = s->by_place[i - 1];
+        s->by_place[i] = r;
+    }
+    for (r = 0; r < s->ranks; r++) { /* by kinds, the fastest first; equal ones as they stand in the cluster */
+        const int64_t device = s->by_place[r];
+        for (i = r; i > 0 && s->rate[s->kind_of[s->by_speed[i - 1]]] < s->rate[s->kind_of[device]]; i--)
+            s->by_speed[i] = s->by_speed[i - 1];
+        s->by_speed[i] = device;
+    }
+}
+
+static void heti_s_choice_cut(heti_s_seek *s, heti_t_arena *a, heti_s_choice *c) {
+    c->first = HETI_T_TAKE(a, int64_t, s->ranks + 2);
+    c->count = HETI_T_TAKE(a, int64_t, s->ranks + 2);
+    c->device = HETI_T_TAKE(a, int64_t, s->ranks + 1);
+    c->end = HETI_T_TAKE(a, int64_t, 2 * s->ranks + 2);
+    c->recompute = HETI_T_TAKE(a, int32_t, s->ranks + 1);
+}
+
+#define HETI_S_ROOM(type, count) HETI_T_TAKE(a, type, count)
+
+static void heti_s_seek_cut(heti_s_seek *s, heti_t_arena *a) {
+    const int64_t n = s->ranks, m = s->units + 1;
+    int64_t i;
+    s->kind_of = HETI_S_ROOM(int64_t, n);
+    s->kind_count = HETI_S_ROOM(int64_t, n);
+    s->kind_device = HETI_S_ROOM(int64_t, n);
+    s->times = HETI_S_ROOM(const het_device_profile *, n);
+    s->rate = HETI_S_ROOM(double, n);
+    s->depth = HETI_S_ROOM(int64_t, s->d.cluster->groups);
+    s->held = HETI_S_ROOM(double, m);
+    s->kept = HETI_S_ROOM(double, 2 * m);
+    s->least_held = HETI_S_ROOM(double, m);
+    s->owned = HETI_S_ROOM(double, m);
+    s->block_start = HETI_S_ROOM(int64_t, s->d.profile->blocks + 1);
+    s->plan.stage = HETI_S_ROOM(het_stage, 2 * n);
+    s->plan.first_stage = HETI_S_ROOM(int64_t, n + 1);
+    s->plan.share = HETI_S_ROOM(double, n);
+    s->plan.state_share = HETI_S_ROOM(double, n);
+    s->plan.slice_share = HETI_S_ROOM(double, 1);
+    s->needs = HETI_S_ROOM(het_needs, n);
+    s->memory = HETI_S_ROOM(het_memory, n);
+    s->work = HETI_S_ROOM(double, n);
+    s->weight_work = HETI_S_ROOM(double, n);
+    s->fill = HETI_S_ROOM(double, n);
+    s->tail = HETI_S_ROOM(double, n);
+    s->pipeline_time = HETI_S_ROOM(double, n + 1);
+    s->pipeline_fill = HETI_S_ROOM(double, n + 1);
+    s->reserve = HETI_S_ROOM(double, n);
+    s->tokens = HETI_S_ROOM(double, s->d.granules);
+    s->pairs = HETI_S_ROOM(double, s->d.granules);
+    s->scratch = HETI_S_ROOM(int64_t, 2 * n);
+    s->ring = HETI_S_ROOM(double, n);
+    s->memo = HETI_S_ROOM(heti_s_memo, HETI_S_MEMOS);
+    s->known = HETI_S_ROOM(heti_s_known, HETI_S_KNOWN);
+    s->alone.stage = HETI_S_ROOM(het_stage, 2 * n);
+    s->alone.first_stage = HETI_S_ROOM(int64_t, 2);
+    s->alone.share = HETI_S_ROOM(double, 1);
+    s->alone.slice_share = HETI_S_ROOM(double, 1);
+    s->alone.state_share = HETI_S_ROOM(double, n);
+    s->alone_stage = HETI_S_ROOM(het_stage_cost, 2 * n);
+    s->alone_group = HETI_S_ROOM(int64_t, n);
+    s->alone_key = HETI_S_ROOM(int64_t, 5 * n + 10);
+    s->by_place = HETI_S_ROOM(int64_t, n);
+    s->by_speed = HETI_S_ROOM(int64_t, n);
+    s->used = HETI_S_ROOM(int32_t, n);
+    s->taken = HETI_S_ROOM(int32_t, n);
+    s->fits = HETI_S_ROOM(int32_t, n + 1);
+    s->found = HETI_S_ROOM(heti_s_choice, s->found_room);
+    heti_s_choice_cut(s, a, &s->now);
+    heti_s_choice_cut(s, a, &s->next);
+    heti_s_choice_cut(s, a, &s->best);
+    heti_s_choice_cut(s, a, &s->sorted);
+    for (i = 0; i < s->found_room; i++) {
+        heti_s_choice none;
+        memset(&none, 0, sizeof none);
+        heti_s_choice_cut(s, a, &none);
+        if (a->base != NULL) s->found[i] = none;
+    }
+}
+
+/* The curves need the number of kinds, which the first block has to hold. */
+static het_result heti_s_seek_start(heti_s_seek *s, void **block, size_t *size) {
+    heti_t_arena arena;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_seek_cut(s, &arena);
+    *size = arena.used;
+    HETI_T_TRY(heti_t_block(&s->allocator, *size, "het_plan_search", block, s->error));
+    memset(*block, 0, *size);
+    arena.base = HETI_T_CAST(char *, *block);
+    arena.used = 0;
+    heti_s_seek_cut(s, &arena);
+    s->plan.units = s->units;
+    s->plan.ranks = s->ranks;
+    s->plan.slices = 1;
+    s->plan.slice_share[0] = 1;
+    s->alone.units = s->units;
+    s->alone.pipelines = s->alone.slices = 1;
+    s->alone.share[0] = s->alone.slice_share[0] = 1;
+    s->least_missing = s->least_guess = HETI_S_NONE;
+    return HET_OK;
+}
+
+/* ---- what is found ---- */
+
+static void heti_s_plan_cut(const het_plan *from, het_plan **plan, heti_t_arena *a) {
+    het_plan *to = HETI_S_ROOM(het_plan, 1);
+    het_plan count;
+    het_plan *p = a->base != NULL ? to : &count;
+    if (a->base != NULL) *to = *from;
+    p->stage = HETI_S_ROOM(het_stage, from->stages);
+    p->first_stage = HETI_S_ROOM(int64_t, from->pipelines + 1);
+    p->share = HETI_S_ROOM(double, from->pipelines);
+    p->state_share = HETI_S_ROOM(double, from->ranks);
+    p->slice_share = HETI_S_ROOM(double, from->slices);
+    *plan = to;
+}
+
+static het_result heti_s_plan_copy(const het_plan *from, const het_allocator *allocator, const char *call,
+                                   het_plan **plan, het_error *error) {
+    heti_t_arena arena;
+    void *block;
+    size_t size;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_plan_cut(from, plan, &arena);
+    size = arena.used;
+    *plan = NULL;
+    HETI_T_TRY(heti_t_block(allocator, size, call, &block, error));
+    arena.base = HETI_T_CAST(char *, block);
+    arena.used = 0;
+    heti_s_plan_cut(from, plan, &arena);
+    memcpy((*plan)->stage, from->stage, HETI_T_CAST(size_t, from->stages) * sizeof *from->stage);
+    memcpy((*plan)->first_stage, from->first_stage, HETI_T_CAST(size_t, from->pipelines + 1) *
+           sizeof *from->first_stage);
+    memcpy((*plan)->share, from->share, HETI_T_CAST(size_t, from->pipelines) * sizeof *from->share);
+    memcpy((*plan)->state_share, from->state_share, HETI_T_CAST(size_t, from->ranks) * sizeof *from->state_share);
+    memcpy((*plan)->slice_share, from->slice_share, HETI_T_CAST(size_t, from->slices) * sizeof *from->slice_share);
+    (*plan)->allocator = *allocator;
+    (*plan)->size = size;
+    return HET_OK;
+}
+
+static void heti_s_without_links(het_costs *costs) {
+    costs->link = NULL;
+    costs->group = NULL;
+    costs->rank_group = NULL;
+    costs->groups = 0;
+    costs->every_link.latency = costs->every_link.bandwidth = 0;
+}
+
+/* The step again without reductions and steps, and without links: where the time goes. Each
+   simulation is of the same lists. */
+static het_result heti_s_explain(heti_s_seek *s, const heti_s_choice *c, const het_schedule *lists, het_found *found) {
+    het_plan_costs *costs = NULL;
+    het_costs without;
+    het_simulation *simulation = NULL;
+    double compute = 0, free_links = 0;
+    int64_t r;
+    het_result result;
+    heti_s_choice_sizes(s, c);
+    HETI_T_TRY(heti_s_choice_costs(s, &costs));
+    /* for how busy the ranks are */
+    result = het_simulate_costs(&s->plan, lists, costs, HET_NO, &s->allocator, &simulation, s->error);
+    het_simulation_free(simulation);
+    simulation = NULL;
+    without = costs->costs;
+    without.block = NULL;
+    without.blocks = 0;
+    if (result == HET_OK)
+        result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+    if (result == HET_OK) compute = simulation->makespan;
+    het_simulation_free(simulation);
+    simulation = NULL;
+    heti_s_without_links(&without);
+    if (result == HET_OK)
+        result = het_simulate(&s->plan, lists, &without, HET_NO, &s->allocator, &simulation, s->error);
+    if (result == HET_OK) {
+        free_links = simulation->makespan;
+        found->work = 0;
+        for (r = 0; r < s->ranks; r++) found->work = heti_s_larger(found->work, simulation->rank[r].busy);
+        found->fill = free_links - found->work;
+        found->transfers = compute - free_links;
+        found->update = c->seconds - compute;
+    }
+    het_simulation_free(simulation);
+    het_plan_costs_free(costs);
+    return result;
+}
+
+/* "2.1 % more work of the busiest device, 0.5 % less waiting": the parts that differ by more than
+   0.05 % of the best, the largest first. */
+static void heti_s_why(const het_found *best, het_found *found, int is_best) {
+    static const char *const heti_s_parts[] = { "work of the busiest device",
+                                               "waiting for the pipeline to fill, drain and keep in step",
+        "waiting for links", "reductions, optimizer and gathers" };
+    double part[4];
+    heti_t_text out = heti_t_text_in(found->why, sizeof found->why);
+    int i, round, shown = 0;
+    part[0] = found->work - (is_best ? 0 : best->work);
+    part[1] = found->fill - (is_best ? 0 : best->fill);
+    part[2] = found->transfers - (is_best ? 0 : best->transfers);
+    part[3] = found->update - (is_best ? 0 : best->update);
+    for (round = 0; round < 4 && best->seconds > 0; round++) {
+        int most = 0;
+        for (i = 1; i < 4; i++)
+            if ((part[i] < 0 ? -part[i] : part[i]) > (part[most] < 0 ? -part[most] : part[most])) most = i;
+        if ((part[most] < 0 ? -part[most] : part[most]) <= 0.0005 * best->seconds) break;
+        heti_t_put(&out, shown++ > 0 ? ", " : "");
+        heti_t_fixed(&out, 100 * (part[most] < 0 ? -part[most] : part[most]) / best->seconds, 1);
+        heti_t_put(&out, is_best ? " % " : part[most] > 0 ? " % more " : " % less ");
+        heti_t_put(&out, heti_s_parts[most]);
+        part[most] = 0;
+    }
+    if (shown == 0) heti_t_put(&out, "the same time");
+}
+
+static het_result heti_s_fill_found(heti_s_seek *s, heti_s_choice *c, het_found *found, het_simulation **simulation) {
+    het_schedule *lists = NULL;
+    het_simulation *made = NULL;
+    het_result result = heti_s_judge(s, c, &made, &lists);
+    int64_t r;
+    s->evaluations--; /* counted when it was found */
+    if (result == HET_OK) {
+        found->micro_batches = heti_s_micro_batches(s, c->granules);
+        found->granules = c->granules;
+        found->seconds = c->seconds;
+        for (r = 0; r < s->ranks; r++)
+            found->memory[r] = s->used[r] ? HETI_T_CAST(double, s->memory[r].device) +
+            HETI_T_CAST(double, s->memory[r].communication) : 0;
+        result = heti_s_explain(s, c, lists, found);
+    }
+    if (result == HET_OK) result = heti_s_plan_copy(&s->plan, &s->allocator, "het_plan_search", &found->plan, s->error);
+    het_schedule_free(lists);
+    if (result == HET_OK && simulation != NULL) *simulation = made;
+    else het_simulation_free(made);
+    return result;
+}
+
+static void heti_s_search_cut(const heti_s_seek *s, het_search **search, heti_t_arena *a) {
+    het_search *to = HETI_S_ROOM(het_search, 1);
+    het_found *found = HETI_S_ROOM(het_found, s->found_count);
+    int64_t i;
+    if (a->base != NULL) {
+        memset(to, 0, sizeof *to);
+        to->found = found;
+        memset(found, 0, HETI_T_CAST(size_t, s->found_count) * sizeof *found);
+    }
+    for (i = 0; i < s->found_count; i++) {
+        double *memory = HETI_S_ROOM(double, s->ranks);
+        if (a->base != NULL) found[i].memory = memory;
+    }
+    *search = to;
+}
+
+static het_result heti_s_seek_result(heti_s_seek *s, het_search **search) {
+    heti_t_arena arena;
+    het_search *to;
+    void *block;
+    size_t size;
+    int64_t i;
+    double work, chain;
+    het_result result = HET_OK;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_search_cut(s, &to, &arena);
+    size = arena.used;
+    HETI_T_TRY(heti_t_block(&s->allocator, size, "het_plan_search", &block, s->error));
+    arena.base = HETI_T_CAST(char *, block);
+    arena.used = 0;
+    heti_s_search_cut(s, &to, &arena);
+    to->allocator = s->allocator;
+    to->size = size;
+    to->found_count = s->found_count;
+    for (i = 0; i < s->found_count && result == HET_OK; i++) {
+        result = heti_s_fill_found(s, &s->found[i], &to->found[i], i == 0 ? &to->simulation : NULL);
+        if (result == HET_OK) heti_s_why(&to->found[0], &to->found[i], i == 0);
+    }
+    work = heti_s_bound_work(s);
+    chain = heti_s_bound_chain(s);
+    to->bound = heti_s_larger(work, chain) + heti_s_bound_all_steps(s);
+    to->distance = to->bound > 0 ? to->found[0].seconds / to->bound - 1 : 0;
+    memcpy(to->bound_by, work >= chain ? "work over summed speeds" : "fastest chain", work >= chain ? 24 : 14);
+    to->evaluations = s->evaluations;
+    to->skipped = s->skipped;
+    to->exhaustive = s->exhaustive;
+    to->stopped = s->result == HET_OK && !s->exhaustive && heti_s_is_over(s);
+    if (result != HET_OK) het_search_free(to);
+    else *search = to;
+    return result;
+}
+
+HETRAIN_API void het_search_free(het_search *search) {
+    het_allocator allocator;
+    int64_t i;
+    if (search == NULL) return;
+    for (i = 0; i < search->found_count; i++) het_plan_free(search->found[i].plan);
+    het_simulation_free(search->simulation);
+    allocator = search->allocator;
+    allocator.free(allocator.user, search, search->size);
+}
+
+/* Bytes that a unit needs wherever it lies, even if its state lies elsewhere: parameters,
+   gradients, one of the smallest micro-batches. */
+static double heti_s_least_bytes(const heti_s_seek *s, int64_t unit) {
+    const het_profile *p = s->d.profile;
+    const double tokens = heti_s_real(heti_s_least_granules(s) * s->d.granule_tokens);
+    const het_stage_memory m = het_profile_stage(p, unit, unit + 1, s->d.recompute == HET_YES, 0, 0, tokens, tokens);
+    return (s->held[unit + 1] - s->held[unit]) * (p->weight_bytes + p->gradient_bytes) + m.slot + m.carry + m.scratch +
+        3 * m.stream +
+           p->rank_weights + p->rank_gradients + p->rank_workspace;
+}
+
+/* Nothing fits: the unit that cannot lie anywhere, or the plan that lacks least. */
+static het_result heti_s_nothing(heti_s_seek *s) {
+    const int64_t r = s->least_missing_rank, begin = s->least_missing_begin, end = s->least_missing_end;
+    const het_cluster_device *device = &s->d.cluster->device[r];
+    int64_t u, most = 0, i;
+    for (u = 1; u < s->units; u++)
+        if (heti_s_least_bytes(s, u) > heti_s_least_bytes(s, most)) most = u;
+    for (i = 0, u = 0; i < s->ranks; i++)
+        if (s->d.cluster->device[i].memory <= 0 || s->d.cluster->device[i].memory > s->d.cluster->device[u].memory)
+            u = i;
+    if (s->d.cluster->device[u].memory > 0 && heti_s_least_bytes(s, most) > s->d.cluster->device[u].memory)
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
+                           "het_plan_search: unit %d (%s) needs at least %b, %b more than the %b of device %d (%s), "
+            "the largest", most, s->d.profile->kind[s->d.profile->unit[most]].name, heti_s_least_bytes(s, most),
+            heti_s_least_bytes(s, most) - s->d.cluster->device[u].memory, s->d.cluster->device[u].memory, u,
+            s->d.cluster->device[u].name);
+    if (s->least_missing >= HETI_S_NONE)
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
+                           "het_plan_search: %d units, %d devices: no schedule asked for can have a plan", s->units,
+                           s->ranks);
+    if (end - begin == 1)
+        return heti_t_fail(s->error, HET_ERR_LIMIT,
+                           "het_plan_search: nothing fits: at best unit %d (%s) alone needs %b more than the %b of "
+            "device %d (%s)", begin, s->d.profile->kind[s->d.profile->unit[begin]].name, s->least_missing,
+            device->memory, r, device->name);
+    return heti_t_fail(s->error, HET_ERR_LIMIT,
+                       "het_plan_search: nothing fits: at best units %d to %d need %b more than the %b of device %d "
+        "(%s)", begin, end - 1, s->least_missing, device->memory, r, device->name);
+}
+
+/* Lists of so many actions are simulated as quickly as estimated. */
+static int heti_s_is_quick(const heti_s_seek *s, const heti_s_choice *c) {
+    int64_t p, actions = 0;
+    for (p = 0; p < c->pipelines; p++) actions += c->count[p] * heti_s_chunks(s, c) * heti_s_places(c, p);
+    return s->ranks <= 16 && actions <= 1024;
+}
+
+/* Where a climb begins: from the best forms in turn, the best every second time, or from something
+   drawn. 0: nothing can be begun with. */
+static int heti_s_climb_from(heti_s_seek *s, int64_t turn, int drawn) {
+    int round;
+    for (round = 0; drawn && round < 8; round++)
+        if (heti_s_drawn(s)) return 1;
+    if (s->found_count > 0)
+        heti_s_choice_copy(s, &s->now, &s->found[(turn & 1) == 0 ? 0 : (turn / 2 + 1) % s->found_count]);
+    else if (s->best.seconds < HETI_S_NONE) heti_s_choice_copy(s, &s->now, &s->best);
+    else return 0;
+    return 1;
+}
+
+/* Climbs by estimates and, where lists are short, three times as many by simulations, ever longer,
+   until nothing has come of `most` of them. */
+static void heti_s_climbs(heti_s_seek *s, int64_t moves, int64_t most) {
+    int64_t turn = 0, idle = 0;
+    while (!heti_s_is_over(s) && idle < most) {
+        const double before = heti_s_least_found(s);
+        int simulate;
+        if (!heti_s_climb_from(s, turn / 2, turn % 4 == 3 && s->ranks <= 16)) return;
+        simulate = turn % 4 != 0 && heti_s_is_quick(s, &s->now);
+        /* they cost more */
+        heti_s_climb(s, simulate ? moves / 4 : moves, 0.02 * (1 + heti_s_real(idle % 8)), simulate);
+        if (++turn % 4 == 0 && moves < 20000) moves += moves / 2;
+        if (heti_s_least_found(s) < before) idle = 0;
+        else idle++;
+    }
+}
+
+/* A small space is gone through after a few climbs, which often is quick; else climbs get most of
+   what is left, and the rest goes to going through it once more with what they found, which rules
+   out more. */
+static void heti_s_seek_run(heti_s_seek *s) {
+    const int small = s->d.small > 0 && heti_s_space(s) <= heti_s_real(s->d.small);
+    s->best.seconds = HETI_S_NONE;
+    (void)heti_s_give(s, 1);
+    heti_s_beginnings(s);
+    if (s->found_count == 0 && !heti_s_is_over(s)) {
+        s->ignore_memory = 1;
+        heti_s_beginnings(s);
+        s->ignore_memory = 0;
+    }
+    s->climbing = 1;
+    if (small && heti_s_give(s, 0.05)) heti_s_climbs(s, 200, 8);
+    if (small && heti_s_give(s, 0.1)) heti_s_all(s);
+    if (!s->exhaustive && heti_s_give(s, small ? 0.6 : 1)) heti_s_climbs(s, 1000, 64);
+    if (small && !s->exhaustive && heti_s_give(s, 1)) heti_s_all(s);
+    (void)heti_s_give(s, 1);
+}
+
+HETRAIN_API het_result het_plan_search(const het_search_desc *desc, het_search **search, het_error *error) {
+    heti_s_seek s;
+    void *block = NULL, *curves = NULL;
+    size_t size = 0, curves_size = 0;
+    het_result result;
+    if (search == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: search is NULL");
+    *search = NULL;
+    if (desc == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: desc is NULL");
+    memset(&s, 0, sizeof s);
+    s.error = error;
+    if (!heti_t_allocator(&desc->allocator, &s.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_plan_search: an allocator needs both alloc and free");
+    HETI_T_TRY(heti_s_seek_desc(&s, desc));
+    if (s.d.clock != NULL) s.started = s.d.clock(s.d.user);
+    result = heti_s_seek_start(&s, &block, &size);
+    if (result == HET_OK) result = heti_s_seek_kinds(&s);
+    if (result == HET_OK) result = heti_s_seek_known(&s);
+    if (result == HET_OK) {
+        curves_size = HETI_T_CAST(size_t, s.kinds * HETI_S_SUMS * (s.units + 1)) * sizeof *s.sum;
+        result = heti_t_block(&s.allocator, curves_size, "het_plan_search", &curves, error);
+    }
+    if (result == HET_OK) {
+        s.sum = HETI_T_CAST(het_curve *, curves);
+        heti_s_seek_sums(&s);
+        heti_s_seek_bytes(&s);
+        heti_s_seek_sort(&s);
+        heti_s_seek_run(&s);
+        result = s.result != HET_OK ? s.result : s.found_count == 0 ? heti_s_nothing(&s) : heti_s_seek_result(&s,
+            search);
+    }
+    if (curves != NULL) s.allocator.free(s.allocator.user, curves, curves_size);
+    if (block != NULL) s.allocator.free(s.allocator.user, block, size);
+    return result;
+}
+
+/* =================================================================================================
+   >>adapt  Measured against predicted times, and what follows. A rank's slowness is the time its F,
+            B, I and W took over what the profile says of
+   them at speed 1; a boundary's delay is the shortest time of its messages, less what the cluster's
+   link says. Both are medians over steps.
+   ============================================================================================== */
+
+/* ---- prediction: a plan's lists, costs and sizes of micro-batches ---- */
+
+typedef struct heti_s_predict {
+    const het_search_desc *desc;
+    het_allocator allocator;
+    het_error *error;
+    int64_t micro_batches, granules;
+    het_schedule *schedule;           /* complete */
+    het_plan_costs *costs;
+    int64_t *count;                   /* [pipelines] of one block of `size` bytes: micro-batches */
+    int64_t *first;                   /* [pipelines + 1] the first of each */
+    int64_t *block_start;             /* [blocks + 1] */
+    double *tokens, *pairs, *sequences; /* [micro_batches] */
+    void *block;
+    size_t size;
+} heti_s_predict;
+
+static void heti_s_predict_end(heti_s_predict *p) {
+    het_schedule_free(p->schedule);
+    het_plan_costs_free(p->costs);
+    if (p->block != NULL) p->allocator.free(p->allocator.user, p->block, p->size);
+    p->schedule = NULL;
+    p->costs = NULL;
+    p->block = NULL;
+}
+
+static void heti_s_predict_cut(heti_s_predict *p, const het_plan *plan, heti_t_arena *arena) {
+    p->count = HETI_T_TAKE(arena, int64_t, plan->pipelines);
+    p->first = HETI_T_TAKE(arena, int64_t, plan->pipelines + 1);
+    p->block_start = HETI_T_TAKE(arena, int64_t, p->desc->profile->blocks + 1);
+    p->tokens = HETI_T_TAKE(arena, double, p->micro_batches);
+    p->pairs = HETI_T_TAKE(arena, double, p->micro_batches);
+    p->sequences = HETI_T_TAKE(arena, double, p->micro_batches);
+}
+
+/* Pairs of a granule of whole sequences, or of a piece of one that sees on the average half of
+   it. */
+static double heti_s_granule_pairs(const het_search_desc *d) {
+    const double tokens = HETI_T_CAST(double, d->granule_tokens);
+    const double sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    return d->granule_pairs > 0 ? d->granule_pairs : tokens * (tokens / sequences + 1) / 2;
+}
+
+/* Micro-batches of a step, their sizes, and which pipeline has which. */
+static void heti_s_predict_sizes(heti_s_predict *p, const het_plan *plan) {
+    const het_search_desc *d = p->desc;
+    const double pairs = heti_s_granule_pairs(d),
+                 sequences = HETI_T_CAST(double, d->granule_sequences > 0 ? d->granule_sequences : 1);
+    int64_t i, left = d->granules;
+    het_plan_divide(plan, p->micro_batches, p->count);
+    for (i = 0; i < plan->pipelines; i++) p->first[i + 1] = p->first[i] + p->count[i];
+    for (i = 0; i < p->micro_batches; i++) {
+        const double granules = HETI_T_CAST(double, left < p->granules ? left : p->granules);
+        p->tokens[i] = granules * HETI_T_CAST(double, d->granule_tokens);
+        p->pairs[i] = granules * pairs;
+        p->sequences[i] = granules * sequences;
+        left -= p->granules;
+    }
+    for (i = 0; i < d->profile->blocks; i++)
+        p->block_start[i + 1] = d->profile->block[i].first_use + d->profile->block[i].uses;
+}
+
+static het_result heti_s_predict_check(const heti_s_predict *p, const het_plan *plan, const char *call) {
+    const het_search_desc *d = p->desc;
+    if (d == NULL || plan == NULL || d->profile == NULL || d->cluster == NULL)
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: description, profile, cluster or plan is NULL", call);
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: het_search_desc was not cleared", call);
+    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->granule_tokens < 1 || p->granules < 1 ||
+        p->granules > d->granules)
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: %d granules a micro-batch of a step of %d, %d tokens each",
+                           call, p->granules, d->granules, d->granule_tokens);
+    if (plan->units != d->profile->units || plan->ranks != d->cluster->ranks)
+        return heti_t_fail(p->error, HET_ERR_INVALID, "%s: the plan is for %d units on %d ranks; here are %d "
+                                                      "units and %d ranks", call, plan->units, plan->ranks,
+                                                      d->profile->units, d->cluster->ranks);
+    return HET_OK;
+}
+
+/* Sizes and costs; cluster: in place of the description's. */
+static het_result heti_s_predict_start(heti_s_predict *p, const het_search_desc *desc, const het_plan *plan,
+                                       const het_cluster *cluster, int64_t granules, const char *call,
+                                                          het_error *error) {
+    heti_t_arena arena;
+    memset(p, 0, sizeof *p);
+    p->desc = desc;
+    p->error = error;
+    p->granules = granules;
+    HETI_T_TRY(heti_s_predict_check(p, plan, call));
+    if (!heti_t_allocator(&desc->allocator, &p->allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "%s: an allocator needs both alloc and free", call);
+    p->micro_batches = (desc->granules + granules - 1) / granules;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_predict_cut(p, plan, &arena);
+    p->size = arena.used;
+    HETI_T_TRY(heti_t_block(&p->allocator, p->size, call, &p->block, error));
+    arena.base = HETI_T_CAST(char *, p->block);
+    arena.used = 0;
+    heti_s_predict_cut(p, plan, &arena);
+    heti_s_predict_sizes(p, plan);
+    HETI_T_TRY(het_profile_costs(desc->profile, plan, cluster, desc->together, &p->allocator, &p->costs, error));
+    p->costs->costs.tokens = p->tokens;
+    p->costs->costs.pairs = p->pairs;
+    p->costs->costs.sequences = p->sequences;
+    return HET_OK;
+}
+
+static het_result heti_s_predict_lists(heti_s_predict *p, const het_plan *plan) {
+    het_schedule *compute = NULL;
+    het_blocks blocks;
+    het_result result;
+    HETI_T_TRY(het_schedule_make(plan, p->count, &p->allocator, &compute, p->error));
+    blocks.count = p->desc->profile->blocks;
+    blocks.start = p->block_start;
+    blocks.unit = p->desc->profile->use;
+    result = het_schedule_complete(plan, &blocks, compute, &p->allocator, &p->schedule, p->error);
+    het_schedule_free(compute);
+    return result;
+}
+
+HETRAIN_API het_result het_plan_predict(const het_search_desc *desc, const het_plan *plan, int64_t granules,
+                                        het_choice timeline, het_simulation **simulation, het_error *error) {
+    heti_s_predict p;
+    het_result result;
+    if (simulation == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_plan_predict: simulation is NULL");
+    *simulation = NULL;
+    result = heti_s_predict_start(&p, desc, plan, desc != NULL ? desc->cluster : NULL, granules, "het_plan_predict",
+                                  error);
+    if (result == HET_OK) result = heti_s_predict_lists(&p, plan);
+    if (result == HET_OK)
+        result = het_simulate_costs(plan, p.schedule, p.costs, timeline, &p.allocator, simulation, error);
+    heti_s_predict_end(&p);
+    return result;
+}
+
+/* ---- state ---- */
+
+#define HETI_S_WINDOW 64
+
+/* What the last steps said of a rank or of a group's link. */
+typedef struct heti_s_watched {
+    double past[HETI_S_WINDOW];       /* slowness; or seconds more than nominal */
+    double bytes;                     /* of a group: of the message that said so */
+    double seen;                      /* in the present step; negative: nothing */
+    int64_t steps, lasting;           /* observed; with a change, one behind the other */
+} heti_s_watched;
+
+/* One way over a boundary between stages of two ranks. */
+typedef struct heti_s_way { double delay, bytes; int32_t seen; } heti_s_way;
+
+struct het_adapt {
+    het_allocator allocator;
+    size_t size;                      /* of this block */
+    het_search_desc search;           /* its cluster is the believed one below */
+    het_cluster believed, nominal;    /* nominal: links as given, all speeds 1 */
+    double change, gain, step_seconds;
+    int64_t window, steps;
+    heti_s_watched *rank, *link;      /* [ranks], [groups] */
+    het_plan *plan;                   /* in use */
+    heti_s_predict predict;           /* its costs at nominal speeds */
+    heti_s_way *way;                  /* [2 stages] of a block of `way_size` bytes: forward, then
+                                         backward, of the boundary behind a stage */
+    double *arrival;                  /* [2 stages most slices] when a message came that was waited
+                                         for; -1: it was not */
+    int64_t most;                     /* micro-batches of a pipeline */
+    void *way_block;
+    size_t way_size;
+};
+
+static void heti_s_adapt_stop(het_adapt *a) {
+    heti_s_predict_end(&a->predict);
+    het_plan_free(a->plan);
+    if (a->way_block != NULL) a->allocator.free(a->allocator.user, a->way_block, a->way_size);
+    a->plan = NULL;
+    a->way_block = NULL;
+}
+
+HETRAIN_API void het_adapt_destroy(het_adapt *adapt) {
+    het_allocator allocator;
+    if (adapt == NULL) return;
+    heti_s_adapt_stop(adapt);
+    allocator = adapt->allocator;
+    allocator.free(allocator.user, adapt, adapt->size);
+}
+
+static void heti_s_adapt_cut(het_adapt **to, const het_cluster *cluster, heti_t_arena *arena) {
+    het_adapt *a = HETI_T_CAST(het_adapt *, heti_t_take(arena, 1, sizeof **to)), unused;
+    if (arena->base == NULL) a = &unused;
+    a->believed.device = HETI_T_TAKE(arena, het_cluster_device, cluster->ranks);
+    a->nominal.device = HETI_T_TAKE(arena, het_cluster_device, cluster->ranks);
+    a->believed.group = HETI_T_TAKE(arena, het_group, cluster->groups);
+    a->nominal.group = HETI_T_TAKE(arena, het_group, cluster->groups);
+    a->rank = HETI_T_TAKE(arena, heti_s_watched, cluster->ranks);
+    a->link = HETI_T_TAKE(arena, heti_s_watched, cluster->groups);
+    if (arena->base != NULL) *to = a;
+}
+
+static void heti_s_adapt_cluster(het_cluster *to, const het_cluster *from) {
+    het_cluster_device *device = to->device;
+    het_group *group = to->group;
+    *to = *from;
+    to->device = device;
+    to->group = group;
+    memset(&to->allocator, 0, sizeof to->allocator); /* part of another block */
+    to->size = 0;
+    memcpy(device, from->device, HETI_T_CAST(size_t, from->ranks) * sizeof *device);
+    if (from->groups > 0) memcpy(group, from->group, HETI_T_CAST(size_t, from->groups) * sizeof *group);
+}
+
+static het_result heti_s_adapt_check(const het_adapt_desc *d, het_error *error) {
+    if (d == NULL || d->search == NULL || d->search->profile == NULL || d->search->cluster == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: description, search, profile or cluster is NULL");
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: het_adapt_desc was not cleared");
+    if (!(d->change >= 0 && d->change <= 100) || !(d->gain >= 0 && d->gain < 1))
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_adapt_create: change %g, gain %g; they must be from 0 to 100, and from 0 to below 1",
+                           d->change, d->gain);
+    if (d->window < 0 || d->window > HETI_S_WINDOW || d->steps < 0)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: window %d, steps %d; the window is at most %d",
+                           d->window, d->steps, HETI_T_CAST(int64_t, HETI_S_WINDOW));
+    return HET_OK;
+}
+
+HETRAIN_API het_result het_adapt_create(const het_adapt_desc *desc, het_adapt **adapt, het_error *error) {
+    het_allocator allocator;
+    heti_t_arena arena;
+    const het_cluster *cluster;
+    het_adapt *a = NULL;
+    void *block;
+    size_t size;
+    int64_t r;
+    if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: adapt is NULL");
+    *adapt = NULL;
+    HETI_T_TRY(heti_s_adapt_check(desc, error));
+    if (!heti_t_allocator(&desc->allocator, &allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_create: an allocator needs both alloc and free");
+    cluster = desc->search->cluster;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_adapt_cut(&a, cluster, &arena);
+    size = arena.used;
+    HETI_T_TRY(heti_t_block(&allocator, size, "het_adapt_create", &block, error));
+    arena.base = HETI_T_CAST(char *, block);
+    arena.used = 0;
+    heti_s_adapt_cut(&a, cluster, &arena);
+    a->allocator = allocator;
+    a->size = size;
+    a->search = *desc->search;
+    a->search.allocator = allocator;
+    heti_s_adapt_cluster(&a->believed, cluster);
+    heti_s_adapt_cluster(&a->nominal, cluster);
+    a->search.cluster = &a->believed;
+    for (r = 0; r < cluster->ranks; r++) a->nominal.device[r].speed = 1;
+    a->change = desc->change > 0 ? desc->change : 0.2;
+    a->gain = desc->gain > 0 ? desc->gain : 0.05;
+    a->window = desc->window > 0 ? desc->window : 5;
+    a->steps = desc->steps > 0 ? desc->steps : 2;
+    *adapt = a;
+    return HET_OK;
+}
+
+HETRAIN_API const het_cluster *het_adapt_cluster(const het_adapt *adapt) {
+    return adapt != NULL ? &adapt->believed : NULL;
+}
+
+static void heti_s_way_cut(het_adapt *a, const het_plan *plan, heti_t_arena *arena) {
+    a->way = HETI_T_TAKE(arena, heti_s_way, 2 * plan->stages);
+    a->arrival = HETI_T_TAKE(arena, double, 2 * plan->stages * a->most * plan->slices);
+}
+
+HETRAIN_API het_result het_adapt_start(het_adapt *adapt, const het_plan *plan, int64_t granules, het_error *error) {
+    heti_s_predict predict;
+    heti_t_arena arena;
+    het_plan *copy = NULL;
+    het_simulation *simulation = NULL;
+    het_result result;
+    int64_t p;
+    if (adapt == NULL) return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_start: adapt is NULL");
+    result = heti_s_predict_start(&predict, &adapt->search, plan, &adapt->nominal, granules, "het_adapt_start", error);
+    if (result == HET_OK) result = heti_s_predict_lists(&predict, plan);
+    if (result == HET_OK)
+        result = het_simulate_costs(plan, predict.schedule, predict.costs, HET_NO, &predict.allocator, &simulation,
+                                    error);
+    het_simulation_free(simulation); /* it has said how busy the ranks are: predict.costs */
+    if (result == HET_OK) result = heti_s_plan_copy(plan, &adapt->allocator, "het_adapt", &copy, error);
+    if (result != HET_OK) {
+        heti_s_predict_end(&predict);
+        return result;
+    }
+    heti_s_adapt_stop(adapt);
+    adapt->predict = predict;
+    adapt->plan = copy;
+    adapt->most = 0;
+    for (p = 0; p < plan->pipelines; p++) adapt->most = predict.count[p] > adapt->most ? predict.count[p] : adapt->most;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_way_cut(adapt, plan, &arena);
+    adapt->way_size = arena.used;
+    result = heti_t_block(&adapt->allocator, adapt->way_size, "het_adapt_start", &adapt->way_block, error);
+    if (result != HET_OK) {
+        heti_s_adapt_stop(adapt);
+        return result;
+    }
+    arena.base = HETI_T_CAST(char *, adapt->way_block);
+    arena.used = 0;
+    heti_s_way_cut(adapt, plan, &arena);
+    return HET_OK;
+}
+
+/* ---- observing ---- */
+
+/* The smallest group that has both ranks; -1: none. */
+static int64_t heti_s_common_group(const het_cluster *c, int64_t a, int64_t b) {
+    int64_t x = c->device[a].group, y = c->device[b].group;
+    if (c->groups == 0) return -1;
+    while (x != y) {
+        if (x > y) x = c->group[x].parent;
+        else y = c->group[y].parent;
+    }
+    return x;
+}
+
+static double heti_s_link_seconds(const het_group *g, double bytes) {
+    return g->latency + (g->bandwidth > 0 ? bytes / g->bandwidth : 0);
+}
+
+/* What the profile says of one F, B, I or W at speed 1. */
+static double heti_s_expected(const het_adapt *a, const het_action *action) {
+    const het_plan *plan = a->plan;
+    const het_stage_cost *cost = &a->predict.costs->costs.stage[plan->first_stage[action->pipeline] + action->stage];
+    const het_curve *curve = action->kind == HET_ACTION_F ? &cost->forward : action->kind == HET_ACTION_B ?
+                     &cost->backward
+        : action->kind == HET_ACTION_I ? &cost->input : &cost->weight;
+    const int64_t m = a->predict.first[action->pipeline] + action->micro_batch;
+    double total = 0, from = 0, to = 1;
+    int64_t k;
+    for (k = 0; k < plan->slices; k++) total += plan->slice_share[k];
+    if (plan->slices > 1) {
+        for (k = 0; k < action->slice; k++) from += plan->slice_share[k] / total;
+        to = from + plan->slice_share[action->slice] / total;
+    }
+    return curve->base + curve->token * a->predict.tokens[m] * (to - from) + curve->pair * a->predict.pairs[m] *
+        (to * to - from * from);
+}
+
+static int heti_s_record_fits(const het_adapt *a, const het_record *r) {
+    const het_plan *plan = a->plan;
+    const het_action *x = &r->action;
+    const het_stage *stage;
+    if (r->rank < 0 || r->rank >= plan->ranks || !(r->start >= 0) || !(r->end >= r->start) || !(r->end <= 1e12))
+        return 0;
+    if (x->kind < 0 || x->kind > HET_ACTION_RECV_B) return x->kind >= 0 && x->kind < HETI_T_KINDS;
+    if (x->pipeline < 0 || x->pipeline >= plan->pipelines || x->stage < 0) return 0;
+    if (x->stage >= plan->first_stage[x->pipeline + 1] - plan->first_stage[x->pipeline]) return 0;
+    if (x->micro_batch < 0 || x->micro_batch >= a->predict.count[x->pipeline] || x->slice < 0 ||
+        x->slice >= plan->slices)
+        return 0;
+    stage = &plan->stage[plan->first_stage[x->pipeline] + x->stage]; /* that others receive from and send to */
+    if ((x->kind == HET_ACTION_SEND_B || x->kind == HET_ACTION_RECV_F) && x->stage == 0) return 0;
+    return (x->kind != HET_ACTION_SEND_F && x->kind != HET_ACTION_RECV_B) || stage->unit_end < plan->units;
+}
+
+/* The arrival of a message forward (0) or backward (1) over the boundary behind stage s. */
+static double *heti_s_arrival_of(const het_adapt *a, int way, int64_t s, const het_action *x) {
+    return &a->arrival[((way * a->plan->stages + s) * a->most + x->micro_batch) * a->plan->slices + x->slice];
+}
+
+/* Receives that were waited for tell when their message came; shorter waits are the receiver's own
+   work. */
+#define HETI_S_WAIT 1e-4
+
+static void heti_s_observe_receives(het_adapt *a, const het_timeline *t) {
+    int64_t i, cells = 2 * a->plan->stages * a->most * a->plan->slices;
+    for (i = 0; i < cells; i++) a->arrival[i] = -1;
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        const int backward = r->action.kind == HET_ACTION_RECV_B;
+        int64_t s;
+        if (!heti_t_is_receive(r->action.kind) || r->end - r->start < HETI_S_WAIT) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - !backward;
+        *heti_s_arrival_of(a, backward, s, &r->action) = r->end;
+    }
+}
+
+/* The least delay of every boundary, each way: that of a message which found the link free and its
+   receive posted. */
+static void heti_s_observe_sends(het_adapt *a, const het_timeline *t) {
+    int64_t i;
+    memset(a->way, 0, HETI_T_CAST(size_t, 2 * a->plan->stages) * sizeof *a->way);
+    for (i = 0; i < t->records; i++) {
+        const het_record *r = &t->record[i];
+        const int backward = r->action.kind == HET_ACTION_SEND_B;
+        const double *arrival;
+        heti_s_way *way;
+        double seconds, delay;
+        int64_t s, group;
+        if (!heti_t_is_send(r->action.kind)) continue;
+        s = a->plan->first_stage[r->action.pipeline] + r->action.stage - backward;
+        arrival = heti_s_arrival_of(a, backward, s, &r->action);
+        group = heti_s_common_group(&a->nominal, a->plan->stage[s].rank, a->plan->stage[s + 1].rank);
+        if (*arrival < 0 || group < 0) continue;
+        seconds = *arrival - r->start;
+        delay = seconds - heti_s_link_seconds(&a->nominal.group[group], HETI_T_CAST(double, r->bytes));
+        way = &a->way[backward * a->plan->stages + s];
+        if (way->seen && way->delay <= delay) continue;
+        way->seen = 1;
+        way->delay = delay;
+        way->bytes = HETI_T_CAST(double, r->bytes);
+    }
+}
+
+/* A group's link is as fast as the fastest boundary over it. */
+static void heti_s_observe_links(het_adapt *a) {
+    const het_plan *plan = a->plan;
+    int64_t g, s;
+    for (g = 0; g < a->nominal.groups; g++) {
+        heti_s_watched *link = &a->link[g];
+        int found = 0;
+        for (s = 0; s + 1 < plan->stages; s++) {
+            const heti_s_way *there = &a->way[s], *back = &a->way[plan->stages + s];
+            double delay;
+            if (plan->stage[s].pipeline != plan->stage[s + 1].pipeline || (!there->seen && !back->seen)) continue;
+            if (heti_s_common_group(&a->nominal, plan->stage[s].rank, plan->stage[s + 1].rank) != g) continue;
+            delay = there->seen && back->seen ? (there->delay + back->delay) / 2 : there->seen ? there->delay :
+                back->delay;
+            if (found && link->seen <= delay) continue;
+            found = 1;
+            link->seen = delay;
+            link->bytes = there->seen ? there->bytes : back->bytes;
+        }
+        if (found) link->past[link->steps++ % a->window] = link->seen;
+    }
+}
+
+HETRAIN_API het_result het_adapt_observe(het_adapt *adapt, const het_timeline *timeline, het_error *error) {
+    char action[80];
+    int64_t i, next;
+    if (adapt == NULL || timeline == NULL || adapt->plan == NULL || (timeline->records > 0 && timeline->record == NULL))
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_adapt_observe: adapt or timeline is NULL, or het_adapt_start was not called");
+    for (i = 0; i < timeline->records; i++)
+        if (!heti_s_record_fits(adapt, &timeline->record[i]))
+            return heti_t_fail(error, HET_ERR_INVALID, "het_adapt_observe: record %d, %s of rank %d, is not of the "
+                               "plan in use", i, heti_t_action_text(action, &timeline->record[i].action),
+                               HETI_T_CAST(int64_t, timeline->record[i].rank));
+    adapt->step_seconds = heti_t_timeline_end(timeline);
+    for (i = 0; i < timeline->records; i = next) {
+        const int32_t rank = timeline->record[i].rank;
+        double measured = 0, expected = 0;
+        for (next = i; next < timeline->records && timeline->record[next].rank == rank; next++) {
+            const het_record *r = &timeline->record[next];
+            double seconds;
+            if (r->action.kind > HET_ACTION_W) continue;
+            seconds = heti_s_expected(adapt, &r->action);
+            if (!(seconds > 0)) continue;
+            measured += r->end - r->start;
+            expected += seconds;
+        }
+        if (expected > 0 && measured > 0)
+            adapt->rank[rank].past[adapt->rank[rank].steps++ % adapt->window] = measured / expected;
+    }
+    heti_s_observe_receives(adapt, timeline);
+    heti_s_observe_sends(adapt, timeline);
+    heti_s_observe_links(adapt);
+    return HET_OK;
+}
+
+/* ---- advising ---- */
+
+/* Median of the last steps; of an even number the mean of the middle two. */
+static double heti_s_watched_median(const heti_s_watched *w, int64_t window) {
+    double sorted[HETI_S_WINDOW];
+    int64_t i, k, count = w->steps < window ? w->steps : window;
+    for (i = 0; i < count; i++) {
+        for (k = i; k > 0 && sorted[k - 1] > w->past[i]; k--) sorted[k] = sorted[k - 1];
+        sorted[k] = w->past[i];
+    }
+    return count % 2 == 1 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+/* The speed that a rank's last steps say. */
+static double heti_s_rank_speed(const het_adapt *a, int64_t r) {
+    return 1 / heti_s_watched_median(&a->rank[r], a->window);
+}
+
+/* The link that a group's last steps say: another bandwidth where the message's time was mostly
+   that, else another latency. */
+static het_group heti_s_link_now(const het_adapt *a, int64_t g) {
+    const double delay = heti_s_watched_median(&a->link[g], a->window), bytes = a->link[g].bytes;
+    het_group link = a->nominal.group[g];
+    const double moving = link.bandwidth > 0 ? bytes / link.bandwidth : 0;
+    if (moving > link.latency && moving + delay > 0) link.bandwidth = bytes / (moving + delay);
+    else link.latency = link.latency + delay > 0 ? link.latency + delay : 0;
+    return link;
+}
+
+static int heti_s_differs(double now, double believed, double change) {
+    return now > believed * (1 + change) || believed > now * (1 + change);
+}
+
+/* A link's change also has to be at least a hundredth of the step: less is noise, and matters to no
+   plan. */
+static int heti_s_link_differs(const het_adapt *a, int64_t g) {
+    const het_group now = heti_s_link_now(a, g);
+    const double x = heti_s_link_seconds(&now, a->link[g].bytes),
+                 y = heti_s_link_seconds(&a->believed.group[g], a->link[g].bytes);
+    return heti_s_differs(x, y, a->change) && (x > y ? x - y : y - x) > 0.01 * a->step_seconds;
+}
+
+/* Counts how long changes last; 1: one has lasted long enough. */
+static int heti_s_adapt_due(het_adapt *a) {
+    int64_t i;
+    int due = 0;
+    for (i = 0; i < a->believed.ranks; i++) {
+        heti_s_watched *w = &a->rank[i];
+        const int differs = 2 * w->steps > a->window && heti_s_differs(heti_s_rank_speed(a, i),
+                                                                       a->believed.device[i].speed, a->change);
+        w->lasting = differs ? w->lasting + 1 : 0;
+        due |= w->lasting >= a->steps;
+    }
+    for (i = 0; i < a->believed.groups; i++) {
+        heti_s_watched *w = &a->link[i];
+        w->lasting = 2 * w->steps > a->window && heti_s_link_differs(a, i) ? w->lasting + 1 : 0;
+        due |= w->lasting >= a->steps;
+    }
+    return due;
+}
+
+/* What is seen becomes what is believed; changes are named, the first three of them. */
+static void heti_s_adapt_believe(het_adapt *a, heti_t_text *out) {
+    int64_t i, named = 0;
+    for (i = 0; i < a->believed.ranks; i++) {
+        heti_s_watched *w = &a->rank[i];
+        double now;
+        if (w->steps == 0) continue;
+        now = heti_s_rank_speed(a, i);
+        if (w->lasting > 0 && named++ < 3)
+            heti_t_format(out, "%srank %d: speed %g is now %g", named > 1 ? ", " : "", i,
+                              a->believed.device[i].speed, now);
+        a->believed.device[i].speed = now;
+        w->lasting = 0;
+    }
+    for (i = 0; i < a->believed.groups; i++) {
+        heti_s_watched *w = &a->link[i];
+        if (w->lasting > 0) {
+            const het_group now = heti_s_link_now(a, i);
+            if (named++ < 3)
+                heti_t_format(out, "%slink \"%s\": %g ms is now %g ms", named > 1 ? ", " : "", now.name,
+                    1e3 * heti_s_link_seconds(&a->believed.group[i], w->bytes), 1e3 * heti_s_link_seconds(&now,
+                        w->bytes));
+            a->believed.group[i] = now;
+        }
+        w->lasting = 0;
+    }
+    if (named > 3) heti_t_format(out, " and %d more", named - 3);
+}
+
+/* Simulated seconds of the plan in use with other numbers of micro-batches. */
+static het_result heti_s_adapt_seconds(const het_adapt *a, const het_plan *plan, double *seconds, het_error *error) {
+    het_simulation *simulation = NULL;
+    HETI_T_TRY(het_plan_predict(&a->search, plan, a->predict.granules, HET_NO, &simulation, error));
+    *seconds = simulation->makespan;
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+/* Moves micro-batches between pipelines, each time the one that helps most, while one helps. share:
+   [pipelines] (=) the best found. */
+static het_result heti_s_adapt_shares(const het_adapt *a, double *share, double *seconds, het_error *error) {
+    het_plan plan = *a->plan;
+    int64_t p, q, best_p, best_q;
+    plan.share = share;
+    for (p = 0; p < plan.pipelines; p++) share[p] = HETI_T_CAST(double, a->predict.count[p]);
+    HETI_T_TRY(heti_s_adapt_seconds(a, &plan, seconds, error));
+    do {
+        double best = *seconds, tried;
+        best_p = best_q = -1;
+        for (p = 0; p < plan.pipelines; p++)
+            for (q = 0; q < plan.pipelines; q++) {
+                if (p == q || share[p] < 1) continue;
+                share[p] -= 1;
+                share[q] += 1;
+                HETI_T_TRY(heti_s_adapt_seconds(a, &plan, &tried, error));
+                share[p] += 1;
+                share[q] -= 1;
+                if (!(tried < best)) continue;
+                best = tried;
+                best_p = p;
+                best_q = q;
+            }
+        if (best_p < 0) break;
+        share[best_p] -= 1;
+        share[best_q] += 1;
+        *seconds = best;
+    } while (best_p >= 0);
+    return HET_OK;
+}
+
+/* The better of new shares and a new plan; shares where they are within a hundredth. Nothing where
+   neither gains enough. */
+static het_result heti_s_adapt_choose(const het_adapt *a, het_advice *advice, double *share, het_error *error) {
+    het_search *search = NULL;
+    const het_found *found = NULL;
+    het_plan plan = *a->plan;
+    het_result result = HET_OK;
+    double by_shares = 0;
+    HETI_T_TRY(heti_s_adapt_seconds(a, a->plan, &advice->before, error));
+    advice->after = advice->before;
+    HETI_T_TRY(heti_s_adapt_shares(a, share, &by_shares, error));
+    HETI_T_TRY(het_plan_search(&a->search, &search, error));
+    if (search->found_count > 0) found = &search->found[0];
+    plan.share = share;
+    if (by_shares <= (1 - a->gain) * advice->before && (found == NULL || by_shares <= 1.01 * found->seconds)) {
+        advice->only_shares = 1;
+        advice->granules = a->predict.granules;
+        advice->after = by_shares;
+        result = heti_s_plan_copy(&plan, &a->allocator, "het_adapt", &advice->plan, error);
+    } else if (found != NULL && found->seconds <= (1 - a->gain) * advice->before) {
+        advice->granules = found->granules;
+        advice->after = found->seconds;
+        result = heti_s_plan_copy(found->plan, &a->allocator, "het_adapt", &advice->plan, error);
+    }
+    advice->micro_batches = advice->granules > 0 ? (a->search.granules + advice->granules - 1) / advice->granules : 0;
+    het_search_free(search);
+    return result;
+}
+
+/* "3 pipelines, 4 stages, 1f1b, shares 5 2 1, 2 granules a micro-batch" */
+static void heti_s_adapt_tell(const het_adapt *a, const het_advice *advice, heti_t_text *out) {
+    const het_plan *plan = advice->plan;
+    int64_t p;
+    if (plan == NULL) {
+        heti_t_format(out, "; no plan makes the step of %g ms %g %% shorter", 1e3 * advice->before, 100 * a->gain);
+        return;
+    }
+    heti_t_format(out, "; a step of %g ms becomes %g ms: ", 1e3 * advice->before, 1e3 * advice->after);
+    if (advice->only_shares) heti_t_put(out, "the same stages");
+    else heti_t_format(out, "%d pipelines, %d stages, %s", plan->pipelines, plan->stages, plan->schedule);
+    if (plan->pipelines > 1) heti_t_put(out, ", shares");
+    for (p = 0; p < plan->pipelines && p < 16 && plan->pipelines > 1; p++)
+        heti_t_format(out, " %g", plan->share[p]);
+    if (!advice->only_shares) heti_t_format(out, ", %d granules a micro-batch", advice->granules);
+}
+
+HETRAIN_API void het_advice_free(het_advice *advice) {
+    het_allocator allocator;
+    if (advice == NULL) return;
+    het_plan_free(advice->plan);
+    allocator = advice->allocator;
+    allocator.free(allocator.user, advice, sizeof *advice);
+}
+
+HETRAIN_API het_result het_adapt_advise(het_adapt *adapt, het_advice **advice, het_error *error) {
+    heti_t_text out;
+    het_advice *made;
+    het_result result;
+    void *block, *shares = NULL;
+    size_t size;
+    if (adapt == NULL || advice == NULL || adapt->plan == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID,
+                           "het_adapt_advise: adapt or advice is NULL, or het_adapt_start was not called");
+    *advice = NULL;
+    if (!heti_s_adapt_due(adapt)) return HET_OK;
+    HETI_T_TRY(heti_t_block(&adapt->allocator, sizeof *made, "het_adapt_advise", &block, error));
+    made = HETI_T_CAST(het_advice *, block);
+    made->allocator = adapt->allocator;
+    size = HETI_T_CAST(size_t, adapt->plan->pipelines) * sizeof(double);
+    result = heti_t_block(&adapt->allocator, size, "het_adapt_advise", &shares, error);
+    out = heti_t_text_in(made->text, sizeof made->text);
+    if (result == HET_OK) {
+        heti_s_adapt_believe(adapt, &out);
+        result = heti_s_adapt_choose(adapt, made, HETI_T_CAST(double *, shares), error);
+        adapt->allocator.free(adapt->allocator.user, shares, size);
+    }
+    if (result != HET_OK) {
+        het_advice_free(made);
+        return result;
+    }
+    heti_s_adapt_tell(adapt, made, &out);
+    *advice = made;
+    return HET_OK;
+}
+
+/* =================================================================================================
+   >>pack  Micro-batches of granules of unequal size. What is looked at is cut by a bound for each
+           number of micro-batches: the work they share and
+   the mean or the largest granule. Only the simulator sees links, waiting and memory, so it has the
+   last word.
+   ============================================================================================== */
+
+enum { HETI_S_KEPT = 6, HETI_S_PLAIN = 4, HETI_S_CLUSTERS = 4, HETI_S_EVERY_COUNT = 256, HETI_S_COUNT_STEPS = 64 };
+
+/* Data: of a granule, of a run of them, of a micro-batch. */
+typedef struct heti_s_amount { double tokens, pairs, sequences; } heti_s_amount;
+
+typedef struct heti_s_grouping {
+    int64_t *group;                   /* [granules] which micro-batch has the granule at this place of the sorted row */
+    int64_t count;                    /* micro-batches; 0: there is no such grouping */
+    double estimate;
+} heti_s_grouping;
+
+/* A number of micro-batches: the work of the busiest rank, and the least that any grouping can be
+   estimated at. */
+typedef struct heti_s_count { int64_t count; double work, bound; } heti_s_count;
+
+/* How good an order is: first by memory, then by time. */
+typedef struct heti_s_score {
+    double excess, seconds;           /* excess: the most bytes by which a rank is above its limit */
+    int64_t rank;                     /* which */
+    double bytes;                     /* what it keeps */
+} heti_s_score;
+
+typedef struct heti_s_pack {
+    het_pack_desc d;
+    het_allocator allocator;
+    het_error *error;
+    const het_plan *plan;
+    const het_schedule *schedule;     /* complete, for max_micro_batches */
+    het_schedule *made;               /* the same where it was made here */
+    void *block;                      /* everything below */
+    size_t size;
+    int64_t granules, most;           /* most: micro-batches */
+    int64_t evaluations, count_count, curves;
+    double spread;                    /* 1; 0 where no pipeline has ranks that wait, then the largest does not count */
+    double bytes_a_token;             /* the most that a rank with a limit keeps, over its limit,
+                                         with one token in each micro-batch */
+    heti_s_amount all;
+    int64_t *sorted, *spare;          /* [granules] numbers of granules */
+    heti_s_amount *before;            /* [granules + 1] of the granules before a place of the sorted row */
+    double *key;                      /* [granules] by number */
+    het_curve *stage;                 /* [stages] F and B */
+    het_curve *curve;                 /* [curves <= stages] w t, those that are not below another */
+    double *load;                     /* [ranks] */
+    int64_t *pipeline_count, *pipeline_full; /* [pipelines] */
+    heti_s_count *count;              /* [count_count] */
+    /* the second half: within memory whatever the order */
+    heti_s_grouping grouping[2 * HETI_S_KEPT], plain[HETI_S_PLAIN], spare_grouping;
+    heti_s_amount *amount;            /* [most] of the micro-batches of the grouping that is judged */
+    double *cost;                     /* [most] */
+    int64_t *by_cost, *cluster;       /* [most] largest first; by number */
+    int64_t *dealt, *order, *best_order; /* [most] numbers of micro-batches, pipeline by pipeline */
+    heti_s_amount *pipeline_amount;   /* [pipelines] */
+    double *tokens, *pairs, *sequences; /* [most] in the order that is judged */
+    het_schedule lists;               /* without the micro-batches that are not there */
+    int64_t lists_for;                /* micro-batches */
+    heti_s_score best;
+    heti_s_grouping *best_grouping;
+    double plain_seconds, estimate;
+    int64_t plain_count;
+    int stopped;
+} heti_s_pack;
+
+/* ---- what was given ---- */
+
+static het_result heti_s_pack_granules(const heti_s_pack *s) {
+    const het_pack_desc *d = &s->d;
+    int64_t i;
+    for (i = 0; i < d->granules; i++) {
+        const int64_t sequences = d->sequences != NULL ? d->sequences[i] : 1;
+        if (d->tokens[i] < 0 || d->tokens[i] > INT64_C(1) << 40)
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d tokens", i, d->tokens[i]);
+        if (sequences < 0 || sequences > INT64_C(1) << 40)
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: granule %d has %d sequences", i, sequences);
+        if (d->pairs != NULL && !heti_t_is_time(d->pairs[i]))
+            return heti_t_fail(s->error, HET_ERR_INVALID,
+                               "het_pack: the pairs of granule %d are negative or not finite", i);
+        if (d->max_tokens > 0 && d->tokens[i] > d->max_tokens)
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d tokens, max_tokens is %d", i,
+                               d->tokens[i], d->max_tokens);
+        if (d->max_sequences > 0 && sequences > d->max_sequences)
+            return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: granule %d has %d sequences, max_sequences is %d", i,
+                               sequences, d->max_sequences);
+    }
+    return HET_OK;
+}
+
+static het_result heti_s_pack_check(heti_s_pack *s) {
+    const het_pack_desc *d = &s->d;
+    int64_t r;
+    if (d->start_canary != 0 || d->end_canary != 0)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: the description was not cleared");
+    if (d->plan == NULL || d->costs == NULL || d->costs->stage == NULL || d->tokens == NULL)
+        return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: plan, costs, costs->stage or tokens is NULL");
+    if (d->plan->pipelines < 1 || d->plan->ranks < 1 || d->plan->share == NULL || d->plan->stage == NULL ||
+        d->plan->first_stage == NULL)
+        return heti_t_fail(s->error, HET_ERR_INVALID,
+                           "het_pack: a plan with %d pipelines on %d ranks, or without its arrays", d->plan->pipelines,
+                           d->plan->ranks);
+    if (d->granules < 1 || d->granules > INT64_C(1) << 31 || d->max_tokens < 0 || d->max_sequences < 0 ||
+        d->max_micro_batches < 0 || d->max_micro_batches > INT32_MAX || d->plain < 0 || d->evaluations < 0)
+        return heti_t_fail(s->error, HET_ERR_INVALID,
+                           "het_pack: %d granules, max_tokens %d, max_sequences %d, max_micro_batches %d, plain %d, "
+            "evaluations %d", d->granules, d->max_tokens, d->max_sequences, d->max_micro_batches, d->plain,
+            d->evaluations);
+    for (r = 0; d->memory != NULL && r < d->plan->ranks; r++)
+        if (!heti_t_is_time(d->memory[r]))
+            return heti_t_fail(s->error, HET_ERR_INVALID, "het_pack: memory[%d] is negative or not finite", r);
+    return heti_s_pack_granules(s);
+}
+
+/* The lists of a step with the most micro-batches, as the executor has them. */
+static het_result heti_s_pack_lists(heti_s_pack *s) {
+    het_pack_desc *d = &s->d;
+    het_schedule *compute = NULL;
+    const het_schedule *from = d->schedule;
+    het_result result = HET_OK;
+    int64_t p, sum = 0;
+    if (from == NULL) {
+        void *counts;
+        const size_t size = HETI_T_CAST(size_t, d->plan->pipelines > 0 ? d->plan->pipelines : 1) * sizeof(int64_t);
+        if (d->max_micro_batches == 0) d->max_micro_batches = d->granules;
+        HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &counts, s->error));
+        het_plan_divide(d->plan, d->max_micro_batches, HETI_T_CAST(int64_t *, counts));
+        result = het_schedule_make(d->plan, HETI_T_CAST(int64_t *, counts), &s->allocator, &compute, s->error);
+        s->allocator.free(s->allocator.user, counts, size);
+        from = compute;
+    }
+    if (result == HET_OK && from->complete) {
+        s->schedule = from;
+        result = het_schedule_check(d->plan, d->blocks, from, NULL, s->error);
+    } else if (result == HET_OK) {
+        result = het_schedule_complete(d->plan, d->blocks, from, &s->allocator, &s->made, s->error);
+        s->schedule = s->made;
+    }
+    het_schedule_free(compute);
+    if (result != HET_OK) return result;
+    for (p = 0; p < d->plan->pipelines; p++) sum += s->schedule->micro_batches[p];
+    if (d->max_micro_batches == 0) d->max_micro_batches = sum;
+    if (sum != d->max_micro_batches)
+        return heti_t_fail(s->error, HET_ERR_INVALID,
+                           "het_pack: the schedule has %d micro-batches, max_micro_batches is %d", sum,
+                           d->max_micro_batches);
+    return HET_OK;
+}
+
+static void heti_s_pack_cut_block(heti_s_pack *s, heti_t_arena *arena) {
+    const int64_t n = s->granules, m = s->most;
+    int64_t i;
+#define HETI_S_PACK_ROOM(type, count) HETI_T_TAKE(arena, type, count)
+    s->sorted = HETI_S_PACK_ROOM(int64_t, n);
+    s->spare = HETI_S_PACK_ROOM(int64_t, n);
+    s->before = HETI_S_PACK_ROOM(heti_s_amount, n + 1);
+    s->key = HETI_S_PACK_ROOM(double, n);
+    s->stage = HETI_S_PACK_ROOM(het_curve, s->plan->stages);
+    s->curve = HETI_S_PACK_ROOM(het_curve, s->plan->stages);
+    s->load = HETI_S_PACK_ROOM(double, s->plan->ranks);
+    s->pipeline_count = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
+    s->pipeline_full = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
+    s->pipeline_amount = HETI_S_PACK_ROOM(heti_s_amount, s->plan->pipelines);
+    s->count = HETI_S_PACK_ROOM(heti_s_count, s->count_count);
+    for (i = 0; i < 2 * HETI_S_KEPT; i++) s->grouping[i].group = HETI_S_PACK_ROOM(int64_t, n);
+    for (i = 0; i < HETI_S_PLAIN; i++) s->plain[i].group = HETI_S_PACK_ROOM(int64_t, n);
+    s->spare_grouping.group = HETI_S_PACK_ROOM(int64_t, n);
+    s->amount = HETI_S_PACK_ROOM(heti_s_amount, m);
+    s->cost = HETI_S_PACK_ROOM(double, m);
+    s->by_cost = HETI_S_PACK_ROOM(int64_t, m);
+    s->cluster = HETI_S_PACK_ROOM(int64_t, m);
+    s->dealt = HETI_S_PACK_ROOM(int64_t, m);
+    s->order = HETI_S_PACK_ROOM(int64_t, m);
+    s->best_order = HETI_S_PACK_ROOM(int64_t, m);
+    s->tokens = HETI_S_PACK_ROOM(double, s->d.max_micro_batches);
+    s->pairs = HETI_S_PACK_ROOM(double, s->d.max_micro_batches);
+    s->sequences = HETI_S_PACK_ROOM(double, s->d.max_micro_batches);
+    s->lists.micro_batches = HETI_S_PACK_ROOM(int64_t, s->plan->pipelines);
+    s->lists.start = HETI_S_PACK_ROOM(int64_t, s->plan->ranks + 1);
+    s->lists.action = HETI_S_PACK_ROOM(het_action, s->schedule->start[s->plan->ranks]);
+#undef HETI_S_PACK_ROOM
+}
+
+/* Numbers of micro-batches that are looked at; count NULL: only how many they are. */
+static int64_t heti_s_pack_counts(const heti_s_pack *s, heti_s_count *count) {
+    int64_t m = 1, n = 0;
+    for (;;) {
+        if (count != NULL) count[n].count = m;
+        n++;
+        if (m == s->most) return n;
+        m = heti_s_min(s->most, m < HETI_S_EVERY_COUNT ? m + 1 : m + m / HETI_S_COUNT_STEPS);
+    }
+}
+
+static het_result heti_s_pack_room(heti_s_pack *s) {
+    heti_t_arena arena;
+    s->plan = s->d.plan;
+    s->granules = s->d.granules;
+    s->most = heti_s_min(s->d.granules, s->d.max_micro_batches);
+    s->count_count = heti_s_pack_counts(s, NULL);
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_pack_cut_block(s, &arena);
+    s->size = arena.used;
+    HETI_T_TRY(heti_t_block(&s->allocator, s->size, "het_pack", &s->block, s->error));
+    arena.base = HETI_T_CAST(char *, s->block);
+    arena.used = 0;
+    heti_s_pack_cut_block(s, &arena);
+    (void)heti_s_pack_counts(s, s->count);
+    s->lists.ranks = s->plan->ranks;
+    s->lists.pipelines = s->plan->pipelines;
+    s->lists.complete = 1;
+    if (s->d.evaluations == 0) {
+        const int64_t actions = s->schedule->start[s->plan->ranks];
+        s->d.evaluations = (INT64_C(1) << 22) / (actions > 0 ? actions : 1);
+        if (s->d.evaluations < 32) s->d.evaluations = 32;
+        if (s->d.evaluations > 1000) s->d.evaluations = 1000;
+    }
+    return HET_OK;
+}
+
+/* ---- what things cost ---- */
+
+/* How the executor shares m micro-batches among the pipelines (hetrain.h: never more than the
+   schedule has). */
+static void heti_s_pack_divide(const heti_s_pack *s, int64_t m, int64_t *counts) {
+    int64_t p, left = 0;
+    het_plan_divide(s->plan, m, counts);
+    for (p = 0; p < s->plan->pipelines; p++) {
+        const int64_t room = s->schedule->micro_batches[p];
+        if (counts[p] > room) left += counts[p] - room;
+        if (counts[p] > room) counts[p] = room;
+    }
+    for (p = 0; p < s->plan->pipelines; p++) {
+        const int64_t more = heti_s_min(left, s->schedule->micro_batches[p] - counts[p]);
+        counts[p] += more;
+        left -= more;
+    }
+}
+
+static double heti_s_at(const het_curve *c, const heti_s_amount *a, double calls) {
+    return c->base * calls + c->token * a->tokens + c->pair * a->pairs;
+}
+
+/* max w t */
+static double heti_s_pack_cost(const heti_s_pack *s, const heti_s_amount *a) {
+    double cost = 0;
+    int64_t i;
+    for (i = 0; i < s->curves; i++) cost = heti_s_larger(cost, heti_s_at(&s->curve[i], a, 1));
+    return cost;
+}
+
+/* Keeps a curve unless another is nowhere below it. */
+static void heti_s_pack_add_curve(heti_s_pack *s, const het_curve *c) {
+    int64_t i, kept = 0;
+    for (i = 0; i < s->curves; i++)
+        if (s->curve[i].base >= c->base && s->curve[i].token >= c->token && s->curve[i].pair >= c->pair) return;
+    for (i = 0; i < s->curves; i++)
+        if (s->curve[i].base > c->base || s->curve[i].token > c->token || s->curve[i].pair > c->pair)
+            s->curve[kept++] = s->curve[i];
+    s->curve[kept++] = *c;
+    s->curves = kept;
+}
+
+/* Ranks of a pipeline; marks them in s->load. */
+static int64_t heti_s_pack_ranks(heti_s_pack *s, int64_t pipeline) {
+    int64_t g, ranks = 0;
+    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
+        s->load[s->plan->stage[g].rank] = 0;
+    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++) {
+        ranks += s->load[s->plan->stage[g].rank] < 1;
+        s->load[s->plan->stage[g].rank] = 1;
+    }
+    return ranks;
+}
+
+static void heti_s_pack_curves(heti_s_pack *s) {
+    const het_schedule *schedule = s->schedule;
+    int64_t i, p, g, active = 0, ranks = 0;
+    int split = 0;
+    for (i = 0; i < schedule->start[schedule->ranks]; i++) split |= schedule->action[i].kind == HET_ACTION_I;
+    for (p = 0; p < s->plan->pipelines; p++) {
+        active += schedule->micro_batches[p] > 0;
+        if (schedule->micro_batches[p] > 0) ranks = heti_s_pack_ranks(s, p) > ranks ? heti_s_pack_ranks(s, p) : ranks;
+    }
+    s->spread = active > 1 || ranks > 1 ? 1 : 0;
+    for (p = 0; p < s->plan->pipelines; p++) {
+        const double w = s->spread > 0 ? heti_s_real(heti_s_pack_ranks(s, p) - 1 + (active > 1)) : 1;
+        for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++) {
+            const het_stage_cost *c = &s->d.costs->stage[g];
+            const het_curve *weight = &c->weight, *input = split ? &c->input : &c->backward;
+            het_curve weighted;
+            s->stage[g].base = c->forward.base + input->base + (split ? weight->base : 0);
+            s->stage[g].token = c->forward.token + input->token + (split ? weight->token : 0);
+            s->stage[g].pair = c->forward.pair + input->pair + (split ? weight->pair : 0);
+            weighted.base = w * s->stage[g].base;
+            weighted.token = w * s->stage[g].token;
+            weighted.pair = w * s->stage[g].pair;
+            if (schedule->micro_batches[p] > 0) heti_s_pack_add_curve(s, &weighted);
+        }
+    }
+}
+
+static heti_s_amount heti_s_pack_amount(const heti_s_pack *s, int64_t granule) {
+    heti_s_amount a;
+    a.tokens = heti_s_real(s->d.tokens[granule]);
+    a.pairs = s->d.pairs != NULL ? s->d.pairs[granule] : a.tokens * (a.tokens + 1) / 2;
+    a.sequences = s->d.sequences != NULL ? heti_s_real(s->d.sequences[granule]) : 1;
+    return a;
+}
+
+static void heti_s_add(heti_s_amount *to, const heti_s_amount *a) {
+    to->tokens += a->tokens;
+    to->pairs += a->pairs;
+    to->sequences += a->sequences;
+}
+
+static int heti_s_pack_before(const heti_s_pack *s, int64_t a, int64_t b) {
+    if (s->key[a] > s->key[b] || s->key[a] < s->key[b]) return s->key[a] > s->key[b];
+    return s->d.tokens[a] != s->d.tokens[b] ? s->d.tokens[a] > s->d.tokens[b] : a < b;
+}
+
+/* Merges runs of 1, 2, 4, ... */
+static void heti_s_pack_sort(heti_s_pack *s) {
+    const int64_t n = s->granules;
+    int64_t i, width;
+    for (i = 0; i < n; i++) {
+        const heti_s_amount a = heti_s_pack_amount(s, i);
+        s->key[i] = heti_s_pack_cost(s, &a);
+        s->sorted[i] = i;
+    }
+    for (width = 1; width < n; width *= 2) {
+        int64_t *swap = s->sorted, begin;
+        for (begin = 0; begin < n; begin += 2 * width) {
+            const int64_t middle = heti_s_min(n, begin + width), end = heti_s_min(n, begin + 2 * width);
+            int64_t a = begin, b = middle;
+            for (i = begin; i < end; i++)
+                s->spare[i] = b == end || (a < middle && heti_s_pack_before(s, s->sorted[a], s->sorted[b])) ?
+                s->sorted[a++] : s->sorted[b++];
+        }
+        s->sorted = s->spare;
+        s->spare = swap;
+    }
+    for (i = 0; i < n; i++) {
+        const heti_s_amount a = heti_s_pack_amount(s, s->sorted[i]);
+        s->before[i + 1] = s->before[i];
+        heti_s_add(&s->before[i + 1], &a);
+    }
+    s->all = s->before[n];
+}
+
+/* Work of the busiest rank with m micro-batches: what it does does not depend on the grouping. */
+static double heti_s_pack_work(heti_s_pack *s, int64_t m) {
+    double work = 0;
+    int64_t p, g;
+    heti_s_pack_divide(s, m, s->pipeline_count);
+    for (g = 0; g < s->plan->stages; g++) s->load[s->plan->stage[g].rank] = 0;
+    for (p = 0; p < s->plan->pipelines; p++)
+        for (g = s->plan->first_stage[p]; g < s->plan->first_stage[p + 1]; g++)
+            s->load[s->plan->stage[g].rank] += heti_s_real(s->pipeline_count[p]) / heti_s_real(m) *
+            heti_s_at(&s->stage[g], &s->all, heti_s_real(m));
+    for (g = 0; g < s->plan->stages; g++) work = heti_s_larger(work, s->load[s->plan->stage[g].rank]);
+    return work;
+}
+
+static void heti_s_pack_bounds(heti_s_pack *s) {
+    const double largest = s->key[s->sorted[0]];
+    int64_t i;
+    for (i = 0; i < s->count_count; i++) {
+        heti_s_count *c = &s->count[i];
+        heti_s_amount mean = s->all;
+        mean.tokens /= heti_s_real(c->count);
+        mean.pairs /= heti_s_real(c->count);
+        c->work = heti_s_pack_work(s, c->count);
+        c->bound = c->work + s->spread * heti_s_larger(largest, heti_s_pack_cost(s, &mean));
+    }
+}
+
+/* ---- groupings ---- */
+
+/* May granules of this sum stand together? cap: of tokens, where they are several; 0: none. */
+static int heti_s_pack_fits(const heti_s_pack *s, const heti_s_amount *a, double cap) {
+    if (s->d.max_tokens > 0 && a->tokens > heti_s_real(s->d.max_tokens)) return 0;
+    if (s->d.max_sequences > 0 && a->sequences > heti_s_real(s->d.max_sequences)) return 0;
+    return !(cap > 0) || a->tokens <= cap;
+}
+
+static heti_s_amount heti_s_pack_run(const heti_s_pack *s, int64_t begin, int64_t end) {
+    heti_s_amount a = s->before[end];
+    a.tokens -= s->before[begin].tokens;
+    a.pairs -= s->before[begin].pairs;
+    a.sequences -= s->before[begin].sequences;
+    return a;
+}
+
+/* The longest run from `begin` that costs at most `bound` and ends at most at `last`; begin: there
+   is none. *cost: of it. */
+static int64_t heti_s_pack_longest(const heti_s_pack *s, int64_t begin, int64_t last, double bound, double cap,
+                                   double *cost) {
+    heti_s_amount a = heti_s_pack_run(s, begin, begin + 1);
+    int64_t low = begin + 1, high = last + 1; /* low fits, high does not */
+    *cost = heti_s_pack_cost(s, &a);
+    if (*cost > bound) return begin;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        double c;
+        a = heti_s_pack_run(s, begin, middle);
+        c = heti_s_pack_cost(s, &a);
+        if (c > bound || !heti_s_pack_fits(s, &a, cap)) { high = middle; continue; }
+        low = middle;
+        *cost = c;
+    }
+    return low;
+}
+
+/* Cuts the sorted row into m runs none of which costs more than `bound`: each as long as it can be,
+   with a granule left for each that follows. 0: there are none. *largest: what the largest
+   costs. */
+static int heti_s_pack_runs(const heti_s_pack *s, int64_t m, double bound, double cap, int64_t *group,
+                            double *largest) {
+    int64_t begin = 0, j, i;
+    *largest = 0;
+    for (j = 0; j < m; j++) {
+        double cost;
+        const int64_t end = heti_s_pack_longest(s, begin, s->granules - (m - 1 - j), bound, cap, &cost);
+        if (end == begin) return 0;
+        for (i = begin; i < end && group != NULL; i++) group[i] = j;
+        *largest = heti_s_larger(*largest, cost);
+        begin = end;
+    }
+    return begin == s->granules;
+}
+
+/* The m runs whose largest is least: bisection between a bound that no runs keep and one that some
+   do, which is always the cost of a run. */
+static int heti_s_pack_tightest(const heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
+    double low = 0, high = 2 * heti_s_pack_cost(s, &s->all);
+    if (!heti_s_pack_runs(s, m, high, cap, NULL, &high)) return 0;
+    for (;;) {
+        const double middle = low + (high - low) / 2;
+        double cost;
+        if (!(middle > low && middle < high)) break;
+        if (heti_s_pack_runs(s, m, middle, cap, NULL, &cost)) high = cost;
+        else low = middle;
+    }
+    return heti_s_pack_runs(s, m, high, cap, group, largest);
+}
+
+/* The largest granules first, each to the micro-batch that costs least with it; none may stay
+   empty. */
+static int heti_s_pack_spread(heti_s_pack *s, int64_t m, double cap, int64_t *group, double *largest) {
+    int64_t i, j, empty = m;
+    if (s->granules > (INT64_C(1) << 22) / m) return 0;
+    memset(s->amount, 0, HETI_T_CAST(size_t, m) * sizeof *s->amount);
+    memset(s->cost, 0, HETI_T_CAST(size_t, m) * sizeof *s->cost);
+    memset(s->cluster, 0, HETI_T_CAST(size_t, m) * sizeof *s->cluster);
+    *largest = 0;
+    for (i = 0; i < s->granules; i++) {
+        const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
+        int64_t to = -1;
+        double least = 0;
+        for (j = 0; j < m; j++) {
+            heti_s_amount with = s->amount[j];
+            double cost;
+            if (s->cluster[j] && s->granules - i <= empty) continue;
+            if (to >= 0 && s->cost[j] >= least) continue;
+            heti_s_add(&with, &own);
+            if (s->cluster[j] && !heti_s_pack_fits(s, &with, cap)) continue;
+            cost = heti_s_pack_cost(s, &with);
+            if (to >= 0 && cost >= least) continue;
+            to = j;
+            least = cost;
+        }
+        if (to < 0) return 0;
+        heti_s_add(&s->amount[to], &own);
+        empty -= !s->cluster[to];
+        s->cluster[to] = 1; /* not empty */
+        s->cost[to] = least;
+        group[i] = to;
+        *largest = heti_s_larger(*largest, least);
+    }
+    return 1;
+}
+
+/* Puts the spare grouping among the best, of which there are `room`, and one more place. */
+static void heti_s_pack_keep(heti_s_pack *s, heti_s_grouping *best, int64_t room) {
+    int64_t i, at = room;
+    heti_s_grouping last;
+    while (at > 0 && (best[at - 1].count == 0 || best[at - 1].estimate > s->spare_grouping.estimate ||
+        (best[at - 1].estimate >= s->spare_grouping.estimate && best[at - 1].count > s->spare_grouping.count))) at--;
+    if (at == room) return;
+    last = best[room - 1];
+    for (i = room - 1; i > at; i--) best[i] = best[i - 1];
+    best[at] = s->spare_grouping;
+    s->spare_grouping = last;
+}
+
+/* The best grouping of each number of micro-batches, those with the least bounds first, until none
+   can be among the best any more. */
+static void heti_s_pack_group(heti_s_pack *s, double cap, heti_s_grouping *best) {
+    double last = -1;
+    int64_t last_count = 0, i;
+    for (;;) {
+        const heti_s_count *next = NULL;
+        double largest, spread;
+        int found;
+        for (i = 0; i < s->count_count; i++) {
+            const heti_s_count *c = &s->count[i];
+            if (c->bound < last || (c->bound <= last && c->count <= last_count)) continue;
+            if (next == NULL || c->bound < next->bound) next = c;
+        }
+        if (next == NULL || (best[HETI_S_KEPT - 1].count > 0 && next->bound >= best[HETI_S_KEPT - 1].estimate)) return;
+        last = next->bound;
+        last_count = next->count;
+        found = heti_s_pack_tightest(s, next->count, cap, s->spare_grouping.group, &largest);
+        s->spare_grouping.count = next->count;
+        s->spare_grouping.estimate = found ? next->work + s->spread * largest : 0;
+        if (s->d.neighbours != HET_YES && heti_s_pack_spread(s, next->count, cap, s->spare, &spread) &&
+            (!found || spread < largest)) {
+            memcpy(s->spare_grouping.group, s->spare, HETI_T_CAST(size_t, s->granules) * sizeof *s->spare);
+            s->spare_grouping.estimate = next->work + s->spread * spread;
+            found = 1;
+        }
+        if (found) heti_s_pack_keep(s, best, HETI_S_KEPT);
+    }
+}
+
+/* Granules in their own order, equal numbers in each micro-batch, the first have those left over: m
+   of them, where limits allow. */
+static int heti_s_pack_equal(heti_s_pack *s, int64_t m, double *largest) {
+    int64_t i, j = 0, end = 0;
+    heti_s_amount sum;
+    memset(&sum, 0, sizeof sum);
+    *largest = 0;
+    for (i = 0; i < s->granules; i++) {
+        const heti_s_amount own = heti_s_pack_amount(s, i);
+        if (i == end) {
+            memset(&sum, 0, sizeof sum);
+            end += s->granules / m + (j < s->granules % m);
+            j++;
+        }
+        s->spare[i] = j - 1; /* by number for now */
+        heti_s_add(&sum, &own);
+        if (!heti_s_pack_fits(s, &sum, 0)) return 0;
+        if (i + 1 == end) *largest = heti_s_larger(*largest, heti_s_pack_cost(s, &sum));
+    }
+    for (i = 0; i < s->granules; i++) s->spare_grouping.group[i] = s->spare[s->sorted[i]];
+    return 1;
+}
+
+static void heti_s_pack_plain(heti_s_pack *s) {
+    int64_t i;
+    for (i = 0; i < (s->d.plain > 0 ? 1 : s->count_count); i++) {
+        double largest;
+        const int64_t m = s->d.plain > 0 ? s->d.plain : s->count[i].count;
+        if (m > s->most || !heti_s_pack_equal(s, m, &largest)) continue;
+        s->spare_grouping.count = m;
+        s->spare_grouping.estimate = heti_s_pack_work(s, m) + s->spread * largest;
+        heti_s_pack_keep(s, s->plain, HETI_S_PLAIN);
+    }
+}
+
+/* ---- judging: orders of micro-batches, by the simulator ---- */
+
+static void heti_s_pack_amounts(heti_s_pack *s, const heti_s_grouping *g) {
+    int64_t i, j;
+    memset(s->amount, 0, HETI_T_CAST(size_t, g->count) * sizeof *s->amount);
+    for (i = 0; i < s->granules; i++) {
+        const heti_s_amount own = heti_s_pack_run(s, i, i + 1);
+        heti_s_add(&s->amount[g->group[i]], &own);
+    }
+    for (j = 0; j < g->count; j++) s->cost[j] = heti_s_pack_cost(s, &s->amount[j]);
+}
+
+/* The lists without the micro-batches that are not there. */
+static void heti_s_pack_leave_out(heti_s_pack *s, int64_t m) {
+    const het_schedule *from = s->schedule;
+    int64_t r, i, n = 0;
+    if (s->lists_for == m) return;
+    s->lists_for = m;
+    heti_s_pack_divide(s, m, s->lists.micro_batches);
+    for (r = 0; r < from->ranks; r++) {
+        s->lists.start[r] = n;
+        for (i = from->start[r]; i < from->start[r + 1]; i++) {
+            const het_action *a = &from->action[i];
+            const int there = a->kind >= HET_ACTION_REDUCE || a->micro_batch < s->lists.micro_batches[a->pipeline];
+            if (!there) continue;
+            s->lists.action[n] = *a;
+            /* alone */
+            if (a->overlap && a[1].micro_batch >= s->lists.micro_batches[a[1].pipeline]) s->lists.action[n].overlap = 0;
+            n++;
+        }
+    }
+    s->lists.start[from->ranks] = n;
+}
+
+static het_result heti_s_pack_simulate(heti_s_pack *s, const het_schedule *lists, het_simulation **simulation) {
+    het_costs costs = *s->d.costs;
+    costs.tokens = s->tokens;
+    costs.pairs = s->pairs;
+    costs.sequences = s->sequences;
+    s->evaluations++;
+    return het_simulate(s->plan, lists, &costs, HET_NO, &s->allocator, simulation, s->error);
+}
+
+static int heti_s_better(const heti_s_score *a, const heti_s_score *b) {
+    if (a->excess > b->excess || a->excess < b->excess) return a->excess < b->excess;
+    return a->seconds < b->seconds;
+}
+
+/* Runs s->order of m micro-batches of s->amount. */
+static het_result heti_s_pack_score(heti_s_pack *s, int64_t m, heti_s_score *score) {
+    het_simulation *simulation;
+    int64_t i, r;
+    heti_s_pack_leave_out(s, m);
+    for (i = 0; i < m; i++) {
+        const heti_s_amount *a = &s->amount[s->order[i]];
+        s->tokens[i] = a->tokens;
+        s->pairs[i] = a->pairs;
+        s->sequences[i] = a->sequences > 1 ? a->sequences : 1;
+    }
+    HETI_T_TRY(heti_s_pack_simulate(s, &s->lists, &simulation));
+    memset(score, 0, sizeof *score);
+    score->seconds = simulation->makespan;
+    for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++) {
+        const double excess = simulation->rank[r].peak_bytes - s->d.memory[r];
+        if (!(s->d.memory[r] > 0) || excess <= score->excess) continue;
+        score->excess = excess;
+        score->rank = r;
+        score->bytes = simulation->rank[r].peak_bytes;
+    }
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+/* The same, kept where it is the best so far. */
+static het_result heti_s_pack_judge(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
+    HETI_T_TRY(heti_s_pack_score(s, g->count, score));
+    if (s->best_grouping != NULL && !heti_s_better(score, &s->best)) return HET_OK;
+    s->best = *score;
+    s->best_grouping = g;
+    memcpy(s->best_order, s->order, HETI_T_CAST(size_t, g->count) * sizeof *s->order);
+    return HET_OK;
+}
+
+/* s->by_cost: the micro-batches, the largest first, of equals the lower number. */
+static void heti_s_pack_by_cost(heti_s_pack *s, int64_t m) {
+    int64_t i, j;
+    for (i = 0; i < m; i++) {
+        for (j = i; j > 0 && s->cost[s->by_cost[j - 1]] < s->cost[i]; j--) s->by_cost[j] = s->by_cost[j - 1];
+        s->by_cost[j] = i;
+    }
+}
+
+/* When the slowest stage of a pipeline has done `calls` micro-batches with `a` together. */
+static double heti_s_pack_pipeline(const heti_s_pack *s, int64_t pipeline, const heti_s_amount *a, double calls) {
+    double seconds = 0;
+    int64_t g;
+    for (g = s->plan->first_stage[pipeline]; g < s->plan->first_stage[pipeline + 1]; g++)
+        seconds = heti_s_larger(seconds, heti_s_at(&s->stage[g], a, calls));
+    return seconds;
+}
+
+/* s->dealt: the largest first to the pipeline that ends first with it and has room; in each the
+   largest stand first. */
+static void heti_s_pack_deal(heti_s_pack *s, int64_t m) {
+    int64_t i, p;
+    heti_s_pack_divide(s, m, s->pipeline_count);
+    for (p = 0; p < s->plan->pipelines; p++) s->pipeline_full[p] = 0;
+    memset(s->pipeline_amount, 0, HETI_T_CAST(size_t, s->plan->pipelines) * sizeof *s->pipeline_amount);
+    for (i = 0; i < m; i++) {
+        const int64_t j = s->by_cost[i];
+        int64_t first = 0, to = -1, at = 0;
+        double least = 0;
+        for (p = 0; p < s->plan->pipelines; first += s->pipeline_count[p++]) {
+            heti_s_amount with = s->pipeline_amount[p];
+            double seconds;
+            if (s->pipeline_full[p] == s->pipeline_count[p]) continue;
+            heti_s_add(&with, &s->amount[j]);
+            seconds = heti_s_pack_pipeline(s, p, &with, heti_s_real(s->pipeline_full[p] + 1));
+            if (to >= 0 && seconds >= least) continue;
+            to = p;
+            least = seconds;
+            at = first + s->pipeline_full[p];
+        }
+        s->dealt[at] = j;
+        s->pipeline_full[to]++;
+        heti_s_add(&s->pipeline_amount[to], &s->amount[j]);
+    }
+}
+
+/* s->cluster: micro-batches of similar cost, cut where the row by cost has its widest gaps. Returns
+   how many there are. */
+static int64_t heti_s_pack_clusters(heti_s_pack *s, int64_t m) {
+    int64_t cut[HETI_S_CLUSTERS], cuts = 0, i, j, c = 0;
+    while (cuts < HETI_S_CLUSTERS - 1) {
+        int64_t widest = -1;
+        double gap = 0;
+        for (i = 1; i < m; i++) {
+            const double g = s->cost[s->by_cost[i - 1]] - s->cost[s->by_cost[i]];
+            for (j = 0; j < cuts && cut[j] != i; j++) {}
+            if (j < cuts || g <= gap) continue;
+            gap = g;
+            widest = i;
+        }
+        if (widest < 0) break;
+        cut[cuts++] = widest;
+    }
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < cuts && cut[j] != i; j++) {}
+        c += j < cuts;
+        s->cluster[s->by_cost[i]] = c;
+    }
+    return cuts + 1;
+}
+
+/* The next permutation in lexicographic order; 0: that was the last. */
+static int heti_s_next(int64_t *a, int64_t n) {
+    int64_t i = n - 1, j = n - 1, swap;
+    while (i > 0 && a[i - 1] >= a[i]) i--;
+    if (i <= 0) return 0;
+    while (a[j] <= a[i - 1]) j--;
+    swap = a[i - 1];
+    a[i - 1] = a[j];
+    a[j] = swap;
+    for (j = n - 1; i < j; i++, j--) {
+        swap = a[i];
+        a[i] = a[j];
+        a[j] = swap;
+    }
+    return 1;
+}
+
+static int heti_s_pack_spent(heti_s_pack *s) {
+    if (s->evaluations < s->d.evaluations) return 0;
+    s->stopped = 1;
+    return 1;
+}
+
+/* In each pipeline the largest first; or the largest, the smallest, the second largest, ...: so the
+   least is kept at once. */
+static het_result heti_s_pack_first(heti_s_pack *s, heti_s_grouping *g, heti_s_score *score) {
+    heti_s_score mixed;
+    int64_t i, p, begin = 0;
+    heti_s_pack_amounts(s, g);
+    heti_s_pack_by_cost(s, g->count);
+    heti_s_pack_deal(s, g->count);
+    if (heti_s_pack_spent(s)) return HET_OK;
+    memcpy(s->order, s->dealt, HETI_T_CAST(size_t, g->count) * sizeof *s->order);
+    HETI_T_TRY(heti_s_pack_judge(s, g, score));
+    if (!(score->excess > 0) || heti_s_pack_spent(s)) return HET_OK;
+    for (p = 0; p < s->plan->pipelines; begin += s->pipeline_count[p++])
+        for (i = 0; i < s->pipeline_count[p]; i++)
+            s->order[begin + i] = s->dealt[begin + (i % 2 == 0 ? i / 2 : s->pipeline_count[p] - 1 - i / 2)];
+    HETI_T_TRY(heti_s_pack_judge(s, g, &mixed));
+    if (heti_s_better(&mixed, score)) *score = mixed;
+    return HET_OK;
+}
+
+/* All orders of the clusters, alike in all pipelines. */
+static het_result heti_s_pack_permute(heti_s_pack *s, heti_s_grouping *g) {
+    const int64_t m = g->count;
+    int64_t place[HETI_S_CLUSTERS], clusters, i, p, c, end = 0, n = 0;
+    heti_s_score score;
+    heti_s_pack_amounts(s, g);
+    heti_s_pack_by_cost(s, m);
+    clusters = heti_s_pack_clusters(s, m);
+    heti_s_pack_deal(s, m);
+    for (i = 0; i < clusters; i++) place[i] = i;
+    do {
+        if (heti_s_pack_spent(s)) break;
+        end = n = 0;
+        for (p = 0; p < s->plan->pipelines; p++) {
+            const int64_t begin = end;
+            end += s->pipeline_count[p];
+            for (c = 0; c < clusters; c++)
+                for (i = begin; i < end; i++)
+                    if (s->cluster[s->dealt[i]] == place[c]) s->order[n++] = s->dealt[i];
+        }
+        HETI_T_TRY(heti_s_pack_judge(s, g, &score));
+    } while (heti_s_next(place, clusters));
+    return HET_OK;
+}
+
+static het_result heti_s_pack_every_order(heti_s_pack *s) {
+    heti_s_grouping *g = s->best_grouping;
+    heti_s_score score;
+    int64_t i;
+    for (i = 0; i < g->count; i++) s->order[i] = i;
+    do {
+        HETI_T_TRY(heti_s_pack_judge(s, g, &score));
+    } while (heti_s_next(s->order, g->count));
+    return HET_OK;
+}
+
+/* Exchanges any two as long as that makes the step shorter. */
+static het_result heti_s_pack_exchange(heti_s_pack *s) {
+    heti_s_grouping *g = s->best_grouping;
+    const int64_t m = g->count;
+    int64_t i, j, since = 0; /* exchanges tried since the last that helped */
+    heti_s_score score;
+    for (i = 0, j = 0; since < m * (m - 1) / 2; since++) {
+        const heti_s_amount *a, *b;
+        if (++j >= m) {
+            i = i + 2 < m ? i + 1 : 0;
+            j = i + 1;
+        }
+        memcpy(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order);
+        a = &s->amount[s->order[i]];
+        b = &s->amount[s->order[j]];
+        if (memcmp(a, b, sizeof *a) == 0) continue;
+        if (heti_s_pack_spent(s)) return HET_OK;
+        s->order[i] = s->best_order[j];
+        s->order[j] = s->best_order[i];
+        HETI_T_TRY(heti_s_pack_judge(s, g, &score));
+        if (memcmp(s->order, s->best_order, HETI_T_CAST(size_t, m) * sizeof *s->order) == 0) since = -1;
+    }
+    return HET_OK;
+}
+
+static het_result heti_s_pack_refine(heti_s_pack *s) {
+    const int64_t m = s->best_grouping->count, left = s->d.evaluations - s->evaluations;
+    int64_t orders = 1, i;
+    heti_s_pack_amounts(s, s->best_grouping);
+    for (i = 2; i <= m && orders <= left; i++) orders *= i;
+    return orders <= left ? heti_s_pack_every_order(s) : heti_s_pack_exchange(s);
+}
+
+/* Plain orders first: nothing else counts as found without them. */
+static het_result heti_s_pack_judge_plain(heti_s_pack *s) {
+    int64_t k, i;
+    for (k = 0; k < HETI_S_PLAIN && s->plain[k].count > 0; k++) {
+        heti_s_score score;
+        heti_s_pack_amounts(s, &s->plain[k]);
+        for (i = 0; i < s->plain[k].count; i++) s->order[i] = i;
+        HETI_T_TRY(heti_s_pack_judge(s, &s->plain[k], &score));
+        if (score.excess > 0 || (s->plain_count > 0 && score.seconds >= s->plain_seconds)) continue;
+        s->plain_seconds = score.seconds;
+        s->plain_count = s->plain[k].count;
+    }
+    return HET_OK;
+}
+
+/* The six best of each kind in a first order, then two of them in all orders of their clusters. */
+static het_result heti_s_pack_judge_groupings(heti_s_pack *s) {
+    heti_s_score score[2 * HETI_S_KEPT];
+    int64_t k, round;
+    for (k = 0; k < 2 * HETI_S_KEPT; k++) {
+        score[k].excess = -1; /* not looked at */
+        if (s->grouping[k].count > 0) HETI_T_TRY(heti_s_pack_first(s, &s->grouping[k], &score[k]));
+    }
+    for (round = 0; round < 2; round++) {
+        int64_t least = -1;
+        for (k = 0; k < 2 * HETI_S_KEPT; k++)
+            if (score[k].excess >= 0 && (least < 0 || heti_s_better(&score[k], &score[least]))) least = k;
+        if (least < 0) return HET_OK;
+        score[least].excess = -1;
+        HETI_T_TRY(heti_s_pack_permute(s, &s->grouping[least]));
+    }
+    return HET_OK;
+}
+
+/* ---- the whole ---- */
+
+/* One token in each micro-batch: checks what was given, and says how the peaks grow with tokens. */
+static het_result heti_s_pack_probe(heti_s_pack *s) {
+    het_simulation *simulation;
+    int64_t i, r;
+    for (i = 0; i < s->d.max_micro_batches; i++) {
+        s->tokens[i] = s->sequences[i] = 1;
+        s->pairs[i] = 0;
+    }
+    HETI_T_TRY(heti_s_pack_simulate(s, s->schedule, &simulation));
+    for (r = 0; r < s->plan->ranks && s->d.memory != NULL; r++)
+        if (s->d.memory[r] > 0)
+            s->bytes_a_token = heti_s_larger(s->bytes_a_token, simulation->rank[r].peak_bytes / s->d.memory[r]);
+    het_simulation_free(simulation);
+    return HET_OK;
+}
+
+static het_result heti_s_pack_nothing(const heti_s_pack *s) {
+    const char *tokens = s->d.max_tokens > 0 ? "" : " (no limit)",
+                *sequences = s->d.max_sequences > 0 ? "" : " (no limit)";
+    return heti_t_fail(s->error, HET_ERR_LIMIT,
+                       "het_pack: no grouping of %d granules with %d tokens and %d sequences into at most %d "
+                       "micro-batches "
+        "was found with max_tokens %d%s and max_sequences %d%s", s->granules, HETI_T_CAST(int64_t, s->all.tokens),
+        HETI_T_CAST(int64_t, s->all.sequences),
+        s->most, s->d.max_tokens, tokens, s->d.max_sequences, sequences);
+}
+
+/* What a micro-batch may have beside memory. */
+static double heti_s_pack_most_tokens(const heti_s_pack *s) {
+    return s->d.max_tokens > 0 ? heti_s_smaller(heti_s_real(s->d.max_tokens), s->all.tokens) : s->all.tokens;
+}
+
+static het_result heti_s_pack_search(heti_s_pack *s) {
+    int64_t k;
+    HETI_T_TRY(heti_s_pack_probe(s));
+    heti_s_pack_curves(s);
+    heti_s_pack_sort(s);
+    heti_s_pack_bounds(s);
+    heti_s_pack_plain(s);
+    heti_s_pack_group(s, 0, s->grouping);
+    if (s->bytes_a_token * heti_s_pack_most_tokens(s) > 1)
+        heti_s_pack_group(s, 1 / s->bytes_a_token, s->grouping + HETI_S_KEPT);
+    for (k = 0, s->estimate = -1; k < 3; k++) {
+        const heti_s_grouping *g = k == 0 ? s->grouping : k == 1 ? s->grouping + HETI_S_KEPT : s->plain;
+        if (g->count > 0 && (s->estimate < 0 || g->estimate < s->estimate)) s->estimate = g->estimate;
+    }
+    HETI_T_TRY(heti_s_pack_judge_plain(s));
+    HETI_T_TRY(heti_s_pack_judge_groupings(s));
+    if (s->best_grouping == NULL) return heti_s_pack_nothing(s);
+    HETI_T_TRY(heti_s_pack_refine(s));
+    if (s->best.excess > 0)
+        return heti_t_fail(s->error, HET_ERR_LIMIT, "het_pack: rank %d keeps %d bytes in the best grouping found, "
+                                                    "its limit is %d", s->best.rank,
+                                                    HETI_T_CAST(int64_t, s->best.bytes),
+                                                    HETI_T_CAST(int64_t, s->d.memory[s->best.rank]));
+    return HET_OK;
+}
+
+static void heti_s_packing_cut(const heti_s_pack *s, het_packing **to, heti_t_arena *arena) {
+    const int64_t m = s->best_grouping->count;
+    het_packing unused, *k = HETI_T_TAKE(arena, het_packing, 1);
+    if (arena->base == NULL) k = &unused;
+    k->order = HETI_T_TAKE(arena, int64_t, s->granules);
+    k->start = HETI_T_TAKE(arena, int64_t, m + 1);
+    k->counts = HETI_T_TAKE(arena, int64_t, s->plan->pipelines);
+    k->tokens = HETI_T_TAKE(arena, double, m);
+    k->pairs = HETI_T_TAKE(arena, double, m);
+    k->sequences = HETI_T_TAKE(arena, double, m);
+    if (arena->base != NULL) *to = k;
+}
+
+static het_result heti_s_packing_make(heti_s_pack *s, het_packing **packing) {
+    const heti_s_grouping *g = s->best_grouping;
+    heti_t_arena arena;
+    het_packing *k = NULL;
+    void *block;
+    size_t size;
+    int64_t i, j;
+    arena.base = NULL;
+    arena.used = 0;
+    heti_s_packing_cut(s, NULL, &arena);
+    size = arena.used;
+    HETI_T_TRY(heti_t_block(&s->allocator, size, "het_pack", &block, s->error));
+    arena.base = HETI_T_CAST(char *, block);
+    arena.used = 0;
+    heti_s_packing_cut(s, &k, &arena);
+    k->granules = s->granules;
+    k->micro_batches = g->count;
+    k->pipelines = s->plan->pipelines;
+    k->seconds = s->best.seconds;
+    k->plain_seconds = s->plain_seconds;
+    k->plain_micro_batches = s->plain_count;
+    k->estimate = s->estimate;
+    k->evaluations = s->evaluations;
+    k->stopped = s->stopped;
+    k->allocator = s->allocator;
+    k->size = size;
+    heti_s_pack_divide(s, g->count, k->counts);
+    heti_s_pack_amounts(s, g);
+    for (i = 0; i < g->count; i++) s->cluster[s->best_order[i]] = i; /* where each micro-batch stands */
+    for (i = 0; i < s->granules; i++) s->spare[s->sorted[i]] = s->cluster[g->group[i]];
+    for (i = 0; i < s->granules; i++) k->start[s->spare[i] + 1]++;
+    for (j = 0; j < g->count; j++) {
+        const heti_s_amount *a = &s->amount[s->best_order[j]];
+        k->start[j + 1] += k->start[j];
+        k->tokens[j] = a->tokens;
+        k->pairs[j] = a->pairs;
+        k->sequences[j] = a->sequences;
+        s->order[j] = k->start[j];
+    }
+    for (i = 0; i < s->granules; i++) k->order[s->order[s->spare[i]]++] = i;
+    *packing = k;
+    return HET_OK;
+}
+
+HETRAIN_API void het_packing_free(het_packing *packing) {
+    het_allocator allocator;
+    if (packing == NULL) return;
+    allocator = packing->allocator;
+    allocator.free(allocator.user, packing, packing->size);
+}
+
+HETRAIN_API het_result het_pack(const het_pack_desc *desc, het_packing **packing, het_error *error) {
+    heti_s_pack s;
+    het_result result;
+    if (desc == NULL || packing == NULL)
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack: the description or packing is NULL");
+    *packing = NULL;
+    memset(&s, 0, sizeof s);
+    s.d = *desc;
+    s.error = error;
+    if (!heti_t_allocator(&desc->allocator, &s.allocator))
+        return heti_t_fail(error, HET_ERR_INVALID, "het_pack: an allocator needs both alloc and free");
+    result = heti_s_pack_check(&s);
+    if (result == HET_OK) result = heti_s_pack_lists(&s);
+    if (result == HET_OK) result = heti_s_pack_room(&s);
+    if (result == HET_OK) result = heti_s_pack_search(&s);
+    if (result == HET_OK) result = heti_s_packing_make(&s, packing);
+    if (s.block != NULL) s.allocator.free(s.allocator.user, s.block, s.size);
+    het_schedule_free(s.made);
+    return result;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#define HETRAIN_SEARCH_IMPLEMENTATION_DONE
+#endif /* HETRAIN_SEARCH_IMPLEMENTATION */
+
+/* ---- changes ------------------------------------------------------------------------------------
+   0.1.0  The first version.
+
+   ---- licence: MIT-0 -----------------------------------------------------------------------------
+   MIT No Attribution
+
+   Copyright 2026 hetrain authors
+
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+   associated documentation files (the "Software"), to deal in the Software without restriction,
+   including without limitation the rights to use, copy, modify, merge, publish, distribute,
+   sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+   furnished to do so.
+
+   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+   NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+   NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+   DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+   OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */
