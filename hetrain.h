@@ -9350,8 +9350,15 @@ static int64_t heti_process_of(const het_ctx *ctx, int64_t rank) {
     return p;
 }
 
-static int heti_is_local(const het_ctx *ctx, int64_t rank) {
-    return rank >= ctx->first_rank && rank < ctx->first_rank + ctx->local_count;
+/* One of a rank's messages: incoming ones, then both outgoing ones. */
+static heti_message *heti_message_at(heti_part *part, int64_t i) {
+    return i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
+}
+
+/* A rank of this process; NULL: another one has it. */
+static heti_rank *heti_local_rank(const het_ctx *ctx, int64_t rank) {
+    const int64_t i = rank - ctx->first_rank;
+    return i >= 0 && i < ctx->local_count ? &ctx->rank[i] : NULL;
 }
 
 /* =================================================================================================
@@ -9414,10 +9421,14 @@ static heti_stage *heti_stage_of(const heti_rank *r, const het_action *a) {
     return NULL;
 }
 
+/* Why a device, or something else that tells it in `text`, failed. */
+static const char *heti_reason(const char *text, het_result result) {
+    return text && text[0] ? text : het_result_text(result);
+}
+
 static het_result heti_device_fail(heti_rank *r, het_result result, const char *what) {
-    const char *text = r->device.iface->last_error(r->device.self);
+    const char *text = heti_reason(r->device.iface->last_error(r->device.self), result);
     if (r->error.code != HET_OK) return result;
-    if (text == NULL || text[0] == 0) text = het_result_text(result);
     if (r->ctx->ranks == 1) return heti_fail(&r->error, result, "step %d: %s: %s", r->ctx->step + 1, what, text);
     return heti_fail(&r->error, result, "rank %d, step %d: %s: %s", r->rank, r->ctx->step + 1, what, text);
 }
@@ -9709,7 +9720,7 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
     post->size = size;
     post->ready = 0.0;
     post->end = NULL;
-    post->remote = peer < ctx->first_rank || peer >= ctx->first_rank + ctx->local_count;
+    post->remote = !heti_local_rank(ctx, peer);
     HETI_ATOMIC_STORE(&post->state, HETI_POST_STARTED);
     if (!receives && channel == HETI_CHANNEL_STAGE) {
         traffic->transfers++;
@@ -9732,11 +9743,10 @@ static het_result heti_start_post(heti_rank *r, heti_post *post, int receives, i
 static het_result heti_group_fail(heti_rank *r, const heti_end *end, het_result result, const char *op) {
     const het_groups *groups = &r->ctx->desc.groups;
     const heti_group *group = &r->ctx->share.group[end->group];
-    const char *text = groups->iface->last_error(groups->self, end->handle);
-    if (text == NULL || text[0] == 0) text = het_result_text(result);
     return heti_fail(&r->error, result, "rank %d, step %d: %s %s, ranks %d%s%d: %s", r->rank, r->ctx->step + 1,
                      groups->iface->name, op, group->member[0], group->lane ? " to " : " ... ",
-                         group->member[group->members - 1], text);
+                     group->member[group->members - 1],
+                     heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
 /* Asks how far the ops of an end have come. */
@@ -10141,10 +10151,9 @@ static het_result heti_join_fail(het_ctx *ctx, const heti_rank *r, const heti_en
                                  const char *op) {
     const het_groups *groups = &ctx->desc.groups;
     const heti_group *group = &ctx->share.group[end->group];
-    const char *text = groups->iface->last_error(groups->self, end->handle);
     return heti_fail(&ctx->error, result, "%s: rank %d, %s %s, ranks %d ... %d: %s", ctx->call, r->rank,
-                     groups->iface->name, op, group->member[0], group->member[group->members - 1], text &&
-                         text[0] ? text : het_result_text(result));
+                     groups->iface->name, op, group->member[0], group->member[group->members - 1],
+                     heti_reason(groups->iface->last_error(groups->self, end->handle), result));
 }
 
 #endif
@@ -10227,7 +10236,6 @@ static het_result heti_open_ends(heti_rank *r) {
     heti_part *part = r->part;
     const het_queue_iface *queues = r->device.iface->queues;
     const size_t live = r->ctx->counter.live;
-    const char *text;
     het_result result = HET_OK;
     int64_t i;
     for (i = 0; result == HET_OK && i < part->ends; i++) {
@@ -10235,14 +10243,13 @@ static het_result heti_open_ends(heti_rank *r) {
         if (result == HET_OK) result = queues->event_create(r->device.self, &part->end[i].event);
     }
     for (i = 0; result == HET_OK && part->lanes > 0 && i < part->message_count + 2; i++) {
-        heti_message *message = i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
+        heti_message *message = heti_message_at(part, i);
         result = queues->event_create(r->device.self, &message->event);
     }
     part->queue_bytes = r->ctx->counter.live - live;
     if (result == HET_OK) return HET_OK;
-    text = r->device.iface->last_error(r->device.self);
     return heti_fail(&r->ctx->error, result, "%s: rank %d, queue of a group: %s", r->ctx->call, r->rank,
-                     text && text[0] ? text : het_result_text(result));
+                     heti_reason(r->device.iface->last_error(r->device.self), result));
 }
 
 /* Ends what is under way in a rank's groups: in all, or in those that are not joined. */
@@ -10276,7 +10283,7 @@ static void heti_close_ends(heti_rank *r, heti_part *part) {
         if (part->end[i].event) queues->event_destroy(r->device.self, part->end[i].event);
     }
     for (i = 0; i < part->message_count + 2 && part->lanes > 0; i++) {
-        heti_message *message = i < part->message_count ? &part->message[i] : &part->outgoing[i - part->message_count];
+        heti_message *message = heti_message_at(part, i);
         if (message->event) queues->event_destroy(r->device.self, message->event);
     }
     part->ends = part->lanes = 0;
@@ -10421,7 +10428,7 @@ static int64_t heti_longest_granule(const het_desc *desc) {
 }
 
 /* Fills ctx->desc from the user's description. */
-static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc) {
+static void heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->desc = *desc;
     ctx->desc.allocator = ctx->counter.inner;
     ctx->transport = desc->transport;
@@ -10431,7 +10438,6 @@ static het_result heti_take_desc(het_ctx *ctx, const het_desc *desc) {
     ctx->share.max_tokens = desc->max_tokens;
     ctx->share.max_sequences = desc->max_sequences;
     ctx->share.max_micro_batches = desc->max_micro_batches;
-    return HET_OK;
 }
 
 /* ---- the ranks ---- */
@@ -10469,16 +10475,14 @@ static het_result heti_find_world(het_ctx *ctx) {
 
 static het_result heti_open_queue(heti_rank *r) {
     const het_queue_iface *queues = r->device.iface->queues;
-    const char *text;
-    het_result result = HET_OK;
+    het_result result;
     if (!queues) return HET_OK;
     result = queues->create(r->device.self, &r->queue);
     if (result == HET_OK) result = queues->event_create(r->device.self, &r->event);
     if (result == HET_OK) result = queues->event_create(r->device.self, &r->loaded);
     if (result == HET_OK) return HET_OK;
-    text = r->device.iface->last_error(r->device.self);
-    return heti_fail(&r->ctx->error, result, "device %d: %s", r->local, text &&
-                     text[0] ? text : het_result_text(result));
+    return heti_fail(&r->ctx->error, result, "device %d: %s", r->local,
+                     heti_reason(r->device.iface->last_error(r->device.self), result));
 }
 
 /* Whether the device writes gradients of max_tokens rows without reading them, as final ones or
@@ -11689,7 +11693,7 @@ static het_result heti_layout(heti_rank *r, char *base) {
         part->spare_stream[s] = HETI_TAKE(&arena, float, elements);
     }
     for (s = 0; part->lanes > 0 && s < part->message_count + 2; s++) {
-        heti_message *message = s < part->message_count ? &part->message[s] : &part->outgoing[s - part->message_count];
+        heti_message *message = heti_message_at(part, s);
         message->rows = HETI_TAKE(&arena, char, HETI_CAST(int64_t, part->lane_bytes));
     }
     HETI_MARK(activations);
@@ -11773,8 +11777,7 @@ static void heti_layout_host(heti_rank *r, heti_arena *arena) {
     mark = arena->used;
     for (i = 0; i < part->message_count + outgoing; i++) {
         char *data = HETI_TAKE(arena, char, HETI_CAST(int64_t, HETI_ENVELOPE + part->message_bytes));
-        if (arena->base && i < part->message_count) part->message[i].data = data;
-        else if (arena->base) part->outgoing[i - part->message_count].data = data;
+        if (arena->base) heti_message_at(part, i)->data = data;
     }
     part->ring.incoming = HETI_TAKE(arena, char, outgoing ? HETI_RING_BYTES : 0);
     part->ring.outgoing = HETI_TAKE(arena, char, outgoing && !r->device.iface->host_memory ? HETI_RING_BYTES : 0);
@@ -11796,7 +11799,6 @@ static het_result heti_map_rank(heti_rank *r) {
     het_ctx *ctx = r->ctx;
     part->action = ctx->share.schedule->action + ctx->share.schedule->start[r->rank];
     part->actions = ctx->share.schedule->start[r->rank + 1] - ctx->share.schedule->start[r->rank];
-    heti_find_stages(r);
     HETI_TRY(heti_count_needs(r));
     heti_layout_host(r, &part->host);
     HETI_TRY(heti_arena_start(&part->host, &ctx->allocator, ctx->call, &ctx->error));
@@ -12110,7 +12112,7 @@ static het_result heti_agree(het_ctx *ctx) {
 /* Everything of a context but its ranks' device memory. On failure the error is in ctx->error and
    heti_release cleans up. */
 static het_result heti_prepare(het_ctx *ctx, const het_desc *desc) {
-    HETI_TRY(heti_take_desc(ctx, desc));
+    heti_take_desc(ctx, desc);
     HETI_TRY(heti_find_world(ctx));
     HETI_TRY(heti_build_tables(ctx));
     if (ctx->ranks > 1 && ctx->parameter_count > 2 * HETI_STAGING)
@@ -14170,8 +14172,7 @@ static void heti_run_rank(heti_rank *r) {
 static void heti_drain_rank(heti_rank *r) {
     heti_part *part = r->part;
     int64_t m;
-    for (m = 0; m < part->message_count; m++) heti_drain_post(r->ctx, &part->message[m].post);
-    for (m = 0; m < 2; m++) heti_drain_post(r->ctx, &part->outgoing[m].post);
+    for (m = 0; m < part->message_count + 2; m++) heti_drain_post(r->ctx, &heti_message_at(part, m)->post);
     for (m = 0; m < HETI_RING_WINDOW; m++) {
         heti_drain_post(r->ctx, &part->ring.send[m]);
         heti_drain_post(r->ctx, &part->ring.receive[m]);
@@ -14435,13 +14436,6 @@ static het_result heti_evaluate(het_ctx *ctx, const het_batch *batches, int64_t 
     return HET_OK;
 }
 
-/* The local rank with the last stage of pipeline p; NULL: another process has it. */
-static heti_rank *heti_head_of(het_ctx *ctx, int64_t p, int64_t *rank) {
-    *rank = ctx->share.plan->stage[ctx->share.plan->first_stage[p + 1] - 1].rank;
-    return *rank >= ctx->first_rank && *rank < ctx->first_rank + ctx->local_count ?
-        &ctx->rank[*rank - ctx->first_rank] : NULL;
-}
-
 static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, int64_t past, float *logits) {
     const int64_t most = ctx->rank[0].part->slice_rows, vocab = ctx->desc.model.vocab;
     heti_rank *head;
@@ -14460,7 +14454,8 @@ static het_result heti_infer(het_ctx *ctx, const int32_t *token, int64_t count, 
         ctx->task.token = token + first;
         HETI_TRY(heti_run(ctx, HETI_JOB_INFER));
     }
-    head = heti_head_of(ctx, pipeline, &rank);
+    rank = ctx->share.plan->stage[ctx->share.plan->first_stage[pipeline + 1] - 1].rank; /* has the head */
+    head = heti_local_rank(ctx, rank);
     result = head ? heti_copy_out(head, logits, head->part->logits, vocab, sizeof *logits) : HET_OK;
     if (result != HET_OK) return heti_take_error(ctx, head);
     return heti_spread(ctx, heti_process_of(ctx, rank), logits, HETI_CAST(size_t, vocab) * sizeof *logits);
@@ -14671,11 +14666,10 @@ static het_result heti_read_values(het_ctx *ctx, int64_t index, het_what what, i
         return HET_OK;
     }
     for (done = 0; done < count; done += n) {
-        const int64_t rank = heti_place_of(ctx, index, what, first + done, &n), local = rank - ctx->first_rank;
+        const int64_t rank = heti_place_of(ctx, index, what, first + done, &n);
+        heti_rank *r = heti_local_rank(ctx, rank);
         n = heti_min(n, count - done);
-        if (local >= 0 && local < ctx->local_count && heti_read_local(&ctx->rank[local], index, what, first + done, n,
-                                                                      to + done) != HET_OK)
-            return heti_take_error(ctx, &ctx->rank[local]);
+        if (r && heti_read_local(r, index, what, first + done, n, to + done) != HET_OK) return heti_take_error(ctx, r);
         HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), to + done, HETI_CAST(size_t, n) * sizeof *to));
     }
     return HET_OK;
@@ -14689,13 +14683,11 @@ static het_result heti_write_values(het_ctx *ctx, int64_t index, het_what what, 
     const heti_owners *owners = &ctx->share.owners[p->block];
     int64_t i;
     for (i = 0; i < owners->holders; i++) {
-        const int64_t local = owners->holder[i] - ctx->first_rank;
+        heti_rank *r = heti_local_rank(ctx, owners->holder[i]);
         const int64_t low = heti_max(p->offset + first, owners->cut[i]),
                       high = heti_min(p->offset + first + count, owners->cut[i + 1]);
-        heti_rank *r;
         het_result result = HET_OK;
-        if (local < 0 || local >= ctx->local_count) continue;
-        r = &ctx->rank[local];
+        if (!r) continue;
         if (what == HET_WEIGHT) result = heti_write_weight(r, p, first, count, from);
         else if (low < high)
             result = heti_copy_in(r, r->part->state[what - HET_STATE0] + r->part->state_at[p->block] + low -
@@ -14834,10 +14826,10 @@ static het_result heti_hash_all(het_ctx *ctx, uint64_t *hash) {
     int i;
     heti_xxh64_start(&all, 0);
     for (p = 0; p < ctx->parameter_count; p++) {
-        const int64_t rank = ctx->share.owners[ctx->parameter[p].block].holder[0], local = rank - ctx->first_rank;
+        const int64_t rank = ctx->share.owners[ctx->parameter[p].block].holder[0];
+        heti_rank *r = heti_local_rank(ctx, rank);
         uint64_t value = 0;
-        if (local >= 0 && local < ctx->local_count && heti_hash_weight(&ctx->rank[local], p, &value) != HET_OK)
-            return heti_take_error(ctx, &ctx->rank[local]);
+        if (r && heti_hash_weight(r, p, &value) != HET_OK) return heti_take_error(ctx, r);
         HETI_TRY(heti_spread(ctx, heti_process_of(ctx, rank), &value, sizeof value));
         for (i = 0; i < 8; i++) digest[i] = HETI_CAST(unsigned char, (value >> (8 * i)) & 255u);
         heti_xxh64_add(&all, digest, sizeof digest);
@@ -14953,9 +14945,9 @@ static het_result heti_stage_extents(het_ctx *ctx, float *to, int64_t *count) {
     heti_extent extent;
     memset(&extent, 0, sizeof extent);
     for (*count = 0; heti_next_extent(ctx, ctx->share.owners, &extent); ) {
-        if (!heti_is_local(ctx, extent.rank)) continue;
+        heti_rank *r = heti_local_rank(ctx, extent.rank);
+        if (!r) continue;
         if (to) {
-            heti_rank *r = &ctx->rank[extent.rank - ctx->first_rank];
             memset(&r->error, 0, sizeof r->error);
             if (heti_read_local(r, extent.parameter, heti_extent_array(&extent), extent.first, extent.count,
                                 to + *count) != HET_OK)
@@ -14986,7 +14978,7 @@ static het_result heti_deliver_extents(het_ctx *ctx, const heti_owners *from, fl
     int64_t q;
     memset(&extent, 0, sizeof extent);
     while (heti_next_extent(ctx, from, &extent)) {
-        const int local = heti_is_local(ctx, extent.rank);
+        const int local = heti_local_rank(ctx, extent.rank) != NULL;
         float *data = local ? staged : HETI_CAST(float *, HETI_CAST(void *, ctx->rank[0].part->staging));
         for (q = 0; q < ctx->processes; q++)
             if (heti_wants_extent(ctx, q, &extent))
