@@ -207,99 +207,113 @@ static void checked_sizes(void **state)
 
 typedef struct ring_message { int64_t begin, end; double value[ELEMENTS]; } ring_message;
 
-/* Plays the turns of all holders of a block, each of which waits for its messages: afterwards owners have the sum, or all have the owners' values.
+/* Plays the moves of all holders of a block, each of which waits for its messages: afterwards owners have the sum, or all have the owners' values.
    Returns the elements sent. */
-static int64_t play_ring(const heti_parameter_block *block, int gather, double value[HOLDERS][ELEMENTS])
+static int64_t play_moves(het_ctx *ctx, int gather, double value[HOLDERS][ELEMENTS])
 {
     static ring_message queue[HOLDERS][HOLDERS][4 * HOLDERS];
-    int64_t head[HOLDERS][HOLDERS], tail[HOLDERS][HOLDERS], turn[HOLDERS], i, k, sent = 0, moved = 1;
+    static heti_rank rank[HOLDERS];
+    const heti_owners *owners = ctx->share.owners;
+    const heti_ring_job job = { 0, gather, 0 };
+    int64_t head[HOLDERS][HOLDERS], tail[HOLDERS][HOLDERS], number[HOLDERS], i, k, sent = 0, moved = 1;
     int posted[HOLDERS], open[HOLDERS];
     memset(head, 0, sizeof head);
     memset(tail, 0, sizeof tail);
-    memset(turn, 0, sizeof turn);
+    memset(number, 0, sizeof number);
     memset(posted, 0, sizeof posted);
-    for (i = 0; i < HOLDERS; i++) open[i] = i < block->holders;
+    for (i = 0; i < HOLDERS; i++) {
+        open[i] = i < owners->holders;
+        rank[i].ctx = ctx;
+        rank[i].rank = open[i] ? owners->holder[i] : -1;
+    }
     while (moved) {
         moved = 0;
-        for (i = 0; i < block->holders; i++) {
-            heti_turn t;
+        for (i = 0; i < owners->holders; i++) {
+            heti_move m;
             if (!open[i]) continue;
-            if (!heti_ring_turn(block, i, gather, turn[i], &t)) {
+            if (!heti_move_of(&rank[i], &job, number[i], &m)) {
                 open[i] = 0;
                 moved = 1;
                 continue;
             }
-            if (!posted[i] && t.send_begin < t.send_end) {
-                ring_message *m = &queue[i][t.to][tail[i][t.to]++];
-                m->begin = t.send_begin;
-                m->end = t.send_end;
-                for (k = m->begin; k < m->end; k++) m->value[k] = value[i][k];
-                sent += m->end - m->begin;
+            if (!posted[i] && m.send_begin < m.send_end) {
+                const int64_t to = heti_holder_of(owners, m.to);
+                ring_message *message = &queue[i][to][tail[i][to]++];
+                message->begin = m.send_begin;
+                message->end = m.send_end;
+                for (k = m.send_begin; k < m.send_end; k++) message->value[k] = value[i][k];
+                sent += m.send_end - m.send_begin;
             }
             posted[i] = 1;
-            if (t.receive_begin < t.receive_end) {
-                const ring_message *m = &queue[t.from][i][head[t.from][i]];
-                if (head[t.from][i] == tail[t.from][i]) continue;
-                head[t.from][i]++;
-                assert_int_equal(m->begin, t.receive_begin);
-                assert_int_equal(m->end, t.receive_end);
-                for (k = m->begin; k < m->end; k++) value[i][k] = t.add ? value[i][k] + m->value[k] : m->value[k];
+            if (m.receive_begin < m.receive_end) {
+                const int64_t from = heti_holder_of(owners, m.from);
+                const ring_message *message = &queue[from][i][head[from][i]];
+                if (head[from][i] == tail[from][i]) continue;
+                head[from][i]++;
+                assert_int_equal(message->begin, m.receive_begin);
+                assert_int_equal(message->end, m.receive_end);
+                for (k = message->begin; k < message->end; k++)
+                    value[i][k] = m.add ? value[i][k] + message->value[k] : message->value[k];
             }
             posted[i] = 0;
-            turn[i]++;
+            number[i]++;
             moved = 1;
         }
     }
-    for (i = 0; i < block->holders; i++) assert_false(open[i]);
+    for (i = 0; i < owners->holders; i++) assert_false(open[i]);
     return sent;
 }
 
 /* Any holders, processes and shares, none included. */
-static void rings_sum_and_gather(void **state)
+static void moves_sum_and_gather(void **state)
 {
     uint64_t seed = 5;
     int round;
     (void)state;
     for (round = 0; round < 2000; round++) {
-        heti_parameter_block block;
+        heti_owners owners;
         het_ctx ctx;
-        int64_t holder[HOLDERS], seat[HOLDERS + 1], cut[HOLDERS + 1], member[HOLDERS + 1], first[HOLDERS + 1], i, k, sent, expected;
+        int64_t holder[HOLDERS], by_rank[HOLDERS], seat[HOLDERS + 1], group[HOLDERS], cut[HOLDERS + 1], member[HOLDERS + 1];
+        int64_t first[HOLDERS + 1], i, k, sent, expected;
         double value[HOLDERS][ELEMENTS];
-        memset(&block, 0, sizeof block);
+        memset(&owners, 0, sizeof owners);
         memset(&ctx, 0, sizeof ctx);
-        block.holders = 2 + support_below(&seed, HOLDERS - 1);
-        block.holder = holder;
-        block.seats = block.holders; /* every holder by itself; seats of several: test_groups.c */
-        block.seat = seat;
-        for (i = 0; i <= block.holders; i++) seat[i] = i;
-        block.cut = cut;
-        block.member = member;
-        block.elements = ELEMENTS;
+        ctx.share.owners = &owners;
+        owners.holders = 2 + support_below(&seed, HOLDERS - 1);
+        owners.holder = holder;
+        owners.by_rank = by_rank;
+        owners.seats = owners.holders; /* every holder by itself; seats of several: test_groups.c */
+        owners.seat = seat;
+        owners.group = group;
+        for (i = 0; i <= owners.holders; i++) seat[i] = i;
+        for (i = 0; i < owners.holders; i++) by_rank[i] = i, group[i] = -1;
+        owners.cut = cut;
+        owners.member = member;
         ctx.process_first = first;
         ctx.processes = 1 + support_below(&seed, HOLDERS);
         for (i = 0; i <= ctx.processes; i++) first[i] = i * 3;
-        if (ctx.processes * 3 < block.holders) first[ctx.processes] = block.holders;
-        for (i = k = 0; i < block.holders; i++) { /* some of the ranks, ascending */
-            while (first[ctx.processes] - k > block.holders - i && support_below(&seed, 2)) k++;
+        if (ctx.processes * 3 < owners.holders) first[ctx.processes] = owners.holders;
+        for (i = k = 0; i < owners.holders; i++) { /* some of the ranks, ascending */
+            while (first[ctx.processes] - k > owners.holders - i && support_below(&seed, 2)) k++;
             holder[i] = k++;
         }
         cut[0] = 0;
-        for (i = 1; i < block.holders; i++) cut[i] = cut[i - 1] + support_below(&seed, ELEMENTS - cut[i - 1] + 1);
-        cut[block.holders] = ELEMENTS;
-        heti_find_members(&ctx, &block);
-        for (i = 0; i < block.holders; i++)
+        for (i = 1; i < owners.holders; i++) cut[i] = cut[i - 1] + support_below(&seed, ELEMENTS - cut[i - 1] + 1);
+        cut[owners.holders] = ELEMENTS;
+        heti_find_members(&ctx, &owners);
+        for (i = 0; i < owners.holders; i++)
             for (k = 0; k < ELEMENTS; k++) value[i][k] = (double)(1 << i);
-        sent = play_ring(&block, 0, value);
+        sent = play_moves(&ctx, 0, value);
         /* into each process' leader everything, around the ring all but one part, out again each one's part */
-        expected = (block.holders - 1) * ELEMENTS + cut[block.holders];
-        for (i = 0; i < block.members; i++) expected -= cut[member[i] + 1] - cut[member[i]];
+        expected = (owners.holders - 1) * ELEMENTS + cut[owners.holders];
+        for (i = 0; i < owners.members; i++) expected -= cut[member[i] + 1] - cut[member[i]];
         assert_int_equal(sent, expected);
-        for (i = 0; i < block.holders; i++)
-            for (k = cut[i]; k < cut[i + 1]; k++) assert_true(value[i][k] == (double)((1 << block.holders) - 1));
-        for (i = 0; i < block.holders; i++)
+        for (i = 0; i < owners.holders; i++)
+            for (k = cut[i]; k < cut[i + 1]; k++) assert_true(value[i][k] == (double)((1 << owners.holders) - 1));
+        for (i = 0; i < owners.holders; i++)
             for (k = cut[i]; k < cut[i + 1]; k++) value[i][k] = 100.0 + (double)k;
-        play_ring(&block, 1, value);
-        for (i = 0; i < block.holders; i++)
+        play_moves(&ctx, 1, value);
+        for (i = 0; i < owners.holders; i++)
             for (k = 0; k < ELEMENTS; k++) assert_true(value[i][k] == 100.0 + (double)k);
     }
 }
@@ -389,7 +403,7 @@ static void large_blocks_ask_for_huge_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_sum_and_gather),
+        cmocka_unit_test(moves_sum_and_gather),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(uniform_numbers),
         cmocka_unit_test(permutations_are_bijections),
