@@ -4,6 +4,7 @@
 #define PROGRAM "evaluate"
 #define HETRAIN_IMPLEMENTATION
 #include "common.h"
+#include "choices.h"
 #include "loaded.h"
 
 typedef struct settings {
@@ -35,7 +36,7 @@ typedef struct evaluation {
     int32_t *token, *target;   /* target: [micro-batches of a call][sequences][length] */
     int64_t tokens;
     int64_t *start;            /* [micro-batches of a call][sequences + 1] */
-    het_choices *choices;
+    choice_list choices;
     double began;
 } evaluation;
 
@@ -168,7 +169,7 @@ static int evaluate_text(evaluation *e) {
 /* ---- questions ------------------------------------------------------------------------------------------------------------- */
 
 /* log p of an answer: the sum over its tokens, each behind all before it. */
-static int answer_score(evaluation *e, const het_question *q, int64_t answer, double *score) {
+static int answer_score(evaluation *e, const choice_question *q, int64_t answer, double *score) {
     const int64_t context = q->start[0], begin = q->start[answer], length = q->start[answer + 1] - begin, rows = context + length - 1;
     het_step_info info;
     het_batch batch;
@@ -186,7 +187,7 @@ static int answer_score(evaluation *e, const het_question *q, int64_t answer, do
 }
 
 static int evaluate_choices(evaluation *e) {
-    const het_choices *c = e->choices;
+    const choice_list *c = &e->choices;
     const int64_t questions = e->set.questions > 0 && e->set.questions < c->questions ? e->set.questions : c->questions;
     int64_t n, i, right[2] = { 0, 0 }; /* by the sum of log p, by their mean over the answer's tokens */
     double seconds;
@@ -195,7 +196,7 @@ static int evaluate_choices(evaluation *e) {
     e->start = (int64_t *)malloc(2 * sizeof *e->start);
     if (e->token == NULL || e->target == NULL || e->start == NULL) return fail(FAILED, "out of memory");
     for (n = 0; n < questions; n++) {
-        const het_question *q = &c->question[n];
+        const choice_question *q = &c->question[n];
         double best[2] = { 0, 0 };
         int64_t chosen[2] = { -1, -1 };
         for (i = 0; i < q->answers; i++) {
@@ -227,12 +228,12 @@ static int read_choices(evaluation *e) {
     if (is_directory(e->set.choices)) return fail(BAD_INPUT, "--choices %s: is a directory", e->set.choices);
     result = het_reader_open(e->set.choices, &reader, &error);
     if (result != HET_OK) return fail(BAD_INPUT, "--choices %s: %s", e->set.choices, error.text);
-    result = het_choices_read(&reader, m->vocab, NULL, &e->choices, &error);
+    result = choices_read(&reader, m->vocab, &e->choices, &error);
     het_reader_close(&reader);
     if (result != HET_OK) return fail(status_of(result), "--choices: %s", error.text); /* names the file */
-    if (e->choices->longest - 1 <= m->context) return 0;
+    if (e->choices.longest - 1 <= m->context) return 0;
     return fail(BAD_INPUT, "--choices %s: a question has %lld tokens, the model's context is %lld", e->set.choices,
-                (long long)e->choices->longest, (long long)m->context);
+                (long long)e->choices.longest, (long long)m->context);
 }
 
 /* ---- the program ------------------------------------------------------------------------------------------------------------ */
@@ -258,7 +259,7 @@ static int configure(evaluation *e) {
         s->length = e->tokens - 1;
         if (s->stride > s->length) s->stride = s->length;
     }
-    d->max_tokens = s->data != NULL ? s->length * s->sequences : e->choices->longest;
+    d->max_tokens = s->data != NULL ? s->length * s->sequences : e->choices.longest;
     d->max_sequences = s->data != NULL ? s->sequences : 1, d->max_micro_batches = s->data != NULL ? 0 : 1;
     d->dtype = (het_dtype)s->dtype;
     return loaded_create(&e->model, &s->from);
@@ -280,7 +281,7 @@ static int program(int argc, char **argv) {
     int status = e != NULL ? run(e, argc, argv) : fail(FAILED, "out of memory");
     if (e == NULL) return status;
     loaded_end(&e->model);
-    het_choices_free(e->choices);
+    choices_free(&e->choices);
     free(e->token);
     free(e->target);
     free(e->start);

@@ -2,7 +2,7 @@
    what the format says, with the place named. */
 #include "support.h"
 
-#include "hetrain_files.h"
+#include "programs/choices.h"
 
 /* A file in the making: uint16 behind 256 int32. */
 typedef struct quiz { support_buffer file; int64_t questions, longest; } quiz;
@@ -66,20 +66,20 @@ static void three_questions(quiz *q)
 static void what_was_written(void **state)
 {
     quiz q;
-    het_choices *c = NULL;
+    choice_list c;
     het_error error;
     het_reader reader;
     int64_t n, i, t;
     (void)state;
     three_questions(&q);
     reader = support_reader(&q.file);
-    EXPECT_OK(het_choices_read(&reader, 500, NULL, &c, &error));
-    assert_int_equal(c->questions, 3);
-    assert_int_equal(c->most_answers, 4);
-    assert_int_equal(c->longest, 9 + 4);
-    assert_int_equal(c->largest_token, 223);
+    EXPECT_OK(choices_read(&reader, 500, &c, &error));
+    assert_int_equal(c.questions, 3);
+    assert_int_equal(c.most_answers, 4);
+    assert_int_equal(c.longest, 9 + 4);
+    assert_int_equal(c.largest_token, 223);
     for (n = 0; n < 3; n++) {
-        const het_question *question = &c->question[n];
+        const choice_question *question = &c.question[n];
         assert_int_equal(question->answers, n == 0 ? 4 : n == 1 ? 1 : 2);
         assert_int_equal(question->right, n == 0 ? 2 : n == 1 ? 0 : 1);
         assert_int_equal(question->start[0], n == 0 ? 6 : n == 1 ? 1 : 9);
@@ -89,8 +89,8 @@ static void what_was_written(void **state)
             for (i = begin; i < question->start[t]; i++) assert_int_equal(question->token[i], (n * 100 + t * 10 + i - begin) % 500);
         }
     }
-    het_choices_free(c);
-    het_choices_free(NULL);
+    choices_free(&c);
+    choices_free(&c);
     support_buffer_end(&q.file);
 }
 
@@ -102,17 +102,17 @@ static void every_length(void **state)
     three_questions(&q);
     whole = q.file.size;
     for (size = 0; size <= whole + 2; size++) {
-        het_choices *c = NULL;
+        choice_list c;
         het_error error;
         het_reader reader;
         q.file.size = size;
         if (size > whole) q.file.data[size - 1] = 0;
         reader = support_reader(&q.file);
         if (size == whole) {
-            EXPECT_OK(het_choices_read(&reader, 0, NULL, &c, &error));
-            het_choices_free(c);
+            EXPECT_OK(choices_read(&reader, 0, &c, &error));
+            choices_free(&c);
             support_buffer_append(&q.file, "\0\0", 2);
-        } else EXPECT_ERROR(het_choices_read(&reader, 0, NULL, &c, &error), HET_ERR_FORMAT, error.text, "b|yte");
+        } else EXPECT_ERROR(choices_read(&reader, 0, &c, &error), HET_ERR_FORMAT, error.text, "b|yte");
     }
     support_buffer_end(&q.file);
 }
@@ -141,44 +141,29 @@ static void bad_numbers(void **state)
     (void)state;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         quiz q;
-        het_choices *c = NULL;
+        choice_list c;
         het_error error;
         het_reader reader;
         three_questions(&q);
         set(&q.file, cases[i].at, cases[i].value, cases[i].bytes);
         reader = support_reader(&q.file);
-        EXPECT_ERROR(het_choices_read(&reader, 500, NULL, &c, &error), cases[i].code, error.text, cases[i].words);
-        assert_null(c);
+        EXPECT_ERROR(choices_read(&reader, 500, &c, &error), cases[i].code, error.text, cases[i].words);
+        assert_true(c.question == NULL && c.questions == 0);
         support_buffer_end(&q.file);
     }
 }
 
-static void memory_and_arguments(void **state)
+static void a_file_that_breaks_off(void **state)
 {
-    support_memory memory;
-    het_allocator allocator;
     quiz q;
-    het_choices *c = NULL;
+    choice_list c;
     het_error error;
     het_reader reader;
-    int64_t fail_at;
-    het_result result = HET_ERR_OOM;
     (void)state;
     three_questions(&q);
     reader = support_reader(&q.file);
-    for (fail_at = 0; result == HET_ERR_OOM && fail_at < 10; fail_at++) {
-        allocator = support_allocator(&memory);
-        memory.fail_at = fail_at;
-        result = het_choices_read(&reader, 0, &allocator, &c, &error);
-        if (result == HET_OK) het_choices_free(c);
-        assert_int_equal(memory.live + memory.wrong, 0);
-    }
-    assert_int_equal(result, HET_OK);
-    assert_int_equal(fail_at, 3); /* the file, and what comes out */
-    EXPECT_ERROR(het_choices_read(NULL, 0, NULL, &c, &error), HET_ERR_INVALID, error.text, "NULL");
-    EXPECT_ERROR(het_choices_read(&reader, -1, NULL, &c, &error), HET_ERR_INVALID, error.text, "vocab -1");
     q.file.fail_after = 10;
-    EXPECT_ERROR(het_choices_read(&reader, 0, NULL, &c, &error), HET_ERR_IO, error.text, "could not be read");
+    EXPECT_ERROR(choices_read(&reader, 0, &c, &error), HET_ERR_IO, error.text, "could not be read");
     support_buffer_end(&q.file);
 }
 
@@ -191,16 +176,16 @@ static void every_bit(void **state)
     (void)state;
     three_questions(&q);
     for (bit = 0; bit < 8 * q.file.size; bit++) {
-        het_choices *c = NULL;
+        choice_list c;
         het_error error;
         het_reader reader = support_reader(&q.file);
         if (bit >= 8 * 16 && bit < 8 * 1024) continue; /* reserved */
         q.file.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        if (het_choices_read(&reader, 500, NULL, &c, &error) == HET_OK) {
+        if (choices_read(&reader, 500, &c, &error) == HET_OK) {
             accepted++;
-            assert_true(c->questions == 3 && c->largest_token < 500 && c->longest == 13);
+            assert_true(c.questions == 3 && c.largest_token < 500 && c.longest == 13);
         }
-        het_choices_free(c);
+        choices_free(&c);
         q.file.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
     assert_true(accepted > 0);
@@ -211,7 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written), cmocka_unit_test(every_length), cmocka_unit_test(bad_numbers),
-        cmocka_unit_test(memory_and_arguments), cmocka_unit_test(every_bit),
+        cmocka_unit_test(a_file_that_breaks_off), cmocka_unit_test(every_bit),
     };
     return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
    beside it. A file of one's own, or llm.c's gpt2_124M_debug_state.bin: test_llmc MODEL.bin STATE.bin */
 #include "support.h"
 
-#include "hetrain_files.h"
+#include "programs/llmc.h"
 
 typedef struct debug_state {
     support_buffer file;
@@ -182,13 +182,13 @@ static void an_oracle_of_llmc(void **state)
     load_file(&weights, model_path);
     from = support_reader(&weights);
     memset(&desc, 0, sizeof desc);
-    support_expect(het_model_from_llmc(&from, &desc.model, &error), HET_OK, error.text, "", "het_model_from_llmc", __LINE__);
+    support_expect(llmc_model(&from, &desc.model, &error), HET_OK, error.text, "", "llmc_model", __LINE__);
     padded = integer_at(weights.data + 28);
     open_state(&s, &desc.model, padded);
     desc.max_tokens = s.batch * s.length;
     desc.max_sequences = s.batch;
     ctx = support_create(&desc);
-    support_expect(het_load_llmc(ctx, &from), HET_OK, het_last_error(ctx), "", "het_load_llmc", __LINE__);
+    support_expect(llmc_load(ctx, &from, &error), HET_OK, error.text, "", "llmc_load", __LINE__);
     start = support_alloc((size_t)s.batch + 1, sizeof *start);
     for (b = 0; b <= s.batch; b++) start[b] = b * s.length;
     memset(&batch, 0, sizeof batch);

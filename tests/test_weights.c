@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "hetrain_files.h"
+#include "programs/llmc.h"
 
 /* ---- a folder in memory ---- */
 
@@ -497,35 +498,35 @@ static void weights_of_llmc(void **state)
     for (version = 3; version <= 5; version += 2) {
         llmc_file(&file, ctx, version);
         from = support_reader(&file);
-        EXPECT_OK(het_model_from_llmc(&from, &model, &error));
+        EXPECT_OK(llmc_model(&from, &model, &error));
         assert_int_equal(model.vocab, plain.model.vocab);
         assert_int_equal(model.layers, plain.model.layers);
         if (version == 3) {
             for (i = 0; i < (int64_t)(sizeof bad / sizeof bad[0]); i++) {
                 const unsigned char byte = file.data[bad[i].at];
                 file.data[bad[i].at] = bad[i].byte;
-                EXPECT_ERROR(het_load_llmc(other, &from), bad[i].code, het_last_error(other), bad[i].words);
+                EXPECT_ERROR(llmc_load(other, &from, &error), bad[i].code, error.text, bad[i].words);
                 file.data[bad[i].at] = byte;
             }
             size = file.size;
             for (file.size = 0; file.size < size; file.size += 1 + file.size / 7) {
                 from.size = file.size;
-                EXPECT_ERROR(het_load_llmc(other, &from), HET_ERR_FORMAT, het_last_error(other), "test.bin|bytes");
+                EXPECT_ERROR(llmc_load(other, &from, &error), HET_ERR_FORMAT, error.text, "test.bin|bytes");
             }
             file.size = from.size = size;
-            EXPECT_ERROR(het_load_llmc(llama, &from), HET_ERR_FORMAT, het_last_error(llama), "GPT-2");
+            EXPECT_ERROR(llmc_load(llama, &from, &error), HET_ERR_FORMAT, error.text, "GPT-2");
             assert_true(support_hash(other) == hash);
             file.fail_after = (int64_t)size / 2;
-            EXPECT_ERROR(het_load_llmc(other, &from), HET_ERR_IO, het_last_error(other), "partly overwritten|test.bin");
+            EXPECT_ERROR(llmc_load(other, &from, &error), HET_ERR_IO, error.text, "partly overwritten|test.bin");
             assert_int_equal(het_get_condition(other), HET_WEIGHTS_INCOMPLETE);
             file.fail_after = -1;
         }
         size = 1024 + (size_t)((plain.model.vocab + 3) * plain.model.width + 7) * (version == 3 ? 4 : 2); /* behind the padded wte */
         memcpy(was, file.data + size, sizeof was);
         poke(&file, size, values_of[version == 3 ? 0 : 2][2], version == 3 ? 4 : 2);
-        EXPECT_ERROR(het_load_llmc(other, &from), HET_ERR_DATA, het_last_error(other), "wpe.weight|element 7 is -inf, not finite");
+        EXPECT_ERROR(llmc_load(other, &from, &error), HET_ERR_DATA, error.text, "wpe.weight|element 7 is -inf, not finite");
         memcpy(file.data + size, was, sizeof was);
-        support_expect(het_load_llmc(other, &from), HET_OK, het_last_error(other), "", "het_load_llmc", __LINE__);
+        EXPECT_OK(llmc_load(other, &from, &error));
         assert_int_equal(het_get_condition(other), 0);
         if (version == 3) assert_true(support_hash(other) == support_hash(ctx));
         for (i = 0; i < het_parameter_count(ctx); i++) {
@@ -542,8 +543,6 @@ static void weights_of_llmc(void **state)
         }
         support_buffer_end(&file);
     }
-    assert_int_equal(het_load_llmc(NULL, &from), HET_ERR_INVALID);
-    EXPECT_ERROR(het_load_llmc(other, NULL), HET_ERR_INVALID, het_last_error(other), "NULL");
     het_destroy(ctx);
     het_destroy(other);
     het_destroy(llama);

@@ -16,12 +16,10 @@
 
        het_safetensors_read(&reader, 0, NULL, &file, &error)  the table of a file
        het_safetensors_get(file, &reader, het_safetensors_find(file, name, length), 0, count, to, &error)
-   An adapter is what het_model_desc.lora_rank adds to a model, in the two files of PEFT. Questions
-   are those of llm.c's evaluation files.
+   An adapter is what het_model_desc.lora_rank adds to a model, in the two files of PEFT.
 
        het_adapter_from_json(json, size, &desc.model, base, sizeof base, &error)  then het_create, het_load_weights,
        het_adapter_load(ctx, &reader, &error)                                     factors on top of weights
-       het_choices_read(&reader, vocab, NULL, &choices, &error)                   questions and answers
    programs/generate.c, evaluate.c and merge.c use them.
 
    A checkpoint is a directory that a run can die on: written beside, synced, renamed, checked byte
@@ -61,10 +59,9 @@
                          het_save_weights het_save_state het_load_weights het_load_state
                          het_model_from_json het_model_to_json het_model_to_config
                          het_ends_from_json het_save_folder het_load_folder het_model_from_folder
-                         het_model_fits het_model_fits_folder het_load_llmc het_model_from_llmc
+                         het_model_fits het_model_fits_folder
        >>adapter_api     het_adapter_from_json het_adapter_to_json het_adapter_load het_adapter_save
                          het_adapter_merge
-       >>choices_api     het_choices_read het_choices_free
        >>checkpoint_api  het_checkpoint_create het_checkpoint_destroy het_checkpoint_reserve
                          het_checkpoint_bytes het_checkpoint_take het_checkpoint_write
                          het_checkpoint_export het_checkpoint_find het_checkpoint_free
@@ -78,7 +75,6 @@
        >>weights_api     weights, state, config.json, directories of Hugging Face
        >>checkpoint_api  runs that survive: checkpoints on disk
        >>adapter_api     low-rank factors: PEFT's files, merging
-       >>choices_api     multiple-choice questions
        >>gguf_api        models for llama.cpp
    implementation:
        >>config          includes and compiler differences
@@ -87,9 +83,7 @@
        >>folder          directories by way of the C library
        >>weights         weights and state of a context
        >>directory       directories of Hugging Face, shards
-       >>llmc            GPT-2 weights of llm.c
        >>gguf            models for llama.cpp
-       >>choices         multiple-choice questions
        >>adapter         low-rank factors
        >>checkpoint      writing, finding and loading checkpoints
 */
@@ -318,12 +312,6 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_fits(const het_model_desc *m
                                                          const het_allocator *allocator, het_error *error);
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_fits_folder(const het_model_desc *model, const het_folder *folder,
                                                                 const het_allocator *allocator, het_error *error);
-/* GPT-2 weights as llm.c has them: number 20240326, version 3 or 5. Nothing is changed unless the
-   file fits. Threads: owner. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_load_llmc(het_ctx *ctx, const het_reader *from);
-/* The settings in its header. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_model_from_llmc(const het_reader *from, het_model_desc *model,
-                                                              het_error *error);
 
 /* ---- >>adapter_api: low-rank adapters in PEFT's layout ------------------------------------------
    The factors of het_model_desc.lora_rank as two files: adapter_config.json, and
@@ -353,36 +341,6 @@ HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_save(het_ctx *ctx, const h
 /* W becomes W + (alpha / r) B A, rounded once, and B becomes 0: the model stays what it was, and
    its own weights say it all. Threads: owner. */
 HETRAIN_API HETRAIN_MUST_CHECK het_result het_adapter_merge(het_ctx *ctx, het_error *error);
-
-/* ---- >>choices_api: multiple-choice questions ---------------------------------------------------
-   llm.c's evaluation file (HellaSwag, MMLU): 256 int32, of which [0] is 20240522, [1] 1, [2] the
-   number of questions, [3] the bytes of the longest; then uint16 for every question: 65535, its
-   bytes, its number from 0, the right answer, the number of answers, the context's length, the
-   context, and for each answer its length and tokens. Little-endian. */
-typedef struct het_question {
-    int64_t answers, right;           /* right < answers */
-    const int32_t *token;             /* the context, then the answers one behind the other */
-    const int64_t *start;             /* [answers + 1] into token: answer i is [start[i], start[i +
-                                         1]); the context is [0, start[0]) */
-} het_question;
-
-typedef struct het_choices {
-    int64_t questions;
-    const het_question *question;     /* [questions] */
-    int64_t most_answers, longest;    /* longest: tokens of a context with one of its answers */
-    int32_t largest_token;
-    het_allocator allocator;          /* of this struct and its arrays: one block of `block` bytes */
-    size_t block;
-} het_choices;
-
-/* Reads a whole file and proves every number of it: a context and an answer have at least one
-   token, every question ends where its bytes and the file say, and tokens are below vocab (0: not
-   checked). The error names the question and the byte of the file. While the call runs the file's
-   bytes are kept besides. allocator NULL: malloc. Threads: any. */
-HETRAIN_API HETRAIN_MUST_CHECK het_result het_choices_read(const het_reader *from, int64_t vocab,
-                                                           const het_allocator *allocator, het_choices **choices,
-                                                               het_error *error);
-HETRAIN_API void het_choices_free(het_choices *choices);              /* NULL is fine. Threads: any. */
 
 /* ---- >>checkpoint_api: runs that survive --------------------------------------------------------
    A checkpoint is a directory step-00000123 with model.safetensors (of a model with low-rank
@@ -4093,197 +4051,6 @@ HETRAIN_API het_result het_save_folder(het_ctx *ctx, const het_folder *folder, c
 }
 
 /* =================================================================================================
-   >>llmc  GPT-2 weights as llm.c's train_gpt2.py writes them (github.com/karpathy/llm.c).
-
-   256 int32: 20240326, version 3 (float) or 5 (bfloat16), T, V, L, H, C, Vp; then the parameters
-   kind by kind, each over all layers, matrices as [out][in], wte with Vp >= V rows of which the
-   last are padding.
-   ============================================================================================== */
-
-#define HETI_F_LLMC_HEADER 1024
-
-typedef struct heti_f_llmc { int64_t context, vocab, layers, heads, width, rows; het_element element; } heti_f_llmc;
-
-/* Kinds in the order of the file; # is the layer. The three of c_attn are one tensor there, q above
-   k above v. */
-typedef struct heti_f_llmc_kind { const char *name[3]; } heti_f_llmc_kind;
-static const heti_f_llmc_kind heti_f_llmc_kinds[] = {
-    { { "transformer.wte.weight", NULL, NULL } }, { { "transformer.wpe.weight", NULL, NULL } },
-    { { "transformer.h.#.ln_1.weight", NULL, NULL } }, { { "transformer.h.#.ln_1.bias", NULL, NULL } },
-    { { "transformer.h.#.attn.c_attn.q.weight", "transformer.h.#.attn.c_attn.k.weight",
-       "transformer.h.#.attn.c_attn.v.weight" } },
-    { { "transformer.h.#.attn.c_attn.q.bias", "transformer.h.#.attn.c_attn.k.bias",
-       "transformer.h.#.attn.c_attn.v.bias" } },
-    { { "transformer.h.#.attn.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.attn.c_proj.bias", NULL, NULL } },
-    { { "transformer.h.#.ln_2.weight", NULL, NULL } }, { { "transformer.h.#.ln_2.bias", NULL, NULL } },
-    { { "transformer.h.#.mlp.c_fc.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_fc.bias", NULL, NULL } },
-    { { "transformer.h.#.mlp.c_proj.weight", NULL, NULL } }, { { "transformer.h.#.mlp.c_proj.bias", NULL, NULL } },
-    { { "transformer.ln_f.weight", NULL, NULL } }, { { "transformer.ln_f.bias", NULL, NULL } }
-};
-#define HETI_F_LLMC_KINDS HETI_T_CAST(int, sizeof heti_f_llmc_kinds / sizeof heti_f_llmc_kinds[0])
-
-/* Reads the header and proves that the file has the size that it says. */
-static het_result heti_f_llmc_open(const het_reader *from, heti_f_llmc *file, het_error *error) {
-    static const char *const heti_f_names[] = { "context", "vocabulary", "layers", "heads", "width",
-                                               "padded vocabulary" };
-    static const int64_t heti_f_most[] = { 1 << 24, 1 << 24, 65536, 65536, 65536, 1 << 24 };
-    unsigned char header[HETI_F_LLMC_HEADER];
-    const char *name = heti_f_reader_name(from);
-    uint64_t number[8], elements, width, wanted;
-    int i;
-    if (from->size < sizeof header)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, a header of llm.c has 1024", name, from->size);
-    HETI_T_TRY(heti_f_read(from, 0, header, sizeof header, error));
-    for (i = 0; i < 8; i++) number[i] = heti_f_little(header + 4 * i, 4);
-    if (number[0] != 20240326)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 0: %u is not 20240326, the number of llm.c's GPT-2 weights",
-                           name, number[0]);
-    if (number[1] != 3 && number[1] != 5)
-        return heti_t_fail(error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %u, must be 3 (float) or 5 (bfloat16)",
-                           name, number[1]);
-    for (i = 0; i < 6; i++)
-        if (number[2 + i] < 1 || number[2 + i] > HETI_T_CAST(uint64_t, heti_f_most[i]))
-            return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte %d: %s %u, must be 1 .. %d", name,
-                               HETI_T_CAST(int64_t, 8 + 4 * i), heti_f_names[i], number[2 + i], heti_f_most[i]);
-    if (number[7] < number[3])
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: byte 28: padded vocabulary %u is below the vocabulary %u", name,
-                           number[7], number[3]);
-    width = number[6];
-    elements = (number[7] + number[2] + number[4] * (12 * width + 13) + 2) * width; /* below 2^61 */
-    wanted = HETI_F_LLMC_HEADER + elements * (number[1] == 3 ? 4 : 2);
-    if (from->size != wanted)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, its header asks for %u", name, from->size, wanted);
-    file->context = HETI_T_CAST(int64_t, number[2]);
-    file->vocab = HETI_T_CAST(int64_t, number[3]);
-    file->layers = HETI_T_CAST(int64_t, number[4]);
-    file->heads = HETI_T_CAST(int64_t, number[5]);
-    file->width = HETI_T_CAST(int64_t, number[6]);
-    file->rows = HETI_T_CAST(int64_t, number[7]);
-    file->element = number[1] == 3 ? HET_ELEMENT_F32 : HET_ELEMENT_BF16;
-    return HET_OK;
-}
-
-HETRAIN_API het_result het_model_from_llmc(const het_reader *from, het_model_desc *model, het_error *error) {
-    heti_f_llmc file;
-    het_model_desc m;
-    het_error why = { HET_OK, "" };
-    if (from == NULL || from->read == NULL || model == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_model_from_llmc: the reader, its read or model is NULL");
-    HETI_T_TRY(heti_f_llmc_open(from, &file, error));
-    memset(&m, 0, sizeof m);
-    m.family = HET_GPT2;
-    m.layers = file.layers;
-    m.width = file.width;
-    m.heads = file.heads;
-    m.vocab = file.vocab;
-    m.context = file.context;
-    if (het_model_complete(&m, &why) != HET_OK)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %s", heti_f_reader_name(from), why.text);
-    *model = m;
-    return HET_OK;
-}
-
-/* The settings must be the file's; dropout and the spread of initial weights are the context's own
-   business. */
-static het_result heti_f_llmc_fits(const het_ctx *ctx, const het_reader *from, het_error *error) {
-    const het_model_desc *own = &het_get_desc(ctx)->model;
-    het_model_desc model;
-    heti_f_settings a, b;
-    int i;
-    HETI_T_TRY(het_model_from_llmc(from, &model, error));
-    model.dropout = own->dropout;
-    model.init_std = own->init_std;
-    if (own->family != HET_GPT2)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: the file is a GPT-2, the context is not",
-                           heti_f_reader_name(from));
-    if (heti_f_settings_of(&a, &model) != HET_OK || heti_f_settings_of(&b, own) != HET_OK) return HET_ERR_LIMIT;
-    for (i = 0; i < a.count; i++) {
-        const char *value = heti_f_setting_of(&b, a.item[i].name);
-        if (value == NULL || strcmp(value, a.item[i].value) == 0) continue;
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %s is %s in the file and %s in the context",
-                           heti_f_reader_name(from), a.item[i].name, a.item[i].value, value);
-    }
-    return HET_OK;
-}
-
-/* The parameter of a kind and layer, or -1. */
-static int64_t heti_f_llmc_parameter(const het_ctx *ctx, const char *pattern, int64_t layer) {
-    const char *mark = strchr(pattern, '#');
-    char name[96];
-    heti_t_text t;
-    int64_t p;
-    t = heti_t_text_in(name, sizeof name);
-    for (; *pattern != 0; pattern++) {
-        if (pattern == mark) heti_t_unsigned(&t, HETI_T_CAST(uint64_t, layer));
-        else heti_t_char(&t, *pattern);
-    }
-    for (p = het_parameter_count(ctx) - 1; p >= 0 && strcmp(heti_f_parameter(ctx, p).name, name) != 0; p--) {}
-    return p;
-}
-
-/* Walks the file. values NULL: only asks whether the context has everything. *largest: elements of
-   the largest parameter. */
-static het_result heti_f_llmc_walk(het_ctx *ctx, const het_reader *from, const heti_f_llmc *file, float *values,
-                                   int64_t *largest, het_error *error) {
-    const uint64_t size = HETI_T_CAST(uint64_t, heti_f_elements[file->element].bits / 8);
-    uint64_t offset = HETI_F_LLMC_HEADER;
-    int64_t layer;
-    int kind, part;
-    for (kind = 0; kind < HETI_F_LLMC_KINDS; kind++) {
-        const char *const *name = heti_f_llmc_kinds[kind].name;
-        const int64_t layers = strchr(name[0], '#') != NULL ? file->layers : 1;
-        for (layer = 0; layer < layers; layer++) {
-            for (part = 0; part < 3 && name[part] != NULL; part++) {
-                const int64_t p = heti_f_llmc_parameter(ctx, name[part], layer);
-                const het_parameter_info own = heti_f_parameter(ctx, p);
-                if (p < 0)
-                    return heti_t_fail(error, HET_ERR_FORMAT, "%s: the context has no parameter %s of layer %d",
-                                       heti_f_reader_name(from), name[part], layer);
-                if (values == NULL) *largest = own.count > *largest ? own.count : *largest;
-                else {
-                    HETI_T_TRY(heti_f_read_floats(from, offset, file->element, values, own.count,
-                                                  het_get_desc(ctx)->nonfinite == HET_YES ? NULL : own.name, error));
-                    HETI_T_TRY(het_parameter_write(ctx, p, HET_WEIGHT, values));
-                }
-                offset += HETI_T_CAST(uint64_t, own.count) * size;
-            }
-        }
-        if (kind == 0) offset += HETI_T_CAST(uint64_t, (file->rows - file->vocab) * file->width) * size;
-    }
-    if (offset == from->size) return HET_OK;
-    return heti_t_fail(error, HET_ERR_FORMAT, "%s: %u bytes, the context's parameters end at %u",
-                       heti_f_reader_name(from), from->size, offset);
-}
-
-static het_result heti_f_load_llmc(het_ctx *ctx, const het_reader *from, het_error *error) {
-    heti_f_llmc file;
-    float *values = NULL;
-    int64_t largest = 0;
-    het_result result;
-    if (from == NULL || from->read == NULL)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_load_llmc: the reader or its read is NULL");
-    HETI_T_TRY(heti_f_llmc_open(from, &file, error));
-    HETI_T_TRY(heti_f_llmc_fits(ctx, from, error));
-    HETI_T_TRY(heti_f_llmc_walk(ctx, from, &file, NULL, &largest, error));
-    HETI_T_TRY(heti_f_floats_of(heti_f_own(ctx), largest, &values, error));
-    result = het_restore_begin(ctx, HET_WEIGHTS_INCOMPLETE);
-    if (result == HET_OK) {
-        result = heti_f_llmc_walk(ctx, from, &file, values, &largest, error);
-        if (result != HET_OK) result = heti_f_torn(ctx, result, HETI_F_WEIGHTS, error);
-        else result = het_restore_end(ctx, HET_WEIGHTS_INCOMPLETE, 0, NULL, NULL);
-    }
-    heti_f_floats_free(heti_f_own(ctx), values, largest);
-    return result;
-}
-
-HETRAIN_API het_result het_load_llmc(het_ctx *ctx, const het_reader *from) {
-    het_error error = { HET_OK, "" };
-    if (ctx == NULL) return HET_ERR_INVALID;
-    if ((het_get_condition(ctx) & HET_FAILED) != 0) return HET_ERR_STATE;
-    return heti_f_report(ctx, heti_f_load_llmc(ctx, from, &error), &error);
-}
-
-/* =================================================================================================
    >>gguf  Models for llama.cpp (github.com/ggml-org/ggml, docs/gguf.md; names of keys and tensors:
            gguf-py/gguf/constants.py).
 
@@ -4857,209 +4624,6 @@ HETRAIN_API het_result het_save_gguf(het_ctx *ctx, const het_writer *to, const h
 }
 
 #endif /* HETRAIN_TOKENIZER_H */
-
-/* =================================================================================================
-   >>choices  Multiple-choice questions. The words of the file are walked twice: once to prove and
-              count them, once to copy them.
-   ============================================================================================== */
-
-typedef struct heti_f_quiz {
-    const het_reader *from;
-    const unsigned char *data;        /* the whole file */
-    uint64_t words, at;               /* uint16 of the file; the next one, both counted from its first byte */
-    int64_t vocab, question, questions;
-    int64_t tokens, answers;          /* of all questions */
-    het_choices *to;                  /* NULL: the first walk */
-    het_question *list;
-    int32_t *token;
-    int64_t *start;
-    het_error *error;
-} heti_f_quiz;
-
-static const char *heti_f_quiz_in(const het_reader *from) { return from->name != NULL ? from->name : "(memory)"; }
-
-static uint32_t heti_f_quiz_u16(const unsigned char *at) {
-    return HETI_T_CAST(uint32_t, at[0]) | HETI_T_CAST(uint32_t, at[1]) << 8;
-}
-
-static uint32_t heti_f_quiz_u32(const unsigned char *at) { return heti_f_quiz_u16(at) | heti_f_quiz_u16(at + 2) << 16; }
-
-/* The next word; `rule` is what the file breaks where it ends too early. */
-static het_result heti_f_quiz_word(heti_f_quiz *q, const char *what, int64_t *value) {
-    if (q->at >= q->words)
-        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: the file ends before %s",
-                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at), q->question, what);
-    *value = HETI_T_CAST(int64_t, heti_f_quiz_u16(q->data + 2 * q->at));
-    q->at++;
-    return HET_OK;
-}
-
-/* The next word must be this. */
-static het_result heti_f_quiz_is(heti_f_quiz *q, const char *what, int64_t wanted) {
-    int64_t value = 0;
-    HETI_T_TRY(heti_f_quiz_word(q, what, &value));
-    if (value == wanted) return HET_OK;
-    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s is %d, not %d", heti_f_quiz_in(q->from),
-                       HETI_T_CAST(int64_t, 2 * q->at - 2), q->question, what, value, wanted);
-}
-
-/* A length and so many tokens. */
-static het_result heti_f_quiz_tokens(heti_f_quiz *q, const char *what, int64_t *length) {
-    int64_t i, token = 0;
-    HETI_T_TRY(heti_f_quiz_word(q, what, length));
-    if (*length < 1)
-        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: %s has no tokens",
-                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at - 2), q->question, what);
-    for (i = 0; i < *length; i++) {
-        HETI_T_TRY(heti_f_quiz_word(q, what, &token));
-        if (q->vocab > 0 && token >= q->vocab)
-            return heti_t_fail(q->error, HET_ERR_DATA, "%s: byte %d, question %d: token %d of %s; the "
-                                                       "vocabulary has %d", heti_f_quiz_in(q->from),
-                                                       HETI_T_CAST(int64_t, 2 * q->at - 2), q->question, token, what,
-                                                       q->vocab);
-        if (q->to == NULL) continue;
-        q->token[q->tokens + i] = HETI_T_CAST(int32_t, token);
-        if (q->token[q->tokens + i] > q->to->largest_token) q->to->largest_token = q->token[q->tokens + i];
-    }
-    q->tokens += *length;
-    return HET_OK;
-}
-
-static het_result heti_f_quiz_question(heti_f_quiz *q) {
-    const uint64_t begin = q->at;
-    const int64_t first = q->tokens;
-    int64_t bytes = 0, right = 0, answers = 0, length = 0, context, i;
-    HETI_T_TRY(heti_f_quiz_is(q, "the mark", 65535));
-    HETI_T_TRY(heti_f_quiz_word(q, "its bytes", &bytes));
-    HETI_T_TRY(heti_f_quiz_is(q, "its number", q->question));
-    HETI_T_TRY(heti_f_quiz_word(q, "the right answer", &right));
-    HETI_T_TRY(heti_f_quiz_word(q, "the number of answers", &answers));
-    if (answers < 1 || right >= answers)
-        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: answer %d is right, of %d",
-                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at - 4), q->question, right, answers);
-    HETI_T_TRY(heti_f_quiz_tokens(q, "the context", &context));
-    if (q->to != NULL) {
-        q->list[q->question].answers = answers;
-        q->list[q->question].right = right;
-        q->list[q->question].token = q->token + first;
-        q->list[q->question].start = q->start + q->answers;
-        q->start[q->answers] = context;
-        if (answers > q->to->most_answers) q->to->most_answers = answers;
-    }
-    for (i = 0; i < answers; i++) {
-        HETI_T_TRY(heti_f_quiz_tokens(q, "an answer", &length));
-        if (q->to == NULL) continue;
-        q->start[q->answers + i + 1] = q->tokens - first;
-        if (context + length > q->to->longest) q->to->longest = context + length;
-    }
-    q->answers += answers + 1;
-    if (HETI_T_CAST(uint64_t, bytes) == 2 * (q->at - begin)) return HET_OK;
-    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d, question %d: it has %d bytes and says %d",
-                       heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * begin), q->question,
-                           HETI_T_CAST(int64_t, 2 * (q->at - begin)), bytes);
-}
-
-static het_result heti_f_quiz_walk(heti_f_quiz *q) {
-    uint64_t longest = 0;
-    q->at = 512;
-    q->tokens = q->answers = 0;
-    for (q->question = 0; q->question < q->questions; q->question++) {
-        const uint64_t begin = q->at;
-        HETI_T_TRY(heti_f_quiz_question(q));
-        if (q->at - begin > longest) longest = q->at - begin;
-    }
-    if (q->at != q->words)
-        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte %d: %d bytes behind the last of %d questions",
-                           heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * q->at),
-                           HETI_T_CAST(int64_t, 2 * (q->words - q->at)), q->questions);
-    if (2 * longest == heti_f_quiz_u32(q->data + 12)) return HET_OK;
-    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte 12: the longest question has %d bytes, the header says %d",
-                       heti_f_quiz_in(q->from), HETI_T_CAST(int64_t, 2 * longest),
-                           HETI_T_CAST(int64_t, heti_f_quiz_u32(q->data + 12)));
-}
-
-/* The second walk, into a block that the first one measured. */
-static het_result heti_f_quiz_take(heti_f_quiz *q, const het_allocator *allocator, het_choices **choices) {
-    const int64_t tokens = q->tokens, answers = q->answers;
-    heti_t_arena arena;
-    size_t size = 0;
-    int pass;
-    memset(&arena, 0, sizeof arena);
-    for (pass = 0; pass < 2; pass++) {
-        q->to = HETI_T_TAKE(&arena, het_choices, 1);
-        q->list = HETI_T_TAKE(&arena, het_question, q->questions);
-        q->start = HETI_T_TAKE(&arena, int64_t, answers);
-        q->token = HETI_T_TAKE(&arena, int32_t, tokens);
-        if (pass == 1) break;
-        size = arena.used;
-        arena.used = 0;
-        arena.base = HETI_T_CAST(char *, size != SIZE_MAX ? allocator->alloc(allocator->user, size, 16) : NULL);
-        if (arena.base == NULL)
-            return heti_t_fail(q->error, HET_ERR_OOM, "%s: no memory for %d tokens", heti_f_quiz_in(q->from), tokens);
-    }
-    memset(q->to, 0, sizeof *q->to);
-    q->to->questions = q->questions;
-    q->to->question = q->list;
-    q->to->allocator = *allocator;
-    q->to->block = size;
-    (void)heti_f_quiz_walk(q); /* as before */
-    *choices = q->to;
-    return HET_OK;
-}
-
-static het_result heti_f_quiz_header(heti_f_quiz *q, const unsigned char *header) {
-    const uint32_t magic = heti_f_quiz_u32(header), version = heti_f_quiz_u32(header + 4);
-    if (magic != 20240522)
-        return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte 0: the number is %d; an evaluation file "
-                                                     "begins with 20240522", heti_f_quiz_in(q->from),
-                                                     HETI_T_CAST(int64_t, magic));
-    if (version != 1)
-        return heti_t_fail(q->error, HET_ERR_UNSUPPORTED, "%s: byte 4: version %d, known is 1", heti_f_quiz_in(q->from),
-                           HETI_T_CAST(int64_t, version));
-    q->questions = HETI_T_CAST(int64_t, heti_f_quiz_u32(header + 8));
-    if (q->questions >= 1 && q->questions <= 65536) return HET_OK; /* a question's number is a uint16 */
-    return heti_t_fail(q->error, HET_ERR_FORMAT, "%s: byte 8: %d questions; there must be 1 to 65536",
-                       heti_f_quiz_in(q->from), q->questions);
-}
-
-HETRAIN_API het_result het_choices_read(const het_reader *from, int64_t vocab, const het_allocator *allocator,
-                                        het_choices **choices, het_error *error) {
-    het_allocator a;
-    heti_f_quiz q;
-    het_result result;
-    unsigned char *data;
-    size_t size;
-    if (from == NULL || from->read == NULL || choices == NULL || vocab < 0)
-        return heti_t_fail(error, HET_ERR_INVALID, "het_choices_read: a pointer is NULL, or vocab %d is below 0",
-                           vocab);
-    HETI_T_TRY(heti_t_choose(allocator, &a, error, "het_choices_read"));
-    memset(&q, 0, sizeof q);
-    q.from = from;
-    q.vocab = vocab;
-    q.error = error;
-    if (from->size < 1024 || from->size % 2 != 0 || from->size > SIZE_MAX / 2)
-        return heti_t_fail(error, HET_ERR_FORMAT, "%s: %d bytes are no evaluation file: 1,024 bytes and 16-bit numbers",
-                           heti_f_quiz_in(from), HETI_T_CAST(int64_t, from->size));
-    size = HETI_T_CAST(size_t, from->size);
-    data = HETI_T_CAST(unsigned char *, a.alloc(a.user, size, 16));
-    if (data == NULL)
-        return heti_t_fail(error, HET_ERR_OOM, "%s: the allocator gave no %d bytes", heti_f_quiz_in(from),
-                           HETI_T_CAST(int64_t, size));
-    q.data = data;
-    q.words = from->size / 2;
-    result = from->read(from->user, 0, data, size) == HETI_T_CAST(int64_t, size)
-                 ? heti_f_quiz_header(&q, data)
-                 : heti_t_fail(error, HET_ERR_IO, "%s: %d bytes could not be read", heti_f_quiz_in(from),
-                               HETI_T_CAST(int64_t, size));
-    if (result == HET_OK) result = heti_f_quiz_walk(&q);
-    if (result == HET_OK) result = heti_f_quiz_take(&q, &a, choices);
-    a.free(a.user, data, size);
-    return result;
-}
-
-HETRAIN_API void het_choices_free(het_choices *choices) {
-    if (choices != NULL) choices->allocator.free(choices->allocator.user, choices, choices->block);
-}
 
 /* =================================================================================================
    >>adapter  Low-rank adapters in PEFT's layout (github.com/huggingface/peft).

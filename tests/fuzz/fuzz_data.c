@@ -3,7 +3,8 @@
    replays the corpus. */
 #include "fuzz.h"
 
-#include "hetrain_files.h"
+#include "../../programs/choices.h"
+#include "../../programs/llmc.h"
 
 #define FUZZ_VOCAB 1000
 
@@ -55,27 +56,27 @@ static void fuzz_data_tokens(fuzz_bytes *file, het_data_format format)
 static void fuzz_data_choices(fuzz_bytes *file)
 {
     het_reader from = fuzz_reader(file);
-    het_choices *choices = NULL;
+    choice_list c;
     het_error error;
     het_result result;
     int64_t q, a, i;
     error.text[0] = 0;
-    result = het_choices_read(&from, FUZZ_VOCAB, NULL, &choices, &error);
+    result = choices_read(&from, FUZZ_VOCAB, &c, &error);
     fuzz_error(result, &error);
-    fuzz_check((result == HET_OK) == (choices != NULL), "questions and an error");
-    if (choices == NULL) return;
-    for (q = 0; q < choices->questions; q++) {
-        const het_question *one = &choices->question[q];
-        fuzz_check(one->right >= 0 && one->right < one->answers && one->answers <= choices->most_answers, "an answer that is none");
+    fuzz_check((result == HET_OK) == (c.question != NULL), "questions and an error");
+    if (c.question == NULL) return;
+    for (q = 0; q < c.questions; q++) {
+        const choice_question *one = &c.question[q];
+        fuzz_check(one->right >= 0 && one->right < one->answers && one->answers <= c.most_answers, "an answer that is none");
         fuzz_check(one->start[0] > 0, "an empty context");
         for (a = 0; a < one->answers; a++) {
             fuzz_check(one->start[a + 1] > one->start[a], "an empty answer");
-            fuzz_check(one->start[0] + one->start[a + 1] - one->start[a] <= choices->longest, "longer than the longest");
+            fuzz_check(one->start[0] + one->start[a + 1] - one->start[a] <= c.longest, "longer than the longest");
         }
         for (i = 0; i < one->start[one->answers]; i++)
-            fuzz_check(one->token[i] >= 0 && one->token[i] <= choices->largest_token && one->token[i] < FUZZ_VOCAB, "a token outside the vocabulary");
+            fuzz_check(one->token[i] >= 0 && one->token[i] <= c.largest_token && one->token[i] < FUZZ_VOCAB, "a token outside the vocabulary");
     }
-    het_choices_free(choices);
+    choices_free(&c);
 }
 
 static void fuzz_data_llmc(fuzz_bytes *file)
@@ -87,7 +88,7 @@ static void fuzz_data_llmc(fuzz_bytes *file)
     het_error error;
     het_result result;
     error.text[0] = 0;
-    result = het_model_from_llmc(&from, &model, &error);
+    result = llmc_model(&from, &model, &error);
     fuzz_error(result, &error);
     if (result != HET_OK || file->size > 100000 || model.vocab > 10000 || model.context > 10000) return;
     memset(&desc, 0, sizeof desc);
@@ -95,7 +96,7 @@ static void fuzz_data_llmc(fuzz_bytes *file)
     desc.max_tokens = desc.max_sequences = 1;
     desc.inference = HET_YES, desc.nonfinite = HET_YES; /* any bytes are weights */
     fuzz_check(het_create(&desc, &ctx, &error) == HET_OK, "a model that cannot be made");
-    fuzz_check(het_load_llmc(ctx, &from) == HET_OK, "weights that do not fit their own header");
+    fuzz_check(llmc_load(ctx, &from, &error) == HET_OK, "weights that do not fit their own header");
     het_destroy(ctx);
 }
 

@@ -36,8 +36,8 @@ awk -v work="$work" -v wanted="$wanted" -v processor=" $(grep -m1 '^flags' /proc
 
 # Writes the headers, with the fault in one of them, to $1; says so when the text is not there exactly once.
 apply() {
-    local header found=0 files='hetrain*.h util/*.h'
-    mkdir -p "$1/util"
+    local header found=0 files='hetrain*.h util/*.h programs/choices.h programs/llmc.h'
+    mkdir -p "$1/util" "$1/programs"
     [ "$(cat "$1/suite")" = test_tcp ] && files=util/hetrain_tcp.c
     for header in $files; do
         awk -v oldfile="$1/old" -v newfile="$1/new" '
@@ -59,7 +59,7 @@ record_of() {
     *) source="tests/$suite.c tests/support.c tests/*.h" ;;
     esac
     # shellcheck disable=SC2086
-    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h util/*.h $source; "$CC" --version; } | cksum | tr ' ' -)"
+    echo "$records/$({ cat "$1/suite" "$1/old" "$1/new" hetrain*.h util/*.h programs/choices.h programs/llmc.h $source; "$CC" --version; } | cksum | tr ' ' -)"
 }
 
 # Runs the program $1 with its output in $2 until its first failing test. Fails when a test fails or the program ends badly.
@@ -93,7 +93,7 @@ try() {
     fi
     case $suite in
     golden*) $CC -std=gnu17 -O2 -w -march=native -ffp-contract=fast -I"$d" tests/golden.c -o "$d/program" -lm -lpthread 2> "$d/log" ;;
-    test_inside | test_tcp) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
+    test_inside | test_tcp | test_choices | test_llmc) $CC $flags -I"$d" -I"$d/util" -I. -Iutil -Itests "tests/$suite.c" "$build/tests/support.o" "$build/tests/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2> "$d/log" ;;
     *) $CC $flags -I"$d" -I"$d/util" -c tests/implementation.c -o "$d/implementation.o" 2> "$d/log" \
         && $CC "$build/tests/$suite.o" "$build/tests/support.o" "$d/implementation.o" -o "$d/program" -lcmocka -lm -lpthread 2>> "$d/log" ;;
     esac
@@ -114,7 +114,7 @@ try() {
         sed -i "s/^/$suite: /" "$d/caught"
         cp "$d/caught" "$record"
     fi
-    rm -rf "$d/program" "$d/implementation.o" "$d"/hetrain*.h "$d/util"
+    rm -rf "$d/program" "$d/implementation.o" "$d"/hetrain*.h "$d/util" "$d/programs"
 }
 
 . tests/tools/faults_run.sh
