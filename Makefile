@@ -9,11 +9,11 @@ BUILD ?= build
 LIBS = -lm -lpthread
 INCLUDES = -I. -Iutil
 
-.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda
-.PHONY: programs run-needs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
+.PHONY: menu run test check-header golden sanitize soak faults bench oracle clean fuzz mpi cuda nccl test-cuda bench-cuda docs
+.PHONY: programs test-programs thread-test-programs mpi-test-programs standin-programs cuda-tests FORCE
 
 menu:
-	@echo 'make run           trains a small GPT on this repository'"'"'s own text (DATA=file: on any text), then prints a sample'
+	@echo 'make run           trains a small GPT on Shakespeare (DATA=file: on any text), then prints a sample'
 	@echo 'make programs      build/train, build/generate and the others, and the examples'
 	@echo 'make test          installs what the tests need, builds and runs everything that needs no GPU'
 	@echo 'make check-header  warnings, symbols, options and manual of the headers'
@@ -29,6 +29,7 @@ menu:
 	@echo 'make bench-cuda    everything that wants a GPU, benchmarks beside PyTorch included: tests/cuda/on_gpu.sh, results in build/on_gpu'
 	@echo 'make oracle        regenerates tests/oracle/data with PyTorch'
 	@echo 'make fuzz          fuzz targets, each SECONDS=60 long with and without assertions; TARGETS=... names some of them'
+	@echo 'make docs          writes the option lists of docs/ again, from what the programs print'
 	@echo 'make clean         removes build/'
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
@@ -149,21 +150,16 @@ bench-cuda:
 
 # ---- the main job -----------------------------------------------------------------------------------------------------
 
-DATA ?= build/run/text.txt
-OWN_TEXT = hetrain.h $(wildcard README.md programs/*.h programs/*.c examples/*.c tests/*.h tests/*.c)
+DATA ?= tests/data/shakespeare.txt
 
 run:
-	@$(MAKE) --no-print-directory -j$(JOBS) run-needs
+	@$(MAKE) --no-print-directory -j$(JOBS) build/train build/generate
 	build/train --data $(DATA) --out build/run --overwrite
 	@echo
-	build/generate --init build/run
+	build/generate --init build/run --temperature 0.5
 
-run-needs: build/train build/generate $(DATA)
-	@:
-
-build/run/text.txt: $(OWN_TEXT)
-	@mkdir -p build/run
-	@cat $(OWN_TEXT) > $@
+docs: $(PROGRAMS:%=build/%)
+	@bash tests/tools/docs.sh build
 
 # ---- tests ------------------------------------------------------------------------------------------------------------
 # Everything here is compiled with the whole set of warnings as errors, into $(BUILD)/tests and $(BUILD)/checked.
