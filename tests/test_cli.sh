@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.." || exit 2
 . tests/tools/tap.sh
 root=$PWD
 programs=$PWD/${BUILD:-build}/checked
-readme=$PWD/README.md
+pages=("$PWD/README.md" "$PWD"/docs/*.md)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tiny=(--model gpt2:layers=1,width=32,heads=2,context=16 --sequences 2 --granule 1)
@@ -37,9 +37,7 @@ same() { # same NAME A B: two files
     diff "$2" "$3" > difference 2>&1
     report $? "$1" "$(head -n 5 difference)"
 }
-sed -n '/^build\/train --data FILE \[options\]$/,/the last counts\.$/p' "$root/README.md" > listed
 "$programs/train" --help > help
-same 'README lists what train --help does' listed help
 "$programs/train" -h > brief
 same '-h is --help' brief help
 for program in train generate evaluate merge convert inspect plan tokenize; do
@@ -278,13 +276,13 @@ warns 'rank 1 of 2 gets no|the step has 1; fewer granules a micro-batch (STEPxN 
 "$programs/train" --data text --steps 2 --out idle --model gpt2:layers=2,width=32,heads=2,context=16 --quiet
 "$programs/train" --data text --resume idle --quiet --devices cpu:1,cpu:1 > out 2> err
 report "$([ $? = 0 ] && grep -q 'warning: rank 1 of 2 gets no micro-batch.*a resumed run keeps its micro-batches' err; echo $?)" 'also after a resume' "$(cat err)"
-# README's commands for several devices, on small processors here: none leaves a rank without work
-T='--granule 1 --sequences 1 --micro-batches 8'
-sed -n '/^```/,/^```/p' "$readme" | grep -E '^(build/train|mpirun|torchrun).*--devices' | grep -vE -- '--resume|--plan auto' | sed 's/  *#.*//' > commands
-report "$([ "$(wc -l < commands)" -ge 14 ]; echo $?)" 'README has commands for several devices' "$(cat commands)"
+# Commands of README and docs/ for several devices, on small processors here: none leaves a rank without work
+sed -n '/^```/,/^```/p' "${pages[@]}" | grep -E '^T=|^(build/train|mpirun|torchrun).*--devices' | grep -vE -- '--resume|--plan auto' | sed 's/  *#.*//' > commands
+report "$([ "$(grep -vc '^T=' commands)" -ge 17 ]; echo $?)" 'README and docs have commands for several devices' "$(cat commands)"
 while read -r command; do
+    if [[ $command = T=* ]]; then eval "$command"; continue; fi
     options=${command#*build/train* }
-    options=${options//--data README.md/}
+    options=${options//\$T/$T}
     devices=$(sed -n 's/.*--devices \([^ ]*\).*/\1/p' <<< "$options")
     processes=$(sed -n 's/.*mpirun -n \([0-9]*\).*/\1/p' <<< "$command")
     [[ $command = torchrun* ]] && processes=$(sed -n 's/.*--nnodes \([0-9]*\) --nproc-per-node \([0-9]*\).*/\1 \2/p; s/.*--nnodes \([0-9]*\) --node-rank.*/\1 1/p' <<< "$command" | awk '{ print $1 * $2 }')
@@ -292,10 +290,13 @@ while read -r command; do
     [ "$ranks" -lt "${processes:-1}" ] && ranks=$processes
     list=cpu:1
     for _ in $(seq 2 "$ranks"); do list+=,cpu:1; done
-    options=$(sed -E "s/--(devices|dtype|world) [^ ]*//g; s/\\\$T/$T/" <<< "$options")
+    options=$(sed -E 's/--(data|devices|dtype|world) [^ ]*//g' <<< "$options")
     eval "set -- $options"
     [ "$ranks" = 1 ] || warns '' --devices "$list" --model llama:layers=4,width=32,heads=2,context=32 "$@"
 done < commands
+# README's three commands, as they stand: one hash, and the one that README names
+(cd "$root" && sed -n '/^## The same bits$/,/^## /p' README.md | sed -n '/^```/,/^```/p' | sed "/^\`\`\`/d; s|^build|$programs|" > "$work/commands" && bash "$work/commands") > out 2> err
+report "$([ "$(wc -l < out)" = 3 ] && [ "$(sort -u out)" = "$(grep -o 'weights [0-9a-f]\{16\}' "$root/README.md")" ]; echo $?)" "README's layouts end with README's hash" "$(cat out err)"
 
 # ---- a plan is simulated again from files, to the same number ----
 shape=(--model llama:layers=2,width=32,heads=2,context=32 --sequences 3 --micro-batches 4 --granule 1)
@@ -318,16 +319,17 @@ report "$(grep -q '"step": {"granules": 12, "sequences": 1, "length": 32, "micro
     "$(tail -n 3 'moved/saved plans/best.json')"
 cp 'moved/saved plans/best.profile.json' given.json
 again 'a profile that was given, with memory caps' --devices cpu:1/40M,cpu:1/40M --profile given.json
-# README's two commands, on a small model: what the first prints last is the second, and both say the same number
+# The two commands of docs/planning.md, on a small model: what the first prints last is the second, and both say the same number
 small=llama:layers=4,width=32,heads=2,context=32
 mkdir -p example/build
 ln -sf "$programs"/{train,plan} example/build/
-cp text example/README.md
-(cd example && sed -n '/^build\/train .*--plan auto \\$/,/^```/p' "$readme" | sed '/^```/d; /--plan auto/s/$/\n--model MODEL \\/' | sed "s/MODEL/$small/; s/llama:layers=4,width=192,heads=6,context=128/$small/" > commands
+mkdir -p example/tests/data
+cp text example/tests/data/shakespeare.txt
+(cd example && sed -n '/^build\/train .*--plan auto \\$/,/^```/p' "$root/docs/planning.md" | sed '/^```/d; /--plan auto/s/$/\n--model MODEL \\/' | sed "s/MODEL/$small/; s/llama:layers=4,width=192,heads=6,context=128/$small/" > commands
     bash commands) > out 2> err
 said=$(sed -n 's/^.* on --devices: \([0-9.]* ms\) a step, simulated.*/\1/p' out)
 report "$([ "$(grep -c build example/commands)" = 2 ] && [ -n "$said" ] && grep -q "tokens a step.*: $said, " out && [ -s example/predicted.svg ] &&
-    grep -qF "again    $(sed -n 's/ \\$//; s/^\(build\/plan .*best.json\).*/\1/p' example/commands)" out; echo $?)" "README's example of a plan" "$(cat example/commands err)" "$(grep 'again\|simulated:\|tokens a step' out)"
+    grep -qF "again    $(sed -n 's/ \\$//; s/^\(build\/plan .*best.json\).*/\1/p' example/commands)" out; echo $?)" 'the example of a plan in docs/planning.md' "$(cat example/commands err)" "$(grep 'again\|simulated:\|tokens a step' out)"
 printf '{"pipelines":[{"stages":[{"rank":0,"units":[0,6]}]}],"step":{"granules":12,"sequences":1,"length":32,"micro_batch":5}}' > fives.json
 accepts 'a plan with its own micro-batches' train --data text --steps 1 "${shape[@]}" --plan fives.json
 report "$(grep -q '^step     4 x 3 sequences of 32 tokens, in 3 micro-batches of 5 granules, the last of 2; f32' out && [ ! -s err ]; echo $?)" 'they are shown' "$(cat out err)"

@@ -150,8 +150,8 @@ declare -A values=(
     [activation]='gelu_tanh gelu_erf swiglu' [position]='learned rotary none' [tied]='yes no' [qkv_bias]='yes no' [linear_bias]='yes no'
     [qk_norm]='yes no' [parallel]='yes no' [causal]='yes no' [window]=8 [norm_epsilon]=0.003 [rotary_theta]=5000 [rotary_fraction]=0.5
     [rotary_factor]=2 [rotary_low]=2 [rotary_high]=8 [rotary_original]=64 [init_std]=0.05 [dropout]=0.1)
-mapfile -t keys < <(grep '^Keys: ' "$root/README.md" | grep -o '`[a-z_]*`' | tr -d '`')
-mapfile -t families < <(sed -n '/^| family | presets/,/^$/s/^| `\([a-z0-9]*\)`.*/\1/p' "$root/README.md")
+mapfile -t keys < <(sed -n '/^Keys: /,/^$/p' "$root/docs/models.md" | grep -o '`[a-z_]*`' | tr -d '`')
+mapfile -t families < <(sed -n '/^| family | presets/,/^$/s/^| `\([a-z0-9]*\)`.*/\1/p' "$root/docs/models.md")
 stop_and_go() { # stop_and_go FAMILY: prints what differs, and how many keys there were
     local key value spec rest tried=0
     for key in "${keys[@]}"; do

@@ -63,7 +63,7 @@ for suite in test_cuda_device test_kernels; do
     [ -x "$tests/$suite" ] && try 150 "$suite" "$suite.txt" env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/$suite"
 done
 
-train=("$programs/train_cuda" --data README.md --model "$model" --sequences 2 --micro-batches 2 --steps 3 --quiet --hash)
+train=("$programs/train_cuda" --data tests/data/shakespeare.txt --model "$model" --sequences 2 --micro-batches 2 --steps 3 --quiet --hash)
 if [ -n "$STANDIN" ]; then
     row 'compute-sanitizer' 'not run' 'needs a GPU'
 elif command -v compute-sanitizer > /dev/null; then
@@ -90,7 +90,7 @@ if [ -n "$STANDIN" ]; then
 elif echo '#include <nccl.h>' | "${NVCC:-nvcc}" ${NCCL_HOME:+-I"$NCCL_HOME/include"} -E -x cu - > /dev/null 2>&1; then
     [ -n "$PROGRAMS_BUILT" ] || try 200 'build NCCL' build_nccl.txt make -j"$JOBS" nccl build/on_cuda/test_nccl
     try 100 'test_nccl' test_nccl.txt env CMOCKA_MESSAGE_OUTPUT=STDOUT "$tests/test_nccl"
-    pair=("$programs/train_nccl" --data README.md --model "$model" --sequences 2 --micro-batches 2 --hash)
+    pair=("$programs/train_nccl" --data tests/data/shakespeare.txt --model "$model" --sequences 2 --micro-batches 2 --hash)
     for plan in dp pp; do
         try 60 "two processes on one card, NCCL over sockets, $plan" "nccl_$plan.txt" \
             bash tests/cuda/two_processes.sh run "$folder/nccl_$plan" "${pair[@]}" --steps 5 --plan "$plan"
